@@ -1,12 +1,15 @@
 """How near the cost model's own choice of a schedule is to the fastest of those that tuning measures.
 
     python benchmarks/tuned_choices.py --journal DIR [--shapes benchmarks/tuned_shapes.txt] [--numerics any]
-        [--most 9] [--seconds 0.9] [--limit 100]
+        [--most 9] [--seconds 0.7] [--duel 4] [--limit 100]
 
 The kernels of all shapes are compiled by one pool of processes, while those that are ready are verified and timed as by
-`lt.tune`, for `--seconds` each at most. Results are kept in DIR, so that a later run goes on with the shapes that are
-missing; `--limit`: seconds after which no shape is begun. Prints a Markdown table of the shapes done so far and the
-geometric mean of the ratios. The shapes are none of those that the model was calibrated on.
+`lt.tune`, for `--seconds` each at most. Then the chosen schedule and the fastest run in turn, in `--duel` rounds, each
+until clocks and power have settled: among several of about the same speed, the one that seemed the fastest was also the
+luckiest, so that only those rounds count.
+Results are kept in DIR, so that a later run goes on with the shapes that are missing; `--limit`: seconds after which no
+shape is begun. Prints a Markdown table of the shapes done so far and the geometric mean of the ratios. The shapes are
+none of those that the model was calibrated on (`calibration_shapes.txt`).
 """
 
 import argparse
@@ -15,6 +18,7 @@ import math
 import multiprocessing
 import os
 import random
+import statistics
 import sys
 import time
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -80,14 +84,15 @@ def measure(plan: Plan, running: dict[str, Future[None]], arguments: argparse.Na
     race, until = Race(_CONFIDENCE, _MARGIN), time.monotonic() + arguments.seconds
     certain = search.run(bench, names, race, journal, until=until, seed=0, on_round=lambda state: None)
     own, leader = plan.schedules[0][0], race.leader()
-    median = sorted(race.seconds[leader])[race.rounds // 2]
-    speedup = race.ratio(own, leader)
+    alone = search.duel(bench, own, leader, arguments.duel) if leader != own else [race.seconds[own]] * 2
+    median, speedup = statistics.median(alone[1]), statistics.median(x / y for x, y in zip(*alone, strict=True))
     return {
         "problem": problem_line(plan.spec, (plan.spec.m, plan.spec.n, plan.spec.k)),
         "device": bench.device,
         "own": median * speedup * 1e6,
         "fastest": median * 1e6,
         "speedup": speedup,
+        "seemed": race.ratio(own, leader),
         "certain": certain,
         "rounds": race.rounds,
         "candidates": len(names),
@@ -149,7 +154,8 @@ def main() -> None:
     parser.add_argument("--shapes", type=Path, default=Path(__file__).with_name("tuned_shapes.txt"))
     parser.add_argument("--numerics", choices=NUMERICS, default=ANY, help="as of lt.tune")
     parser.add_argument("--most", type=int, default=9, help="candidates of a shape")
-    parser.add_argument("--seconds", type=float, default=0.9, help="of timing, for a shape")
+    parser.add_argument("--seconds", type=float, default=0.7, help="of timing, for a shape")
+    parser.add_argument("--duel", type=int, default=4, help="rounds of the chosen schedule and the fastest alone")
     parser.add_argument("--limit", type=float, default=100.0, help="seconds after which no shape is begun")
     parser.add_argument("--jobs", type=int, help="processes that compile; one for each core if left out")
     arguments = parser.parse_args()

@@ -21,8 +21,8 @@ from lowtide.targets import accumulator_types
 
 _LEAST = 16  # an extent that schedules are chosen for
 _MOST_ROWS, _MOST = 16384, 65536  # of M, and of N and K: beyond, the choice is the same
-_ROW_STEPS, _STEPS = 2, 8  # sizes between a power of two and the next, of M from 256 on, and of N and K
-_FEW_ROWS = 256
+_STEPS = 8  # sizes between a power of two and the next, of N and K
+_ROW_STEPS = ((64, 1), (128, 2), (_MOST_ROWS, 4))  # the same of M, up to these extents
 _MOST_BATCH = 1024
 _BYTES = "u8"  # the type of an array of packed weights
 _INVARIANT_SIZES = (128, 512, INVARIANT_ROWS)  # of M, where the order of sums is that of the last
@@ -107,7 +107,7 @@ class ShapeClass:
         order = "" if self.d_order == "row" else " by columns"
         lie = {(True, True): "aligned", (True, False): "D unaligned", (False, True): "A or B unaligned"}
         return (
-            f"{self.a} x {self.b} {self.layout} to {self.d}{order}{self._more()}, up to"
+            f"{self.a} x {self.b} {self.layout} to {self.d}{order}{self._more()}, about"
             f" {batch}{self.m}x{self.n}x{self.k}, {lie.get((self.inputs_aligned, self.d_aligned), 'unaligned')},"
             f" {self.numerics}, {self.target}"
         )
@@ -180,7 +180,14 @@ def rounded_up(extent: int, steps: int, least: int, most: int) -> int:
 
 
 def _rows(extent: int) -> int:
-    return rounded_up(extent, 1 if extent <= _FEW_ROWS else _ROW_STEPS, _LEAST, _MOST_ROWS)
+    """A size; or of all between two sizes one a quarter of the way up: rows of a tile that A does not have take time
+    too, so that a schedule for whole tiles is not the one for others, and those that have fewest lose most by it."""
+    steps = next((steps for most, steps in _ROW_STEPS if extent <= most), 1)
+    size = rounded_up(extent, steps, _LEAST, _MOST_ROWS)
+    if extent >= size or size == _LEAST:
+        return size
+    power = 1 << ((extent - 1).bit_length() - 1)
+    return size - 3 * max(power // steps, _LEAST) // 4
 
 
 def _invariant_rows(extent: int) -> int:

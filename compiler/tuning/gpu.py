@@ -13,7 +13,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from lowtide import runtime
-from lowtide.compiler.bench.gpu_timing import L2_MULTIPLE_BYTES, Contender, capture, estimate_ms, replay, torch_with_gpu
+from lowtide.compiler.bench.gpu_timing import (
+    L2_MULTIPLE_BYTES,
+    SUSTAINED_MS,
+    WARM_MS,
+    Contender,
+    capture,
+    estimate_ms,
+    replay,
+    torch_with_gpu,
+)
 from lowtide.compiler.checking.reference import compare, reference_with_bound
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.kernel import CompiledKernel
@@ -40,6 +49,9 @@ class Bench(Protocol):
 
     def seconds(self, name: str) -> float:
         """Of a launch, measured now."""
+
+    def settled_seconds(self, name: str) -> float:
+        """The same after so many launches that clocks and power have settled on this kernel."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +105,16 @@ class GpuBench:
 
     def seconds(self, name: str) -> float:
         """As of `Bench`."""
+        return self._seconds(name, _WARM_MS, _TIMED_MS)
+
+    def settled_seconds(self, name: str) -> float:
+        """As of `Bench`."""
+        return self._seconds(name, WARM_MS, SUSTAINED_MS)
+
+    def _seconds(self, name: str, warm_ms: float, timed_ms: float) -> float:
         graph, about = self._graphs[name]
-        replay(graph, _WARM_MS, about)
-        elapsed, count = replay(graph, _TIMED_MS, about)
+        replay(graph, warm_ms, about)
+        elapsed, count = replay(graph, timed_ms, about)
         return elapsed / count / len(self._timed) / 1e3
 
     def _complaint(self, kernel: CompiledKernel | runtime.Kernel) -> str:

@@ -46,6 +46,19 @@ def admit(bench: Bench, kernels: Iterable[tuple[str, CompiledKernel]], journal: 
     return found
 
 
+def duel(bench: Bench, own: str, other: str, rounds: int) -> tuple[list[float], list[float]]:
+    """Seconds of two kernels in rounds of their own, in changing order, each run until clocks and power have settled.
+
+    Among many of about the same speed, the fastest of a race was also the luckiest; and in short runs in turn, all run
+    at the clocks that they have left each other, while a kernel that runs alone is slower the more power it takes.
+    """
+    found: dict[str, list[float]] = {own: [], other: []}
+    for number in range(rounds):
+        for name in (own, other) if number % 2 else (other, own):
+            found[name].append(bench.settled_seconds(name))
+    return found[own], found[other]
+
+
 def run(
     bench: Bench,
     names: list[str],

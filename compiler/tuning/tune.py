@@ -36,6 +36,7 @@ from lowtide.targets import Target
 
 BUDGET = 40.0
 _CONFIDENCE, _MARGIN = 0.95, 0.01
+_DUEL_ROUNDS = 6
 _COMPILING = 0.6  # of the budget, at most: what has not begun by then is left out
 
 BenchMaker = Callable[[GemmSpec, int, bool], Bench]
@@ -47,7 +48,8 @@ class Tuned:
     """What tuning found, and kept.
 
     `schedule` is complete. `seconds` of a launch, the median of the rounds, beside those of the cost model's
-    `own_choice`; `speedup` over it is the median of the ratios of rounds, 1 where it is the fastest itself. `certain`:
+    `own_choice`; `speedup` over it is the median of the ratios of rounds, 1 where it is kept itself. They are of a duel
+    after the race, in which each runs until clocks and power have settled. `certain`:
     nobody is faster by more than the `margin`, with the `confidence` asked for; otherwise the budget ended first.
     `refused`: what was wrong with candidates that were not timed, by schedule.
     """
@@ -115,7 +117,8 @@ def tune(
             show(f"round {state.rounds}, {state.left} left", min(1.0, (time.monotonic() - begun) / budget))
 
         certain = search.run(measured, names, race, held, until=until, seed=seed, on_round=on_round)
-    found = _result(race, schedules, certain, measured.device, held.refused)
+        show("comparing with the model's own choice", 1.0)
+        found = _result(race, measured, schedules, certain, held.refused)
     _keep(store, settings, found)
     return found
 
@@ -247,23 +250,30 @@ def _raise(error: BaseException | None) -> None:
 
 
 def _result(
-    race: Race, schedules: Mapping[str, Schedule], certain: bool, device: str, refused: Mapping[str, str]
+    race: Race, bench: Bench, schedules: Mapping[str, Schedule], certain: bool, refused: Mapping[str, str]
 ) -> Tuned:
-    """The leader; or the model's own choice, where that is not slower by more than the margin."""
+    """The leader; or the model's own choice, where that is not slower by more than the margin, also in a duel."""
     own, leader = next(iter(schedules)), race.leader()
     winner = own if own in race.left and race.ratio(own, leader) <= 1 + race.margin else leader
+    seconds, speedup = {name: statistics.median(race.seconds[name]) for name in (own, winner)}, 1.0
+    if winner != own:
+        times = search.duel(bench, own, winner, _DUEL_ROUNDS)
+        seconds = {name: statistics.median(each) for name, each in zip((own, winner), times, strict=True)}
+        speedup = statistics.median(x / y for x, y in zip(*times, strict=True))
+    if speedup <= 1 + race.margin:
+        winner, speedup = own, 1.0
     return Tuned(
         schedule=schedules[winner],
         own_choice=schedules[own],
-        seconds=statistics.median(race.seconds[winner]),
-        own_seconds=statistics.median(race.seconds[own]),
-        speedup=race.ratio(own, winner),
+        seconds=seconds[winner],
+        own_seconds=seconds[own],
+        speedup=speedup,
         certain=certain,
         confidence=race.confidence,
         margin=race.margin,
         candidates=len(race.seconds),
         rounds=race.rounds,
-        device=device,
+        device=bench.device,
         refused=dict(refused),
     )
 

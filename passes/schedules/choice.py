@@ -28,7 +28,7 @@ from lowtide.passes.schedules import (
 from lowtide.passes.schedules.alignment import multiplied
 from lowtide.passes.schedules.asked_for import asks_for_no_roles, asks_for_roles, asks_for_tma_stores
 from lowtide.passes.schedules.grid_choice import Candidate
-from lowtide.passes.schedules.grid_cost import RoleTile, cost, role_cost, straddles_sectors
+from lowtide.passes.schedules.grid_cost import RoleTile, cost, reads_of_larger, role_cost, straddles_sectors
 from lowtide.passes.schedules.mainloop_rules import has_wgmma
 from lowtide.passes.schedules.rules import broken_field, broken_rule
 from lowtide.passes.support.problem import Problem
@@ -273,10 +273,10 @@ def _whole_with_roles(problem: Problem, target: Target, given: Schedule) -> Iter
     Raises ScheduleError with the rule that the cheapest one breaks if none is legal.
     """
 
-    def rank(tile: RoleTile) -> tuple[float, int]:
-        """At equal cost the larger tile, which moves fewer bytes."""
+    def rank(tile: RoleTile) -> tuple[float, int, int]:
+        """At equal cost the tile for which the larger operand is read less often, then the larger one."""
         m, n, _ = tile.shape
-        return role_cost(tile, problem, target, tail), -m * n
+        return role_cost(tile, problem, target, tail), reads_of_larger(tile, problem), -m * n
 
     tail = None if grid_choice.may_split_tail(given, problem) else given.grid.tail or TailKind.whole
     refused: list[str] = []

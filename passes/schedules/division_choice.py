@@ -7,6 +7,7 @@ those of all parts.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from math import ceil
 from typing import Any
 
@@ -15,16 +16,13 @@ from lowtide.dialects.tile.fields import Extents2, Extents3, KDivision, Order, R
 from lowtide.dialects.tile.schedule import Epilogue, Grid, Mainloop, Multiply, Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import asks_for_tma_stores
+from lowtide.passes.schedules.grid_cost import RoleTile, load_cycles, multiply_cycles, role_cost
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
-# Tiles with roles, and the consumers that share them.
-_TILES: tuple[tuple[int, int, Roles], ...] = (
-    (64, 64, cooperative(1)),
-    (64, 128, cooperative(1)),
-    (128, 128, cooperative(2)),
-    (128, 256, cooperative(2)),
-)
+# Tiles with roles: rows, and the consumers that share them; of so many columns.
+_ROWS: tuple[tuple[int, Roles], ...] = ((64, cooperative(1)), (128, cooperative(2)))
+_COLUMNS = range(64, 257, 32)
 # As narrow as a swapped product of few rows.
 _NARROW_ROWS, _MOST_NARROW = 64, 32
 _DEPTH_BITS = 1024  # K of a step: rows of 128 bytes
@@ -34,19 +32,15 @@ _SHARE_STEP = 8  # columns: of one wgmma's accumulators, a thread holds pairs in
 # (1024×512×8192), 12.7 (512×512×4096) and 12.9 (64×4096×4096), all 64×64. Divided: 18.5 (512×512×16384, 128×128 in 8
 # parts), 20.4 (64×128 in 4), 21.8 (128×256 in 16), 17.8 (1024×512×8192, 128×128 in 4), 6.5 (256×256×8192, 64×64 in 8),
 # 6.8 (64×128 in 16); 7.7 (512×512×4096, 64×128 in 4), 8.6 (64×64 in 2), 9.1 (128×128 in 8); 12.3 (64×4096×4096, 64×64
-# in 2). The model is within 15 % of each.
-_MULTIPLY_BITS_PER_CYCLE = 2048 * 16  # multiply-adds of wgmma per SM, times its operands' bits
-_BYTES_PER_CYCLE = 60  # that an SM receives from L2
-_MEMORY_BYTES_PER_CYCLE = 2300  # that all SMs receive from memory
-OVERHEAD = 5000  # cycles: launch, fill, and the epilogue of a whole tile
-_EXCHANGE_OVERHEAD = 4500  # cycles: launch, fill, and the wait for the other parts
+# in 2). The model is within 10 % of most of these, and of those in benchmarks/calibration_shapes.txt.
+_EXCHANGE_OVERHEAD = 5000  # cycles: launch, fill, and the wait for the other parts
 _EXCHANGED_PER_CYCLE = 16.5  # bytes of partial sums, written and read
-_WORTH_DIVIDING = 0.85  # of the cycles of whole tiles: what the model may be wrong by
+_WORTH_DIVIDING = 0.96  # of the cycles of whole tiles: what the model may be wrong by
 # Of a narrow tile nearly all bytes come from memory, and that limits an SM. Measured on an H200 (bf16 tn; µs of Dᵀ in
 # whole tiles, and split in two parts; scatter is up to 5 % slower): 12.7 and 11.1 (16×4096×4096), 13.1 and 11.5
 # (32×4096×4096), 38.8 and 32.1 (16×4096×14336). In more parts: 7.0 (16×2048×4096, 4), 5.1 (16×1024×4096, 8), 5.4 and
 # 5.3 (16×512×8192, 8 and 16), 11.7 (32×2048×8192, 4). The model is within 10 % of most.
-_BYTES_FROM_MEMORY_PER_CYCLE = 30
+_NARROW_EXCHANGE_OVERHEAD = 4500  # cycles: launch, fill, and the wait for the other parts
 _ADDED_PER_CYCLE = 33  # bytes of partial sums that the part which adds them reads
 _WORTH_DIVIDING_NARROW = 0.9
 
@@ -70,13 +64,14 @@ class Divided:
     parts: int
     cycles: float
     kind: KDivisionKind = KDivisionKind.scatter
+    order: RasterKind = RasterKind.row
 
     def values(self) -> dict[str, Any]:
         """By path of the schedule's fields."""
         return {
             "grid.tile": self.tile[:2],
             "grid.k_division": KDivision(self.kind, self.parts),
-            "grid.order": Order(RasterKind.row),
+            "grid.order": Order(self.order),
             "mainloop.k": self.tile[2],
             "mainloop.roles": self.roles,
         }
@@ -95,7 +90,7 @@ def divided(given: Schedule, problem: Problem, target: Target) -> list[Divided]:
 def pays_off(division: Divided, whole: Schedule, problem: Problem, target: Target) -> bool:
     """Whether a division is chosen in place of the best whole tiles."""
     worth = _WORTH_DIVIDING_NARROW if _is_narrow(problem) else _WORTH_DIVIDING
-    return division.cycles < worth * whole_cycles(whole.tile_mnk, problem, target)
+    return division.cycles < worth * estimated_cycles(whole, problem, target)
 
 
 def _is_known(problem: Problem) -> bool:
@@ -118,20 +113,27 @@ def _is_open(given: Schedule) -> bool:
 
 
 def _candidates(problem: Problem, target: Target) -> Iterator[Divided]:
-    """Grids of at most one wave, in as many parts as fit."""
-    assert problem.k is not None
+    """Grids of at most one wave, in as many parts as fit.
+
+    Neighbouring CTAs read the same rows of A or columns of B, whichever is larger: what comes from memory more than
+    once is then read at the same time. 128×128 tiles in four parts of 256×2048×8192 took 18.6 µs along columns, 21.1
+    along rows.
+    """
+    assert problem.m is not None and problem.n is not None and problem.k is not None
     if _is_narrow(problem):
         yield from _narrow_candidates(problem, target)
         return
     depth = _depth(problem)
-    for rows, columns, roles in _TILES:
+    order = RasterKind.row if problem.m >= problem.n else RasterKind.column
+    for (rows, roles), columns in product(_ROWS, _COLUMNS):
         tiles, steps = problem.tiles((rows, columns)), ceil(problem.k / depth)
         assert tiles is not None
         most = min(target.sm_count // tiles, steps)
         parts = max((n for n in range(2, most + 1) if columns % (_SHARE_STEP * n) == 0), default=0)
         if parts:
-            tile = rows, columns, depth
-            yield Divided(tile, roles, parts, _divided_cycles(tile, parts, problem))
+            tile = RoleTile((rows, columns, depth), roles)
+            cycles = _divided_cycles(tile, parts, problem)
+            yield Divided(tile.shape, roles, parts, cycles, KDivisionKind.scatter, order)
 
 
 def _depth(problem: Problem) -> int:
@@ -153,46 +155,28 @@ def _narrow_candidates(problem: Problem, target: Target) -> Iterator[Divided]:
     depth = _depth(problem)
     parts, tile = min(target.sm_count // tiles, ceil(problem.k / depth), _MOST_SPLIT), (_NARROW_ROWS, columns, depth)
     if parts > 1:
-        yield Divided(tile, cooperative(1), parts, _divided_cycles(tile, parts, problem), KDivisionKind.split)
-
-
-def whole_cycles(tile: Extents3, problem: Problem, target: Target) -> float:
-    """Estimated cycles of a grid of whole tiles."""
-    tiles = problem.tiles(tile)
-    assert tiles is not None and problem.k is not None
-    waves = ceil(tiles / target.sm_count)
-    return _mainloop_cycles(waves * ceil(problem.k / tile[2]), tile, problem) + OVERHEAD
+        cycles = _divided_cycles(RoleTile(tile, cooperative(1)), parts, problem)
+        yield Divided(tile, cooperative(1), parts, cycles, KDivisionKind.split)
 
 
 def estimated_cycles(schedule: Schedule, problem: Problem, target: Target) -> float:
     """Estimated cycles of the grid of a chosen schedule with roles, of whole tiles or of divided ones."""
-    division = schedule.k_division
-    if division is None:
-        return whole_cycles(schedule.tile_mnk, problem, target)
-    return _divided_cycles(schedule.tile_mnk, division.parts, problem)
+    assert schedule.mainloop.roles is not None and problem.k is not None
+    tile = RoleTile(schedule.tile_mnk, schedule.mainloop.roles, schedule.cluster)
+    if schedule.k_division is not None:
+        return _divided_cycles(tile, schedule.k_division.parts, problem)
+    return role_cost(tile, problem, target)
 
 
-def _divided_cycles(tile: Extents3, parts: int, problem: Problem) -> float:
+def _divided_cycles(tile: RoleTile, parts: int, problem: Problem) -> float:
     """Estimated cycles of a grid of at most one wave in which CTAs share the K of each tile."""
     assert problem.k is not None
-    sums = tile[0] * tile[1] * element_type(problem.acc).bits // 8
-    steps = ceil(ceil(problem.k / tile[2]) / parts)
-    exchange = (parts - 1) * sums / _ADDED_PER_CYCLE if _is_narrow(problem) else 2 * sums / _EXCHANGED_PER_CYCLE
-    return _mainloop_cycles(steps, tile, problem) + _EXCHANGE_OVERHEAD + exchange
-
-
-def _mainloop_cycles(steps: int, tile: Extents3, problem: Problem) -> float:
-    """Of so many steps of each SM: bound by wgmma, by L2, or by memory, from which A and B come once."""
-    assert problem.m is not None and problem.n is not None and problem.k is not None and problem.batch is not None
-    rows, columns, depth = tile
-    bytes_a, bytes_b = (element_type(problem.operand(name)).bits / 8 for name in ("a", "b"))
-    received = (rows * bytes_a + columns * bytes_b) * depth
-    bits = rows * columns * depth * element_type(problem.a).bits
-    step = max(bits / _MULTIPLY_BITS_PER_CYCLE, received / _BYTES_PER_CYCLE)
+    steps = ceil(ceil(problem.k / tile.shape[2]) / parts)
+    sums = tile.shape[0] * tile.shape[1] * element_type(problem.acc).bits // 8
+    exchange = _EXCHANGE_OVERHEAD + 2 * sums / _EXCHANGED_PER_CYCLE
     if _is_narrow(problem):
-        step = max(step, rows * bytes_a * depth / _BYTES_FROM_MEMORY_PER_CYCLE)
-    from_memory = (problem.m * bytes_a + problem.n * bytes_b) * problem.k * problem.batch
-    return max(steps * step, from_memory / _MEMORY_BYTES_PER_CYCLE)
+        exchange = _NARROW_EXCHANGE_OVERHEAD + (parts - 1) * sums / _ADDED_PER_CYCLE
+    return max(steps * multiply_cycles(tile, problem), load_cycles(steps, tile, problem)) + exchange
 
 
 def reason(own: Divided, whole: Schedule, problem: Problem, target: Target) -> str:
@@ -200,7 +184,7 @@ def reason(own: Divided, whole: Schedule, problem: Problem, target: Target) -> s
     shape = "×".join(map(str, whole.tile_mnk))
     return (
         f"{own.parts} CTAs share the K of each tile ({own.cycles:,.0f} estimated cycles): whole tiles are too few for "
-        f"the SMs, or so small that L2 limits them ({whole_cycles(whole.tile_mnk, problem, target):,.0f}, {shape})"
+        f"the SMs, or so small that L2 limits them ({estimated_cycles(whole, problem, target):,.0f}, {shape})"
     )
 
 

@@ -371,10 +371,13 @@ def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
 def _square_bands(schedule: Schedule, problem: Problem, target: Target) -> Order:
     """The band height at which the tiles in flight cover about a square of D: they share the most operands in L2.
 
-    Where one band is known to hold all rows of tiles its order is that of columns, which is computed without divisions
-    by run-time values (H200: 1024³ 5 % faster).
+    Where one band is known to hold all rows of tiles its order is that of columns, and where there is one column of
+    tiles, any order is that of rows: both are computed without divisions by run-time values (H200: 1024³ 5 % faster,
+    8×8192×8192 in tiles of 16 rows 1.5 %).
     """
     m, n, _ = schedule.tile_mnk
+    if problem.n is not None and problem.n <= n * schedule.cluster[1]:
+        return Order(RasterKind.row)
     tile_rows = 2 ** max(0, round(log2(sqrt(target.sm_count * n / m))))
     band = max(1, tile_rows // schedule.cluster[0])  # a cluster takes as many of them at a time
     if problem.m is not None and ceil(ceil(problem.m / m) / schedule.cluster[0]) <= band:

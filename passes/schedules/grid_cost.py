@@ -36,12 +36,24 @@ _ADDED_BYTES_PER_CYCLE = 30
 
 # With roles, calibrated on an H200 (docs/performance.md): the time of the wgmmas, scaled up by the bytes per flop
 # of a tile (the GPU runs at its power limit, and L2 traffic costs power), in whole waves of CTAs.
+_LAUNCH = 3000  # cycles: launch, and the end of the last CTA
 _MULTIPLY_BITS_PER_CYCLE = 2048 * 16  # multiply-adds of wgmma per SM, times the bits of an operand
 _TILE_OVERHEAD = 2000  # cycles: fill and epilogue of a tile
 _PART_OVERHEAD = 150  # extra cycles for a part of the epilogue that is narrower than the others
+# Extra cycles of tiles whose columns are no multiple of 32 bytes of D: neighbours then share sectors of L2. At
+# 300×4096×4096 64×168 takes 4 % longer than 64×176, at 2944³ 128×184 8 % longer than 128×176.
+_SHARED_SECTORS = 500
 # Slowdown of a tile, measured at the power limit: by its L2 traffic, (M + N) / (M · N) per step, and by the
 # shared memory traffic of its wgmmas, (64 + N) / (64 · N).
 _L2_WEIGHT, _SHARED_WEIGHT = 14.3, 5.0
+# What limits grids of few rows, calibrated on those of benchmarks/calibration_shapes.txt, which leave power unused.
+_BYTES_PER_CYCLE = 62  # that an SM receives from L2
+# What all SMs receive from memory, and one SM of an operand that no other reads the same part of.
+_MEMORY_BYTES_PER_CYCLE, _MEMORY_BYTES_OF_SM = 2500, 30
+_SHARPNESS = 6  # of the larger limit: what comes from L2 and from memory hide each other but for a part
+# Rows of TMA boxes that lie outside of A or B take time: all SMs together get so many of them per cycle, and nothing
+# else meanwhile. 64×64 at 100×4096×4096 17.7 µs, at 128×4096×4096 14.0; 128×64 at 200×4096×4096 26.3, at 256 17.2.
+_EMPTY_ROWS_PER_CYCLE = 18
 _TMA_BYTES = 16  # of which rows must be multiples
 _UNALIGNED_WEIGHT = 2.0  # of an operand whose rows do not start on L2 lines: each row of a box touches two
 _LINE_BYTES, _SECTOR_BYTES = 128, 32
@@ -118,6 +130,14 @@ def role_cost(tile: RoleTile, problem: Problem, target: Target, tail: TailKind |
     """
     if tail is None:
         return min(role_cost(tile, problem, target, each) for each in TailKind)
+    once = (_TILE_OVERHEAD if tile.roles.turns > 1 else 0) + (_CLUSTER_OVERHEAD if prod(tile.cluster) > 1 else 0)
+    steps = ceil(_clusters(tile, problem) / _clusters_at_once(tile, target)) * ceil(_sizes(problem)[2] / tile.shape[2])
+    loads = load_cycles(steps, tile, problem) + _TILE_OVERHEAD
+    return max(_waves(tile, problem, target, tail) + once, loads) + _LAUNCH
+
+
+def _waves(tile: RoleTile, problem: Problem, target: Target, tail: TailKind) -> float:
+    """Cycles of the waves of CTAs, which multiply all the time."""
     filled = _clusters(tile, problem) / _clusters_at_once(tile, target)
     busy = min(1.0, _clusters(tile, problem) * prod(tile.cluster) / target.sm_count)
     requests = min(1.0, _SATURATED * busy) * _request_cycles(tile, problem)
@@ -128,15 +148,44 @@ def role_cost(tile: RoleTile, problem: Problem, target: Target, tail: TailKind |
         half = replace(tile, shape=(rows // 2, columns, depth))
         of_a_half = _tile_cycles(half, problem, _request_cycles(half, problem)) + _TALL_OVERHEAD
         return floor(filled) * of_a_tile + _partial_wave(2 * (filled - floor(filled))) * of_a_half
-    once = (_TILE_OVERHEAD if tile.roles.turns > 1 else 0) + (_CLUSTER_OVERHEAD if prod(tile.cluster) > 1 else 0)
-    return (ceil(filled) - 1 + _partial_wave(filled - ceil(filled) + 1)) * of_a_tile + once
+    return (ceil(filled) - 1 + _partial_wave(filled - ceil(filled) + 1)) * of_a_tile
+
+
+def load_cycles(steps: int, tile: RoleTile, problem: Problem) -> float:
+    """The least cycles of a grid in which each SM loads so many steps: what it receives from L2, and rows of boxes that
+    are empty; or, if that is more, A and B from memory."""
+    size_m, size_n, k = _sizes(problem)
+    bytes_a, bytes_b = (element_type(problem.operand(name)).bits / 8 for name in OPERANDS)
+    (tile_m, tile_n, depth), (rows, columns) = tile.shape, _grid(tile, problem)
+    of_a, of_b = min(tile_m, size_m) * depth * bytes_a, min(tile_n, size_n) * depth * bytes_b
+    read_once = of_a * (columns == 1) + of_b * (rows == 1)
+    empty_of_a = (rows * tile_m - size_m) * columns / _sharers("a", tile)
+    empty_of_b = (columns * tile_n - size_n) * rows / _sharers("b", tile)
+    empty = (empty_of_a + empty_of_b) * ceil(k / depth) * _batch(problem)
+    from_memory = (size_m * bytes_a + size_n * bytes_b) * k * _batch(problem)
+    of_l2 = steps * (of_a + of_b) / _BYTES_PER_CYCLE + empty / _EMPTY_ROWS_PER_CYCLE
+    of_memory = max(from_memory / _MEMORY_BYTES_PER_CYCLE, steps * read_once / _MEMORY_BYTES_OF_SM)
+    return float((of_l2**_SHARPNESS + of_memory**_SHARPNESS) ** (1 / _SHARPNESS))
+
+
+def reads_of_larger(tile: RoleTile, problem: Problem) -> int:
+    """How often each part of the larger operand is read: of B by the clusters along M, of A by those along N. 128×64
+    takes up to 7 % less time than 64×128 at 256×4096×4096, 64×128 2 % less at 1024³ (H200)."""
+    m, n, _ = _sizes(problem)
+    along = 0 if m < n else 1
+    return _grid(tile, problem)[along] // tile.cluster[along]
 
 
 def _clusters(tile: RoleTile, problem: Problem) -> int:
     """Clusters of the grid, of one CTA or more; those at the edges may have CTAs without work."""
+    return prod(_grid(tile, problem)) // prod(tile.cluster) * _batch(problem)
+
+
+def _grid(tile: RoleTile, problem: Problem) -> Extents2:
+    """Rows and columns of CTAs of one product, whole clusters of them."""
     m, n, _ = _sizes(problem)
-    rows, columns = ceil(m / tile.shape[0]), ceil(n / tile.shape[1])
-    return ceil(rows / tile.cluster[0]) * ceil(columns / tile.cluster[1]) * _batch(problem)
+    rows, columns = (ceil(size / (tile.shape[i] * tile.cluster[i])) for i, size in enumerate((m, n)))
+    return rows * tile.cluster[0], columns * tile.cluster[1]
 
 
 def _clusters_at_once(tile: RoleTile, target: Target) -> int:
@@ -173,19 +222,27 @@ def _partial_wave(filled: float) -> float:
 
 def _tile_cycles(tile: RoleTile, problem: Problem, requests: float) -> float:
     """Cycles of one tile; a step takes at least those of its `requests` to L2."""
-    (tile_m, tile_n, tile_k), roles = tile.shape, tile.roles
-    step = tile_m * tile_n * tile_k * element_type(problem.a).bits / _MULTIPLY_BITS_PER_CYCLE
-    # Per multiply-add a step loads 1 / tile_n elements of A and 1 / tile_m of B.
-    from_l2 = _unaligned("a", tile, problem) / tile_n + _unaligned("b", tile, problem) / tile_m
-    slowed = 1 + _L2_WEIGHT * from_l2 + _SHARED_WEIGHT * (1 / WGMMA_ROWS + 1 / tile_n)
-    mainloop = ceil(_sizes(problem)[2] / tile_k) * max(step * slowed * _promotion(tile, problem), requests)
+    roles, steps = tile.roles, ceil(_sizes(problem)[2] / tile.shape[2])
+    mainloop = steps * max(multiply_cycles(tile, problem) * _slowdown(tile, problem), requests)
+    shared = _SHARED_SECTORS if tile.shape[1] * element_type(problem.d).bits // 8 % _SECTOR_BYTES else 0
     if roles.turns > 1:
-        return mainloop + (_TURN_OVERHEAD_OF_BATCH if problem.is_batched else _TURN_OVERHEAD)
+        return mainloop + shared + (_TURN_OVERHEAD_OF_BATCH if problem.is_batched else _TURN_OVERHEAD)
     mainloop *= _THREE_CONSUMERS if roles.consumers > 2 else 1
-    overhead = _TILE_OVERHEAD + (_PART_OVERHEAD if tile_n % 64 else 0)
-    if tile_m > WGMMA_ROWS * roles.sharing:
-        overhead += _TALL_OVERHEAD
-    return mainloop + overhead
+    overhead = _TILE_OVERHEAD + (_PART_OVERHEAD if tile.shape[1] % 64 else 0)
+    overhead += _TALL_OVERHEAD if tile.shape[0] > WGMMA_ROWS * roles.sharing else 0
+    return mainloop + overhead + shared
+
+
+def multiply_cycles(tile: RoleTile, problem: Problem) -> float:
+    """Cycles of the wgmmas of a step at full rate."""
+    return prod(tile.shape) * element_type(problem.a).bits / _MULTIPLY_BITS_PER_CYCLE * _promotion(tile, problem)
+
+
+def _slowdown(tile: RoleTile, problem: Problem) -> float:
+    """Of wgmmas at the power limit. Per multiply-add a step loads 1 / N elements of A and 1 / M of B."""
+    tile_m, tile_n, _ = tile.shape
+    from_l2 = _unaligned("a", tile, problem) / tile_n + _unaligned("b", tile, problem) / tile_m
+    return 1 + _L2_WEIGHT * from_l2 + _SHARED_WEIGHT * (1 / WGMMA_ROWS + 1 / tile_n)
 
 
 def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:

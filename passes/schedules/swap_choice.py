@@ -7,7 +7,7 @@ stores D by columns, an element at a time, which takes no longer for so few rows
 from dataclasses import replace
 
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.schedules.division_choice import OVERHEAD, estimated_cycles
+from lowtide.passes.schedules.division_choice import estimated_cycles
 from lowtide.passes.schedules.mainloop_rules import has_wgmma
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
@@ -20,8 +20,6 @@ _MOST_ROWS = 32
 # Of packed weights (M×28672×4096, s4): 28 µs at M = 16 by mma.sync, 33 by wgmma; 54 and 42 at 64.
 _MOST_ROWS_OF_MMA_SYNC = 32
 _WORTH_SWAPPING = 0.97  # of the estimated cycles as given
-# Rows of TMA boxes that lie outside of A take time: all SMs together get so many of them per cycle.
-_EMPTY_ROWS_PER_CYCLE = 8.5
 _ASSUMED_EXTENT = 4096
 
 
@@ -46,7 +44,7 @@ def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Targ
     if not as_given.consumers or not swapped.consumers:
         return None
     known = replace(problem, n=problem.n or _ASSUMED_EXTENT, k=problem.k or _ASSUMED_EXTENT)
-    own = max(estimated_cycles(as_given, known, target), _of_empty_rows(as_given, known, target))
+    own = estimated_cycles(as_given, known, target)
     other = estimated_cycles(swapped, known.swap(), target)
     if other > _WORTH_SWAPPING * own:
         return None
@@ -54,13 +52,3 @@ def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Targ
         f"a wgmma has {WGMMA_ROWS} rows and D {problem.m}: these are better the columns of Dᵀ = Bᵀ · Aᵀ "
         f"({other:,.0f} estimated cycles, as given {own:,.0f})"
     )
-
-
-def _of_empty_rows(schedule: Schedule, problem: Problem, target: Target) -> float:
-    """The least cycles of a grid whose boxes have rows that A does not have."""
-    assert problem.m is not None and problem.k is not None
-    rows, _, depth = schedule.tile_mnk
-    parts = schedule.k_division.parts if schedule.k_division is not None else 1
-    ctas = (problem.tiles(schedule.tile_mnk) or 1) * parts
-    steps = -(-problem.k // depth // parts)
-    return ctas * steps * max(0, rows - problem.m) / _EMPTY_ROWS_PER_CYCLE + OVERHEAD

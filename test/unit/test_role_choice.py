@@ -16,12 +16,13 @@ from lowtide.dialects.tile import (
     OperandKind,
     OperandsKind,
     PackKind,
+    RasterKind,
     SchedulerKind,
     StorePath,
     TailKind,
     WavesKind,
 )
-from lowtide.dialects.tile.fields import SINGLE, KDivision, cooperative, pingpong
+from lowtide.dialects.tile.fields import SINGLE, KDivision, Order, cooperative, pingpong
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice import Choice, choose
@@ -101,6 +102,30 @@ def test_k_is_divided_where_whole_tiles_are_too_few_or_too_small(
     assert choice.schedule.k_division == KDivision(KDivisionKind.scatter, parts)
     assert choice.reasons["grid.k_division"].startswith(f"{parts} CTAs share the K of each tile")
     assert choice.schedule.epilogue.path is StorePath.direct
+
+
+@pytest.mark.parametrize(
+    ("size", "tile", "order", "parts"),
+    [
+        ((100, 4096, 4096), (64, 128), RasterKind.column, 2),  # in whole tiles, 28 of 128 rows of boxes would be empty
+        ((128, 4096, 4096), (64, 64), RasterKind.column, 0),
+        (
+            (200, 4096, 4096),
+            (64, 128),
+            RasterKind.column,
+            0,
+        ),  # 128×64 has as many empty rows twice as often
+        ((256, 4096, 4096), (128, 64), RasterKind.column, 0),
+        ((256, 2048, 8192), (128, 128), RasterKind.column, 4),  # neighbours share the larger operand
+        ((1024, 512, 8192), (128, 128), RasterKind.row, 4),
+        ((4096, 48, 4096), (64, 64), RasterKind.row, 2),
+        ((65536, 128, 4096), (256, 128), RasterKind.row, 0),  # one column of tiles: any order is that of rows
+    ],
+)
+def test_loads_limit_grids_of_few_rows(size: Size, tile: tuple[int, int], order: RasterKind, parts: int) -> None:
+    grid = chosen(problem(*size)).grid
+    assert (grid.tile, grid.order) == (tile, Order(order))
+    assert grid.k_division == (KDivision(KDivisionKind.scatter, parts) if parts else None)
 
 
 @pytest.mark.parametrize(

@@ -29,3 +29,6 @@ class FakeBench:
     def seconds(self, name: str) -> float:
         self.asked.append(name)
         return self.times.get(name, self.others) * self._rng.gauss(1.0, 0.002)
+
+    def settled_seconds(self, name: str) -> float:
+        return self.seconds(name)
