@@ -203,6 +203,16 @@ def test_a_weight_may_be_computed() -> None:
     torch.testing.assert_close(x.grad, frozen.weight.sum(0).expand(3, 5))
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+def test_layers_of_other_types(dtype: str) -> None:
+    layer, x = ltt.Linear(5, 4, activation="gelu", dtype=getattr(torch, dtype)), torch.randn(3, 5)
+    x = x.to(layer.weight.dtype)
+    expected = functional.gelu(functional.linear(x.double(), layer.weight.double(), layer.bias.double()))
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x).double(), expected, rtol=2.0**-9, atol=2.0**-9)
+    torch.testing.assert_close(layer(x).double(), expected, rtol=2.0**-9, atol=2.0**-9)
+
+
 def test_integers_and_their_rounding() -> None:
     a, b = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((5, 64), (64, 6)))
     exact = a.long() @ b.long()

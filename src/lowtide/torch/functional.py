@@ -60,7 +60,8 @@ def linear(
     """torch.nn.functional.linear, with an activation: x (…, K) · weight (N, K)ᵀ + bias (N,).
 
     Where no gradient is recorded, all is one kernel. Where one is, the activation is torch's, after the kernel: its
-    input is kept for the backward pass. The gradient of the weight has the type of `weight.grad_dtype`, in eager mode.
+    input is kept for the backward pass. So it is in f64, for which epilogues have few functions. The gradient of the
+    weight has the type of `weight.grad_dtype`, in eager mode.
 
     Raises LaunchError for tensors that do not fit or an unknown activation.
     """
@@ -69,7 +70,7 @@ def linear(
     rows = x.unsqueeze(0) if x.dim() == 1 else x
     operands = [] if bias is None else [bias]
     records = records_gradient((x, weight, *operands))
-    fused = None if records else activation
+    fused = None if records or x.dtype == torch.float64 else activation
     text = text_of_linear(fused, x.dtype, second.dtype, None if bias is None else bias.dtype)
     if records and second is weight and _asks_for_another_type(weight):
         d = Gemm.apply(rows, weight, *operands, [], text, None, numerics, True)
