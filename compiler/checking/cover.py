@@ -295,8 +295,9 @@ def _exchanged(row: Row) -> Row:
     """What is said of the kernel's M, N, rows, columns, A and B in words of D."""
     if row.subject in _OF_GIVEN:
         return row
-    subject, text = (_SIDES.sub(lambda word: _OTHER_SIDE[word[0]], each) for each in (row.subject, row.text))
-    return replace(row, subject=subject if row.subject.startswith("edge") else row.subject, text=text)
+    told = (row.subject, row.text, row.why)
+    subject, text, why = (_SIDES.sub(lambda word: _OTHER_SIDE[word[0]], each) for each in told)
+    return replace(row, subject=subject if row.subject.startswith("edge") else row.subject, text=text, why=why)
 
 
 def _meets(share: Share, work: Work) -> bool:
