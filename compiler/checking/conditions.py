@@ -100,8 +100,9 @@ def axes_of(schedule: Schedule, problem: Problem) -> tuple[Axis, Axis, Axis]:
         axis = "K" if not is_transposed(operand, problem.layout) else "M" if operand == "a" else "N"
         edges[axis] += _copies(axis, operand, schedule, problem)
     units = _units(schedule, problem)
-    if problem.weights is not None:
-        edges["N"] += _blocks(tile_n, units["N"])
+    if problem.packed is not None:
+        rows, length = {"a": ("M", tile_m), "b": ("N", tile_n)}[problem.packed]
+        edges[rows] += _blocks(rows, length, units[rows])
     return tuple(  # type: ignore[return-value]
         _axis(name, tile, units[name], edges[name]) for name, tile in zip("MNK", (tile_m, tile_n, tile_k), strict=True)
     )
@@ -141,11 +142,11 @@ def _inside(axis: str, size: int, what: str) -> Iterator[Edge]:
         yield Edge(axis, f"ends inside {what}", lambda rest: rest % size != 0)
 
 
-def _blocks(tile: int, size: int) -> Iterator[Edge]:
+def _blocks(axis: str, tile: int, size: int) -> Iterator[Edge]:
     """Of the rows of weights that share bytes, which end together, one block is in the tile, or is missing."""
     if size > 1:
-        yield Edge("N", f"reaches {size}, a block of weights, into a tile", lambda rest: rest == size)
-        yield Edge("N", f"ends {size}, a block of weights, before a tile does", lambda rest: rest == tile - size)
+        yield Edge(axis, f"reaches {size}, a block of weights, into a tile", lambda rest: rest == size)
+        yield Edge(axis, f"ends {size}, a block of weights, before a tile does", lambda rest: rest == tile - size)
 
 
 def _stores(schedule: Schedule, problem: Problem, axis: str, part: int) -> Iterator[Edge]:

@@ -165,12 +165,19 @@ def _fragments(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
             yield refusal(first, built, f"fragment_buffers = {schedule.multiply.fragment_buffers}", AGAIN)
 
 
+def _is_scaled(op: ir.OpView) -> bool:
+    """Whether the sum of a wgmma is waited for, and multiplied by scales, within the same step."""
+    waits = [use for use in uses(op.results[0]) if isinstance(use, sm.MmaWaitOp)]
+    maps = [use for wait in waits for use in uses(wait.results[0]) if isinstance(use, sm.MapOp)]
+    return any(isinstance(use.operation.parent.opview, scf.ForOp) for use in maps)
+
+
 def _promotion(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     """Whether each K step is summed from zero: by the ops that multiply in the loop over K."""
     products = walk(kernel, tile.MmaOp)
     found = [bool(walk(kernel, tile.PromoteOp))] * len(products)
     issued: list[ir.OpView] = [*wgmmas(kernel)]
-    found += [isinstance(op, sm.WgmmaPromoteOp) for op in issued]
+    found += [isinstance(op, sm.WgmmaPromoteOp) or _is_scaled(op) for op in issued]
     for loop in walk(kernel, scf.ForOp):
         last = next((op for op in reversed(ops_in(loop.body)) if isinstance(op, sm.MmaSyncOp)), None)
         if last is not None:

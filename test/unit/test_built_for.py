@@ -8,7 +8,9 @@ from mlir import ir
 
 import lowtide as lt
 from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.mutation.kernels import KERNELS as SMALL_KERNELS
 
 MMA_SYNC = "grid.tile = [64, 64], k = 32, stages = 3, order = row, epilogue.tile = [64, 64], epilogue.swizzle = <3,3,3>"
 WGMMA = "grid.tile = [128, 128], k = 64, order = groups(16, 8), roles = cooperative(2), epilogue.path = smem, "
@@ -165,3 +167,9 @@ def test_a_programmatic_launch_of_a_kernel_that_never_waits_is_refused() -> None
             lt.compile_ir(text.replace(wait, ""))
         with pytest.raises(lt.PassError, match=r"is programmatic, but .* grid\.launch = serialized"):
             lt.compile_ir(text.replace(", launch = programmatic", ""))
+
+
+def test_weights_by_wgmma_whose_sums_are_scaled_go_on() -> None:
+    lowered = lower(SMALL_KERNELS["sm90-weights"].problem())
+    for level in ("atoms", "epilogue"):
+        assert lower(lowered.levels[level]).ptx == lowered.ptx

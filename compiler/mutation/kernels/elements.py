@@ -102,4 +102,13 @@ SCALED: tuple[Kernel, ...] = (
         (24, 40, 125),
         parts=parts_of(32, 64, 128)[::8],
     ),
+    by_fields(
+        "sm90-weights",
+        "sm_90a",
+        spec_of(b="s4", group=64, zero_points=True, epilogue=bias_relu),
+        "roles = cooperative(1), grid.tile = [64, 16], k = 64, stages = 3, operands = swapped, epilogue.path = direct",
+        (37, 144, 448),
+        (12, 48, 64),
+        parts=_whole(parts_of(16, 64, 64)[::4], WEIGHT_ROWS, 64),
+    ),
 )
