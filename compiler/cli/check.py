@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -56,6 +56,8 @@ def check(
     d_order: options.DOrder = None,
     precision: options.Precision = None,
     block_scales: options.BlockScalesText = None,
+    group: options.Group = None,
+    zero_points: options.ZeroPoints = None,
     batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -78,12 +80,26 @@ def check(
     if all_presets:
         given = {"what": what, "m": m, "n": n, "k": k, "a": a, "b": b, "d": d, "acc": acc, "batch": batch}
         _refuse_beside_presets(
-            **given, d_order=d_order, precision=precision, block_scales=block_scales, target=target, schedule=schedule
+            **given,
+            d_order=d_order,
+            precision=precision,
+            block_scales=block_scales,
+            group=group,
+            zero_points=zero_points,
+            target=target,
+            schedule=schedule,
         )
         _check_presets(Options(dtype, layout, budget, seed), jobs, markdown_file, journal, as_json)
         return
     if what is None:
-        more = {"batch": batch, "d_order": d_order, "precision": precision, "block_scales": block_scales}
+        more: dict[str, Any] = {
+            "batch": batch,
+            "d_order": d_order,
+            "precision": precision,
+            "block_scales": block_scales,
+            "group": group,
+            "zero_points": zero_points,
+        }
         spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
         chosen = choose(target)
         with busy("compiling") as update:
@@ -91,7 +107,14 @@ def check(
         where = chosen.name + f" ({chosen.reason})"
     else:
         given = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
-        given |= {"d_order": d_order, "precision": precision, "block_scales": block_scales, "batch": batch}
+        given |= {
+            "d_order": d_order,
+            "precision": precision,
+            "block_scales": block_scales,
+            "group": group,
+            "zero_points": zero_points,
+            "batch": batch,
+        }
         options.refuse_beside_file(what, **given, epilogue=epilogue, schedule=schedule)
         subject, note = _subject(what, against, target)
         where = f"{subject.target.name} ({what})" + (f"; {note}" if note else "")

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,6 +38,8 @@ def compile_(
     d_order: options.DOrder = None,
     precision: options.Precision = None,
     block_scales: options.BlockScalesText = None,
+    group: options.Group = None,
+    zero_points: options.ZeroPoints = None,
     batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -56,11 +58,25 @@ def compile_(
     reason = ""
     if ir_file is not None:
         problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
-        problem |= {"d_order": d_order, "precision": precision, "block_scales": block_scales, "batch": batch}
+        problem |= {
+            "d_order": d_order,
+            "precision": precision,
+            "block_scales": block_scales,
+            "group": group,
+            "zero_points": zero_points,
+            "batch": batch,
+        }
         options.refuse_beside_file(ir_file, **problem, epilogue=epilogue, schedule=schedule)
         source, title = ir_file, str(ir_file)
     else:
-        more = {"batch": batch, "d_order": d_order, "precision": precision, "block_scales": block_scales}
+        more: dict[str, Any] = {
+            "batch": batch,
+            "d_order": d_order,
+            "precision": precision,
+            "block_scales": block_scales,
+            "group": group,
+            "zero_points": zero_points,
+        }
         spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
         chosen = choose(target)
         target, reason = chosen.name, chosen.reason

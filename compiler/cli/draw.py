@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -55,6 +55,8 @@ def draw(
     d_order: options.DOrder = None,
     precision: options.Precision = None,
     block_scales: options.BlockScalesText = None,
+    group: options.Group = None,
+    zero_points: options.ZeroPoints = None,
     batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -62,7 +64,14 @@ def draw(
 ) -> None:
     """Draw which thread holds which element, which offset a coordinate has, or what a kernel does (docs/draw.md)."""
     problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
-    problem |= {"d_order": d_order, "precision": precision, "block_scales": block_scales, "batch": batch}
+    problem |= {
+        "d_order": d_order,
+        "precision": precision,
+        "block_scales": block_scales,
+        "group": group,
+        "zero_points": zero_points,
+        "batch": batch,
+    }
     with busy("drawing") as update:
         if what is not None:
             given = [name for name, value in {**problem, "target": target, "schedule": schedule}.items() if value]
@@ -74,7 +83,14 @@ def draw(
             if shape is not None:
                 raise Error("--shape is for a thread-value layout; a kernel says its tiles: choose with --part")
             check_file(output)
-            more = {"batch": batch, "d_order": d_order, "precision": precision, "block_scales": block_scales}
+            more: dict[str, Any] = {
+                "batch": batch,
+                "d_order": d_order,
+                "precision": precision,
+                "block_scales": block_scales,
+                "group": group,
+                "zero_points": zero_points,
+            }
             spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
             chosen = choose(target)
             text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule))

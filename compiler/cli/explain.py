@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,6 +31,8 @@ def explain(
     d_order: options.DOrder = None,
     precision: options.Precision = None,
     block_scales: options.BlockScalesText = None,
+    group: options.Group = None,
+    zero_points: options.ZeroPoints = None,
     batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -43,11 +45,25 @@ def explain(
     with busy("compiling") as update:
         if ir_file is not None:
             problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
-            problem |= {"d_order": d_order, "precision": precision, "block_scales": block_scales, "batch": batch}
+            problem |= {
+                "d_order": d_order,
+                "precision": precision,
+                "block_scales": block_scales,
+                "group": group,
+                "zero_points": zero_points,
+                "batch": batch,
+            }
             options.refuse_beside_file(ir_file, **problem, epilogue=epilogue, schedule=schedule)
             found = explain_ir(ir_file, target, on_progress=on_pass(update))
         else:
-            more = {"batch": batch, "d_order": d_order, "precision": precision, "block_scales": block_scales}
+            more: dict[str, Any] = {
+                "batch": batch,
+                "d_order": d_order,
+                "precision": precision,
+                "block_scales": block_scales,
+                "group": group,
+                "zero_points": zero_points,
+            }
             spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
             given = resolve_schedule(schedule)
             chosen = choose(target)

@@ -56,6 +56,8 @@ def interpret(
     d_order: options.DOrder = None,
     precision: options.Precision = None,
     block_scales: options.BlockScalesText = None,
+    group: options.Group = None,
+    zero_points: options.ZeroPoints = None,
     batch: options.BatchText = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -86,7 +88,14 @@ def interpret(
             if file is None:
                 if against is not None:
                     raise IRError("--against goes with a FILE; the problem of the options is checked against float64")
-                more = {"batch": batch, "d_order": d_order, "precision": precision, "block_scales": block_scales}
+                more: dict[str, Any] = {
+                    "batch": batch,
+                    "d_order": d_order,
+                    "precision": precision,
+                    "block_scales": block_scales,
+                    "group": group,
+                    "zero_points": zero_points,
+                }
                 spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
                 chosen = choose(target)
                 line("target", f"{chosen.name} ({chosen.reason})")
@@ -96,7 +105,14 @@ def interpret(
             else:
                 given = {"dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout, "epilogue": epilogue}
                 options.refuse_beside_file(
-                    file, **given, d_order=d_order, precision=precision, block_scales=block_scales, schedule=schedule
+                    file,
+                    **given,
+                    d_order=d_order,
+                    precision=precision,
+                    block_scales=block_scales,
+                    group=group,
+                    zero_points=zero_points,
+                    schedule=schedule,
                 )
                 given_level = _read(file, target, level, context, on_pass(update))
                 if against is None and given_level.level != _level_in(file, context):

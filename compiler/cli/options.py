@@ -63,6 +63,9 @@ BlockScalesText = Annotated[
         "--block-scales", "Scales of blocks of A and of B, such as 1x128,128x128: rows or columns, and K. Default none."
     ),
 ]
+_GROUP = "K that shares a scale of packed weights, such as --b s4 beside --a bf16: 32, 64 or 128."
+Group = Annotated[int | None, _problem("--group", _GROUP)]
+ZeroPoints = Annotated[bool | None, _problem("--zero-points", "Packed weights are less a zero point of their group.")]
 DOrder = Annotated[str | None, _problem("--d-order", f"How D lies: by {' or '.join(D_ORDERS)}. Default row.")]
 _PRECISIONS = f"How products of f32 are computed: f32, tf32, {', '.join(DECOMPOSITIONS)}. Default f32."
 Precision = Annotated[str | None, _problem("--precision", _PRECISIONS)]
@@ -168,6 +171,8 @@ def make_spec(
     d_order: str | None = None,
     precision: str | None = None,
     block_scales: str | None = None,
+    group: int | None = None,
+    zero_points: bool | None = None,
 ) -> GemmSpec:
     """The spec that the options describe. Raises SpecError."""
     common = dtype or "bf16"
@@ -185,6 +190,8 @@ def make_spec(
         d_order=d_order or D_ORDERS[0],
         precision=precision,
         block_scales=make_scales(block_scales),
+        group=group,
+        zero_points=bool(zero_points),
         epilogue=ready_epilogue(epilogue or "none"),
     )
 

@@ -48,6 +48,8 @@ def run(
     d_order: options.DOrder = None,
     precision: options.Precision = None,
     block_scales: options.BlockScalesText = None,
+    group: options.Group = None,
+    zero_points: options.ZeroPoints = None,
     batch: options.GivenBatch = None,
     epilogue: options.Epilogue = None,
     target: options.Target = None,
@@ -66,7 +68,14 @@ def run(
 
     Exit status: 0 within bound, 1 not, 2 where refused.
     """
-    more: Any = {"batch": batch, "d_order": d_order, "precision": precision, "block_scales": block_scales}
+    more: Any = {
+        "batch": batch,
+        "d_order": d_order,
+        "precision": precision,
+        "block_scales": block_scales,
+        "group": group,
+        "zero_points": zero_points,
+    }
     spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
     if level is not None:
         Level.named(level)

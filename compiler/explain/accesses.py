@@ -200,8 +200,8 @@ def _tma_store(op: ir.OpView, names: Names) -> list[Access]:
 
 def _wgmma(op: ir.OpView, names: Names) -> list[Access]:
     found: list[Access] = []
-    for (what, conflict), buffer in zip(operand_conflicts(op).items(), (op.a, op.b), strict=True):
-        memref = ir.MemRefType(buffer.type)
+    for what, conflict in operand_conflicts(op).items():
+        memref = ir.MemRefType({"a": op.a, "b": op.b}[what].type)
         element_bytes = element_bits(memref.element_type) // 8
         stored = targets.core_matrix_rows(what, tuple(memref.shape), element_bytes)
         footprint = footprint_of(_family(op), memref, stored, 16 // element_bytes, "ldmatrix")

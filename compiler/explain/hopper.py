@@ -222,7 +222,8 @@ def _product(op: Wgmma, place: str | None) -> Product:
     (rows, columns), depth = fragment_of(op).shape, _depth(op, layout)
     warpgroups = prod(tiled.atom_layout)
     blocks = rows * columns // (m * n * warpgroups)
-    element_bytes = element_bits(ir.MemRefType(op.a.type).element_type) // 8
+    element_bytes = element_bits(ir.MemRefType(op.b.type).element_type) // 8
+    is_held = isinstance(op.a.type, sm.FragmentType)  # A in registers, which reads no shared memory
     try:
         conflicts = operand_conflicts(op)
     except ScheduleError as error:
@@ -233,7 +234,7 @@ def _product(op: Wgmma, place: str | None) -> Product:
         warpgroups=warpgroups,
         slices=depth // k,
         blocks=blocks,
-        a_bytes=blocks * m * k * element_bytes,
+        a_bytes=0 if is_held else blocks * m * k * element_bytes,
         b_bytes=blocks * n * k * element_bytes,
         cycles=rows * columns * depth * 8 * element_bytes // MULTIPLY_BITS_A_CYCLE,
         wavefronts=sum(conflict.wavefronts for conflict in conflicts.values()),
@@ -243,12 +244,13 @@ def _product(op: Wgmma, place: str | None) -> Product:
 
 def _depth(op: Wgmma, layout: GemmLayout) -> int:
     """K of a step."""
-    depth: int = ir.MemRefType(op.a.type).shape[0 if is_transposed("a", layout) else 1]
+    depth: int = ir.MemRefType(op.b.type).shape[0 if is_transposed("b", layout) else 1]
     return depth
 
 
 def operand_conflicts(op: Wgmma) -> dict[str, Conflict]:
-    """The reads of A and of B in a K step: each instruction reads its 64 rows of A, and all its columns of B.
+    """The reads of A and of B in a K step: each instruction reads its 64 rows of A, and all its columns of B. Of an A
+    in registers there are none.
 
     Raises ScheduleError for an operand without whole core matrices.
     """
@@ -257,6 +259,8 @@ def operand_conflicts(op: Wgmma) -> dict[str, Conflict]:
     rows, columns = fragment_of(op).shape
     found = {}
     for name, buffer, reads in (("a", op.a, columns // n), ("b", op.b, rows // m)):
+        if isinstance(buffer.type, sm.FragmentType):
+            continue
         memref = ir.MemRefType(buffer.type)
         plain, swizzle = layout_of(memref.layout)
         layout = compose(Swizzle(*swizzle), plain)

@@ -56,7 +56,8 @@ class Names:
             elif op.name == "sm.mma_sync":
                 self.operands += [("a", op.operands[0].type), ("b", op.operands[1].type)]
             elif op.name == "sm.unpack_weights":
-                self.operands.append(("b", op.operands[0].type))
+                is_a = any(use.owner.name == "sm.wgmma" for use in op.results[0].uses)
+                self.operands.append(("a" if is_a else "b", op.operands[0].type))
             return ir.WalkResult.ADVANCE
 
         module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)

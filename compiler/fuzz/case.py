@@ -11,7 +11,16 @@ from lowtide.compiler.checking.subjects import Subject, of_kernel
 from lowtide.compiler.checking.trials import Extents, Finding, Trial, domains_of, loaded, outcomes
 from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.epilogue.ready import ready_epilogue
-from lowtide.compiler.fuzz.words import SCALES, Words, factors, schedule_of, schedule_words, with_companions, words_of
+from lowtide.compiler.fuzz.words import (
+    SCALES,
+    WEIGHTS,
+    Words,
+    factors,
+    schedule_of,
+    schedule_words,
+    with_companions,
+    words_of,
+)
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import FAST, UNBATCHED, GemmSpec
 from lowtide.decompositions import DECOMPOSITIONS
@@ -78,6 +87,7 @@ class Case:
         words = self.full
         dtype, known = words["dtype"], _known(words["known"])
         own = words["precision"] if words["precision"] in DECOMPOSITIONS else None
+        weights = WEIGHTS[words["weights"]]
         return GemmSpec(
             m=known.get("m"),
             n=known.get("n"),
@@ -85,7 +95,9 @@ class Case:
             block_scales=SCALES[words["scales"]],
             batch={"none": UNBATCHED, "run time": None}.get(words["batch"], _MATRICES),
             a=dtype,
-            b=dtype,
+            b=dtype if weights is None else weights[0],
+            group=None if weights is None else weights[1],
+            zero_points=weights is not None and weights[2],
             d=dtype if words["d"] == "as A" else words["d"],
             acc=FAST if words["sums"] == FAST else accumulator_types(dtype, dtype)[0],
             precision=own,
@@ -153,7 +165,8 @@ def refusal(case: Case) -> str:
         kinds = tuple(OperandKind[operand.kind.value] for operand in spec.operands)
         layout = GemmLayout[spec.layout]
         types = tuple(operand.dtype for operand in spec.operands)
-        facts = (spec.m, spec.n, spec.k, spec.a, spec.b, spec.sums, spec.d, layout, kinds, types)
+        multiplied = spec.a if spec.is_mixed else spec.b
+        facts = (spec.m, spec.n, spec.k, spec.a, multiplied, spec.sums, spec.d, layout, kinds, types)
         batch = spec.batch_shape[0] if spec.is_batched else 1
         by_columns = spec.d_order == "column"
         problem = Problem(
@@ -163,6 +176,8 @@ def refusal(case: Case) -> str:
             is_batched=spec.is_batched,
             is_fast=spec.is_fast,
             precision=spec.precision,
+            weights=spec.b if spec.is_mixed else None,
+            group=spec.group or 0,
         )
         if schedule.epilogue.path is StorePath.smem:
             schedule = schedule.filled({"epilogue.swizzle": (0, 3, 3)})

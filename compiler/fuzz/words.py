@@ -37,6 +37,17 @@ SCALES: Mapping[str, BlockScales | None] = MappingProxyType(
     }
 )
 
+# Packed weights in place of B: their type, K of a group, and whether there are zero points
+WEIGHTS: Mapping[str, tuple[str, int | None, bool] | None] = MappingProxyType(
+    {
+        "none": None,
+        "s4": ("s4", 64, False),
+        "u4 less zeros": ("u4", 32, True),
+        "s8 in groups": ("s8", 128, True),
+        "u8": ("u8", None, False),
+    }
+)
+
 # What of a problem and of a run is drawn; the simplest word first.
 _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -48,6 +59,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "layout": LAYOUTS,
         "d_order": D_ORDERS,
         "scales": tuple(SCALES),
+        "weights": tuple(WEIGHTS),
         "epilogue": tuple(READY),
         "known": ("none", "k", "n", "mnk", "k = 0"),
         "batch": ("none", "run time", "3"),
@@ -56,6 +68,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _IN_TURN: Mapping[str, str] = MappingProxyType({"grid.scheduler": "persistent"})
 # Operands that wgmma alone multiplies, and epilogues do not store
 _WIDE_D: Mapping[str, str] = MappingProxyType({"target": "sm_90a", "d": "f16"})
+_BESIDE_WEIGHTS: Mapping[str, str] = MappingProxyType({"dtype": "bf16", "layout": "tn", "batch": "none"})
 _KEPT: Mapping[str, str] = MappingProxyType(
     {
         "known": "mnk",
@@ -82,6 +95,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         ("grid.k_division", "stream_k"): _IN_TURN,
         ("grid.tail", "halves"): MappingProxyType({"target": "sm_90a"}),  # with roles
         **{("scales", name): MappingProxyType({**_WIDE_D, "dtype": "e4m3"}) for name in list(SCALES)[1:]},
+        **{("weights", name): _BESIDE_WEIGHTS for name in list(WEIGHTS)[1:]},
         **{("dtype", name): _WIDE_D for name in operand_types() if name not in kernel_types()},
         **{("precision", row.name): _pieces_of(row) for row in DECOMPOSITIONS.values()},
         ("epilogue.prefetch", "2"): MappingProxyType({"epilogue.path": "smem", "epilogue.math": "rows"}),

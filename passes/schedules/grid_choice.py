@@ -19,7 +19,7 @@ from lowtide.dialects.tile import (
 )
 from lowtide.dialects.tile.fields import Extents2, Extents3, Order, Roles, cooperative, grouped, pingpong
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import element_type
+from lowtide.elements import WEIGHT_BLOCK, element_type
 from lowtide.passes.schedules.asked_for import stores_by_tma, wgmma_width
 from lowtide.passes.schedules.facts import results_fill_registers, threads_of
 from lowtide.passes.schedules.grid_cost import RoleTile, role_cost, straddles_sectors, wave_bytes
@@ -189,11 +189,12 @@ def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[tu
 
 def _of_weights(problem: Problem) -> tuple[Candidate, ...]:
     """The tile with as many rows as A has, up to 128, so that weights are converted once. With few rows as many warps
-    as can share the copies of A: each has 16 columns."""
+    as can share the copies of A: each has 16 columns, or 32 of short groups, whose bytes fewer threads can share."""
     k = problem.group or _DEPTH_OF_WEIGHTS
     if problem.m is not None and problem.m <= _FEW_ROWS:
         warps = min(_MOST_WARPS, k // _FEW_ROWS)
-        return (Candidate((_FEW_ROWS, _FEW_ROWS * warps), k, (1, warps, 1), 4),)
+        columns = _FEW_ROWS * (1 if k > WEIGHT_BLOCK else 2)
+        return (Candidate((_FEW_ROWS, columns * warps), k, (1, warps, 1), 4),)
     most = _TILES_OF_WEIGHTS[-1]
     tile = next((one for one in _TILES_OF_WEIGHTS if (problem.m or most.tile[0]) <= one.tile[0]), most)
     if tile.threads * _COPY_BYTES > tile.tile[1] * k // 2:  # bytes of weights of 4 bits

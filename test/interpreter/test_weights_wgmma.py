@@ -10,6 +10,7 @@ from test_weights import biased, small_integers, spec_for
 import lowtide as lt
 from lowtide import targets
 from lowtide.compiler.checking.reference import reference
+from lowtide.compiler.explain.explanation import explain_spec
 from lowtide.interpreter.host import LEVELS
 
 ROLES = "operands = swapped, epilogue.path = direct, roles = "
@@ -89,3 +90,11 @@ def test_a_planted_fault_shows(level, old, new, message):
     else:
         found = "wrong" if not np.array_equal(d, reference(spec, **inputs)) else "right"
     assert message in found
+
+
+def test_explain_shows_the_loads_of_packed_bytes():
+    found = explain_spec(spec_for("bf16", "s4", 64, None), "sm_90a", lt.Schedule.parse(ONE)).to_json()[
+        "shared_accesses"
+    ]
+    reads = {(one["what"], one["atom"]) for one in found if one["direction"] == "read"}
+    assert {("a", "ld.shared.8"), ("b", "wgmma.m64n16k16")} <= reads

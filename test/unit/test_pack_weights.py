@@ -121,3 +121,11 @@ def test_an_unpacked_matrix_is_refused():
     with pytest.raises(lt.InterpreterError, match="extent 0"):
         packed = lt.pack_weights(weights, "s8")
         kernel.interpret(np.ones((2, 128), np.float16), packed, scales=np.ones((1, 32), np.float16))
+
+
+@pytest.mark.parametrize("group", [32, 64, 128])
+@pytest.mark.parametrize("m", [5, 30, 64, None])
+def test_a_schedule_is_chosen_for_every_group_and_number_of_rows(group, m):
+    spec = lt.GemmSpec(m=m, n=512, k=256, a="bf16", b="s4", d="bf16", group=group)
+    operands = lt.compile_gemm(spec, target="sm_90a").schedule.grid.operands
+    assert (operands is not None) == (m is None or m > 32)  # wgmma takes them as A of the swapped product

@@ -38,6 +38,12 @@ def test_run_takes_batches_and_d_by_columns(options: tuple[str, ...], problem: s
     assert reported(output, "result").startswith(f"ok: all {elements} elements within bound")
 
 
+def test_run_takes_packed_weights() -> None:
+    weights = ("--b", "s4", "--group", "32", "--zero-points")
+    output = accepted("run", "--m", "5", "--n", "48", "--k", "64", *weights, "--target", "sm_80", "--level", "cta")
+    assert reported(output, "result").startswith("ok: all 240 elements within bound")
+
+
 def test_run_repeats_itself_by_its_seed() -> None:
     def result(seed: str) -> str:
         return reported(accepted(*RUN, "--seed", seed), "result")
