@@ -96,7 +96,7 @@ DEVICE_OPS = _lives(
     (EPILOGUE, EPILOGUE, "sm.tma_store sm.tma_store_wait"),
     (ATOMS, EPILOGUE, "sm.fence_proxy_async"),
     (EPILOGUE, EPILOGUE, "tile.grid_dependency_wait tile.launch_dependents"),
-    (ATOMS, EPILOGUE, "sm.load_shared sm.load_global sm.store_shared"),
+    (ATOMS, EPILOGUE, "sm.load_shared sm.load_global sm.load_scales sm.store_shared"),
     (ATOMS, ATOMS, "sm.sum_over_k"),
     (EPILOGUE, EPILOGUE, "sm.stack"),
     (EPILOGUE, EPILOGUE, "sm.extract sm.store_global"),

@@ -164,11 +164,12 @@ def random_inputs(
     `n`, `k` (`None`: the spec's).
 
     Rows of A and B start at multiples of 16 bytes from the first, as most kernels ask, or at odd multiples of the fewer
-    bytes that `alignments` has for "a" and "b"; `row_padding` more elements (rounded up likewise) lie after each, after
-    each row of a full operand exactly `row_padding`. Pads hold NaN, so that a read of one shows. Scalars are Python
-    floats. In a `batch` (`None`: the spec's) the inputs named in `shared` have no dimension for it (`None`: some are
-    drawn, but not A), and `batch_padding` rows of NaN lie after each matrix of the others, in A and B also as many
-    bytes as `batches` has below 16. Raises `SpecError` for extents that contradict the spec's or are unknown.
+    bytes that `alignments` has for "a" and "b", and so do rows of scales of blocks; `row_padding` more elements,
+    rounded up likewise, lie after each, after each row of a full operand exactly `row_padding`. Pads hold NaN, so that
+    a read of one shows. Scalars are Python floats. In a `batch` (`None`: the spec's) the inputs named in `shared` have
+    no dimension for it (`None`: some are drawn, but not A), and `batch_padding` rows of NaN lie after each matrix of
+    the others, in A and B also as many bytes as `batches` has below 16. Raises `SpecError` for extents that contradict
+    the spec's or are unknown.
     """
     rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
     terms = _settle(spec, "k", k)
@@ -197,6 +198,8 @@ def random_inputs(
         values = random_numbers(rng, (*count(operand.name), *extents), operand.dtype)
         if operand.kind is OperandKind.FULL or operand.kind.is_block_scale:
             stride = values.shape[-1] + row_padding
+            if operand.kind.is_block_scale:
+                stride = row_stride(stride, alignments.get(operand.name, _WIDEST), element_type(operand.dtype).bytes)
             inputs[operand.name] = padded_matrix(values, operand.dtype, stride, batch_padding)
         else:
             inputs[operand.name] = values.astype(numpy_dtype(operand.dtype))

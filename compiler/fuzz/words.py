@@ -100,6 +100,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         **{("precision", row.name): _pieces_of(row) for row in DECOMPOSITIONS.values()},
         ("epilogue.prefetch", "2"): MappingProxyType({"epilogue.path": "smem", "epilogue.math": "rows"}),
         ("multiply.promote", "per_step"): MappingProxyType({"target": "sm_90a"}),  # with roles
+        ("mainloop.scales", "staged"): MappingProxyType({**_WIDE_D, "dtype": "e4m3", "scales": "rows, blocks"}),
         ("mainloop.a.pack", "transposed"): MappingProxyType({"layout": "nn"}),
         ("mainloop.b.pack", "transposed"): MappingProxyType({"layout": "tt"}),
         ("mainloop.unroll", "full"): MappingProxyType({"known": "k"}),

@@ -182,6 +182,27 @@ def Sm_LoadSharedOp : Sm_Op<"load_shared"> {
   let hasVerifier = 1;
 }
 
+def Sm_LoadScalesOp : Sm_Op<"load_scales"> {
+  let summary = "Loads the scales of a fragment's rows, or columns, from shared memory";
+  let description = [{
+    The buffer holds the scales of one K step as they lie in their matrix: of a `row_scale` or a `column_scale` a row with
+    an element for each row or column; of a `row_block_scale` or a `column_block_scale` a row for each block of 128 of
+    them, with an element for each 128 of K. The fragment begins at row or column `first`, and its K at `k`, of what the
+    buffer begins with. All values of a row, or of a column, are the same.
+
+    ```mlir
+    %s = sm.load_scales row_scale %sas[%c0, %c0] : memref<1x128xf32, …> to !sm.fragment<128x192xf32, #tv>
+    %t = sm.load_scales column_block_scale %sbs[%first, %k] : memref<2x16xf32, …> to !sm.fragment<128x192xf32, #tv>
+    ```
+  }];
+  let arguments = (ins Tile_OperandKind:$kind, Sm_ReadShared:$source, Index:$first, Index:$k);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = [{
+    $kind $source `[` $first `,` $k `]` attr-dict `:` qualified(type($source)) `to` qualified(type($result))
+  }];
+  let hasVerifier = 1;
+}
+
 def Sm_LoadGlobalOp : Sm_Op<"load_global"> {
   let summary = "Loads a fragment from a window of global memory";
   let description = [{

@@ -125,6 +125,8 @@ void MbarriersOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
 LogicalResult MbarrierArriveOp::verify() {
   if (getBytes() && getReceivers())
     return emitOpError() << "expects bytes of other CTAs; the CTA that waits for them expects them itself";
+  if (getBytes() && getEachWarp())
+    return emitOpError() << "expects bytes as often as there are warps; let one thread expect them";
   return success();
 }
 

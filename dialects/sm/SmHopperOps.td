@@ -94,6 +94,9 @@ def Sm_MbarrierArriveOp : Sm_Op<"mbarrier_arrive", [Sm_Ordering]> {
     In a role of consumers or copiers, one thread per warpgroup arrives. In a producer role, one thread arrives. `after` is the token
     that the wgmma operations that read the slot are complete; a role that uses wgmma needs it to release a slot.
 
+    With `each_warp`, one thread of each warp arrives: what the threads of a warp read of a slot by themselves is behind
+    them only where their own warp arrives.
+
     `to` names the CTAs of the cluster that receive the arrival, each at its own object of this index: those of the
     arriving CTA's `row` of the cluster, those of its `column`, or both (`cross`), the CTA itself included. Without it,
     the CTA itself. Only the CTA that waits for the bytes may expect them.
@@ -102,12 +105,13 @@ def Sm_MbarrierArriveOp : Sm_Op<"mbarrier_arrive", [Sm_Ordering]> {
     sm.mbarrier_arrive %empty[%slot] after %retired : !sm.mbarriers<4>
     sm.mbarrier_arrive %full[%slot] expects 49152 : !sm.mbarriers<4>
     sm.mbarrier_arrive %empty[%slot] to(column) after %retired : !sm.mbarriers<4>
+    sm.mbarrier_arrive %empty[%slot] each_warp after %retired : !sm.mbarriers<4>
     ```
   }];
-  let arguments = (ins Sm_MbarriersType:$barriers, Index:$index, OptionalAttr<I64Attr>:$bytes,
+  let arguments = (ins Sm_MbarriersType:$barriers, Index:$index, OptionalAttr<I64Attr>:$bytes, UnitAttr:$each_warp,
                        OptionalAttr<Sm_ClusterLine>:$receivers, Optional<Sm_RetiredType>:$retired);
   let assemblyFormat = [{
-    $barriers `[` $index `]` (`expects` $bytes^)? (`to` `(` $receivers^ `)`)? (`after` $retired^)? attr-dict `:`
+    $barriers `[` $index `]` (`each_warp` $each_warp^)? (`expects` $bytes^)? (`to` `(` $receivers^ `)`)? (`after` $retired^)? attr-dict `:`
     qualified(type($barriers))
   }];
   let hasVerifier = 1;

@@ -73,7 +73,7 @@ LogicalResult RingOp::verify() {
 void RingOp::getAsmResultNames(OpAsmSetValueNameFn setName) { setName(getResult(), "ring"); }
 
 static void nameBuffers(ResultRange buffers, OpAsmSetValueNameFn setName) {
-  static constexpr StringLiteral kNames[] = {"a", "b"};
+  static constexpr StringLiteral kNames[] = {"a", "b", "row_scales", "column_scales"};
   for (auto [index, buffer] : llvm::enumerate(buffers))
     setName(buffer, index < std::size(kNames) ? kNames[index] : StringLiteral("buffer"));
 }
@@ -256,6 +256,22 @@ LogicalResult LoadSharedOp::verify() {
     return emitOpError() << "loads a fragment of " << getType().getElementType() << " from a buffer of "
                          << from.getElementType();
   return verifyWithin(*this, from.getShape(), *getOffsets(), shape);
+}
+// As many elements as the fragment has rows or columns; those of blocks have a row each.
+LogicalResult LoadScalesOp::verify() {
+  if (!tile::isBlockScale(getKind()))
+    return emitOpError() << "loads scales of blocks, not of the kind " << tile::stringifyOperandKind(getKind());
+  auto from = cast<MemRefType>(getSource().getType());
+  if (from.getElementType() != getType().getElementType())
+    return emitOpError() << "loads a fragment of " << getType().getElementType() << " from scales of "
+                         << from.getElementType();
+  bool ofRows = getKind() == tile::OperandKind::row_scale || getKind() == tile::OperandKind::row_block_scale;
+  bool ofBlocks = getKind() == tile::OperandKind::row_block_scale || getKind() == tile::OperandKind::column_block_scale;
+  int64_t extent = getType().getShape()[ofRows ? 0 : 1], held = from.getShape()[ofBlocks ? 0 : 1] * (ofBlocks ? 128 : 1);
+  if (from.getRank() != 2 || (!ofBlocks && from.getShape()[0] != 1) || held < extent)
+    return emitOpError() << "needs a buffer with the scales of " << extent << (ofRows ? " rows" : " columns") << ", not "
+                         << from;
+  return success();
 }
 LogicalResult LoadGlobalOp::verify() {
   if (getAligned() && getRealigned())

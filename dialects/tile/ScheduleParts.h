@@ -81,14 +81,15 @@ struct Mainloop {
   DenseI64ArrayAttr registers;
   std::optional<RepeatKind> prologue;
   std::optional<UnrollKind> unroll;
+  std::optional<ScalesKind> scales;
   OperandAttr a, b;
 
   Mainloop() = default;
   explicit Mainloop(MainloopAttr m)
       : k(m.getK()), stages(m.getStages()), roles(m.getRoles()), registers(m.getRegisters()),
-        prologue(m.getPrologue()), unroll(m.getUnroll()), a(m.getA()), b(m.getB()) {}
+        prologue(m.getPrologue()), unroll(m.getUnroll()), scales(m.getScales()), a(m.getA()), b(m.getB()) {}
   MainloopAttr build(MLIRContext *context) const {
-    return MainloopAttr::get(context, k, stages, roles, registers, prologue, unroll, a, b);
+    return MainloopAttr::get(context, k, stages, roles, registers, prologue, unroll, scales, a, b);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.integer("k", k);
@@ -97,6 +98,7 @@ struct Mainloop {
     visitor.extents("registers", registers, 2, "[producer, consumer]");
     visitor.word("prologue", prologue);
     visitor.word("unroll", unroll);
+    visitor.word("scales", scales);
     visitor.template part<Operand>("a", a);
     visitor.template part<Operand>("b", b);
   }

@@ -350,14 +350,15 @@ def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
 }
 
 def Tile_ViewOp : Tile_Op<"view", [Pure]> {
-  let summary = "A window of a matrix (or of a vector, broadcast) in global memory";
+  let summary = "A window of a matrix (or of a vector, broadcast) in global memory, or of scales in shared memory";
   let description = [{
     The window starts at the given offsets, has the result's shape, and is clipped at the edges of the matrix. A vector
     is broadcast: with kind `per_row` it has one element per row of the window, with `per_column` one per column. Of a
     batch of matrices, or of vectors, the first offset says which one.
 
     A window of scales has in each row, or column, the scale of that row or column of a product for the block of K that
-    the second offset lies in. Both offsets count rows, or columns, and K, as for A and B, not blocks.
+    the second offset lies in. Both offsets count rows, or columns, and K, as for A and B, not blocks. They may be those of a
+    buffer in shared memory, which is a part of such a matrix.
 
     ```mlir
     %at = tile.view %a[%m, %k] : memref<?x?xbf16, strided<[?, 1]>> to !tile.view<128x64xbf16>

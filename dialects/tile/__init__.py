@@ -24,6 +24,7 @@ from .._tile_enum_gen import (  # noqa: F401
     RasterKind,
     RepeatKind,
     RolesKind,
+    ScalesKind,
     SchedulerKind,
     Side,
     StageOrder,

@@ -22,6 +22,7 @@ from lowtide.dialects._tile_enum_gen import (
     PackKind,
     PromoteKind,
     RepeatKind,
+    ScalesKind,
     SchedulerKind,
     StageOrder,
     StorePath,
@@ -133,6 +134,7 @@ class Mainloop(_Part):
     registers: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[producer, consumer]")))
     prologue: RepeatKind | None = field(default=None, metadata=_is(Word(RepeatKind)))
     unroll: UnrollKind | None = field(default=None, metadata=_is(Word(UnrollKind)))
+    scales: ScalesKind | None = field(default=None, metadata=_is(Word(ScalesKind)))
     a: Operand = Operand()
     b: Operand = Operand()
 
@@ -199,6 +201,11 @@ class Schedule(_Part):
     def promotes(self) -> bool:
         """Whether each K step is summed from zero, and these sums added in registers."""
         return self.multiply.promote is PromoteKind.per_step
+
+    @property
+    def stages_scales(self) -> bool:
+        """Whether scales of blocks are copied to the slots of the ring."""
+        return self.mainloop.scales is ScalesKind.staged
 
     @property
     def consumers(self) -> int:

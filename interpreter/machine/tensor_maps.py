@@ -141,6 +141,7 @@ def load_box(
     """
     if address % ALIGNMENT:
         raise violation(state, op, f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT}")
+    check_corner(state, op, map, corner)
     box, access = places(map, corner, address), state.access(op)
     codes, payload = state.machine.memory.read_raw(access, box.globals, box.size, box.used)
     for barrier in barriers:
@@ -156,6 +157,17 @@ def load_box(
             op,
             partial(_land, op, barrier, flight, barrier.completed, map.bytes),
         )
+
+
+def check_corner(state: AgentState, op: Described, map: TensorMap, corner: tuple[int, ...]) -> None:
+    """A box begins at a multiple of 16 bytes of global memory, as base and strides of its map do.
+
+    The PTX ISA does not say so of all types; an H200 stops with "illegal instruction" at another.
+    """
+    into = corner[-1] * map.element.bytes
+    if into % UNIT:
+        where = f"a box that begins {into} bytes into a row of {map.matrix.name}"
+        raise violation(state, op, f"{where}; TMA needs multiples of {UNIT}")
 
 
 def _land(op: Described, barrier: Mbarrier, flight: InFlight, phase: int, size: int, aside: AgentState) -> Steps:

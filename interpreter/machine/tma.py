@@ -47,6 +47,7 @@ def store(state: AgentState, op: Described, map: Any, coordinates: Sequence[Any]
     """A box of the CTA's shared memory into a tensor."""
     one_lane(state, op, "start a store by TMA")
     corner = _corner(state, op, map, coordinates)
+    tensor_maps.check_corner(state, op, map, corner)
     tensor_stores.store_box(state, op, map, corner, uniform(state, op, source), active_lane_numbers(state)[0])
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.dialects.tile import OperandKind
 from lowtide.elements import element_of_ir
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
@@ -19,7 +20,7 @@ from lowtide.interpreter.machine.matrices import Matrix, Window, load_elements, 
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.machine.weights import fields_as_numbers, placed
 from lowtide.interpreter.ops.tile_epilogue import apply_block
-from lowtide.interpreter.ops.tile_operands import weights_of
+from lowtide.interpreter.ops.tile_operands import staged_window, weights_of
 from lowtide.interpreter.program.ir_types import Fragment, MemRef
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
@@ -302,6 +303,21 @@ def load_shared(state: AgentState, op: DecodedOp) -> None:
     row, column = op.attributes.get("offsets", (0, 0))
     rows, columns = place[::-1] if op.attributes.get("trans", False) else place
     addresses = buffer.addresses(rows + row, columns + column)
+    chosen, lanes = _active(state, addresses)
+    result = np.zeros(addresses.shape, state.machine.domain.payload)
+    loaded = state.cta.shared.load(state.access(op, lanes), addresses[chosen].reshape(-1), buffer.type.element.name)
+    result[chosen] = loaded.reshape(-1, addresses.shape[1])
+    state.values[op.results[0]] = result
+
+
+@OPS.implements("sm.load_scales")
+def load_scales(state: AgentState, op: DecodedOp) -> None:
+    """Each lane reads the scales of its elements."""
+    (buffer, *offsets), type = (state.values[slot] for slot in op.operands), _fragment(op.result_types[0])
+    buffer.check(state, op, "read")
+    kind = OperandKind(op.attributes["kind"])
+    window = staged_window(buffer, kind, offsets, type.shape)
+    addresses = buffer.addresses(*window.places(op, *_coordinates(state, type)))
     chosen, lanes = _active(state, addresses)
     result = np.zeros(addresses.shape, state.machine.domain.payload)
     loaded = state.cta.shared.load(state.access(op, lanes), addresses[chosen].reshape(-1), buffer.type.element.name)

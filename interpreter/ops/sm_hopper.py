@@ -130,8 +130,9 @@ def mbarrier_arrive(state: AgentState, op: DecodedOp) -> None:
     if state.team is state.cta.everyone:
         raise violation(state, op, "warpgroups of a role arrive; arrive inside sm.roles")
     expected = op.attributes.get("bytes", 0)
+    each = state.seat.arrivals * (len(state.lanes) // 32 if op.attributes.get("each_warp", False) else 1)
     for found in _mbarriers(state, op, op.operands[:2], _line(op, "receivers")):
-        mbarriers.arrive(state, op, found, state.seat.arrivals, expected * state.seat.arrivals)
+        mbarriers.arrive(state, op, found, each, expected * state.seat.arrivals)
 
 
 # TMA ------------------------------------------------------------------------------------------------------------------

@@ -19,13 +19,23 @@ from lowtide.interpreter.machine.matrices import (
     Window,
     load_window,
 )
-from lowtide.interpreter.machine.shared_buffers import load_buffer
+from lowtide.interpreter.machine.shared_buffers import SharedBuffer, load_buffer
+from lowtide.interpreter.machine.staged_scales import SharedScales
 from lowtide.interpreter.machine.traces import row_of
 from lowtide.interpreter.machine.weights import unpacked
 from lowtide.interpreter.machine.work_order import WorkItem, WorkOrder
 from lowtide.interpreter.numbers.integers import INTEGERS
 from lowtide.interpreter.numbers.storage import in_memory
-from lowtide.interpreter.ops.tile_operands import RANKS, as_mk, as_nk, matrix_at, scale_and_add, weights_of, window_at
+from lowtide.interpreter.ops.tile_operands import (
+    RANKS,
+    as_mk,
+    as_nk,
+    matrix_at,
+    scale_and_add,
+    staged_window,
+    weights_of,
+    window_at,
+)
 from lowtide.interpreter.program.ir_types import MemRef, Tile, View
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
@@ -214,6 +224,9 @@ def view(state: AgentState, op: DecodedOp) -> None:
     type = op.result_types[0]
     assert isinstance(type, View)
     kind = OperandKind(op.attributes.get("kind", 0))
+    if isinstance(matrix, SharedBuffer):
+        state.values[op.results[0]] = staged_window(matrix, kind, offsets, type.shape)
+        return
     if len(offsets) > RANKS[kind]:
         number, *offsets = offsets
         matrix = matrix_at(state, op, matrix, number)
@@ -244,7 +257,7 @@ def promote(state: AgentState, op: DecodedOp) -> None:
     partial, total, *windows = (state.values[slot] for slot in op.operands)
     type, domain = op.result_types[0], state.machine.domain
     assert isinstance(type, Tile)
-    scales, dtype = [load_window(state, op, window) for window in windows], type.element.name
+    scales, dtype = [_factors(state, op, window) for window in windows], type.element.name
     if len(scales) > 1:
         added = scale_and_add(state, partial, total, scales, dtype)
     elif scales:
@@ -252,6 +265,10 @@ def promote(state: AgentState, op: DecodedOp) -> None:
     else:
         added = domain.sum(partial, total, dtype)
     state.values[op.results[0]] = added
+
+
+def _factors(state: AgentState, op: DecodedOp, window: Window | SharedScales) -> NDArray[Any]:
+    return window.load(state, op) if isinstance(window, SharedScales) else load_window(state, op, window)
 
 
 def _operand(state: AgentState, op: DecodedOp, operand: Any) -> NDArray[Any]:

@@ -9,6 +9,8 @@ from lowtide.dialects.tile import OperandKind
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix, Window
+from lowtide.interpreter.machine.shared_buffers import SharedBuffer
+from lowtide.interpreter.machine.staged_scales import SharedScales
 from lowtide.interpreter.program.program import DecodedOp
 
 #: Of a scale: whether it is of rows, how many of them share one, and which of its dimensions counts blocks of K
@@ -62,6 +64,12 @@ def _scale_window(matrix: Matrix, kind: OperandKind, offsets: tuple[int, int], s
     vector = Matrix(matrix.name, address, (matrix.shape[1 - k_dim],), (), matrix.element)
     place = (outer, 0) if by_row else (0, outer)
     return Window(vector, *place, shape, "per_row" if by_row else "per_column", block, step)
+
+
+def staged_window(buffer: SharedBuffer, kind: OperandKind, offsets: list[int], shape: tuple[int, int]) -> SharedScales:
+    """The window of scales in shared memory at (row or column, K) of what the buffer begins with."""
+    (outer, k), (by_row, block, k_dim) = offsets, SCALES[kind]
+    return SharedScales(buffer, by_row, block, k_dim, outer, k // SCALED_TOGETHER, shape)
 
 
 def weights_of(op: DecodedOp) -> str:

@@ -23,6 +23,11 @@ After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, sw
                  sm.cp_async (tile.view %A[%m, %k]) to %a by #tiled_copy;  sm.tma_load %map2[%n, %k] to %b …
                  sm.cp_async_commit;  sm.cp_async_wait 0;  sm.fence_proxy_async;  sm.barrier
                  sm.mbarrier_arrive %full[%w] expects 16384
+         Staged scales are further buffers of a slot, which a CTA loads by itself:
+                 sm.mbarrier_arrive %full[%w] expects 41600;  %a, %b, %as, %bs = sm.ring_slot %ring[%w]
+                 sm.tma_load %map3[%k / 128, %m] to %as signals %full[%w]; …
+         Threads read them, so that each warp releases the slot: %empty = sm.mbarriers arrivals(8);
+                 sm.mbarrier_arrive %empty[%slot] each_warp after %retired
          With grid.cluster = [2, 1] the two CTAs share B, of which each loads half and sends it to both; a slot is free
          when the consumers of all CTAs that its loads write to have released it:
                  sm.tma_load %map2[%n, %k] to %b signals %full[%w] multicast(column)
@@ -88,7 +93,8 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> N
     with before(roles[0]):
         barriers = sm.MbarriersType.get(_ring(kernel).stages)
         full = sm.MbarriersOp(barriers, 1).result
-        empty = sm.MbarriersOp(barriers, consumers * lines.receivers).result
+        each = WARPGROUP_WARPS if _reads_by_threads(kernel) else 1
+        empty = sm.MbarriersOp(barriers, each * consumers * lines.receivers).result
         if lines.cross is not None:
             sm.ClusterBarrierOp()
     if lines.cross is not None:
@@ -100,12 +106,17 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> N
     for loop in walk(kernel, scf.ForOp):
         _carry_index(loop)
     for release in walk(kernel, sm.ConsumerReleaseOp):
-        _bind_release(release, empty, lines)
+        _bind_release(release, empty, lines, each > 1)
     for acquire in walk(kernel, sm.ProducerAcquireOp):
         _bind_producer(acquire, full, empty, maps, schedule)
     for wait in walk(kernel, sm.ConsumerWaitOp):
         _bind_consumer(wait, full)
     maps.finish()
+
+
+def _reads_by_threads(kernel: tile.KernelOp) -> bool:
+    """Whether consumers read slots not by wgmma alone, of which a warpgroup's wait is the end."""
+    return bool(walk(kernel, sm.LoadScalesOp))
 
 
 def _ring(kernel: tile.KernelOp) -> sm.RingType:
@@ -147,12 +158,13 @@ def _bind_producer(
     if len(commits) != 1 or not isinstance(commits[0], sm.ProducerCommitOp):
         raise Refusal(acquire, "must give its slot to one sm.producer_commit: what lies between fills the slot")
     filled = [_filled(buffer) for buffer in acquire.buffers]
-    copies = [(use, name) for buffer, name in zip(filled, OPERANDS, strict=False) for use in uses(buffer)]
+    names: list[Operand | None] = [*OPERANDS, *[None] * (len(filled) - len(OPERANDS))]  # None: scales
+    copies = [(use, name) for buffer, name in zip(filled, names, strict=True) for use in uses(buffer)]
     for copy, _ in copies:
         if not isinstance(copy, sm.CopyAsyncOp):
             raise Refusal(copy, "uses a slot that is being filled; only sm.copy_async may")
     by_threads = schedule.copied_by_threads
-    by_tma = [buffer for buffer, name in zip(filled, OPERANDS, strict=True) if name not in by_threads]
+    by_tma = [buffer for buffer, name in zip(filled, names, strict=True) if name not in by_threads]
     size = sum(bytes_of(acquire, buffer.type) for buffer in by_tma) or None
     with before(acquire), acquire.operation.location:
         # The first round finds every slot empty: the parity before the first passes at once.
@@ -164,7 +176,9 @@ def _bind_producer(
         old.replace_all_uses_with(new)
     for copy, name in copies:
         with before(copy), copy.operation.location:
-            if name in by_threads:
+            if name is None:
+                _bind_scales(copy, full, acquire.index, maps)
+            elif name in by_threads:
                 _copy_by_threads(copy, str(schedule.mainloop.operand(name).copy))
             else:
                 _bind_copy(copy, name, full, acquire.index, maps, schedule)
@@ -221,6 +235,12 @@ def _bind_copy(
     sm.TmaLoadOp(tensor_map, row, column, buffer, full, slot, batch=matrix, multicast=line, cache=hint)
 
 
+def _bind_scales(copy: sm.CopyAsyncOp, full: ir.Value, slot: ir.Value, maps: TensorMapArguments) -> None:
+    """The load of a step's scales, which no other CTA shares."""
+    view, buffer = copy.source.owner.opview, copy.destination
+    sm.TmaLoadOp(maps.map_for(copy, view.source, buffer.type), *view.offsets, buffer, full, slot)
+
+
 def _bind_consumer(wait: sm.ConsumerWaitOp, full: ir.Value) -> None:
     with before(wait), wait.operation.location:
         sm.MbarrierWaitOp(full, wait.index, wait.phase)
@@ -230,7 +250,9 @@ def _bind_consumer(wait: sm.ConsumerWaitOp, full: ir.Value) -> None:
     erase(wait)
 
 
-def _bind_release(release: sm.ConsumerReleaseOp, empty: ir.Value, lines: Lines) -> None:
+def _bind_release(release: sm.ConsumerReleaseOp, empty: ir.Value, lines: Lines, by_warp: bool) -> None:
     with before(release), release.operation.location:
-        sm.MbarrierArriveOp(empty, _index_of(release.slot), receivers=lines.cross, retired=release.retired)
+        sm.MbarrierArriveOp(
+            empty, _index_of(release.slot), receivers=lines.cross, retired=release.retired, each_warp=by_warp or None
+        )
     erase(release)

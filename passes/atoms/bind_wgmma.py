@@ -19,6 +19,10 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
          With scales, their loads into fragments come first in the loop:
              %sa = sm.load_global (tile.view row_scale …); %sb = sm.load_global (tile.view column_block_scale …)
              %c2, %retired = sm.wgmma_promote tn %a, %b into %c scaled(%sa, %sb)
+         Staged scales are loaded from their buffers of the slot, after the wait for it:
+             %full, %a, %b, %as, %bs = sm.consumer_wait %ring[%r, %rp]
+             %sa = sm.load_scales row_scale %as[0, 0]
+             %sb = sm.load_scales column_block_scale %bs[%n mod 128, %k mod 2048]
          Packed weights are A, which threads convert in registers. All have loaded theirs before one releases the slot.
          What groups have, scales and zero points, is loaded two steps ahead, and carried:
              %s2 = sm.load_global (tile.view per_row %scales[min(%i + 2, last) / …, %m])
@@ -33,6 +37,7 @@ Test     test/lit/passes/atoms/bind-wgmma.mlir, bind-wgmma-{tail,weights,invalid
          test/interpreter/test_weights_wgmma.py
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -40,6 +45,7 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import operand_kind
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
@@ -131,7 +137,7 @@ class _Loop:
         return cls(loop, mma, promote, splat, body[0], prefixes, windows)
 
     def operands(self, slot: sm.ConsumerWaitOp) -> list[ir.Value]:
-        """What the mma reads of a slot: its buffers, or prefixes of them."""
+        """What is read of a slot: A's and B's buffers, then those of staged scales, or prefixes of them."""
         found = []
         for own, buffer in zip(self.wait.buffers, slot.buffers, strict=True):
             prefix = self.prefixes.get(own)
@@ -139,22 +145,52 @@ class _Loop:
         return found
 
     def windows_at(self, step: ir.Value) -> dict[ir.Value, ir.Value]:
-        """The windows of another K step, by those of the loop's."""
+        """The windows of another K step, by those of the loop's; and where those of a slot's buffers begin."""
         moved = {self.loop.induction_variable: step}
         for op in self.windows:
+            if self._in_slot(op):
+                continue
             clone = op.operation.clone()
             for number, operand in enumerate(clone.operands):
                 clone.operands[number] = moved.get(operand, operand)
             moved[op.operation.results[0]] = clone.results[0]
         return moved
 
+    def _in_slot(self, op: ir.OpView) -> bool:
+        """Whether an op is a window of scales in a slot's buffer."""
+        return isinstance(op, tile.ViewOp) and op.source in self._read_of(self.wait.buffers)
+
+    @property
+    def stages_scales(self) -> bool:
+        """Whether scales lie in the slots."""
+        return any(map(self._in_slot, self.windows))
+
     def scales(self, step: ir.Value, type_: sm.FragmentType) -> list[ir.Value]:
-        """The loads of the scales of rows and of columns of a K step; none without scales."""
-        if self.promote is None or self.promote.rows is None:
+        """The loads of the scales of rows and of columns of a K step from global memory; none if they are staged."""
+        if self.promote is None or self.promote.rows is None or self.stages_scales:
             return []
         moved = self.windows_at(step)
         windows = (moved.get(window, window) for window in (self.promote.rows, self.promote.columns))
         return [sm.LoadGlobalOp(type_, window, _SCALE_ATOM).result for window in windows]
+
+    def staged_scales(self, step: ir.Value, buffers: Sequence[ir.Value], type_: sm.FragmentType) -> list[ir.Value]:
+        """The loads of the scales of rows and of columns from a slot's buffers; none if they are not staged."""
+        if self.promote is None or not self.stages_scales:
+            return []
+        held = dict(zip(self._read_of(self.wait.buffers), buffers, strict=True))
+        moved = self.windows_at(step)
+        found = []
+        for window in (self.promote.rows, self.promote.columns):
+            view = defining_op(window)
+            if not isinstance(view, tile.ViewOp) or view.source not in held:
+                raise Refusal(self.promote, "scales by what is no window of its slot's buffers, beside one that is")
+            offsets = (moved.get(offset, offset) for offset in view.offsets)
+            found.append(sm.LoadScalesOp(type_, operand_kind(view), held[view.source], *offsets).result)
+        return found
+
+    def _read_of(self, buffers: Iterable[ir.Value]) -> list[ir.Value]:
+        """What the loop reads of its slot's buffers: these, or prefixes of them."""
+        return [self.prefixes[buffer].result if buffer in self.prefixes else buffer for buffer in buffers]
 
 
 def _is_of_window(op: ir.OpView) -> bool:
@@ -197,8 +233,10 @@ def _promoted(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple
         total, slot, phase = new.inner_iter_args
         scales = found.scales(new.induction_variable, zero.type)  # in flight while the slot is waited for
         wait = sm.ConsumerWaitOp(ring, slot, phase)
+        buffers = found.operands(wait)
+        scales = scales or found.staged_scales(new.induction_variable, buffers, zero.type)
         named = dict(zip(("rows", "columns"), scales, strict=bool(scales)))
-        added = sm.WgmmaPromoteOp(found.mma.layout, *found.operands(wait), total, attribute, **named)
+        added = sm.WgmmaPromoteOp(found.mma.layout, *buffers[:2], total, attribute, **named)
         sm.ConsumerReleaseOp(ring, wait.slot, retired=added.retired)
         advance = sm.RingAdvanceOp(ring, slot, phase)
         scf.YieldOp([added.result, advance.next_index, advance.next_phase])

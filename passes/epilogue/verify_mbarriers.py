@@ -9,7 +9,8 @@ Refuses  `arrivals(n)` unless n threads arrive per phase: one of the producer, o
          consumers, of each CTA of the cluster that names this one as a receiver (`to`);
          `expects n` unless the copies that signal the same slot bring n bytes; copies that signal a slot without an
          `expects`; a wait on mbarriers at which no thread arrives; in a role that multiplies by wgmma, the release of
-         a slot without the proof (`after`) that the wgmmas that read it are done. In a cluster: a release that does not
+         a slot without the proof (`after`) that the wgmmas that read it are done, or, if it also loads scales from
+         there, not by `each_warp`. In a cluster: a release that does not
          reach all CTAs whose loads write to the slot; shares that are not whole boxes, or not a multiple of 8 rows;
          mbarriers that other CTAs use without a sm.cluster_barrier before and after the roles.
 Test     test/lit/passes/epilogue/verify-mbarriers.mlir, verify-mbarriers-invalid.mlir
@@ -87,7 +88,7 @@ def _arrivals(barriers: sm.MbarriersOp, roles: list[_Role], cluster: tuple[int, 
     for role in roles:
         arrives = role.uses(sm.MbarrierArriveOp, barriers)
         if arrives:
-            most = max(sum(members(receivers_of(b), cluster) for b in arrives if _at_once(a, b)) for a in arrives)
+            most = max(sum(_count(b, cluster) for b in arrives if _at_once(a, b)) for a in arrives)
             arriving[role.name] = role.threads_arriving * most
     found, said = sum(arriving.values()), barriers.arrivals.value
     if not arriving:
@@ -99,6 +100,11 @@ def _arrivals(barriers: sm.MbarriersOp, roles: list[_Role], cluster: tuple[int, 
             barriers,
             f"completes a phase after {said} arrivals, but its roles make {found}: {who}; write arrivals({found})",
         )
+
+
+def _count(arrive: sm.MbarrierArriveOp, cluster: tuple[int, int]) -> int:
+    """How often a warpgroup, or the producer, arrives at an mbarrier."""
+    return members(receivers_of(arrive), cluster) * (WARPGROUP_WARPS if arrive.each_warp else 1)
 
 
 def _at_once(one: sm.MbarrierArriveOp, other: sm.MbarrierArriveOp) -> bool:
@@ -146,6 +152,11 @@ def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]
                     arrive,
                     f"releases a slot to {_ctas(receivers_of(arrive))}, but {_ctas(written)} fill it, and each waits "
                     f"for its release; write {'no to(…)' if written is None else f'to({written})'}",
+                )
+            if role.has(sm.LoadScalesOp) and not arrive.each_warp:
+                yield Refusal(
+                    arrive,
+                    "releases a slot for a warpgroup, but each of its warps reads scales there; write each_warp",
                 )
             if arrive.retired is None:
                 yield Refusal(

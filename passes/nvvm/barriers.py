@@ -40,8 +40,13 @@ def _first_barrier(context: Context, number: int, each: int) -> ir.Value:
 
 def first_of_warpgroup(context: Context) -> scf.IfOp:
     """An empty branch that the first thread of each warpgroup takes."""
+    return first_of(context, WARPGROUP_THREADS)
+
+
+def first_of(context: Context, threads: int) -> scf.IfOp:
+    """An empty branch that the first of so many consecutive threads takes."""
     build = context.build
-    return scf.IfOp(build.eq(build.urem(context.tid, WARPGROUP_THREADS), 0))
+    return scf.IfOp(build.eq(build.urem(context.tid, threads), 0))
 
 
 def _check_warpgroups(context: Context, op: sm.BarrierOp) -> None:

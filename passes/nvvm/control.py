@@ -45,7 +45,7 @@ def lower_view(context: Context, op: tile.ViewOp) -> None:
     *batch, _, _ = op.offsets if kind is OperandKind.full or kind in SCALES else [*op.offsets, None]
     for number in batch:
         matrix = _matrix_of(context, matrix, context.scalar(number))
-    offsets = tuple(_offset(context, value) for value in list(op.offsets)[len(batch) :])
+    offsets = tuple(offset_of(context, value) for value in list(op.offsets)[len(batch) :])
     shape = tuple(op.result.type.shape)
     if matrix.by_columns:
         matrix = replace(matrix, extents=matrix.extents[::-1], by_columns=False)
@@ -61,7 +61,7 @@ def _matrix_of(context: Context, batch: GlobalMatrix, number: ir.Value) -> Globa
     return GlobalMatrix(pointer, tuple(strides), batch.extents[1:], batch.element)
 
 
-def _offset(context: Context, value: ir.Value) -> Offset:
+def offset_of(context: Context, value: ir.Value) -> Offset:
     """A window's offset, with what its origin implies."""
     return Offset(context.scalar(value), *_origin(context, value))
 
@@ -96,6 +96,9 @@ def _origin(context: Context, value: ir.Value) -> tuple[int, int, int | None, in
         multiple, shift, room, span = _origin(context, op.lhs)
         if not shift and not any(known % by for known in (multiple, room or 0, span)):
             return multiple // by, 0, room and room // by, span // by
+    if isinstance(op, arith.RemUIOp) and (by := constant_of(op.rhs)) is not None:
+        multiple, shift, *_ = _origin(context, op.lhs)
+        return 1 if shift else gcd(multiple, by), 0, None, 1
     if isinstance(op, arith.AddIOp) and (by := constant_of(op.rhs)) is not None:
         multiple, shift, room, span = _origin(context, op.lhs)
         if room is not None and by < room:

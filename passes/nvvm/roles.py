@@ -9,7 +9,7 @@ from lowtide.dialects import sm
 from lowtide.dialects.enums import receivers_of
 from lowtide.dialects.sm import ClusterLine
 from lowtide.passes.base import Refusal
-from lowtide.passes.nvvm.barriers import first_of_warpgroup
+from lowtide.passes.nvvm.barriers import first_of
 from lowtide.passes.nvvm.clusters import CLUSTER_SPACE
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock
@@ -17,7 +17,7 @@ from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.schedules.facts import MBARRIER_BYTES
 from lowtide.passes.support.kernels import PRODUCER, instances_of
 from lowtide.passes.support.rewriting import following
-from lowtide.targets.atoms import WARPGROUP_THREADS
+from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS
 
 _WAIT_TICKS = 10_000_000  # nanoseconds that one try_wait may sleep; it is tried again
 
@@ -121,9 +121,10 @@ def lower_mbarrier_wait(context: Context, op: sm.MbarrierWaitOp) -> None:
 
 
 def lower_mbarrier_arrive(context: Context, op: sm.MbarrierArriveOp) -> None:
-    """Arrival of the producer's one thread, or of the first thread of each consumer warpgroup.
+    """Arrival of the producer's one thread, or of the first thread of each consumer warpgroup, or of each warp.
 
-    An arrival at several CTAs is made by as many threads of the warpgroup at once: that of number r arrives at CTA r.
+    An arrival at several CTAs is made by as many threads of the warpgroup, or of the warp, at once: that of number r
+    arrives at CTA r.
     """
     build = context.build
     pointer = barrier_pointer(context, op.barriers, op.index)
@@ -142,9 +143,14 @@ def lower_mbarrier_arrive(context: Context, op: sm.MbarrierArriveOp) -> None:
     if context.elected:
         arrive()
         return
-    with ir.InsertionPoint(first_of_warpgroup(context).then_block):
+    with ir.InsertionPoint(first_of(context, _arriving_together(op)).then_block):
         arrive()
         scf.YieldOp([])
+
+
+def _arriving_together(op: sm.MbarrierArriveOp) -> int:
+    """The consecutive threads that arrive once."""
+    return WARPGROUP_THREADS // (WARPGROUP_WARPS if op.each_warp else 1)
 
 
 def _arrive_in_cluster(context: Context, op: sm.MbarrierArriveOp, pointer: ir.Value, line: ClusterLine) -> None:
@@ -153,7 +159,7 @@ def _arrive_in_cluster(context: Context, op: sm.MbarrierArriveOp, pointer: ir.Va
     build = context.build
     if context.elected:
         raise Refusal(op, "arrives at other CTAs from a producer, which is one thread; arrive from a consumer role")
-    number = build.urem(context.tid, WARPGROUP_THREADS)
+    number = build.urem(context.tid, _arriving_together(op))
     branch = scf.IfOp(context.cluster.receives(build, line, number))
     with ir.InsertionPoint(branch.then_block):
         remote = nvvm.MapaOp(llvm.PointerType.get(CLUSTER_SPACE), pointer, number).res

@@ -39,22 +39,34 @@ def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
 
 
 def lower_wgmma_promote(context: Context, op: sm.WgmmaPromoteOp) -> None:
-    """Each block of 64 rows: fence, one wgmma for each k-slice, commit, wait, and an addition to its registers, with
-    scales a fused multiply-add."""
+    """Each block of 64 rows and of the columns of a wgmma: fence, one wgmma for each k-slice, commit, wait, and an
+    addition to its registers, with scales a fused multiply-add.
+
+    Blocks of columns overlap: while the sums of one are added, the next one is multiplied.
+    """
     total = context.fragment(op.sum)
     product = _Product.of(context, op, total.type)
-    zero = llvm.ZeroOp(_registers(total.type, product.blocks)).res
-    each = len(total.registers) // product.blocks
+    parts = [(row, column) for column in range(product.columns) for row in range(product.blocks)]
+    zero = llvm.ZeroOp(_registers(total.type, len(parts))).res
+    each = len(total.registers) // len(parts)
+    started: list[ir.Value] = []
     added: list[ir.Value] = []
     factors: list[ir.Value] = []
-    for block in range(product.blocks):
+
+    def start(row: int, column: int) -> ir.Value:
         registers = zero
         nvvm.WgmmaFenceAlignedOp()
         for depth in product.depths:
-            slices = product.a_slice(context, block, depth), product.b_slice(context, depth)
+            slices = product.a_slice(context, row, depth), product.b_slice(context, depth, column)
             registers = product.instruction.emit(registers, *slices, clears=not depth)
         nvvm.WgmmaGroupSyncAlignedOp()
-        partial = _vectors(sm.PtxWgmmaWaitOp(0, registers).result, total.width, total.type.element_type)
+        return registers
+
+    ahead = 1 if product.columns > 1 else 0
+    for block in range(len(parts)):
+        started += [start(*part) for part in parts[len(started) : block + 1 + ahead]]
+        in_flight = len(started) - block - 1
+        partial = _vectors(sm.PtxWgmmaWaitOp(in_flight, started[block]).result, total.width, total.type.element_type)
         if op.rows is not None and not factors:  # after the wait: scales may arrive while the tensor cores multiply
             rows, columns = context.get(op.rows), context.get(op.columns)
             if not isinstance(rows, Repeated) or not isinstance(columns, Repeated):
@@ -98,6 +110,10 @@ class _Product:
     instruction: "_Wgmma"
     blocks: int
     """Of 64 rows, each a wgmma."""
+    columns: int
+    """Blocks of as many columns as a wgmma has."""
+    width: int
+    """Columns of a wgmma."""
     rows: int
     """From one block to the next: they are assigned to the warpgroups round-robin."""
     depths: range
@@ -107,8 +123,8 @@ class _Product:
     def of(cls, context: Context, op: sm.WgmmaOp | sm.WgmmaPromoteOp, fragment: sm.FragmentType) -> "_Product":
         """Of an op, with accumulators of the type `fragment`. Emits the matrix descriptors."""
         tiled, layout = tiled_mma_of(op.mma), gemm_layout(op)
-        blocks = _blocks(op, tiled, fragment)
-        m, _, k = tiled.atom.shape_mnk
+        blocks, columns = _blocks(op, tiled, fragment)
+        m, n, k = tiled.atom.shape_mnk
         consumers = tiled.atom_layout[0]
         a: WgmmaOperand | _HeldA
         if isinstance(op.a.type, sm.FragmentType):
@@ -119,8 +135,8 @@ class _Product:
             a_descriptor, transposed = a.descriptor(context, own), a.is_transposed
         b = WgmmaOperand.of(context, op, "b", layout)
         instruction = _Wgmma(tiled.atom, transposed, b.is_transposed)
-        b_descriptor = b.descriptor(context, b.start)
-        return cls(a, b, a_descriptor, b_descriptor, instruction, blocks, consumers * m, range(0, b.depth, k))
+        descriptors = a_descriptor, b.descriptor(context, b.start)
+        return cls(a, b, *descriptors, instruction, blocks, columns, n, consumers * m, range(0, b.depth, k))
 
     def a_slice(self, context: Context, block: int, depth: int) -> "ir.Value | tuple[ir.Value, ...]":
         """A block of A at a k-slice: its descriptor, or its registers."""
@@ -129,9 +145,9 @@ class _Product:
         assert self.a_descriptor is not None
         return moved(context, self.a_descriptor, self.a.offset(block * self.rows, depth))
 
-    def b_slice(self, context: Context, depth: int) -> ir.Value:
-        """The descriptor of B at a k-slice."""
-        return moved(context, self.b_descriptor, self.b.offset(0, depth))
+    def b_slice(self, context: Context, depth: int, column: int = 0) -> ir.Value:
+        """The descriptor of a block of columns of B at a k-slice."""
+        return moved(context, self.b_descriptor, self.b.offset(column * self.width, depth))
 
 
 @dataclass(frozen=True)
@@ -164,16 +180,18 @@ def _vectors(struct: ir.Value, width: int, element: ir.Type) -> list[ir.Value]:
     return [vector.FromElementsOp(vector_type(width, element), group).result for group in groups]
 
 
-def _blocks(op: sm.WgmmaOp | sm.WgmmaPromoteOp, tiled: TiledMma, fragment: sm.FragmentType) -> int:
-    """The number of wgmmas along M per warpgroup and k-slice."""
+def _blocks(op: sm.WgmmaOp | sm.WgmmaPromoteOp, tiled: TiledMma, fragment: sm.FragmentType) -> tuple[int, int]:
+    """The number of wgmmas along M and along N per warpgroup and k-slice; only sums that are promoted have several
+    along N."""
     m, n, _ = tiled.atom.shape_mnk
     rows, columns = fragment.shape
     step = m * tiled.atom_layout[0]
-    if columns != n or rows % step or tiled.atom_layout[1:] != (1, 1):
+    most = columns // n if isinstance(op, sm.WgmmaPromoteOp) else 1
+    if not 1 <= columns / n <= most or columns % n or rows % step or tiled.atom_layout[1:] != (1, 1):
         raise Refusal(op, f"an accumulator of {rows}×{columns}: the warpgroups multiply {step}×{n} per step, along M")
     if tv_of(fragment.tv) != tiled.tv("c", (rows, columns)):
         raise Refusal(op, "the accumulator does not have the thread-value layout of the tiled mma")
-    return int(rows // step)
+    return int(rows // step), int(columns // n)
 
 
 def _accumulators(context: Context, op: sm.WgmmaOp, fragment: sm.FragmentType, blocks: int) -> tuple[ir.Value, ...]:

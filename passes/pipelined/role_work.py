@@ -166,12 +166,14 @@ class Work:
         loop = self._k_loop(place, [start, *cursor])
         with ir.InsertionPoint(loop.body):
             acc, slot, phase = loop.inner_iter_args
-            is_scaled = self.staged.is_scaled  # their windows come first: they are read while the slot is waited for
-            scales = self.staged.scales(self._places(place, loop.induction_variable)) if is_scaled else []
+            staged, scales, step = self.staged, [], loop.induction_variable
+            if staged.is_scaled and not staged.stages_scales:  # first: they are read while the slot is waited for
+                scales = staged.scales(self._places(place, step))
             wait = sm.ConsumerWaitOp(ring, slot, phase)
-            product = self.staged.multiply(
-                self.staged.within(wait.buffers), acc, start, loop.induction_variable, scales
-            )
+            buffers = staged.within(wait.buffers)
+            if staged.stages_scales:
+                scales = staged.scales(self._places(place, step), buffers)
+            product = staged.multiply(buffers[:2], acc, start, step, scales)
             sm.ConsumerReleaseOp(ring, wait.slot)
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([product, advance.next_index, advance.next_phase])

@@ -19,18 +19,21 @@ _PARTS = (
     tile.PromoteOp,
     arith.ConstantOp,
     arith.DivUIOp,
+    arith.MulIOp,
+    arith.RemUIOp,
     scf.YieldOp,
 )
 
 
 @dataclass(frozen=True)
 class StagedLoop:
-    """Copies A's and B's windows into a buffer each, multiplies them; carries the accumulator, or the promoted sums."""
+    """Copies A's and B's windows into a buffer each, and those of scales that are staged; multiplies them; carries the
+    accumulator, or the promoted sums."""
 
     loop: scf.ForOp
     mma: tile.MmaOp
     promote: tile.PromoteOp | None
-    copies: tuple[sm.CopyOp, sm.CopyOp]
+    copies: tuple[sm.CopyOp, ...]
 
     @classmethod
     def match(cls, mma: tile.MmaOp) -> "StagedLoop":
@@ -42,12 +45,14 @@ class StagedLoop:
                 copies[hash(op.destination)] = op
             elif not isinstance(op, _PARTS):
                 raise Refusal(op, "is not part of a K loop as promote-operands-to-smem leaves it")
-        if len(copies) != 2 or any(hash(operand) not in copies for operand in (mma.a, mma.b)):
+        promote = next((op for op in loop.body.operations if isinstance(op, tile.PromoteOp)), None)
+        readers = {hash(operand): (operand, mma) for operand in (mma.a, mma.b)}
+        readers |= {hash(view.source): (view.source, view) for view in _staged_windows(promote)}
+        if len(copies) != len(readers) or any(buffer not in copies for buffer in readers):
             raise Refusal(
                 mma, "needs both operands copied into shared memory in its loop; run promote-operands-to-smem"
             )
         carried, yielded = list(loop.inner_iter_args), list(loop.body.operations[-1].operands)
-        promote = next((op for op in loop.body.operations if isinstance(op, tile.PromoteOp)), None)
         if promote is not None and promote.partial != mma.result:
             raise Refusal(promote, "must add the product of the loop's tile.mma")
         start, end = (mma.acc, mma.result) if promote is None else (promote.sum, promote.result)
@@ -63,9 +68,9 @@ class StagedLoop:
             buffer = copy.destination
             if not isinstance(defining_op(buffer), sm.AllocOp):
                 raise Refusal(copy, "must fill a buffer of sm.alloc, which the ring replaces")
-            if any(use not in (copy, mma) for use in uses(buffer)):
+            if any(use not in (copy, readers[hash(buffer)][1]) for use in uses(buffer)):
                 raise Refusal(copy, "fills a buffer that is used outside its loop, so no ring can replace it")
-        return cls(loop, mma, promote, (copies[hash(mma.a)], copies[hash(mma.b)]))
+        return cls(loop, mma, promote, tuple(copies[buffer] for buffer in readers))
 
     @property
     def tile_k(self) -> ir.Value:
@@ -86,7 +91,7 @@ class StagedLoop:
 
     @property
     def buffers(self) -> list[ir.Value]:
-        """A's and B's, in this order."""
+        """A's and B's, then those of staged scales of rows and of columns."""
         return [copy.destination for copy in self.copies]
 
     @property
@@ -94,12 +99,20 @@ class StagedLoop:
         """Whether the sum of a K step is multiplied by scales of blocks."""
         return self.promote is not None and self.promote.rows is not None
 
-    def scales(self, offsets: Mapping[ir.Value, ir.Value]) -> list[ir.Value]:
-        """The windows of the scales of rows and of columns in a K step, at other offsets where given; or none."""
+    @property
+    def stages_scales(self) -> bool:
+        """Whether these are copied to slots of the ring."""
+        return len(self.copies) > 2
+
+    def scales(self, offsets: Mapping[ir.Value, ir.Value], buffers: Sequence[ir.Value] | None = None) -> list[ir.Value]:
+        """The windows of the scales of rows and of columns in a K step, at other offsets, and of a slot's buffers where
+        they are staged; or none."""
         if not self.is_scaled:
             return []
         assert self.promote is not None
-        return [_moved(window.owner.opview, offsets) for window in (self.promote.rows, self.promote.columns)]
+        held = {} if buffers is None else dict(zip(self.buffers, buffers, strict=True))
+        windows = [window.owner.opview for window in (self.promote.rows, self.promote.columns)]
+        return [_moved(view, offsets, held.get(view.source)) for view in windows]
 
     def multiply(
         self,
@@ -134,7 +147,7 @@ class StagedLoop:
         return tile.ViewOp(view.result.type, view.source, [place, *list(view.offsets)[1:]], kind=view.kind).result
 
     def make_ring(self, stages: int, kept: Sequence[int] = ()) -> ir.Value:
-        """A ring whose stages have the types of the two buffers, and that keeps those with these numbers."""
+        """A ring whose stages have the types of the buffers, and that keeps those with these numbers."""
         type_ = sm.RingType.get(stages, [buffer.type for buffer in self.buffers])
         return sm.RingOp(type_, kept=ir.DenseI64ArrayAttr.get(kept) if kept else None).result
 
@@ -144,12 +157,13 @@ class StagedLoop:
         Refuses buffers too small for them.
         """
         found = []
-        for name, buffer, own in zip("AB", buffers, self.buffers, strict=True):
+        names = ("operand A is", "operand B is", "scales of rows are", "scales of columns are")
+        for name, buffer, own in zip(names, buffers, self.buffers, strict=False):
             if bytes_of(self.mma, own.type) > bytes_of(self.mma, buffer.type):
                 raise Refusal(
                     self.mma,
-                    f"operand {name} is {own.type}, which the slots of the ring, {buffer.type}, cannot hold; put the "
-                    "loop with the largest tiles first",
+                    f"{name} {own.type}, which the slots of the ring, {buffer.type}, cannot hold; put the loop "
+                    "with the largest tiles first",
                 )
             found.append(buffer if buffer.type == own.type else sm.PrefixOp(own.type, buffer).result)
         return found
@@ -168,19 +182,31 @@ class StagedLoop:
             sm.CopyAsyncOp(_moved(self.copies[number].source.owner.opview, offsets), buffers[number])
 
 
-def _moved(view: tile.ViewOp, offsets: Mapping[ir.Value, ir.Value]) -> ir.Value:
-    """The window at other offsets, where given."""
-    moved = [_moved_offset(offset, offsets) for offset in view.offsets]
-    return tile.ViewOp(view.result.type, view.source, moved, kind=view.kind).result
+def _moved(view: tile.ViewOp, offsets: Mapping[ir.Value, ir.Value], source: ir.Value | None = None) -> ir.Value:
+    """The window at other offsets, where given, of another source, where given."""
+    moved = [_at(offset, offsets) for offset in view.offsets]
+    return tile.ViewOp(view.result.type, view.source if source is None else source, moved, kind=view.kind).result
 
 
-def _moved_offset(offset: ir.Value, offsets: Mapping[ir.Value, ir.Value]) -> ir.Value:
-    """Another offset, where given, or a part of it where this one is a part: rows of bytes."""
-    part = defining_op(offset)
-    extent = constant_of(part.rhs) if isinstance(part, arith.DivUIOp) else None
-    if part is None or extent is None or part.lhs not in offsets:
-        return offsets.get(offset, offset)
-    return Builder.index().udiv(offsets[part.lhs], extent)
+def _at(offset: ir.Value, offsets: Mapping[ir.Value, ir.Value]) -> ir.Value:
+    """An offset as it is where others are given: one of them, or the block, or the place in one, that it lies in."""
+    op, build = defining_op(offset), Builder.index()
+    steps = {arith.DivUIOp: build.udiv, arith.RemUIOp: build.urem, arith.MulIOp: build.mul}
+    if op is not None and type(op) in steps and (block := constant_of(op.rhs)) is not None:
+        of = _at(op.lhs, offsets)
+        return offset if of == op.lhs else steps[type(op)](of, block)
+    if isinstance(op, arith.ConstantOp) and not isinstance(op.operation.parent.opview, tile.KernelOp):
+        return build.constant(constant_of(offset) or 0)  # it goes with the loop
+    return offsets.get(offset, offset)
+
+
+def _staged_windows(promote: tile.PromoteOp | None) -> list[tile.ViewOp]:
+    """The windows of scales of rows and of columns that lie in shared memory."""
+    windows = [] if promote is None or promote.rows is None else [promote.rows, promote.columns]
+    views = [defining_op(window) for window in windows]
+    return [
+        view for view in views if isinstance(view, tile.ViewOp) and isinstance(defining_op(view.source), sm.AllocOp)
+    ]
 
 
 def _is_range_of_work(loop: scf.ForOp) -> bool:

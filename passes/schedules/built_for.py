@@ -27,6 +27,7 @@ from lowtide.dialects.tile import (
     KDivisionKind,
     PromoteKind,
     RepeatKind,
+    ScalesKind,
     StorePath,
     TailKind,
     WavesKind,
@@ -70,6 +71,7 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     yield from _prologue(kernel, schedule)
     yield from _mma(kernel, schedule, problem)
     yield from _promotion(kernel, schedule)
+    yield from _staged_scales(kernel, schedule, problem)
     yield from _fragments(kernel, schedule)
     yield from _operands(kernel, schedule, problem)
     yield from _copies(kernel, schedule)
@@ -189,6 +191,15 @@ def _promotion(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
             yield refusal(op, built, f"promote = {schedule.multiply.promote or PromoteKind.none}", AGAIN)
 
 
+def _staged_scales(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
+    """Whether slots of the ring also hold scales."""
+    for ring in walk(kernel, sm.RingOp) if problem.is_scaled else ():
+        staged = len(ring.result.type.buffers) > len(OPERANDS)
+        if staged != schedule.stages_scales:
+            built = f"{'keeps scales beside' if staged else 'keeps nothing but'} A and B in its slots"
+            yield refusal(ring, built, f"scales = {schedule.mainloop.scales or ScalesKind.direct}", AGAIN)
+
+
 def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
     """Shapes and swizzles of the operands of the multiply: windows, buffers, or the stages of a ring."""
     whole = [schedule]
@@ -281,11 +292,11 @@ def _loads(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 
 def _operand_filled(buffer: ir.Value) -> Operand | None:
-    """Whether a buffer of a slot is A's or B's; None for a buffer that is not in a slot."""
+    """Whether a buffer of a slot is A's or B's; None for scales, and for a buffer that is not in a slot."""
     slot = defining_op(buffer)
     if isinstance(slot, sm.PrefixOp):
         return _operand_filled(slot.source)
-    return OPERANDS[list(slot.buffers).index(buffer)] if isinstance(slot, sm.RingSlotOp) else None
+    return dict(zip(slot.buffers, OPERANDS, strict=False)).get(buffer) if isinstance(slot, sm.RingSlotOp) else None
 
 
 def _roles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:

@@ -6,8 +6,9 @@ from lowtide.dialects.tile import EpilogueMath, RepeatKind, StorePath, TailKind,
 from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.elements import element_type
+from lowtide.passes.support import staged_scales
 from lowtide.passes.support.atoms import planned_stage
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem import SCALES, Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_THREADS, threads_of_atom
 
@@ -32,7 +33,16 @@ def ring_bytes(schedule: Schedule, problem: Problem) -> int:
     if schedule.is_direct:
         return 0
     assert schedule.mainloop.stages is not None
-    return schedule.mainloop.stages * sum(stage_bytes(operand, schedule, problem) for operand in ("a", "b"))
+    return schedule.mainloop.stages * sum(slot_bytes(schedule, problem))
+
+
+def slot_bytes(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
+    """Bytes of each buffer of a slot: A's, B's, and those of staged scales of rows and of columns."""
+    assert schedule.grid.tile is not None
+    of_operands = (stage_bytes(operand, schedule, problem) for operand in ("a", "b"))
+    kinds = sorted((kind for kind in problem.kinds if kind in SCALES), key=lambda kind: not SCALES[kind].rows)
+    staged = (staged_scales.stage_bytes(kind, staged_scales.extent_of(kind, schedule.grid.tile)) for kind in kinds)
+    return (*of_operands, *(staged if schedule.stages_scales else ()))
 
 
 def stage_bytes(operand: str, schedule: Schedule, problem: Problem) -> int:
@@ -87,8 +97,9 @@ def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
     if not ring:
         return scratch
     assert schedule.mainloop.stages is not None
-    a, b = (schedule.mainloop.stages * stage_bytes(operand, schedule, problem) for operand in ("a", "b"))
-    end = aligned(a) + b
+    end = 0
+    for size in slot_bytes(schedule, problem):
+        end = aligned(end) + schedule.mainloop.stages * size
     if schedule.consumers:  # the producer runs ahead, so the ring is never free; two mbarriers per slot
         mbarriers = 2 * schedule.mainloop.stages + (schedule.turns if schedule.turns > 1 else 0)
         return (aligned(end) + scratch if scratch else end) + MBARRIER_BYTES * mbarriers

@@ -58,6 +58,7 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
             found = f"{copy} and {multiply.atom}"
             yield f"roles = {schedule.mainloop.roles} go with {name}.copy = tma and wgmma, not {found}"
     yield from _copied_by_threads(schedule)
+    yield from _staged_scales(schedule, problem)
     if multiply.atoms != (schedule.sharing, 1, 1):
         counted = "the consumer warpgroups that share a tile"
         yield f"atoms = {list(multiply.atoms or ())} count {counted}; take [{schedule.sharing}, 1, 1]"
@@ -80,9 +81,19 @@ def _copied_by_threads(schedule: Schedule) -> Iterator[str]:
             yield f"{found} goes with consumers that share a tile; take roles = cooperative(2)"
 
 
+def _staged_scales(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Scales that the producer loads: of blocks, by the one thread that loads A and B."""
+    if schedule.stages_scales and not problem.is_scaled:
+        yield "scales = staged copies scales of blocks, which this product has none of; leave scales out"
+    elif schedule.stages_scales and schedule.copied_by_threads:
+        yield "scales = staged goes with a.copy = tma and b.copy = tma; take these, or scales = direct"
+
+
 def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     if schedule.is_direct:
         yield from _direct(schedule, problem)
+    if schedule.stages_scales:
+        yield "scales = staged goes with a producer that loads them; take roles = cooperative(2), or scales = direct"
     asked = [(f"{name}.copy", schedule.mainloop.operand(name).copy, "cp.async.16") for name in OPERANDS]
     for name, found, other in (*asked, ("atom", schedule.multiply.atom, "mma.m16n8k16")):
         if str(found).startswith(("tma", "wgmma")):

@@ -20,6 +20,7 @@ from lowtide.targets.atoms import FMA, WGMMA_ROWS, wgmma_k
 _WHY_PROMOTED = "tensor cores keep too few bits of long sums of these types"
 _LANES_ALONG_K, _LANES_ALONG_ROWS = 4, 8  # of an mma's fragments of A and B
 _DIRECT_DEPTH = 32  # the most of K in one step, without shared memory: 16 bytes per thread
+_WIDE_SCALED = 160  # columns; of a wgmma of less than 80, A takes too much of what shared memory can be read
 _BESIDE_FRAGMENTS = 30  # registers for addresses and the loop
 
 # FMA atoms: lanes of a warp along M, and in pairs along N. Pairs of neighbouring lanes, and of lanes two apart, then
@@ -32,11 +33,11 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     """The fields that follow from the tile and the consumers, or the warps, by path."""
     consumers, (_, n, _) = schedule.sharing, schedule.tile_mnk
     if consumers:
-        depth = wgmma_k(problem.a)
+        depth, width = wgmma_k(problem.a), wgmma_width(schedule) or _width(schedule)
         return {
             "multiply.atoms": (consumers, 1, 1),
-            "multiply.permutation": (WGMMA_ROWS * consumers, wgmma_width(schedule) or n, depth),
-            "multiply.atom": f"wgmma.m64n{n}k{depth}",
+            "multiply.permutation": (WGMMA_ROWS * consumers, width, depth),
+            "multiply.atom": f"wgmma.m64n{width}k{depth}",
             "multiply.fragment_buffers": 1,
         } | ({"multiply.promote": PromoteKind.per_step} if problem.promotes or problem.weights else {})
     if multiplies_by_fma(schedule, problem, target):
@@ -57,6 +58,14 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
         "multiply.permutation": (*rows, by_k if warps_k == 1 else depth * warps_k),
         "multiply.fragment_buffers": _fragment_buffers(schedule),
     } | ({"multiply.promote": PromoteKind.per_step} if problem.promotes else {})
+
+
+def _width(schedule: Schedule) -> int:
+    """N of the wgmmas: the tile's; where scales come through the ring half of a wide one's, so that the sums of one
+    half are added while the other is multiplied."""
+    m, n, _ = schedule.tile_mnk
+    halves = schedule.stages_scales and n >= _WIDE_SCALED and n % 16 == 0 and m == WGMMA_ROWS * schedule.sharing
+    return n // 2 if halves else n
 
 
 def _of_weights(rows: list[int | Layout], depth: int, schedule: Schedule, problem: Problem) -> Mapping[str, Any]:

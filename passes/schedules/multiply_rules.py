@@ -171,7 +171,7 @@ def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     m, n, k = tiled_mma(schedule, problem).atom.shape_mnk
     rows, columns, _ = schedule.tile_mnk
     step = m * consumers
-    if columns != n:
+    if columns != n and not (schedule.promotes and columns % n == 0):
         yield (
             f"grid.tile = [{rows}, {columns}]: {consumers} consumer warpgroups multiply {step}×{n} at once by "
             f"{schedule.multiply.atom}; take N = {n}, or atom = wgmma.m64n{columns}k{k}"
@@ -184,7 +184,7 @@ def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
 def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """A consumer's accumulators stay in registers: N / 2 of them for each block of 64 rows."""
     consumers, (m, n, _) = schedule.sharing, schedule.tile_mnk
-    blocks = m // (WGMMA_ROWS * consumers)
+    blocks, width = m // (WGMMA_ROWS * consumers), tiled_mma(schedule, problem).atom.shape_mnk[1]
     entry = registers_at_entry(threads_of(schedule), target)
     has = min((schedule.mainloop.registers or (0, 0))[1] or entry, target.registers_per_thread)
     step = column_step(problem)
@@ -198,7 +198,7 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
     sets = blocks + 1 if schedule.promotes else blocks  # beside them, sums of a K step for one block at a time
     if problem.weights:
         sets = 2 * blocks  # or for all of them
-    held = sets * n // 2
+    held = sets * n // 2 if width == n else blocks * n // 2 + width  # or for two blocks of columns
     beside = _BESIDE_ACCUMULATORS + (_BESIDE_SCALED_BLOCKS if problem.is_scaled and blocks > 1 else 0)
     if held + beside > has:
         most = widest_of(sets, has - beside + _BESIDE_ACCUMULATORS, step)

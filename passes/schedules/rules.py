@@ -34,6 +34,7 @@ _OPTIONAL = (
     "grid.operands",
     "mainloop.prologue",
     "mainloop.unroll",
+    "mainloop.scales",
     "mainloop.a.stage",
     "mainloop.a.padding",
     "mainloop.a.cache",

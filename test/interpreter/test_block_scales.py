@@ -41,6 +41,24 @@ CASES = {
         (400, 66, 144),
         ("problem", "cta", "nvvm"),
     ),
+    "scales through the ring": (
+        spec(dtype="e4m3", b="e5m2", d="bf16", block_scales=ROWS_AND_BLOCKS, epilogue=scaled),
+        "grid.tile = [64, 48], atom = wgmma.m64n24k32, k = 128, stages = 2, scales = staged",
+        (66, 145, 272),
+        LEVELS[2:],
+    ),
+    "scales through the ring of a cluster, two K steps for one of K": (
+        spec(dtype="e4m3", d="f32", block_scales=ROWS_AND_COLUMNS),
+        "grid.tile = [64, 16], cluster = [2, 1], k = 64, stages = 3, scales = staged",
+        (130, 17, 400),
+        ("smem", "atoms", "nvvm"),
+    ),
+    "scales of rows by blocks through the ring, in turn": (
+        spec(dtype="e4m3", d="bf16", block_scales=BLOCKS_AND_COLUMNS),
+        "grid.tile = [64, 16], roles = pingpong(2), k = 128, stages = 2, scales = staged",
+        (140, 33, 528),
+        ("nvvm",),
+    ),
     "a scale for 128 rows, and K in parts": (
         spec(dtype="e4m3", d="bf16", block_scales=BLOCKS_AND_COLUMNS),
         "grid.tile = [64, 16], k = 128, stages = 2, k_division = stream_k",
@@ -104,6 +122,69 @@ FAULTS = (
     Fault("a sum without scales", "nvvm", r"math\.fma (%\S+), %\S+, (%\S+)", r"arith.addf \1, \2", WRONG_NUMBERS),
     Fault("another block", "nvvm", r"arith\.mulf (%\S+), (%\S+) : f32", r"arith.mulf \1, \1 : f32", WRONG_NUMBERS),
 )
+
+
+@pytest.fixture(scope="module")
+def staged():
+    problem, schedule, *_ = CASES["scales through the ring"]
+    return problem, lt.compile_gemm(problem, target="sm_90a", schedule=schedule)
+
+
+@pytest.mark.parametrize("k", [0, 1008])  # of eight blocks: rows of 16 bytes
+def test_levels_agree_exactly_with_scales_in_the_ring(staged, k):
+    problem, compiled = staged
+    inputs = integers(problem, 132, 161, k, seed=k)
+    found = [compiled.interpret(**inputs, level=level, domain="exact", sms=2, seed=k) for level in LEVELS[2::3]]
+    expected = compiled.interpret(**inputs, level="problem", domain="exact")
+    assert all(np.array_equal(each, expected) for each in found)
+
+
+# Of the scales in the ring: read before they have come, or overwritten before all warps have read them.
+STAGED_FAULTS = (
+    Fault(
+        "read before the barrier",
+        "smem",
+        r"(?s)( *sm\.barrier\n)( *%\S+ = tile\.mma .*?)( *%\S+ = tile\.promote [^\n]*\n)",
+        r"\2\3\1",
+        "race",
+    ),
+    Fault("scales that no slot waits for", "atoms", r"expects (\d+)", "expects 20480", "bytes"),
+    Fault("one arrival for each warpgroup", "atoms", r" each_warp", "", "deadlock"),
+    Fault(
+        "the first block for all columns",
+        "atoms",
+        r"(column_block_scale %\S+)\[%\S+, (%\S+)\]",
+        r"\1[%c0, \2]",
+        WRONG_NUMBERS,
+    ),
+    Fault(
+        "a box that begins at the block of K",
+        "atoms",
+        r"(tma_load %tensor_map_1\[(%\S+), .*\n(?:.*\n){1,8}.*tma_load %tensor_map_2\[%\S+), %\S+\]",
+        r"\1, \2]",
+        "bytes into a row of scale_b; TMA needs multiples of 16",
+    ),
+)
+
+
+@pytest.mark.parametrize("fault", STAGED_FAULTS, ids=[fault.name for fault in STAGED_FAULTS])
+def test_a_planted_fault_of_scales_in_the_ring_shows(staged, fault):
+    problem, compiled = staged
+    inputs = lt.random_inputs(problem, 70, 145, 640, np.random.default_rng(4))
+    text = fault.plant(compiled.levels[fault.level])
+    if fault.found is WRONG_NUMBERS:
+        assert not lt.compare(problem, interpret(text, inputs), *lt.reference_with_bound(problem, **inputs)).ok
+    else:
+        with pytest.raises(lt.InterpreterError, match=fault.found):
+            interpret(text, inputs, sms=2)
+
+
+def test_scales_whose_rows_are_not_multiples_of_16_bytes_are_refused(staged):
+    problem, compiled = staged
+    inputs = lt.random_inputs(problem, 70, 145, 272, np.random.default_rng(8))
+    inputs["scale_a"] = np.ascontiguousarray(inputs["scale_a"])
+    with pytest.raises(lt.InterpreterError, match="rows 280 bytes apart: TMA needs multiples of 16"):
+        compiled.interpret(**inputs, level="nvvm")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])

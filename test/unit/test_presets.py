@@ -10,7 +10,7 @@ import lowtide as lt
 from lowtide.compiler.contexts import make_context
 from lowtide.compiler.presets import LADDERS, PRESETS, check_target, ladder_of
 from lowtide.compiler.problem_ir import problem_text
-from lowtide.dialects.tile import GemmLayout, StorePath
+from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.choice import choose
@@ -29,11 +29,14 @@ def test_every_preset_is_a_legal_schedule_of_the_target_that_it_names(name: str)
         spec = preset.spec(dtype)
         types = {"a": spec.a, "b": spec.multiplied_b, "d": spec.d, "acc": spec.sums}
         types |= {"weights": spec.b, "group": spec.group} if spec.is_mixed else {}
+        scales = [operand for operand in spec.operands if operand.kind.is_block_scale]
         form = {
             "is_batched": spec.is_batched,
             "d_is_column_major": spec.d_order == "column",
             "layout": GemmLayout[spec.layout],
             "precision": spec.precision,
+            "kinds": tuple(OperandKind[operand.kind.value] for operand in scales),
+            "operands": tuple(operand.dtype for operand in scales),
         }
         chosen = choose(replace(PROBLEM, **types, **form), get(schedule.target), schedule).schedule
         assert (chosen.mainloop.stages is None) == chosen.is_direct
@@ -66,8 +69,8 @@ def test_each_preset_is_a_step_of_one_ladder_in_the_order_of_the_table() -> None
     steps = [name for name, preset in LADDERS.items() if not preset.problem]
     assert sorted(steps) == sorted(name for ladder in ladders for name in ladder_of(*ladder))
     forms = {name.partition("-")[2] for name in LADDERS if name not in steps}
-    named = {"batch", "by-columns", "few-rows", "fp8-blocks", "transposed", "weights", "f32-tf32x3", "f32-bf16x6"}
-    assert forms == named
+    named = {"batch", "by-columns", "few-rows", "fp8-blocks", "fp8-staged-scales", "transposed", "weights"}
+    assert forms == named | {"f32-tf32x3", "f32-bf16x6"}
     assert list(LADDERS) == list(PRESETS)
     assert all(name.startswith(preset.target.rstrip("a").replace("_", "")) for name, preset in LADDERS.items())
 

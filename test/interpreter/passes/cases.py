@@ -11,7 +11,15 @@ from lowtide.passes.pipeline import REGISTRY, STEPS
 # divide-k where K is not divided, carry-staged-loads where no copy goes through registers, swap-operands where D lies
 # row by row. PACKING: test_packing.py; SPLITTING: test_split.py.
 MATH = ("expand-math", "convert-math-to-intrinsics")
-WITH_ROLES = ("overlap-launches", "specialize-roles", "bind-wgmma", "bind-tma", "verify-mbarriers", "verify-registers")
+WITH_ROLES = (
+    "stage-scales",
+    "overlap-launches",
+    "specialize-roles",
+    "bind-wgmma",
+    "bind-tma",
+    "verify-mbarriers",
+    "verify-registers",
+)
 PACKING = ("pack-operands", "launch-copies")
 SPLITTING = ("split-operands", "launch-splits")
 OURS = {kind.name for kind in REGISTRY}

@@ -110,6 +110,15 @@ CASES = [
         spec(dtype="e4m3", b="e5m2", d="f32", epilogue=every_kind),
         SM_90A,
     ),
+    # Scales of blocks in the slots of the ring; of two blocks of columns one is added while the other is multiplied.
+    Case(
+        "roles-scales",
+        "roles = cooperative(1), grid.tile = [64, 96], atom = wgmma.m64n48k32, k = 128, stages = 2, scales = staged",
+        ((70, 290, 5 * 128 - 16),),
+        ("stage-scales", "specialize-roles", "bind-wgmma", "bind-tma", "verify-mbarriers", "convert-sm-to-nvvm"),
+        spec(dtype="e4m3", d="f32", block_scales=lt.BlockScales()),
+        SM_90A,
+    ),
     _panels("nt"),
     _panels("tn"),
     # Two CTAs take two tiles of five each, and a half of the fifth; of one tile, a half each.

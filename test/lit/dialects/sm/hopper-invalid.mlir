@@ -567,3 +567,43 @@ func.func @f(%as: !a, %bs: !b, %c: !acc) -> !pending {
   %p = sm.wgmma tn %as, %bs, %c by #mma : !a, !b, !acc -> !pending
   return %p : !pending
 }
+
+// -----
+
+!fragment = !sm.fragment<128x8xf32, #tile.tv<threads 32:1, values 32:32>>
+tile.kernel @k(%x: memref<1x64xf32, #gpu.address_space<workgroup>>) {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{'sm.load_scales' op loads scales of blocks, not of the kind per_row}}
+  %s = sm.load_scales per_row %x[%c0, %c0] : memref<1x64xf32, #gpu.address_space<workgroup>> to !fragment
+  tile.return
+}
+
+// -----
+
+!fragment = !sm.fragment<128x8xf32, #tile.tv<threads 32:1, values 32:32>>
+tile.kernel @k(%x: memref<1x64xf32, #gpu.address_space<workgroup>>) {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{'sm.load_scales' op needs a buffer with the scales of 128 rows, not 'memref<1x64xf32, #gpu.address_space<workgroup>>'}}
+  %s = sm.load_scales row_scale %x[%c0, %c0] : memref<1x64xf32, #gpu.address_space<workgroup>> to !fragment
+  tile.return
+}
+
+// -----
+
+!fragment = !sm.fragment<128x8xf32, #tile.tv<threads 32:1, values 32:32>>
+tile.kernel @k(%x: memref<1x128xf16, #gpu.address_space<workgroup>>) {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{'sm.load_scales' op loads a fragment of 'f32' from scales of 'f16'}}
+  %s = sm.load_scales row_scale %x[%c0, %c0] : memref<1x128xf16, #gpu.address_space<workgroup>> to !fragment
+  tile.return
+}
+
+// -----
+
+!fragment = !sm.fragment<128x8xf32, #tile.tv<threads 32:1, values 32:32>>
+tile.kernel @k(%x: !sm.mbarriers<2>) {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{'sm.mbarrier_arrive' op expects bytes as often as there are warps; let one thread expect them}}
+  sm.mbarrier_arrive %x[%c0] each_warp expects 64 : !sm.mbarriers<2>
+  tile.return
+}

@@ -99,6 +99,8 @@ tile.kernel @mbarriers(%ring: !ring, %slot: !sm.slot<read>, %retired: !sm.retire
   sm.mbarrier_arrive %full[%c0] expects 9216 : !sm.mbarriers<2>
   // CHECK: sm.mbarrier_arrive %[[EMPTY]][%c0] after %{{.+}} : !sm.mbarriers<4>
   sm.mbarrier_arrive %empty[%c0] after %retired : !sm.mbarriers<4>
+  // CHECK: sm.mbarrier_arrive %[[EMPTY]][%c0] each_warp after %{{.+}} : !sm.mbarriers<4>
+  sm.mbarrier_arrive %empty[%c0] each_warp after %retired : !sm.mbarriers<4>
   // CHECK: sm.consumer_release %{{.+}}, %[[SLOT:.+]] after %{{.+}} : !ring, !sm.slot<read>
   sm.consumer_release %ring, %slot after %retired : !ring, !sm.slot<read>
   tile.return
@@ -157,6 +159,17 @@ tile.kernel @wgmma(%as: !a, %bs: !b, %fa: !fa) {
   %r, %retired = sm.mma_wait 1, %q : !pending -> !pending
   // CHECK: sm.mma_wait 0, %[[R]] : !pending -> !sm.fragment<64x8xf32, #[[TV]]>
   %c, %last = sm.mma_wait 0, %r : !pending -> !acc
+  tile.return
+}
+
+// Scales that a slot holds, as a fragment; those of blocks begin anywhere in the first of them.
+// CHECK-LABEL: tile.kernel @scales
+tile.kernel @scales(%rows: memref<1x64xf32, #gpu.address_space<workgroup>>, %columns: memref<2x16xf32, #gpu.address_space<workgroup>>, %n: index) {
+  %c0 = arith.constant 0 : index
+  // CHECK: sm.load_scales row_scale %{{.+}}[%c0, %c0] : memref<1x64xf32, #gpu.address_space<workgroup>> to !sm.fragment<64x8xf32, #[[TV]]>
+  %s = sm.load_scales row_scale %rows[%c0, %c0] : memref<1x64xf32, #gpu.address_space<workgroup>> to !acc
+  // CHECK: sm.load_scales column_block_scale %{{.+}}[%{{.+}}] : memref<2x16xf32, #gpu.address_space<workgroup>> to !sm.fragment<64x8xf32, #[[TV]]>
+  %t = sm.load_scales column_block_scale %columns[%n, %c0] : memref<2x16xf32, #gpu.address_space<workgroup>> to !acc
   tile.return
 }
 

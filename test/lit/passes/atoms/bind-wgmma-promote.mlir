@@ -96,6 +96,57 @@ tile.kernel @scaled(%d: !out, %scale_a: !out, %scale_b: !out, %steps: index) att
 
 // -----
 
+// Scales in the slot are loaded from there, after the wait for it.
+// CHECK-LABEL: tile.kernel @staged(
+// CHECK:       scf.for
+// CHECK-NEXT:    %[[S:.+]], %[[A:.+]], %[[B:.+]], %[[RS:.+]], %[[CS:.+]] = sm.consumer_wait
+// CHECK-NEXT:    %[[FIRST:.+]] = arith.remui %{{.+}}, %c128
+// CHECK-NEXT:    %[[ROWS:.+]] = sm.load_scales row_scale %[[RS]][%c0, %c0]
+// CHECK-NEXT:    %[[COLUMNS:.+]] = sm.load_scales column_block_scale %[[CS]][%[[FIRST]], %c0]
+// CHECK-NEXT:    sm.wgmma_promote tn %[[A]], %[[B]] into %{{.+}} scaled(%[[ROWS]] : {{.+}}, %[[COLUMNS]] : {{.+}})
+// CHECK-NEXT:    sm.consumer_release
+#a = #tile.layout<(64,128):(128,1), swizzle<3,4,3>>
+#b = #tile.layout<(8,128):(128,1), swizzle<3,4,3>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x128xf8E4M3FN, #a, #gpu.address_space<workgroup>>
+!b = memref<8x128xf8E5M2, #b, #gpu.address_space<workgroup>>
+!rs = memref<1x64xf32, #tile.layout<(1,64):(64,1)>, #gpu.address_space<workgroup>>
+!cs = memref<1x32xf32, #tile.layout<(1,32):(32,1)>, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b, !rs, !cs]>
+!tile = !tile.tile<64x8xf32>
+!window = !tile.view<64x8xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @staged(%d: !out, %n: index, %steps: index) attributes {
+    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, d = f32, operands = [row_scale f32, column_block_scale f32]>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k32, atoms = [1, 1, 1], permutation = [64, 8, 32], promote = per_step>>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %ring = sm.ring : !ring
+  %zero = tile.splat 0.0 : !tile
+  %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
+      %full, %as, %bs, %sas, %sbs = sm.consumer_wait %ring[%r, %rp] : !ring
+      %first = arith.remui %n, %c128 : index
+      %rows = tile.view row_scale %sas[%c0, %c0] : !rs to !window
+      %columns = tile.view column_block_scale %sbs[%first, %c0] : !cs to !window
+      %partial = tile.mma tn %as, %bs, %zero : !a, !b, !tile
+      %next = tile.promote %partial into %c block_scaled(%rows : !window, %columns : !window) : !tile
+      sm.consumer_release %ring, %full : !ring, !sm.slot<read>
+      %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
+      scf.yield %next, %r2, %rp2 : !tile, index, index
+  }
+  tile.store %sum#0 into %d[%c0, %c0] {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !tile, !out
+  tile.return
+}
+}
+
+// -----
+
 // A sum that goes on with the one before would be added twice.
 #a = #tile.layout<(64,128):(128,1), swizzle<3,4,3>>
 #b = #tile.layout<(8,128):(128,1), swizzle<3,4,3>>

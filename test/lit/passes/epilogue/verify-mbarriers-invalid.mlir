@@ -298,3 +298,37 @@ tile.kernel @kernel(%x: !map, %a: !a, %b: !b) {
   }
   tile.return
 }
+
+// -----
+
+// Scales that threads load from a slot: each warp must have read them before the slot is filled again.
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+!a = memref<64x128xf8E4M3FN, #tile.layout<(64,128):(128,1), swizzle<3,4,3>>, #gpu.address_space<workgroup>>
+!b = memref<8x128xf8E4M3FN, #tile.layout<(8,128):(128,1), swizzle<3,4,3>>, #gpu.address_space<workgroup>>
+!rs = memref<1x64xf32, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+tile.kernel @scales(%map: !sm.tensor_map<1x64xf32>) {
+  %ring = sm.ring : !sm.ring<2 x [!a, !b, !rs]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %full[%c0] expects 256 : !sm.mbarriers<2>
+      %x, %y, %s = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!a, !b, !rs]>
+      sm.tma_load %map[%c0, %c0] to %s signals %full[%c0] : !sm.tensor_map<1x64xf32>, !rs, !sm.mbarriers<2>
+    }
+    consumer warps(4) {
+      %zero = sm.splat 0.0 : !acc
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      %x, %y, %s = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!a, !b, !rs]>
+      %rows = sm.load_scales row_scale %s[%c0, %c0] : !rs to !acc
+      %sum, %done = sm.wgmma_promote tn %x, %y into %zero scaled(%rows : !acc, %rows : !acc) by <wgmma.m64n8k32.f32.e4m3, atoms [1, 1, 1]> : !a, !b, !acc
+      // expected-error @below {{verify-mbarriers: releases a slot for a warpgroup, but each of its warps reads scales there; write each_warp}}
+      sm.mbarrier_arrive %empty[%c0] after %done : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}

@@ -159,3 +159,48 @@ func.func @pieces(%a: !mat, %b: !mat, %d: !mat) {
   return
 }
 }
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @staged(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{scales = staged copies scales of blocks, which this product has none of; leave scales out}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(2), scales = staged>>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mat, !out
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @staged(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{scales = staged goes with a producer that loads them; take roles = cooperative(2), or scales = direct}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <k = 32, roles = single, scales = staged>>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mat, !out
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @staged(%a: !mat, %b: !mat, %d: !out, %sa: !out, %sb: !out) {
+  // expected-error @below {{scales = staged goes with a.copy = tma and b.copy = tma; take these, or scales = direct}}
+  tile.gemm tn %a, %b into %d acc(f32) operands(row_scale %sa : !out, column_block_scale %sb : !out) schedule(#tile.schedule<mainloop = <roles = cooperative(2), scales = staged, a = <copy = cp.async.16>>>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mat, !out
+  return
+}
+}

@@ -1,0 +1,51 @@
+// stage-scales copies windows of the kernel's arguments, beside those of A and B.
+// RUN: lowtide-opt %s -p stage-scales --split-input-file --verify-diagnostics
+
+!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!scales = memref<?x?xf32, strided<[?, 1]>>
+!a = !tile.view<64x128xf8E4M3FN>
+!b = !tile.view<8x128xf8E4M3FN>
+!tile = !tile.tile<64x8xf32>
+!window = !tile.view<64x8xf32>
+#schedule = #tile.schedule<mainloop = <k = 128, roles = cooperative(1), scales = staged>>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @without_copies(%a: !mat, %b: !mat, %sa: !scales, %sb: !scales) attributes {schedule = #schedule} {
+  %c0 = arith.constant 0 : index
+  %zero = tile.splat 0.0 : !tile
+  %at = tile.view %a[%c0, %c0] : !mat to !a
+  %bt = tile.view %b[%c0, %c0] : !mat to !b
+  %p = tile.mma tn %at, %bt, %zero : !a, !b, !tile
+  %rows = tile.view row_scale %sa[%c0, %c0] : !scales to !window
+  %columns = tile.view column_block_scale %sb[%c0, %c0] : !scales to !window
+  // expected-error @below {{stage-scales: needs the copies of its product's operands before it; run promote-operands-to-smem}}
+  %sum = tile.promote %p into %zero block_scaled(%rows : !window, %columns : !window) : !tile
+  tile.return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!scales = memref<?x?xf32, strided<[?, 1]>>
+!a = !tile.view<64x128xf8E4M3FN>
+!b = !tile.view<8x128xf8E4M3FN>
+!tile = !tile.tile<64x8xf32>
+!window = !tile.view<64x8xf32>
+#schedule = #tile.schedule<mainloop = <k = 128, roles = cooperative(1), scales = staged>>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @staged_already(%a: !mat, %b: !mat, %sa: !scales, %sb: !scales) attributes {schedule = #schedule} {
+  %c0 = arith.constant 0 : index
+  %zero = tile.splat 0.0 : !tile
+  %at = tile.view %a[%c0, %c0] : !mat to !a
+  %bt = tile.view %b[%c0, %c0] : !mat to !b
+  %own = sm.alloc : memref<1x64xf32, #tile.layout<(1,64):(64,1)>, #gpu.address_space<workgroup>>
+  sm.barrier
+  %p = tile.mma tn %at, %bt, %zero : !a, !b, !tile
+  sm.barrier
+  %rows = tile.view row_scale %own[%c0, %c0] : memref<1x64xf32, #tile.layout<(1,64):(64,1)>, #gpu.address_space<workgroup>> to !window
+  %columns = tile.view column_block_scale %sb[%c0, %c0] : !scales to !window
+  // expected-error @below {{stage-scales: scales by what is no window of the kernel's arguments; take one at the K of the step}}
+  %sum = tile.promote %p into %zero block_scaled(%rows : !window, %columns : !window) : !tile
+  tile.return
+}
+}
