@@ -20,7 +20,7 @@ from lowtide.compiler.manifest import L2_PROMOTION
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import IRError, ScheduleError
 
-SCHEDULE = Schedule().with_(grid_tile=(128, 256), k=64, roles="cooperative(2)", stages=3)
+SCHEDULE = Schedule().with_(grid_tile=(128, 256), cluster=(1, 1), k=64, roles="cooperative(2)", stages=3)
 TMA_STORES = SCHEDULE.with_(epilogue_path="tma", epilogue_tile=(128, 64), epilogue_buffers=2)
 LAYOUT_A = "#tile.layout<(128,64):(64,1), swizzle<3,3,3>>"
 LAYOUT_B = "#tile.layout<(256,64):(64,1), swizzle<3,3,3>>"
