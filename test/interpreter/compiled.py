@@ -82,7 +82,10 @@ def inputs_of(spec: lt.GemmSpec, m: int, n: int, k: int, seed: int = 0, anywhere
         for name, shape in shapes.items()
     }
     for operand in spec.operands:
-        shape = operand.shape(m, n)
+        shape = operand.shape(m, n, k)
+        if operand.kind.is_block_scale:
+            given[operand.name] = aligned(rng, *shape, unit=4)
+            continue
         shape = shape[::-1] if spec.d_order == "column" else shape
         extents = (*shape[:-1], shape[-1] + 3) if len(shape) == 2 else shape
         values = rng.integers(-3, 4, extents)
