@@ -95,15 +95,23 @@ def test_a_consumer_role_that_is_one_agent_arrives_once_for_each_warpgroup():
 MMA = "{0} = tile.mma tn %a{1}, %b{1}, {2} : !buffer_a, !buffer_b, !acc"
 
 
-def test_a_box_that_begins_anywhere_is_read_element_by_element():
-    text = edited(
+def shifted(by):
+    begin = f"%by = arith.constant {by} : index\n%shifted = arith.addi %k, %by : index\n"
+    return edited(
         "atoms",
-        ("sm.tma_load %map_a[%m, %k]", "%shifted = arith.addi %k, %c1 : index\nsm.tma_load %map_a[%m, %shifted]"),
+        ("sm.tma_load %map_a[%m, %k]", begin + "sm.tma_load %map_a[%m, %shifted]"),
         ("sm.tma_load %map_b[%n, %k]", "sm.tma_load %map_b[%n, %shifted]"),
     )
+
+
+def test_a_box_begins_at_any_multiple_of_16_bytes():
     given = inputs(128, 64, 136)
-    expected = given["a"][:, 1:] @ given["b"][:, 1:].T + given["bias"]
-    np.testing.assert_array_equal(interpret(text, given, domain="exact"), expected)
+    expected = given["a"][:, 8:] @ given["b"][:, 8:].T + given["bias"]
+    np.testing.assert_array_equal(interpret(shifted(8), given, domain="exact"), expected)
+
+
+def test_a_box_that_begins_elsewhere_is_refused():
+    caught(shifted(1), r"a box that begins 2 bytes into a row of \w+; TMA needs multiples of 16")
 
 
 # Faults: the ring's verbs ---------------------------------------------------------------------------------------------
