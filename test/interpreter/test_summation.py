@@ -13,6 +13,7 @@ from lowtide import interpreter, targets
 from lowtide.compiler import driver
 from lowtide.compiler.matmul.arrangement import Product
 from lowtide.compiler.matmul.compilation import compile_class
+from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.matmul.shape_class import class_of
 from lowtide.compiler.numerics import confirm, summation_in
 from lowtide.compiler.problem_ir import problem_text
@@ -131,5 +132,5 @@ def test_classes_of_few_and_many_rows_have_one_order() -> None:
     orders = set()
     for m, aligned in ((1, True), (70, False)):
         product = Product("bf16", "bf16", "bf16", "tn", "row", None, m, 256, 4096, aligned, True)
-        orders.add(compile_class(class_of(product, "batch_invariant", SM_90), None).summation)
+        orders.add(compile_class(class_of(product, Options("batch_invariant"), SM_90), None).summation)
     assert orders == {f"wgmma {BF16}"}
