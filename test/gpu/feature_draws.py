@@ -298,6 +298,7 @@ def refusal(spec: lt.GemmSpec, schedule: lt.Schedule, target: str) -> str | None
     batch = spec.batch_shape[0] if spec.is_batched else 1
     problem = Problem(
         *(spec.m, spec.n, spec.k, spec.a, spec.b, spec.acc, spec.d, layout, kinds),
+        tuple(operand.dtype for operand in spec.operands),
         d_is_column_major=spec.d_order == "column",
         batch=batch,
         is_batched=spec.is_batched,

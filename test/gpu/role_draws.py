@@ -159,7 +159,8 @@ def draw(number: int, attempt: int = 0) -> Draw:
 def refusal(spec: lt.GemmSpec, schedule: lt.Schedule) -> str | None:
     """The rule that the schedule breaks for the problem; None for a legal one."""
     layout, kinds = GemmLayout[spec.layout], tuple(OperandKind[operand.kind.value] for operand in spec.operands)
-    problem = Problem(spec.m, spec.n, spec.k, spec.a, spec.b, spec.acc, spec.d, layout, kinds)
+    types = tuple(operand.dtype for operand in spec.operands)
+    problem = Problem(spec.m, spec.n, spec.k, spec.a, spec.b, spec.acc, spec.d, layout, kinds, types)
     if schedule.epilogue.path is StorePath.smem:  # any swizzle is legal; choosing one takes longer than all the rules
         schedule = schedule.filled({"epilogue.swizzle": (0, 3, 3)})
     try:

@@ -57,8 +57,8 @@ def test_the_tile_advised_for_too_many_accumulators_compiles_and_a_wider_one_doe
         ("tn", "roles = cooperative(7)", r"of at most cooperative\(4\)", "roles = cooperative(4)"),
         ("tn", "grid.tile = [2147483647, 64], k = 32", r"take a tile of at most \[128, 256\]", "[128, 256]"),
         ("tn", "grid.tile = [128, 100], k = 32, roles = single", r"grid.tile N = 100 .* nearest is 96", "[128, 96]"),
-        # N is contiguous in B: 56 columns would not be whole swizzled rows.
-        ("nt", "grid.tile = [512, 64], roles = cooperative(4)", r"take grid.tile = \[512, 48\]", "[512, 48]"),
+        # N is contiguous in B: 72 columns would not be whole swizzled rows.
+        ("nt", "grid.tile = [512, 80], roles = cooperative(4)", r"take grid.tile = \[512, 64\]", "[512, 64]"),
         ("nt", "roles = cooperative(8)", r"take at most cooperative\(7\)", "roles = cooperative(7)"),
     ],
 )

@@ -94,6 +94,15 @@ SCALED: tuple[Kernel, ...] = (
         parts=parts_of(64, 32, 128)[::4],
     ),
     by_fields(
+        "sm90-fp8-staged-scales",
+        "sm_90a",
+        spec_of("e4m3", d="f32", block_scales=BlockScales(a=(1, 128), b=(128, 128)), epilogue=bias_relu),
+        f"{_BLOCKS}, scales = staged",
+        (130, 72, 600),
+        (40, 24, 125),
+        parts=parts_of(64, 32, 128)[::4],
+    ),
+    by_fields(
         "sm90, scales of rows of B",
         "sm_90a",
         spec_of("e5m2", b="e4m3", d="bf16", d_order="column", block_scales=BlockScales(a=(128, 128), b=(1, 128))),
