@@ -199,7 +199,8 @@ def _trial(case: Case, subject: Subject) -> Trial:
     n, m = sides if subject.is_swapped else sides[::-1]
     stages = schedule.mainloop.stages or 2
     steps = {"1": 1, "0": 0, "stages - 1": stages - 1, "stages": stages, "ragged stages + 1": stages + 1}
-    depth = max(steps[words["steps"]], least_steps(schedule)) * k.tile
+    fewest = max(least_steps(schedule), 1 if spec.is_mixed else 0)  # K of packed weights is not 0
+    depth = max(steps[words["steps"]], fewest) * k.tile
     extents: Extents = (
         spec.m if spec.m is not None else _extent(m, words["rows"], case.seed),
         spec.n if spec.n is not None else _extent(n, words["columns"], case.seed),

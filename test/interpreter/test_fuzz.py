@@ -56,6 +56,12 @@ def test_a_case_ends_right_or_refused() -> None:
     assert refused.ended is Ended.refused and "tma" in refused.message
 
 
+def test_packed_weights_have_a_step_of_k() -> None:
+    words = (("weights", "s4"), ("layout", "tn"), ("steps", "0"), ("rows", "ragged"), ("columns", "one tile"))
+    found = run_case(Case(words))
+    assert found.ended is Ended.right, found.message
+
+
 def test_a_planted_fault_is_found_and_its_test_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BindRingToCpAsync, "run", lambda self, module, target: None)
     failed = run_case(Case((("steps", "stages"),)))
