@@ -101,13 +101,15 @@ class TileToCtas(Pass):
 
 
 def _open_empty_extents(function: func.FuncOp) -> None:
-    """Give arguments with an extent of 0 the type of those whose extent is known at run time."""
+    """Give arguments with an extent of 0, and what is packed of them, the type of those whose extent is known at run
+    time."""
     entry = function.regions[0].blocks[0]
-    for argument in entry.arguments:
-        type_ = argument.type
+    results = [result for op in entry.operations for result in op.results]
+    for value in (*entry.arguments, *results):
+        type_ = value.type
         if isinstance(type_, ir.MemRefType) and 0 in type_.shape:
             shape = [extent or ir.ShapedType.get_dynamic_size() for extent in type_.shape]
-            argument.set_type(ir.MemRefType.get(shape, type_.element_type, type_.layout))
+            value.set_type(ir.MemRefType.get(shape, type_.element_type, type_.layout))
     types = [argument.type for argument in entry.arguments]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
 

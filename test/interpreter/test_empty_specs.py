@@ -45,6 +45,16 @@ def test_zeros_in_place_of_unaligned_matrices_without_k_are_aligned():
     np.testing.assert_array_equal(found, operands["c"] + operands["bias"][:, None])
 
 
+@pytest.mark.parametrize("extents", [(40, 32, 0), (40, 0, 16)])
+def test_an_operand_that_is_packed_transposed_may_be_empty(extents):
+    """Its transpose then has an extent of 0 too. `lowtide fuzz` found it."""
+    spec = lt.GemmSpec(*extents, a="s8", b="s8", d="s32", acc="s32", layout="tt")
+    kernel = lt.compile_gemm(spec, "sm_90a")
+    inputs = lt.random_inputs(spec, *extents, np.random.default_rng(0))
+    for level in kernel.levels:
+        np.testing.assert_array_equal(kernel.interpret(**inputs, level=level), np.zeros(extents[:2], np.int32))
+
+
 @pytest.mark.parametrize("extents", [(0, 24, 16), (40, 0, 16), (0, 0, 0)])
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_a_kernel_for_m_or_n_of_0_gives_an_empty_d(target, extents):
