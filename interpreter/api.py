@@ -109,7 +109,7 @@ def interpret(
     d, type = arguments[D_POSITION].value, arguments[D_POSITION].type
     assert isinstance(type, MemRef) and isinstance(d, np.ndarray)
     if 0 in d.shape:  # nothing to launch
-        return numbers.to_array(np.zeros(d.shape, numbers.payload), type.element.name)
+        return numbers.matrix_of(np.zeros(d.shape, numbers.payload), type.element.name)
     with np.errstate(all="ignore"):
         placed = _placed(host, arguments, offsets)
         if trace is not None:

@@ -48,7 +48,8 @@ def test_zeros_in_place_of_unaligned_matrices_without_k_are_aligned():
 @pytest.mark.parametrize("extents", [(40, 32, 0), (40, 0, 16)])
 def test_an_operand_that_is_packed_transposed_may_be_empty(extents):
     """Its transpose then has an extent of 0 too. `lowtide fuzz` found it."""
-    spec = lt.GemmSpec(*extents, a="s8", b="s8", d="s32", acc="s32", layout="tt")
+    m, n, k = extents
+    spec = lt.GemmSpec(m=m, n=n, k=k, a="s8", b="s8", d="s32", acc="s32", layout="tt")
     kernel = lt.compile_gemm(spec, "sm_90a")
     inputs = lt.random_inputs(spec, *extents, np.random.default_rng(0))
     for level in kernel.levels:
