@@ -13,13 +13,14 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error
-from lowtide.passes.schedules.alignment import MATRICES, PACK_FIELDS, is_packed
+from lowtide.passes.schedules.alignment import MATRICES, PACK_FIELDS
 from lowtide.targets import Target
 
 
 def packing(lowered: Lowered) -> Lowered | None:
-    """A compilation again, with its schedule, but for what is packed: A, B and D, or what of these the rules let be
-    packed. None where nothing more can be, or the levels at hand do not say what the kernel computes."""
+    """A compilation again, with its schedule, but for what is packed: those of A, B and D of which the schedule does
+    not say it (`pack = none` stays), or what of these the rules let be packed. None where nothing more can be, or the
+    levels at hand do not say what the kernel computes."""
     text = lowered.levels.get(str(Level.PROBLEM))
     if text is None:
         return None
@@ -28,7 +29,7 @@ def packing(lowered: Lowered) -> Lowered | None:
         schedule, found = Schedule.carried_by(module), spec_of(module)
     if schedule is None or not found.whole:
         return None
-    left = [name for name in MATRICES if not is_packed(name, schedule)]
+    left = [name for name in MATRICES if schedule.get(PACK_FIELDS[name]) is None]
     choices = (left, [name for name in left if name != "d"], [name for name in left if name == "d"])
     return next(filter(None, (_packed(found.spec, lowered.target, schedule, names) for names in choices)), None)
 

@@ -17,27 +17,31 @@ from lowtide.compiler.problem_ir import problem_text
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import ScheduleError
+from lowtide.errors import CompileError, ScheduleError
 from lowtide.passes.schedules.alignment import PACK_FIELDS
 
 Epilogue = Callable[..., Any]
 
+_LEAST_COLUMNS = 16  # of a part of the epilogue
+
 
 def compile_class(of: ShapeClass, epilogue: Epilogue | None) -> CompiledKernel:
     """The kernel of a class. Raises what `compile_gemm` raises; ScheduleError also where no schedule that is known
-    keeps what `numerics` promises."""
+    keeps what `numerics` promises; CompileError also where each of them spills."""
     wanted = None if of.reference is None else _order_of(of.reference, epilogue)
+    refusal: ScheduleError | CompileError
     refusal = ScheduleError(f"{of}: no schedule is legal for all extents; compile a spec with fixed ones")
     for schedule in _schedules(of, epilogue):
         try:
             lowered = _lowered(of, epilogue, schedule)
             summation = summation_in(lowered)
             confirm(summation, of.numerics)
-        except ScheduleError as error:  # what was chosen for these extents may not be legal for all
+            if wanted is None or str(summation) == wanted:
+                return _assembled(CompiledKernel(lowered))
+        except (ScheduleError, CompileError) as error:
+            # What was chosen for these extents may not be legal for all, or spill where all are run-time arguments.
             refusal = error
             continue
-        if wanted is None or str(summation) == wanted:
-            return CompiledKernel(lowered)
         refusal = ScheduleError(
             f"{of}: sums would be in the order {summation}, those of other rows are in {wanted}; pass aligned operands,"
             " or numerics='repeatable'"
@@ -57,13 +61,29 @@ def compile_tuned(of: ShapeClass, epilogue: Epilogue | None, schedule: str, keep
     return CompiledKernel(lowered)
 
 
+def _assembled(kernel: CompiledKernel) -> CompiledKernel:
+    """The kernel, once its machine code is known to be good; where there is no ptxas nothing is known."""
+    _ = kernel.assembly
+    return kernel
+
+
 def _schedules(of: ShapeClass, epilogue: Epilogue | None) -> Iterator[Schedule]:
-    """That of the class's extents, that of its reference, and what is chosen for open extents."""
+    """That of the class's extents, that of its reference, each also with narrower parts in its epilogue, which need
+    fewer registers, and what is chosen for open extents."""
     fixed = _fixed(of)
     for example in (of, of.reference):
         if example is not None:
-            yield _chosen(example, epilogue, fixed)
+            schedule = _chosen(example, epilogue, fixed)
+            yield schedule
+            yield from _narrower(schedule)
     yield fixed
+
+
+def _narrower(schedule: Schedule) -> Iterator[Schedule]:
+    part = schedule.epilogue.tile
+    if part is not None and part[1] > _LEAST_COLUMNS:
+        halved = {"epilogue.tile": (part[0], part[1] // 2), "epilogue.swizzle": None, "epilogue.buffers": None}
+        yield schedule.set(halved)
 
 
 def _chosen(of: ShapeClass, epilogue: Epilogue | None, fixed: Schedule) -> Schedule:

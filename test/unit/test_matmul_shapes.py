@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
+import lowtide as lt
+from lowtide import targets
 from lowtide.compiler.block_scales import BlockScales
+from lowtide.compiler.chosen import chosen
 from lowtide.compiler.matmul.arrangement import Product, arrange
 from lowtide.compiler.matmul.compilation import compile_class
 from lowtide.compiler.matmul.options import Options
@@ -193,3 +196,18 @@ def test_options_are_compiled_with_open_extents(dtype: str, options: Options, sa
     product = Product(dtype, dtype, "f32", "tn", "row", None, 128, 128, 256, True, True)
     kernel = compile_class(class_of(product, options, "sm_90a"), None)
     assert says in str(kernel.summation)
+
+
+def test_a_kernel_that_would_spill_with_open_extents_has_narrower_parts_in_its_epilogue() -> None:
+    def biased(acc: Any, bias: lt.PerColumn) -> Any:
+        return acc + bias
+
+    product = Product("bf16", "bf16", "bf16", "tn", "row", None, 4096, 6400, 1600, True, True)
+    of = class_of(product, Options(), "sm_90a", {"bias": Operand(0, (6400,), (1,), "bf16", 0)})
+    chosen_for_extents = chosen(of.example(biased), targets.get("sm_90a"))
+    with pytest.raises(lt.CompileError, match="spills"):
+        _ = lt.compile_gemm(of.spec(biased), target="sm_90a", schedule=chosen_for_extents).assembly
+    kernel = compile_class(of, biased)
+    assert kernel.assembly is not None
+    assert kernel.schedule.tile_mnk == chosen_for_extents.tile_mnk
+    assert kernel.schedule.epilogue.tile == (64, 32)

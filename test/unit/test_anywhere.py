@@ -1,0 +1,30 @@
+"""What a kernel is compiled once more for, when matrices come that its schedule cannot take where they lie."""
+
+import lowtide as lt
+from lowtide.compiler import driver
+from lowtide.compiler.anywhere import packing
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.targets import get
+
+SPEC = lt.GemmSpec(m=64, n=64, k=64, a="bf16", b="bf16", d="bf16")
+
+
+def packed(fields: str) -> str | None:
+    """The schedule that packs, if any, of a kernel with these fields."""
+    fixed = Schedule.parse(f"grid.tile = [64, 64], roles = cooperative(1), stages = 2, {fields}")
+    lowered = driver.lower(problem_text(SPEC, get("sm_90a"), fixed), target="sm_90a", until=Level.PROBLEM)
+    found = packing(lowered)
+    return None if found is None else found.levels[str(Level.PROBLEM)]
+
+
+def test_what_the_schedule_leaves_open_is_packed() -> None:
+    text = packed("a.pack = none")
+    assert text is not None
+    assert text.count("pack = rows") == 2  # B and D
+    assert text.count("pack = none") == 1
+
+
+def test_a_schedule_that_packs_nothing_by_its_own_words_stays() -> None:
+    assert packed("a.pack = none, b.pack = none, epilogue.pack = none") is None
