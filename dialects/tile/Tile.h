@@ -58,6 +58,12 @@ void printBareSwizzle(mlir::AsmPrinter &printer, SwizzleAttr swizzle);
 mlir::DictionaryAttr fieldsOf(ScheduleAttr schedule);
 ScheduleAttr scheduleOf(mlir::DictionaryAttr fields, llvm::function_ref<mlir::InFlightDiagnostic()> emitError);
 
+// A kind from its number in an op's array of kinds.
+OperandKind kindOf(mlir::Attribute kind);
+
+// Dimensions of an operand of a kind, without a batch.
+int64_t rankOf(OperandKind kind);
+
 // `kind %operand : type, …`, shared by the ops that carry epilogue operands.
 mlir::ParseResult parseKindedOperands(mlir::OpAsmParser &parser,
                                       llvm::SmallVectorImpl<mlir::OpAsmParser::UnresolvedOperand> &operands,
@@ -70,6 +76,9 @@ mlir::ParseResult parsePlace(mlir::OpAsmParser &parser, std::optional<mlir::OpAs
                              mlir::OpAsmParser::UnresolvedOperand &row, mlir::OpAsmParser::UnresolvedOperand &column);
 void printPlace(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::Value batch, mlir::Value row,
                 mlir::Value column);
+
+// The type of the elements of a memref, tile or view; a scalar's own type.
+mlir::Type elementTypeOf(mlir::Type type);
 
 // The type of one element as an SSA value: integers of matrices have a sign, those that arith computes on have none.
 mlir::Type valueTypeOf(mlir::Type element);

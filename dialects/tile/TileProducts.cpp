@@ -1,0 +1,172 @@
+// Products, of whole matrices (tile.gemm) and of tiles (tile.mma): extents, packed weights, scales of blocks.
+#include "Tile.h"
+
+using namespace mlir;
+using namespace lowtide::tile;
+
+//===--- packed weights -----------------------------------------------------------------------------------------===//
+
+int64_t lowtide::tile::weightsPerByte(Type weights) { return 8 / weights.getIntOrFloatBitWidth(); }
+
+LogicalResult lowtide::tile::verifyWeightTypes(Operation *op, Type weights, Type bytes, Type converted) {
+  if (!weights.isIntOrFloat() || (weights.getIntOrFloatBitWidth() != 4 && weights.getIntOrFloatBitWidth() != 8))
+    return op->emitOpError() << "weights have 4 or 8 bits, those of " << weights << " have not";
+  if (!bytes.isUnsignedInteger(8) || !(converted.isF16() || converted.isBF16()))
+    return op->emitOpError() << "packed weights lie in ui8 and become f16 or bf16, not in " << bytes << " to become "
+                             << converted;
+  return success();
+}
+
+// Whether A, and not B, is packed weights: where the operands are exchanged.
+static bool weightsAreA(Type a) { return a.isUnsignedInteger(8); }
+
+// The weights' bytes, and what they are multiplied by.
+static LogicalResult verifyWeightsBeside(Operation *op, Type weights, Type a, Type b) {
+  return weightsAreA(a) ? verifyWeightTypes(op, weights, a, b) : verifyWeightTypes(op, weights, b, a);
+}
+
+// Whether A, or B, lies with K contiguous.
+static bool hasContiguousK(GemmLayout layout, bool ofA) {
+  return layout == GemmLayout::tn || layout == (ofA ? GemmLayout::tt : GemmLayout::nn);
+}
+
+//===--- tile.gemm ----------------------------------------------------------------------------------------------===//
+
+static LogicalResult verifyWeights(GemmOp op, MemRefType a, MemRefType b, int64_t k) {
+  auto count = [&](OperandKind wanted) {
+    return llvm::count_if(op.getKinds(), [&](Attribute kind) { return kindOf(kind) == wanted; });
+  };
+  int64_t scales = count(OperandKind::group_scale), zeros = count(OperandKind::group_zero);
+  int64_t group = op.getGroup().value_or(0);
+  if (zeros > 1 || (zeros && !group))
+    return op.emitOpError() << "has at most one group_zero operand, where it has groups";
+  if (scales != (group ? 1 : 0))
+    return op.emitOpError() << "has one group_scale operand where it has groups, and only there";
+  if (!op.getWeights())
+    return group ? op.emitOpError() << "groups are those of packed weights" : success();
+  if (failed(verifyWeightsBeside(op, *op.getWeights(), a.getElementType(), b.getElementType())))
+    return failure();
+  bool areA = weightsAreA(a.getElementType());
+  if (areA != op.getSwapped())
+    return op.emitOpError() << "packed weights are B, or A where the operands are swapped";
+  if (!hasContiguousK(op.getLayout(), areA) || isBatch(b))
+    return op.emitOpError() << "packed weights are one matrix with K contiguous: take tn or nn, and no batch";
+  if (group % 32 || (group && !ShapedType::isDynamic(k) && k % group))
+    return op.emitOpError() << "groups of " << group << " must be of 32 times a number, and divide K";
+  return success();
+}
+
+// One of rows and one of columns, behind all other operands, of the accumulators' type.
+static LogicalResult verifyBlockScales(GemmOp op) {
+  ArrayRef<Attribute> kinds = op.getKinds().getValue();
+  auto isKindOfScale = [](Attribute kind) { return isBlockScale(kindOf(kind)); };
+  size_t count = llvm::count_if(kinds, isKindOfScale);
+  if (!count)
+    return success();
+  if (count != 2 || !llvm::all_of(kinds.take_back(2), isKindOfScale))
+    return op.emitOpError() << "has two scales, one of rows and one of columns, behind all other operands";
+  auto isOfRows = [](Attribute kind) {
+    return kindOf(kind) == OperandKind::row_scale || kindOf(kind) == OperandKind::row_block_scale;
+  };
+  if (isOfRows(kinds.back()) == isOfRows(kinds.drop_back().back()))
+    return op.emitOpError() << "has two scales of " << (isOfRows(kinds.back()) ? "rows" : "columns")
+                            << "; give one of rows and one of columns";
+  for (Value scale : op.getEpilogueOperands().take_back(2))
+    if (elementTypeOf(scale.getType()) != op.getAcc())
+      return op.emitOpError() << "scales are of the accumulators' type, " << op.getAcc() << ", not "
+                              << elementTypeOf(scale.getType());
+  return success();
+}
+
+// Whether columns are contiguous, and rows not known to be.
+static bool isColumnMajor(MemRefType type) {
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  return succeeded(type.getStridesAndOffset(strides, offset)) && strides.size() == 2 && strides[0] == 1 &&
+         strides[1] != 1;
+}
+
+LogicalResult GemmOp::verify() {
+  auto a = cast<MemRefType>(getA().getType()), b = cast<MemRefType>(getB().getType()),
+       d = cast<MemRefType>(getD().getType());
+  for (auto [name, type] : {std::pair("A", a), std::pair("B", b), std::pair("D", d)})
+    if (type.getRank() != 2 && type.getRank() != 3)
+      return emitOpError() << name << " must have two dimensions, or three in a batch, not " << type.getRank();
+  if (a.getRank() != d.getRank() || b.getRank() != d.getRank())
+    return emitOpError() << "A, B and D are one matrix each, or a batch of them: their ranks are " << a.getRank() << ", "
+                         << b.getRank() << " and " << d.getRank();
+  unsigned outer = isBatch(d) ? 1 : 0;
+  for (auto [name, type] : {std::pair("A", a), std::pair("B", b)})
+    if (outer && !agree(type.getDimSize(0), d.getDimSize(0)))
+      return emitOpError() << "the batch is " << type.getDimSize(0) << " in " << name << " but " << d.getDimSize(0)
+                           << " in D";
+  bool aIsMK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::tt;
+  bool bIsNK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::nn;
+  int64_t m = a.getDimSize(outer + (aIsMK ? 0 : 1)), ka = a.getDimSize(outer + (aIsMK ? 1 : 0));
+  int64_t n = b.getDimSize(outer + (bIsNK ? 0 : 1)), kb = b.getDimSize(outer + (bIsNK ? 1 : 0));
+  if (failed(verifyWeights(*this, a, b, ka)))
+    return failure();
+  if (int64_t &rows = weightsAreA(a.getElementType()) ? m : n; getWeights() && !ShapedType::isDynamic(rows))
+    rows *= weightsPerByte(*getWeights());
+  if (!agree(ka, kb))
+    return emitOpError() << "K is " << ka << " in A but " << kb << " in B";
+  if (!agree(m, d.getDimSize(outer)))
+    return emitOpError() << "M is " << m << " in A but " << d.getDimSize(outer) << " in D";
+  if (!agree(n, d.getDimSize(outer + 1)))
+    return emitOpError() << "N is " << n << " in B but " << d.getDimSize(outer + 1) << " in D";
+  for (auto [index, operand] : llvm::enumerate(getEpilogueOperands())) {
+    auto full = dyn_cast<MemRefType>(operand.getType());
+    if (index >= getKinds().size())
+      break; // verifyEpilogue says so
+    bool lies = kindOf(getKinds()[index]) == OperandKind::full;
+    if (lies && full && full.getRank() == 2 && isColumnMajor(full) != isColumnMajor(d))
+      return emitOpError() << "epilogue operand " << index << " is full and must lie as D does, "
+                           << (isColumnMajor(d) ? "column by column" : "row by row");
+  }
+  if (!getWeights() && a.getElementTypeBitWidth() != b.getElementTypeBitWidth())
+    return emitOpError() << "A is " << a.getElementType() << " but B is " << b.getElementType()
+                         << ": their elements must have as many bits";
+  if (!isa<FloatType, IntegerType>(getAcc()))
+    return emitOpError() << "the accumulator must be a float or an integer, not " << getAcc();
+  if (failed(verifyEpilogue(*this, getEpilogue(), getAcc(), getEpilogueOperands(), getKinds(), d)))
+    return failure();
+  return verifyBlockScales(*this);
+}
+
+//===--- tile.mma -----------------------------------------------------------------------------------------------===//
+
+static ArrayRef<int64_t> tileShape(Type type) {
+  if (auto view = dyn_cast<ViewType>(type))
+    return view.getShape();
+  return cast<MemRefType>(type).getShape();
+}
+
+LogicalResult MmaOp::verify() {
+  ArrayRef<int64_t> a = tileShape(getA().getType()), b = tileShape(getB().getType()), c = getAcc().getType().getShape();
+  if (a.size() != 2 || b.size() != 2)
+    return emitOpError() << "A and B must have two dimensions";
+  bool aIsMK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::tt;
+  bool bIsNK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::nn;
+  int64_t m = a[aIsMK ? 0 : 1], ka = a[aIsMK ? 1 : 0], n = b[bIsNK ? 0 : 1], kb = b[bIsNK ? 1 : 0];
+  Type elementA = elementTypeOf(getA().getType()), elementB = elementTypeOf(getB().getType());
+  bool areA = weightsAreA(elementA);
+  int64_t &rows = areA ? m : n;
+  if (getWeights()) {
+    if (failed(verifyWeightsBeside(*this, *getWeights(), elementA, elementB)))
+      return failure();
+    if (!hasContiguousK(getLayout(), areA))
+      return emitOpError() << "packed weights have K contiguous; take tn or " << (areA ? "tt" : "nn");
+    rows *= weightsPerByte(*getWeights());
+  }
+  if (getZeros() && (!getWeights() || getZeros().getType().getShape() != ArrayRef<int64_t>{rows, kb}))
+    return emitOpError() << "zero points are a window of as many rows and columns as the packed weights have";
+  if (getZeros() && !getZeros().getType().getElementType().isInteger(8))
+    return emitOpError() << "zero points have 8 bits, those of " << getZeros().getType().getElementType() << " have not";
+  if (ka != kb)
+    return emitOpError() << "K is " << ka << " in A but " << kb << " in B";
+  if (m != c[0] || n != c[1])
+    return emitOpError() << "computes " << m << "x" << n << " but the accumulator is " << c[0] << "x" << c[1];
+  if (!getWeights() && elementA.getIntOrFloatBitWidth() != elementB.getIntOrFloatBitWidth())
+    return emitOpError() << "elements of A and B must have as many bits";
+  return success();
+}
