@@ -37,9 +37,10 @@ ALIGNED = Place()
 
 def places_of(schedule: Schedule, problem: Problem) -> list[Place]:
     """As the kernel asks and no more; as its own accesses need; and with one base or stride of a matrix that is packed
-    aligned to half of that."""
+    aligned to half of that. Never less than asked: accesses to pieces of a matrix may need less than its elements."""
     asked = _of_matrices(alignments_of(schedule, problem))
-    moved = _of_matrices(alignments_of(schedule, problem, moved_alignment))
+    own = _of_matrices(alignments_of(schedule, problem, moved_alignment))
+    moved = max(asked[0], own[0]), max(asked[1], own[1]), max(asked[2], own[2])
     found = [Place(asked, asked), Place(moved, moved)]
     for at in range(len(MATRICES)):
         half = list(moved)

@@ -3,6 +3,10 @@
 import pytest
 
 import lowtide as lt
+from lowtide.compiler.checking.places import places_of
+from lowtide.dialects.tile import GemmLayout
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.support.problem import Problem
 
 SMALL = "grid.tile = [32, 32], k = 32, stages = 2, atoms = [2, 1, 1]"
 UNPACKED = "a.pack = none, b.pack = none"
@@ -29,3 +33,9 @@ def test_the_manifest_asks_for_what_the_schedule_moves_at_once(name):
     arguments = {argument["name"]: argument for argument in kernel.manifest["arguments"]}
     for key in ("base_alignment", "row_stride_alignment"):
         assert tuple(arguments[name][key] for name in ("a", "b", "d")) == wanted
+
+
+def test_matrices_of_a_run_lie_at_their_elements_where_copies_of_pieces_are_narrower() -> None:
+    problem = Problem(None, None, None, "f32", "f32", "f32", "f32", GemmLayout.tn, precision="bf16x6").split()
+    for place in places_of(Schedule.parse("a.copy = staged.2, b.copy = staged.2"), problem):
+        assert min(*place.strides, *place.bases) >= 4

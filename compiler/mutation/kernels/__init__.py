@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from lowtide.compiler.mutation.kernels.elements import BYTES, SCALED, TYPES
+from lowtide.compiler.mutation.kernels.epilogues import EPILOGUES
 from lowtide.compiler.mutation.kernels.kernel import Kernel, Shape, Trial
 from lowtide.compiler.mutation.kernels.places import PLACES
 from lowtide.compiler.mutation.kernels.sm80 import SM80
@@ -18,7 +19,7 @@ from lowtide.compiler.mutation.kernels.sm90a import SM90A
 _TIMED = {"sm90-wave-sync": ("ptx",)}  # its bounded wait, as instructions
 
 # What is drawn of a kernel depends on those before it: new ones come last.
-_ALL = (*SM80, *SM90A, *PLACES, *BYTES, *TYPES, *SCALED)
+_ALL = (*SM80, *SM90A, *PLACES, *BYTES, *TYPES, *SCALED, *EPILOGUES)
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {kernel.name: replace(kernel, timed=_TIMED.get(kernel.name, ())) for kernel in _ALL}
