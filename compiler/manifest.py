@@ -21,9 +21,9 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
-from lowtide.passes.schedules.alignment import alignment_of_scales, alignments_of, is_packed, moved_alignment
+from lowtide.passes.schedules.alignment import alignments_of, is_packed, moved_alignment
 from lowtide.passes.support.kernels import cluster_shape
-from lowtide.passes.support.problem import SCALES, Problem, acts_in_the_sum, element_name, is_column_major
+from lowtide.passes.support.problem import Problem, acts_in_the_sum, element_name, is_column_major
 from lowtide.passes.support.rewriting import defining_op, memory_of, uses
 from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.manifest import BATCH, FORMAT, KIND_DIMS, OUTPUT_DIMS, PACKED_ROWS, is_mixed, matrix_dims
@@ -61,8 +61,7 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
         dims = _dims(facts)
         names = argument_names(function)
         chosen = Schedule.parse(schedule) if schedule else Schedule()
-        of_scales = {kind.name: alignment_of_scales(chosen) for kind in SCALES}
-        arguments = _arguments(function, names, facts, alignments_of(chosen, facts["problem"]) | of_scales)
+        arguments = _arguments(function, names, facts, alignments_of(chosen, facts["problem"]))
         if is_packed("d", chosen):  # an output of the runtime's own is not
             arguments[_D]["allocated_alignment"] = moved_alignment("d", chosen, facts["problem"])
         spec = _spec(arguments, facts, dims)

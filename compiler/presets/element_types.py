@@ -115,7 +115,7 @@ SM90A_FP8 = {
 SM90A_FP8_BLOCKS = {
     "sm90-fp8-blocks": (
         "scales of blocks of 8-bit floats, by which promotion multiplies the sum of each 128 of K",
-        _FP8.with_(grid_tile=(128, 192)),
+        _FP8.with_(grid_tile=(128, 192), scales="direct"),
     ),
     "sm90-fp8-staged-scales": (
         "scales through the ring of stages; two wgmmas of 96 columns, of which one multiplies while the other is added",

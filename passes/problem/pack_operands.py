@@ -12,6 +12,10 @@ Before   tile.gemm nn %a, %b into %d …, schedule with mainloop.a.pack = transp
          : memref<KxMxT>, memref<NxKxT>, memref<MxNxT>
 After    %0 = tile.pack_transposed %a align(16) : memref<KxMxT> to memref<MxKxT>
          tile.gemm tn %0, %b into %d …
+
+Before   tile.gemm tn %a, %b into %d row_scale(%sa : …) column_block_scale(%sb : …) …, schedule with scales = staged
+After    %0 = tile.pack %sa align(16);  %1 = tile.pack %sb align(16)
+         tile.gemm tn %a, %b into %d row_scale(%0 : …) column_block_scale(%1 : …) …
 Needs    level problem, with a complete schedule. A matrix that is packed already, or split, is left alone, and so is
          one whose elements are as wide as the alignment, and one without elements.
 Refuses  nothing: the rules of the schedule hold.
@@ -29,8 +33,9 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, walk
-from lowtide.passes.schedules.alignment import is_packed, is_packed_transposed, moved_alignment, multiplied
-from lowtide.passes.support.problem import Problem, element_bits
+from lowtide.passes.schedules.alignment import MATRICES, is_packed, is_packed_transposed, moved_alignment, multiplied
+from lowtide.passes.support import staged_scales
+from lowtide.passes.support.problem import SCALES, Problem, element_bits
 from lowtide.passes.support.rewriting import after, before, defining_op
 from lowtide.targets import Target
 
@@ -59,6 +64,10 @@ def _pack(gemm: tile.GemmOp, schedule: Schedule, problem: Problem) -> None:
         if is_packed(name, schedule):
             operands[position] = _packed(gemm, operands[position], moved_alignment(name, schedule, problem))
     _transpose(gemm, schedule, problem)
+    if schedule.stages_scales:
+        for position, kind in enumerate(problem.kinds, len(MATRICES)):
+            if kind in SCALES:
+                operands[position] = _packed(gemm, operands[position], staged_scales.ALIGNMENT)
     if not is_packed("d", schedule):
         return
     d, whole_rows = gemm.d, schedule.epilogue.path is StorePath.tma

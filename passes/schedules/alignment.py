@@ -13,9 +13,8 @@ from mlir import ir
 from lowtide import targets
 from lowtide.dialects.tile import PackKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import EPILOGUE_TYPE, element_type
+from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import multiplying_threads
-from lowtide.passes.support import staged_scales
 from lowtide.passes.support.atoms import GLOBAL_LOADS, TMA_RANKS, epilogue_rows, fragment_run, tiled_mma
 from lowtide.passes.support.problem import Problem, k_is_last, problem_in
 
@@ -61,11 +60,6 @@ def multiplied(schedule: Schedule, problem: Problem) -> Problem:
 def moved_alignment(name: str, schedule: Schedule, problem: Problem) -> int:
     """`alignment_of` what the kernel itself reads or writes: the matrix or, if it is packed, a workspace."""
     return _of_output(schedule, problem) if name == "d" else _of_input(name, schedule, problem)
-
-
-def alignment_of_scales(schedule: Schedule) -> int:
-    """`alignment_of` scales of blocks."""
-    return staged_scales.ALIGNMENT if schedule.stages_scales else element_type(EPILOGUE_TYPE).bytes
 
 
 def alignments_of(schedule: Schedule, problem: Problem, of: Alignment = alignment_of) -> dict[str, int]:

@@ -364,6 +364,7 @@ def _follow(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
 
     With roles, stages come last: the most that fit beside the epilogue's scratch. Without, the candidate sets them.
     """
+    schedule = schedule.filled(mainloop_choice.scales(schedule, problem))
     schedule = schedule.filled(multiply_choice.follow(schedule, problem, target))
     schedule = epilogue_choice.path_and_math(schedule, problem)
     schedule = schedule.filled(mainloop_choice.follow(schedule, problem))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from lowtide import targets
-from lowtide.dialects.tile import StageOrder
+from lowtide.dialects.tile import ScalesKind, StageOrder
 from lowtide.dialects.tile.fields import SINGLE, Extents2
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
@@ -29,6 +29,12 @@ from lowtide.targets.atoms import FMA, Operand
 OPERANDS: tuple[Operand, ...] = ("a", "b")
 _MOST_STAGES = 8
 _NO_SWIZZLE: SwizzleBits = (0, 3, 3)
+
+
+def scales(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """How scales of blocks are loaded: by a producer that also loads A and B by TMA, if there is one."""
+    by_tma = schedule.consumers > 0 and not schedule.copied_by_threads
+    return {"mainloop.scales": ScalesKind.staged} if problem.is_scaled and by_tma else {}
 
 
 def follow(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
@@ -163,6 +169,7 @@ def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
         "mainloop.registers": moved
         if schedule.mainloop.registers != (0, 0)
         else "with one consumer the registers at entry are enough",
+        "mainloop.scales": "loads of consumers would wait behind those of the next stages",
         "mainloop.a.copy": copies,
         "mainloop.b.copy": copies,
         "mainloop.a.swizzle": shared,

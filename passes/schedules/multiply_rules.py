@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tensor_layouts import size
 
-from lowtide.dialects.tile import EpilogueMath
+from lowtide.dialects.tile import EpilogueMath, OperandKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import LONGEST_PARTIAL_SUM, SCALE_BLOCK, element_type
 from lowtide.errors import ScheduleError, TargetError
@@ -200,6 +200,7 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
         sets = 2 * blocks  # or for all of them
     held = sets * n // 2 if width == n else blocks * n // 2 + width  # or for two blocks of columns
     beside = _BESIDE_ACCUMULATORS + (_BESIDE_SCALED_BLOCKS if problem.is_scaled and blocks > 1 else 0)
+    beside += _scales_of_columns(n, width, schedule, problem)
     if held + beside > has:
         most = widest_of(sets, has - beside + _BESIDE_ACCUMULATORS, step)
         smaller = f"grid.tile = [{m}, {most}]" if most >= 8 else f"fewer rows than {m} in grid.tile"
@@ -210,6 +211,13 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
             f"accumulators and needs about {beside} registers beside them; it has {has}: take {smaller}, "
             f"or more for consumers in registers{with_it}"
         )
+
+
+def _scales_of_columns(n: int, width: int, schedule: Schedule, problem: Problem) -> int:
+    """Registers of scales of single columns: a thread has a quarter of the columns of a wgmma, or of the tile where
+    they are loaded before its products."""
+    has_some = OperandKind.column_scale in problem.kinds
+    return (width if schedule.stages_scales else n) // 4 if has_some else 0
 
 
 def column_step(problem: Problem) -> int:

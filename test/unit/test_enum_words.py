@@ -221,7 +221,8 @@ def test_every_kind_of_scale_has_code_of_its_own() -> None:
     template = """
     module attributes {{tile.level = "problem", tile.target = "sm_90a"}} {{
     func.func @gemm(%a: {mat}, %b: {mat}, %d: {out}, %x: {out}, %y: {out}) {{
-      tile.gemm tn %a, %b into %d acc(f32) operands({word} %x : {out}, {other} %y : {out}) {{
+      tile.gemm tn %a, %b into %d acc(f32) operands({word} %x : {out}, {other} %y : {out})
+          schedule(#tile.schedule<mainloop = <scales = direct>>) {{
       ^bb0(%acc: f32):
         tile.yield %acc : f32
       }} : {mat}, {mat}, {out}

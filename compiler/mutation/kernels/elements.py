@@ -63,6 +63,7 @@ def _whole(shapes: tuple[Shape, ...], rows: int, group: int) -> tuple[Shape, ...
 
 
 _BLOCKS = "roles = cooperative(1), grid.tile = [64, 32], k = 128, stages = 2"
+_DIRECT = f"{_BLOCKS}, scales = direct"
 
 # Sums that are scaled one by one, and weights that are converted.
 SCALED: tuple[Kernel, ...] = (
@@ -88,7 +89,7 @@ SCALED: tuple[Kernel, ...] = (
         "sm90-fp8-blocks",
         "sm_90a",
         spec_of("e4m3", d="f32", block_scales=BlockScales(a=(1, 128), b=(128, 128)), epilogue=bias_relu),
-        _BLOCKS,
+        _DIRECT,
         (130, 72, 600),
         (40, 24, 125),
         parts=parts_of(64, 32, 128)[::4],
@@ -106,7 +107,7 @@ SCALED: tuple[Kernel, ...] = (
         "sm90, scales of rows of B",
         "sm_90a",
         spec_of("e5m2", b="e4m3", d="bf16", d_order="column", block_scales=BlockScales(a=(128, 128), b=(1, 128))),
-        _BLOCKS,
+        _DIRECT,
         (72, 300, 300),
         (24, 40, 125),
         parts=parts_of(32, 64, 128)[::8],

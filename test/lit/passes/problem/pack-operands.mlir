@@ -63,3 +63,33 @@ func.func @turned(%a: !a, %b: !b, %d: !d) {
   return
 }
 }
+// -----
+
+// Scales of blocks that TMA copies are packed, whose rows may be of any length.
+// CHECK-LABEL: func.func @scales(
+// CHECK-SAME:    %[[SA:[^:]+]]: memref<?x?xf32, strided<[?, 1]>>, %[[SB:[^:]+]]: memref<?x?xf32, strided<[?, 1]>>)
+// CHECK-NEXT:  %[[P:.+]] = tile.pack %[[SA]] align(16) :
+// CHECK-NEXT:  %[[Q:.+]] = tile.pack %[[SB]] align(16) :
+// CHECK-NEXT:  tile.gemm tn {{.*}} operands(row_scale %[[P]] : {{.*}}, column_block_scale %[[Q]] :
+// CHECK-LABEL: func.func @direct(
+// CHECK-NOT:   tile.pack
+!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!s = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.level = "problem", tile.target = "sm_90a"} {
+func.func @scales(%a: !mat, %b: !mat, %d: !s, %sa: !s, %sb: !s) {
+  tile.gemm tn %a, %b into %d acc(f32) operands(row_scale %sa : !s, column_block_scale %sb : !s)
+      schedule(#tile.schedule<mainloop = <scales = staged, a = <copy = tma>, b = <copy = tma>>>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mat, !s
+  return
+}
+func.func @direct(%a: !mat, %b: !mat, %d: !s, %sa: !s, %sb: !s) {
+  tile.gemm tn %a, %b into %d acc(f32) operands(row_scale %sa : !s, column_block_scale %sb : !s)
+      schedule(#tile.schedule<mainloop = <scales = direct, a = <copy = tma>, b = <copy = tma>>>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mat, !s
+  return
+}
+}
