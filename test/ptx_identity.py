@@ -126,8 +126,15 @@ def machine_code(ptx: str, target: str) -> tuple[Counter[str], str]:
     return Counter(opcodes), usage
 
 
+_REFUSED = "// refused: "
+
+
 def _compile(case: Case) -> str:
-    return case.ptx()
+    """The PTX; or, where a preset does not serve the layout, why, which is compared as well."""
+    try:
+        return case.ptx()
+    except lt.ScheduleError as error:
+        return f"{_REFUSED}{' '.join(str(error).splitlines()[:1])}\n"
 
 
 def main() -> int:
@@ -139,12 +146,17 @@ def main() -> int:
     arguments = parser.parse_args()
     chosen = [case for case in cases() if arguments.only in case.name]
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    moved, changed = [], []
+    moved, changed, refused = [], [], set[str]()
     with ProcessPoolExecutor() as pool:
         for case, ptx in zip(chosen, pool.map(_compile, chosen), strict=True):
             path = arguments.folder / f"{case.name}.ptx"
+            refused.update([case.name] if ptx.startswith(_REFUSED) else [])
             if arguments.action == "record":
                 path.write_text(ptx)
+            elif _REFUSED in path.read_text() + ptx:
+                if path.read_text() != ptx:
+                    changed.append(case.name)
+                    print(f"{case.name}: refused before or now; {ptx.splitlines()[0]}")
             elif normalized(path.read_text()) != normalized(ptx):
                 (arguments.folder / f"{case.name}.new.ptx").write_text(ptx)
                 before, after = (machine_code(text, case.target) for text in (path.read_text(), ptx))
@@ -157,6 +169,8 @@ def main() -> int:
                         f"{dict(before[0] - after[0])} fewer"
                     )
     verb = "recorded" if arguments.action == "record" else "compared"
+    if refused:
+        print(f"refused: {', '.join(sorted(refused))}")
     print(f"{len(chosen)} kernels {verb}; {len(moved)} with instructions moved, {len(changed)} with other machine code")
     return 1 if changed else 0
 
