@@ -5,7 +5,7 @@
 Each measurement is a process of its own that has imported torch and made the operands. *cold*: the first call there
 with an empty cache, imports included; *next class*: the first call of twice as many rows after it, which needs no
 imports; *warm disk*: the first call of another process with the cache that the first one left. The times end when the
-GPU has. `--profile`: also what a cold call spends, by cProfile, which makes it slower.
+GPU has. `--profile`: also what a cold call and one from a warm disk spend, by cProfile, which makes them slower.
 """
 
 import argparse
@@ -83,7 +83,8 @@ def main() -> None:
         print(row(size, arguments.repeat), flush=True)
         if arguments.profile:
             with tempfile.TemporaryDirectory(prefix="lowtide-first-call-") as folder:
-                print(child(size, str(Path(folder, "cache")), profile=True))
+                for state in ("cold", "warm disk"):
+                    print(f"\n{state}:\n{child(size, str(Path(folder, 'cache')), profile=True)}")
 
 
 if __name__ == "__main__":

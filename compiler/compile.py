@@ -8,7 +8,7 @@ from functools import partial
 
 from lowtide.compiler import driver
 from lowtide.compiler.cache.keys import key_of
-from lowtide.compiler.cache.settings import open_store
+from lowtide.compiler.cache.settings import cache_folder, open_store
 from lowtide.compiler.cache.store import KernelStore
 from lowtide.compiler.cache.tuned import ignore_record, key_of_record, load_record, may_be_used, words_of_records
 from lowtide.compiler.cache.versions import versions
@@ -88,7 +88,7 @@ class Request:
     @property
     def key(self) -> str:
         """In the cache."""
-        return key_of(self.spec, self.target.name, self.schedule, versions(), self.numerics)
+        return key_of(self.spec, self.target.name, self.schedule, versions(cache_folder()), self.numerics)
 
     def problem(self) -> str:
         """What is compiled, as IR of level `problem`. Raises ScheduleError, SpecError."""

@@ -1,6 +1,6 @@
 """The few CUDA driver calls that the runtime makes, through cuda-python, with errors as exceptions.
 
-Nothing here runs before the first call of a kernel; the bindings themselves are imported then.
+Nothing here runs before the first call of a kernel; the bindings themselves are imported then, or with `lt.matmul`.
 Source: CUDA driver API reference 13, sections "Context Management", "Primary Context Management", "Memory Management",
 "Driver Entry Point Access".
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -30,6 +30,12 @@ def api() -> ModuleType:
             f"cuda-python cannot be imported ({error}); launching a kernel needs cuda-python 13:"
             f" `pip install 'cuda-python>=13,<14'`, or {_WAY_OUT}"
         ) from None
+
+
+def import_bindings() -> None:
+    """Import the bindings now, which takes 20 ms, where they are installed: for what needs them soon."""
+    with suppress(DeviceError):
+        api()
 
 
 def initialize() -> None:

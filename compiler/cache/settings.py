@@ -29,6 +29,12 @@ def open_store() -> KernelStore | None:
     return _store(given, size_of(os.environ.get(SIZE_VARIABLE) or DEFAULT_SIZE))
 
 
+def cache_folder() -> Path | None:
+    """Where the cache is; None where it is off. Raises as `open_store`."""
+    store = open_store()
+    return None if store is None else store.folder
+
+
 @lru_cache(maxsize=8)
 def _store(given: str, most_bytes: int) -> KernelStore:
     folder = Path(given).expanduser() if given else platformdirs.user_cache_path("lowtide") / "kernels"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lowtide.compiler.cache.versions import sources_changed
+from lowtide.compiler.cache import sources
 from lowtide.errors import CacheWarning, LoadError
 from lowtide.runtime import storage
 from lowtide.runtime.folders import HIDDEN, remove_folder
@@ -92,7 +92,7 @@ class KernelStore:
     def keep(self, key: str, manifest: Mapping[str, Any], ptx: str, cubin: bytes | None) -> None:
         """Write a kernel, in the place of what is there. Where it cannot be written, a CacheWarning says so once."""
         try:
-            if sources_changed():
+            if sources.sources_changed():
                 return
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             storage.save(self.folder / key, {**manifest, _OWN_KEY: key}, ptx, cubin)
@@ -122,6 +122,7 @@ class KernelStore:
         entries = self.entries()
         for entry in entries:
             remove_folder(entry.folder)
+        remove_folder(self.folder / sources.FOLDER)
         self._remove_abandoned(0.0)
         return len(entries)
 

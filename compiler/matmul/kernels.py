@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lowtide.compiler.cache.keys import key_of
-from lowtide.compiler.cache.settings import open_store
+from lowtide.compiler.cache.settings import cache_folder, open_store
 from lowtide.compiler.cache.store import KernelStore
 from lowtide.compiler.cache.tuned import ignore_record, key_of_record, load_record, may_be_used, words_of_records
 from lowtide.compiler.cache.versions import versions
@@ -138,4 +138,6 @@ def _record(store: KernelStore | None, wanted: Wanted) -> Record | None:
 def _key(wanted: Wanted, record: Record | None) -> str:
     """In the place of a schedule stands what it is chosen for; no schedule is written so."""
     tuned = "" if record is None else f", tuned: {record.schedule}"
-    return key_of(wanted.of.spec(wanted.epilogue), wanted.of.target, f"for {wanted.of}{tuned}", versions())
+    return key_of(
+        wanted.of.spec(wanted.epilogue), wanted.of.target, f"for {wanted.of}{tuned}", versions(cache_folder())
+    )

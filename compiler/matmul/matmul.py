@@ -138,4 +138,5 @@ def _wanted(records: dict[str, Operand], options: Options) -> Operand:
     return result_record(a, b, result_type(a.dtype, options.weights or b.dtype), options.columns_per_byte)
 
 
+driver.import_bindings()  # with this module, rather than in the first call
 matmul = Matmul()

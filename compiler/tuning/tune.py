@@ -15,9 +15,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from lowtide.compiler.cache.keys import spec_text
 from lowtide.compiler.cache.precompile import Job, compile_all
 from lowtide.compiler.cache.settings import FOLDER_VARIABLE, OFF, open_store
+from lowtide.compiler.cache.sources import own_digest
 from lowtide.compiler.cache.store import KernelStore
 from lowtide.compiler.cache.tuned import check_keepable, ignore_record, keep_record, key_of_record, load_record
-from lowtide.compiler.cache.versions import own_digest
 from lowtide.compiler.compile import Request, compile_gemm
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.native import NATIVE, resolve

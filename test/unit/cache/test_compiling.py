@@ -10,7 +10,7 @@ from small_problem import SPEC
 from typer.testing import CliRunner
 
 import lowtide as lt
-from lowtide.compiler.cache import versions
+from lowtide.compiler.cache import sources
 from lowtide.compiler.cache.keys import key_of
 from lowtide.compiler.cache.settings import open_store, size_of
 from lowtide.compiler.cache.store import KernelStore
@@ -102,9 +102,9 @@ def test_all_that_the_code_depends_on_is_in_the_key() -> None:
 
 def test_what_is_left_out_of_the_digest_makes_no_kernel() -> None:
     """No source that counts imports one that does not."""
-    sources = [path for path in versions._sources() if path.suffix == ".py"]
-    apart = re.compile(rf"lowtide\.compiler\.({'|'.join(versions._APART)})\b.* import")
-    imports = {path.name: path.read_text(encoding="utf-8").splitlines() for path in sources}
+    paths = [path for path in map(Path, sources.sources()) if path.suffix == ".py"]
+    apart = re.compile(rf"lowtide\.compiler\.({'|'.join(sources.APART)})\b.* import")
+    imports = {path.name: path.read_text(encoding="utf-8").splitlines() for path in paths}
     found = [name for name, lines in imports.items() if any(apart.search(x) for x in lines if x.startswith("from"))]
     assert found == [] and {"elements.py", "compile.py", "bind_wgmma.py"} <= imports.keys()
 

@@ -1,12 +1,14 @@
 """The kernel of a class of `lt.matmul` where its extents were tuned: taken, kept on disk, or said not to serve."""
 
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lowtide.compiler.cache import tuned, versions
+from lowtide.compiler.cache import sources, tuned
 from lowtide.compiler.cache.settings import open_store
 from lowtide.compiler.cache.store import KernelStore
 from lowtide.compiler.matmul import kernels
@@ -26,7 +28,7 @@ DIVIDED = "grid.tile = [64, 64], mainloop.k = 32, grid.k_division = split(2)"
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelStore:
     monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path))
-    monkeypatch.setattr(versions, "_STARTED", float("inf"))  # who edits sources while tests run is not the subject
+    monkeypatch.setattr(sources, "_STARTED", float("inf"))  # who edits sources while tests run is not the subject
     monkeypatch.setattr(kernels, "find_ptxas", lambda: None)
     found = open_store()
     assert found is not None
@@ -75,3 +77,23 @@ def test_a_record_that_is_no_schedule_for_open_extents_is_ignored(store: KernelS
     keep(store, "grid.tile = [64, 64], mainloop.unroll = full")
     with pytest.warns(CacheWarning, match="it is ignored"):
         assert schedule_of(Wanted(OF, None, DEVICE)) == schedule_of(Wanted(OF, None))
+
+
+def test_a_kernel_from_disk_imports_nothing(store: KernelStore) -> None:
+    """Neither MLIR, half a second, nor anything else that importing `lt.matmul` left out."""
+    Kernels().get(Wanted(OF, None))
+    code = f"""if True:
+        import sys
+        import lowtide as lt
+        lt.matmul
+        from lowtide.compiler.block_scales import BlockScales
+        from lowtide.compiler.matmul import kernels
+        from lowtide.compiler.matmul.shape_class import ShapeClass
+        kernels.find_ptxas = lambda: None
+        before = set(sys.modules)
+        found = kernels.Kernels().get(kernels.Wanted({OF!r}, None))
+        print(found.name, *sorted(sys.modules.keys() - before))
+        print(*sorted({{"mlir", "rich", "typer"}} & sys.modules.keys()))
+    """
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stdout.splitlines() == [Kernels().get(Wanted(OF, None)).name, ""]

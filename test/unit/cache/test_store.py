@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lowtide.compiler.cache import versions
+from lowtide.compiler.cache import sources
 from lowtide.compiler.cache.store import KernelStore, Stored
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import CacheWarning
@@ -180,7 +180,7 @@ def test_a_full_disk_is_said_and_nothing_is_left(
 def test_code_that_may_not_be_what_lies_there_is_not_kept(
     store: KernelStore, kernel: CompiledKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(versions, "_STARTED", 0.0)
+    monkeypatch.setattr(sources, "_STARTED", 0.0)
     keep(store, kernel)
     assert store.entries() == []
 

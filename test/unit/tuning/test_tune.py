@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import lowtide as lt
 from lowtide.compiler import compile as compile_
-from lowtide.compiler.cache import tuned, versions
+from lowtide.compiler.cache import sources, tuned
 from lowtide.compiler.cache.precompile import Job, compile_job
 from lowtide.compiler.cache.settings import open_store
 from lowtide.compiler.cache.store import KernelStore
@@ -39,7 +39,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KernelStore]:
     """The cache, without anything tuned."""
     monkeypatch.setenv("LOWTIDE_CACHE", str(kernels))
-    monkeypatch.setattr(versions, "_STARTED", float("inf"))  # who edits sources while tests run is not the subject
+    monkeypatch.setattr(sources, "_STARTED", float("inf"))  # who edits sources while tests run is not the subject
     monkeypatch.setattr(tuning, "compile_all", in_this_process)
     found = open_store()
     assert found is not None

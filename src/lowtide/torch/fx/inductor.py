@@ -18,7 +18,7 @@ from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
 from lowtide.compiler import fx as matching
-from lowtide.compiler.cache.versions import own_digest
+from lowtide.compiler.cache.sources import own_digest
 from lowtide.compiler.fx.report import Report, Row
 from lowtide.compiler.fx.rule import Rule
 from lowtide.compiler.numerics_words import REPEATABLE, check_numerics
