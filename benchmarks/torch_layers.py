@@ -14,9 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._inductor.select_algorithm import extern_kernels
 
 import lowtide as lt
 from lowtide import torch as ltt
+from lowtide.torch.fx import lowering as _registers_the_call  # noqa: F401
 
 ROUNDS = 15
 
@@ -68,14 +70,21 @@ def of_host() -> None:
         "torch.matmul": lambda: torch.matmul(a, b),
         "lt.matmul(out=)": lambda: lt.matmul(a, b, out=out),
         "lt.matmul": lambda: lt.matmul(a, b),
-        "ltt.gemm": lambda: ltt.gemm(a, b, [], [], "", None, "repeatable"),
+        "ltt.gemm": lambda: ltt.gemm(a, b, [], [], "", "repeatable", None, None),
         "ltt.matmul": lambda: ltt.matmul(a, b),
         "torch.addmm": lambda: torch.addmm(bias, a, b),
     }
+    product = {"epilogue": "", "numerics": "repeatable", "precision": None}
+    of_graphs = {
+        "mm": lambda: extern_kernels.mm(a, b, out=out),
+        "lowtide": lambda: extern_kernels.lowtide_gemm(a, b, out=out, lies="64x64x64", **product),
+        "lowtide, sizes of run time": lambda: extern_kernels.lowtide_gemm(a, b, out=out, lies=None, **product),
+    }
     with torch.no_grad():
-        for call in calls.values():
+        for call in [*calls.values(), *of_graphs.values()]:
             call()
         show("host time of a call on 64x64x64 without gradients", host_times(calls))
+        show("host time of such a call from a compiled graph", host_times(of_graphs))
         layers = {"torch.nn.Linear": lambda: layer(a), "ltt.Linear": lambda: own(a)}
         for call in layers.values():
             call()

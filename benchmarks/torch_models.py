@@ -5,12 +5,14 @@
 
 `llama` is one block of the shapes of Llama 3 8B, `gpt2` one of GPT-2 XL; weights are random, of bf16. Contenders are
 `inductor` (torch.compile's default), `max-autotune`, `max-autotune-no-cudagraphs`, `lowtide` (the backend), `lowtide-
-measure` (with measure=True), `lowtide-full` and `lowtide-alone` (with Rule(full=…) of "any" and of "alone"), and
-`lowtide-cudagraphs` (with mode="reduce-overhead"). A step is the forward pass, and the backward pass from a fixed
-gradient into fresh gradients of all weights and of the input; with `--forward` it is the forward pass alone, and
-nothing requires a gradient. Each round runs every contender for `--seconds`, in shuffled order; printed are steps per
-second, the median of the rounds (least … greatest), and the median ratio to the first contender. `--check` compares
-output and gradients with a float64 copy of the block, beside the first contender.
+measure` (with measure=True), `lowtide-full` and `lowtide-alone` (with Rule(full=…) of "any" and of "alone"),
+`lowtide-small` (with Rule(least_rows=16)), and `lowtide-cudagraphs` (with mode="reduce-overhead").
+
+A step is the forward pass, and the backward pass from a fixed gradient into fresh gradients of all weights and of the
+input; with `--forward` it is the forward pass alone, and nothing requires a gradient. Each round runs every contender
+for `--seconds`, in shuffled order; printed are steps per second, the median of the rounds (least … greatest), and the
+median ratio to the first contender. `--check` compares output and gradients with a float64 copy of the block, beside
+the first contender.
 """
 
 import argparse
@@ -74,6 +76,11 @@ class Gpt2(torch.nn.Module):
 
 
 MODELS: dict[str, Any] = {"llama": Llama, "gpt2": Gpt2}
+RULES = {
+    "lowtide-full": Rule(full="any"),
+    "lowtide-alone": Rule(full="alone"),
+    "lowtide-small": Rule(least_rows=16),
+}
 
 
 def _first(result: Any) -> torch.Tensor:
@@ -91,8 +98,7 @@ class Contender:
 
 def compiled(name: str, model: torch.nn.Module, explain: bool) -> tuple[Any, Backend]:
     """A compiled copy that shares the weights, and the backend, if it is one of ours."""
-    rule = Rule(full={"full": "any", "alone": "alone"}.get(name.rpartition("-")[2], Rule().full))
-    backend = Backend(rule, explain=explain, measure=name.endswith("measure"))
+    backend = Backend(RULES.get(name), explain=explain, measure=name.endswith("measure"))
     if name == "inductor":
         return torch.compile(model, dynamic=False), backend
     if name.startswith("lowtide"):

@@ -13,6 +13,7 @@ from lowtide.compiler.numerics_words import REPEATABLE
 from lowtide.runtime import driver
 from lowtide.runtime.allocation import allocate
 from lowtide.runtime.call_keys import Recent
+from lowtide.runtime.kernel import Prepared
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import NoLaunch
 from lowtide.runtime.streams import after_writers, handle_of, stream_of
@@ -78,6 +79,29 @@ class Matmul:
             return self._first(family, [a, b, out, *operands.values()], stream)
         launch.run(launch.follow() if stream is None else handle_of(stream), context)
         return d
+
+    def known(
+        self,
+        a: Any,
+        b: Any,
+        out: Any,
+        *,
+        epilogue: Epilogue | None,
+        numerics: str,
+        precision: str | None,
+        **operands: Any,
+    ) -> Prepared | NoLaunch | None:
+        """The launch of a call on torch tensors that was made before, all of it but the stream; None where none was. It
+        is for tensors at these addresses that lie so."""
+        asked = (epilogue, numerics, precision, None, None, True, *operands)
+        family: Family | None = self._families[asked]
+        if family is None:
+            return None
+        try:
+            found: Prepared | NoLaunch | None = family.launches[family.of((a, b, out, *operands.values()))]
+        except _NOT_TORCH:
+            return None
+        return found
 
     def explain(
         self,

@@ -83,10 +83,10 @@ def test_the_ops_pass_the_checks_of_torch(kind: str) -> None:
     a, w, bias = torch.randn(5, 7, requires_grad=True), torch.randn(6, 7, requires_grad=True), torch.randn(6)
     text = ltt.epilogue_text(bias_relu, "f32", "f32")
     for operands, epilogue in (([], ""), ([bias], text)):
-        call = (a, w.mT, operands, [], epilogue, None, "repeatable")
+        call = (a, w.mT, operands, [], epilogue, "repeatable", None, None)
         torch.library.opcheck(ltt.gemm, call, test_utils=f"test_{kind}")
     if kind != "autograd_registration":
-        call = (a.detach(), w.mT.detach(), [bias], [], text, "repeatable", torch.empty(5, 6))
+        call = (a.detach(), w.mT.detach(), [bias], [], text, "repeatable", None, torch.empty(5, 6))
         torch.library.opcheck(ltt.gemm_out, call, test_utils=f"test_{kind}")
 
 
@@ -174,10 +174,38 @@ def test_autocast() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert layer(x).dtype == torch.compile(layer, backend="aot_eager", fullgraph=True)(x).dtype == torch.bfloat16
         d = ltt.matmul(a, b)
-        assert d.dtype == ltt.gemm(a, b, [], [], "", None, "any").dtype == torch.bfloat16
+        assert d.dtype == ltt.gemm(a, b, [], [], "", "any", None, None).dtype == torch.bfloat16
         assert ltt.matmul(a.double(), b.double()).dtype == torch.float64
     d.sum().backward()
     assert a.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("precision", "error"), [("f32", 1e-6), ("tf32x3", 1e-6), ("bf16x6", 1e-6), ("tf32", 2e-3)])
+def test_a_precision_of_f32_is_that_of_gradients_too(precision: str, error: float) -> None:
+    torch.manual_seed(3)
+    layer = ltt.Linear.of(torch.nn.Linear(40, 24), precision=precision)
+    x = torch.randn(16, 40, requires_grad=True)
+    d = torch.compile(layer, backend="aot_eager", fullgraph=True)(x)
+    found = torch.autograd.grad(d, (x, layer.weight), g := torch.randn(16, 24))
+    exact = (
+        x.double() @ layer.weight.double().mT + layer.bias,
+        g.double() @ layer.weight.double(),
+        g.double().mT @ x.double(),
+    )
+    for mine, wanted in zip((d, *found), exact, strict=True):
+        off = ((mine - wanted).norm() / wanted.norm()).item()
+        assert off < error and (precision != "tf32" or off > 1e-4)  # the lower bits of tf32 are cut off
+
+
+def test_a_precision_is_of_f32_and_autocast_takes_its_own_type() -> None:
+    a, b = torch.randn(5, 7), torch.randn(7, 6)
+    with pytest.raises(lt.SpecError, match="unknown precision 'tf32x3'"):
+        ltt.matmul(a.bfloat16(), b.bfloat16(), precision="tf32x3")
+    with pytest.raises(lt.SpecError, match="unknown precision 'f16'"):
+        ltt.matmul(a, b, precision="f16")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert ltt.matmul(a, b, precision="tf32x3").dtype == torch.bfloat16
+        assert ltt.gemm(a, b, [], [], "", "any", "tf32x3", None).dtype == torch.bfloat16
 
 
 def test_the_gradient_of_a_weight_is_of_the_type_that_it_asks_for() -> None:
@@ -252,8 +280,8 @@ def test_what_is_refused() -> None:
         (lambda: ltt.matmul(needs, b, out=torch.empty(5, 6)), lt.LaunchError, "autograd does not record"),
         (lambda: ltt.matmul(needs, b, epilogue=lambda acc: acc, out_dtype=torch.int8), lt.SpecError, "no derivative"),
         (lambda: ltt.matmul(bytes_.requires_grad_(), bytes_.mT), lt.LaunchError, "too narrow"),
-        (lambda: ltt.gemm(a, b, [a], [], "", None, "any"), lt.LaunchError, "1 tensors and 0 scalars"),
-        (lambda: ltt.gemm(a, b, [], [], "relu", None, "any"), lt.SpecError, "its form is"),
+        (lambda: ltt.gemm(a, b, [a], [], "", "any", None, None), lt.LaunchError, "1 tensors and 0 scalars"),
+        (lambda: ltt.gemm(a, b, [], [], "relu", "any", None, None), lt.SpecError, "its form is"),
         (lambda: ltt.Linear(3, 4, activation="mish"), lt.LaunchError, "known are relu"),
     ]
     for call, error, what in cases:

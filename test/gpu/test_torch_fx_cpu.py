@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch", reason="NO TEST OF lowtide.torch RAN: torch
 inductor = pytest.importorskip("lowtide.torch.fx.inductor")
 ltt = pytest.importorskip("lowtide.torch")
 fuse = pytest.importorskip("lowtide.torch.fx.fuse").fuse
+How = pytest.importorskip("lowtide.torch.calls").How
 functional = torch.nn.functional
 ALL = ltt.Rule(devices=("cpu", "cuda"), least_rows=1, least=0, full="any")
 
@@ -59,7 +60,7 @@ def by_lowtide(function: Callable[..., Any], x: Any, y: Any) -> Any:
     acc = inspect.Parameter("acc", inspect.Parameter.POSITIONAL_ONLY)
     epilogue.__signature__ = inspect.Signature([acc, full])  # type: ignore[attr-defined]
     text = epilogue_text(epilogue, "f32", "f32")
-    return torch.ops.lowtide.gemm(x, torch.eye(x.shape[1]), [y], [], text, None, "repeatable")
+    return torch.ops.lowtide.gemm(x, torch.eye(x.shape[1]), [y], [], text, "repeatable", None, None)
 
 
 def applied(function: Callable[..., Any], arguments: tuple[Any, ...], x: Any, y: Any) -> Any:
@@ -194,7 +195,7 @@ def test_a_linear_that_is_not_decomposed_is_taken() -> None:
         node = graph.call_function(target, tuple(arguments or (node,)))
         node.meta["val"] = mode.from_tensor(torch.empty(2, 16, 48, dtype=torch.bfloat16))
     graph.output(node)
-    (row,) = fuse(graph, "graph 0", ALL, "repeatable")
+    (row,) = fuse(graph, "graph 0", ALL, How())
     assert row.taken == ("relu",)
     x, w, b = inputs
     exact = torch.relu(functional.linear(x.double(), w.double(), b.double()))
@@ -228,9 +229,22 @@ def test_inductor_caches_what_the_pass_does_by_its_rule_and_sources() -> None:
     assert ltt.GemmPass(before=ltt.GemmPass()).uuid() not in (None, uuid)
 
 
-def test_numerics_that_are_none_are_refused() -> None:
+def test_numerics_and_precisions_that_are_none_are_refused() -> None:
     with pytest.raises(lt.SpecError, match="numerics="):
         ltt.Backend(numerics="fast")
+    with pytest.raises(lt.SpecError, match="unknown precision 'bf16x9'"):
+        ltt.Backend(precision="bf16x9")
+
+
+def test_with_a_precision_products_of_f32_are_taken_too(eager: None) -> None:
+    x, w, rule = torch.randn(32, 64), torch.randn(64, 48), ltt.Rule(("bf16",), ("cpu",), 1, 0)
+    backends = [ltt.Backend(rule, explain=True, precision=precision) for precision in (None, "tf32")]
+    for backend in backends:
+        d, narrow = torch.compile(lambda x, w: (x @ w, x.bfloat16() @ w.bfloat16()), backend=backend)(x, w)
+        torch._dynamo.reset()
+        assert torch.equal(narrow, x.bfloat16() @ w.bfloat16())
+    assert [[row.taken is None for row in backend.report()] for backend in backends] == [[True, False], [False, False]]
+    assert not torch.equal(d, x @ w)  # of tf32: the lower bits are cut off
 
 
 def test_the_pass_of_the_configuration_runs_first(eager: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def test_an_op_has_the_bits_of_matmul() -> None:
     a, w, bias, c = rows(70, 128), rows(96, 128), rows(96), rows(70, 96)
     text = ltt.epilogue_text(gelu_residual, "f32", "bf16")
     fused = lt.matmul(a, w.mT, epilogue=gelu_residual, bias=bias, c=c, alpha=0.5)
-    assert torch.equal(ltt.gemm(a, w.mT, [bias, c], [0.5], text, None, "repeatable"), fused)
+    assert torch.equal(ltt.gemm(a, w.mT, [bias, c], [0.5], text, "repeatable", None, None), fused)
     assert torch.equal(ltt.matmul(a, w.mT), lt.matmul(a, w.mT))
     wide = torch.empty(70, 96, device="cuda")
     assert ltt.matmul(a, w.mT, out=wide) is wide

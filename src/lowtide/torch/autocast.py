@@ -5,9 +5,11 @@ Operands of the epilogue keep their types: an epilogue computes in f32 whatever 
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
+from lowtide.torch.calls import How
 from lowtide.torch.ops import LIBRARY, gemm
 
 _TYPES = (torch.float32, torch.float16, torch.bfloat16)  # f64 is left as it is, as by torch
@@ -23,19 +25,17 @@ def in_region(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
     return a.to(wanted) if a.dtype in _TYPES else a, b.to(wanted) if b.dtype in _TYPES else b
 
 
-def _in_region(
-    key: str,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    scalars: Sequence[float],
-    epilogue: str,
-    out_dtype: torch.dtype | None,
-    numerics: str,
-) -> torch.Tensor:
+def precision_in_region(precision: str | None, given: torch.Tensor, a: torch.Tensor) -> str | None:
+    """None where A was converted: a precision is said of products of f32."""
+    return precision if a is given else None
+
+
+def _in_region(key: str, a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], *how: Any) -> torch.Tensor:
+    given, asked = a, How(*how)
     a, b = in_region(a, b)
+    asked = asked._replace(precision=precision_in_region(asked.precision, given, a))
     with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))):
-        return gemm(a, b, operands, scalars, epilogue, out_dtype, numerics)
+        return gemm(a, b, operands, *asked)
 
 
 for _key in _DEVICES.values():

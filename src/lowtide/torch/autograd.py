@@ -17,7 +17,7 @@ from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.numerics_words import BATCH_INVARIANT, REPEATABLE
 from lowtide.elements import element_type
 from lowtide.errors import LaunchError
-from lowtide.torch.calls import read
+from lowtide.torch.calls import How, read
 from lowtide.torch.derivatives import ITSELF, plan
 from lowtide.torch.dispatch import is_eager, is_transformed, records_gradient
 from lowtide.torch.dtypes import name_of
@@ -39,84 +39,69 @@ class _Like:
 
 
 class Gemm(torch.autograd.Function):
-    """`lowtide::gemm` with the operands one by one. With `is_weight` B is given as (N, K), and its gradient is of the
-    type that `Tensor.grad_dtype` asks for."""
+    """`lowtide::gemm` with the operands one by one, then what is asked. With `is_weight` B is given as (N, K), and its
+    gradient is of the type that `Tensor.grad_dtype` asks for."""
 
     @staticmethod
     def forward(a: torch.Tensor, b: torch.Tensor, *rest: Any) -> torch.Tensor:
-        *operands, scalars, epilogue, out_dtype, numerics, is_weight = rest
+        *operands, how, is_weight = rest
         with torch._C._AutoDispatchBelowAutograd():
-            return multiply(a, b.mT if is_weight else b, operands, scalars, epilogue, out_dtype, numerics)
+            return multiply(a, b.mT if is_weight else b, operands, how)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-        a, b, *operands, scalars, epilogue, _, numerics, is_weight = inputs
+        a, b, *operands, how, is_weight = inputs
         tensors = (a, b, *operands)
-        ctx.plan = plan(epilogue, _type_of_gradient(a, epilogue), ctx.needs_input_grad[: len(tensors)])
+        ctx.plan = plan(how.epilogue, _type_of_gradient(a, how.epilogue), ctx.needs_input_grad[: len(tensors)])
         _check_types(tensors)
         ctx.save_for_backward(*(x if kept else None for x, kept in zip(tensors, ctx.plan.kept, strict=True)))
         ctx.like = [_Like.of(x) for x in tensors]
         if is_weight:
             ctx.like[1] = _Like(2, b.grad_dtype or b.dtype, by_columns=True)
-        ctx.scalars, ctx.epilogue, ctx.numerics, ctx.is_weight = scalars, epilogue, numerics, is_weight
+        ctx.how, ctx.is_weight = how, is_weight
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
         a, b, *operands = ctx.saved_tensors
         b = b.mT if ctx.is_weight and b is not None else b
+        gradient = gradient.contiguous() if 0 in gradient.stride() else gradient  # once, for all products
         derivatives = _derivatives(ctx, a, b, operands, gradient)
         of_sums = derivatives.get(ctx.plan.of_sums)
         da = db = None
         if of_sums is not None and ctx.needs_input_grad[0]:
-            da = _of_first(of_sums, b, ctx.like[0], ctx.numerics)
+            da = _of_first(of_sums, b, ctx.like[0], ctx.how)
         if of_sums is not None and ctx.needs_input_grad[1]:
-            db = _of_second(of_sums, a, ctx.like[1], ctx.numerics)
+            db = _of_second(of_sums, a, ctx.like[1], ctx.how)
             db = db.mT if ctx.is_weight else db
-        asked = read(ctx.epilogue)
+        asked = read(ctx.how.epilogue)
         found = [
             None if text is None else _reduced(derivatives[text], operand.kind, like)
             for text, operand, like in zip(
                 ctx.plan.of_operands, asked.tensors() if asked else (), ctx.like[2:], strict=True
             )
         ]
-        return da, db, *found, None, None, None, None, None
+        return da, db, *found, None, None
 
 
-def multiply(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    scalars: Sequence[float],
-    epilogue: str,
-    out_dtype: torch.dtype | None,
-    numerics: str,
-) -> torch.Tensor:
+def multiply(a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How) -> torch.Tensor:
     """`gemm`, past the dispatcher where it has nothing to do. Raises what that raises."""
     tensors = (a, b, *operands)
     past = is_eager(tensors)
     if (past and records_gradient(tensors)) or (not past and is_transformed()):
-        found: torch.Tensor = Gemm.apply(a, b, *operands, scalars, epilogue, out_dtype, numerics, False)
+        found: torch.Tensor = Gemm.apply(a, b, *operands, how, False)
         return found
-    return (compute if past else gemm)(a, b, operands, scalars, epilogue, out_dtype, numerics)
+    return compute(a, b, operands, how) if past else gemm(a, b, operands, *how)
 
 
-def _differentiable(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    scalars: Sequence[float],
-    epilogue: str,
-    out_dtype: torch.dtype | None,
-    numerics: str,
-) -> torch.Tensor:
+def _differentiable(a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], *how: Any) -> torch.Tensor:
     tensors = (a, b, *operands)
     if records_gradient(tensors):
-        found: torch.Tensor = Gemm.apply(a, b, *operands, scalars, epilogue, out_dtype, numerics, False)
+        found: torch.Tensor = Gemm.apply(a, b, *operands, How(*how), False)
         return found
     if is_eager(tensors):
-        return compute(a, b, operands, scalars, epilogue, out_dtype, numerics)
+        return compute(a, b, operands, How(*how))
     with torch._C._AutoDispatchBelowAutograd():
-        return gemm(a, b, operands, scalars, epilogue, out_dtype, numerics)
+        return gemm(a, b, operands, *how)
 
 
 LIBRARY.impl("gemm", _differentiable, "Autograd")
@@ -147,8 +132,8 @@ def _derivatives(
     gradient: torch.Tensor,
 ) -> Mapping[str | None, torch.Tensor]:
     """By text, each computed once: by a kernel where it depends on the sums, else by torch."""
-    asked = read(ctx.epilogue)
-    given = dict(zip(asked.names, (*operands, *ctx.scalars), strict=True)) if asked else {}
+    asked = read(ctx.how.epilogue)
+    given = dict(zip(asked.names, (*operands, *ctx.how.scalars), strict=True)) if asked else {}
     found: dict[str | None, torch.Tensor] = {}
     for text in {ctx.plan.of_sums, *ctx.plan.of_operands} - {None}:
         wanted = read(text)
@@ -157,36 +142,39 @@ def _derivatives(
             continue
         tensors = wanted.tensors()
         values = [given.get(name, gradient) for name in wanted.names]  # its own operand is the gradient
-        rest = values[: len(tensors)], values[len(tensors) :]
+        given_tensors, scalars = values[: len(tensors)], values[len(tensors) :]
         if wanted.reads_sums:
-            found[text] = multiply(a, b, *rest, text, None, ctx.numerics)
+            how = ctx.how._replace(scalars=scalars, epilogue=text, out_dtype=None)
+            found[text] = multiply(a, b, given_tensors, how)
         else:
-            found[text] = evaluate(wanted, None, *rest).expand(gradient.shape)
+            found[text] = evaluate(wanted, None, given_tensors, scalars).expand(gradient.shape)
     return found
 
 
-def _of_first(of_sums: torch.Tensor, b: torch.Tensor, like: _Like, numerics: str) -> torch.Tensor:
+def _of_first(of_sums: torch.Tensor, b: torch.Tensor, like: _Like, how: How) -> torch.Tensor:
     """dA = dZ · Bᵀ; where A is shared by a batch, the sum over it in f32."""
     if like.rank == of_sums.dim():
-        return _product(of_sums, b.mT, like, numerics)
+        return _product(of_sums, b.mT, like, how)
     sums = torch.promote_types(like.dtype, torch.float32)
-    each = _product(of_sums, b.mT, _Like(of_sums.dim(), sums, False), numerics)
+    each = _product(of_sums, b.mT, _Like(of_sums.dim(), sums, False), how)
     return each.sum([*range(each.dim() - 2)]).to(like.dtype)
 
 
-def _of_second(of_sums: torch.Tensor, a: torch.Tensor, like: _Like, numerics: str) -> torch.Tensor:
+def _of_second(of_sums: torch.Tensor, a: torch.Tensor, like: _Like, how: How) -> torch.Tensor:
     """dB = Aᵀ · dZ; where B is shared by a batch, over all its rows. It depends on all rows whatever is promised of one
     row."""
-    numerics = REPEATABLE if numerics == BATCH_INVARIANT else numerics
+    how = how._replace(numerics=REPEATABLE) if how.numerics == BATCH_INVARIANT else how
     if like.rank == 2 and of_sums.dim() > 2:
         a, of_sums = a.reshape(-1, a.shape[-1]), of_sums.reshape(-1, of_sums.shape[-1])
-    return _product(a.mT, of_sums, like, numerics)
+    return _product(a.mT, of_sums, like, how)
 
 
-def _product(first: torch.Tensor, second: torch.Tensor, like: _Like, numerics: str) -> torch.Tensor:
+def _product(first: torch.Tensor, second: torch.Tensor, like: _Like, how: How) -> torch.Tensor:
+    """With the numerics and the precision asked for."""
+    plain = How(numerics=how.numerics, precision=how.precision, out_dtype=like.dtype)
     if like.by_columns:
-        return multiply(second.mT, first.mT, [], [], "", like.dtype, numerics).mT
-    return multiply(first, second, [], [], "", like.dtype, numerics)
+        return multiply(second.mT, first.mT, [], plain).mT
+    return multiply(first, second, [], plain)
 
 
 def _reduced(whole: torch.Tensor, kind: OperandKind, like: _Like) -> torch.Tensor:

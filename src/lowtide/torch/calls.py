@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -10,9 +11,24 @@ from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKi
 from lowtide.compiler.epilogue.text import TextEpilogue
 from lowtide.compiler.matmul.arrangement import result_shape
 from lowtide.compiler.matmul.shape_class import result_type, sums_of
+from lowtide.compiler.numerics_words import REPEATABLE, check_numerics
+from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
 from lowtide.errors import LaunchError
 from lowtide.torch.dtypes import dtype_of, name_of
+
+OF_PRECISIONS = "f32"  # the type whose products have more than one
+
+
+class How(NamedTuple):
+    """What the ops are asked beside their tensors, as their schemas have it: the epilogue's scalars, its text, what
+    sums may depend on, how f32 is multiplied, and D's type where no epilogue says it."""
+
+    scalars: Sequence[float] = ()
+    epilogue: str = ""
+    numerics: str = REPEATABLE
+    precision: str | None = None
+    out_dtype: torch.dtype | None = None
 
 
 @dataclass(frozen=True)
@@ -56,15 +72,23 @@ def sums_type(a: torch.dtype, b: torch.dtype) -> str:
 
 
 @functools.cache
+def check_precision(precision: str | None, a: torch.dtype, b: torch.dtype) -> None:
+    """Raises SpecError for a precision that products of these types do not have."""
+    if precision is not None:
+        sums = sums_type(a, b)
+        GemmSpec(a=name_of(a), b=name_of(b), d=name_of(default_type(a, b)), acc=sums, precision=precision)
+
+
+@functools.cache
 def default_type(a: torch.dtype, b: torch.dtype) -> torch.dtype:
     """D's where nothing says it. Raises LaunchError for types that are not multiplied."""
     sums_type(a, b)
     return dtype_of(result_type(name_of(a), name_of(b)))
 
 
-def d_type(a: torch.Tensor, b: torch.Tensor, epilogue: Epilogue | None, asked: torch.dtype | None) -> torch.dtype:
+def d_type(a: torch.Tensor, b: torch.Tensor, how: How) -> torch.dtype:
     """D's dtype. Raises LaunchError for types that are not multiplied, or another than the epilogue's."""
-    default = default_type(a.dtype, b.dtype)
+    default, epilogue, asked = default_type(a.dtype, b.dtype), read(how.epilogue), how.out_dtype
     if epilogue is None:
         return default if asked is None else asked
     sums = sums_type(a.dtype, b.dtype)
@@ -78,23 +102,21 @@ def d_type(a: torch.Tensor, b: torch.Tensor, epilogue: Epilogue | None, asked: t
     return epilogue.d
 
 
-def check(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    scalars: Sequence[float],
-    epilogue: Epilogue | None,
-) -> tuple[int, ...]:
-    """D's shape. Raises LaunchError for tensors that do not fit."""
+def check(a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How) -> tuple[int, ...]:
+    """D's shape. Raises LaunchError for tensors that do not fit, SpecError for unknown numerics or precision."""
+    check_numerics(how.numerics)
+    check_precision(how.precision, a.dtype, b.dtype)
     for tensor in (a, b, *operands):
         if tensor.layout is not torch.strided:
             raise LaunchError(f"an operand of layout {tensor.layout}: kernels read strided tensors; call .to_dense()")
     shape = tuple(result_shape(a, b))
+    epilogue = read(how.epilogue)
     tensors, numbers = (epilogue.tensors(), epilogue.scalars()) if epilogue else ([], [])
-    if len(operands) != len(tensors) or len(scalars) != len(numbers):
+    if len(operands) != len(tensors) or len(how.scalars) != len(numbers):
         names = ", ".join(operand.name for operand in (*tensors, *numbers)) or "none"
         raise LaunchError(
-            f"operands: {len(operands)} tensors and {len(scalars)} scalars; the epilogue takes {names}, tensors first"
+            f"operands: {len(operands)} tensors and {len(how.scalars)} scalars; the epilogue takes {names}, tensors"
+            " first"
         )
     for name, tensor in (("b", b), *((x.name, tensor) for x, tensor in zip(tensors, operands, strict=True))):
         if tensor.device != a.device:

@@ -11,9 +11,9 @@ import torch
 
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind
 from lowtide.compiler.epilogue.trace import Node
-from lowtide.elements import element_type
+from lowtide.elements import ELEMENTS, element_type
 from lowtide.torch.calls import Epilogue
-from lowtide.torch.dtypes import dtype_of
+from lowtide.torch.dtypes import dtype_of, name_of
 
 _OPS: dict[str, Callable[..., torch.Tensor]] = {
     "neg": torch.neg,
@@ -44,10 +44,18 @@ _OPS: dict[str, Callable[..., torch.Tensor]] = {
 }
 
 
-def product(a: torch.Tensor, b: torch.Tensor, sums: str) -> torch.Tensor:
-    """A · B in the type of the sums; integers in s32, which wraps around."""
+def product(a: torch.Tensor, b: torch.Tensor, sums: str, precision: str | None = None) -> torch.Tensor:
+    """A · B in the type of the sums; integers in s32, which wraps around. Sums of products of pieces are f32's."""
     computed = dtype_of(element_type(sums).computes_in if element_type(sums).is_float else sums)
+    if precision is not None and precision in ELEMENTS:
+        a, b = _cut(a, precision), _cut(b, precision)
     return torch.matmul(a.to(computed), b.to(computed))
+
+
+def _cut(x: torch.Tensor, narrower: str) -> torch.Tensor:
+    """What is multiplied of f32 as a type that is stored so: the upper bits of the significand."""
+    dropped = element_type(name_of(x.dtype)).precision - element_type(narrower).precision
+    return (x.view(torch.int32) >> dropped << dropped).view(x.dtype) if dropped else x
 
 
 def evaluate(

@@ -6,8 +6,9 @@ from typing import Any
 import torch
 
 from lowtide.torch.activations import activation_named
-from lowtide.torch.autocast import in_region
+from lowtide.torch.autocast import in_region, precision_in_region
 from lowtide.torch.autograd import Gemm, multiply
+from lowtide.torch.calls import How
 from lowtide.torch.dispatch import is_eager, records_gradient
 from lowtide.torch.ops import compute_out, gemm_out
 from lowtide.torch.texts import text_of_call, text_of_linear
@@ -21,19 +22,23 @@ def matmul(
     out: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
     numerics: str = "repeatable",
+    precision: str | None = None,
     **operands: Any,
 ) -> torch.Tensor:
     """D (…, M, N) = epilogue(A (…, M, K) · B (…, K, N), operands…), as `lt.matmul`, known to autograd, autocast and
     torch.compile.
 
-    Operands whose annotations say no element type have their tensor's. `out_dtype`: D's type, else that of `out`, else
+    `precision`: of products of f32, as in `lt.matmul`, in the backward pass too; autocast takes its own type. Operands
+    whose annotations say no element type have their tensor's. `out_dtype`: D's type, else that of `out`, else
     that of A (bf16 for 8-bit floats, s32 for integers). The gradient of an epilogue that is not linear computes the
     sums again.
 
     Raises LaunchError for tensors that do not fit, SpecError for an epilogue that cannot be traced, or has no
     derivative where one is needed.
     """
+    given = a
     a, b = in_region(a, b)
+    precision = precision_in_region(precision, given, a)
     d = out_dtype if out is None else out.dtype
     if epilogue is None and not operands:
         text, tensors, scalars = "", [], []
@@ -42,10 +47,13 @@ def matmul(
         text, of_tensors, of_scalars = text_of_call(epilogue, a.dtype, b.dtype, d, types)
         tensors = [operands[name] for name in of_tensors]
         scalars = [operands[name] for name in of_scalars]
+    how = How(scalars, text, numerics, precision, d)
     if out is None:
-        return multiply(a, b, tensors, scalars, text, d, numerics)
-    into = compute_out if is_eager((a, b, out, *tensors)) else gemm_out
-    into(a, b, tensors, scalars, text, numerics, out)
+        return multiply(a, b, tensors, how)
+    if is_eager((a, b, out, *tensors)):
+        compute_out(a, b, tensors, how, out)
+    else:
+        gemm_out(a, b, tensors, *how[:-1], out)
     return out
 
 
@@ -56,26 +64,29 @@ def linear(
     *,
     activation: str | None = None,
     numerics: str = "repeatable",
+    precision: str | None = None,
 ) -> torch.Tensor:
     """torch.nn.functional.linear, with an activation: x (…, K) · weight (N, K)ᵀ + bias (N,).
 
     Where no gradient is recorded, all is one kernel. Where one is, the activation is torch's, after the kernel: its
     input is kept for the backward pass. So it is in f64, for which epilogues have few functions. The gradient of the
-    weight has the type of `weight.grad_dtype`, in eager mode.
+    weight has the type of `weight.grad_dtype`, in eager mode. `numerics`, `precision`: as for `matmul`.
 
     Raises LaunchError for tensors that do not fit or an unknown activation.
     """
     known = activation_named(activation)
+    given = x
     x, second = in_region(x, weight)
     rows = x.unsqueeze(0) if x.dim() == 1 else x
     operands = [] if bias is None else [bias]
     records = records_gradient((x, weight, *operands))
     fused = None if records or x.dtype == torch.float64 else activation
     text = text_of_linear(fused, x.dtype, second.dtype, None if bias is None else bias.dtype)
+    how = How((), text, numerics, precision_in_region(precision, given, x))
     if records and second is weight and _asks_for_another_type(weight):
-        d = Gemm.apply(rows, weight, *operands, [], text, None, numerics, True)
+        d = Gemm.apply(rows, weight, *operands, how, True)
     else:
-        d = multiply(rows, second.mT, operands, [], text, None, numerics)
+        d = multiply(rows, second.mT, operands, how)
     d = d.squeeze(0) if x.dim() == 1 else d
     return d if known is None or fused is not None else known.in_torch(d)
 

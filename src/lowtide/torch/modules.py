@@ -12,8 +12,8 @@ from lowtide.torch.functional import linear
 class Linear(torch.nn.Linear):
     """act(x · Wᵀ + b). Parameters, initialization and state_dict are those of torch.nn.Linear.
 
-    `activation`: "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", or None. `numerics`: as in `lt.matmul`. Raises
-    LaunchError for an unknown activation, SpecError for unknown numerics.
+    `activation`: "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", or None. `numerics`, `precision`: as in
+    `lt.matmul`. Raises LaunchError for an unknown activation, SpecError for unknown numerics.
     """
 
     def __init__(
@@ -26,23 +26,32 @@ class Linear(torch.nn.Linear):
         *,
         activation: str | None = None,
         numerics: str = "repeatable",
+        precision: str | None = None,
     ) -> None:
         activation_named(activation)
         check_numerics(numerics)
         super().__init__(in_features, out_features, bias, device, dtype)
-        self.activation, self.numerics = activation, numerics
+        self.activation, self.numerics, self.precision = activation, numerics, precision
 
     @classmethod
-    def of(cls, module: torch.nn.Linear, *, activation: str | None = None, numerics: str = "repeatable") -> "Linear":
-        """A layer with the parameters of another, which both then share."""
-        made = cls(module.in_features, module.out_features, False, "meta", activation=activation, numerics=numerics)
+    def of(cls, module: torch.nn.Linear, **options: Any) -> "Linear":
+        """A layer with the parameters of another, which both then share. `options`: `activation` and so on."""
+        made = cls(module.in_features, module.out_features, False, "meta", **options)
         made.weight, made.bias = module.weight, module.bias
         return made.train(module.training)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return linear(input, self.weight, self.bias, activation=self.activation, numerics=self.numerics)
+        return linear(
+            input,
+            self.weight,
+            self.bias,
+            activation=self.activation,
+            numerics=self.numerics,
+            precision=self.precision,
+        )
 
     def extra_repr(self) -> str:
         activation = "" if self.activation is None else f", activation={self.activation}"
         numerics = "" if self.numerics == "repeatable" else f", numerics={self.numerics}"
-        return f"{super().extra_repr()}{activation}{numerics}"
+        precision = "" if self.precision is None else f", precision={self.precision}"
+        return f"{super().extra_repr()}{activation}{numerics}{precision}"

@@ -95,6 +95,20 @@ def test_a_known_call_makes_no_records(
     assert len(made) == 1
 
 
+def test_the_launch_of_a_call_can_be_kept(fake: FakeDriver, made: list[ShapeClass], torch: FakeTorch) -> None:
+    a, b, out = arrays()
+    asked: dict[str, Any] = {"epilogue": None, "numerics": "repeatable", "precision": None}
+    matmul = Matmul()
+    assert matmul.known(a, b, out, **asked) is None
+    matmul(a, b, out=out)
+    launch = matmul.known(a, b, out, **asked)
+    assert launch is not None and matmul.known(a, b, arrays()[2], **asked) is None
+    assert matmul.known(a, b, out, **{**asked, "numerics": "any"}) is None
+    launch.run(launch.follow(), fake.cuCtxGetCurrent()[1])
+    first, second = fake.launches[-2:]
+    assert first == second
+
+
 def test_what_may_change_between_calls_is_seen(fake: FakeDriver, made: list[ShapeClass], torch: FakeTorch) -> None:
     multiply, (a, b, d) = Matmul(), arrays()
     multiply(a, b, out=d)

@@ -1,7 +1,7 @@
 """The pass: every product that is taken becomes one `lowtide::gemm`, with what follows it in the epilogue.
 
     %mm = aten.mm(%x, %w); %view = aten.view(%mm, [4, 512, 1024]); %add = aten.add(%residual, %view)
-    %gemm = lowtide.gemm(%x, %w, [%reshape], [], "(acc: f32, %x0: full bf16) -> bf16 { … }", None, "repeatable")
+    %gemm = lowtide.gemm(%x, %w, [%reshape], [], "(acc: f32, %x0: full bf16) -> bf16 { … }", "repeatable", None, None)
 
 It runs on graphs of aten ops: on that of forward and backward together, before they are parted, so that what is kept
 for the backward pass is what a kernel writes. Views before operands stay as they are: kernels read any strides.
@@ -21,14 +21,15 @@ from lowtide.compiler.fx.products import product_of
 from lowtide.compiler.fx.report import Row
 from lowtide.compiler.fx.rule import Rule
 from lowtide.compiler.fx.values import same_shape, sizes_for_reshape, value_of
+from lowtide.torch.calls import OF_PRECISIONS, How
 
 _reshape = torch.ops.aten.reshape.default
 _permute = torch.ops.aten.permute.default
 _OF_VALUES = frozenset({"val", "tensor_meta", "unbacked_bindings"})  # metadata that another node has otherwise
 
 
-def fuse(graph: torch.fx.Graph, name: str, rule: Rule, numerics: str) -> list[Row]:
-    """Rewrite a graph; one row for each of its products."""
+def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
+    """Rewrite a graph; one row for each of its products. `how`: its numerics, and the precision of products of f32."""
     rows = []
     for node in list(graph.nodes):
         product = product_of(node)
@@ -38,7 +39,7 @@ def fuse(graph: torch.fx.Graph, name: str, rule: Rule, numerics: str) -> list[Ro
         choice = choose(product, name, position, _is_backward(graph), rule)
         rows.append(choice.row)
         if choice.fusion is not None and choice.epilogue is not None:
-            _replace(graph, choice.fusion, choice.epilogue, numerics)
+            _replace(graph, choice.fusion, how._replace(epilogue=choice.epilogue))
     graph.eliminate_dead_code()
     return rows
 
@@ -53,14 +54,15 @@ def _is_backward(graph: torch.fx.Graph) -> Callable[[Any], bool]:
     return found.__contains__
 
 
-def _replace(graph: torch.fx.Graph, fusion: Fusion, epilogue: str, numerics: str) -> None:
+def _replace(graph: torch.fx.Graph, fusion: Fusion, how: How) -> None:
     exit, product = fusion.region.exit, fusion.product
+    how = how if product.a_value.dtype == OF_PRECISIONS else how._replace(precision=None)
     with graph.inserting_before(exit):
         b = product.b
         if product.form.transposes_b:
             b = _call(graph, _permute, (b, [1, 0]), exit)
         operands = [_operand(graph, leaf, fusion) for leaf in fusion.leaves]
-        arguments: tuple[Any, ...] = (product.a, b, operands, [], epilogue, None, numerics)
+        arguments: tuple[Any, ...] = (product.a, b, operands, [*how.scalars], *how[1:])
         made = _call(graph, torch.ops.lowtide.gemm.default, arguments, exit)
         if fusion.size is not None:
             made = _call(graph, _reshape, (made, fusion.size), exit)

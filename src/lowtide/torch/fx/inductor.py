@@ -9,6 +9,7 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from lowtide.compiler.cache.sources import own_digest
 from lowtide.compiler.fx.report import Report, Row
 from lowtide.compiler.fx.rule import Rule
 from lowtide.compiler.numerics_words import REPEATABLE, check_numerics
+from lowtide.torch.calls import OF_PRECISIONS, How, check_precision
 from lowtide.torch.fx import lowering
 from lowtide.torch.fx.fuse import fuse
 
@@ -47,7 +49,8 @@ class Log:
 class GemmPass(CustomGraphPass):
     """The pass as Inductor takes it, for `torch._inductor.config.joint_custom_post_pass`.
 
-    `rule`: which products are taken. `numerics`: as in lt.matmul. `explain`: graphs are compiled anew, not taken from
+    `rule`: which products are taken. `numerics`: as in lt.matmul. `precision`: as there; where it is given, products of
+    f32 are taken too, and multiplied so. `explain`: graphs are compiled anew, not taken from
     Inductor's cache, so that the report has all of them. `before`: a pass that runs first. `log`: where rows go.
     """
 
@@ -56,13 +59,17 @@ class GemmPass(CustomGraphPass):
         rule: Rule | None = None,
         numerics: str = REPEATABLE,
         explain: bool = False,
+        precision: str | None = None,
         before: Callable[[torch.fx.Graph], None] | None = None,
         log: Log | None = None,
     ) -> None:
-        """Raises SpecError for numerics that are none."""
+        """Raises SpecError for numerics and precisions that are none."""
         check_numerics(numerics)
-        self.rule = Rule() if rule is None else rule
-        self.numerics = numerics
+        check_precision(precision, torch.float32, torch.float32)
+        rule = Rule() if rule is None else rule
+        taken = dict.fromkeys((*rule.dtypes, *((OF_PRECISIONS,) if precision else ())))
+        self.rule = replace(rule, dtypes=tuple(taken))
+        self.how = How(numerics=numerics, precision=precision)
         self.explain = explain
         self.before = before
         self._log = Log() if log is None else log
@@ -70,14 +77,14 @@ class GemmPass(CustomGraphPass):
     def __call__(self, graph: torch.fx.Graph) -> None:
         if self.before is not None:
             self.before(graph)
-        self._log.add(lambda name: fuse(graph, name, self.rule, self.numerics))
+        self._log.add(lambda name: fuse(graph, name, self.rule, self.how))
 
     def uuid(self) -> Any:
         """What decides the pass's result, for Inductor's cache; None where that is not to be used."""
         before = self.before.uuid() if isinstance(self.before, CustomGraphPass) else self.before
         if self.explain or (before is None and self.before is not None) or callable(before):
             return None
-        return repr((own_digest(), get_hash_for_files(_SOURCES), self.rule, self.numerics, before))
+        return repr((own_digest(), get_hash_for_files(_SOURCES), self.rule, self.how, before))
 
     def report(self) -> Report:
         """What became of each product in the graphs compiled so far."""
@@ -92,11 +99,16 @@ class Backend:
     """
 
     def __init__(
-        self, rule: Rule | None = None, numerics: str = REPEATABLE, explain: bool = False, measure: bool = False
+        self,
+        rule: Rule | None = None,
+        numerics: str = REPEATABLE,
+        explain: bool = False,
+        measure: bool = False,
+        precision: str | None = None,
     ) -> None:
         self._log = Log()
         self._measure = measure
-        self._pass = functools.partial(GemmPass, rule, numerics, explain, log=self._log)
+        self._pass = functools.partial(GemmPass, rule, numerics, explain, precision, log=self._log)
         self._pass()  # so that wrong arguments are refused here
 
     def __call__(

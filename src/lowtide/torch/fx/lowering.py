@@ -15,37 +15,16 @@ from torch._inductor.select_algorithm import extern_kernels
 from torch._inductor.virtualized import V
 
 from lowtide.compiler.matmul.matmul import matmul
-from lowtide.compiler.numerics_words import REPEATABLE
 from lowtide.elements import element_type
-from lowtide.errors import Error, LaunchError
-from lowtide.torch.calls import read
+from lowtide.errors import Error
+from lowtide.torch.calls import How, default_type, read
 from lowtide.torch.dtypes import name_of
-from lowtide.torch.ops import gemm, gemm_out
+from lowtide.torch.fx.calling import run
+from lowtide.torch.ops import gemm
 
 _NAME = "lowtide_gemm"
+_ASKED = ("epilogue", "numerics", "precision")
 _TIMED_BITS = 16  # of elements of f16 and bf16
-
-
-def run(
-    a: torch.Tensor, b: torch.Tensor, *operands: torch.Tensor, epilogue: str, numerics: str, out: torch.Tensor
-) -> None:
-    """What a compiled graph calls. Raises as `lowtide::gemm_out` does."""
-    if a.is_cuda:
-        with contextlib.suppress(LaunchError):  # of tensors that lie as no kernel reads them, which the op copies
-            _multiply(a, b, operands, epilogue, numerics, out)
-            return
-    gemm_out(a, b, list(operands), [], epilogue, numerics, out)
-
-
-def _multiply(
-    a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], epilogue: str, numerics: str, out: torch.Tensor
-) -> None:
-    asked = read(epilogue)
-    if asked is None:
-        matmul(a, b, out=out, numerics=numerics)
-    else:
-        named = dict(zip(asked.names, operands, strict=True))
-        matmul(a, b, epilogue=asked.function, out=out, numerics=numerics, **named)
 
 
 def lowtide_mm(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> None:
@@ -55,24 +34,40 @@ def lowtide_mm(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> None:
     """
     if a.is_cuda and element_type(name_of(a.dtype)).bits == _TIMED_BITS:
         with contextlib.suppress(Error):
-            _multiply(a, b, (), "", REPEATABLE, out)
+            matmul(a, b, out=out)
             return
     torch.mm(a, b, out=out)
 
 
-def lower(
-    a: Any, b: Any, operands: Sequence[Any], scalars: Sequence[float], epilogue: str, out_dtype: Any, numerics: str
-) -> Any:
+class Gemm(ir.ExternKernelOut):
+    """The call, which also says how its tensors lie where that is known when code is written."""
+
+    def codegen(self, wrapper: Any) -> None:
+        self.kwargs["lies"] = _lies([*self.inputs, self])
+        super().codegen(wrapper)
+
+
+def _lies(nodes: Sequence[Any]) -> str | None:
+    """Types, sizes, strides and device of A, B, the operands and D; None where one is of run time."""
+    extents = [[*node.get_size(), *node.get_stride()] for node in nodes]
+    if not all(str(extent).isdecimal() for each in extents for extent in each):
+        return None
+    lie = (f"{name_of(node.get_dtype())} {each}" for node, each in zip(nodes, extents, strict=True))
+    return f"{nodes[0].get_device()}: {'; '.join(lie)}"
+
+
+def lower(a: Any, b: Any, operands: Sequence[Any], *arguments: Any) -> Any:
     """The op as a node of Inductor's IR."""
-    if scalars or V.graph.cpp_wrapper:
-        return _fallback(a, b, operands, scalars, epilogue, out_dtype, numerics)
-    asked = read(epilogue)
-    dtype = (a.get_dtype() if out_dtype is None else out_dtype) if asked is None else asked.d
+    how = How(*arguments)
+    if how.scalars or V.graph.cpp_wrapper:
+        return _fallback(a, b, operands, *how)
+    asked = read(how.epilogue)
+    dtype = (how.out_dtype or default_type(a.get_dtype(), b.get_dtype())) if asked is None else asked.d
     outer = a.get_size()[:-1] if len(a.get_size()) >= len(b.get_size()) else [*b.get_size()[:-2], a.get_size()[-2]]
-    made = ir.ExternKernelOut(
+    made = Gemm(
         layout=ir.FixedLayout(a.get_device(), dtype, [*outer, b.get_size()[-1]]),
         inputs=[_matrix(a), _matrix(b), *map(_by_rows, operands)],
-        kwargs={"epilogue": epilogue, "numerics": numerics},
+        kwargs={name: getattr(how, name) for name in _ASKED},
         python_kernel_name=f"extern_kernels.{_NAME}",
     )
     return ir.TensorBox.create(made)

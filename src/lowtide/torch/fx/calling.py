@@ -1,0 +1,52 @@
+"""What a compiled graph calls for `lowtide::gemm`.
+
+How the tensors of a call in a graph lie is known when the graph's code is written, so it comes as one text, and only
+addresses are read at each call: shapes, strides and types of three tensors take longer to read than a kernel to launch.
+"""
+
+from typing import Any
+
+import torch
+
+from lowtide.compiler.matmul.matmul import matmul
+from lowtide.runtime import driver
+from lowtide.runtime.call_keys import Recent
+from lowtide.torch.calls import How, read
+from lowtide.torch.ops import compute_out
+
+_MOST_LAUNCHES = 8192
+_LAUNCHES = Recent(_MOST_LAUNCHES)  # by all that a call depends on but the stream
+
+
+def run(
+    a: torch.Tensor, b: torch.Tensor, *operands: torch.Tensor, out: torch.Tensor, lies: str | None, **asked: Any
+) -> None:
+    """`lies`: types, sizes, strides and device of the tensors, None where they are not known; `asked`: fields of `How`.
+    Raises as `lowtide::gemm_out` does."""
+    addresses = (a.data_ptr(), b.data_ptr(), out.data_ptr(), *[x.data_ptr() for x in operands])
+    key = None if lies is None else (lies, *asked.values(), addresses)
+    launch = _LAUNCHES[key]
+    if launch is not None:
+        launch.run(launch.follow(), driver.api().cuCtxGetCurrent()[1])
+        return
+    how = How(**asked, out_dtype=out.dtype)
+    compute_out(a, b, operands, how, out)
+    if a.is_cuda and key is not None:
+        _LAUNCHES[key] = _launch_of(a, b, operands, how, out)
+
+
+def _launch_of(
+    a: torch.Tensor, b: torch.Tensor, operands: tuple[torch.Tensor, ...], how: How, out: torch.Tensor
+) -> Any:
+    """Of a call that just was; None where its tensors were copied."""
+    asked = read(how.epilogue)
+    named = dict(zip(asked.names, operands, strict=True)) if asked else {}
+    return matmul.known(
+        a,
+        b,
+        out,
+        epilogue=asked.function if asked else None,
+        numerics=how.numerics,
+        precision=how.precision,
+        **named,
+    )
