@@ -3,19 +3,20 @@
 from tensor_layouts import cosize
 
 from lowtide.dialects.tile import EpilogueMath, RepeatKind, StorePath, TailKind, WorkPart
-from lowtide.dialects.tile.fields import Extents2
+from lowtide.dialects.tile.fields import Extents2, Extents3, Roles
 from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.elements import element_type
 from lowtide.passes.support import staged_scales
 from lowtide.passes.support.atoms import planned_stage
 from lowtide.passes.support.problem import SCALES, Problem
 from lowtide.targets import Target
-from lowtide.targets.atoms import WARPGROUP_THREADS, threads_of_atom
+from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, threads_of_atom
 
 # Each buffer in shared memory starts at a multiple of this, so that every swizzle of up to 128 bytes × 8 rows starts
 # on its own period.
 SMEM_ALIGNMENT = 1024
 REGISTER_BITS = 32  # of a general-purpose register
+_WIDE_SCALED = 160  # columns; of a wgmma of less than 80, A takes too much of what shared memory can be read
 MBARRIER_BYTES = 8  # PTX ISA, "Size and alignment of mbarrier object"
 
 
@@ -136,6 +137,12 @@ def registers_at_entry(threads: int, target: Target) -> int:
     A thread addresses at most `target.registers_per_thread` of them (PTX ISA, "setmaxnreg").
     """
     return min(256, target.registers_per_sm // threads // 8 * 8)
+
+
+def is_multiplied_in_halves(tile: Extents3, roles: Roles) -> bool:
+    """Whether a tile whose scales come through the ring is wide enough for two blocks of columns."""
+    m, n, _ = tile
+    return n >= _WIDE_SCALED and n % 16 == 0 and m == WGMMA_ROWS * roles.sharing
 
 
 def results_fill_registers(problem: Problem) -> bool:

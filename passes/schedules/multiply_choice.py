@@ -11,7 +11,7 @@ from lowtide.dialects.tile.fields import Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import wgmma_width
-from lowtide.passes.schedules.facts import REGISTER_BITS
+from lowtide.passes.schedules.facts import REGISTER_BITS, is_multiplied_in_halves
 from lowtide.passes.support.operand_loads import LDMATRIX_BITS
 from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
 from lowtide.targets import MmaAtom, Target, mma_atom, types_of_atom
@@ -20,7 +20,6 @@ from lowtide.targets.atoms import FMA, WGMMA_ROWS, wgmma_k
 _WHY_PROMOTED = "tensor cores keep too few bits of long sums of these types"
 _LANES_ALONG_K, _LANES_ALONG_ROWS = 4, 8  # of an mma's fragments of A and B
 _DIRECT_DEPTH = 32  # the most of K in one step, without shared memory: 16 bytes per thread
-_WIDE_SCALED = 160  # columns; of a wgmma of less than 80, A takes too much of what shared memory can be read
 _BESIDE_FRAGMENTS = 30  # registers for addresses and the loop
 
 # FMA atoms: lanes of a warp along M, and in pairs along N. Pairs of neighbouring lanes, and of lanes two apart, then
@@ -63,8 +62,9 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
 def _width(schedule: Schedule) -> int:
     """N of the wgmmas: the tile's; where scales come through the ring half of a wide one's, so that the sums of one
     half are added while the other is multiplied."""
-    m, n, _ = schedule.tile_mnk
-    halves = schedule.stages_scales and n >= _WIDE_SCALED and n % 16 == 0 and m == WGMMA_ROWS * schedule.sharing
+    assert schedule.mainloop.roles is not None
+    halves = schedule.stages_scales and is_multiplied_in_halves(schedule.tile_mnk, schedule.mainloop.roles)
+    n = schedule.tile_mnk[1]
     return n // 2 if halves else n
 
 
