@@ -2,11 +2,11 @@
 
     python benchmarks/tables.py --out DIR [--only NAME …] [--rounds N] [--seed 0]
 
-Writes DIR/NAME.md for each table, row by row as they are measured: shapes, tall, types, unaligned, batches, and the
-ladders (ladder-4096, ladder-8192, ladder-sm80, ladder-f32, ladder-f64). `python docs/generate.py --measured DIR` puts
-them on their pages.
+Writes DIR/NAME.md for each table, row by row as they are measured: shapes, tall, types, pieces, unaligned, batches,
+weights, and the ladders (ladder-4096, ladder-8192, ladder-sm80, ladder-f32, ladder-f64, ladder-fp8). `python
+docs/generate.py --measured DIR` puts them on their pages.
 Kernels are compiled by as many processes as the machine has cores, while others are timed. Asks for a GPU and torch;
-takes about seven minutes on an H200 with 16 cores. A kernel that is refused or wrong is a row with its reason. Exit
+takes about eight minutes on an H200 with 16 cores. A kernel that is refused or wrong is a row with its reason. Exit
 status: 0, 1 where a table is not whole, 3 where the time is over.
 """
 
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lowtide as lt
+from lowtide.compiler.bench import weights
 from lowtide.compiler.bench.cases import (
     SPEED_HEADINGS,
     TYPE_HEADINGS,
@@ -34,8 +35,8 @@ from lowtide.compiler.bench.cases import (
     speed_rows,
     type_rows,
 )
-from lowtide.compiler.bench.contest import markdown
-from lowtide.compiler.bench.gpu_timing import torch_with_gpu
+from lowtide.compiler.bench.contest import interval, markdown
+from lowtide.compiler.bench.gpu_timing import KINDS, ratio, torch_with_gpu
 from lowtide.compiler.bench.ladder import TIMED_HEADINGS, climb, race_steps, small_problem, timed_rows
 from lowtide.compiler.bench.ladder_pages import LADDER_PAGES, LadderPage, cube, product
 from lowtide.compiler.bench.parallel import Compilers
@@ -139,11 +140,6 @@ TYPES = Table(
         ),
         *(Case(cube("f16", 4096, "f16", layout), (CHOSEN,)) for layout in LAYOUTS),
         *(Case(cube("tf32", 4096, layout=layout), (CHOSEN,)) for layout in LAYOUTS),
-        *(
-            Case(cube("f32", 4096, layout=layout, precision=precision), (CHOSEN,))
-            for precision in DECOMPOSITIONS
-            for layout in LAYOUTS
-        ),
         *(Case(cube("e4m3", 4096, acc), (CHOSEN,)) for acc in ("f32", "fast")),
         Case(cube("s8", 4096), (CHOSEN,)),
     ),
@@ -152,6 +148,20 @@ TYPES = Table(
     rounds=3,
     algorithms=96,
     finalists=2,
+)
+# f32 by products of narrower pieces: their launches split A and B too.
+PIECES = Table(
+    "pieces",
+    tuple(
+        Case(cube("f32", 4096, layout=layout, precision=precision), (CHOSEN,))
+        for precision in DECOMPOSITIONS
+        for layout in LAYOUTS
+    ),
+    TYPE_HEADINGS,
+    type_rows,
+    rounds=3,
+    algorithms=0,
+    finalists=0,
 )
 # Rows that do not start on sectors of L2, and rows and bases that TMA does not take.
 UNALIGNED = Table(
@@ -182,9 +192,12 @@ BATCHES = Table(
     algorithms=0,
     finalists=0,
 )
-TABLES = (SHAPES, TALL, TYPES, UNALIGNED, BATCHES)
+TABLES = (SHAPES, TALL, TYPES, PIECES, UNALIGNED, BATCHES)
 LADDER_ROUNDS = 3
-NAMES = tuple(one.name for one in (*TABLES, *LADDER_PAGES))
+WEIGHTS = "weights"
+WEIGHT_HEADINGS = ("case", "contender", *(f"{kind} {column}" for kind in KINDS for column in ("µs", "to torch")))
+WEIGHT_TYPES, WEIGHT_ROWS, WEIGHT_ROUNDS = ("s4", "s8", "e4m3"), (1, 16, 64), 5
+NAMES = (*(one.name for one in TABLES), WEIGHTS, *(one.name for one in LADDER_PAGES))
 
 
 def run_table(table: Table, run: Run) -> bool:
@@ -215,6 +228,26 @@ def run_ladder(page: LadderPage, run: Run) -> bool:
     return len(standings.others) == len(steps)
 
 
+def run_weights(run: Run) -> bool:
+    """Measure and write the table of packed weights. Whether it is whole, or else an error is raised."""
+    rounds, rows = run.rounds or WEIGHT_ROUNDS, []
+    title = f"{run.device}, {rounds} rounds, N×K = 28672×4096, groups of {weights.GROUP}"
+    for dtype in WEIGHT_TYPES:
+        say(f"{WEIGHTS}: {dtype}")
+        specs = [weights.problem(m, dtype) for m in WEIGHT_ROWS]
+        cases = [
+            weights.Case(m, CHOSEN.name, run.compilers.kernel(spec, CHOSEN.target, CHOSEN.schedule))
+            for m, spec in zip(WEIGHT_ROWS, specs, strict=True)
+        ]
+        for m, contenders in weights.raced(dtype, specs[0].n, specs[0].k, cases, rounds, run.seed):
+            for one in contenders:
+                ratios = (interval(ratio(one, contenders[0], kind), 3) for kind in KINDS)
+                cells = (cell for pair in zip(weights.microseconds(one), ratios, strict=True) for cell in pair)
+                rows.append((f"bf16 × {dtype}, M = {m}", one.name, *cells))
+            run.write(WEIGHTS, title, WEIGHT_HEADINGS, rows)
+    return True
+
+
 def _say_step(page: LadderPage, step: str) -> None:
     say(f"{page.name}: {step}")
 
@@ -228,6 +261,10 @@ def request_all(names: Sequence[str], compilers: Compilers) -> None:
     for table in TABLES:
         if table.name in names:
             request(table.cases, compilers)
+    if WEIGHTS in names:
+        for dtype in WEIGHT_TYPES:
+            for m in WEIGHT_ROWS:
+                compilers.request(weights.problem(m, dtype), CHOSEN.target, CHOSEN.schedule)
     for page in LADDER_PAGES:
         if page.name in names:
             for name, preset in page.presets().items():
@@ -239,6 +276,7 @@ def run_all(names: Sequence[str], run: Run) -> bool:
     """Whether all of the named tables are whole."""
     whole = True
     jobs = [(table.name, functools.partial(run_table, table)) for table in TABLES]
+    jobs += [(WEIGHTS, run_weights)]
     jobs += [(page.name, functools.partial(run_ladder, page)) for page in LADDER_PAGES]
     for name, job in jobs:
         if name not in names:

@@ -62,13 +62,13 @@ class GemmSpec:
     inputs, `d` and `acc` are f64 too; with s8 and u8 ones `acc` is s32, and `d` may be. `acc="fast"`: f32 sums as the
     tensor cores leave them. Of 8-bit floats they keep some 14 bits; with `acc="f32"`, sums of at most 128 products are
     added in f32.
-    Packed weights: beside an A of f16 or bf16, `b` may be s8, u8, s4 or u4. B then is what `lt.pack_weights` makes of
-    the weights (N, K): bytes of shape `b_shape`, converted to A's type in registers, exactly. With `group`, 32, 64 or
-    128, each sum of so much of K is scaled: the kernel takes `scales` (K / group, N), of the type that the field
-    `scales` names, f16, bf16 or f32, A's when left out. With `zero_points` the weights of a group are less by its zero
-    point: the kernel takes `zeros` (K / group, N), s8 for s8 and s4, u8 for u8 and u4. K is a multiple of `group`, or
-    of 32; weights of 4 bits need groups, and an N that is a multiple of 16. The layout is tn or nn, D is by rows, and
-    there is no batch.
+    Packed weights: beside an A of f16 or bf16, `b` may be s8, u8, s4, u4 or e4m3. B then is what `lt.pack_weights`
+    makes of the weights (N, K): bytes of shape `b_shape`, converted to A's type in registers, exactly. With `group`,
+    32, 64 or 128, each sum of so much of K is scaled: the kernel takes `scales` (K / group, N), of the type that the
+    field `scales` names, f16, bf16 or f32, A's when left out. With `zero_points` the weights of a group, integers, are
+    less by its zero point: the kernel takes `zeros` (K / group, N), s8 for s8 and s4, u8 for u8 and u4. K is a multiple
+    of `group`, or of 32; weights of 4 bits need groups, and an N that is a multiple of 16. The layout is tn or nn, D is
+    by rows, and there is no batch.
     `precision`: how products of f32 inputs are computed. "f32", the default: as they are, without tensor cores.
     "tf32x3" and "bf16x6": by three products of tf32, or six of bf16, on tensor cores (`lowtide.decompositions`).
     "tf32": by one of tf32, as a = b = "tf32" say.
@@ -276,6 +276,8 @@ def _check_weights(spec: GemmSpec) -> None:
         raise SpecError(
             f"group is {spec.group!r}; groups are of {', '.join(map(str, WEIGHT_GROUPS))} elements of K, or None"
         )
+    if spec.zero_points and row.is_float:
+        raise SpecError(f"weights of {spec.b} have no zero points, which are those of integers; take zero_points=False")
     if spec.group is None and spec.zero_points:
         raise SpecError("zero points are those of groups; take group=128")
     if spec.group is None and (spec.scales is not None or row.per_byte > 1):

@@ -7,7 +7,8 @@ Weights are a matrix (N, K). Each row is cut into blocks of 32 of K, and in a bl
 so that thread t of the four that hold a row of mma.m16n8k16's B (PTX ISA, "Matrix Fragments for mma.m16n8k16") finds
 what it needs for two of them side by side. Weights of 8 bits take a byte each. Of 4 bits, the low half of a byte in row
 8 · q + r, r < 8, is of row 16 · q + r, and the high half of row 16 · q + r + 8. Signed weights lie with the sign bit
-inverted: as the unsigned number that is larger by 128, or by 8.
+inverted: as the unsigned number that is larger by 128, or by 8. Floats, e4m3, lie as their bits; a byte that would be
+NaN is taken as 480 or −480, the number that its bits make in a type without NaN.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS, element_type, weight_types
+from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS, ElementType, element_type, weight_types
 from lowtide.errors import SpecError
+from lowtide.runtime.dtypes import round_to, to_bits
 
 
 def weight_order() -> np.ndarray:
@@ -27,23 +29,24 @@ def weight_order() -> np.ndarray:
 
 
 def pack_weights(weights: Any, of: Any) -> np.ndarray:
-    """The bytes of weights (N, K), integers, as kernels take them for B: uint8, (N, K), of 4 bits (N / 2, K).
+    """The bytes of weights (N, K) as kernels take them for B: uint8, (N, K), of 4 bits (N / 2, K).
 
-    `of`: a GemmSpec with packed weights, or their type, "s8", "u8", "s4" or "u4". Rows, 16 at a time, and parts of K
-    that are multiples of 32 may be packed apart: their bytes lie side by side.
+    `of`: a GemmSpec with packed weights, or their type, "s8", "u8", "s4" or "u4", of which weights are integers, or
+    "e4m3", of which they are floats of any type that e4m3 holds as they are. Rows, 16 at a time, and parts of K that
+    are multiples of 32 may be packed apart: their bytes lie side by side.
 
-    Raises SpecError for another type, weights that are no integers or beyond its range, a K that is no multiple of 32,
-    or with 4 bits an N that is none of 16.
+    Raises SpecError for another type, weights that are none of its values, a K that is no multiple of 32, or with 4
+    bits an N that is none of 16.
     """
     dtype = getattr(of, "b", of)
     if dtype not in weight_types():
         raise SpecError(f"weights of {dtype!r}: they are one of {', '.join(weight_types())}")
     row, values = element_type(dtype), np.asarray(weights)
-    if values.ndim != 2 or (values.dtype.kind not in "iu" and values.dtype.name not in ("int4", "uint4")):
+    if values.ndim != 2 or _is_integer(values.dtype) == row.is_float:
         raise SpecError(
-            f"weights are a matrix (N, K) of integers, not {values.dtype} of shape {values.shape}: quantize them"
+            f"weights of {dtype} are a matrix (N, K) of {'floats' if row.is_float else 'integers'}, not {values.dtype} "
+            f"of shape {values.shape}: quantize them"
         )
-    values = values.astype(np.int64)
     n, k = values.shape
     if k % WEIGHT_BLOCK:
         raise SpecError(
@@ -55,12 +58,7 @@ def pack_weights(weights: Any, of: Any) -> np.ndarray:
             f"N of the weights is {n}, of {dtype} it must be a multiple of {WEIGHT_ROWS}: pad them to "
             f"{-(-n // WEIGHT_ROWS) * WEIGHT_ROWS} rows"
         )
-    if values.size and not row.lowest <= values.min() <= values.max() <= row.largest:
-        raise SpecError(
-            f"weights from {values.min()} to {values.max()} are no {dtype}, {row.lowest:.0f} to {row.largest:.0f}: "
-            "clamp them"
-        )
-    stored = (values - int(row.lowest)).astype(np.uint8)
+    stored = _float_bits(values, row) if row.is_float else _unsigned(values.astype(np.int64), row)
     ordered = stored.reshape(n, -1, WEIGHT_BLOCK)[..., weight_order()].reshape(n, k)
     if row.per_byte == 1:
         return ordered
@@ -75,7 +73,7 @@ def zero_points(zeros: Any, of: Any) -> np.ndarray:
 
 
 def unpack_weights(packed: Any, of: Any) -> np.ndarray:
-    """The weights (N, K) of packed ones, as int64; `of` as in `pack_weights`."""
+    """The weights (N, K) of packed ones, as int64, floats as float64; `of` as in `pack_weights`."""
     dtype = getattr(of, "b", of)
     row, values = element_type(dtype), np.asarray(packed).astype(np.int64)
     rows, k = values.shape
@@ -84,4 +82,42 @@ def unpack_weights(packed: Any, of: Any) -> np.ndarray:
         values = np.concatenate([halves & 15, halves >> 4], axis=1).reshape(2 * rows, k)
     result = np.empty_like(values).reshape(len(values), -1, WEIGHT_BLOCK)
     result[..., weight_order()] = values.reshape(result.shape)
-    return result.reshape(len(values), k) + int(row.lowest)
+    result = result.reshape(len(values), k)
+    return _floats(result, row) if row.is_float else result + int(row.lowest)
+
+
+def _is_integer(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "iu" or dtype.name in ("int4", "uint4")
+
+
+def _unsigned(values: np.ndarray, row: ElementType) -> np.ndarray:
+    """Integers less the least of their type. Raises SpecError."""
+    if values.size and not row.lowest <= values.min() <= values.max() <= row.largest:
+        raise SpecError(
+            f"weights from {values.min()} to {values.max()} are no {row}, {row.lowest:.0f} to {row.largest:.0f}: clamp "
+            "them"
+        )
+    return (values - int(row.lowest)).astype(np.uint8)
+
+
+def _float_bits(values: np.ndarray, row: ElementType) -> np.ndarray:
+    """Floats as their bits. Raises SpecError."""
+    values = values.astype(np.float64)
+    rounded = round_to(values, row.name)
+    wrong = rounded != values  # NaN too
+    if np.any(wrong):
+        raise SpecError(
+            f"weights such as {values[wrong][0]} are no {row}, which is finite up to {row.largest:.0f} and has "
+            f"{row.precision} bits: scale, clamp and round them, by .astype(ml_dtypes.{row.library}) or torch's "
+            f".to(torch.{row.library}).float()"
+        )
+    return to_bits(values, row.name).astype(np.uint8)
+
+
+def _floats(bits: np.ndarray, row: ElementType) -> np.ndarray:
+    """The floats that bits say, all of them finite."""
+    stored = row.precision - 1
+    exponents = bits >> stored & (1 << (row.bits - row.precision)) - 1
+    significands = bits & (1 << stored) - 1 | np.where(exponents > 0, 1 << stored, 0)
+    values = np.ldexp(significands * row.smallest, np.maximum(exponents, 1) - 1)
+    return np.where(bits >> (row.bits - 1), -values, values)

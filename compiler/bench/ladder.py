@@ -30,7 +30,6 @@ RAGGED = (264, 72, 104)
 RAGGED_IN_PANELS = (320, 128, 192)
 _PANELLED = frozenset({"tma.3d", "tma.4d", "tma.5d"})
 _SMS = 2  # of the interpreter's GPU
-PEER = "torch.matmul (cuBLAS)"
 
 Say = Callable[[str], None]
 Kernel = CompiledKernel | runtime.Kernel
@@ -160,7 +159,7 @@ def timed_rows(steps: list[Step], standings: Standings, with_intervals: bool) ->
 
 def _peers(standings: Standings) -> list[tuple[str, tuple[Contender, ...]]]:
     """torch, and cuBLASLt's best if it took part: a name, and who stands for it sustained and in bursts."""
-    found = [(PEER, tuple(standings.torch for _ in KINDS))]
+    found = [(f"{standings.torch.name} (cuBLAS)", tuple(standings.torch for _ in KINDS))]
     bests = [standings.best_cublaslt(kind) for kind in KINDS]
     if all(best is not None for best in bests):
         found.append((f"cuBLASLt best of {standings.offered}", tuple(best for best in bests if best is not None)))

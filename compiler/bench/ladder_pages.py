@@ -49,4 +49,5 @@ LADDER_PAGES = (
     LadderPage("ladder-sm80", "The ladder of sm_80 at 4096³", ("sm_80",), cube("bf16", 4096)),
     LadderPage("ladder-f32", "The ladder of f32 at 4096³", ("sm_80",), cube("f32", 4096)),
     LadderPage("ladder-f64", "The ladder of f64 at 4096³", ("sm_80", "sm_90a"), cube("f64", 4096)),
+    LadderPage("ladder-fp8", "The ladder of e4m3 at 8192³", ("sm_89", "sm_90a"), cube("e4m3", 8192)),
 )

@@ -45,6 +45,7 @@ WEIGHTS: Mapping[str, tuple[str, int | None, bool] | None] = MappingProxyType(
         "u4 less zeros": ("u4", 32, True),
         "s8 in groups": ("s8", 128, True),
         "u8": ("u8", None, False),
+        "e4m3 in groups": ("e4m3", 64, False),
     }
 )
 

@@ -51,10 +51,10 @@ class Matmul:
         type that the kernel can store; without it D is allocated by torch or CuPy, contiguous, of A's type (bf16 for
         8-bit floats, s32 for integers). `numerics`: "any", "repeatable" or "batch_invariant" (docs/numerics.md).
         `precision`: of products of f32, "f32", "tf32", "tf32x3" or "bf16x6", as in `GemmSpec`. `weights`: "s8", "u8",
-        "s4" or "u4", where B is the transpose of what `lt.pack_weights` gave: (K, N), of 4 bits (K, N / 2), bytes; then
-        `scales` and `zeros` (K / group, N) are operands. `block_scales`: `lt.BlockScales`, with the operands `scale_a`
-        and `scale_b`. `tuned`: take what `lt.tune` found on this model of GPU for the extents that the class stands
-        for, where it keeps the numerics and the environment has no `LOWTIDE_TUNED=off`.
+        "s4", "u4" or "e4m3", where B is the transpose of what `lt.pack_weights` gave: (K, N), of 4 bits (K, N / 2),
+        bytes; then `scales` and `zeros` (K / group, N) are operands. `block_scales`: `lt.BlockScales`, with operands
+        `scale_a` and `scale_b`. `tuned`: take what `lt.tune` found on this model of GPU for the extents that the class
+        stands for, where it keeps the numerics and the environment has no `LOWTIDE_TUNED=off`.
         `stream`: as in a kernel's call. The launch is asynchronous.
 
         Raises LaunchError for arrays that do not fit, also where autograd would record the call; SpecError for an

@@ -129,6 +129,11 @@ def class_of(
     """`operands`: those with names, of which scales and zero points of packed weights say what these are. Raises
     LaunchError for types that are not multiplied by each other, and weights that do not fit."""
     b = options.weights or product.b
+    if options.weights is None and b in weight_types(product.a):
+        raise LaunchError(
+            f"operands a and b: {product.a} is multiplied by {b} where B is packed: pass lt.pack_weights(weights, "
+            f'"{b}") transposed, and weights="{b}", or convert B'
+        )
     sums_of(product.a, b)
     rows = _invariant_rows if options.numerics == BATCH_INVARIANT else _rows
     return ShapeClass(

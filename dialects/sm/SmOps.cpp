@@ -162,6 +162,8 @@ LogicalResult UnpackWeightsOp::verify() {
     return failure();
   if (packed.getShape()[0] * tile::weightsPerByte(weights) != result.getShape()[0])
     return emitOpError() << "makes " << result.getShape()[0] << " rows of " << packed.getShape()[0] << " rows of bytes";
+  if (getZeros() && failed(tile::verifyZeroPoints(*this, weights)))
+    return failure();
   if (getZeros() && (getZeros().getType().getShape()[0] != result.getShape()[0] ||
                      !getZeros().getType().getElementType().isInteger(8)))
     return emitOpError() << "takes zero points of 8 bits, for as many rows as it makes";

@@ -94,6 +94,9 @@ int64_t weightsPerByte(mlir::Type weights);
 // Checks packed weights: of a type, in bytes, that become the type of what they are multiplied by.
 mlir::LogicalResult verifyWeightTypes(mlir::Operation *op, mlir::Type weights, mlir::Type bytes, mlir::Type converted);
 
+// Checks that packed weights of a type may be less by zero points.
+mlir::LogicalResult verifyZeroPoints(mlir::Operation *op, mlir::Type weights);
+
 // Whether two extents are equal or may be, one being known at run time only.
 bool agree(int64_t x, int64_t y);
 

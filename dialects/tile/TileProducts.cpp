@@ -11,9 +11,17 @@ int64_t lowtide::tile::weightsPerByte(Type weights) { return 8 / weights.getIntO
 LogicalResult lowtide::tile::verifyWeightTypes(Operation *op, Type weights, Type bytes, Type converted) {
   if (!weights.isIntOrFloat() || (weights.getIntOrFloatBitWidth() != 4 && weights.getIntOrFloatBitWidth() != 8))
     return op->emitOpError() << "weights have 4 or 8 bits, those of " << weights << " have not";
+  if (isa<FloatType>(weights) && !isa<Float8E4M3FNType>(weights))
+    return op->emitOpError() << "weights of floats are of f8E4M3FN, which has no infinity, not of " << weights;
   if (!bytes.isUnsignedInteger(8) || !(converted.isF16() || converted.isBF16()))
     return op->emitOpError() << "packed weights lie in ui8 and become f16 or bf16, not in " << bytes << " to become "
                              << converted;
+  return success();
+}
+
+LogicalResult lowtide::tile::verifyZeroPoints(Operation *op, Type weights) {
+  if (isa<FloatType>(weights))
+    return op->emitOpError() << "weights of " << weights << " have no zero points, which are those of integers";
   return success();
 }
 
@@ -42,6 +50,8 @@ static LogicalResult verifyWeights(GemmOp op, MemRefType a, MemRefType b, int64_
     return op.emitOpError() << "has at most one group_zero operand, where it has groups";
   if (scales != (group ? 1 : 0))
     return op.emitOpError() << "has one group_scale operand where it has groups, and only there";
+  if (zeros && op.getWeights() && failed(verifyZeroPoints(op, *op.getWeights())))
+    return failure();
   if (!op.getWeights())
     return group ? op.emitOpError() << "groups are those of packed weights" : success();
   if (failed(verifyWeightsBeside(op, *op.getWeights(), a.getElementType(), b.getElementType())))
@@ -160,6 +170,8 @@ LogicalResult MmaOp::verify() {
   }
   if (getZeros() && (!getWeights() || getZeros().getType().getShape() != ArrayRef<int64_t>{rows, kb}))
     return emitOpError() << "zero points are a window of as many rows and columns as the packed weights have";
+  if (getZeros() && failed(verifyZeroPoints(*this, *getWeights())))
+    return failure();
   if (getZeros() && !getZeros().getType().getElementType().isInteger(8))
     return emitOpError() << "zero points have 8 bits, those of " << getZeros().getType().getElementType() << " have not";
   if (ka != kb)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.elements import element_of_ir
+from lowtide.elements import ElementType, element_of_ir
 from lowtide.interpreter.machine.hardware import fragments_of
 from lowtide.interpreter.numbers.domains import Domain
 
@@ -48,10 +48,23 @@ def unpacked(packed: Values, weights: str, domain: Domain, dtype: str, zeros: Va
 
 def fields_as_numbers(fields: Values, weights: str, domain: Domain, dtype: str, zeros: Values | None = None) -> Values:
     """The weights that fields of bits say: integers, less by the magnitude of the least one, and by zero points, of
-    which as many bits count."""
+    which as many bits count; or floats, all of whose fields are finite."""
     row = element_of_ir(weights)
     assert row is not None
+    if row.is_float:
+        return _floats(np.asarray(fields), row, domain, dtype)
     numbers, lowest = fields + int(row.lowest), int(row.lowest)
     if zeros is not None:
         numbers = numbers - (((np.asarray(zeros).astype(np.int64) - lowest) & (1 << row.bits) - 1) + lowest)
     return domain.from_integer(numbers, dtype)
+
+
+def _floats(fields: Values, row: ElementType, domain: Domain, dtype: str) -> Values:
+    """(-1)^sign · significand · 2^exponent (OCP 8-bit Floating Point Specification, "Encoding")."""
+    stored = row.precision - 1  # bits of the significand, of which normal numbers have one more
+    exponents, fractions = fields >> stored & (1 << (row.bits - row.precision)) - 1, fields & (1 << stored) - 1
+    significands = fractions + np.where(exponents > 0, 1 << stored, 0)
+    units = significands << np.maximum(exponents, 1) - 1  # of the smallest positive number
+    signed = np.where(fields >> (row.bits - 1), -units, units)
+    one = domain.constant(1.0 / row.smallest, "f32")
+    return domain.divide(domain.from_integer(signed, "f32"), one, dtype)

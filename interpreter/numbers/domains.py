@@ -44,6 +44,9 @@ _COMPARISONS: Mapping[str, Callable[[Values, Values], Values]] = MappingProxyTyp
     {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
 )
 
+_FIELD_BITS = 31  # of the prime of the field
+_SIGNIFICAND = 53  # bits of a float64's
+
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 _FUNCTIONS: Mapping[str, Callable[..., Values]] = MappingProxyType(
@@ -358,7 +361,7 @@ class FieldDomain(ExactDomain):
     """Integers modulo the prime 2³¹ − 1. It has no order: comparisons, maxima and rounding functions are refused."""
 
     name = "field"
-    prime = 2**31 - 1
+    prime = 2**_FIELD_BITS - 1
 
     def from_array(self, array: Values) -> Values:
         return super().from_array(array) % self.prime
@@ -415,6 +418,16 @@ class FieldDomain(ExactDomain):
 
     def from_integer(self, values: Values, dtype: str) -> Values:
         return np.asarray(values).astype(np.int64) % self.prime
+
+    def from_bits(self, bits: Values, dtype: str) -> Values:
+        """Bits can be read as numbers where these are finite: all of them are dyadic."""
+        floats = FloatDomain().from_bits(bits, dtype)
+        if not np.all(np.isfinite(floats)):
+            raise self._refused("a float made from bits that is not finite", "take the domain 'float'")
+        significands, exponents = np.frexp(floats)
+        integers = np.ldexp(significands, _SIGNIFICAND).astype(np.int64) % self.prime
+        # 2³¹ is 1 modulo the prime, so that exponents count modulo 31.
+        return integers * (1 << (exponents.astype(np.int64) - _SIGNIFICAND) % _FIELD_BITS) % self.prime
 
     def to_integer(self, values: Values, integer: Any) -> Values:
         raise self._refused("way back to integers", "take the domain 'exact' or 'float'")

@@ -4,6 +4,11 @@ A float of precision p holds every integer below 2^p, and those from 2^(p-1) on 
 an unsigned field x of fewer bits, put into the word of 2^(p-1), is the float 2^(p-1) + x, and one subtraction gives x
 less any offset, exactly. Two fields 16 bits apart make two floats at once. Of a field of p bits the lower p - 1 are put
 there, and 2^(p-1) or 2^p is subtracted as the highest bit says, which stands where the exponent tells these two apart.
+
+Floats of fewer bits have the same form with a shorter exponent and a shorter significand. With their sign in the
+highest bit, and the other bits where the target has the end of its exponent and the start of its significand, they are
+too small by the difference of the biases: one product with a power of two, which is exact, mends that of normal and
+subnormal numbers alike.
 """
 
 import numpy as np
@@ -38,8 +43,11 @@ def lower_unpack_weights(context: Context, op: sm.UnpackWeightsOp) -> None:
     if np.any(pairs[:, 1, 0] != pairs[:, 0, 0] + 2) or np.any(pairs[:, 1, 1] != pairs[:, 0, 1]):
         raise Refusal(op, "a thread does not hold neighbours along K two bytes apart")
     words = _Words(context, regroup(packed, _WORD_BYTES))
-    convert = _Conversion(context.build, weights, target)
-    zeros = _ZeroPoints(context, op, convert, wanted[0, ::2, 0].tolist()) if op.zeros is not None else None
+    convert = (_Floats if weights.is_float else _Integers)(context.build, weights, target)
+    zeros = None
+    if op.zeros is not None:
+        assert isinstance(convert, _Integers)  # the op's verifier says so
+        zeros = _ZeroPoints(context, op, convert, wanted[0, ::2, 0].tolist())
     registers = []
     for number, ((byte, which), _) in enumerate(pairs.tolist()):
         shift = byte % _WORD_BYTES * 8 + which * weights.bits
@@ -64,7 +72,7 @@ class _Words:
 class _ZeroPoints:
     """The zero points of the rows of a thread's pairs, as pairs of floats, each made once."""
 
-    def __init__(self, context: Context, op: sm.UnpackWeightsOp, convert: "_Conversion", rows: list[int]) -> None:
+    def __init__(self, context: Context, op: sm.UnpackWeightsOp, convert: "_Integers", rows: list[int]) -> None:
         self.held, self.convert, self.build, self.rows = context.fragment(op.zeros), convert, context.build, rows
         all_held, wanted = (coordinates(tv_of(x.tv), x.shape) for x in (op.zeros.type, op.result.type))
         first = {row: value for value, row in reversed(list(enumerate(all_held[0, :, 0].tolist())))}
@@ -74,7 +82,7 @@ class _ZeroPoints:
         self.made: dict[int, ir.Value] = {}
 
     def of(self, number: int) -> ir.Value:
-        """That of a pair, as `_Conversion.fields` makes it."""
+        """That of a pair, as `_Integers.fields` makes it."""
         value = self.values[number]
         if value not in self.made:
             byte = element_of(self.held.registers[value // self.held.width], value % self.held.width)
@@ -90,8 +98,47 @@ class _Conversion:
     """Makes pairs of floats of two fields of a word, 16 bits apart."""
 
     def __init__(self, build: Builder, weights: ElementType, target: ElementType) -> None:
-        self.build, self.weights = build, weights
+        self.build, self.weights, self.target = build, weights, target
         self.type = vector_type(2, ir.Type.parse(target.ir))
+
+    def less(self, values: ir.Value, others: ir.Value) -> ir.Value:
+        """values - others, which is exact."""
+        return self._fma(others, self._constant(-1.0), values)
+
+    def _fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        """x * y + z of pairs, which every target with these types has (PTX ISA, "fma" of .f16x2 and .bf16x2)."""
+        return llvm.CallIntrinsicOp(self.type, f"llvm.fma.v2{self.type.element_type}", [x, y, z], [], []).result
+
+    def _constant(self, value: float) -> ir.Value:
+        number = ir.FloatAttr.get(self.type.element_type, float(value))
+        return arith.constant(self.type, ir.DenseElementsAttr.get_splat(self.type, number))
+
+
+class _Floats(_Conversion):
+    """Of fields that are floats."""
+
+    def fields(self, word: ir.Value, shift: int) -> ir.Value:
+        """Two fields as floats that are smaller by the difference of the biases."""
+        significand, sign = self.target.precision - self.weights.precision, 1 << (self.target.bits - 1)
+        rest = ((1 << (self.weights.bits - 1)) - 1) << significand
+        value = self.build.and_(self._moved(word, significand - shift), _both(rest))
+        signs = self.build.and_(self._moved(word, self.target.bits - self.weights.bits - shift), _both(sign))
+        return llvm.BitcastOp(self.type, self.build.or_(value, signs)).result
+
+    def weights_of(self, fields: ir.Value) -> ir.Value:
+        scale = 2.0 ** (self.weights.min_exponent - self.target.min_exponent)
+        return self._fma(fields, self._constant(scale), self._constant(0.0))
+
+    def _moved(self, word: ir.Value, places: int) -> ir.Value:
+        """To higher bits; what crosses the middle is masked out."""
+        return self.build.shl(word, places) if places > 0 else self.build.lshr(word, -places) if places else word
+
+
+class _Integers(_Conversion):
+    """Of fields that are unsigned integers."""
+
+    def __init__(self, build: Builder, weights: ElementType, target: ElementType) -> None:
+        super().__init__(build, weights, target)
         self.base = 2 ** (target.precision - 1)
         self.is_whole = weights.bits < target.precision  # a field fits behind the exponent
         # The bits of the float `base`, whose last ones, one fewer than its precision, are zero.
@@ -117,22 +164,10 @@ class _Conversion:
     def weights_of(self, fields: ir.Value) -> ir.Value:
         return self._fma(fields, self._constant(1.0), self._constant(-self.more)) if self.more else fields
 
-    def less(self, values: ir.Value, others: ir.Value) -> ir.Value:
-        """values - others, which is exact."""
-        return self._fma(others, self._constant(-1.0), values)
-
     def _floats(self, word: ir.Value, mask: int, *, inverted: bool = False) -> ir.Value:
         """The bits of a mask, in both halves, put into the float `base`."""
         put = sm.PtxMaskOrOp(word, _both(mask), _both(self.magic), inverted=inverted or None).result
         return llvm.BitcastOp(self.type, put).result
-
-    def _fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
-        """x * y + z of pairs, which every target with these types has (PTX ISA, "fma" of .f16x2 and .bf16x2)."""
-        return llvm.CallIntrinsicOp(self.type, f"llvm.fma.v2{self.type.element_type}", [x, y, z], [], []).result
-
-    def _constant(self, value: float) -> ir.Value:
-        number = ir.FloatAttr.get(self.type.element_type, float(value))
-        return arith.constant(self.type, ir.DenseElementsAttr.get_splat(self.type, number))
 
 
 def _both(field: int) -> int:

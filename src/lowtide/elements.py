@@ -49,7 +49,8 @@ class ElementType:
     """Whether epilogues convert to it, so that D may be of it, although threads do not hold it: it is stored as it is
     made, clamped to its finite values."""
     weights_of: tuple[str, ...] = ()
-    """The types of A that packed weights of this type are converted to: those that hold every value of it."""
+    """The types of A that packed weights of this type are converted to: those that hold every value of it. Floats must
+    have no infinity, since the fields of all bits are taken as numbers."""
     converts_on: tuple[int, int] = (8, 0)
     """The least compute capability that converts to it (PTX ISA, "cvt", "Target ISA Notes")."""
     computes_in: str = "f32"
@@ -283,6 +284,7 @@ _ROWS: dict[str, ElementType] = {
             in_kernels=True,
             is_converted_to=True,
             converts_on=(8, 9),
+            weights_of=("f16", "bf16"),
             ir="f8E4M3FN",
             ptx="e4m3",
             library="float8_e4m3fn",

@@ -8,6 +8,7 @@ from support import assert_same
 import lowtide as lt
 from lowtide.compiler.checking.reference import compare, random_inputs, reference, reference_with_bound
 from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.interpreter.host import LEVELS
 
@@ -26,6 +27,8 @@ CASES = {
     "s8": ("bf16", "s8", 128, SMALL, biased, True),
     "u8": ("f16", "u8", 64, TALL, None, False),
     "no groups": ("bf16", "u8", None, SMALL, biased, False),
+    "e4m3": ("bf16", "e4m3", 64, SMALL, biased, False),
+    "e4m3 as f16": ("f16", "e4m3", None, TALL, None, False),
 }
 
 
@@ -34,11 +37,19 @@ def spec_for(a, b, group, epilogue, **more):
 
 
 def small_integers(spec, m, n, k, seed=0):
+    """Inputs of which no sum is rounded; weights of floats are integers too, which their bits are not."""
     inputs = random_inputs(spec, m, n, k, np.random.default_rng(seed), row_padding=16)
+    if spec.b == "e4m3":
+        inputs["b"][...] = lt.pack_weights(np.random.default_rng(seed).integers(-9, 9, (n, k)).astype(np.float32), spec)
     for value in inputs.values():
         if value.dtype.kind not in "iu":
             value[...] = np.clip(np.rint(value.astype(np.float32) * 2), -3, 3).astype(value.dtype)
     return inputs
+
+
+def domain_of(weights):
+    """Bits of floats, as weights have them, are numbers in the domain of floats alone."""
+    return "float" if weights == "e4m3" else "exact"
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -51,7 +62,7 @@ def test_every_level_computes_what_the_weights_say(case):
         inputs = small_integers(spec, 37, 80, k, seed)
         expected = reference(spec, **inputs)
         for level in LEVELS:
-            d = kernel.interpret(**inputs, level=level, domain="exact", sms=2, seed=seed)
+            d = kernel.interpret(**inputs, level=level, domain=domain_of(b), sms=2, seed=seed)
             np.testing.assert_array_equal(d, expected, level)
 
 
@@ -112,6 +123,26 @@ def test_a_planted_fault_shows(level, old, new):
     given = {"a": inputs["a"], "b": inputs["b"], "scales": inputs["scales"]}
     d = lt.interpreter.interpret(text.replace(old, new), given, domain="exact")
     assert not np.array_equal(d, reference(spec, **inputs))
+
+
+@pytest.mark.parametrize(
+    ("a", "old", "new"), [("bf16", "1.329230e+36", "6.646140e+35"), ("f16", "2.560000e+02", "1.280000e+02")]
+)
+def test_floats_of_every_byte_become_the_same_numbers_and_a_planted_fault_shows(a, old, new):
+    """A row of weights for each byte, subnormal numbers too; the fault is a bias that is less by one."""
+    spec = spec_for(a, "e4m3", None, None)
+    kernel = lt.compile_gemm(
+        spec, target="sm_80", schedule="grid.tile = [16, 32], k = 32, atoms = [1, 2, 1], stages = 2"
+    )
+    packed = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 32, axis=1)
+    rows = np.eye(2, 32).astype(numpy_dtype(a))
+    expected = np.eye(2, 32) @ lt.unpack_weights(packed, spec).T
+    for level in ("problem", "atoms", "nvvm", "ptx"):
+        np.testing.assert_array_equal(kernel.interpret(rows, packed, level=level), expected, level)
+    text = kernel.levels["nvvm"]
+    assert old in text
+    d = lt.interpreter.interpret(text.replace(old, new), {"a": rows, "b": packed})
+    assert not np.array_equal(d, expected)
 
 
 def test_k_of_zero_and_scales_of_another_shape_are_refused():

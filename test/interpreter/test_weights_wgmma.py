@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 from compiled import steps_of
-from test_weights import biased, small_integers, spec_for
+from test_weights import biased, domain_of, small_integers, spec_for
 
 import lowtide as lt
 from lowtide import targets
@@ -22,6 +22,7 @@ CASES = {
     "s4": ("bf16", "s4", "tn", 64, ROLES + "cooperative(2), grid.tile = [128, 8], k = 64, stages = 3", biased, False),
     "u4": ("f16", "u4", "nn", 128, TWO_BLOCKS.replace(", 8]", ", 16]"), None, True),
     "no groups": ("bf16", "s8", "tn", None, PARTS, None, False),
+    "e4m3": ("f16", "e4m3", "tn", 64, ONE, None, False),
 }
 
 
@@ -33,7 +34,7 @@ def test_every_level_computes_what_the_weights_say(case):
     inputs = small_integers(spec, 20, 272, 256)
     expected = reference(spec, **inputs)
     for level in LEVELS:
-        d = kernel.interpret(**inputs, level=level, domain="exact", sms=2)
+        d = kernel.interpret(**inputs, level=level, domain=domain_of(b), sms=2)
         np.testing.assert_array_equal(d, expected, level)
 
 

@@ -1,6 +1,7 @@
 """The tables that benchmarks/tables.py measures: what they consist of, what a failure leaves, how pages take them."""
 
 import importlib.util
+import itertools
 from collections import Counter
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -17,6 +18,7 @@ from lowtide.compiler.bench.ladder import TIMED_HEADINGS, Step, timed_rows
 from lowtide.compiler.bench.ladder_pages import LADDER_PAGES, cube, product
 from lowtide.compiler.bench.parallel import Compilers
 from lowtide.compiler.presets import PRESETS
+from lowtide.compiler.spec import LAYOUTS
 from lowtide.decompositions import DECOMPOSITIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -149,6 +151,8 @@ def test_every_table_has_its_place_in_the_pages_and_no_other_has_one(tables: Mod
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     for table in tables.TABLES:
         assert page.count(f"<!-- measured: {table.name} -->") == page.count(f"<!-- end of {table.name} -->") == 1
+    of_weights = (ROOT / "docs" / "weights.md").read_text(encoding="utf-8")
+    assert of_weights.count("<!-- measured: weights -->") == of_weights.count("<!-- end of weights -->") == 1
     assert page.count("<!-- measured: ") == len(tables.TABLES)
     assert all(f"({ladder.name}.md)" in page for ladder in LADDER_PAGES)
     assert len(set(tables.NAMES)) == len(tables.NAMES)
@@ -157,11 +161,12 @@ def test_every_table_has_its_place_in_the_pages_and_no_other_has_one(tables: Mod
 def test_all_types_and_layouts_and_the_accumulators_of_each_are_in_the_table_of_types(tables: ModuleType) -> None:
     found = Counter((case.spec.a, case.spec.acc, case.spec.precision) for case in tables.TYPES.cases)
     every = [("bf16", "f32"), ("f16", "f32"), ("f16", "f16"), ("f32", "f32"), ("f64", "f64"), ("tf32", "f32")]
-    of_pieces = [("f32", "f32", precision) for precision in DECOMPOSITIONS]
+    of_pieces = Counter((case.spec.precision, case.spec.layout) for case in tables.PIECES.cases)
+    assert of_pieces == dict.fromkeys(itertools.product(DECOMPOSITIONS, LAYOUTS), 1)
     narrow = dict.fromkeys(
         [("e4m3", "f32", None), ("e4m3", "fast", None), ("s8", "s32", None)], 1
     )  # as torch takes them
-    assert found == {**dict.fromkeys([*((*pair, None) for pair in every), *of_pieces], 4), **narrow}
+    assert found == {**dict.fromkeys([(*pair, None) for pair in every], 4), **narrow}
 
 
 def test_what_is_requested_ahead_is_what_is_asked_for_later(tables: ModuleType) -> None:
@@ -173,6 +178,9 @@ def test_what_is_requested_ahead_is_what_is_asked_for_later(tables: ModuleType) 
     build = tables._built_by(asked)
     assert {build(page.spec, name, preset) for name, preset in page.presets().items()} < set(requested)
     assert len(requested) == 2 * len(page.presets())
+    requested.clear()
+    tables.request_all(["weights"], compilers)
+    assert len(requested) == len(tables.WEIGHT_TYPES) * len(tables.WEIGHT_ROWS)
 
 
 def test_a_run_without_a_gpu_ends_with_a_message(

@@ -1,5 +1,6 @@
 """Packed weights: the order of their bytes; what `pack_weights`, specs and schedules refuse."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -26,6 +27,20 @@ def test_what_is_packed_is_unpacked_by_the_runtime_and_by_the_interpreter(dtype)
     np.testing.assert_array_equal(unpacked(packed, MIR[dtype], domain("exact"), "bf16"), weights)
 
 
+def test_floats_are_packed_as_their_bits():
+    """Every byte: the numbers that ml_dtypes has, and for NaN those that its bits would be."""
+    bytes_ = np.arange(256, dtype=np.uint8)
+    packed = np.repeat(bytes_[:, None], 32, axis=1)
+    weights, own = lt.unpack_weights(packed, "e4m3"), bytes_.view(ml_dtypes.float8_e4m3fn).astype(float)
+    are_finite = np.isfinite(own)
+    np.testing.assert_array_equal(weights[are_finite, 0], own[are_finite])
+    assert weights[~are_finite, 0].tolist() == [480.0, -480.0]
+    np.testing.assert_array_equal(lt.pack_weights(weights[are_finite], "e4m3"), packed[are_finite])
+    np.testing.assert_array_equal(unpacked(packed, "f8E4M3FN", domain("float"), "f16"), weights)
+    of_field = unpacked(packed, "f8E4M3FN", domain("field"), "f16")
+    np.testing.assert_array_equal(of_field * 512 % domain("field").prime, weights * 512 % domain("field").prime)
+
+
 def test_the_order_in_a_block_is_that_of_the_fragments():
     np.testing.assert_array_equal(weight_order(), order_of_k())
     assert weight_order()[:8].tolist() == [0, 8, 1, 9, 16, 24, 17, 25]
@@ -48,7 +63,11 @@ def test_rows_and_blocks_may_be_packed_apart():
         ),
         (np.full((16, 32), 8), "s4", "weights from 8 to 8 are no s4, -8 to 7: clamp them"),
         (np.zeros((16, 32)), "s8", "not float64 .*: quantize them"),
-        (np.zeros((16, 32), int), "bf16", "weights of 'bf16': they are one of s4, u4, s8, u8"),
+        (np.zeros((16, 32), int), "bf16", "weights of 'bf16': they are one of e4m3, s4, u4, s8, u8"),
+        (np.zeros((16, 32), int), "e4m3", "e4m3 are a matrix .* of floats, not int64"),
+        (np.full((16, 32), 1.1), "e4m3", "weights such as 1.1 are no e4m3, .* 448 .* 4 bits: scale, clamp and round"),
+        (np.full((16, 32), 480.0), "e4m3", "weights such as 480.0 are no e4m3"),
+        (np.full((16, 32), np.nan), "e4m3", "weights such as nan are no e4m3"),
     ],
 )
 def test_weights_that_cannot_be_packed_are_refused(weights, dtype, message):
@@ -63,6 +82,8 @@ def test_weights_that_cannot_be_packed_are_refused(weights, dtype, message):
         ({"b": "s8", "group": 48}, "group is 48; groups are of 32, 64, 128"),
         ({"b": "s8", "scales": "f32"}, "with scales need groups"),
         ({"b": "s8", "zero_points": True}, "zero points are those of groups; take group=128"),
+        ({"b": "e4m3", "group": 128, "zero_points": True}, "e4m3 have no zero points, .*; take zero_points=False"),
+        ({"b": "e5m2"}, "a is bf16 but b is e5m2"),
         ({"b": "s4", "group": 128, "k": 200}, "k is 200; .* multiple of 128: pad .* to 256"),
         ({"b": "s8", "k": 0}, "k is 0; .* positive multiple of 32"),
         ({"b": "s4", "group": 64, "n": 40}, "n is 40; weights of s4 are packed in 16 rows at a time: pad them to 48"),

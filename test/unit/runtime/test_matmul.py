@@ -281,7 +281,7 @@ def test_options_are_part_of_the_class_and_add_operands(fake: FakeDriver, made: 
     assert (of.b, of.n, of.group) == ("u8", 32, None)
     for given, message in (
         ({"weights": "s4", "scales": Tensor(aligned(2, 16))}, r"scales: shape is \(2, 16\); scales are .*N = 32"),
-        ({"weights": "s5"}, "weights='s5': packed weights are one of s4"),
+        ({"weights": "s5"}, "weights='s5': packed weights are one of e4m3, s4"),
         ({"weights": "s4", "gain": scales}, "unknown operand gain"),
         ({"block_scales": (1, 128)}, "must be lt.BlockScales"),
         ({"block_scales": lt.BlockScales()}, "operand scale_a is missing: the call takes scale_a, scale_b"),
@@ -290,6 +290,8 @@ def test_options_are_part_of_the_class_and_add_operands(fake: FakeDriver, made: 
             multiply.explain(a, packed, **given)  # type: ignore[arg-type]
     with pytest.raises(LaunchError, match="packed weights are bytes with K contiguous"):
         multiply.explain(a, Tensor(aligned(128, 16, dtype=np.uint8)), weights="s4", scales=scales)
+    with pytest.raises(LaunchError, match=r'f16 is multiplied by u8 where B is packed: .* weights="u8"'):
+        multiply.explain(a, eight)
 
 
 def test_what_the_options_ask_for_is_compiled_once(fake: FakeDriver, made: list[ShapeClass]) -> None:

@@ -144,3 +144,39 @@ tile.kernel @turned(%b: !bytes, %a: !a) {
   %c = tile.mma nn %bv, %av weights(si8), %zero : !tile.view<32x64xui8>, !tile.view<16x32xbf16>, !tile.tile<64x16xf32>
   tile.return
 }
+// -----
+
+func.func @infinities(%a: !tile.view<16x64xbf16>, %b: !tile.view<64x64xui8>, %c: !tile.tile<16x64xf32>) {
+  // expected-error @below {{weights of floats are of f8E4M3FN, which has no infinity, not of 'f8E5M2'}}
+  %0 = tile.mma tn %a, %b weights(f8E5M2), %c : !tile.view<16x64xbf16>, !tile.view<64x64xui8>, !tile.tile<16x64xf32>
+  return
+}
+// -----
+
+func.func @zeros_of_floats(%a: !tile.view<16x64xbf16>, %b: !tile.view<64x64xui8>, %z: !tile.view<64x64xui8>, %c: !tile.tile<16x64xf32>) {
+  // expected-error @below {{weights of 'f8E4M3FN' have no zero points, which are those of integers}}
+  %0 = tile.mma tn %a, %b weights(f8E4M3FN less %z : !tile.view<64x64xui8>), %c : !tile.view<16x64xbf16>, !tile.view<64x64xui8>, !tile.tile<16x64xf32>
+  return
+}
+// -----
+
+!a = memref<?x?xbf16, strided<[?, 1]>>
+!bytes = memref<?x?xui8, strided<[?, 1]>>
+func.func @gemm_zeros_of_floats(%a: !a, %b: !bytes, %d: !a) {
+  // expected-error @below {{weights of 'f8E4M3FN' have no zero points}}
+  tile.gemm tn %a, %b into %d acc(f32) weights(f8E4M3FN) group(64) operands(group_scale %a : !a, group_zero %b : !bytes) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !a, !bytes, !a
+  return
+}
+// -----
+
+#tv = #tile.tv<threads (4,8):(64,1), values (8):(8)>
+#tv_b = #tile.tv<threads (4,8):(16,1), values (2,2):(8,64)>
+func.func @unpack_zeros_of_floats(%p: !sm.fragment<8x32xui8, #tv>, %z: !sm.fragment<8x32xui8, #tv>) {
+  // expected-error @below {{weights of 'f8E4M3FN' have no zero points}}
+  %f = sm.unpack_weights %p at 0 of f8E4M3FN less %z : !sm.fragment<8x32xui8, #tv> : !sm.fragment<8x32xui8, #tv> to !sm.fragment<8x16xbf16, #tv_b>
+  return
+}

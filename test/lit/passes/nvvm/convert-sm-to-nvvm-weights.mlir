@@ -11,6 +11,7 @@ module attributes {tile.level = "epilogue", tile.target = "sm_80"} {
 func.func @host(%c1: index) {
   tile.launch @four grid(%c1) threads(32) shared_memory(1024) args()
   tile.launch @eight grid(%c1) threads(32) shared_memory(1024) args()
+  tile.launch @floats grid(%c1) threads(32) shared_memory(1024) args()
   return
 }
 
@@ -41,6 +42,22 @@ tile.kernel @eight() attributes {threads = 32} {
   %b = sm.alloc at 0 : !bytes
   %p = sm.load_shared %b at [0, 0] by "ld.shared.8" : !bytes to !sm.fragment<8x32xui8, #tv8>
   %f = sm.unpack_weights %p at 0 of si8 : !sm.fragment<8x32xui8, #tv8> to !sm.fragment<8x16xbf16, #tv_of8>
+  tile.return
+}
+
+// The other bits, at the end of the exponent; the sign, in place; times 2^120, the difference of the biases.
+// CHECK-LABEL: gpu.func @floats
+// CHECK:       %[[REST:.+]] = arith.shli %[[WORD:.+]], %c4_i32
+// CHECK:       arith.andi %[[REST]], %c133171184_i32
+// CHECK:       %[[SIGN:.+]] = arith.shli %[[WORD]], %c8_i32
+// CHECK:       arith.andi %[[SIGN]], %c-2147450880_i32
+// CHECK:       arith.ori
+// CHECK:       %[[SCALE:.+]] = arith.constant dense<1.329230e+36> : vector<2xbf16>
+// CHECK:       llvm.call_intrinsic "llvm.fma.v2bf16"(%{{.+}}, %[[SCALE]], %{{.+}}) :
+tile.kernel @floats() attributes {threads = 32} {
+  %b = sm.alloc at 0 : !bytes
+  %p = sm.load_shared %b at [0, 0] by "ld.shared.8" : !bytes to !sm.fragment<8x32xui8, #tv8>
+  %f = sm.unpack_weights %p at 0 of f8E4M3FN : !sm.fragment<8x32xui8, #tv8> to !sm.fragment<8x16xbf16, #tv_of8>
   tile.return
 }
 }
