@@ -82,8 +82,8 @@ def unpack_weights(packed: Any, of: Any) -> np.ndarray:
         values = np.concatenate([halves & 15, halves >> 4], axis=1).reshape(2 * rows, k)
     result = np.empty_like(values).reshape(len(values), -1, WEIGHT_BLOCK)
     result[..., weight_order()] = values.reshape(result.shape)
-    result = result.reshape(len(values), k)
-    return _floats(result, row) if row.is_float else result + int(row.lowest)
+    stored = result.reshape(len(values), k)
+    return _floats(stored, row) if row.is_float else stored + int(row.lowest)
 
 
 def _is_integer(dtype: np.dtype[Any]) -> bool:
