@@ -99,13 +99,13 @@ _COMMON_OF_LONE_BYTES = (
     Candidate((64, 64), 64, (2, 2, 1), 4),
 )
 
-# Of packed weights, which the next tile along M converts again.
+# Of packed weights, which the next tile along M, and another warp along M, converts again. Threads hold the sums of a K
+# step beside all sums: 128 rows, or 64 with four warps, leave too few registers.
 _DEPTH_OF_WEIGHTS, _FEW_ROWS, _MOST_WARPS, _COPY_BYTES = 128, 16, 8, 16
 _MOST_OF = 0.75  # of the SMs, that are to have a tile
 _TILES_OF_WEIGHTS = (
     Candidate((32, 128), _DEPTH_OF_WEIGHTS, (1, 4, 1), 4),
-    Candidate((64, 128), _DEPTH_OF_WEIGHTS, (1, 4, 1), 3),
-    Candidate((128, 128), _DEPTH_OF_WEIGHTS, (2, 4, 1), 3),
+    Candidate((64, 128), _DEPTH_OF_WEIGHTS, (1, 8, 1), 3),
 )
 
 # Copies of 16-bit elements through registers hold a step's elements beside the accumulators: eight warps share them.
@@ -188,7 +188,7 @@ def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[tu
 
 
 def _of_weights(problem: Problem) -> tuple[Candidate, ...]:
-    """The tile with as many rows as A has, up to 128, so that weights are converted once. With few rows as many warps
+    """The tile with as many rows as A has, up to 64, so that weights are converted once. With few rows as many warps
     as can share the copies of A: each has 16 columns, or 32 of short groups, whose bytes fewer threads can share."""
     k = problem.group or _DEPTH_OF_WEIGHTS
     if problem.m is not None and problem.m <= _FEW_ROWS:
@@ -198,7 +198,7 @@ def _of_weights(problem: Problem) -> tuple[Candidate, ...]:
     most = _TILES_OF_WEIGHTS[-1]
     tile = next((one for one in _TILES_OF_WEIGHTS if (problem.m or most.tile[0]) <= one.tile[0]), most)
     if tile.threads * _COPY_BYTES > tile.tile[1] * k // 2:  # bytes of weights of 4 bits
-        tile = replace(tile, atoms=(2, 2, 1))
+        tile = replace(tile, atoms=(1, 4, 1))
     return (replace(tile, k=k),)
 
 

@@ -150,3 +150,11 @@ def test_a_schedule_is_chosen_for_every_group_and_number_of_rows(group, m):
     spec = lt.GemmSpec(m=m, n=512, k=256, a="bf16", b="s4", d="bf16", group=group)
     operands = lt.compile_gemm(spec, target="sm_90a").schedule.grid.operands
     assert (operands is not None) == (m is None or m > 32)  # wgmma takes them as A of the swapped product
+
+
+@pytest.mark.parametrize(("b", "group"), [("s8", 128), ("s4", 32), ("e4m3", None)])
+def test_schedules_for_any_number_of_rows_leave_enough_registers(b, group):
+    zeros = group is not None
+    spec = lt.GemmSpec(a="bf16", b=b, d="bf16", group=group, zero_points=zeros, scales="f32" if group else None)
+    assembly = lt.compile_gemm(spec, target="sm_80").assembly
+    assert assembly is not None and assembly.registers < 255
