@@ -12,6 +12,12 @@ from lowtide.interpreter import Trace, interpret
 Array = NDArray[Any]
 
 
+def run_of(module: str | ir.Module, inputs: Mapping[str, Any], sms: int = 2) -> tuple[Array, Trace]:
+    """D on exact integers, and what was done for it: what another module is compared with."""
+    trace = Trace()
+    return interpret(module, inputs, sms=sms, domain="exact", trace=trace), trace
+
+
 def assert_same(
     before: str | ir.Module,
     after: str | ir.Module,
@@ -23,8 +29,18 @@ def assert_same(
 
     Each CTA computes the same work tiles in the same sequence in both.
     """
-    first = Trace()
-    expected = interpret(before, inputs, sms=sms, domain="exact", trace=first)
+    return assert_as(run_of(before, inputs, sms), after, inputs, orders, sms)
+
+
+def assert_as(
+    before: tuple[Array, Trace],
+    after: str | ir.Module,
+    inputs: Mapping[str, Any],
+    orders: Iterable[int] = (0, 1, 2),
+    sms: int = 2,
+) -> Array:
+    """`assert_same`, of the `run_of` the module before."""
+    expected, first = before
     for seed in orders:
         second = Trace()
         found = interpret(after, inputs, sms=sms, seed=seed, domain="exact", trace=second)
