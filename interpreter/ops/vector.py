@@ -11,7 +11,7 @@ import numpy as np
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.numbers.cells import ZERO_TYPE
+from lowtide.interpreter.numbers.cells import ZERO_TYPE, Values
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.program.batches import Batch, Bulk
@@ -173,10 +173,19 @@ def to_elements(state: AgentState, op: DecodedOp) -> None:
 def broadcast(state: AgentState, op: DecodedOp) -> None:
     type = op.result_types[0]
     assert isinstance(type, Vector)
-    source = as_rows(state.values[op.operands[0]], op.operand_types[0])
-    missing = len(type.shape) + 1 - source.ndim
-    source = source.reshape(len(source), *(1,) * missing, *source.shape[1:])
-    state.values[op.results[0]] = np.broadcast_to(source, (len(source), *type.shape))
+    value = state.values[op.operands[0]]
+    if isinstance(value, Packed):
+        spread = _spread(value.payload, (*type.shape, value.payload.shape[-1]))
+        state.values[op.results[0]] = Packed(spread, value.dtype)
+    else:
+        state.values[op.results[0]] = _spread(as_rows(value, op.operand_types[0]), type.shape)
+
+
+def _spread(rows: Values, shape: Sequence[int]) -> Values:
+    """Rows (32 or 1, …), each repeated to this shape."""
+    missing = len(shape) + 1 - rows.ndim
+    rows = rows.reshape(len(rows), *(1,) * missing, *rows.shape[1:])
+    return np.broadcast_to(rows, (len(rows), *shape))
 
 
 @OPS.implements("vector.shape_cast")

@@ -19,7 +19,7 @@ After    %0 = tile.pack %sa align(16);  %1 = tile.pack %sb align(16)
 Needs    level problem, with a complete schedule. A matrix that is packed already, or split, is left alone, and so is
          one whose elements are as wide as the alignment, and one without elements.
 Refuses  nothing: the rules of the schedule hold.
-Test     test/lit/passes/problem/pack-operands.mlir
+Test     test/lit/passes/problem/pack-operands.mlir, test/interpreter/test_packing.py, test_transposing.py
 """
 
 from dataclasses import dataclass

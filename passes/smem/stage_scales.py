@@ -17,7 +17,8 @@ After    %sas = sm.alloc : memref<1x128xf32>;  %sbs = sm.alloc : memref<2x16xf32
          of 16, so that it holds the scales of more of K.
 Needs    level smem, with `scales = staged` in the schedule; other kernels are left as they are.
 Refuses  scales that are not windows of an argument at the K of the step; a product without a barrier before it.
-Test     test/lit/passes/smem/stage-scales.mlir, stage-scales-invalid.mlir
+Test     test/lit/passes/smem/stage-scales.mlir, stage-scales-invalid.mlir, test/interpreter/passes/test_smem_passes.py,
+         test/interpreter/test_block_scales.py
 """
 
 from dataclasses import dataclass

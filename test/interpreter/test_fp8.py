@@ -43,6 +43,19 @@ def test_every_level_is_within_the_bound(kernel):
         assert found.ok, (level, found.message)
 
 
+def test_two_elements_of_d_are_stored_at_once():
+    """A pair is one register of 16 bits, spread to a vector of one and cast."""
+    problem = spec(dtype="e4m3", d="e4m3")
+    schedule = f"{SMALL}, epilogue.path = smem, epilogue.math = rows, epilogue.store = 2"
+    compiled = lt.compile_gemm(problem, target="sm_90a", schedule=schedule)
+    assert "vector<1xi16> to vector<2xi8>" in compiled.levels["nvvm"]
+    inputs = inputs_for(problem)
+    expected = lt.reference_with_bound(problem, **inputs)
+    for level in ("epilogue", "nvvm", "llvm", "ptx"):
+        found = lt.compare(problem, compiled.interpret(**inputs, level=level, sms=2), *expected)
+        assert found.ok, (level, found.message)
+
+
 def test_what_tensor_cores_cut_is_within_the_bound_of_fast_sums_and_not_of_promoted_ones():
     """One large product, and so many that are just below the last of the 14 bits kept beside it: the domain hopper."""
     promoted, fast = (spec(dtype="e4m3", d="f32", acc=acc) for acc in ("f32", "fast"))
