@@ -3,8 +3,9 @@
 A thread loads the elements of a unit, and rounds each to its pieces: x₀ is x rounded, x₁ is x − x₀ rounded, and so on.
 The differences are exact. It stores one vector of 16 bytes for each product. Where K is contiguous in the source too,
 threads with neighbouring numbers take neighbouring units of a row, and load 16 bytes at a time where the source is
-aligned; else a warp takes neighbouring rows, so that its loads of one k are contiguous, and a CTA as many units as fill
-lines of 128 bytes.
+aligned; else a CTA takes a patch of rows and units, and neighbouring threads neighbouring units of a row, so that each
+store of a warp fills lines of 128 bytes. Its loads of one k are short runs of rows, which other warps of the CTA go on
+with: the cache brings their lines once.
 """
 
 from collections.abc import Sequence
@@ -62,15 +63,16 @@ def _in_rows(context: Context, rows: ir.Value | int, in_row: ir.Value) -> tuple[
 
 
 def _in_patches(context: Context, rows: ir.Value | int, in_row: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """As `_in_rows`: a CTA has a patch, a warp one unit of each of its rows."""
+    """As `_in_rows`: a CTA has a patch, of which units count row by row; so do the patches of a matrix, so that CTAs
+    that run at once write neighbouring lines."""
     build, cta = context.build, nvvm.BlockIdXOp(context.build.i32).result
     down, along = patches(build, rows, in_row)
     of_one = build.mul(down, along)
     matrix = build.udiv(cta, of_one)
     within = build.sub(cta, build.mul(matrix, of_one))
-    row, unit = build.urem(within, down), build.udiv(within, down)
-    line = build.add(build.mul(row, PATCH_ROWS), build.urem(context.tid, PATCH_ROWS))
-    return matrix, line, build.add(build.mul(unit, PATCH_UNITS), build.udiv(context.tid, PATCH_ROWS))
+    row, unit = build.udiv(within, along), build.urem(within, along)
+    line = build.add(build.mul(row, PATCH_ROWS), build.udiv(context.tid, PATCH_UNITS))
+    return matrix, line, build.add(build.mul(unit, PATCH_UNITS), build.urem(context.tid, PATCH_UNITS))
 
 
 def _along_a_row(build: Builder, source: GlobalMatrix, place: _Place, count: int) -> list[ir.Value]:
