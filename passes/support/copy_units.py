@@ -14,8 +14,8 @@ TILE_BYTES = 128  # of a row of such a tile, in both matrices
 # In shared memory a row has one unit more, since a row of the source may begin within a unit, and rows that threads
 # read together are another unit apart: then they lie in different banks.
 STAGED_ROW_BYTES = TILE_BYTES + UNIT_BYTES
-# Of a split that transposes, a CTA takes units of as many rows, and as many of each: lines of 128 bytes where it writes,
-# and of elements of 32 bits where it reads.
+# Of a split that transposes, a CTA takes units of as many rows, and as many of each: it writes lines of 128 bytes, and
+# reads as long ones of elements of 32 bits.
 PATCH_ROWS, PATCH_UNITS = 32, 8
 
 
