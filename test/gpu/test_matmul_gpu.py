@@ -109,12 +109,15 @@ def test_precision_of_f32() -> None:
         assert d.dtype == torch.float32 and bool(((d.double() - exact).abs() <= size * unit).all()), precision
 
 
+@pytest.mark.parametrize("dtype", ["s4", "e4m3"])
 @pytest.mark.parametrize("m", [5, 100])
-def test_packed_weights(m: int) -> None:
+def test_packed_weights(m: int, dtype: str) -> None:
     x, weights = rows(m, 512), torch.randint(-8, 8, (256, 512))
-    packed = torch.from_numpy(lt.pack_weights(weights.numpy(), "s4")).cuda()
+    if dtype == "e4m3":
+        weights = (torch.randn(256, 512) * 8).to(torch.float8_e4m3fn).float()
+    packed = torch.from_numpy(lt.pack_weights(weights.numpy(), dtype)).cuda()
     scales = rows(4, 256).abs() + 0.5
-    d = lt.matmul(x, packed.mT, weights="s4", scales=scales)
+    d = lt.matmul(x, packed.mT, weights=dtype, scales=scales)
     check(d, x, (weights.cuda() * scales.double().mT.repeat_interleave(128, 1)).mT)
 
 
