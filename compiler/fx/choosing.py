@@ -35,7 +35,7 @@ def choose(
     growth = grow(node, position, is_backward)
     refusals = []
     for region in growth.regions:
-        fusion = fusion_of(product, region, position, rule.most_full(region))
+        fusion = rule.refusal_of_ops(region) or fusion_of(product, region, position, rule.most_full(region))
         if not isinstance(fusion, Fusion):
             refusals.append(f"before {region.exit.name}: {fusion}")
             continue

@@ -23,7 +23,8 @@ class Rule:
     `dtypes`: the element types of A and B, equal. `devices`: where tensors are. `least_rows`: products with a smaller M
     or N are left, as are those with fewer than `least` multiplications. `full`: where epilogues read tensors of D's
     size: "none", nowhere; "alone", where only results of the graph, products and attention read what they compute, so
-    that a kernel of Inductor's would be for them alone; "any", everywhere.
+    that a kernel of Inductor's would be for them alone; "any", everywhere. `left`: ops that no epilogue
+    computes, since it takes longer there, while nothing multiplies, than a kernel of Inductor's does.
 
     Raises SpecError for another word.
     """
@@ -33,6 +34,7 @@ class Rule:
     least_rows: int = 1024
     least: int = 2**26
     full: str = "none"
+    left: tuple[str, ...] = ("aten.erf.default",)
 
     def __post_init__(self) -> None:
         if self.full not in _FULL:
@@ -41,6 +43,11 @@ class Rule:
     def most_full(self, region: Region) -> int:
         """How many tensors of D's size the epilogue of a region may read."""
         return MOST_FULL if self.full == "any" or (self.full == "alone" and region.is_read_by_no_kernel) else 0
+
+    def refusal_of_ops(self, region: Region) -> str | None:
+        """Why the ops of a region are not computed in an epilogue; None where they are."""
+        found = next((str(node.target) for node in region.nodes if str(node.target) in self.left), None)
+        return None if found is None else f"{found} takes less time in a kernel of Inductor's"
 
     def refusal(self, product: Product) -> str | None:
         """Why a product is left; None where it is taken."""

@@ -20,7 +20,7 @@ ltt = pytest.importorskip("lowtide.torch")
 fuse = pytest.importorskip("lowtide.torch.fx.fuse").fuse
 How = pytest.importorskip("lowtide.torch.calls").How
 functional = torch.nn.functional
-ALL = ltt.Rule(devices=("cpu", "cuda"), least_rows=1, least=0, full="any")
+ALL = ltt.Rule(devices=("cpu", "cuda"), least_rows=1, least=0, full="any", left=())
 
 X, Y = "x", "y"  # a tensor of D's shape: the product, and an operand
 ARGUMENTS: dict[str, tuple[Any, ...]] = {

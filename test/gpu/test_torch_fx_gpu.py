@@ -20,7 +20,7 @@ extern_kernels = pytest.importorskip("torch._inductor.select_algorithm").extern_
 functional = torch.nn.functional
 pytestmark = pytest.mark.gpu
 
-ALL = ltt.Rule(least_rows=1, least=0, full="any")
+ALL = ltt.Rule(least_rows=1, least=0, full="any", left=())
 
 
 def _array(x: Any) -> np.ndarray:
@@ -184,14 +184,14 @@ def test_calls_that_differ_in_addresses_or_device_memory_alone_are_told_apart() 
             w += 1
 
 
-def test_products_of_f32_are_taken_with_a_precision(checked: list[float]) -> None:
+def test_products_of_f32_are_taken_with_a_precision() -> None:
     torch.manual_seed(0)
     x, w = (torch.randn(1024, 1024, device="cuda") for _ in range(2))
     backend = ltt.Backend(explain=True, precision="tf32x3")
     with torch.no_grad():
         found = torch.compile(lambda x, w: (x @ w).relu(), backend=backend, dynamic=False)(x, w)
     (row,) = backend.report()
-    assert row.taken == ("relu",) and _error(found, (x.double() @ w.double()).relu()) < 1e-6
+    assert row.taken == ("relu",) and _error(found, (x.double() @ w.double()).relu()) < 1e-5  # of tf32 alone 3e-4
 
 
 def test_products_that_are_left_are_timed_on_request() -> None:
