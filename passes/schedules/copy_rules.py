@@ -75,7 +75,7 @@ def _through_registers(schedule: Schedule, problem: Problem) -> Iterator[str]:
         copy, row = str(schedule.mainloop.operand(name).copy), element_type(problem.operand(name))
         atom = targets.copy_atom(copy) if copy in targets.COPY_ATOMS else None
         if copy in STAGED_COPIES and not row.in_registers:
-            yield f"{name}.copy = {copy}: no threads copy elements of {row}; take tma"
+            yield f"{name}.copy = {copy}: no threads copy elements of {row}; take cp.async.16 or tma"
         elif atom is not None and atom.realigns and atom.bytes_per_thread <= row.bytes:
             yield f"{name}.copy = {copy}: an element of {row} lies aligned wherever it lies; take staged.{row.bytes}"
 

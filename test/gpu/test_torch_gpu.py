@@ -94,8 +94,8 @@ def test_the_ops_pass_the_checks_of_torch() -> None:
         return lt.silu(acc + bias)
 
     text = ltt.epilogue_text(bias_silu, "f32", "bf16")
-    torch.library.opcheck(ltt.gemm, (a, w.mT, [bias], [], text, None, "repeatable"))
-    plain = (a.detach(), w.mT.detach(), [], [], "", "repeatable", torch.empty(64, 96, device="cuda"))
+    torch.library.opcheck(ltt.gemm, (a, w.mT, [bias], [], text, "repeatable", None, None))
+    plain = (a.detach(), w.mT.detach(), [], [], "", "repeatable", None, torch.empty(64, 96, device="cuda"))
     torch.library.opcheck(ltt.gemm_out, plain)
 
 

@@ -58,6 +58,17 @@ def test_ptx_gives_the_same_d(kernels):
     np.testing.assert_array_equal(*outcome(module, KERNELS["tn"][0], (33, 9, 37)))
 
 
+@pytest.mark.parametrize("dtype", ["u8", "s8"])
+def test_bytes_that_registers_put_together_are_read_as_bytes(dtype):
+    """The elements of a run that reaches past a row are put together in 32-bit registers, and read by ldmatrix."""
+    problem = spec(dtype=dtype, d="s32", acc="s32")
+    kernel = lt.compile_gemm(problem, target="sm_80", schedule="b.copy = realigned.16, grid.tile = [32, 32], k = 64")
+    module = Loaded(kernel.levels["llvm"], kernel.ptx)
+    assert "bfi.b32" in kernel.ptx
+    for shape in ((33, 9, 71), (3, 5, 64)):
+        np.testing.assert_array_equal(*outcome(module, problem, shape))
+
+
 def test_runs_are_loaded_by_vectors_and_by_elements_where_these_reach_past_a_row(kernels):
     ptx = kernels["tn"].ptx
     assert "ld.global.v4.b32" in ptx and "ld.global.b16" in ptx and "cp.async" not in ptx

@@ -826,7 +826,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !out) {
 !out = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{choose-schedule: b.copy = staged.16: no threads copy elements of e4m3; take tma}}
+  // expected-error @below {{choose-schedule: b.copy = staged.16: no threads copy elements of e4m3; take cp.async.16 or tma}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(2), b = <copy = staged.16>>>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
