@@ -28,9 +28,10 @@ def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
     registers = list(_accumulators(context, op, fragment, product.blocks))
     starts = not isinstance(context.get(op.acc), Pending)
     nvvm.WgmmaFenceAlignedOp()
-    for depth in product.depths:
+    for number, depth in enumerate(product.depths):
         b_slice = product.b_slice(context, depth)
-        for block in range(product.blocks):
+        # Back and forth: each wgmma has its slice of B or its accumulators in common with the one before.
+        for block in range(product.blocks) if number % 2 == 0 else reversed(range(product.blocks)):
             a_slice = product.a_slice(context, block, depth)
             clears = starts and not depth
             registers[block] = product.instruction.emit(registers[block], a_slice, b_slice, clears=clears)

@@ -9,6 +9,8 @@
 #tv_a1 = #tile.tv<threads (4,8):(32,1), values ((2,2,2),1,1):((16,8,128),16,256)>
 #tv_b1 = #tile.tv<threads (4,8):(16,1), values ((2,2),1,1):((8,64),8,128)>
 #tv_c1 = #tile.tv<threads (4,8):(32,1), values ((2,2),1,1):((16,8),16,128)>
+#tv_b2 = #tile.tv<threads (4,8):(32,1), values ((2,2),2,1):((16,128),8,256)>
+#tv_c2 = #tile.tv<threads (4,8):(64,1), values ((2,2),2,2):((32,8),16,256)>
 !buffer = memref<32x16xbf16, #tile.layout<(32,16):(16,1)>, #gpu.address_space<workgroup>>
 !a = !sm.fragment<32x16xbf16, #tv_a>
 !b = !sm.fragment<32x16xbf16, #tv_b>
@@ -16,12 +18,17 @@
 !a1 = !sm.fragment<16x16xf16, #tv_a1>
 !b1 = !sm.fragment<8x16xf16, #tv_b1>
 !c1 = !sm.fragment<16x8xf16, #tv_c1>
+!a2 = !sm.fragment<32x16xf16, #tv_a>
+!b2 = !sm.fragment<16x16xf16, #tv_b2>
+!c2 = !sm.fragment<32x16xf16, #tv_c2>
 !half = memref<16x16xf16, #tile.layout<(16,16):(16,1)>, #gpu.address_space<workgroup>>
+!half32 = memref<32x16xf16, #tile.layout<(32,16):(16,1)>, #gpu.address_space<workgroup>>
 !half8 = memref<8x16xf16, #tile.layout<(8,16):(16,1)>, #gpu.address_space<workgroup>>
 module attributes {tile.target = "sm_80"} {
 func.func @host(%ctas: index, %d: memref<32x40xbf16>) {
   tile.launch @loop grid(%ctas) threads(32) shared_memory(2048) args(%d) : memref<32x40xbf16>
   tile.launch @half grid(%ctas) threads(32) shared_memory(2048) args()
+  tile.launch @halves grid(%ctas) threads(32) shared_memory(2048) args()
   return
 }
 // Of a 32×32 accumulator each thread carries eight vectors of four: one for each atom, rows of atoms first. A buffer is
@@ -57,17 +64,18 @@ func.func @host(%ctas: index, %d: memref<32x40xbf16>) {
 // CHECK:         %[[Y0:.+]] = llvm.extractvalue %[[D]][0]
 // CHECK:         %[[D00:.+]] = vector.from_elements %[[Y0]],
 
-// Along N there and back, so that neighbours share an operand: the first row of atoms from the left, the second from
-// the right.
-// CHECK:         nvvm.mma.sync A[%[[A00]], {{.*}} B[%[[B10]], %[[B1X]]]
+// Along M there and back, so that neighbours share an operand, mostly B's: the first column of atoms downwards, the
+// second upwards.
+// CHECK:         nvvm.mma.sync A[%[[A10]], {{.*}} B[%[[B00]], %[[B0X]]]
+// CHECK:         vector.extract %[[C11]][0]
+// CHECK:         nvvm.mma.sync A[%[[A10]], {{.*}} B[%[[B10]], %[[B1X]]]
+// CHECK:         vector.extract %[[C01]][0]
+// CHECK:         nvvm.mma.sync A[%[[A00]], {{.*}} B[%[[B10]],
 // CHECK:         nvvm.mma.sync A[%[[A00]], {{.*}} B[%[[B20]],
-// CHECK:         nvvm.mma.sync A[%[[A00]], {{.*}} B[%[[B30]],
-// CHECK:         vector.extract %[[C13]][0]
-// CHECK:         nvvm.mma.sync A[%[[A10]], {{.*}} B[%[[B30]],
 // CHECK:         nvvm.mma.sync A[%[[A10]], {{.*}} B[%[[B20]],
-// CHECK:         nvvm.mma.sync A[%[[A10]], {{.*}} B[%[[B10]],
-// CHECK:         vector.extract %[[C10]][0]
-// CHECK:         nvvm.mma.sync A[%[[A10]], {{.*}} B[%[[B00]],
+// CHECK:         nvvm.mma.sync A[%[[A10]], {{.*}} B[%[[B30]],
+// CHECK:         vector.extract %[[C03]][0]
+// CHECK:         nvvm.mma.sync A[%[[A00]], {{.*}} B[%[[B30]],
 // CHECK-NOT:     nvvm.mma.sync
 // CHECK:         scf.yield %[[D00]], {{.*}} !llvm.ptr<3>
 tile.kernel @loop(%d: memref<32x40xbf16>) {
@@ -106,6 +114,39 @@ tile.kernel @half() {
   %fa = sm.ldmatrix %as[0, 0] by "ldmatrix.x4" : !half to !a1
   %fb = sm.ldmatrix %bs[0, 0] by "ldmatrix.x2" : !half8 to !b1
   %c = sm.mma_sync %fa, %fb, %zero by #half : !a1, !b1, !c1
+  tile.return
+}
+
+// Of sums of f16 an atom has two registers, and of A four: neighbours share A where they can, so that it is along N
+// there and back.
+// CHECK-LABEL: gpu.func @halves(
+// CHECK:       %[[UPPER:.+]] = nvvm.ldmatrix
+// CHECK:       %[[A0:.+]] = llvm.extractvalue %[[UPPER]][0]
+// CHECK:       %[[LOWER:.+]] = nvvm.ldmatrix
+// CHECK:       %[[A1:.+]] = llvm.extractvalue %[[LOWER]][0]
+// CHECK:       %[[BOTH:.+]] = nvvm.ldmatrix
+// CHECK:       %[[B0:.+]] = llvm.extractvalue %[[BOTH]][0]
+// CHECK:       %[[B1:.+]] = llvm.extractvalue %[[BOTH]][2]
+// CHECK:       llvm.bitcast %[[A0]] :
+// CHECK:       llvm.bitcast %[[B0]] :
+// CHECK:       nvvm.mma.sync
+// CHECK:       llvm.bitcast %[[A0]] :
+// CHECK:       llvm.bitcast %[[B1]] :
+// CHECK:       nvvm.mma.sync
+// CHECK:       llvm.bitcast %[[A1]] :
+// CHECK:       llvm.bitcast %[[B1]] :
+// CHECK:       nvvm.mma.sync
+// CHECK:       llvm.bitcast %[[A1]] :
+// CHECK:       llvm.bitcast %[[B0]] :
+// CHECK:       nvvm.mma.sync
+// CHECK-NOT:   nvvm.mma.sync
+tile.kernel @halves() {
+  %as = sm.alloc at 0 : !half32
+  %bs = sm.alloc at 1024 : !half
+  %zero = sm.splat 0.0 : !c2
+  %fa = sm.ldmatrix %as[0, 0] by "ldmatrix.x4" : !half32 to !a2
+  %fb = sm.ldmatrix %bs[0, 0] by "ldmatrix.x4" : !half to !b2
+  %c = sm.mma_sync %fa, %fb, %zero by #half : !a2, !b2, !c2
   tile.return
 }
 }

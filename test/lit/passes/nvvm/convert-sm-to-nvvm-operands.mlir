@@ -34,17 +34,18 @@
 // CHECK:       llvm.mlir.zero : !llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32)>
 
 // Two blocks a warpgroup, every second one: 128 rows of M on are two panels, 16384 bytes, 1024 units. Each has a chain
-// of its own. Both operands are transposed.
+// of its own, and they take turns there and back: the one that was last begins the next k-slice. Both operands are
+// transposed.
 // CHECK:       nvvm.wgmma.fence.aligned
 // CHECK:       %[[X0:.+]] = nvvm.wgmma.mma_async %[[DA]], %[[DB]], %{{.+}}, <m = 64, n = 16, k = 16>, D[<f32>, <zero>], A[<bf16>, <one>, <col>], B[<bf16>, <one>, <row>]
 // CHECK:       %[[DA1:.+]] = arith.addi %[[DA]], %c1024_i64
 // CHECK:       %[[Y0:.+]] = nvvm.wgmma.mma_async %[[DA1]], %[[DB]],
 // A k-slice is 16 rows: 2048 bytes of A, 128 units; 512 of B, 32.
 // CHECK:       %[[DB1:.+]] = arith.addi %[[DB]], %c32_i64
-// CHECK:       %[[DA2:.+]] = arith.addi %[[DA]], %c128_i64
-// CHECK:       nvvm.wgmma.mma_async %[[DA2]], %[[DB1]], %[[X0]],
-// CHECK:       %[[DA3:.+]] = arith.addi %[[DA]], %c1152_i64
-// CHECK:       nvvm.wgmma.mma_async %[[DA3]], %[[DB1]], %[[Y0]],
+// CHECK:       %[[DA2:.+]] = arith.addi %[[DA]], %c1152_i64
+// CHECK:       nvvm.wgmma.mma_async %[[DA2]], %[[DB1]], %[[Y0]],
+// CHECK:       %[[DA3:.+]] = arith.addi %[[DA]], %c128_i64
+// CHECK:       nvvm.wgmma.mma_async %[[DA3]], %[[DB1]], %[[X0]],
 // CHECK-COUNT-4: nvvm.wgmma.mma_async
 // CHECK-NEXT:  nvvm.wgmma.commit.group.sync.aligned
 
