@@ -99,9 +99,8 @@ def random_matrix(torch: Any, shape: tuple[int, ...], dtype: str, generator: Any
             least, int(row.largest) + 1, shape, device=generator.device, generator=generator, dtype=kind
         )
     drawn = torch.randn(shape, device=generator.device, generator=generator)
-    if row.storage is not None:  # without the bits that are not multiplied
-        cut = element_type(row.storage).bits - row.bits
-        drawn.view(torch.int32).bitwise_and_(-(1 << cut))
+    if row.bits_cut:
+        drawn.view(torch.int32).bitwise_and_(-(1 << row.bits_cut))
     return drawn.to(kind)
 
 

@@ -20,11 +20,7 @@ _STORED: Mapping[str, str] = MappingProxyType(
     {row.ir: element_type(row.storage).ir for row in ELEMENTS.values() if row.storage is not None}
 )
 _CUT: Mapping[str, int] = MappingProxyType(
-    {
-        row.ir: element_type(row.storage).precision - row.precision
-        for row in ELEMENTS.values()
-        if row.storage is not None
-    }
+    {row.ir: row.bits_cut for row in ELEMENTS.values() if row.storage is not None}
 )
 
 

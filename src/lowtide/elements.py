@@ -107,6 +107,11 @@ class ElementType:
         return self.storage or self.name
 
     @property
+    def bits_cut(self) -> int:
+        """How many low bits of what is stored are not multiplied: 13 of tf32's storage, f32."""
+        return element_type(self.storage).precision - self.precision if self.storage is not None else 0
+
+    @property
     def lowest(self) -> float:
         """The least finite value."""
         return {"float": -self.largest, "signed": -self.largest - 1, "unsigned": 0}[self.kind]

@@ -42,7 +42,7 @@ def test_torch_sums_in_f16_only_where_it_is_asked_to() -> None:
     assert errors["f16"] > 2 * errors["f32"], errors
 
 
-@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64", "tf32"])
 def test_a_kernel_of_less_precise_sums_or_of_another_product_is_left_out(dtype: str) -> None:
     spec = product(dtype, *SHAPE)
     with Contest(spec, 0, lambda text: None) as contest:

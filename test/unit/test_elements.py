@@ -113,3 +113,10 @@ def test_rounding_moves_no_number_by_more_than_half_a_unit(name):
 def test_an_unknown_name_says_what_is_known():
     with pytest.raises(lt.SpecError, match="unknown element type 'f12'; known are f16, bf16, tf32, f32, f64"):
         element_type("f12")
+
+
+def test_of_tf32_the_bits_below_its_precision_are_not_multiplied():
+    assert {name for name in ELEMENTS if element_type(name).bits_cut} == {"tf32"}
+    value = np.float32(1 + 2.0**-10 + 2.0**-11)
+    kept = value.view(np.int32) & -(1 << element_type("tf32").bits_cut)
+    assert kept.view(np.float32) == np.float32(1 + 2.0**-10)
