@@ -3,7 +3,7 @@
     python benchmarks/tables.py --out DIR [--only NAME …] [--rounds N] [--seed 0]
 
 Writes DIR/NAME.md for each table, row by row as they are measured: shapes, tall, types, pieces, unaligned, batches,
-weights, and the ladders (ladder-4096, ladder-8192, ladder-sm80, ladder-f32, ladder-f64, ladder-fp8). `python
+weights, scales, and the ladders (ladder-4096, ladder-8192, ladder-sm80, ladder-f32, ladder-f64, ladder-fp8). `python
 docs/generate.py --measured DIR` puts them on their pages.
 Kernels are compiled by as many processes as the machine has cores, while others are timed. Asks for a GPU and torch;
 takes about eight minutes on an H200 with 16 cores. A kernel that is refused or wrong is a row with its reason. Exit
@@ -13,6 +13,7 @@ status: 0, 1 where a table is not whole, 3 where the time is over.
 import argparse
 import datetime
 import functools
+import math
 import multiprocessing
 import os
 import sys
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lowtide as lt
-from lowtide.compiler.bench import weights
+from lowtide.compiler.bench import scaled, weights
 from lowtide.compiler.bench.cases import (
     SPEED_HEADINGS,
     TYPE_HEADINGS,
@@ -36,7 +37,7 @@ from lowtide.compiler.bench.cases import (
     type_rows,
 )
 from lowtide.compiler.bench.contest import interval, markdown
-from lowtide.compiler.bench.gpu_timing import KINDS, ratio, torch_with_gpu
+from lowtide.compiler.bench.gpu_timing import KINDS, Contender, ratio, spread, torch_with_gpu
 from lowtide.compiler.bench.ladder import TIMED_HEADINGS, climb, race_steps, small_problem, timed_rows
 from lowtide.compiler.bench.ladder_pages import LADDER_PAGES, LadderPage, cube, product
 from lowtide.compiler.bench.parallel import Compilers
@@ -197,7 +198,16 @@ LADDER_ROUNDS = 3
 WEIGHTS = "weights"
 WEIGHT_HEADINGS = ("case", "contender", *(f"{kind} {column}" for kind in KINDS for column in ("µs", "to torch")))
 WEIGHT_TYPES, WEIGHT_ROWS, WEIGHT_ROUNDS = ("s4", "s8", "e4m3"), (1, 16, 64), 5
-NAMES = (*(one.name for one in TABLES), WEIGHTS, *(one.name for one in LADDER_PAGES))
+# e4m3 with scales; the sizes of blocks are of models.
+SCALES = "scales"
+SCALE_HEADINGS = ("case", "contender", *(f"{kind} {column}" for kind in KINDS for column in ("TFLOP/s", "to torch")))
+SCALE_SIZES = (
+    ((8192, 8192, 8192), scaled.SCALES),
+    ((4096, 7168, 2048), ("blocks",)),
+    ((4096, 4096, 7168), ("blocks",)),
+)
+SCALE_ROUNDS = 6
+NAMES = (*(one.name for one in TABLES), WEIGHTS, SCALES, *(one.name for one in LADDER_PAGES))
 
 
 def run_table(table: Table, run: Run) -> bool:
@@ -248,6 +258,31 @@ def run_weights(run: Run) -> bool:
     return True
 
 
+def run_scales(run: Run) -> bool:
+    """Measure and write the table of products with scales. Whether every kernel is right and timed."""
+    rounds, rows, whole = run.rounds or SCALE_ROUNDS, [], True
+    title = f"{run.device}, {rounds} rounds, e4m3 tn, D of bf16"
+    for size, kinds in SCALE_SIZES:
+        say(f"{SCALES}: {size}")
+        specs = {each: scaled.problem(size, *each) for each in scaled.asked(kinds)}
+        cases = [
+            scaled.Case(CHOSEN.name, sums, kind, run.compilers.kernel(spec, CHOSEN.target, CHOSEN.schedule))
+            for (sums, kind), spec in specs.items()
+        ]
+        found = scaled.raced(size, kinds, cases, rounds, run.seed, say)
+        whole &= all(len(each) == 2 for each in found.values()) and len(found) == len(specs)
+        for (sums, kind), contenders in found.items():
+            case = f"{'×'.join(map(str, size))}, scales of {kind}, sums {sums}"
+            rows += [(case, one.name, *_speed_cells(one, contenders[0], 2.0 * math.prod(size))) for one in contenders]
+        run.write(SCALES, title, SCALE_HEADINGS, rows)
+    return whole
+
+
+def _speed_cells(one: Contender, first: Contender, flops: float) -> list[str]:
+    pairs = ((spread(one.seconds(kind), flops), ratio(one, first, kind)) for kind in KINDS)
+    return [cell for speed, times in pairs for cell in (interval(speed, 0), interval(times, 3))]
+
+
 def _say_step(page: LadderPage, step: str) -> None:
     say(f"{page.name}: {step}")
 
@@ -265,6 +300,10 @@ def request_all(names: Sequence[str], compilers: Compilers) -> None:
         for dtype in WEIGHT_TYPES:
             for m in WEIGHT_ROWS:
                 compilers.request(weights.problem(m, dtype), CHOSEN.target, CHOSEN.schedule)
+    if SCALES in names:
+        for size, kinds in SCALE_SIZES:
+            for sums, kind in scaled.asked(kinds):
+                compilers.request(scaled.problem(size, sums, kind), CHOSEN.target, CHOSEN.schedule)
     for page in LADDER_PAGES:
         if page.name in names:
             for name, preset in page.presets().items():
@@ -276,7 +315,7 @@ def run_all(names: Sequence[str], run: Run) -> bool:
     """Whether all of the named tables are whole."""
     whole = True
     jobs = [(table.name, functools.partial(run_table, table)) for table in TABLES]
-    jobs += [(WEIGHTS, run_weights)]
+    jobs += [(WEIGHTS, run_weights), (SCALES, run_scales)]
     jobs += [(page.name, functools.partial(run_ladder, page)) for page in LADDER_PAGES]
     for name, job in jobs:
         if name not in names:

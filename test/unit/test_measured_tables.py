@@ -153,7 +153,8 @@ def test_every_table_has_its_place_in_the_pages_and_no_other_has_one(tables: Mod
         assert page.count(f"<!-- measured: {table.name} -->") == page.count(f"<!-- end of {table.name} -->") == 1
     of_weights = (ROOT / "docs" / "weights.md").read_text(encoding="utf-8")
     assert of_weights.count("<!-- measured: weights -->") == of_weights.count("<!-- end of weights -->") == 1
-    assert page.count("<!-- measured: ") == len(tables.TABLES)
+    assert page.count("<!-- measured: scales -->") == page.count("<!-- end of scales -->") == 1
+    assert page.count("<!-- measured: ") == len(tables.TABLES) + len(["scales"])
     assert all(f"({ladder.name}.md)" in page for ladder in LADDER_PAGES)
     assert len(set(tables.NAMES)) == len(tables.NAMES)
 
