@@ -8,7 +8,7 @@ import typer
 from lowtide.compiler.bench.contest import HEADINGS, Contest
 from lowtide.compiler.bench.cublaslt_search import WITH_SWEEP
 from lowtide.compiler.bench.gpu_timing import KINDS, torch_with_gpu
-from lowtide.compiler.cli import options
+from lowtide.compiler.cli import options, problem
 from lowtide.compiler.cli.console import busy, line, problem_line, seed_or_drawn, table
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.native import choose
@@ -26,13 +26,13 @@ WithCublaslt = Annotated[
 
 
 def bench(
-    m: options.GivenM,
-    n: options.GivenN,
-    k: options.GivenK,
-    dtype: options.Dtype = None,
-    acc: options.Acc = None,
-    layout: options.Layout = None,
-    batch: options.GivenBatch = None,
+    m: problem.GivenM,
+    n: problem.GivenN,
+    k: problem.GivenK,
+    dtype: problem.Dtype = None,
+    acc: problem.Acc = None,
+    layout: problem.Layout = None,
+    batch: problem.GivenBatch = None,
     target: options.Target = None,
     schedule: Schedules = None,
     rounds: Rounds = 5,
@@ -45,7 +45,7 @@ def bench(
 
     Exit status: 0 for right results, 1 where a kernel's is wrong, 2 where refused.
     """
-    spec = options.make_spec(m, n, k, dtype, acc=acc, layout=layout, batch=batch)
+    spec = problem.Problem(m=m, n=n, k=k, dtype=dtype, acc=acc, layout=layout, batch=batch).spec()
     torch = torch_with_gpu()
     seed = seed_or_drawn(seed)
     line("problem", problem_line(spec, (m, n, k)))

@@ -1,8 +1,9 @@
 """`lowtide check`: every level on the shapes that a schedule asks for; for a wrong kernel, the first guilty step."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,6 +13,8 @@ from lowtide.compiler.checking.subjects import Subject, of_dump, of_file, of_ker
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.check_presets import Options, checks, report
 from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, seed_or_drawn, table
+from lowtide.compiler.cli.grouped import grouped
+from lowtide.compiler.cli.problem import OpenProblem
 from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
@@ -41,25 +44,11 @@ MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="File that
 Shapes = Annotated[bool, typer.Option("--shapes/--no-shapes", help="Print the conditions and who meets them.")]
 
 
+@grouped
 def check(
+    problem: OpenProblem,
     what: What = None,
     against: Against = None,
-    m: options.M = None,
-    n: options.N = None,
-    k: options.K = None,
-    dtype: options.Dtype = None,
-    a: options.A = None,
-    b: options.B = None,
-    d: options.D = None,
-    acc: options.Acc = None,
-    layout: options.Layout = None,
-    d_order: options.DOrder = None,
-    precision: options.Precision = None,
-    block_scales: options.BlockScalesText = None,
-    group: options.Group = None,
-    zero_points: options.ZeroPoints = None,
-    batch: options.BatchText = None,
-    epilogue: options.Epilogue = None,
     target: options.Target = None,
     schedule: options.ScheduleText = None,
     budget: Budget = BUDGET,
@@ -78,44 +67,18 @@ def check(
     """
     seed = seed_or_drawn(seed)
     if all_presets:
-        given = {"what": what, "m": m, "n": n, "k": k, "a": a, "b": b, "d": d, "acc": acc, "batch": batch}
-        _refuse_beside_presets(
-            **given,
-            d_order=d_order,
-            precision=precision,
-            block_scales=block_scales,
-            group=group,
-            zero_points=zero_points,
-            target=target,
-            schedule=schedule,
-        )
-        _check_presets(Options(dtype, layout, budget, seed), jobs, markdown_file, journal, as_json)
+        given = replace(problem, dtype=None, layout=None).given
+        _refuse_beside_presets(what=what, **given, target=target, schedule=schedule)
+        _check_presets(Options(problem.dtype, problem.layout, budget, seed), jobs, markdown_file, journal, as_json)
         return
     if what is None:
-        more: dict[str, Any] = {
-            "batch": batch,
-            "d_order": d_order,
-            "precision": precision,
-            "block_scales": block_scales,
-            "group": group,
-            "zero_points": zero_points,
-        }
-        spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
+        spec = problem.spec()
         chosen = choose(target)
         with busy("compiling") as update:
             subject = of_kernel(compile_anew(spec, chosen.name, schedule, on_progress=on_pass(update)))
         where = chosen.name + f" ({chosen.reason})"
     else:
-        given = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
-        given |= {
-            "d_order": d_order,
-            "precision": precision,
-            "block_scales": block_scales,
-            "group": group,
-            "zero_points": zero_points,
-            "batch": batch,
-        }
-        options.refuse_beside_file(what, **given, epilogue=epilogue, schedule=schedule)
+        options.refuse_beside_file(what, **problem.given, schedule=schedule)
         subject, note = _subject(what, against, target)
         where = f"{subject.target.name} ({what})" + (f"; {note}" if note else "")
     with busy("choosing shapes") as update:

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,6 +11,8 @@ from lowtide.compiler import driver
 from lowtide.compiler.checking.interpretation import duration
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, time_table
+from lowtide.compiler.cli.grouped import grouped
+from lowtide.compiler.cli.problem import OpenProblem
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.driver import Lowered
 from lowtide.compiler.kernel import CompiledKernel
@@ -25,23 +27,9 @@ IrFile = Annotated[Path | None, typer.Option("--ir", help="Go on from this file,
 Emit = Annotated[str | None, typer.Option("--emit", help="Print this level and stop there.", metavar="LEVEL")]
 
 
+@grouped
 def compile_(
-    m: options.M = None,
-    n: options.N = None,
-    k: options.K = None,
-    dtype: options.Dtype = None,
-    a: options.A = None,
-    b: options.B = None,
-    d: options.D = None,
-    acc: options.Acc = None,
-    layout: options.Layout = None,
-    d_order: options.DOrder = None,
-    precision: options.Precision = None,
-    block_scales: options.BlockScalesText = None,
-    group: options.Group = None,
-    zero_points: options.ZeroPoints = None,
-    batch: options.BatchText = None,
-    epilogue: options.Epilogue = None,
+    problem: OpenProblem,
     target: options.Target = None,
     schedule: options.ScheduleText = None,
     dump_ir: options.DumpDir = None,
@@ -57,31 +45,14 @@ def compile_(
     source: str | Path
     reason = ""
     if ir_file is not None:
-        problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
-        problem |= {
-            "d_order": d_order,
-            "precision": precision,
-            "block_scales": block_scales,
-            "group": group,
-            "zero_points": zero_points,
-            "batch": batch,
-        }
-        options.refuse_beside_file(ir_file, **problem, epilogue=epilogue, schedule=schedule)
+        options.refuse_beside_file(ir_file, **problem.given, schedule=schedule)
         source, title = ir_file, str(ir_file)
     else:
-        more: dict[str, Any] = {
-            "batch": batch,
-            "d_order": d_order,
-            "precision": precision,
-            "block_scales": block_scales,
-            "group": group,
-            "zero_points": zero_points,
-        }
-        spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
+        spec = problem.spec()
         chosen = choose(target)
         target, reason = chosen.name, chosen.reason
         source = problem_text(spec, targets.get(target), resolve_schedule(schedule))
-        title = problem_line(spec, (m, n, k))
+        title = problem_line(spec, (spec.m, spec.n, spec.k))
     started = time.perf_counter()
     with busy("compiling") as update:
         lowered = driver.lower(source, target=target, until=last, dump_dir=dump_ir, on_progress=on_pass(update))

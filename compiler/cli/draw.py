@@ -2,13 +2,15 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from lowtide import targets
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, on_pass, problem_line
+from lowtide.compiler.cli.grouped import grouped
+from lowtide.compiler.cli.problem import OpenProblem
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.draw.draw import draw as draw_what
 from lowtide.compiler.draw.kernels import VIEWS, kernel_picture
@@ -37,64 +39,31 @@ ShapeText = Annotated[
 Show = Annotated[str | None, typer.Option("--show", help=f"What of a kernel: {', '.join(VIEWS)}. Default: all.")]
 
 
+@grouped
 def draw(
+    problem: OpenProblem,
     output: Output,
     what: What = None,
     part: PartText = None,
     shape: ShapeText = None,
     show: Show = None,
-    m: options.M = None,
-    n: options.N = None,
-    k: options.K = None,
-    dtype: options.Dtype = None,
-    a: options.A = None,
-    b: options.B = None,
-    d: options.D = None,
-    acc: options.Acc = None,
-    layout: options.Layout = None,
-    d_order: options.DOrder = None,
-    precision: options.Precision = None,
-    block_scales: options.BlockScalesText = None,
-    group: options.Group = None,
-    zero_points: options.ZeroPoints = None,
-    batch: options.BatchText = None,
-    epilogue: options.Epilogue = None,
     target: options.Target = None,
     schedule: options.ScheduleText = None,
 ) -> None:
     """Draw which thread holds which element, which offset a coordinate has, or what a kernel does (docs/draw.md)."""
-    problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
-    problem |= {
-        "d_order": d_order,
-        "precision": precision,
-        "block_scales": block_scales,
-        "group": group,
-        "zero_points": zero_points,
-        "batch": batch,
-    }
     with busy("drawing") as update:
         if what is not None:
-            given = [name for name, value in {**problem, "target": target, "schedule": schedule}.items() if value]
-            if given or epilogue:
-                first = [*given, "epilogue"][0].replace("_", "-")
-                raise Error(f"--{first} beside {what!r}: it says all that is drawn; leave one out")
+            if option := options.first_given(**problem.given, target=target, schedule=schedule):
+                raise Error(f"{option} beside {what!r}: it says all that is drawn; leave one out")
             draw_what(what, output, part=part, shape=None if shape is None else _shape(shape), show=show)
         else:
             if shape is not None:
                 raise Error("--shape is for a thread-value layout; a kernel says its tiles: choose with --part")
             check_file(output)
-            more: dict[str, Any] = {
-                "batch": batch,
-                "d_order": d_order,
-                "precision": precision,
-                "block_scales": block_scales,
-                "group": group,
-                "zero_points": zero_points,
-            }
-            spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
+            spec = problem.spec()
             chosen = choose(target)
             text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule))
-            line("problem", problem_line(spec, (m, n, k)))
+            line("problem", problem_line(spec, (spec.m, spec.n, spec.k)))
             line("target", f"{chosen.name} ({chosen.reason})")
             ranges = None if part is None else parse_part(part)
             write_picture(kernel_picture(text, chosen.name, show, ranges, on_progress=on_pass(update)), output)

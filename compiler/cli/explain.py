@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, counted, line, on_pass, problem_line, table
 from lowtide.compiler.cli.explain_tables import print_accesses
+from lowtide.compiler.cli.grouped import grouped
+from lowtide.compiler.cli.problem import OpenProblem
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.explain.composition import Composition, Grid, Role
 from lowtide.compiler.explain.explanation import Explanation, explain_ir, explain_spec
@@ -18,23 +20,9 @@ IrFile = Annotated[Path | None, typer.Option("--ir", help="Explain this file: a 
 Json = Annotated[bool, typer.Option("--json", help="Print it all as JSON (docs/explain.md).")]
 
 
+@grouped
 def explain(
-    m: options.M = None,
-    n: options.N = None,
-    k: options.K = None,
-    dtype: options.Dtype = None,
-    a: options.A = None,
-    b: options.B = None,
-    d: options.D = None,
-    acc: options.Acc = None,
-    layout: options.Layout = None,
-    d_order: options.DOrder = None,
-    precision: options.Precision = None,
-    block_scales: options.BlockScalesText = None,
-    group: options.Group = None,
-    zero_points: options.ZeroPoints = None,
-    batch: options.BatchText = None,
-    epilogue: options.Epilogue = None,
+    problem: OpenProblem,
     target: options.Target = None,
     schedule: options.ScheduleText = None,
     ir_file: IrFile = None,
@@ -44,27 +32,10 @@ def explain(
     reason = ""
     with busy("compiling") as update:
         if ir_file is not None:
-            problem = {"m": m, "n": n, "k": k, "dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout}
-            problem |= {
-                "d_order": d_order,
-                "precision": precision,
-                "block_scales": block_scales,
-                "group": group,
-                "zero_points": zero_points,
-                "batch": batch,
-            }
-            options.refuse_beside_file(ir_file, **problem, epilogue=epilogue, schedule=schedule)
+            options.refuse_beside_file(ir_file, **problem.given, schedule=schedule)
             found = explain_ir(ir_file, target, on_progress=on_pass(update))
         else:
-            more: dict[str, Any] = {
-                "batch": batch,
-                "d_order": d_order,
-                "precision": precision,
-                "block_scales": block_scales,
-                "group": group,
-                "zero_points": zero_points,
-            }
-            spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
+            spec = problem.spec()
             given = resolve_schedule(schedule)
             chosen = choose(target)
             reason = chosen.reason

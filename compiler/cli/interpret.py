@@ -19,6 +19,8 @@ from lowtide.compiler.checking.trials import Trial
 from lowtide.compiler.checking.verdicts import Verdict, against_float64, check_memory, equality
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, counted, line, on_ctas, on_pass, problem_line, seed_or_drawn
+from lowtide.compiler.cli.grouped import grouped
+from lowtide.compiler.cli.problem import OpenProblem
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.contexts import make_context, parse_file, read_text
 from lowtide.compiler.driver import AFTER_ATTRIBUTE, Progress, lower
@@ -41,25 +43,11 @@ Against = Annotated[
 ]
 
 
+@grouped
 def interpret(
+    problem: OpenProblem,
     file: File = None,
     against: Against = None,
-    m: options.M = None,
-    n: options.N = None,
-    k: options.K = None,
-    dtype: options.Dtype = None,
-    a: options.A = None,
-    b: options.B = None,
-    d: options.D = None,
-    acc: options.Acc = None,
-    layout: options.Layout = None,
-    d_order: options.DOrder = None,
-    precision: options.Precision = None,
-    block_scales: options.BlockScalesText = None,
-    group: options.Group = None,
-    zero_points: options.ZeroPoints = None,
-    batch: options.BatchText = None,
-    epilogue: options.Epilogue = None,
     target: options.Target = None,
     schedule: options.ScheduleText = None,
     level: options.InterpretedLevel = None,
@@ -88,41 +76,24 @@ def interpret(
             if file is None:
                 if against is not None:
                     raise IRError("--against goes with a FILE; the problem of the options is checked against float64")
-                more: dict[str, Any] = {
-                    "batch": batch,
-                    "d_order": d_order,
-                    "precision": precision,
-                    "block_scales": block_scales,
-                    "group": group,
-                    "zero_points": zero_points,
-                }
-                spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
+                spec = problem.spec()
                 chosen = choose(target)
                 line("target", f"{chosen.name} ({chosen.reason})")
                 text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule))
                 given_level = _lowered(text, chosen.name, level or str(Level.NVVM), context, on_pass(update))
                 reference = ExpectedProblem(spec, "float64")
             else:
-                given = {"dtype": dtype, "a": a, "b": b, "d": d, "acc": acc, "layout": layout, "epilogue": epilogue}
-                options.refuse_beside_file(
-                    file,
-                    **given,
-                    d_order=d_order,
-                    precision=precision,
-                    block_scales=block_scales,
-                    group=group,
-                    zero_points=zero_points,
-                    schedule=schedule,
-                )
+                given = replace(problem, m=None, n=None, k=None, batch=None).given
+                options.refuse_beside_file(file, **given, schedule=schedule)
                 given_level = _read(file, target, level, context, on_pass(update))
                 if against is None and given_level.level != _level_in(file, context):
                     against = file if spec_of(parse_file(file, context)).whole else None  # what was lowered from it
                 reference = expected_problem(file, given_level.module, against)
-        lies = options.lies(reference.spec, batch, rows_between, shared)
+        lies = options.lies(reference.spec, problem.batch, rows_between, shared)
         asked = alignments_in(given_level.module)
         by_default = asked["a"], asked["b"], asked["d"]
         place = Place(by_default, by_default) if aligned is None else options.place(aligned)
-        extents = _extents(reference.spec, (m, n, k))
+        extents = _extents(reference.spec, (problem.m, problem.n, problem.k))
         trial = Trial(extents, sms, padding, domain, seed, place, lies)
         verdict = _run(given_level, reference, trial, force, max_steps)
     line("result", f"{verdict.word}: {verdict.message}")

@@ -13,7 +13,7 @@ from lowtide.compiler.bench.contest import markdown
 from lowtide.compiler.bench.gpu_timing import torch_with_gpu
 from lowtide.compiler.bench.ladder import Step
 from lowtide.compiler.bench.torch_matmul import check_sums, product_of
-from lowtide.compiler.cli import options
+from lowtide.compiler.cli import options, problem
 from lowtide.compiler.cli.console import busy, line, problem_line, seed_or_drawn, table
 from lowtide.compiler.native import choose
 from lowtide.compiler.presets import LADDERS, Preset, ladder_of
@@ -38,9 +38,9 @@ def ladder(
     m: Extent = 4096,
     n: Extent = 4096,
     k: Extent = 4096,
-    dtype: options.Dtypes = None,
-    acc: options.Acc = None,
-    layout: options.Layout = None,
+    dtype: problem.Dtypes = None,
+    acc: problem.Acc = None,
+    layout: problem.Layout = None,
     cublaslt: WithCublaslt = False,
     rounds: Rounds = 5,
     seed: options.Seed = None,
@@ -54,7 +54,7 @@ def ladder(
     Exit status: 0 for right results, 1 where a step's is wrong or refused, 2 where nothing could be done.
     """
     dtypes: list[str | None] = list(dtype) if dtype else [None]
-    specs = [_of_peer(options.make_spec(m, n, k, one, acc=acc, layout=layout)) for one in dtypes]
+    specs = [_of_peer(problem.Problem(m=m, n=n, k=k, dtype=one, acc=acc, layout=layout).spec()) for one in dtypes]
     chosen = choose(target, [known for known in KNOWN if known.name in {one.target for one in LADDERS.values()}])
     ladders = [ladder_of(chosen.name, spec.a) for spec in specs]
     seed = seed_or_drawn(seed)

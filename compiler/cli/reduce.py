@@ -11,7 +11,7 @@ from lowtide.compiler.checking.check import check_subject
 from lowtide.compiler.checking.interpretation import ROW_PADDING
 from lowtide.compiler.checking.subjects import of_file
 from lowtide.compiler.checking.trials import Trial, first_fault
-from lowtide.compiler.cli import options
+from lowtide.compiler.cli import options, problem
 from lowtide.compiler.cli.console import busy, counted, line
 from lowtide.compiler.contexts import make_context, parse_file
 from lowtide.compiler.driver import lower
@@ -41,10 +41,10 @@ def reduce(
     output: Output = Path("reduced.mlir"),
     command: CommandText = None,
     says: Says = "",
-    m: options.M = None,
-    n: options.N = None,
-    k: options.K = None,
-    batch: options.BatchText = None,
+    m: problem.M = None,
+    n: problem.N = None,
+    k: problem.K = None,
+    batch: problem.BatchText = None,
     sms: options.Sms = 2,
     seed: options.Seed = None,
     domain: options.NumberDomain = "exact",

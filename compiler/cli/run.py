@@ -14,6 +14,8 @@ from lowtide.compiler.checking.runnable import runnable
 from lowtide.compiler.checking.verdicts import Verdict, against_float64, check_memory
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, counted, line, on_ctas, on_pass, problem_line, seed_or_drawn, time_table
+from lowtide.compiler.cli.grouped import grouped
+from lowtide.compiler.cli.problem import GivenProblem
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.contexts import make_context
 from lowtide.compiler.kernel import CompiledKernel
@@ -35,23 +37,9 @@ class _Ran:
     verdict: Verdict
 
 
+@grouped
 def run(
-    m: options.GivenM,
-    n: options.GivenN,
-    k: options.GivenK,
-    dtype: options.Dtype = None,
-    a: options.A = None,
-    b: options.B = None,
-    d: options.D = None,
-    acc: options.Acc = None,
-    layout: options.Layout = None,
-    d_order: options.DOrder = None,
-    precision: options.Precision = None,
-    block_scales: options.BlockScalesText = None,
-    group: options.Group = None,
-    zero_points: options.ZeroPoints = None,
-    batch: options.GivenBatch = None,
-    epilogue: options.Epilogue = None,
+    problem: GivenProblem,
     target: options.Target = None,
     schedule: options.ScheduleText = None,
     dump_ir: options.DumpDir = None,
@@ -68,21 +56,14 @@ def run(
 
     Exit status: 0 within bound, 1 not, 2 where refused.
     """
-    more: Any = {
-        "batch": batch,
-        "d_order": d_order,
-        "precision": precision,
-        "block_scales": block_scales,
-        "group": group,
-        "zero_points": zero_points,
-    }
-    spec = options.make_spec(m, n, k, dtype, a, b, d, acc, layout, epilogue, **more)
+    spec = problem.spec()
+    extents = problem.m, problem.n, problem.k
     if level is not None:
         Level.named(level)
-    check_memory(m, n, k, batch or 1)
+    check_memory(*extents, problem.batch or 1)
     seed = seed_or_drawn(seed)
     chosen = choose(target)
-    line("problem", problem_line(spec, (m, n, k)))
+    line("problem", problem_line(spec, extents))
     line("target", f"{chosen.name} ({chosen.reason})")
     started = time.perf_counter()
     open_: dict[str, Any] = {"m": None, "n": None, "k": None} | ({"batch": None} if spec.is_batched else {})
@@ -91,7 +72,7 @@ def run(
         kernel = compile_gemm(compiled, chosen.name, schedule, dump_ir, on_progress=on_pass(update))
     line("compiled", f"for {kernel.target.name} in {duration(time.perf_counter() - started)}")
     line("schedule", str(kernel.schedule))
-    ran = _run(kernel, spec, (m, n, k), level, sms, seed, force, chosen.not_on_gpu)
+    ran = _run(kernel, spec, extents, level, sms, seed, force, chosen.not_on_gpu)
     line("ran", f"on {ran.where}")
     line("time", ran.time)
     line("result", f"{ran.verdict.word}: {ran.verdict.message}")

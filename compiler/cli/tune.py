@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lowtide.compiler.cli import options
+from lowtide.compiler.cli import options, problem
 from lowtide.compiler.cli.console import line, problem_line, table
 from lowtide.compiler.native import NATIVE
 from lowtide.compiler.numerics_words import NUMERICS, REPEATABLE
@@ -42,15 +42,15 @@ _HEADINGS = ("problem", "us", "chosen us", "speedup", "known", "rounds", "agains
 
 
 def tune_(
-    m: options.MeasuredM = None,
-    n: options.MeasuredN = None,
-    k: options.MeasuredK = None,
-    dtype: options.Dtype = None,
-    d: options.D = None,
-    acc: options.Acc = None,
-    layout: options.Layout = None,
-    batch: options.GivenBatch = None,
-    epilogue: options.Epilogue = None,
+    m: problem.MeasuredM = None,
+    n: problem.MeasuredN = None,
+    k: problem.MeasuredK = None,
+    dtype: problem.Dtype = None,
+    d: problem.D = None,
+    acc: problem.Acc = None,
+    layout: problem.Layout = None,
+    batch: problem.GivenBatch = None,
+    epilogue: problem.Epilogue = None,
     shapes: Shapes = None,
     target: options.Target = None,
     numerics: Numerics = REPEATABLE,
@@ -132,8 +132,8 @@ def read_shapes(path: Path, words: dict[str, str]) -> Iterator[GemmSpec]:
 def _spec(extents: tuple[int | None, int | None, int | None], words: dict[str, str]) -> GemmSpec:
     if None in extents:
         raise SpecError("--m, --n and --k must be given, to say what is measured; or --shapes")
-    named: dict[str, Any] = dict(words)
-    return options.make_spec(*extents, **named)
+    named: dict[str, Any] = dict(zip("mnk", extents, strict=True)) | words
+    return problem.Problem(**named).spec()
 
 
 def _problem(spec: GemmSpec) -> str:

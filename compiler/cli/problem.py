@@ -1,0 +1,143 @@
+"""The options that say a problem, as one parameter of a command, and the spec that they describe."""
+
+import re
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any
+
+import typer
+
+from lowtide.compiler.block_scales import BlockScales
+from lowtide.compiler.epilogue.ready import READY, ready_epilogue
+from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED, GemmSpec, Unbatched
+from lowtide.decompositions import DECOMPOSITIONS
+from lowtide.elements import EPILOGUE_TYPE, types_of_d
+from lowtide.errors import SpecError
+from lowtide.targets import accumulator_types, operand_types
+
+ANY = "any"
+
+
+def _option(name: str, help_: str, **more: Any) -> typer.models.OptionInfo:
+    return typer.Option(name, help=help_, rich_help_panel="The problem", show_default=False, **more)
+
+
+GivenM = Annotated[int, _option("--m", "Rows of D.")]
+GivenN = Annotated[int, _option("--n", "Columns of D.")]
+GivenK = Annotated[int, _option("--k", "Terms of each sum.")]
+_BATCH = "How many products: A, B and D then have a first dimension of it."
+GivenBatch = Annotated[int | None, _option("--batch", _BATCH, min=1)]
+_DTYPES = f"Of A, B and D: {', '.join(operand_types())}. Default bf16."
+Dtype = Annotated[str | None, _option("--dtype", f"{_DTYPES} --a, --b, --d override.")]
+D = Annotated[str | None, _option("--d", f"Dtype of D: {', '.join(types_of_d())}.")]
+Acc = Annotated[str | None, _option("--acc", f"Of the sums: {', '.join((*accumulator_types(), FAST))}. Default f32.")]
+Layout = Annotated[str | None, _option("--layout", f"How A and B lie: {', '.join(LAYOUTS)}. Default tn.")]
+Epilogue = Annotated[str | None, _option("--epilogue", f"What follows the sums: {', '.join(READY)}.")]
+
+# Of commands that measure.
+MeasuredM = Annotated[int | None, _option("--m", "Rows of D.")]
+MeasuredN = Annotated[int | None, _option("--n", "Columns of D.")]
+MeasuredK = Annotated[int | None, _option("--k", "Terms of each sum.")]
+Dtypes = Annotated[list[str] | None, _option("--dtype", f"{_DTYPES} May be given more than once, for a ladder each.")]
+
+# Of those that take a kernel of run-time extents.
+M = Annotated[int | None, _option("--m", "Rows of D; left out, a run-time argument of the kernel.")]
+N = Annotated[int | None, _option("--n", "Columns of D; likewise.")]
+K = Annotated[int | None, _option("--k", "Terms of each sum; likewise.")]
+BatchText = Annotated[str | None, _option("--batch", f"{_BATCH} `{ANY}`: a run-time argument of the kernel.")]
+
+_SCALES = "Scales of blocks of A and of B, such as 1x128,128x128: rows or columns, and K. Default none."
+_GROUP = "K that shares a scale of packed weights, such as --b s4 beside --a bf16: 32, 64 or 128."
+_PRECISIONS = f"How products of f32 are computed: f32, tf32, {', '.join(DECOMPOSITIONS)}. Default f32."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """What the options say, each None where it was left out."""
+
+    m: M = None
+    n: N = None
+    k: K = None
+    dtype: Dtype = None
+    a: Annotated[str | None, _option("--a", "Dtype of A.")] = None
+    b: Annotated[str | None, _option("--b", "Dtype of B.")] = None
+    d: D = None
+    acc: Acc = None
+    layout: Layout = None
+    d_order: Annotated[str | None, _option("--d-order", f"How D lies: by {' or '.join(D_ORDERS)}. Default row.")] = None
+    precision: Annotated[str | None, _option("--precision", _PRECISIONS)] = None
+    block_scales: Annotated[str | None, _option("--block-scales", _SCALES)] = None
+    group: Annotated[int | None, _option("--group", _GROUP)] = None
+    zero_points: Annotated[
+        bool | None, _option("--zero-points", "Packed weights are less a zero point of their group.")
+    ] = None
+    batch: str | int | None = None
+    epilogue: Epilogue = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that were given, by name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def spec(self) -> GemmSpec:
+        """The spec. Raises SpecError."""
+        common = self.dtype or "bf16"
+        a, b = self.a or common, self.b or common
+        sums = accumulator_types(a, b)  # none for types that the spec refuses
+        return GemmSpec(
+            m=self.m,
+            n=self.n,
+            k=self.k,
+            a=a,
+            b=b,
+            d=self.d or common,
+            acc=self.acc or (sums[0] if sums else EPILOGUE_TYPE),
+            layout=self.layout or "tn",
+            batch=make_batch(self.batch),
+            d_order=self.d_order or D_ORDERS[0],
+            precision=self.precision,
+            block_scales=_scales(self.block_scales),
+            group=self.group,
+            zero_points=bool(self.zero_points),
+            epilogue=ready_epilogue(self.epilogue or "none"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenProblem(Problem):
+    """Extents that are left out are run-time arguments of the kernel."""
+
+    batch: BatchText = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenProblem(Problem):
+    """All extents are given."""
+
+    m: GivenM = field()
+    n: GivenN = field()
+    k: GivenK = field()
+    batch: GivenBatch = None
+
+
+def _scales(text: str | None) -> BlockScales | None:
+    """A spec's scales of blocks, from the option. Raises SpecError."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)x(\d+),(\d+)x(\d+)", text)
+    if found is None:
+        raise SpecError(f"--block-scales {text}: give a block of A and one of B, such as 1x128,128x128")
+    rows, of_a, columns, of_b = map(int, found.groups())
+    return BlockScales(a=(rows, of_a), b=(columns, of_b))
+
+
+def make_batch(text: str | int | None) -> int | Unbatched | None:
+    """A spec's batch, from the option. Raises SpecError."""
+    if text is None:
+        return UNBATCHED
+    if text == ANY:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise SpecError(f"--batch {text}: give a number of products, or {ANY} for a run-time argument") from None
