@@ -24,9 +24,11 @@ from lowtide.dialects.levels import Level, check_level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, InterpreterError
 from lowtide.interpreter import Loaded, Report
+from lowtide.interpreter.numbers.domains import ExactDomain, FloatDomain
 from lowtide.passes.base import Pass
 from lowtide.passes.pipeline import ENTRY_STEP
 from lowtide.passes.support.problem import problem_in
+from lowtide.runtime.weights import pack_weights
 from lowtide.targets import get
 
 # What an error of the interpreter is about, by the first that its text has.
@@ -113,7 +115,7 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
     agents only; None for a right one."""
     place = _place(loaded, trial.place)
     lies: dict[str, Any] = {name: place.named[name] for name in ("alignments", "batches")} | {"batch": trial.batch}
-    inputs = interpretation.inputs_for(kernel.spec, trial.shape, "exact", trial.seed, **lies)
+    inputs = _small_integers(kernel, trial, lies)
     where = f"{'x'.join(map(str, trial.shape))}, {trial.sms} SMs, seed {trial.seed}"
     where += f", place {trial.place}" * bool(trial.place) + (f", {trial.batch}" if trial.batch is not None else "")
     report = Report()
@@ -124,7 +126,7 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
             inputs,
             sms=trial.sms,
             seed=trial.seed,
-            domain="exact",
+            domain=kernel.domain,
             report=report,
             bases=place.named["bases"],
             **lies,
@@ -135,6 +137,15 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
     if not len(wrong):
         return None if report.holds or timed else Finding("right in this order only", f"{where}: {_short(str(report))}")
     return Finding("wrong result", f"{where}: {len(wrong)} of {d.size} elements, first {wrong[0].tolist()}")
+
+
+def _small_integers(kernel: Kernel, trial: Trial, lies: dict[str, Any]) -> dict[str, Any]:
+    """Inputs of which no sum is rounded, in any number domain."""
+    inputs = interpretation.inputs_for(kernel.spec, trial.shape, ExactDomain.name, trial.seed, **lies)
+    if kernel.domain == FloatDomain.name:  # any bytes would be weights up to 448, and fractions
+        weights = np.random.default_rng(trial.seed).integers(-9, 10, inputs["b"].shape)
+        inputs["b"][...] = pack_weights(weights.astype(np.float32), kernel.spec)
+    return inputs
 
 
 def _place(loaded: Loaded, number: int) -> Place:

@@ -171,6 +171,23 @@ def _no_swizzle_by_address(lines: list[str], at: int) -> bool:
     return not any(re.search(r"wgmma|cp\.async\.bulk", line) for line in lines[start:])
 
 
+def _of_a_multiple(lines: list[str], at: int) -> bool:
+    """The line asks whether an extent, on the right, equals (extent / step) * step."""
+    words = re.search(r"arith\.cmpi eq, (%\w+), (%\w+) : index", lines[at])
+    product = _made_by(lines, words[1] if words else "", r"arith\.muli (%\w+), (%\w+) : index")
+    quotient = _made_by(lines, product[1] if product else "", r"arith\.divsi (%\w+), (%\w+) : index")
+    if words is None or product is None or quotient is None or quotient.groups() != (words[2], product[2]):
+        return False
+    positive = _made_by(lines, product[2], r"arith\.constant [1-9]\d* : index")
+    return positive is not None and _made_by(lines, words[2], r"memref\.dim ") is not None
+
+
+def _made_by(lines: list[str], name: str, op: str) -> re.Match[str] | None:
+    """The line that makes a value, if an op of this form does."""
+    form = re.compile(rf" *{re.escape(name)} = {op}")
+    return next((found for line in lines if (found := form.match(line))), None)
+
+
 def _around(lines: list[str], at: int) -> Iterator[str]:
     """The lines that open the regions around a line, from the inside out."""
     indent = len(lines[at]) - len(lines[at].lstrip())
@@ -188,6 +205,14 @@ _RULES = (
         Argument(
             "a barrier follows",
             "it still comes before a barrier of the CTA that comes before every access of shared memory",
+        ),
+    ),
+    _Rule(
+        re.compile(r"assertion of less"),
+        _of_a_multiple,
+        Argument(
+            "of a multiple",
+            "an extent rounded down to a multiple is never larger than it: at least as large means equal",
         ),
     ),
     _Rule(

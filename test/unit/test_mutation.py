@@ -159,6 +159,17 @@ def test_shared_memory_must_be_aligned_for_swizzles_by_address_alone(lowered: di
     assert arguments[0] is not None and arguments[1] is None
 
 
+def test_an_extent_is_never_smaller_than_itself_rounded_down() -> None:
+    name = "sm90, weights of e4m3"
+    original = lower(KERNELS[name].problem(), until="smem")
+    for level in ("cta", "smem"):
+        of_k, of_n = (planted(name, level, "assertion of less", original, at) for at in (0, 1))
+        argument = argument_for(of_k, original.levels[level])
+        assert argument is not None and argument.check == "of a multiple"
+        assert argument_for(of_n, original.levels[level]) is None
+    assert found_in(of_n, original).detector == "wrong operands taken"
+
+
 def test_a_moved_barrier_is_no_fault_only_if_every_shape_is_right_in_every_order(lowered: dict[str, Lowered]) -> None:
     original, kernel = lowered["sm80-simt"], KERNELS["sm80-simt"]
     # The ring has a slot between the one that is filled and the one that is read next.

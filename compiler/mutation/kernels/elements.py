@@ -58,7 +58,7 @@ TYPES: tuple[Kernel, ...] = (
 
 
 def _whole(shapes: tuple[Shape, ...], rows: int, group: int) -> tuple[Shape, ...]:
-    """Shapes whose N is that of whole rows of weights, and K of whole groups."""
+    """Shapes whose N is a multiple of `rows`, as weights of 4 bits ask for, and K of whole groups."""
     return tuple((m, -(-n // rows) * rows, -(-k // group) * group) for m, n, k in shapes)
 
 
@@ -81,9 +81,9 @@ SCALED: tuple[Kernel, ...] = (
         "sm_80",
         spec_of("f16", b="u8", d="f32"),
         "grid.tile = [32, 64], k = 64, atoms = [2, 2, 1], stages = 2, k_division = split(2)",
-        (45, 80, 320),
+        (45, 79, 320),
         (16, 48, 64),
-        parts=_whole(parts_of(32, 64, 64)[::8], WEIGHT_ROWS, WEIGHT_BLOCK),
+        parts=_whole(parts_of(32, 64, 64)[::5], 1, WEIGHT_BLOCK),
     ),
     by_fields(
         "sm90-fp8-blocks",
@@ -120,5 +120,24 @@ SCALED: tuple[Kernel, ...] = (
         (37, 144, 448),
         (12, 48, 64),
         parts=_whole(parts_of(16, 64, 64)[::4], WEIGHT_ROWS, 64),
+    ),
+    # Floats, whose bits are moved and multiplied: with groups, and as they are.
+    by_fields(
+        "sm80, weights of e4m3",
+        "sm_80",
+        spec_of(b="e4m3", d="f32", group=64, epilogue=bias_relu),
+        "grid.tile = [16, 64], k = 64, atoms = [1, 4, 1], stages = 3",
+        (37, 79, 448),
+        (16, 48, 64),
+        parts=_whole(parts_of(16, 64, 64)[::3], 1, 64),
+    ),
+    by_fields(
+        "sm90, weights of e4m3",
+        "sm_90a",
+        spec_of(b="e4m3", d="f32", epilogue=bias_relu),
+        "roles = cooperative(1), grid.tile = [64, 16], k = 64, stages = 3, operands = swapped, epilogue.path = direct",
+        (37, 141, 448),
+        (12, 48, 64),
+        parts=_whole(parts_of(16, 64, 64)[::3], 1, WEIGHT_BLOCK),
     ),
 )

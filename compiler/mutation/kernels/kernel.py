@@ -12,6 +12,8 @@ from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.interpreter.numbers.domains import ExactDomain, FloatDomain
 from lowtide.passes.schedules.alignment import MATRICES, is_packed
 from lowtide.targets import get
 
@@ -48,6 +50,11 @@ class Kernel:
     schedule: Schedule
     trials: tuple[Trial, ...]
     timed: tuple[str, ...] = ()
+
+    @property
+    def domain(self) -> str:
+        """The number domain of its runs: exact, but for packed floats, whose bits are numbers among floats alone."""
+        return (FloatDomain if self.spec.is_mixed and element_type(self.spec.b).is_float else ExactDomain).name
 
     def problem(self) -> str:
         """Its text at level `problem`."""
