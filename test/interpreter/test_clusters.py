@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from compiled import expected, inputs_of, spec, steps_of
-from planting import IN_FLIGHT, RACE, Fault
+from planting import IN_FLIGHT, RACE, Fault, assert_found, exactly
 
 from lowtide import targets
 from lowtide.dialects.sm import ClusterLine
@@ -179,10 +179,7 @@ def test_the_kernel_without_a_fault_is_right(pair: dict[str, str], level: str) -
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(pair: dict[str, str], fault: Fault) -> None:
-    text = planted(fault, pair[fault.level])
-    for seed in (0, 1):
-        with pytest.raises(InterpreterError, match=fault.found):
-            interpret(text, INPUTS, sms=2, seed=seed, domain="exact")
+    assert_found(fault, planted(fault, pair[fault.level]), exactly(SPEC, INPUTS, sms=2), (0, 1))
 
 
 @pytest.mark.parametrize("line", [ClusterLine.row, ClusterLine.column], ids=str)

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 from compiled import expected, inputs_of, spec, steps_of
-from planting import Fault
+from planting import Fault, assert_found, exactly
 
 import lowtide as lt
 from lowtide import targets
 from lowtide.dialects.levels import Level
-from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
 
 SM_90A = targets.get("sm_90a")
@@ -67,9 +66,7 @@ FAULTS = [
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_an_access_before_the_wait_is_found(texts: dict[tuple[str, Level], str], fault: Fault) -> None:
-    text = fault.plant(texts[ROLES, Level.named(fault.level)])
-    with pytest.raises(InterpreterError, match=fault.found):
-        interpret(text, INPUTS, sms=2, seed=0, domain="exact")
+    assert_found(fault, fault.plant(texts[ROLES, Level.named(fault.level)]), exactly(SPEC, INPUTS, sms=2))
 
 
 def test_the_full_barriers_tell_the_consumers_that_the_producer_has_waited(

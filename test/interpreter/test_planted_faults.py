@@ -7,7 +7,7 @@ are those that a wrong pass would make. What breaks no rule of the hardware must
 import numpy as np
 import pytest
 from compiled import expected, inputs_of, levels_of, spec
-from planting import IN_FLIGHT, OUT_OF_BOUNDS, RACE, WRONG_NUMBERS, Fault
+from planting import IN_FLIGHT, OUT_OF_BOUNDS, RACE, WRONG_NUMBERS, Fault, assert_found, exactly
 from support import assert_same
 
 import lowtide as lt
@@ -274,15 +274,7 @@ def test_the_kernel_without_a_fault_is_right(levels: dict[str, str], level: str)
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(levels: dict[str, str], fault: Fault) -> None:
-    text = fault.plant(levels[fault.level])
-    assert text != levels[fault.level]
-    for seed in SEEDS:
-        if fault.found == WRONG_NUMBERS:
-            d = interpret(text, INPUTS, seed=seed, domain="exact")
-            assert (d != expected(SPEC, INPUTS)).any()
-        else:
-            with pytest.raises(InterpreterError, match=fault.found):
-                interpret(text, INPUTS, seed=seed, domain="exact")
+    assert_found(fault, fault.plant(levels[fault.level]), exactly(SPEC, INPUTS), SEEDS)
 
 
 def test_a_refill_that_overtakes_the_reads_of_the_scratch_is_found() -> None:
@@ -295,10 +287,9 @@ def test_a_refill_that_overtakes_the_reads_of_the_scratch_is_found() -> None:
     text = levels_of(kernel, schedule)["epilogue"]
     inputs = inputs_of(kernel, 100, 100, 40)
     np.testing.assert_array_equal(interpret(text, inputs, sms=1, domain="exact"), expected(kernel, inputs))
-    fault = Fault("", "epilogue", r"^ *sm\.barrier\n(?= *\}\n *tile\.return)", "", "")
-    for seed in SEEDS:
-        with pytest.raises(InterpreterError, match=rf"sm\.cp_async .*({RACE}|{IN_FLIGHT})|load_shared.*{IN_FLIGHT}"):
-            interpret(fault.plant(text), inputs, sms=1, seed=seed, domain="exact")
+    found = rf"sm\.cp_async .*({RACE}|{IN_FLIGHT})|load_shared.*{IN_FLIGHT}"
+    fault = Fault("", "epilogue", r"^ *sm\.barrier\n(?= *\}\n *tile\.return)", "", found)
+    assert_found(fault, fault.plant(text), exactly(kernel, inputs, sms=1), SEEDS)
 
 
 def test_the_comparison_of_two_levels_names_the_first_wrong_element(levels: dict[str, str]) -> None:

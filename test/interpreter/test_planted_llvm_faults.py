@@ -5,10 +5,9 @@ import re
 import numpy as np
 import pytest
 from compiled import expected, inputs_of, spec
-from planting import RACE, WRONG_NUMBERS, Fault
+from planting import RACE, WRONG_NUMBERS, Fault, assert_found, exactly
 
 import lowtide as lt
-from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
 
 SPEC = spec()
@@ -103,25 +102,14 @@ def divided() -> str:
     return lt.compile_gemm(SPEC, schedule=DIVIDED).levels["llvm"]
 
 
-def check(text, fault, inputs, seeds, sms):
-    faulty = fault.plant(text)
-    assert faulty != text
-    for seed in seeds:
-        if fault.found == WRONG_NUMBERS:
-            assert (interpret(faulty, inputs, sms=sms, seed=seed, domain="exact") != expected(SPEC, inputs)).any()
-        else:
-            with pytest.raises(InterpreterError, match=fault.found):
-                interpret(faulty, inputs, sms=sms, seed=seed, domain="exact", max_steps=5000)
-
-
 @pytest.mark.parametrize("fault", ON_HOPPER, ids=lambda fault: fault.name)
 def test_a_fault_is_found_on_hopper(hopper, fault):
-    check(hopper, fault, HOPPER_INPUTS, (0,), 1)
+    assert_found(fault, fault.plant(hopper), exactly(SPEC, HOPPER_INPUTS, sms=1, max_steps=5000))
 
 
 @pytest.mark.parametrize("fault", ON_DIVIDED, ids=lambda fault: fault.name)
 def test_a_fault_is_found_where_k_is_divided(divided, fault):
-    check(divided, fault, DIVIDED_INPUTS, (0, 1), 2)
+    assert_found(fault, fault.plant(divided), exactly(SPEC, DIVIDED_INPUTS, sms=2, max_steps=5000), (0, 1))
 
 
 def test_the_kernels_without_a_fault_are_right(hopper, divided):

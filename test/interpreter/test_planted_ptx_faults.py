@@ -5,10 +5,9 @@ import functools
 import numpy as np
 import pytest
 from compiled import expected, inputs_of, spec
-from planting import IN_FLIGHT, RACE, WRONG_NUMBERS, Fault
+from planting import IN_FLIGHT, RACE, WRONG_NUMBERS, Fault, assert_found
 
 import lowtide as lt
-from lowtide.errors import InterpreterError
 from lowtide.interpreter import Loaded, interpret
 
 SPEC = spec()
@@ -103,9 +102,4 @@ def test_without_a_fault_the_numbers_are_right(target):
     ids=lambda value: getattr(value, "name", value),
 )
 def test_a_planted_fault_is_found(target, planted):
-    text = planted.plant(levels(target)["ptx"])
-    if planted.found == WRONG_NUMBERS:
-        assert not outcome(target, text, SEEDS[0])
-        return
-    with pytest.raises(InterpreterError, match=planted.found):
-        outcome(target, text, SEEDS[0])
+    assert_found(planted, planted.plant(levels(target)["ptx"]), functools.partial(outcome, target), SEEDS[:1])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from compiled import expected, inputs_of, spec, steps_of
 from one_cta import run_kernel
-from planting import Fault
+from planting import Fault, assert_found, exactly
 
 from lowtide import targets
 from lowtide.dialects.levels import Level
@@ -82,10 +82,7 @@ def test_the_kernel_without_a_fault_is_right(text: str) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found_under_every_order(text: str, fault: Fault) -> None:
-    faulty = fault.plant(text)
-    for seed in (0, 1, 2):
-        with pytest.raises(InterpreterError, match=fault.found):
-            run(faulty, seed)
+    assert_found(fault, fault.plant(text), exactly(SPEC, inputs_of(SPEC, *SHAPE), sms=1), (0, 1, 2))
 
 
 REGISTERS = """
