@@ -23,7 +23,10 @@ from lowtide.dialects.locations import where
 from lowtide.elements import INTEGER_TYPE, element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
-from lowtide.passes.support.problem import Problem, acts_in_the_sum, element_name, is_column_major
+from lowtide.passes.support.element_types import element_name
+from lowtide.passes.support.matrix_layouts import is_column_major
+from lowtide.passes.support.operand_kinds import acts_in_the_sum
+from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op, values_from_outside
 from lowtide.runtime.manifest import OUTPUT_DIMS, matrix_dims
 

@@ -15,7 +15,7 @@ from lowtide.dialects.enums import gemm_layout, k_division_kind
 from lowtide.dialects.tile import KDivisionKind
 from lowtide.passes.base import walk
 from lowtide.passes.support.atoms import tiled_mma_of
-from lowtide.passes.support.problem import a_is_mk
+from lowtide.passes.support.matrix_layouts import a_is_mk
 from lowtide.passes.support.rewriting import defining_op
 
 _BY_CTAS = (KDivisionKind.stream_k, KDivisionKind.hybrid)

@@ -14,8 +14,9 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import walk
+from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk
 from lowtide.passes.support.operand_loads import is_operand_load
-from lowtide.passes.support.problem import a_is_mk, b_is_nk, element_bits
 from lowtide.passes.support.wgmmas import fragment_of, wgmmas
 from lowtide.targets import WarpAccess
 from lowtide.targets.ldmatrix import elements_per_register, row_addresses

@@ -34,8 +34,9 @@ from lowtide.dialects.tile.layouts import SwizzleBits, layout_of, tv_of
 from lowtide.errors import IRError, ScheduleError
 from lowtide.passes.base import walk
 from lowtide.passes.support.buffers import is_transposed_buffer
+from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.operand_kinds import SCALES
 from lowtide.passes.support.operand_loads import is_operand_load
-from lowtide.passes.support.problem import SCALES, element_bits
 from lowtide.targets import Conflict, Sectors, WarpAccess, sectors_per_request, worst_request
 from lowtide.targets.banks import LINE_BYTES
 from lowtide.targets.ldmatrix import elements_per_register, row_addresses

@@ -19,8 +19,8 @@ from lowtide.interpreter.ops.tile import work_order
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.facts import registers_at_entry, threads_of
 from lowtide.passes.support.builder import constant_of
+from lowtide.passes.support.element_types import buffer_bytes, element_bits
 from lowtide.passes.support.kernels import cluster_shape, instances_of, role_instances
-from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.passes.support.wgmmas import fragment_of, wgmmas
 from lowtide.targets import Target
 from lowtide.targets.tv import extents

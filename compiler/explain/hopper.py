@@ -26,8 +26,8 @@ from lowtide.errors import IRError, ScheduleError
 from lowtide.passes.base import walk
 from lowtide.passes.support.atoms import is_transposed, tiled_mma_of
 from lowtide.passes.support.clusters import members
+from lowtide.passes.support.element_types import buffer_bytes, element_bits
 from lowtide.passes.support.kernels import cluster_shape
-from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.passes.support.wgmmas import Wgmma, fragment_of, wgmmas
 from lowtide.targets import Conflict, Sectors
 

@@ -11,7 +11,7 @@ from lowtide.dialects.tile import OperandKind
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.alignment import WIDEST, alignments_in, moved_alignment
-from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.rewriting import memory_of
 
 # Row strides known only at run time are taken to be this many bytes: a whole number of sectors.

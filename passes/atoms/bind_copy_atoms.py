@@ -30,8 +30,8 @@ from lowtide.passes.support.atoms import (
     tiled_copy_attr,
 )
 from lowtide.passes.support.buffers import is_transposed_buffer
+from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.kernels import kernels_of, schedule_of
-from lowtide.passes.support.problem import element_bits
 from lowtide.passes.support.rewriting import before, defining_op, erase
 from lowtide.targets import Target
 

@@ -60,8 +60,8 @@ from lowtide.passes.support.atoms import (
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.cache_hints import written
 from lowtide.passes.support.clusters import OPERANDS, Lines, sharing
+from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.kernels import COPIERS, PRODUCER, bytes_of, kernels_of, schedule_of
-from lowtide.passes.support.problem import element_bits
 from lowtide.passes.support.rewriting import after, before, erase, rebuild_loop, uses
 from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
 from lowtide.targets import Target

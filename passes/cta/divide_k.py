@@ -36,7 +36,8 @@ from lowtide.dialects.tile import KDivisionKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import cluster_shape, launches_of, problem_of, relaunch
-from lowtide.passes.support.problem import dims_of_a, is_batch
+from lowtide.passes.support.matrix_layouts import dims_of_a
+from lowtide.passes.support.problem import is_batch
 from lowtide.passes.support.rewriting import before, erase, extent, move_region
 from lowtide.targets import Target
 

@@ -12,15 +12,9 @@ from lowtide.passes.schedules.facts import threads_of
 from lowtide.passes.schedules.grid_cost import ctas_per_sm
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import cluster_clause
-from lowtide.passes.support.problem import (
-    SCALES,
-    Problem,
-    acts_in_the_sum,
-    dims_of_a,
-    dims_of_b,
-    is_batch,
-    operand_is_batched,
-)
+from lowtide.passes.support.matrix_layouts import dims_of_a, dims_of_b
+from lowtide.passes.support.operand_kinds import SCALES, acts_in_the_sum, operand_is_batched
+from lowtide.passes.support.problem import Problem, is_batch
 from lowtide.passes.support.rewriting import before, extent
 from lowtide.targets import Target
 

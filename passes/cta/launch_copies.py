@@ -40,7 +40,7 @@ from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.copy_units import TRANSPOSING_THREADS, UNIT_BYTES, side_of_tile, units_of_row
-from lowtide.passes.support.problem import element_bits, element_name
+from lowtide.passes.support.element_types import element_bits, element_name
 from lowtide.passes.support.rewriting import before, erase, extent, outer_strides, replace, uses
 from lowtide.passes.support.workspaces import ROW_BYTES, any_extents, row_stride, view, workspace
 from lowtide.targets import Target

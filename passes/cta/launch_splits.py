@@ -32,8 +32,9 @@ from lowtide.dialects.tile import Side
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.copy_units import PATCH_ROWS, PATCH_UNITS, patches
+from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.kernels import gemm_kernels
-from lowtide.passes.support.problem import decomposition_of, element_bits
+from lowtide.passes.support.problem import decomposition_of
 from lowtide.passes.support.rewriting import before, extent, outer_strides, replace, uses
 from lowtide.passes.support.workspaces import any_extents, row_stride, view, workspace
 from lowtide.targets import Target

@@ -52,16 +52,9 @@ from lowtide.passes.cta.host_side import counter_type, emit_host
 from lowtide.passes.schedules.facts import work_loops
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import cluster_clause, schedule_of
-from lowtide.passes.support.problem import (
-    SCALES,
-    Problem,
-    a_is_mk,
-    acts_in_the_sum,
-    b_is_nk,
-    dims_of_a,
-    is_batch,
-    problem_attribute,
-)
+from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk, dims_of_a
+from lowtide.passes.support.operand_kinds import SCALES, acts_in_the_sum
+from lowtide.passes.support.problem import Problem, is_batch, problem_attribute
 from lowtide.passes.support.rewriting import copy_region, defining_op, erase, extent, values_from_outside
 from lowtide.targets import Target
 

@@ -47,8 +47,8 @@ from lowtide.passes.epilogue.stores import store_by_tma
 from lowtide.passes.schedules.facts import runs_ahead
 from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
 from lowtide.passes.support.buffers import buffer_type
+from lowtide.passes.support.element_types import buffer_bytes, element_bits
 from lowtide.passes.support.kernels import gemm_kernels, schedule_of
-from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.passes.support.rewriting import before, erase
 from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
 from lowtide.passes.support.wgmmas import wgmmas

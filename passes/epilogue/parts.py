@@ -17,7 +17,9 @@ from lowtide.passes.support.arithmetic import add
 from lowtide.passes.support.atoms import EpilogueAccess, fragment_run, fragment_type, part_of, rows_of_part, stacked_tv
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.cache_hints import written
-from lowtide.passes.support.problem import element_bits, element_name, is_column_major, operand_is_batched
+from lowtide.passes.support.element_types import element_bits, element_name
+from lowtide.passes.support.matrix_layouts import is_column_major
+from lowtide.passes.support.operand_kinds import operand_is_batched
 from lowtide.passes.support.rewriting import copy_region, defining_op
 from lowtide.targets import TiledMma
 

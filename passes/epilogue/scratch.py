@@ -8,8 +8,8 @@ from mlir import ir
 
 from lowtide.dialects import sm, tile
 from lowtide.passes.base import walk
+from lowtide.passes.support.element_types import buffer_bytes
 from lowtide.passes.support.kernels import instances_of
-from lowtide.passes.support.problem import buffer_bytes
 from lowtide.passes.support.rewriting import after
 
 

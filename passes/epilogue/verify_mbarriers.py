@@ -27,9 +27,9 @@ from lowtide.dialects.enums import multicast_of, receivers_of
 from lowtide.dialects.sm import ClusterLine
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.clusters import members, union
+from lowtide.passes.support.element_types import buffer_bytes
 from lowtide.passes.support.kernels import PRODUCER, cluster_shape, launches_of
 from lowtide.passes.support.panels import SWIZZLE_ROWS
-from lowtide.passes.support.problem import buffer_bytes
 from lowtide.passes.support.rewriting import ops_in
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_WARPS

@@ -26,8 +26,8 @@ from lowtide.dialects.tile.layouts import layout_of
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import MBARRIER_BYTES, aligned
 from lowtide.passes.support.copy_units import staged_bytes
+from lowtide.passes.support.element_types import buffer_bytes, element_bits
 from lowtide.passes.support.kernels import launches_of, role_instances
-from lowtide.passes.support.problem import buffer_bytes, element_bits
 from lowtide.targets import Target
 
 _VECTOR_BYTES = 16

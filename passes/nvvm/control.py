@@ -26,8 +26,9 @@ from lowtide.passes.nvvm.values import (
 )
 from lowtide.passes.schedules.facts import aligned
 from lowtide.passes.support.builder import constant_of
+from lowtide.passes.support.element_types import buffer_bytes
 from lowtide.passes.support.kernels import begin_of_k
-from lowtide.passes.support.problem import SCALES, buffer_bytes
+from lowtide.passes.support.operand_kinds import SCALES
 
 # ptxas unrolls a short loop together with the copies before it. If the same threads copy and multiply, there are not
 # enough registers for that. With roles unrolling gains up to 2 % (1024³ on an H200), but consumers that

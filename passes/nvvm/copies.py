@@ -13,7 +13,7 @@ from lowtide.passes.nvvm.runs import check_runs, has_whole_runs, in_runs_of, loa
 from lowtide.passes.nvvm.values import Window, gathered, in_value_order, vector_type
 from lowtide.passes.support.buffers import is_transposed_buffer
 from lowtide.passes.support.builder import Scalar
-from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.element_types import element_bits
 from lowtide.targets import split_coordinates
 
 

@@ -20,7 +20,8 @@ from lowtide.passes.nvvm.scales import load_scales
 from lowtide.passes.nvvm.thread_offsets import layout_offset
 from lowtide.passes.nvvm.values import Fragment, Window, gathered, in_value_order, regroup, vector_type
 from lowtide.passes.support.arithmetic import number
-from lowtide.passes.support.problem import SCALES, element_bits
+from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.operand_kinds import SCALES
 from lowtide.targets import SplitCoordinates, split_coordinates
 
 Store = Callable[[ir.Value, ir.Value, int], None]

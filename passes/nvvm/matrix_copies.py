@@ -16,7 +16,7 @@ from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.values import GlobalMatrix, elements_from, vector_type
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.copy_units import UNIT_BYTES, units_of_row
-from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.element_types import element_bits
 
 
 def lower_copy_matrix(context: Context, op: tile.CopyMatrixOp) -> None:

@@ -24,7 +24,8 @@ from lowtide.passes.nvvm.values import GlobalMatrix, element_of, vector_type
 from lowtide.passes.support.arithmetic import number
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.copy_units import PATCH_ROWS, PATCH_UNITS, patches
-from lowtide.passes.support.problem import decomposition_of, element_bits
+from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.problem import decomposition_of
 
 _Place = tuple[ir.Value, ir.Value, ir.Value, ir.Value]  # of a batch, of its row, the first k, K
 

@@ -27,7 +27,7 @@ from lowtide.passes.support.copy_units import (
     side_of_tile,
     staged_offset,
 )
-from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.element_types import element_bits
 
 _UNITS = TILE_BYTES // UNIT_BYTES  # of a row
 _ROWS_AT_ONCE = TRANSPOSING_THREADS // _UNITS

@@ -15,7 +15,7 @@ from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.thread_offsets import ThreadOffset
 from lowtide.passes.nvvm.values import SharedBuffer, Window
 from lowtide.passes.support.builder import Scalar, constant_of
-from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.element_types import element_bits
 from lowtide.targets.tv import offsets
 
 _DYNAMIC = -(2**31)  # llvm.getelementptr's marker for an index that is an operand

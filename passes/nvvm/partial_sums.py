@@ -19,7 +19,7 @@ from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.values import Fragment, GlobalMatrix, regroup, vector_type
 from lowtide.passes.support.arithmetic import add
 from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.element_types import element_bits
 from lowtide.targets import coordinates
 from lowtide.targets.tv import extents
 

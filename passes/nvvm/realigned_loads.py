@@ -18,7 +18,7 @@ from lowtide.passes.nvvm.control import LOOP_ANNOTATION, ROLLED
 from lowtide.passes.nvvm.memory import both, element_pointer, global_pointer, is_before_edge
 from lowtide.passes.nvvm.values import Window, elements_from, shuffle, vector_type
 from lowtide.passes.support.arithmetic import number
-from lowtide.passes.support.problem import element_bits
+from lowtide.passes.support.element_types import element_bits
 from lowtide.targets import SplitCoordinates
 
 

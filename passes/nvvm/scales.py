@@ -15,7 +15,8 @@ from lowtide.passes.nvvm.control import offset_of
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.nvvm.thread_offsets import layout_offset
 from lowtide.passes.nvvm.values import Offset, Repeated, Window
-from lowtide.passes.support.problem import SCALES, Scales, element_bits
+from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.operand_kinds import SCALES, Scales
 from lowtide.targets import SplitCoordinates, split_coordinates
 
 

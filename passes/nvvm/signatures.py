@@ -10,7 +10,7 @@ from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE, GlobalExtents, GlobalMatrix, held_type
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import relaunch
-from lowtide.passes.support.problem import is_column_major
+from lowtide.passes.support.matrix_layouts import is_column_major
 from lowtide.passes.support.rewriting import before, extent, outer_strides, uses
 
 _GLOBAL = 1  # address space

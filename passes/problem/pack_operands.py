@@ -35,7 +35,9 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, walk
 from lowtide.passes.schedules.alignment import MATRICES, is_packed, is_packed_transposed, moved_alignment, multiplied
 from lowtide.passes.support import staged_scales
-from lowtide.passes.support.problem import SCALES, Problem, element_bits
+from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.operand_kinds import SCALES
+from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import after, before, defining_op
 from lowtide.targets import Target
 

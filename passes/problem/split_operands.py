@@ -23,7 +23,9 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import GemmLayout, Side
 from lowtide.elements import element_type
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.problem import a_is_mk, b_is_nk, decomposition_of, element_name
+from lowtide.passes.support.element_types import element_name
+from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk
+from lowtide.passes.support.problem import decomposition_of
 from lowtide.passes.support.rewriting import before, erase
 from lowtide.targets import Target
 

@@ -25,7 +25,8 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import GemmLayout, OperandKind, OperandsKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.kernels import schedule_if_any
-from lowtide.passes.support.problem import swapped_kind, swapped_layout
+from lowtide.passes.support.matrix_layouts import swapped_layout
+from lowtide.passes.support.operand_kinds import swapped_kind
 from lowtide.passes.support.rewriting import before, erase
 from lowtide.targets import Target
 

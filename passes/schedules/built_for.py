@@ -54,8 +54,9 @@ from lowtide.passes.support.atoms import (
     tiled_mma_attr,
 )
 from lowtide.passes.support.clusters import OPERANDS, sharing
+from lowtide.passes.support.element_types import element_name
 from lowtide.passes.support.kernels import cluster_shape
-from lowtide.passes.support.problem import Problem, element_name
+from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op, ops_in, uses
 from lowtide.passes.support.wgmmas import wgmmas
 from lowtide.targets.atoms import Operand, copy_atom

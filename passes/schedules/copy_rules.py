@@ -24,8 +24,9 @@ from lowtide.passes.support.atoms import (
     stored_shape,
     tiled_mma,
 )
+from lowtide.passes.support.matrix_layouts import k_is_last
 from lowtide.passes.support.operand_loads import LDMATRIX_BITS, global_loads, operand_access
-from lowtide.passes.support.problem import Problem, k_is_last
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import WARPGROUP_THREADS, Operand
 

@@ -8,7 +8,8 @@ from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.elements import element_type
 from lowtide.passes.support import staged_scales
 from lowtide.passes.support.atoms import planned_stage
-from lowtide.passes.support.problem import SCALES, Problem
+from lowtide.passes.support.operand_kinds import SCALES
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, threads_of_atom
 

@@ -27,8 +27,9 @@ from lowtide.passes.schedules.grid_rules import has_griddepcontrol
 from lowtide.passes.schedules.multiply_choice import multiplies_by_fma, pairs_rows
 from lowtide.passes.schedules.multiply_rules import column_step, widest
 from lowtide.passes.support.atoms import STAGED_COPIES
+from lowtide.passes.support.matrix_layouts import b_is_nk, k_is_contiguous
 from lowtide.passes.support.operand_loads import LDMATRIX_BITS
-from lowtide.passes.support.problem import Problem, b_is_nk, k_is_contiguous
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS
 

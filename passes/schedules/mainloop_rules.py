@@ -9,7 +9,8 @@ from lowtide.passes.schedules.facts import registers_at_entry, ring_bytes, share
 from lowtide.passes.schedules.grid_cost import ctas_per_sm
 from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE
 from lowtide.passes.support.atoms import GLOBAL_LOADS, RING_COPIES, TMA_RANKS
-from lowtide.passes.support.problem import Problem, a_is_mk
+from lowtide.passes.support.matrix_layouts import a_is_mk
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand
 

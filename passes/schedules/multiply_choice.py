@@ -12,8 +12,9 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import wgmma_width
 from lowtide.passes.schedules.facts import REGISTER_BITS, is_multiplied_in_halves
+from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk
 from lowtide.passes.support.operand_loads import LDMATRIX_BITS
-from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import MmaAtom, Target, mma_atom, types_of_atom
 from lowtide.targets.atoms import FMA, WGMMA_ROWS, wgmma_k
 

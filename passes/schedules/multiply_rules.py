@@ -11,7 +11,8 @@ from lowtide.elements import LONGEST_PARTIAL_SUM, SCALE_BLOCK, element_type
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of, warps_along_k
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
-from lowtide.passes.support.problem import Problem, b_is_nk, k_is_contiguous, k_is_last
+from lowtide.passes.support.matrix_layouts import b_is_nk, k_is_contiguous, k_is_last
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import KNOWN, MMA_ATOMS, Target, accumulator_types, types_of_atom
 from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, wgmma_k, wgmma_widths
 

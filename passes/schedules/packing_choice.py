@@ -22,7 +22,8 @@ from lowtide.passes.schedules.alignment import (
 )
 from lowtide.passes.schedules.asked_for import asks_for_roles
 from lowtide.passes.support.atoms import TMA_RANKS
-from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, k_is_last
+from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk, k_is_last
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target, has_wgmma, types_of_atom
 
 # Rows or columns of D, at least, for which an operand is transposed where mma.sync takes it as it lies. On an H200, s8

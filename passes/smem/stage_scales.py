@@ -34,7 +34,7 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.buffers import buffer_type
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import gemm_kernels, schedule_of
-from lowtide.passes.support.problem import SCALES
+from lowtide.passes.support.operand_kinds import SCALES
 from lowtide.passes.support.rewriting import before, defining_op, erase_if_unused, ops_in
 from lowtide.passes.support.staged_scales import extent_of, stage_shape
 from lowtide.targets import Target

@@ -14,7 +14,9 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.support.buffers import is_transposed_buffer
-from lowtide.passes.support.problem import Problem, a_is_mk, b_is_nk, element_bits
+from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import TiledCopy, TiledMma
 from lowtide.targets.banks import SECTOR_BYTES
 from lowtide.targets.tv import neighbours

@@ -1,125 +1,30 @@
-"""The problem that a `tile.gemm` or a kernel computes: sizes, layout, element types, kinds of epilogue operands."""
+"""The problem that a `tile.gemm`, a kernel or a host function says: sizes, layout, element types, kinds of operands."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, prod
+from math import ceil
 
 from mlir import ir
-from tensor_layouts import cosize
 
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.tile import GemmLayout, OperandKind, Precision
-from lowtide.dialects.tile.layouts import layout_of
-from lowtide.elements import ELEMENTS, SCALE_BLOCK, element_of_ir, element_type, promotes, weight_types
-from lowtide.errors import ScheduleError
-
-# Whether A lies as (M, K) and B as (N, K).
-_K_IS_LAST = {
-    GemmLayout.tn: (True, True),
-    GemmLayout.tt: (True, False),
-    GemmLayout.nn: (False, True),
-    GemmLayout.nt: (False, False),
-}
-
+from lowtide.elements import element_type, promotes, weight_types
+from lowtide.passes.support.element_types import element_name
+from lowtide.passes.support.matrix_layouts import (
+    a_is_mk,
+    b_is_nk,
+    dims_of_a,
+    dims_of_b,
+    is_column_major,
+    swapped_layout,
+    turned_layout,
+)
+from lowtide.passes.support.operand_kinds import SCALES, acts_in_the_sum, swapped_kind
 
 # The element type of packed weights in memory.
 WEIGHT_BYTES = "u8"
-
-# What one thread's program has in place of an 8-bit float, which LLVM lacks.
-HELD_BYTE = "i8"
-
-# The layout of Dᵀ = Bᵀ · Aᵀ, by that of D = A · B: B, as it lies, is its A.
-_SWAPPED = {
-    GemmLayout.tn: GemmLayout.tn,
-    GemmLayout.tt: GemmLayout.nn,
-    GemmLayout.nn: GemmLayout.tt,
-    GemmLayout.nt: GemmLayout.nt,
-}
-# The layout of the same product where A, or B, lies the other way.
-_TURNED = {
-    "a": {GemmLayout.tn: GemmLayout.nn, GemmLayout.tt: GemmLayout.nt},
-    "b": {GemmLayout.tn: GemmLayout.tt, GemmLayout.nn: GemmLayout.nt},
-}
-_TURNED = {name: there | {value: key for key, value in there.items()} for name, there in _TURNED.items()}
-# What of a tile.gemm's operands acts in the sum, and has no argument in the epilogue.
-_IN_THE_SUM = frozenset(
-    {
-        OperandKind.group_scale,
-        OperandKind.group_zero,
-        OperandKind.row_scale,
-        OperandKind.column_scale,
-        OperandKind.row_block_scale,
-        OperandKind.column_block_scale,
-    }
-)
-_SWAPPED_KINDS = {
-    OperandKind.per_row: OperandKind.per_column,
-    OperandKind.per_column: OperandKind.per_row,
-    OperandKind.row_scale: OperandKind.column_scale,
-    OperandKind.column_scale: OperandKind.row_scale,
-    OperandKind.row_block_scale: OperandKind.column_block_scale,
-    OperandKind.column_block_scale: OperandKind.row_block_scale,
-}
-
-
-def swapped_layout(layout: GemmLayout) -> GemmLayout:
-    """The layout of Dᵀ = Bᵀ · Aᵀ, where A and B lie as they did."""
-    return _SWAPPED[layout]
-
-
-def turned_layout(layout: GemmLayout, operands: str) -> GemmLayout:
-    """The layout of the same product where those of "ab" lie the other way."""
-    for name in operands:
-        layout = _TURNED[name][layout]
-    return layout
-
-
-def swapped_kind(kind: OperandKind) -> OperandKind:
-    """The kind, in Dᵀ, of an operand of D."""
-    return _SWAPPED_KINDS.get(kind, kind)
-
-
-def is_column_major(type_: ir.Type) -> bool:
-    """Whether the columns of a matrix are contiguous, and rows not known to be: `strided<[1, ?]>`."""
-    memref = ir.MemRefType(type_)
-    if memref.rank != 2 or not isinstance(memref.layout, ir.StridedLayoutAttr):
-        return False
-    strides, _ = memref.get_strides_and_offset()
-    return bool(strides[0] == 1 and strides[1] != 1)
-
-
-def a_is_mk(layout: GemmLayout) -> bool:
-    """A lies as (M, K)."""
-    return k_is_last(layout)[0]
-
-
-def b_is_nk(layout: GemmLayout) -> bool:
-    """B lies as (N, K)."""
-    return k_is_last(layout)[1]
-
-
-def k_is_contiguous(layout: GemmLayout) -> bool:
-    """Whether A and B both lie with K contiguous."""
-    return all(k_is_last(layout))
-
-
-def dims_of_a(layout: GemmLayout) -> tuple[int, int]:
-    """The dimensions of A, counted from the last one, -1, that are M and K."""
-    return (-2, -1) if a_is_mk(layout) else (-1, -2)
-
-
-def dims_of_b(layout: GemmLayout) -> tuple[int, int]:
-    """The dimensions of B, counted from the last one, -1, that are N and K."""
-    return (-2, -1) if b_is_nk(layout) else (-1, -2)
-
-
-def k_is_last(layout: GemmLayout) -> tuple[bool, bool]:
-    """Whether A lies as (M, K), and B as (N, K)."""
-    if layout not in _K_IS_LAST:
-        raise ScheduleError(f"no pass takes the layout {layout}; take one of {', '.join(map(str, _K_IS_LAST))}")
-    return _K_IS_LAST[layout]
 
 
 def decomposition_of(precision: ir.Attribute) -> Decomposition:
@@ -127,67 +32,9 @@ def decomposition_of(precision: ir.Attribute) -> Decomposition:
     return DECOMPOSITIONS[str(Precision(ir.IntegerAttr(precision).value))]
 
 
-def element_bits(element: ir.Type) -> int:
-    """Bits of an element. Raises ScheduleError for an unsupported type."""
-    if str(element) == HELD_BYTE:
-        return 8
-    row = element_of_ir(element)
-    if row is None or not row.in_kernels:
-        known = ", ".join(row.name for row in ELEMENTS.values() if row.in_kernels)
-        raise ScheduleError(f"elements of {element}: they are one of {known}")
-    return row.bits
-
-
-def element_name(element: ir.Type) -> str:
-    """Lowtide's name of an element type; for a type without a row in the table, its text in IR."""
-    return str(element_of_ir(element) or element)
-
-
-def buffer_bytes(buffer: ir.Type) -> int:
-    """Bytes of a memref of static shape, gaps between its rows included. Raises ScheduleError as `element_bits`."""
-    memref = ir.MemRefType(buffer)
-    elements = prod(memref.shape)
-    if isinstance(memref.layout, tile.LayoutAttr):
-        elements = max(elements, cosize(layout_of(memref.layout)[0]))
-    return elements * element_bits(memref.element_type) // 8
-
-
 def is_batch(matrix: ir.Value) -> bool:
     """Whether a memref is a batch of matrices: of three dimensions, the batch first."""
     return ir.MemRefType(matrix.type).rank == 3
-
-
-@dataclass(frozen=True)
-class Scales:
-    """What a scale belongs to: `rows` or columns of D, in blocks of so many of them and of so many of K.
-
-    `k_dim` is the dimension of the array that counts blocks of K; the other one counts those of rows or columns.
-    """
-
-    rows: bool
-    block: int
-    k_block: int
-    k_dim: int
-
-    @property
-    def outer_dim(self) -> int:
-        return 1 - self.k_dim
-
-
-SCALES = {
-    OperandKind.row_scale: Scales(True, 1, SCALE_BLOCK, 0),
-    OperandKind.column_scale: Scales(False, 1, SCALE_BLOCK, 0),
-    OperandKind.row_block_scale: Scales(True, SCALE_BLOCK, SCALE_BLOCK, 1),
-    OperandKind.column_block_scale: Scales(False, SCALE_BLOCK, SCALE_BLOCK, 1),
-}
-
-#: Dimensions of an operand of the epilogue without a batch
-_KIND_RANKS = {OperandKind.full: 2, OperandKind.per_row: 1, OperandKind.per_column: 1} | dict.fromkeys(SCALES, 2)
-
-
-def operand_is_batched(operand: ir.Value, kind: OperandKind) -> bool:
-    """Whether an operand of the epilogue has a dimension for the batch; a scalar has none."""
-    return kind in _KIND_RANKS and ir.MemRefType(operand.type).rank > _KIND_RANKS[kind]
 
 
 def static_extent(memref: ir.MemRefType, dim: int) -> int | None:
@@ -411,11 +258,6 @@ def multiplied_types(mma: tile.GemmOp | tile.MmaOp) -> tuple[ir.Type, ir.Type]:
 def weights_are_a(mma: tile.GemmOp | tile.MmaOp) -> bool:
     """Whether A, and not B, is packed weights."""
     return bool(mma.weights) and str(_element(mma.a.type)) == element_type(WEIGHT_BYTES).ir
-
-
-def acts_in_the_sum(kind: OperandKind) -> bool:
-    """Whether an operand of tile.gemm is none of the epilogue's: scales and zero points of groups of K."""
-    return kind in _IN_THE_SUM
 
 
 def problem_in(module: ir.Module) -> Problem | None:

@@ -9,7 +9,7 @@ cuTensorMapEncodeTiled; PTX ISA, "cp.async.bulk.tensor").
 from math import gcd, prod
 
 from lowtide.dialects.tile import OperandKind
-from lowtide.passes.support.problem import SCALES, Scales
+from lowtide.passes.support.operand_kinds import SCALES, Scales
 
 ALIGNMENT = 16
 """Bytes of which base and rows of staged scales must be multiples, as those of any tensor map."""

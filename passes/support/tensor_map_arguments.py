@@ -9,9 +9,10 @@ from lowtide.dialects.tile.layouts import layout_of, swizzle_attr
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.support.builder import Builder, constant_of
+from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.kernels import launches_of, relaunch, schedule_if_any
 from lowtide.passes.support.panels import Panels
-from lowtide.passes.support.problem import element_bits, is_batch
+from lowtide.passes.support.problem import is_batch
 from lowtide.passes.support.rewriting import before, extent
 
 

@@ -21,8 +21,9 @@ from lowtide.dialects.tile import GemmLayout
 from lowtide.elements import ElementType, element_type
 from lowtide.passes.schedules import facts
 from lowtide.passes.support.atoms import fill_copy
+from lowtide.passes.support.element_types import buffer_bytes
 from lowtide.passes.support.panels import Panels
-from lowtide.passes.support.problem import Problem, buffer_bytes
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import MmaAtom, atoms, known
 
 TOY = dataclasses.replace(element_type("bf16"), name="toy", ir="i16")
