@@ -5,9 +5,9 @@ from dataclasses import replace
 from lowtide.compiler.chosen import chosen
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import Lowered
-from lowtide.compiler.numerics_words import ANY, BATCH_INVARIANT, INVARIANT_ROWS
+from lowtide.compiler.numerics_words import ANY, BATCH_INVARIANT, INVARIANT_ROWS, REPEATABLE
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.summation import Summation, summation_of
+from lowtide.compiler.summation import BY_CTAS, Summation, summation_of
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import KDivisionKind
 from lowtide.dialects.tile.fields import KDivision
@@ -20,6 +20,9 @@ _WHOLE = {"grid.k_division": KDivision(KDivisionKind.none)}
 
 def schedule_for(spec: GemmSpec, target: Target, given: Schedule | None, numerics: str) -> Schedule | None:
     """The fields that are fixed before the rest is chosen. Raises ScheduleError."""
+    if numerics == REPEATABLE and (given is None or given.grid.k_division is None):
+        own = chosen(spec, target, given).k_division
+        return (given or Schedule()).filled(_WHOLE) if own is not None and own.kind in BY_CTAS else given
     if numerics != BATCH_INVARIANT:
         return given
     whole = (given or Schedule()).filled(_WHOLE)

@@ -18,7 +18,7 @@ from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.matrix_layouts import a_is_mk
 from lowtide.passes.support.rewriting import defining_op
 
-_BY_CTAS = (KDivisionKind.stream_k, KDivisionKind.hybrid)
+BY_CTAS = (KDivisionKind.stream_k, KDivisionKind.hybrid, KDivisionKind.tail)
 _STEP = 2  # of a work item's tile: M, N, K
 
 
@@ -70,7 +70,7 @@ def summation_of(module: ir.Module) -> Summation | None:
         products = _products(work)
         if products:
             found[_sum(work, products)] = None
-            cut_by_ctas |= k_division_kind(work) in _BY_CTAS
+            cut_by_ctas |= k_division_kind(work) in BY_CTAS
     return Summation(tuple(sorted(found)), cut_by_ctas) if found else None
 
 

@@ -383,6 +383,9 @@ def _division(schedule: Schedule) -> Iterator[Share]:
     if division is None:
         return
     subject, parts = f"k_division {division}", division.parts
+    if division.kind is KDivisionKind.tail:
+        yield from _divided_tail(subject, parts)
+        return
     if parts:
         if division.kind is KDivisionKind.split:
             yield Share(subject, "fewer steps than parts", lambda work: 0 < work.steps < parts)
@@ -396,6 +399,22 @@ def _division(schedule: Schedule) -> Iterator[Share]:
     if division.kind is KDivisionKind.hybrid:
         yield Share(subject, "a whole wave before the shares", lambda work: _whole_first(work))
         yield Share(subject, "whole waves alone", lambda work: _holders(work) == {1} and work.tiles >= work.ctas > 1)
+
+
+def _divided_tail(subject: str, parts: int) -> Iterator[Share]:
+    def divides(work: Work) -> bool:
+        return max(_holders(work)) > 1
+
+    yield Share(subject, "a whole wave before the parts", _whole_first)
+    yield Share(subject, "whole waves alone", lambda work: not divides(work) and work.tiles >= work.ctas > 1)
+    yield Share(subject, "no whole wave", lambda work: _holders(work) == {parts})
+    yield Share(subject, "a CTA with several parts", lambda work: any(_shares(items) > 1 for items in work.items))
+    if parts > 2:
+        yield Share(subject, "fewer steps than parts", lambda work: divides(work) and work.steps < parts)
+    yield Share(subject, "parts of equal length", lambda work: divides(work) and work.steps % parts == 0)
+    yield Share(
+        subject, "parts of unequal length", lambda work: divides(work) and work.steps % parts > 0 < work.steps - parts
+    )
 
 
 def _batch(schedule: Schedule, problem: Problem) -> Iterator[Share]:

@@ -106,7 +106,7 @@ def _grid(schedule: Schedule, rows: int, columns: int, steps: int, resident: int
     if division is not None:
         parts = min(max(steps, 1), division.parts) if division.parts else max(steps, 1)
         work *= parts
-        if division.parts:
+        if division.parts and division.kind is not KDivisionKind.tail:
             at_once = max(at_once // parts, 1) * parts
     if schedule.grid.scheduler is SchedulerKind.one_shot:
         return work * cluster

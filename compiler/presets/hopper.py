@@ -95,6 +95,10 @@ SM90A = {
         "waves of whole tiles, and shares of the K steps of the last ones only",
         TMA_STORES.with_(order="grouped(16)", k_division="hybrid"),
     ),
+    "sm90-tail-k": (
+        "waves of whole tiles, and parts of the K steps of each tile that is left",
+        TMA_STORES.with_(order="grouped(16)", k_division="tail(3)"),
+    ),
     "sm90-cluster-2x1": (
         "K undivided again, clusters of 2 × 1 CTAs, each of which loads half of B for both",
         TMA_STORES.with_(order="grouped(8)", cluster=(2, 1)),

@@ -49,6 +49,11 @@ int64_t sizeOf(mlir::Attribute tuple);
 // The largest offset + 1 of shape:stride, all strides ≥ 0.
 int64_t cosizeOf(mlir::Attribute shape, mlir::Attribute stride);
 
+// Whether a division of K says into how many parts.
+inline bool isCounted(KDivisionKind kind) {
+  return kind == KDivisionKind::split || kind == KDivisionKind::scatter || kind == KDivisionKind::tail;
+}
+
 // `<B,M,S>` without the attribute's own prefix.
 SwizzleAttr parseBareSwizzle(mlir::AsmParser &parser);
 mlir::ParseResult parseBareSwizzle(mlir::AsmParser &parser, SwizzleAttr &swizzle);

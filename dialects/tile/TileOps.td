@@ -250,11 +250,12 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     body's first argument then is the number of the matrix, and scheduler, parts and division of K are those of all
     tiles.
 
-    With `split n`, `scatter n`, `stream_k` or `hybrid`, a work item is a range of K of a tile (`#tile.k_division`). The K extent and
-    the K of a step are given too, and the body also takes where the range begins and ends, which part of its tile it is
-    (0 begins at K = 0), how many parts the tile has, and the slot of part 0; part p has that slot plus p. Slots are
-    below the number of items (`split`, `scatter`) or of CTAs (`stream_k`, `hybrid`); those of parts 0 are distinct, and so are
-    those of all other parts. Of the parts of a tile, part 0 comes last: the others are items of CTAs with lower
+    With `split n`, `scatter n`, `stream_k`, `hybrid` or `tail n`, a work item is a range of K of a tile
+    (`#tile.k_division`). The K extent and the K of a step are given too, and the body also takes where the range begins
+    and ends, which part of its tile it is (0 begins at K = 0), how many parts the tile has, and the slot of part 0; part
+    p has that slot plus p. Slots are below the number of items (`split`, `scatter`), of CTAs (`stream_k`, `hybrid`) or
+    n times that (`tail`); those of the parts 0 of tiles in several parts are distinct, and so are those of all other
+    parts. Of the parts of a tile, part 0 comes last: the others are items of CTAs with lower
     numbers, or earlier items of the same CTA. With `scatter`, all parts of a tile are items of one round, in which each
     CTA has one, and CTAs with neighbouring numbers have the same part of neighbouring tiles. A super-tile of a cluster
     counts as a tile: its CTAs have the same part of it.

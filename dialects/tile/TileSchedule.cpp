@@ -339,11 +339,10 @@ void KDivisionAttr::print(AsmPrinter &printer) const {
 }
 
 LogicalResult KDivisionAttr::verify(function_ref<InFlightDiagnostic()> emitError, KDivisionKind kind, int64_t parts) {
-  bool counted = kind == KDivisionKind::split || kind == KDivisionKind::scatter;
   StringRef word = stringifyKDivisionKind(kind);
-  if (counted && parts < 1)
+  if (isCounted(kind) && parts < 1)
     return emitError() << "k_division = " << word << " needs the number of parts, e.g. " << word << "(8)";
-  if (!counted && parts != 0)
-    return emitError() << "k_division = " << stringifyKDivisionKind(kind) << " takes no number";
+  if (!isCounted(kind) && parts != 0)
+    return emitError() << "k_division = " << word << " takes no number";
   return success();
 }

@@ -46,8 +46,6 @@ template <typename Item> static ParseResult parseTuple(OpAsmParser &parser, Smal
   });
 }
 
-static bool isCounted(KDivisionKind kind) { return kind == KDivisionKind::split || kind == KDivisionKind::scatter; }
-
 // `split 8 (%part of %parts at %slot)`: the division of K, and what the body takes of it.
 static ParseResult parseDivision(OpAsmParser &parser, SmallVectorImpl<OpAsmParser::Argument> &arguments,
                                  KDivisionKind &division, int64_t &parts) {
@@ -57,7 +55,7 @@ static ParseResult parseDivision(OpAsmParser &parser, SmallVectorImpl<OpAsmParse
     return failure();
   std::optional<KDivisionKind> kind = symbolizeKDivisionKind(word);
   if (!kind || *kind == KDivisionKind::none)
-    return parser.emitError(loc) << "expected split, scatter, stream_k or hybrid, not '" << word << "'";
+    return parser.emitError(loc) << "expected split, scatter, stream_k, hybrid or tail, not '" << word << "'";
   division = *kind;
   if (isCounted(*kind) && parser.parseInteger(parts))
     return failure();
@@ -218,6 +216,8 @@ LogicalResult WorkTilesOp::verify() {
     return emitOpError() << "divides K of all tiles; a part of the tiles has whole sums";
   if (divided && getCluster() && !isCounted(*getKDivision()))
     return emitOpError() << "divides the K of all tiles evenly among CTAs, but the CTAs of a cluster compute the same K";
+  if (divided && *getKDivision() == KDivisionKind::tail && getScheduler() != SchedulerKind::persistent)
+    return emitOpError() << "divides the tail of a persistent grid; it is " << stringifySchedulerKind(getScheduler());
   if (failed(verifyCluster(*this, getCluster())))
     return failure();
   Block &block = getBody().front();

@@ -292,7 +292,7 @@ K_DIVISION = Call(
     KDivision,
     KDivisionKind,
     lambda division: (division.parts,),
-    MappingProxyType({KDivisionKind.split: "(n)", KDivisionKind.scatter: "(n)"}),
+    MappingProxyType({KDivisionKind.split: "(n)", KDivisionKind.scatter: "(n)", KDivisionKind.tail: "(n)"}),
 )
 SWIZZLE = Integers(3, "<B,M,S>")
 

@@ -141,6 +141,20 @@ def _scatter_k(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) ->
         yield _part_of(first + number, part, parts, steps)
 
 
+def _tail(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
+    """Waves of whole tiles. The tiles that are left follow in rounds of as many as the CTAs can share: in each part
+    n − 1 of all its tiles, …, part 0 of all."""
+    parts, over = min(order.parts, steps, ctas), tiles % ctas
+    for wave in range(tiles // ctas):
+        yield wave * ctas + cta, 0, steps, 0, 1, 0
+    for first in range(0, over, ctas // parts):
+        here = min(ctas // parts, over - first)
+        place, number = divmod(cta, here)
+        if place < parts:
+            _, begin, end, part, _, slot = _part_of(first + number, parts - 1 - place, parts, steps)
+            yield tiles - over + first + number, begin, end, part, parts, slot
+
+
 def _part_of(tile: int, part: int, parts: int, steps: int) -> Item:
     """One of the parts of a tile, which differ by one step at most, the longer ones first."""
     lengths = [steps // parts + (part < steps % parts) for part in range(parts)]
@@ -274,5 +288,6 @@ DIVISIONS: Mapping[KDivisionKind, Callable[[WorkOrder, int, int, int, int], Iter
         KDivisionKind.scatter: _scatter_k,
         KDivisionKind.stream_k: _stream_k,
         KDivisionKind.hybrid: _hybrid,
+        KDivisionKind.tail: _tail,
     }
 )

@@ -31,7 +31,7 @@ def store(state: AgentState, op: DecodedOp) -> Steps:
         operands = [part_of(state, op, *each, number) for each in zip(operands, map(OperandKind, kinds), strict=True)]
     if of_parts[0]:
         part, parts, slot = (state.values[group[0]] for group in of_parts)
-        known = state.machine.parts.setdefault(slot, {})
+        known = state.machine.parts.setdefault(slot, {}) if parts > 1 else {}  # a whole sum has no slot
         known[part] = acc
         if len(known) < parts:
             return

@@ -154,10 +154,12 @@ def _add_workspaces(
 
 
 def _slots(launch: tile.LaunchOp, work: tile.WorkTilesOp, kernel: tile.KernelOp) -> ir.Value:
-    """How many slots the work items have: one each, or one for each CTA."""
+    """How many slots the work items have: one each, or one for each CTA; of a tail, that many for each part."""
     if work.k_parts is None:
         return launch.grid
     build = Builder.index()
+    if k_division_kind(work) is KDivisionKind.tail:
+        return build.mul(launch.grid, work.k_parts.value)
     a, _, d = list(launch.args)[:3]
     tile_m, tile_n, tile_k = work.tile
     rows, columns = cluster_shape(work.cluster)  # each of its CTAs has a tile of every super-tile, also past the edge

@@ -42,12 +42,12 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
             parts = build.smin(steps, division.parts) if division.parts else steps
             if division.kind is KDivisionKind.scatter:
                 _assert_steps(steps, division.parts, tile_k)
-            work = build.mul(work, parts)
+            work = build.mul(work, parts)  # of a tail, where all tiles are one: a grid without a full wave
         if is_batch(gemm.d):
             _assert_countable(build.mul(work, cluster_m * cluster_n))
         if schedule.grid.scheduler is not SchedulerKind.one_shot:
             resident = _resident(kernel, schedule, problem, target)
-            if division is not None and division.parts:
+            if division is not None and division.parts and division.kind is not KDivisionKind.tail:
                 # The parts of a tile are then items of one round, whose CTAs wait for lower-numbered ones only.
                 resident = build.mul(build.smax(build.sdiv(resident, parts), 1), parts)
             work = build.smin(work, resident)

@@ -28,6 +28,7 @@ class Context:
     warpgroup_barrier: int = 1  # that of their first warpgroup; the others' follow
     work_tiles: ir.Value | None = None  # how many the loop over work tiles that is being lowered has, of all CTAs
     unrolls: bool = False  # loops of constant length are unrolled
+    promotes: bool = False  # threads add the sums of each K step to others
     values: dict[ir.Value, Lowered] = field(default_factory=dict)
 
     def get(self, value: ir.Value) -> Lowered:

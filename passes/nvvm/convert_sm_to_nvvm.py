@@ -235,9 +235,10 @@ def _convert_kernel(
     build = Builder(ir.IntegerType.get_signless(32), constants_in=body)
     with ir.InsertionPoint(body):
         smem = llvm.AddressOfOp(llvm.PointerType.get(_SHARED), _SMEM_SYMBOL).res
-        unrolls = schedule_if_any(kernel).mainloop.unroll is UnrollKind.full
+        schedule = schedule_if_any(kernel)
+        unrolls = schedule.mainloop.unroll is UnrollKind.full
         tid, place = nvvm.ThreadIdXOp(build.i32).result, ClusterPlace.of(build, cluster)
-        context = Context(build, tid, threads, smem, place, unrolls=unrolls)
+        context = Context(build, tid, threads, smem, place, unrolls=unrolls, promotes=schedule.promotes)
         bind_arguments(context, entry, passed, list(body.arguments))
         _lower_block(context, entry)
         gpu.ReturnOp([])

@@ -1,7 +1,8 @@
 """The work items of a kernel: its tiles, or ranges of their K by the division of K, in one thread's program.
 
-The items of `split` and `scatter` are numbered, and the scheduler hands them out as it does tiles. In `stream_k` and
-`hybrid` each CTA has a list of its own. Counts of K steps of all tiles do not fit in 32 bits, so those are in 64.
+The items of `split` and `scatter` are numbered, and the scheduler hands them out as it does tiles. In `tail`,
+`stream_k` and `hybrid` each CTA has a list of its own. Counts of K steps of all tiles do not fit in 32 bits, so those
+are in 64.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mlir import ir
-from mlir.dialects import nvvm
+from mlir.dialects import nvvm, scf
 
 from lowtide.dialects import tile
 from lowtide.dialects.tile import KDivisionKind
@@ -66,9 +67,11 @@ class _Parts:
     over: ir.Value
 
     @classmethod
-    def of(cls, context: Context, op: tile.WorkTilesOp) -> "_Parts":
+    def of(cls, context: Context, op: tile.WorkTilesOp, most: ir.Value | None = None) -> "_Parts":
+        """As many as the op says, but at most one for each step, and at most `most`."""
         build, depth = context.build, _Depth.of(context, op)
         count = build.umin(depth.steps, op.k_parts.value)
+        count = count if most is None else build.umin(count, most)
         return cls(build, context.cluster, depth, count, build.udiv(depth.steps, count), build.urem(depth.steps, count))
 
     def _begin(self, part: ir.Value) -> ir.Value:
@@ -111,6 +114,39 @@ def _scatter(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Va
     # A round of n tiles has n · parts workers.
     end = build.sub(tiles, build.udiv(cta, parts.count))
     return Items(build.mul(tiles, parts.count), at, (build.constant(0), end, most))
+
+
+def _tail(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
+    """Whole tiles in waves; then the others in rounds, in each the last part of all its tiles first, part 0 last.
+
+    A round is a whole number of tiles, so that part 0 waits for workers with lower numbers only.
+    """
+    build = context.build
+    workers = (nvvm.ClusterDimXOp if context.cluster.size > 1 else nvvm.GridDimXOp)(build.i32).result
+    parts = _Parts.of(context, op, workers)
+    waves, over, most = build.udiv(tiles, workers), build.urem(tiles, workers), build.udiv(workers, parts.count)
+    left = build.sub(over, build.umin(over, build.udiv(cta, parts.count)))
+    rounds = build.udiv(build.add(left, build.sub(most, 1)), most)
+    rounds = build.select(build.ult(cta, build.mul(most, parts.count)), rounds, 0)
+
+    def of_tail(first: ir.Value) -> Item:
+        here = build.umin(build.sub(over, first), most)
+        place = build.udiv(cta, here)
+        own = build.add(first, build.sub(cta, build.mul(here, place)))
+        _, *part = parts.item(own, build.sub(build.sub(parts.count, 1), place))
+        return build.add(build.mul(waves, workers), own), *part
+
+    def at(index: ir.Value) -> Item:
+        zero, one = build.constant(0), build.constant(1)
+        branch = scf.IfOp(build.ult(index, waves), [build.i32] * 6, has_else=True)  # a whole tile without divisions
+        with ir.InsertionPoint(branch.then_block):
+            steps = parts.depth.places(build, zero, parts.depth.steps)
+            scf.YieldOp([build.add(build.mul(index, workers), cta), *steps, zero, one, zero])
+        with ir.InsertionPoint(branch.else_block):
+            scf.YieldOp(of_tail(build.mul(build.sub(index, waves), most)))
+        return tuple(branch.results)
+
+    return Items(tiles, at, (build.constant(0), build.add(waves, rounds), build.constant(1)))
 
 
 def _stream_k(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
@@ -196,4 +232,5 @@ ITEMS: dict[KDivisionKind, Callable[[Context, tile.WorkTilesOp, ir.Value, ir.Val
     KDivisionKind.scatter: _scatter,
     KDivisionKind.stream_k: _stream_k,
     KDivisionKind.hybrid: _hybrid,
+    KDivisionKind.tail: _tail,
 }

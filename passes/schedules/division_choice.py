@@ -163,8 +163,9 @@ def estimated_cycles(schedule: Schedule, problem: Problem, target: Target) -> fl
     """Estimated cycles of the grid of a chosen schedule with roles, of whole tiles or of divided ones."""
     assert schedule.mainloop.roles is not None and problem.k is not None
     tile = RoleTile(schedule.tile_mnk, schedule.mainloop.roles, schedule.cluster)
-    if schedule.k_division is not None:
-        return _divided_cycles(tile, schedule.k_division.parts, problem)
+    division = schedule.k_division
+    if division is not None and division.kind is not KDivisionKind.tail:
+        return _divided_cycles(tile, division.parts, problem)
     return role_cost(tile, problem, target)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from tensor_layouts import size
 
 from lowtide.dialects.tile import (
+    KDivisionKind,
     LaunchKind,
     OperandKind,
     RasterKind,
@@ -17,12 +18,12 @@ from lowtide.dialects.tile import (
     TailKind,
     WavesKind,
 )
-from lowtide.dialects.tile.fields import Extents2, Extents3, Order, Roles, cooperative, grouped, pingpong
+from lowtide.dialects.tile.fields import Extents2, Extents3, KDivision, Order, Roles, cooperative, grouped, pingpong
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import WEIGHT_BLOCK, element_type
 from lowtide.passes.schedules.asked_for import stores_by_tma, wgmma_width
 from lowtide.passes.schedules.facts import results_fill_registers, threads_of
-from lowtide.passes.schedules.grid_cost import RoleTile, role_cost, straddles_sectors, wave_bytes
+from lowtide.passes.schedules.grid_cost import RoleTile, Tail, role_cost, straddles_sectors, tails, wave_bytes
 from lowtide.passes.schedules.grid_rules import has_griddepcontrol
 from lowtide.passes.schedules.multiply_choice import multiplies_by_fma, pairs_rows
 from lowtide.passes.schedules.multiply_rules import column_step, widest
@@ -306,8 +307,8 @@ def _widths(given: Schedule, problem: Problem, narrowest: int) -> list[int]:
 def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
     """Order and scheduler for a tile, by path.
 
-    With roles also programmatic launch and, where they gain, a tail in halves and waves in step; without them the CTAs
-    per SM.
+    With roles also programmatic launch and, where they gain, a tail in halves or parts and waves in step; without them
+    the CTAs per SM.
     """
     if not schedule.consumers:
         once = schedule.mainloop.prologue is RepeatKind.once
@@ -323,9 +324,16 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     }
     if has_griddepcontrol(target):
         found["grid.launch"] = LaunchKind.programmatic
-    if may_split_tail(schedule, problem) and _is_cheaper_in_halves(schedule, problem, target):
-        found["grid.tail"] = TailKind.halves
-    if _is_plainly_persistent(schedule) and _drifts_out_of_l2(schedule, problem, target):
+    tail = _cheapest_tail(schedule, problem, target) if may_split_tail(schedule, problem) else TailKind.whole
+    if isinstance(tail, KDivision):
+        found["grid.k_division"] = tail
+    elif tail is TailKind.halves:
+        found["grid.tail"] = tail
+    if (
+        not isinstance(tail, KDivision)
+        and _is_plainly_persistent(schedule)
+        and _drifts_out_of_l2(schedule, problem, target)
+    ):
         found["grid.waves"] = WavesKind.synchronized
     return found
 
@@ -340,11 +348,11 @@ def _is_plainly_persistent(given: Schedule) -> bool:
     return given.grid.scheduler in (None, SchedulerKind.persistent) and given.grid.k_division is None
 
 
-def _is_cheaper_in_halves(schedule: Schedule, problem: Problem, target: Target) -> bool:
+def _cheapest_tail(schedule: Schedule, problem: Problem, target: Target) -> Tail:
+    """Of equally cheap ones the first: whole tiles."""
     assert schedule.mainloop.roles is not None
     tile = RoleTile(schedule.tile_mnk, schedule.mainloop.roles, schedule.cluster)
-    whole, halves = (role_cost(tile, problem, target, tail) for tail in (TailKind.whole, TailKind.halves))
-    return halves < whole
+    return min(tails(tile, problem, target), key=lambda tail: role_cost(tile, problem, target, tail))
 
 
 def _drifts_out_of_l2(schedule: Schedule, problem: Problem, target: Target) -> bool:
@@ -399,10 +407,12 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
             if schedule.grid.scheduler is SchedulerKind.one_shot
             else "CTAs stay for several tiles",
         }
-    return {
+    has_tail = schedule.k_division is not None and schedule.k_division.kind is KDivisionKind.tail
+    tail = {"grid.k_division": "the last wave leaves SMs idle: several share the K of each of its tiles"}
+    return (tail if has_tail else {}) | {
         "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",
         "grid.order": "the tiles in flight cover about a square of D, which shares the most operands in L2"
-        if schedule.k_division is None
+        if schedule.k_division is None or has_tail
         else "all tiles are in flight at once, and neighbouring CTAs read the same rows of A",
         "grid.scheduler": "the producer fetches the next tile while the consumers finish this one",
         "grid.cluster": "rows do not start on sectors of L2, whose requests limit the loads: CTAs share them",

@@ -5,9 +5,10 @@ Both models are deliberately small. Extents known only at run time are taken as 
 
 from dataclasses import dataclass, replace
 from math import ceil, floor, gcd, prod, sqrt
+from typing import TypeAlias
 
-from lowtide.dialects.tile import RepeatKind, TailKind
-from lowtide.dialects.tile.fields import Extents2, Extents3, Roles
+from lowtide.dialects.tile import KDivisionKind, RepeatKind, TailKind
+from lowtide.dialects.tile.fields import Extents2, Extents3, KDivision, Roles
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, element_type
 from lowtide.passes.schedules.facts import (
@@ -84,6 +85,9 @@ _PROMOTED_PIECES = 1.2
 # columns: 1036 and 968 TFLOP/s by 128×128, 1164 and 1032 by 128×192 (8192³, 4096×7168×2048).
 _SCALED_WHOLE = 1.08
 _SCALED_PARTS = 0.015  # for each scale of columns that a thread loads in a K step
+# Of a tile of the last wave whose K several CTAs share: the others write their sums, and one adds them to its own. With
+# scales of blocks on an H200, 4096×4096×7168 takes 0.98 of the time of whole tiles, 4096×7168×2048 1.02 to 1.07.
+_EXCHANGE = 16000
 _IDLE_GAIN = 0.4  # of the idle SMs in the last wave: the power that they save speeds up the others
 
 
@@ -132,25 +136,50 @@ class RoleTile:
     cluster: Extents2 = (1, 1)
 
 
-def role_cost(tile: RoleTile, problem: Problem, target: Target, tail: TailKind | None = None) -> float:
+#: How the last wave of a grid runs
+Tail: TypeAlias = TailKind | KDivision
+
+
+def role_cost(tile: RoleTile, problem: Problem, target: Target, tail: Tail | None = None) -> float:
     """Estimated cycles of the whole grid of a schedule with roles.
 
-    Without a `tail` the cheaper one counts.
+    Without a `tail` the cheapest one counts.
     """
     if tail is None:
-        return min(role_cost(tile, problem, target, each) for each in TailKind)
+        return min(role_cost(tile, problem, target, each) for each in tails(tile, problem, target))
     once = (_TILE_OVERHEAD if tile.roles.turns > 1 else 0) + (_CLUSTER_OVERHEAD if prod(tile.cluster) > 1 else 0)
     steps = ceil(_clusters(tile, problem) / _clusters_at_once(tile, target)) * ceil(_sizes(problem)[2] / tile.shape[2])
     loads = load_cycles(steps, tile, problem) + _TILE_OVERHEAD
     return max(_waves(tile, problem, target, tail) + once, loads) + _LAUNCH
 
 
-def _waves(tile: RoleTile, problem: Problem, target: Target, tail: TailKind) -> float:
+def tails(tile: RoleTile, problem: Problem, target: Target) -> list[Tail]:
+    """How the last wave of a grid may run: as whole tiles, in halves, or in parts of K where scales act in the sum.
+
+    Of other products, whole tiles of 128×256 and half tiles of 256×192 have so far been as fast or faster.
+    """
+    parts = _parts_of_tail(tile, problem, target) if problem.is_scaled else 1
+    return [*TailKind, *([KDivision(KDivisionKind.tail, parts)] if parts > 1 else [])]
+
+
+def _parts_of_tail(tile: RoleTile, problem: Problem, target: Target) -> int:
+    """CTAs that can share each tile of the last wave after some full ones; 1 where that is not known."""
+    if None in (problem.m, problem.n, problem.k, problem.batch) or tile.roles.turns > 1:
+        return 1
+    at_once = _clusters_at_once(tile, target)
+    full, over = divmod(_clusters(tile, problem), at_once)
+    return min(at_once // over, ceil(_sizes(problem)[2] / tile.shape[2])) if full and over else 1
+
+
+def _waves(tile: RoleTile, problem: Problem, target: Target, tail: Tail) -> float:
     """Cycles of the waves of CTAs, which multiply all the time."""
     filled = _clusters(tile, problem) / _clusters_at_once(tile, target)
     busy = min(1.0, _clusters(tile, problem) * prod(tile.cluster) / target.sm_count)
     requests = min(1.0, _SATURATED * busy) * _request_cycles(tile, problem)
     of_a_tile = _tile_cycles(tile, problem, requests)
+    if isinstance(tail, KDivision):
+        of_a_part = _tile_cycles(tile, problem, requests, tail.parts) + _EXCHANGE
+        return floor(filled) * of_a_tile + _partial_wave(tail.parts * (filled - floor(filled))) * of_a_part
     if tail is TailKind.halves and splits_tail(tile, problem, target):
         # Its slots are those of a whole tile, so that it starts and ends as late.
         rows, columns, depth = tile.shape
@@ -229,9 +258,9 @@ def _partial_wave(filled: float) -> float:
     return 1 - _IDLE_GAIN * (1 - filled)
 
 
-def _tile_cycles(tile: RoleTile, problem: Problem, requests: float) -> float:
-    """Cycles of one tile; a step takes at least those of its `requests` to L2."""
-    roles, steps = tile.roles, ceil(_sizes(problem)[2] / tile.shape[2])
+def _tile_cycles(tile: RoleTile, problem: Problem, requests: float, parts: int = 1) -> float:
+    """Cycles of one tile, or one of the `parts` of its K; a step takes at least those of its `requests` to L2."""
+    roles, steps = tile.roles, ceil(ceil(_sizes(problem)[2] / tile.shape[2]) / parts)
     mainloop = steps * max(multiply_cycles(tile, problem) * _slowdown(tile, problem), requests)
     shared = _SHARED_SECTORS if tile.shape[1] * element_type(problem.d).bits // 8 % _SECTOR_BYTES else 0
     if roles.turns > 1:

@@ -9,6 +9,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.work_order import DIVISIONS, WorkItem, WorkOrder
 
 SPLITS = [*((KDivisionKind.split, parts) for parts in (1, 2, 3, 7)), (KDivisionKind.scatter, 4)]
+TAILS = [(KDivisionKind.tail, parts) for parts in (1, 2, 3)]
 STREAMS = [(KDivisionKind.stream_k, 0), (KDivisionKind.hybrid, 0)]
 
 
@@ -23,15 +24,15 @@ def items(work: WorkOrder, ctas: int, tiles: int, steps: int) -> list[list[WorkI
 
 def grids(kind: KDivisionKind, parts: int, tiles: int, steps: int) -> list[int]:
     """Numbers of CTAs that a launch may have: whole tiles of a split."""
-    if parts:
+    if parts and kind is not KDivisionKind.tail:
         each = min(parts, steps)
         return sorted({each, each * ((tiles + 1) // 2), each * tiles})
-    return [ctas for ctas in (1, 2, 3, 5, 8) if ctas <= tiles * steps]
+    return [ctas for ctas in (1, 2, 3, 5, 8) if ctas <= tiles * (min(parts, steps) if parts else steps)]
 
 
 CASES = [
     (kind, parts, ctas, tiles, steps)
-    for (kind, parts), tiles, steps in itertools.product(SPLITS + STREAMS, (1, 2, 5, 8), (1, 4, 5))
+    for (kind, parts), tiles, steps in itertools.product(SPLITS + TAILS + STREAMS, (1, 2, 5, 8), (1, 4, 5))
     for ctas in grids(kind, parts, tiles, steps)
 ]
 
@@ -67,7 +68,9 @@ def test_the_slots_of_shared_tiles_are_distinct_and_below_their_number() -> None
         shared = [item for item in every if item.parts > 1]
         for own in ([x.slot for x in shared if x.part == 0], [x.slot + x.part for x in shared if x.part > 0]):
             assert len(set(own)) == len(own)
-            assert max(own, default=0) < (len(every) if parts else ctas)
+            assert max(own, default=0) < (
+                ctas if not parts else ctas * parts if kind is KDivisionKind.tail else len(every)
+            )
 
 
 def test_part_0_waits_only_for_what_comes_before_it() -> None:
@@ -104,6 +107,16 @@ def test_shares_of_a_stream_differ_by_one_step_at_most_and_a_hybrid_begins_with_
         assert own[0].parts == 1 and (own[0].begin, own[0].end) == (0, 6)
         assert 6 <= sum(item.end - item.begin for item in own[1:]) <= 12
     assert all(item.parts == 1 for own in items(order(KDivisionKind.hybrid, 0), 4, 12, 6) for item in own)
+
+
+def test_a_tail_is_divided_among_as_many_ctas_as_it_can_be_and_nothing_else_is() -> None:
+    def parts_of(tiles: int, ctas: int) -> list[list[int]]:
+        return [[item.parts for item in own] for own in items(order(KDivisionKind.tail, 3), ctas, tiles, 6)]
+
+    assert parts_of(10, 8) == [[1, 3]] * 6 + [[1]] * 2
+    assert parts_of(8, 8) == [[1]] * 8
+    assert parts_of(13, 8) == [[1, 3, 3, 3]] * 3 + [[1, 3, 3]] * 3 + [[1]] * 2
+    assert parts_of(3, 2) == [[1, 2]] * 2  # no more parts than CTAs
 
 
 def test_the_parts_of_a_scatter_are_items_of_one_round_and_neighbours_have_one_part() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lowtide.dialects.tile import GemmLayout, KDivisionKind, RasterKind, RepeatKind
+from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, RasterKind, RepeatKind
 from lowtide.dialects.tile.fields import SINGLE, Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
@@ -160,6 +160,15 @@ def test_k_is_split_where_whole_tiles_are_too_few(
         assert choose(problem, get("sm_80"), Schedule.parse(fields)).schedule.k_division is None
     for other in (replace(problem, k=None), replace(problem, a="f32", b="f32")):
         assert choose(other, get("sm_80"), Schedule()).schedule.k_division is None
+
+
+@pytest.mark.parametrize(("k", "division"), [(7168, "tail(3)"), (2048, "None")])
+def test_the_last_wave_is_divided_where_that_saves_more_than_the_exchange_of_sums(k: int, division: str) -> None:
+    """With scales of blocks: 704 tiles of 128×192 fill 5.3 of 6 waves."""
+    scales = (OperandKind.row_scale, OperandKind.column_block_scale)
+    problem = replace(LARGE, k=k, a="e4m3", b="e4m3", d="bf16", kinds=scales, operands=("f32", "f32"))
+    found = choose(problem, get("sm_90a"), Schedule()).schedule
+    assert (found.tile_mnk, str(found.k_division)) == ((128, 192, 128), division)
 
 
 @pytest.mark.parametrize(

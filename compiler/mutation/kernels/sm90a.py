@@ -38,6 +38,7 @@ SM90A: tuple[Kernel, ...] = (
     one_by_tma("sm90-split-k", BIAS, (130, 40, 300)),
     one_by_tma("sm90-stream-k", PLAIN, (130, 24, 300)),
     one_by_tma("sm90-hybrid-k", PLAIN, (300, 24, 300)),
+    one_by_tma("sm90-tail-k", PLAIN, (300, 24, 300)),
     one_by_tma("sm90-cluster-2x1", PLAIN, (150, 72, 300)),
     one_by_tma("sm90-cluster-1x2", PLAIN, (150, 72, 300)),
     by_fields(

@@ -247,6 +247,14 @@ CASES = [
         ((150, 20, 200), (60, 40, 70)),
         ("tile-to-ctas", "divide-k", "convert-sm-to-nvvm"),
     ),
+    # Five tiles for two CTAs: two waves of whole tiles, and one in two parts; then fewer tiles than CTAs.
+    Case(
+        "tail-k",
+        "grid.tile = [32, 32], k = 64, atoms = [2, 1, 1], stages = 12, scheduler = persistent, k_division = tail(2), "
+        "epilogue.path = direct",
+        ((150, 20, 200), (20, 20, 130)),
+        ("tile-to-ctas", "divide-k", "convert-sm-to-nvvm"),
+    ),
     Case(
         "epilogue-in-registers",
         "grid.tile = [64, 32], k = 32, atoms = [2, 1, 1], epilogue.math = registers, epilogue.tile = [32, 32]",

@@ -6,12 +6,17 @@
 
 // -----
 
+// expected-error @below {{k_division = tail needs the number of parts, e.g. tail(8)}}
+#division = #tile.k_division<tail>
+
+// -----
+
 // expected-error @below {{k_division = stream_k takes no number}}
 module attributes {test.s = #tile.schedule<grid = <k_division = stream_k(2)>>} {}
 
 // -----
 
-// expected-error @below {{k_division = halves is not none, split, stream_k, hybrid or scatter}}
+// expected-error @below {{k_division = halves is not none, split, stream_k, hybrid, scatter or tail}}
 module attributes {test.s = #tile.schedule<grid = <k_division = halves>>} {}
 
 // -----
@@ -40,8 +45,17 @@ func.func @extents(%M: index) {
 // -----
 
 func.func @none(%M: index) {
-  // expected-error @below {{expected split, scatter, stream_k or hybrid, not 'none'}}
+  // expected-error @below {{expected split, scatter, stream_k, hybrid or tail, not 'none'}}
   tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8, 8] none (%p of %q at %s) order(<row>) one_shot {
+  }
+  return
+}
+
+// -----
+
+func.func @scheduler(%M: index) {
+  // expected-error @below {{'tile.work_tiles' op divides the tail of a persistent grid; it is even_split}}
+  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8, 8] tail 2 (%p of %q at %s) order(<row>) even_split {
   }
   return
 }

@@ -67,6 +67,31 @@ func.func @stream(%a: memref<100x40xf16>, %b: memref<65x40xf16>, %d: memref<100x
 }
 // -----
 
+// Of a tail fewer tiles than CTAs are shared, each by three CTAs: so many slots for each CTA.
+// CHECK-LABEL: func.func @tail(
+// CHECK:       %[[SMS:.+]] = tile.sm_count
+// CHECK:       %[[CTAS:.+]] = arith.minsi %{{.+}}, %{{.+}}
+// CHECK:       %[[SLOTS:.+]] = arith.muli %[[CTAS]], %c3 :
+// CHECK:       %[[ELEMENTS:.+]] = arith.muli %[[CTAS]], %c3072 :
+// CHECK:       tile.workspace %[[ELEMENTS]] : memref<?xf32>
+// CHECK:       tile.workspace %[[SLOTS]] zeroed : memref<?xi32>
+// CHECK:       tile.launch @tail_kernel grid(%[[CTAS]])
+// CHECK:       tile.work_tiles ({{.*}}) of (%c100, %c65, %c80) by [32, 32, 16] tail 3 ({{.*}}) order(<row>) persistent {
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+func.func @tail(%a: memref<100x80xf16>, %b: memref<65x80xf16>, %d: memref<100x65xf16>) {
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+  grid = <tile = [32, 32], order = row, scheduler = persistent, k_division = tail(3)>,
+  mainloop = <k = 16, stages = 2, roles = single>, multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = direct, math = registers, tile = [32, 32]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<100x80xf16>, memref<65x80xf16>, memref<100x65xf16>
+  return
+}
+}
+// -----
+
 // Every part adds half of the columns. Each tile of a super-tile has slots of its own; the launch is cooperative.
 // CHECK-LABEL: func.func @scatter(
 // CHECK:       %[[SUPERS:.+]] = arith.muli %{{.+}}, %{{.+}}
