@@ -160,11 +160,13 @@ class AgentState:
     `warp` is its number in the CTA, `lanes` its threads, `thread` their numbers in the CTA or, where a kernel has
     sm.roles, in the role. `team` are the agents it does collective ops with. `doing` names an agent that runs no op of
     its own. `role` is the name of its role at level nvvm, `fenced` says that a wgmma.fence covers its registers.
-    `polls` is what it has asked for since it last went round a loop, `steps` how many ops it has run (branches.py).
+    `polls` is what it has asked for since it last went round a loop, `asked` the last word of a semaphore that one lane
+    has, `steps` how many ops it has run (branches.py).
     """
 
     __slots__ = (
         "accumulators",
+        "asked",
         "cta",
         "doing",
         "fenced",
@@ -195,6 +197,7 @@ class AgentState:
         self.lanes: NDArray[np.int32] = np.arange(seat.lanes, dtype=np.int32)
         self.thread: NDArray[np.int32] = self.lanes + np.int32(seat.first)
         self.op: Described | None = None
+        self.asked: Any = None
         self.doing = doing
         self.role = ""
         self.fenced = False

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
+from lowtide.interpreter.machine.awaited import tell_order
 from lowtide.interpreter.machine.execution import count_steps
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph, Loop
@@ -93,6 +94,8 @@ def run_graph(state: AgentState, graph: Graph) -> Steps:
         block = graph.blocks[path.block]
         acted += block.acts
         yield from _run_ops(state, block.ops, graph.kept)
+        if state.asked is not None:
+            _count_arrivals(state, path, graph)
         _follow(state, path, block.branch, graph, paths)
     state.mask = outer
 
@@ -110,6 +113,26 @@ def _run_ops(state: AgentState, ops: tuple[Any, ...], kept: frozenset[int]) -> S
         if saved:
             for slot, old in saved:
                 values[slot] = blend(state.mask, values[slot], old)
+
+
+def _count_arrivals(state: AgentState, path: _Path, graph: Graph) -> None:
+    """Where a block only asks for a semaphore until it finds enough arrivals: the checks of the order hear how many."""
+    asked, block = state.asked, graph.blocks[path.block]
+    branch, condition = block.branch, block.branch.condition
+    state.asked = None
+    is_loop = any(edge.target == path.block for edge in branch.edges)
+    if not is_loop or condition is None or block.acts or not any(op is asked.op for op in block.ops):
+        return
+    if graph.read_before(path.block) & {*graph.written(path.block)}:  # it counts its turns
+        return
+
+    def ends() -> bool:
+        value = state.values[condition]
+        if isinstance(value, np.ndarray):
+            return all(edge.target != path.block for edge, _ in _parted(branch, value, path.mask))
+        return branch.edges[branch.cases.get(value, -1)].target != path.block
+
+    tell_order(state, asked, block, ends)
 
 
 def _follow(state: AgentState, path: _Path, branch: Branch, graph: Graph, paths: list[_Path]) -> None:

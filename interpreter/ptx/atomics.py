@@ -13,6 +13,7 @@ import numpy as np
 
 from lowtide.interpreter.machine import semaphores
 from lowtide.interpreter.machine.agents import ASK, AgentState, Wait
+from lowtide.interpreter.machine.awaited import Asked
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane
 from lowtide.interpreter.numbers.registers import canonical, unsigned
@@ -125,6 +126,8 @@ def ld_strong(state: AgentState, op: Op, address: Any) -> Any:
         found[lane] = seen = semaphores.read(state, op, place, dtype)
         if op.instruction.name.startswith("ld.acquire"):
             semaphores.acquire(state, place)
+            if state.machine.order is not None and len(lanes) == 1:
+                state.asked = Asked(op, place, seen)
         now = partial(semaphores.read, state, op, place, dtype)
         state.polls.append(Wait(partial(_is_other, now, seen), partial(_why, now), op))
     return int(found[lanes[0]]) if len(lanes) == 1 else found

@@ -78,9 +78,10 @@ def test_two_groups_of_warps_at_one_barrier_are_found(lowered: dict[str, Lowered
     assert "barrier 7 of 4 warps is used by" in found_in(mutant, original).why
 
 
-def test_an_arrival_too_many_at_a_semaphore_is_found(lowered: dict[str, Lowered]) -> None:
+@pytest.mark.parametrize("level", ["nvvm", "llvm", "ptx"])  # the last two wait by a loop of loads
+def test_an_arrival_too_many_at_a_semaphore_is_found(lowered: dict[str, Lowered], level: str) -> None:
     original = lowered["sm90-split-k"]
-    mutant = planted("sm90-split-k", "nvvm", "semaphore arrival twice", original)
+    mutant = planted("sm90-split-k", level, "semaphore arrival twice", original)
     assert "a wait is for 1 arrivals at a semaphore that gets more" in found_in(mutant, original).why
 
 

@@ -1,0 +1,42 @@
+"""How many arrivals a loop of loads waits for. No op says it: the loop is run again with what it might have found."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.program.graphs import Block
+
+
+class Asked(NamedTuple):
+    """A load by one lane of the word of a semaphore, and what it found."""
+
+    op: Any
+    address: int
+    found: int
+
+
+def tell_order(state: AgentState, asked: Asked, block: Block, ends: Callable[[], bool]) -> None:
+    """Tell the checks of the order of agents the least number of arrivals that ends the loop, if it has ended.
+
+    `block` is all of the loop and has just run; `ends` is whether its branch leaves the loop now. It only computes and
+    keeps nothing from turn to turn, so that what was found decides.
+    """
+    values = state.values
+    kept = [(slot, values[slot]) for op in block.ops for slot in op.results]
+    least = asked.found
+    if ends():
+        while least > 0 and _would_end(state, asked, least - 1, block, ends):
+            least -= 1
+        for slot, value in kept:
+            values[slot] = value
+        assert state.machine.order is not None
+        state.machine.order.count(asked.op, asked.address, awaited=least)
+
+
+def _would_end(state: AgentState, asked: Asked, found: int, block: Block, ends: Callable[[], bool]) -> bool:
+    for op in block.ops:
+        if op is asked.op:
+            state.values[op.results[0]] = found
+        else:
+            op.handler(state, op)
+    return ends()
