@@ -14,6 +14,7 @@ from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.epilogue.ready import READY
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition
+from lowtide.dialects.tile import PromoteKind
 from lowtide.dialects.tile.fields import Call, Word
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, kernel_types, types_of_d
@@ -101,7 +102,10 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         **{("dtype", name): _WIDE_D for name in operand_types() if name not in kernel_types()},
         **{("precision", row.name): _pieces_of(row) for row in DECOMPOSITIONS.values()},
         ("epilogue.prefetch", "2"): MappingProxyType({"epilogue.path": "smem", "epilogue.math": "rows"}),
-        ("multiply.promote", "per_step"): MappingProxyType({"target": "sm_90a"}),  # with roles
+        **{
+            ("multiply.promote", str(kind)): MappingProxyType({"target": "sm_90a"})  # with roles
+            for kind in (PromoteKind.per_step, PromoteKind.overlapped)
+        },
         ("mainloop.scales", "staged"): MappingProxyType({**_WIDE_D, "dtype": "e4m3", "scales": "rows, blocks"}),
         ("mainloop.a.pack", "transposed"): MappingProxyType({"layout": "nn"}),
         ("mainloop.b.pack", "transposed"): MappingProxyType({"layout": "tt"}),

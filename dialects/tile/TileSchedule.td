@@ -48,7 +48,7 @@ def Tile_RepeatKind : Tile_Enum<"RepeatKind", "how often a CTA does something: f
     I32EnumAttrCase<"per_tile", 0>, I32EnumAttrCase<"once", 1>]>;
 
 def Tile_PromoteKind : Tile_Enum<"PromoteKind", "where sums of products become as precise as the accumulators' type", [
-    I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"per_step", 1>]>;
+    I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"per_step", 1>, I32EnumAttrCase<"overlapped", 2>]>;
 
 def Tile_Precision : Tile_Enum<"Precision", "sums of products of narrower pieces that A · B is computed by", [
     I32EnumAttrCase<"tf32x3", 0>, I32EnumAttrCase<"bf16x6", 1>]>;
@@ -240,7 +240,7 @@ def Tile_MultiplyAttr : Tile_SchedulePart<"Multiply", "multiply"> {
     | `atom_order` | layout | the number of the warp (thread) of atom (m, n, k); default: M fastest, then N, then K |
     | `permutation` | `[M, N, K]`, each an extent or a layout | permutation of the tiled mma; its extents are one step of the tiled mma |
     | `fragment_buffers` | 1 or 2 | 2: the fragments of the next k-slice are loaded while this one is multiplied |
-    | `promote` | `none`, `per_step` | `per_step`: the mma instructions sum each K step from zero, and `tile.promote` adds these sums in registers; default `none` |
+    | `promote` | `none`, `per_step`, `overlapped` | `per_step`: the mma instructions sum each K step from zero, and `tile.promote` adds these sums in registers; `overlapped`: the same, and the last columns of every other K step are added while the next step is multiplied; default `none` |
 
     ```mlir
     #tile.multiply<atom = mma.m16n8k16, atoms = [2, 2, 1], permutation = [32, 32, 16], fragment_buffers = 2>

@@ -200,7 +200,12 @@ class Schedule(_Part):
     @property
     def promotes(self) -> bool:
         """Whether each K step is summed from zero, and these sums added in registers."""
-        return self.multiply.promote is PromoteKind.per_step
+        return self.multiply.promote not in (None, PromoteKind.none)
+
+    @property
+    def overlaps_promotion(self) -> bool:
+        """Whether some of these sums are added while the next K step is multiplied."""
+        return self.multiply.promote is PromoteKind.overlapped
 
     @property
     def stages_scales(self) -> bool:

@@ -91,6 +91,10 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
 def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Sums of narrow floats are promoted unless they may be fast; a K step is then no longer than such a sum."""
     promotes, k = schedule.promotes, schedule.tile_mnk[2]
+    if schedule.overlaps_promotion and not schedule.consumers:
+        yield "promote = overlapped goes with a producer and consumers; take promote = per_step"
+    if schedule.overlaps_promotion and problem.weights:
+        yield "promote = overlapped: packed weights are converted between K steps; take promote = per_step"
     if problem.group:
         if not promotes:
             yield f"promote = none: sums of groups of {problem.group} are scaled one by one; take promote = per_step"
@@ -176,6 +180,15 @@ def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         yield (
             f"grid.tile = [{rows}, {columns}]: {consumers} consumer warpgroups multiply {step}×{n} at once by "
             f"{schedule.multiply.atom}; take N = {n}, or atom = wgmma.m64n{columns}k{k}"
+        )
+    if schedule.overlaps_promotion and columns == n:
+        half = n // 2
+        narrower = (
+            f", or atom = wgmma.m64n{half}k{k}" if half in wgmma_widths(problem.a, problem.b, problem.acc) else ""
+        )
+        yield (
+            f"promote = overlapped: the sums of some columns are added while others are multiplied, but "
+            f"{schedule.multiply.atom} multiplies all {n} at once; take promote = per_step{narrower}"
         )
     if schedule.multiply.permutation != (step, n, k):
         yield f"permutation is not [{step}, {n}, {k}]: wgmma takes rows and columns in order; take that"

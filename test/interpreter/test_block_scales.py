@@ -22,6 +22,7 @@ def scaled(acc, bias: lt.PerColumn["f32"]):  # noqa: F821
     return acc + bias
 
 
+OVERLAPPED = "promote = overlapped"
 # By name: the problem, the schedule, a shape that no tile divides, and levels.
 CASES = {
     "a scale for each row and for 128 columns": (
@@ -47,6 +48,12 @@ CASES = {
         "grid.tile = [64, 48], atom = wgmma.m64n24k32, k = 128, stages = 2, scales = staged",
         (66, 145, 272),
         LEVELS[2:],
+    ),
+    "two K steps at once, and an odd one": (
+        spec(dtype="e4m3", d="f32", block_scales=ROWS_AND_BLOCKS),
+        f"grid.tile = [64, 48], k = 64, stages = 3, scales = staged, {OVERLAPPED}",
+        (66, 145, 400),
+        ("smem", "atoms", "nvvm", "ptx"),
     ),
     "scales through the ring of a cluster, two K steps for one of K": (
         spec(dtype="e4m3", d="f32", block_scales=ROWS_AND_COLUMNS),
@@ -173,6 +180,68 @@ def test_a_planted_fault_of_scales_in_the_ring_shows(staged, fault):
     problem, compiled = staged
     inputs = lt.random_inputs(problem, 70, 145, 640, np.random.default_rng(4))
     assert_found(fault, fault.plant(compiled.levels[fault.level]), within_bound(problem, inputs, sms=2))
+
+
+@pytest.fixture(scope="module")
+def overlapped():
+    problem, schedule, *_ = CASES["two K steps at once, and an odd one"]
+    return problem, lt.compile_gemm(problem, target="sm_90a", schedule=schedule)
+
+
+def test_overlapped_sums_have_the_bits_of_those_per_step(overlapped):
+    problem, compiled = overlapped
+    _, schedule, shape, _ = CASES["two K steps at once, and an odd one"]
+    plain = lt.compile_gemm(problem, target="sm_90a", schedule=schedule.replace(OVERLAPPED, "atom = wgmma.m64n24k32"))
+    assert str(plain.schedule) == str(compiled.schedule).replace("overlapped", "per_step")
+    inputs = lt.random_inputs(problem, *shape, np.random.default_rng(5))
+    for level in ("atoms", "ptx"):
+        found = [kernel.interpret(**inputs, level=level, sms=2) for kernel in (plain, compiled)]
+        assert np.array_equal(*(each.view(np.uint32) for each in found))
+
+
+# Of two steps at once: the first one's slot is released, or its last columns are read, while it is multiplied.
+OVERLAPPED_FAULTS = (
+    Fault(
+        "released by what the first step retires",
+        "atoms",
+        r"(%retired(?:_\d+)?)( = sm\.wgmma_promote [^\n]*-> !pending\n(?:.*\n)*?)"
+        r"( *%\S+, (%retired_\d+) = sm\.wgmma_promote [^\n]*!pending\n)"
+        r"( *sm\.mbarrier_arrive [^\n]* after )\4( : [^\n]*\n)",
+        r"\1\2\5\1\6\3",
+        "race",
+    ),
+    Fault(
+        "one group more in flight",
+        "nvvm",
+        r"(?s)(sm\.ptx_wgmma_wait 1.*?sm\.ptx_wgmma_wait) 1",
+        r"\1 2",
+        "may still write",
+    ),
+)
+
+
+@pytest.mark.parametrize("fault", OVERLAPPED_FAULTS, ids=[fault.name for fault in OVERLAPPED_FAULTS])
+def test_a_planted_fault_of_overlapped_sums_shows(overlapped, fault):
+    problem, compiled = overlapped
+    inputs = lt.random_inputs(problem, 66, 145, 640, np.random.default_rng(4))
+    assert_found(fault, fault.plant(compiled.levels[fault.level]), within_bound(problem, inputs, sms=2))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            "tile = [64, 48], atom = wgmma.m64n48k32",
+            "all 48 at once; take promote = per_step, or atom = wgmma.m64n24k32",
+        ),
+        ("tile = [64, 24], atom = wgmma.m64n24k32", r"all 24 at once; take promote = per_step\n"),
+        ("tile = [64, 64], roles = single", "goes with a producer and consumers; take promote = per_step"),
+    ],
+)
+def test_sums_that_cannot_overlap_are_refused(fields, message):
+    with pytest.raises(lt.ScheduleError, match=message):
+        problem = spec(dtype="e4m3", d="f32")
+        lt.compile_gemm(problem, target="sm_90a", schedule=f"{OVERLAPPED}, grid.{fields}")
 
 
 def test_scales_whose_rows_are_not_multiples_of_16_bytes_are_packed(staged):

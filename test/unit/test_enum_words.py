@@ -153,7 +153,7 @@ def test_every_layout_of_a_and_b_has_code_of_its_own(target: str) -> None:
         ("path", StorePath, {"sm_80": {"smem", "direct"}, "sm_90a": {"smem", "direct", "tma"}}),
         ("prologue", RepeatKind, {"sm_80": {"per_tile", "once"}, "sm_90a": {"per_tile", "once"}}),
         ("unroll", UnrollKind, {"sm_80": {"none", "full"}, "sm_90a": {"none", "full"}}),
-        ("promote", PromoteKind, {"sm_80": {"none", "per_step"}, "sm_90a": {"none", "per_step"}}),
+        ("promote", PromoteKind, {"sm_80": {"none", "per_step"}, "sm_90a": {"none", "per_step", "overlapped"}}),
         ("scales", ScalesKind, {"sm_80": {"direct"}, "sm_90a": {"direct", "staged"}}),
         ("launch", LaunchKind, {"sm_80": {"serialized"}, "sm_90a": {"serialized", "programmatic"}}),
         ("math", EpilogueMath, {"sm_80": {"registers", "rows"}, "sm_90a": {"registers", "rows"}}),

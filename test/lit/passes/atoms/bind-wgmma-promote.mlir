@@ -181,3 +181,52 @@ tile.kernel @twice(%d: !out, %steps: index) attributes {
   tile.return
 }
 }
+
+// -----
+
+// Overlapped: two steps at once, of which the second retires the first; an odd step comes after.
+// CHECK-LABEL: tile.kernel @overlapped(
+// CHECK:       %[[SUM:.+]]:3 = scf.for %{{.+}} = %c0 to %[[EVEN:.+]] step %c2{{.*}} iter_args
+// CHECK-NEXT:    %[[S:.+]], %[[A:.+]], %[[B:.+]] = sm.consumer_wait
+// CHECK-NEXT:    %[[P:.+]], %{{.+}} = sm.wgmma_promote tn %[[A]], %[[B]] into %{{.+}} by {{.+}} -> !pending
+// CHECK:         sm.ring_advance
+// CHECK:         %[[S2:.+]], %[[A2:.+]], %[[B2:.+]] = sm.consumer_wait
+// CHECK-NEXT:    %[[Q:.+]], %[[FIRST:.+]] = sm.wgmma_promote tn %[[A2]], %[[B2]] into %[[P]] by
+// CHECK-NEXT:    sm.consumer_release %{{.+}}, %[[S]] after %[[FIRST]]
+// CHECK-NEXT:    %[[C:.+]], %[[SECOND:.+]] = sm.mma_wait 0, %[[Q]]
+// CHECK-NEXT:    sm.consumer_release %{{.+}}, %[[S2]] after %[[SECOND]]
+// CHECK:         scf.yield %[[C]]
+// CHECK:       scf.for %{{.+}} = %[[EVEN]] to %{{.+}} step %c1 iter_args(%[[C2:[^ ]+]] = %[[SUM]]#0
+// CHECK:         sm.wgmma_promote tn %{{.+}}, %{{.+}} into %[[C2]]
+#a = #tile.layout<(64,128):(128,1), swizzle<3,4,3>>
+#b = #tile.layout<(16,128):(128,1), swizzle<3,4,3>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+!a = memref<64x128xf8E4M3FN, #a, #gpu.address_space<workgroup>>
+!b = memref<16x128xf8E5M2, #b, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !b]>
+!tile = !tile.tile<64x16xf32>
+module attributes {tile.target = "sm_90a"} {
+tile.kernel @overlapped(%d: !out, %steps: index) attributes {
+    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, d = f32>,
+    schedule = #tile.schedule<
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atom = wgmma.m64n8k32, atoms = [1, 1, 1], permutation = [64, 8, 32], promote = overlapped>>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %ring = sm.ring : !ring
+  %zero = tile.splat 0.0 : !tile
+  %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
+      %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
+      %partial = tile.mma tn %as, %bs, %zero : !a, !b, !tile
+      %next = tile.promote %partial into %c : !tile
+      sm.consumer_release %ring, %full : !ring, !sm.slot<read>
+      %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
+      scf.yield %next, %r2, %rp2 : !tile, index, index
+  }
+  tile.store %sum#0 into %d[%c0, %c0] {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !tile, !out
+  tile.return
+}
+}
