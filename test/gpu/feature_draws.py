@@ -58,7 +58,7 @@ _DIVISIONS: Mapping[str, Feature] = {
     "split": _each("k_division", ("split(2)", "split(3)", "split(5)", "split(16)")),
     "stream_k": _each("k_division", ("stream_k",), **_PERSISTENT),
     "hybrid": _each("k_division", ("hybrid",), **_PERSISTENT),
-    "tail": _each("k_division", ("tail(2)", "tail(3)", "tail(7)"), **_PERSISTENT),
+    "divided_tail": _each("k_division", ("tail(2)", "tail(3)", "tail(7)"), **_PERSISTENT),
     "scatter": _each("k_division", ("scatter(2)", "scatter(4)", "scatter(8)"), **_PERSISTENT, epilogue_path="direct"),
 }
 _HILBERT: Mapping[str, Feature] = {"hilbert": _each("order", ("hilbert",))}
