@@ -25,7 +25,7 @@ from lowtide.passes.schedules.alignment import alignments_of, is_packed, moved_a
 from lowtide.passes.support.element_types import element_name
 from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.matrix_layouts import is_column_major
-from lowtide.passes.support.operand_kinds import acts_in_the_sum
+from lowtide.passes.support.operand_kinds import is_read_by_the_region
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op, memory_of, uses
 from lowtide.runtime.epilogue import check_program
@@ -69,7 +69,7 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
             arguments[_D]["allocated_alignment"] = moved_alignment("d", chosen, facts["problem"])
         spec = _spec(arguments, facts, dims)
         pairs = zip(names[_D + 1 :], facts["kinds"], strict=True)
-        operands = [name for name, kind in pairs if not acts_in_the_sum(OperandKind[kind])]
+        operands = [name for name, kind in pairs if is_read_by_the_region(OperandKind[kind])]
         epilogue_text, epilogue_program = _epilogue(origin_text, operands)
         return {
             "format": FORMAT,

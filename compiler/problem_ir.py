@@ -66,7 +66,7 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
         ir.Operation.create("func.return")
     region = gemm.epilogue.blocks.append(acc, *[value_type(operand.dtype) for operand in spec.epilogue_graph.operands])
     with ir.InsertionPoint(region):
-        tile.YieldOp([emit(spec.epilogue_graph, list(region.arguments))])
+        tile.YieldOp(emit(spec.epilogue_graph, list(region.arguments)))
 
 
 def _matrix(shape: tuple[int | None, ...], dtype: str) -> ir.Type:
@@ -95,6 +95,8 @@ def _operand_type(spec: GemmSpec, operand: Operand) -> ir.Type:
         return _output(spec, dtype)
     if kind is OperandKind.SCALAR:
         return value_type(dtype)
+    if kind is OperandKind.AMAX:
+        return ir.MemRefType.get([1], ir_type(dtype))
     extent = spec.m if kind is OperandKind.PER_ROW else spec.n
     if spec.is_batched:
         return _matrix((*spec.batch_shape, extent), dtype)

@@ -28,6 +28,7 @@ LAYOUTS = ("tn", "tt", "nn", "nt")
 D_ORDERS = ("row", "column")
 FAST = "fast"  # in place of the type of the sums
 SCALES, ZEROS = "scales", "zeros"  # the names of the operands of packed weights
+AMAX = "amax"  # and of the one that takes the largest absolute value
 SCALE_TYPES = ("f16", "bf16", "f32")
 WEIGHT_LAYOUTS = ("tn", "nn")  # in which K of B is contiguous
 LARGEST_EXTENT = 2**31 - 1  # inside a tile, and for extents, indices are 32-bit
@@ -77,6 +78,8 @@ class GemmSpec:
     `d_order`: how D and its full operands lie: "row", as (M, N), or "column", as (N, M), last dimension contiguous too.
     `block_scales`: None, or how blocks of A and B of 8-bit floats are scaled (`BlockScales`); the scales are operands
     `scale_a` and `scale_b`.
+    `amax`: whether the kernel also takes `amax`, an array of one f32, and sets it to the largest absolute value of what
+    the epilogue returns, before it is clamped and rounded to D's type: of all products of a batch, NaN where one is.
     `epilogue`: a function of the accumulator and named operands (`lowtide.compiler.epilogue`), traced at once.
 
     Raises `SpecError` for anything else.
@@ -97,6 +100,7 @@ class GemmSpec:
     scales: str | None = None
     zero_points: bool = False
     block_scales: BlockScales | None = None
+    amax: bool = False
     epilogue: Callable[..., Any] | None = None
     epilogue_graph: EpilogueGraph = field(init=False, repr=False, compare=False)
 
@@ -132,11 +136,15 @@ class GemmSpec:
         of_sum = output_types(self.sums)
         if self.d not in of_sum:
             raise SpecError(f"d={self.d!r} with {self.sums} accumulators: {choices(self.d, of_sum)}")
-        object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.sums, self.d))
+        if self.amax and element_type(self.sums).computes_in != EPILOGUE_TYPE:
+            raise SpecError(f"amax=True with {self.sums} accumulators: an amax is {EPILOGUE_TYPE}; take amax=False")
+        object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.sums, self.d, bool(self.amax)))
         names = [operand.name for operand in self.epilogue_graph.operands]
         for own in (SCALES, ZEROS) if self.group else ():
             if own in names:
                 raise SpecError(f"the epilogue's operand {own!r} has the name of the weights' {own}: rename it")
+        if self.amax and AMAX in names:
+            raise SpecError(f"the epilogue's operand {AMAX!r} has the name of the largest absolute value: rename it")
         self._check_block_scales()
 
     @property
@@ -249,13 +257,14 @@ class GemmSpec:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """The epilogue's operands, in the order of its parameters; after them scales and zero points of packed
-        weights, or the scales of blocks."""
+        """The epilogue's operands, in the order of its parameters; after them the amax, then scales and zero points of
+        packed weights, or the scales of blocks."""
+        amax = (Operand(AMAX, OperandKind.AMAX, EPILOGUE_TYPE),) if self.amax else ()
         scales = (Operand(SCALES, OperandKind.GROUP_SCALE, self.scales or self.a, self.group),) if self.group else ()
         zero_type = "s8" if element_type(self.b).lowest else "u8"
         zeros = (Operand(ZEROS, OperandKind.GROUP_ZERO, zero_type, self.group),) if self.zero_points else ()
         of_blocks = self.block_scales.operands if self.block_scales is not None else ()
-        return (*self.epilogue_graph.operands, *scales, *zeros, *of_blocks)
+        return (*self.epilogue_graph.operands, *amax, *scales, *zeros, *of_blocks)
 
 
 def _check_weights(spec: GemmSpec) -> None:

@@ -25,7 +25,6 @@ from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
 from lowtide.passes.support.element_types import element_name
 from lowtide.passes.support.matrix_layouts import is_column_major
-from lowtide.passes.support.operand_kinds import acts_in_the_sum
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op, values_from_outside
 from lowtide.runtime.manifest import OUTPUT_DIMS, matrix_dims
@@ -93,7 +92,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
     d_order = "column" if problem.d_is_column_major else "row"
     operands = [(name, kind, _dtype(type_)) for name, kind, type_ in zip(names[3:], kinds, types[3:], strict=True)]
     in_the_sum = {kind: dtype for _, kind, dtype in operands if kind in _IN_THE_SUM}
-    in_epilogue = [one for one in operands if not acts_in_the_sum(tile.OperandKind[one[1]])]
+    in_epilogue = [one for one in operands if OperandKind(one[1]).is_of_epilogue]
     whole = bool(found)
     return FoundProblem(
         GemmSpec(
@@ -110,6 +109,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
             scales=in_the_sum.get(OperandKind.GROUP_SCALE.value),
             zero_points=OperandKind.GROUP_ZERO.value in in_the_sum,
             block_scales=scales_of(kinds),
+            amax=OperandKind.AMAX.value in kinds,
             epilogue=_replay(
                 found[0].epilogue.blocks[0] if whole else None, in_epilogue, _dtype(types[2]), problem.acc
             ),
@@ -241,9 +241,11 @@ class _Region:
 
 
 def _read(block: ir.Block, d: str, computes_in: str) -> _Region:
-    """A region's ops. The rounding to D's type that ends it is left to whoever compares."""
+    """A region's ops. The rounding to D's type that ends it is left to whoever compares. What an amax is of is that
+    which is rounded."""
     *body, last = epilogue_ops(block)
     saturating, unrounded = _rounding(last.operands[0], d)
+    unrounded = list(last.operands)[-1] if len(last.operands) > 1 else unrounded
     body = [op for op in body if op.operation not in saturating]
     numbers: dict[ir.Value, int] = {argument: index for index, argument in enumerate(block.arguments)}
     steps = []

@@ -67,7 +67,8 @@ def interpret(
     "exact" and "field" they may be integers of any dtype. Where
     the argument D is among them under the name "d", it gives D's shape and strides, not its dtype and contents; where
     it is also a full operand, D takes its place (in the interpreter's memory: arrays stay as they are). Else D is
-    allocated, its rows at multiples of 16 bytes. Where K is 0, D is the epilogue of 0; where M or N is, D is empty.
+    allocated, its rows at multiples of 16 bytes. The array of an amax is written. Where K is 0, D is the epilogue of 0;
+    where M or N is, D is empty.
     `sms` is how many CTAs run at a time, in whole clusters and at least one of them, and what tile.sm_count yields;
     `seed` gives the order of agents; `domain` is "float" or "hopper" (D in its own dtype), "exact" or "field" (D in
     int64): see `domains`. `on_progress` hears, as the CTAs of a launch end, how many have ended, of how many.
@@ -108,7 +109,10 @@ def interpret(
     arguments = arguments_of(host.function(), inputs, numbers)
     d, type = arguments[D_POSITION].value, arguments[D_POSITION].type
     assert isinstance(type, MemRef) and isinstance(d, np.ndarray)
-    if 0 in d.shape:  # nothing to launch
+    results = [(position, x) for position, x in enumerate(arguments) if x.is_result]
+    if 0 in d.shape:  # nothing to compute
+        for _, argument in results:
+            _give(argument, 0)
         return numbers.matrix_of(np.zeros(d.shape, numbers.payload), type.element.name)
     with np.errstate(all="ignore"):
         placed = _placed(host, arguments, offsets)
@@ -118,10 +122,21 @@ def interpret(
         host.run(placed)
     if paths is not None:
         paths.settle()
-    changed = memory.changed_since(given, placed[D_POSITION].name)
+    changed = memory.changed_since(given, {placed[x].name for x in (D_POSITION, *dict(results))})
     if changed is not None:
         raise InterpreterError(f"level {host.level}: {changed} has changed; a kernel writes D and workspaces alone")
+    for position, argument in results:
+        payload, _ = memory.contents(placed[position].name)
+        _give(argument, numbers.matrix_of(payload, placed[position].element.name).reshape(-1))
     return _output(host, placed[D_POSITION])
+
+
+def _give(argument: Argument, values: Any) -> None:
+    """Writes an amax into the array that was given for it. Raises InterpreterError for one that is read-only."""
+    assert isinstance(argument.value, np.ndarray)
+    if not argument.value.flags.writeable:
+        raise InterpreterError(f"operand {argument.name}: the array is read-only; pass one that may be written")
+    argument.value[...] = values
 
 
 def _parse(text: str, context: ir.Context) -> ir.Module:

@@ -34,11 +34,13 @@ _ROW_BYTES = 16  # rows of matrices begin at multiples of it where nothing says 
 _BATCH = "batch"
 _A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
 _B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
+_AMAX_DIMS = ("one",)
 _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
         "per_row": "m",
         "per_column": "n",
         "scalar": "",
+        "amax": _AMAX_DIMS,
         "group_scale": "gn",
         "group_zero": "gn",
         "row_scale": ("k/128", "m"),
@@ -57,7 +59,8 @@ _EXCHANGED: Mapping[str, str] = MappingProxyType({"m": "n", "n": "m"})  # letter
 class Argument:
     """An argument of the host function, and whether its first dimension is that of a batch.
 
-    `is_stand_in`: zeros of a small K in place of a matrix of K = 0; they are aligned, as in a launch.
+    `is_stand_in`: zeros of a small K in place of a matrix of K = 0; they are aligned, as in a launch. `is_result`: an
+    amax, which is written beside D.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Argument:
     type: Type
     is_batch: bool
     is_stand_in: bool = False
+    is_result: bool = False
 
 
 def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Domain) -> list[Argument]:
@@ -107,6 +111,7 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
             type,
             _BATCH in letters or (not dims and np.ndim(value) == 3),
             extents.get("k") == 0 and any(dim[0] == "k" for dim in letters),
+            letters == _AMAX_DIMS,
         )
         for name, value, type, letters in zip(names, values, types, allowed, strict=True)
     ]

@@ -26,7 +26,7 @@ from lowtide.runtime.checks import (
 from lowtide.runtime.code import check_code
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.limits import capability_of
-from lowtide.runtime.manifest import BATCH, PACKED_ROWS, is_mixed, problem_dims, validate
+from lowtide.runtime.manifest import BATCH, PACKED_ROWS, WRITTEN, is_mixed, problem_dims, validate
 from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, WorkspaceLaunch, make_plan
@@ -73,6 +73,7 @@ class Kernel:
         self._memrefs = [i for i, x in enumerate(self._arguments) if x["kind"] != "scalar"]
         self._scalars = [i for i, x in enumerate(self._arguments) if x["kind"] == "scalar"]
         self._output = next(i for i, x in enumerate(self._arguments) if x["role"] == "output")
+        self._written = [i for i, x in enumerate(self._arguments) if x["kind"] in WRITTEN]  # beside the output
         self._matrices = [i for i in self._memrefs if self._arguments[i]["kind"] == "matrix" and i != self._output]
         self._matrix_inputs = [self._inputs.index(self._names[i]) for i in self._matrices]
         #: how many operands by position need no sorting
@@ -275,7 +276,12 @@ class Kernel:
         """The launch of records, all checked, and the plan into which other addresses of the same signature may go
         (None: none may). Nothing is launched. Raises as a call does."""
         views, extents = self._settled(self._check_layouts(operands))
-        check_output(self._arguments[self._output], operands[self._names[self._output]])
+        for index in (self._output, *self._written):
+            check_output(self._arguments[index], operands[self._names[index]])
+        if self._written and 0 in self._output_shape(extents):
+            raise LaunchError(
+                f"kernel {self.name}: D has no elements, and so no largest absolute value; pass M and N of at least 1"
+            )
         calls: list[Any] = [None] * len(self._names)
         for index in self._scalars:
             calls[index] = check_scalar(self._arguments[index], scalars[self._names[index]])

@@ -13,7 +13,7 @@
      "origin": text|null,                   the IR that it was compiled from, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar"|
-                              "group_scale"|"group_zero"|a scale of blocks,
+                              "group_scale"|"group_zero"|a scale of blocks|"amax",
                     "dtype", "shape": [int|null, …], "base_alignment": bytes,
                     "row_stride_alignment": bytes,
                     "allocated_alignment": bytes}, …],     of the rows of an output that the runtime allocates; optional
@@ -31,7 +31,10 @@ in the host function's order; matrices lie in memory as the layout says (last di
 Scales of blocks are `row_scale` (K/128, M), `column_scale` (K/128, N), `row_block_scale` (M/128, K/128) and
 `column_block_scale` (N/128, K/128), quotients rounded up.
 
-With a batch, each but a scalar has it as its first dimension. Inputs may be without it, or have a stride of 0 there.
+An `amax` is one f32, which the kernel sets to the largest absolute value of what D's elements are rounded from.
+
+With a batch, each but a scalar and an amax has it as its first dimension. Inputs may be without it, or have a stride of
+0 there.
 
 A kernel argument of type "tensor_map" is the 128-byte CUtensorMap by value, made for the operand by the host op
 
@@ -77,10 +80,13 @@ KINDS: dict[str, int] = {
     "scalar": 0,
     "group_scale": 2,
     "group_zero": 2,
+    "amax": 1,
 }
 BLOCK_SCALES = ("row_scale", "column_scale", "row_block_scale", "column_block_scale")
 KINDS |= dict.fromkeys(BLOCK_SCALES, 2)
 IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of what the epilogue does not take
+WRITTEN = ("amax",)  # kinds of what a kernel writes beside D; they are passed as inputs are
+UNBATCHED = ("scalar", *WRITTEN)  # kinds of which all products of a batch have the same
 OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "tn": (("m", "k"), ("n", "k")),
     "tt": (("m", "k"), ("k", "n")),
@@ -95,6 +101,7 @@ KIND_DIMS: dict[str, tuple[str, ...]] = {
     "scalar": (),
     "group_scale": ("groups", "n"),
     "group_zero": ("groups", "n"),
+    "amax": ("one",),
     "row_scale": ("k/128", "m"),
     "column_scale": ("k/128", "n"),
     "row_block_scale": ("m/128", "k/128"),
@@ -280,7 +287,7 @@ def _check_argument(argument: Mapping[str, Any], at: str, batched: bool) -> None
         raise ValueError(f"{at}: role {shown(argument.get('role'))} must be input or output")
     if not _is_word(argument.get("dtype"), ELEMENTS):
         raise ValueError(f"{at}: dtype {shown(argument.get('dtype'))} must be one of {', '.join(ELEMENTS)}")
-    rank = KINDS[str(kind)] + (batched and kind != "scalar")
+    rank = KINDS[str(kind)] + (batched and kind not in UNBATCHED)
     if not isinstance(shape, list) or len(shape) != rank or not all(map(_is_extent, shape)):
         raise ValueError(f"{at}: shape {shown(shape)} must have {rank} extents, each null or an integer ≥ 0")
     for key in ("base_alignment", "row_stride_alignment", "allocated_alignment"):
@@ -366,5 +373,5 @@ def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
             own: tuple[str, ...] = output_dims
         else:
             own = next(matrices) if argument["kind"] == "matrix" else KIND_DIMS[argument["kind"]]
-        dims[argument["name"]] = (*outer, *own) if own else ()
+        dims[argument["name"]] = own if argument["kind"] in UNBATCHED else (*outer, *own)
     return dims

@@ -25,7 +25,16 @@ from lowtide.runtime.checks import pad_row
 from lowtide.runtime.dtypes import from_bits, left_out, multiplied, random_numbers, stored_dtype, to_bits, wrapped
 from lowtide.runtime.epilogue import Interval, evaluate
 from lowtide.runtime.kernel import Kernel
-from lowtide.runtime.manifest import BATCH, IN_THE_SUM, PACKED_ROWS, extent_of, is_block_scale, is_mixed, problem_dims
+from lowtide.runtime.manifest import (
+    BATCH,
+    IN_THE_SUM,
+    PACKED_ROWS,
+    WRITTEN,
+    extent_of,
+    is_block_scale,
+    is_mixed,
+    problem_dims,
+)
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.weights import unpack_weights, zero_points
 from lowtide.runtime.wide_products import exact_product
@@ -148,6 +157,7 @@ def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
                 f"manifest: example.{dim} is {extent!r}, must be an integer ≥ 0 ({dim} is a run-time extent)"
             )
         extents[dim] = extent
+    extents["one"] = 1
     spec = manifest["spec"]
     if is_mixed(spec):
         extents[PACKED_ROWS] = extents["n"] // element_type(spec["b"]).per_byte
@@ -221,7 +231,7 @@ def expected(
     others = {}
     for argument in manifest["arguments"]:
         name, kind = argument["name"], argument["kind"]
-        if name in operands and kind not in ("matrix", *IN_THE_SUM):
+        if name in operands and kind not in ("matrix", *IN_THE_SUM, *WRITTEN):
             value = operands[name] if kind == "scalar" else _part_of(manifest, operands, name, matrix)
             others[name] = {"full": lambda x: in_rows(manifest, x)[rows], "per_row": lambda x: x[rows, None]}.get(
                 kind, lambda x: x
@@ -319,6 +329,23 @@ def check_written(result: HostArray) -> str:
     return ""
 
 
+def check_amax(manifest: Mapping[str, Any], operands: Mapping[str, Any], d: np.ndarray) -> str:
+    """A message where an amax is not the largest absolute value of what D's elements are rounded from; "" when it is.
+
+    Rounding keeps the order, so that it must be D's largest one once it is rounded as D is. Integers are not judged.
+    """
+    name = next((x["name"] for x in manifest["arguments"] if x["kind"] in WRITTEN), None)
+    dtype = manifest["spec"]["d"]
+    if name is None or not element_type(dtype).is_float:
+        return ""
+    found, largest = operands[name].values(), np.max(np.abs(d), initial=0.0)
+    row = element_type(dtype)
+    (rounded,) = from_bits(to_bits(np.minimum(found, row.largest) if row.is_converted_to else found, dtype), dtype)
+    if np.array_equal(rounded, largest, equal_nan=True):
+        return ""
+    return f"{name} is {found[0]:g}, in D's type {rounded:g}, but the largest absolute value of D is {largest:g}"
+
+
 def verify_kernel(
     kernel: Kernel,
     *,
@@ -353,8 +380,8 @@ def verify_kernel(
     rows = np.arange(m)
     if m > most_rows and math.prod(extents.values()) > 2**30:
         rows = _some(m, most_rows, rng)
-    message, ratio = check_written(d), 0.0
     values = d.values().reshape(-1, *shape[-2:])
+    message, ratio = check_written(d) or check_amax(manifest, operands, values), 0.0
     for matrix in _some(len(values), _MOST_MATRICES, rng).tolist():
         result = in_rows(manifest, values[matrix])
         found, difference = compare(result[rows], *expected(manifest, operands, exact, rows, matrix), rows)
@@ -391,8 +418,11 @@ def run_on_device(kernel: Kernel, ordinal: int, operands: Mapping[str, Any], d: 
             )
         kernel(stream=0, **records)
         driver.check(cuda.cuCtxSynchronize(), f"running kernel {kernel.name}")
-        buffer, array = buffers[-1]
-        driver.check(cuda.cuMemcpyDtoH(array.stored.ctypes.data, buffer, array.stored.nbytes), "copying from the GPU")
+        written = [x["name"] for x in kernel.manifest["arguments"] if x["kind"] in WRITTEN]
+        for buffer, array in buffers:
+            if array is d or any(array is arrays[name] for name in written):
+                result = cuda.cuMemcpyDtoH(array.stored.ctypes.data, buffer, array.stored.nbytes)
+                driver.check(result, "copying from the GPU")
     finally:
         for buffer, _ in buffers:
             cuda.cuMemFree(buffer)  # a failure here only follows from one that is reported

@@ -150,6 +150,11 @@ class SplitCoordinates:
     row_values: tuple[int, ...]
     col_values: tuple[int, ...]
 
+    @property
+    def turned(self) -> "SplitCoordinates":
+        """Those of the transpose: rows are columns."""
+        return SplitCoordinates(self.col_thread, self.row_thread, self.col_values, self.row_values)
+
 
 @lru_cache(maxsize=512)
 def split_coordinates(tv: Layout, shape: Shape) -> SplitCoordinates:

@@ -70,8 +70,8 @@ def value_type(name: str) -> ir.Type:
     return ir.Type.parse(element_type(name).value_ir)
 
 
-def emit(graph: EpilogueGraph, arguments: Sequence[ir.Value]) -> ir.Value:
-    """Build the graph at the current insertion point and return D's element.
+def emit(graph: EpilogueGraph, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+    """Build the graph at the current insertion point and return D's element, and behind it what an amax is of.
 
     `arguments`: the accumulator (of type `graph.acc`), then one element of each operand in its own type; or vectors of
     one shape in place of all of them. Each node is built once.
@@ -81,7 +81,8 @@ def emit(graph: EpilogueGraph, arguments: Sequence[ir.Value]) -> ir.Value:
     for node in graph.nodes:
         inputs = [values[id(other)] for other in node.inputs]
         values[id(node)] = _build(node, inputs, arguments, graph, shape)
-    return _round(values[id(graph.result)], graph.d, shape)
+    unconverted = [] if graph.largest is None else [values[id(graph.largest)]]
+    return [_round(values[id(graph.result)], graph.d, shape), *unconverted]
 
 
 def _build(

@@ -62,10 +62,11 @@ class OperandKind(enum.Enum):
     COLUMN_SCALE = "column_scale"
     ROW_BLOCK_SCALE = "row_block_scale"
     COLUMN_BLOCK_SCALE = "column_block_scale"
+    AMAX = "amax"
 
     @property
     def is_of_epilogue(self) -> bool:
-        """Whether the epilogue sees it; others act in the sum."""
+        """Whether the epilogue sees it; others act in the sum, or are written."""
         return self in (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.PER_COLUMN, OperandKind.SCALAR)
 
     @property
@@ -146,6 +147,7 @@ class Operand:
             OperandKind.COLUMN_SCALE: (_blocks(k), n),
             OperandKind.ROW_BLOCK_SCALE: (_blocks(m), _blocks(k)),
             OperandKind.COLUMN_BLOCK_SCALE: (_blocks(n), _blocks(k)),
+            OperandKind.AMAX: (1,),
         }
         return shapes.get(self.kind, ())
 
@@ -158,13 +160,24 @@ def _blocks(extent: int | None) -> int | None:
 @dataclass(frozen=True, eq=False)
 class EpilogueGraph:
     """A traced epilogue: d[m, n] is `result`, computed in `computes_in` from the accumulator (`acc`) and the operands'
-    elements, rounded to `d`. `nodes` are all that the result needs, inputs before users."""
+    elements, rounded to `d`. `nodes` are all that is needed, inputs before users. `largest`: what an amax is of, the
+    value before it is clamped and rounded; None where there is no amax."""
 
     acc: str
     d: str
     operands: tuple[Operand, ...]
     result: Node
     nodes: tuple[Node, ...]
+    largest: Node | None = None
+
+    @classmethod
+    def of(
+        cls, acc: str, d: str, operands: tuple[Operand, ...], result: Node, largest: Node | None = None
+    ) -> "EpilogueGraph":
+        """The graph of what is computed."""
+        roots = (result,) if largest is None else (result, largest)
+        nodes = dict.fromkeys(node for root in roots for node in in_order(root))
+        return cls(acc, d, operands, result, tuple(nodes), largest)
 
     @property
     def computes_in(self) -> str:
@@ -172,8 +185,9 @@ class EpilogueGraph:
         return element_type(self.acc).computes_in
 
 
-def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGraph:
-    """Trace `function` (`None`: D is the accumulator, rounded) for accumulator and output types `acc`, `d`.
+def trace(function: Callable[..., Any] | None, acc: str, d: str, amax: bool = False) -> EpilogueGraph:
+    """Trace `function` (`None`: D is the accumulator, rounded) for accumulator and output types `acc`, `d`; with `amax`
+    also the f32 that D is converted from.
 
     Raises `SpecError`, naming the line, if the function cannot be traced, an operand has no kind, or the value returned
     is no number.
@@ -181,8 +195,9 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGrap
     tracer = Tracer(element_type(acc).computes_in)
     start = tracer.node("acc", is_integer=not element_type(acc).is_float)
     if function is None:
-        result = _clamped(tracer, _as_output(tracer, Traced(tracer, start), d), d)
-        return EpilogueGraph(acc, d, (), result, tuple(in_order(result)))
+        value = Traced(tracer, start)
+        result = _clamped(tracer, _as_output(tracer, value, d), d)
+        return EpilogueGraph.of(acc, d, (), result, tracer.real(value) if amax else None)
     if not callable(function):
         raise SpecError(_no_function(function))
     parameters = _parameters(function)
@@ -206,7 +221,7 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str) -> EpilogueGrap
             "operators, constants and lowtide's functions (lt.exp, lt.where, …) only"
         ) from error
     result = _clamped(tracer, _result(tracer, returned, function, d), d)
-    return EpilogueGraph(acc, d, operands, result, tuple(in_order(result)))
+    return EpilogueGraph.of(acc, d, operands, result, tracer.real(returned) if amax else None)
 
 
 def operand_kinds(function: Callable[..., Any] | None) -> dict[str, OperandKind]:

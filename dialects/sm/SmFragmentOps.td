@@ -125,7 +125,8 @@ def Sm_ExtractOp : Sm_Op<"extract", [Pure]> {
 def Sm_MapOp : Sm_Op<"map", [SingleBlock, RecursiveMemoryEffects]> {
   let summary = "Applies a scalar region to every element of fragments";
   let description = [{
-    The inputs are fragments of the same shape and thread-value layout, or scalars that all elements share.
+    The inputs are fragments of the same shape and thread-value layout, or scalars that all elements share. There is a
+    result for each value that the region yields.
 
     ```mlir
     %y = sm.map %x, %bias : !sm.fragment<32x128xf32, #tv>, !sm.fragment<32x128xf32, #tv> {
@@ -133,12 +134,51 @@ def Sm_MapOp : Sm_Op<"map", [SingleBlock, RecursiveMemoryEffects]> {
       %0 = arith.addf %e, %b : f32
       tile.yield %0 : f32
     } : !sm.fragment<32x128xf32, #tv>
+    %d, %before = sm.map %x : !sm.fragment<32x128xf32, #tv> {
+    ^bb0(%e: f32):
+      %0 = arith.truncf %e : f32 to bf16
+      tile.yield %0, %e : bf16, f32
+    } : !sm.fragment<32x128xbf16, #tv>, !sm.fragment<32x128xf32, #tv>
     ```
   }];
   let arguments = (ins Variadic<AnyType>:$inputs);
-  let results = (outs Sm_FragmentType:$result);
+  let results = (outs Variadic<Sm_FragmentType>:$mapped);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$inputs `:` type($inputs) $body attr-dict `:` qualified(type($result))";
+  let assemblyFormat = "$inputs `:` type($inputs) $body attr-dict `:` qualified(type($mapped))";
+  let hasVerifier = 1;
+}
+
+def Sm_MaxAbsOp : Sm_Op<"max_abs", [Pure, AllTypesMatch<["most", "result"]>]> {
+  let summary = "The largest absolute value of the elements that a thread holds inside a matrix, and of those before";
+  let description = [{
+    Each thread has one value: the larger of the one before, `most`, and of the absolute values of its elements of the
+    fragment. Elements of the window outside the matrix do not count. NaN is larger than all numbers.
+
+    ```mlir
+    %m1 = sm.max_abs %y in %dv, %m0 : !sm.fragment<32x128xf32, #tv>, !tile.view<32x128xbf16>, !sm.fragment<128x1xf32, #tv1>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$value, Tile_ViewType:$window, Sm_FragmentType:$most);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = [{
+    $value `in` $window `,` $most attr-dict `:` qualified(type($value)) `,` qualified(type($window)) `,`
+    qualified(type($most))
+  }];
+  let hasVerifier = 1;
+}
+
+def Sm_RaiseMaxOp : Sm_Op<"raise_max"> {
+  let summary = "Raises one element in global memory to the largest of the values that the threads have";
+  let description = [{
+    Each thread has one value that is not negative, or NaN. Each warp finds its largest, and changes the element once,
+    by an atomic operation: in which order they do makes no difference.
+
+    ```mlir
+    sm.raise_max %m into %amax : !sm.fragment<128x1xf32, #tv1>, memref<1xf32>
+    ```
+  }];
+  let arguments = (ins Sm_FragmentType:$most, Arg<AnyMemRef, "element raised", [MemRead, MemWrite]>:$target);
+  let assemblyFormat = "$most `into` $target attr-dict `:` qualified(type($most)) `,` type($target)";
   let hasVerifier = 1;
 }
 

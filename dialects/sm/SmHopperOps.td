@@ -463,4 +463,18 @@ def Sm_PtxSemaphoreLeaveOp : Sm_Op<"ptx_semaphore_leave", [MemoryEffects<[MemRea
   let assemblyFormat = "$pointer `limit` $last attr-dict `:` type($pointer)";
 }
 
+def Sm_PtxRaiseMaxOp : Sm_Op<"ptx_raise_max", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "redux.sync.max.u32 and, of one lane, red.relaxed.gpu.global.max.u32 (level nvvm)";
+  let description = [{
+    By all threads of a warp, with values that are not negative, or NaN: these are in the order of their bits, NaN last.
+    See PTX ISA, "redux.sync" and "red".
+
+    ```mlir
+    sm.ptx_raise_max %value to %p : !llvm.ptr<1>
+    ```
+  }];
+  let arguments = (ins F32:$value, AnyType:$pointer);
+  let assemblyFormat = "$value `to` $pointer attr-dict `:` type($pointer)";
+}
+
 #endif // LOWTIDE_SM_HOPPER_OPS_TD

@@ -225,11 +225,14 @@ LogicalResult MapOp::verify() {
   Block &block = getBody().front();
   if (block.getNumArguments() != getInputs().size())
     return emitOpError() << "has " << getInputs().size() << " inputs but its block takes " << block.getNumArguments();
-  FragmentType result = getType();
+  if (getMapped().empty())
+    return emitOpError() << "has no result; it computes at least one fragment";
+  auto first = cast<FragmentType>(getMapped().front().getType());
+  auto isLikeFirst = [&](FragmentType type) { return type.getShape() == first.getShape() && type.getTv() == first.getTv(); };
   for (auto [index, input] : llvm::enumerate(getInputs())) {
     Type element = input.getType();
     if (auto fragment = dyn_cast<FragmentType>(element)) {
-      if (fragment.getShape() != result.getShape() || fragment.getTv() != result.getTv())
+      if (!isLikeFirst(fragment))
         return emitOpError() << "input " << index << " must have the result's shape and thread-value layout";
       element = tile::valueTypeOf(fragment.getElementType());
     }
@@ -237,9 +240,39 @@ LogicalResult MapOp::verify() {
       return emitOpError() << "block argument " << index << " must be " << element;
   }
   auto yield = dyn_cast<tile::YieldOp>(block.getTerminator());
-  if (!yield || yield.getValues().size() != 1 || yield.getValues()[0].getType() != tile::valueTypeOf(result.getElementType()))
-    return emitOpError() << "body must end in tile.yield of one " << tile::valueTypeOf(result.getElementType());
+  SmallVector<Type> elements;
+  for (Type type : getMapped().getTypes()) {
+    if (!isLikeFirst(cast<FragmentType>(type)))
+      return emitOpError() << "results must have the same shape and thread-value layout";
+    elements.push_back(tile::valueTypeOf(cast<FragmentType>(type).getElementType()));
+  }
+  if (!yield || llvm::to_vector(yield.getValues().getTypes()) != elements)
+    return emitOpError() << "body must end in tile.yield of one " << TypeRange(elements);
   return success();
+}
+
+// One f32 for each thread: a fragment with as many rows as threads, each of which holds its own.
+static LogicalResult verifyOneForEachThread(Operation *op, FragmentType most) {
+  ArrayRef<int64_t> shape = most.getShape();
+  if (shape.size() != 2 || shape[1] != 1 || !most.getElementType().isF32())
+    return op->emitOpError() << "takes one f32 for each thread, a fragment of Tx1xf32, not " << most;
+  return success();
+}
+
+LogicalResult MaxAbsOp::verify() {
+  FragmentType value = getValue().getType();
+  if (!value.getElementType().isF32())
+    return emitOpError() << "finds the largest of f32, not of " << value.getElementType();
+  if (value.getShape() != getWindow().getType().getShape())
+    return emitOpError() << "takes the elements of a window of the fragment's shape, not " << getWindow().getType();
+  return verifyOneForEachThread(*this, getMost().getType());
+}
+
+LogicalResult RaiseMaxOp::verify() {
+  auto target = cast<MemRefType>(getTarget().getType());
+  if (target.getShape() != ArrayRef<int64_t>{1} || !target.getElementType().isF32())
+    return emitOpError() << "raises one f32, a memref<1xf32>, not " << target;
+  return verifyOneForEachThread(*this, getMost().getType());
 }
 
 LogicalResult StoreSharedOp::verify() {

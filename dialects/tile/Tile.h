@@ -110,6 +110,8 @@ bool isBlockScale(OperandKind kind);
 
 // Whether an operand acts in the sum of products, and has no argument in the epilogue.
 bool actsInTheSum(OperandKind kind);
+// Whether the epilogue's region has an argument for it.
+bool isReadByTheRegion(OperandKind kind);
 
 // Checks an epilogue region: block arguments (accumulator element, one element for each operand), a yield of one
 // value of D's element type. Operands of a batch may be batches too.

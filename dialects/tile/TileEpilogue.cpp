@@ -53,6 +53,7 @@ bool lowtide::tile::isBlockScale(OperandKind kind) {
   case OperandKind::scalar:
   case OperandKind::group_scale:
   case OperandKind::group_zero:
+  case OperandKind::amax:
     return false;
   }
   llvm_unreachable("all kinds are above");
@@ -61,6 +62,8 @@ bool lowtide::tile::isBlockScale(OperandKind kind) {
 bool lowtide::tile::actsInTheSum(OperandKind kind) {
   return kind == OperandKind::group_scale || kind == OperandKind::group_zero || isBlockScale(kind);
 }
+
+bool lowtide::tile::isReadByTheRegion(OperandKind kind) { return kind != OperandKind::amax && !actsInTheSum(kind); }
 
 int64_t lowtide::tile::rankOf(OperandKind kind) {
   if (kind == OperandKind::scalar)
@@ -72,7 +75,7 @@ int64_t lowtide::tile::rankOf(OperandKind kind) {
 static void nameEpilogueArguments(Region &region, ArrayAttr kinds, OpAsmSetValueNameFn setName) {
   SmallVector<OperandKind> taken;
   for (Attribute kind : kinds)
-    if (OperandKind word = kindOf(kind); !actsInTheSum(word))
+    if (OperandKind word = kindOf(kind); isReadByTheRegion(word))
       taken.push_back(word);
   if (region.empty() || region.getNumArguments() != taken.size() + 1)
     return;
@@ -88,6 +91,24 @@ void StoreOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setNa
   nameEpilogueArguments(region, getKinds(), setName);
 }
 
+// What the region yields beside D's element, where there is an amax: the value before it is converted to D's type.
+static LogicalResult verifyAmax(Operation *op, OperandRange operands, ArrayAttr kinds, ArrayRef<Type> yielded) {
+  int64_t count = 0;
+  for (auto [operand, kind] : llvm::zip(operands, kinds)) {
+    if (kindOf(kind) != OperandKind::amax)
+      continue;
+    auto memref = dyn_cast<MemRefType>(operand.getType());
+    if (!memref || memref.getShape() != ArrayRef<int64_t>{1} || !memref.getElementType().isF32())
+      return op->emitOpError() << "an amax is one f32, a memref<1xf32>, not " << operand.getType();
+    ++count;
+  }
+  if (count > 1)
+    return op->emitOpError() << "has " << count << " operands amax; D has one largest absolute value";
+  if (count && !(yielded.size() == 2 && yielded[1].isF32()))
+    return op->emitOpError() << "with an amax the epilogue must also yield the f32 that D's element is converted from";
+  return success();
+}
+
 LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type acc, OperandRange operands,
                                             ArrayAttr kinds, MemRefType d) {
   Type result = valueTypeOf(d.getElementType());
@@ -99,7 +120,8 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
       return op->emitOpError() << "operand " << index << " has the kind " << kind.getSExtValue() << "; the kinds are 0 to "
                                << getMaxEnumValForOperandKind() << ": " << wordsOf<OperandKind>("and");
   Block &block = region.front();
-  unsigned taken = llvm::count_if(kinds, [](Attribute kind) { return !actsInTheSum(kindOf(kind)); });
+  unsigned taken = llvm::count_if(kinds, [](Attribute kind) { return isReadByTheRegion(kindOf(kind)); });
+  bool hasAmax = llvm::any_of(kinds, [](Attribute kind) { return kindOf(kind) == OperandKind::amax; });
   if (block.getNumArguments() != taken + 1)
     return op->emitOpError() << "epilogue takes the accumulator and one element for each of " << taken
                              << " operands, but its block has " << block.getNumArguments() << " arguments";
@@ -109,7 +131,7 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
   unsigned place = 0;
   for (auto [index, operand, kindAttr] : llvm::enumerate(operands, kinds)) {
     OperandKind kind = kindOf(kindAttr);
-    bool acts = !actsInTheSum(kind);
+    bool isRead = isReadByTheRegion(kind);
     int64_t rank = rankOf(kind);
     auto memref = dyn_cast<MemRefType>(operand.getType());
     if (rank == 0 ? static_cast<bool>(memref)
@@ -123,13 +145,14 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
       return op->emitOpError() << "epilogue operand " << index << " has a batch of " << memref.getDimSize(0)
                                << " but D one of " << d.getDimSize(0);
     Type element = valueTypeOf(elementTypeOf(operand.getType()));
-    if (acts && block.getArgument(++place).getType() != element)
+    if (isRead && block.getArgument(++place).getType() != element)
       return op->emitOpError() << "epilogue argument " << place << " must be " << element << ", its operand's element";
   }
   auto yield = dyn_cast<YieldOp>(block.getTerminator());
-  if (!yield || yield.getValues().size() != 1 || yield.getValues()[0].getType() != result)
-    return op->emitOpError() << "epilogue must end in tile.yield of one " << result;
-  return success();
+  if (!yield || yield.getValues().size() != (hasAmax ? 2 : 1) || yield.getValues()[0].getType() != result)
+    return op->emitOpError() << "epilogue must end in tile.yield of one " << result
+                             << (hasAmax ? ", and of the f32 that it is converted from" : "");
+  return verifyAmax(op, operands, kinds, llvm::to_vector(yield.getValues().getTypes()));
 }
 
 //===--- tile.store ---------------------------------------------------------------------------------------------===//

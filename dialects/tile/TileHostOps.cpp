@@ -89,6 +89,13 @@ LogicalResult UnpackOp::verify() {
   return verifyRows(*this, getTarget().getType());
 }
 
+LogicalResult ClearOp::verify() {
+  auto target = cast<MemRefType>(getTarget().getType());
+  if (target.getShape() != ArrayRef<int64_t>{1} || !target.getElementType().isF32())
+    return emitOpError() << "clears one f32, a memref<1xf32>, not " << target;
+  return success();
+}
+
 LogicalResult CopyMatrixOp::verify() { return verifyRows(*this, getSource().getType()); }
 
 static LogicalResult verifyTransposed(Operation *op, Type source, Type target) {

@@ -47,6 +47,9 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
     8 bits, of which as many are taken as a weight has, the weights of a group are less by its zero point. Neither has
     an argument in the region.
 
+    An `amax`, one f32, is written: it becomes the largest absolute value of what D's elements are converted from, which
+    the region yields beside them. It is NaN where one of them is, and 0 where D has no elements.
+
     A batch has three dimensions: A, B and D then are as many matrices, one for each product, and the batch is the first
     dimension. An operand of the epilogue that has the batch too has one part for each; one without it is shared.
 
@@ -58,6 +61,11 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
       %1 = arith.addf %x, %0 : f32
       %2 = arith.truncf %1 : f32 to bf16
       tile.yield %2 : bf16
+    } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+    tile.gemm tn %a, %b into %d acc(f32) operands(amax %amax : memref<1xf32>) {
+    ^bb0(%x: f32):
+      %0 = arith.truncf %x : f32 to bf16
+      tile.yield %0, %x : bf16, f32
     } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
     tile.gemm tn %a, %b into %d acc(f32) weights(si4) group(128)
         operands(group_scale %scales : memref<?x?xbf16, strided<[?, 1]>>) {
@@ -188,6 +196,20 @@ def Tile_SplitMatrixOp : Tile_Op<"split_matrix"> {
   let assemblyFormat = [{
     $source `to` $target $side `by` $precision (`k_first` $k_first^)? attr-dict `:` type($source) `to` type($target)
   }];
+  let hasVerifier = 1;
+}
+
+def Tile_ClearOp : Tile_Op<"clear"> {
+  let summary = "Sets the one element of a vector to zero";
+  let description = [{
+    In a kernel of its own, launched before the one that raises the element.
+
+    ```mlir
+    tile.clear %amax : memref<1xf32>
+    ```
+  }];
+  let arguments = (ins Tile_OutputMemRef:$target);
+  let assemblyFormat = "$target attr-dict `:` type($target)";
   let hasVerifier = 1;
 }
 
@@ -442,7 +464,8 @@ def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile
     The window of D starts at the given offsets, has the accumulator's shape, and is clipped at the edges of D. In a batch
     the number of the matrix comes first. The region is the same as in `tile.gemm`. The accumulator is a CTA-wide tile, or
     a fragment from level `atoms` on. Operands are read before D is written, within the window, so that a full operand
-    may be D.
+    may be D. An `amax` operand is raised to the largest absolute value of what the window's elements inside D are
+    converted from: whoever launches sets it to zero before (`tile.clear`).
 
     With `part`, the accumulator is the sum over one range of K only: what is stored is the sum of all parts of the
     tile. `divide-k` replaces this form by ops that exchange partial sums.

@@ -6,7 +6,7 @@ flight from `start_store` to `land_store`: until then nothing orders them. Where
 operand, what reads the operand comes before what overwrites it in the same way.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -124,15 +124,15 @@ class GlobalMemory(Cells):
         """What `changed_since` compares with: the matrices that are there, and all that they hold."""
         return tuple(self.buffers), self.payload[: self.size].copy()
 
-    def changed_since(self, snapshot: tuple[tuple[Buffer, ...], Values], output: str) -> str | None:
-        """What has changed since: an element of a matrix other than `output`, or a byte that is in no matrix. None
-        where nothing has."""
+    def changed_since(self, snapshot: tuple[tuple[Buffer, ...], Values], outputs: Collection[str]) -> str | None:
+        """What has changed since: an element of a matrix that is none of the `outputs`, or a byte that is in no matrix.
+        None where nothing has."""
         outside = (self.codes[: self.size] != UNWRITTEN) & ~self._accessible[: self.size]
         if outside.any():
             return f"the byte at offset {int(np.argmax(outside))} of {self.space}, which is in no matrix,"
         buffers, payload = snapshot
         for buffer in buffers:
-            if buffer.name == output or np.array_equal(
+            if buffer.name in outputs or np.array_equal(
                 self.payload[buffer.start : buffer.end], payload[buffer.start : buffer.end]
             ):
                 continue
@@ -200,7 +200,7 @@ class GlobalMemory(Cells):
         span = self.span(access, np.array([address], np.int64), ELEMENT_BYTES[dtype])
         return self._read(access, span, dtype, 1)[0, 0]
 
-    def set_atomic(self, access: Access, address: int, value: int, dtype: str) -> None:
+    def set_atomic(self, access: Access, address: int, value: int | Values, dtype: str) -> None:
         """Write an element by an atomic operation, which races with no other."""
         span = self.span(access, np.array([address], np.int64), ELEMENT_BYTES[dtype])
         self.payload[span.elements(ELEMENT_BYTES[dtype])] = value

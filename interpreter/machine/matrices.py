@@ -165,10 +165,15 @@ def store_elements(
         )
 
 
+def is_inside(window: Window, rows: Ints, columns: Ints) -> NDArray[np.bool_]:
+    """Which elements of a window lie in its matrix."""
+    inside_rows, inside_columns = window.inside
+    return (rows < inside_rows) & (columns < inside_columns)
+
+
 def _chosen(state: AgentState, window: Window, rows: Ints, columns: Ints) -> tuple[NDArray[np.bool_], NDArray[Any]]:
     """Which elements lie in the matrix and belong to active lanes, and the lane of each of them."""
-    inside_rows, inside_columns = window.inside
-    chosen = (rows < inside_rows) & (columns < inside_columns)
+    chosen = is_inside(window, rows, columns)
     if state.mask is not None:
         chosen &= state.mask[:, None]
     return chosen, np.broadcast_to(state.lanes[:, None], chosen.shape)[chosen]

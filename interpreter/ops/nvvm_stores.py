@@ -5,10 +5,10 @@ import re
 import numpy as np
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import semaphores, tma, warp_matrices, waves
+from lowtide.interpreter.machine import maxima, semaphores, tma, warp_matrices, waves
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.machine.lanes import active_rows, one_lane, uniform
+from lowtide.interpreter.machine.lanes import active_rows, one_lane, uniform, whole_warp
 from lowtide.interpreter.numbers import storage
 from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.program.ir_types import Scalar, Vector
@@ -143,3 +143,11 @@ def semaphore_leave(state: AgentState, op: DecodedOp) -> None:
     one_lane(state, op, "act on a semaphore")
     address, last = (uniform(state, op, state.values[slot]) for slot in op.operands)
     semaphores.leave(state, op, address, last)
+
+
+@OPS.implements("sm.ptx_raise_max")
+def raise_max(state: AgentState, op: DecodedOp) -> None:
+    """All lanes of the warp bring a value; one atomic operation."""
+    whole_warp(state, op)
+    value, pointer = (state.values[slot] for slot in op.operands)
+    maxima.lift(state, op, uniform(state, op, pointer), np.asarray(value))

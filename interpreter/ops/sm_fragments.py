@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from lowtide.dialects.tile import OperandKind
 from lowtide.elements import element_of_ir
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import hardware
+from lowtide.interpreter.machine import hardware, maxima
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import barrier, together, without_roles
-from lowtide.interpreter.machine.matrices import Matrix, Window, load_elements, store_elements
+from lowtide.interpreter.machine.matrices import Matrix, Window, is_inside, load_elements, store_elements
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.machine.weights import fields_as_numbers, placed
 from lowtide.interpreter.ops.tile_epilogue import apply_block
@@ -267,7 +267,25 @@ def extract(state: AgentState, op: DecodedOp) -> None:
 def map_(state: AgentState, op: DecodedOp) -> Steps:
     elements = [state.values[slot] for slot in op.operands]
     shape = (len(state.lanes), _fragment(op.result_types[0]).tv.values)
-    state.values[op.results[0]] = yield from apply_block(state, op.regions[0], elements, shape)
+    results = yield from apply_block(state, op.regions[0], elements, shape)
+    for slot, result in zip(op.results, results, strict=True):
+        state.values[slot] = result
+
+
+@OPS.implements("sm.max_abs")
+def max_abs(state: AgentState, op: DecodedOp) -> None:
+    """Of each lane; elements past the edge count as zero."""
+    values, window, most = (state.values[slot] for slot in op.operands)
+    rows, columns = _coordinates(state, _fragment(op.operand_types[0]))
+    inside = np.where(is_inside(window, rows, columns), values, state.machine.domain.constant(0, "f32"))
+    own = maxima.largest(state, inside)[:, None]
+    state.values[op.results[0]] = state.machine.domain.maximum(most, own)
+
+
+@OPS.implements("sm.raise_max")
+def raise_max(state: AgentState, op: DecodedOp) -> None:
+    most, target = (state.values[slot] for slot in op.operands)
+    maxima.lift(state, op, target.address, most)
 
 
 # Loads and stores -----------------------------------------------------------------------------------------------------

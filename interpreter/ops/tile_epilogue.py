@@ -1,4 +1,4 @@
-"""tile.store: the epilogue region on a tile or on each thread's elements, and D."""
+"""tile.store: the epilogue region on a tile or on each thread's elements, D, and its amax."""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -8,9 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.dialects.tile import OperandKind
+from lowtide.interpreter.machine import maxima
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import run_block
-from lowtide.interpreter.machine.matrices import Window, load_elements, load_inside, store_elements, store_inside
+from lowtide.interpreter.machine.matrices import (
+    Matrix,
+    Window,
+    is_inside,
+    load_elements,
+    load_inside,
+    store_elements,
+    store_inside,
+)
 from lowtide.interpreter.ops.tile_operands import IN_THE_SUM, matrix_at, part_of, window_at
 from lowtide.interpreter.program.ir_types import Fragment, Scalar, Tile
 from lowtide.interpreter.program.op_table import OpTable
@@ -48,6 +57,8 @@ def _operand_windows(op: DecodedOp, window: Window, operands: list[Any]) -> Iter
     """The window of each epilogue operand that lies where `window` lies in D; a scalar as it is."""
     kinds = [kind for kind in map(OperandKind, op.attributes.get("kinds", ())) if kind not in IN_THE_SUM]
     for operand, kind in zip(operands, kinds, strict=True):
+        if kind == OperandKind.amax:
+            continue
         if kind == OperandKind.scalar:
             yield operand
         else:
@@ -59,12 +70,20 @@ def _operand_windows(op: DecodedOp, window: Window, operands: list[Any]) -> Iter
             yield window_at(operand, kind, offsets, window.shape)
 
 
+def _amax(op: DecodedOp, operands: list[Any]) -> list[Matrix]:
+    """The operand that takes the largest absolute value of what D's elements are converted from, if there is one."""
+    kinds = [kind for kind in map(OperandKind, op.attributes.get("kinds", ())) if kind not in IN_THE_SUM]
+    return [operand for operand, kind in zip(operands, kinds, strict=True) if kind is OperandKind.amax]
+
+
 def epilogue_whole(state: AgentState, op: DecodedOp, acc: NDArray[Any], window: Window, operands: list[Any]) -> Steps:
     rows, columns = window.inside
     elements: list[Any] = [acc[:rows, :columns]]
     for operand in _operand_windows(op, window, operands):
         elements.append(load_inside(state, op, operand) if isinstance(operand, Window) else operand)
-    result = yield from apply_block(state, op.regions[0], elements, (rows, columns))
+    result, *unconverted = yield from apply_block(state, op.regions[0], elements, (rows, columns))
+    for amax, values in zip(_amax(op, operands), unconverted, strict=True):
+        maxima.lift(state, op, amax.address, values)
     state.cta.shared.warp_sync(state.warp)  # all of it is read before any of it is written
     store_inside(state, op, window, result)
 
@@ -82,15 +101,17 @@ def _epilogue_by_lane(
     for operand in _operand_windows(op, window, operands):
         is_window = isinstance(operand, Window)
         elements.append(load_elements(state, op, operand, rows, columns) if is_window else operand)
-    result = yield from apply_block(state, op.regions[0], elements, rows.shape)
+    result, *unconverted = yield from apply_block(state, op.regions[0], elements, rows.shape)
+    for amax, values in zip(_amax(op, operands), unconverted, strict=True):
+        maxima.lift(state, op, amax.address, values[is_inside(window, rows, columns)])
     store_elements(state, op, window, rows, columns, result)
 
 
 def apply_block(state: AgentState, block: DecodedBlock, elements: list[Any], shape: tuple[int, ...]) -> Steps:
-    """A scalar region applied to arrays of elements; its one result, as an array of `shape`."""
+    """A scalar region applied to arrays of elements; what it yields, as arrays of `shape`."""
     for slot, type, value in zip(block.arguments, block.argument_types, elements, strict=True):
         state.values[slot] = value
         if isinstance(type, Scalar) and not type.is_float:  # what was read past an edge is a zero of the domain
             state.values[slot] = np.asarray(value).astype(type.dtype)
-    (result,) = yield from run_block(state, block)
-    return np.broadcast_to(result, shape)
+    results = yield from run_block(state, block)
+    return [np.broadcast_to(result, shape) for result in results]

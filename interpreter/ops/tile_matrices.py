@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import prod
 
-from lowtide.interpreter.machine import splits
+from lowtide.interpreter.machine import maxima, splits
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix, Window, load_window, store_inside
@@ -118,3 +118,10 @@ def split_matrix(state: AgentState, op: DecodedOp) -> None:
     source, target = (state.values[slot] for slot in op.operands)
     for one, other, rows in _runs(source, target, _own_rows(state, prod(target.shape[:-1])), target.shape[-2]):
         splits.split(state, op, one, other, rows)
+
+
+@OPS.implements("tile.clear")
+def clear(state: AgentState, op: DecodedOp) -> None:
+    """By one agent of the launch's one CTA."""
+    if state.warp == state.team.members[0]:
+        maxima.clear(state, op, state.values[op.operands[0]].address)

@@ -24,7 +24,13 @@ IN_THE_SUM = (OperandKind.group_scale, OperandKind.group_zero, *SCALES)
 SCALED_TOGETHER = 128  # of K
 
 #: Dimensions of an operand without a batch
-RANKS = {OperandKind.full: 2, OperandKind.per_row: 1, OperandKind.per_column: 1, OperandKind.scalar: 0}
+RANKS = {
+    OperandKind.full: 2,
+    OperandKind.per_row: 1,
+    OperandKind.per_column: 1,
+    OperandKind.scalar: 0,
+    OperandKind.amax: 1,
+}
 RANKS |= dict.fromkeys(SCALES, 2)
 
 

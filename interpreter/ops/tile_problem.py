@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.dialects.tile import GemmLayout, OperandKind
+from lowtide.interpreter.machine import maxima
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix, Window, load_window
@@ -32,6 +33,9 @@ OPS = OpTable()
 def gemm(state: AgentState, op: DecodedOp) -> Steps:
     a, b, d, *operands = (state.values[slot] for slot in op.operands)
     by_kind = [(OperandKind(kind), x) for kind, x in zip(op.attributes.get("kinds", ()), operands, strict=True)]
+    for kind, operand in by_kind:
+        if kind is OperandKind.amax:
+            maxima.clear(state, op, operand.address)
     if len(d.shape) == 2:
         yield from _product(state, op, (a, b, d), by_kind)
         return

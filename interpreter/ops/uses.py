@@ -13,7 +13,7 @@ _TIMED = "clock|globaltimer|smid|nsmid|warpid"  # special registers that may dif
 _COMPUTE = re.compile(
     rf"nvvm\.(mma\.sync|elect\.sync|mapa|read\.ptx\.sreg\.(?!{_TIMED})\S+)|gpu\..*_(id|dim)|sm\.ptx_(keep_pair|mask_or|round)"
 )
-_MEET = re.compile(r"nvvm\.mbarrier\.(arrive|test).*|sm\.ptx_semaphore_(arrive|leave)")
+_MEET = re.compile(r"nvvm\.mbarrier\.(arrive|test).*|sm\.ptx_(semaphore_(arrive|leave)|raise_max)")
 _VARY = re.compile(r"llvm\.(load|atomicrmw|cmpxchg)|nvvm\.(ldmatrix|mbarrier\.test\.wait.*)|nvvm\.read\.ptx\.sreg\..*")
 
 # The operands that are matrix elements or partial sums, by position; None: from that one on.
@@ -21,6 +21,7 @@ _DATA: Mapping[str, slice] = MappingProxyType(
     {
         "llvm.store": slice(0, 1),
         "sm.ptx_store": slice(0, 1),
+        "sm.ptx_raise_max": slice(0, 1),
         "nvvm.stmatrix": slice(1, None),
         "nvvm.wgmma.mma_async": slice(0, 1),
         "sm.ptx_wgmma": slice(0, -1),

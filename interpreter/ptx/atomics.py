@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.interpreter.machine import semaphores
+from lowtide.interpreter.machine import maxima, semaphores
 from lowtide.interpreter.machine.agents import ASK, AgentState, Wait
 from lowtide.interpreter.machine.awaited import Asked
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane
-from lowtide.interpreter.numbers.registers import canonical, unsigned
+from lowtide.interpreter.numbers.registers import Number, canonical, unsigned
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.table import Form, Table
 
@@ -99,6 +99,14 @@ def _changed(change: Callable[..., int], others: tuple[int, ...], bits: int, is_
     prepare=_prepare,
 )
 def red(state: AgentState, op: Op, address: Any, operand: Any) -> None:
+    """As `atom`. An f32 that is not negative, or NaN, is raised as its bits are."""
+    if isinstance(operand, Number):
+        if op.data[-1] != "max" or op.data[2] or operand.dtype != "f32":
+            raise violation(state, op, "of floats the larger f32 is found by .max.u32, if none is negative; no other")
+        rows, values = by_lane(address), np.broadcast_to(operand.payload, 32)
+        for lane in active_lane_numbers(state):
+            maxima.lift(state, op, int(rows[lane]), values[lane : lane + 1])
+        return
     atom(state, op, address, operand)
 
 

@@ -4,7 +4,10 @@ Those of Lowtide read their own lane alone (`sm.ptx_keep_pair`), and take bytes 
 kernels of other compilers use the rest.
 """
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping
+from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,7 @@ from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import Packed
-from lowtide.interpreter.numbers.registers import canonical, raw, unsigned
+from lowtide.interpreter.numbers.registers import Number, canonical, raw, unsigned
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.table import Form, Table
 
@@ -24,6 +27,18 @@ TABLE = Table()
 
 _SECTION = "Data Movement and Conversion Instructions"
 _ALL = 0xFFFFFFFF
+
+# Of two registers, as the type sees them.
+_REDUCTIONS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
+    {
+        "min": min,
+        "max": max,
+        "add": operator.add,
+        "and": operator.and_,
+        "or": operator.or_,
+        "xor": operator.xor,
+    }
+)
 
 
 def _whole(state: AgentState, op: Op, members: Any) -> None:
@@ -68,6 +83,28 @@ def vote(state: AgentState, op: Op, condition: Any, members: Any) -> Any:
     if op.data == "ballot":
         return canonical(sum(1 << lane for lane in range(32) if lanes[lane]), 32)
     return bool(lanes.all() if op.data == "all" else lanes.any())
+
+
+@TABLE.effects(
+    "redux.sync",
+    types="u32 s32 b32",
+    words="min max add and or xor",
+    section="Parallel Synchronization and Communication Instructions: redux.sync",
+    results=1,
+    acts=False,
+    prepare=lambda form: (next(word for word in _REDUCTIONS if word in form.words), form.type[0] == "s"),
+)
+def redux(state: AgentState, op: Op, value: Any, members: Any) -> Any:
+    """Of the registers of all lanes. Floats that are not negative, or NaN, are in the order of their bits."""
+    _whole(state, op, members)
+    (name, is_signed), domain = op.data, state.machine.domain
+    if isinstance(value, Number):
+        if name != "max":
+            raise violation(state, op, f"floats are reduced by .max alone, which keeps them floats, not by .{name}")
+        return Number(reduce(domain.maximum, np.asarray(value.payload).reshape(-1)), value.dtype)
+    lanes = by_lane(raw(value, 32, domain))
+    given = [int(canonical(each, 32) if is_signed else unsigned(each, 32)) for each in lanes.tolist()]
+    return canonical(reduce(_REDUCTIONS[name], given), 32)
 
 
 @TABLE.values("prmt", types="b32", section=f"{_SECTION}: prmt")

@@ -7,7 +7,7 @@ from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.syntax import Address, Group, Immediate, Operand, Register
 
 _VARY = re.compile(r"ld\.(?!param).*|ldmatrix\..*|atom\..*|mbarrier\.(try|test)_wait\..*")
-_COMPUTE = re.compile(r"mma\.sync\..*")
+_COMPUTE = re.compile(r"(mma|redux)\.sync\..*")
 _TIMED = re.compile(r"%(clock\w*|globaltimer\w*|smid|nsmid|warpid)\b")
 # Whose plain registers, those that are no addresses, hold elements or partial sums.
 _ASK = re.compile(r"ld\.(relaxed|volatile)\..*")  # without .acquire, they order nothing

@@ -19,6 +19,10 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
            sm.tma_store %scratch to %map[%m, %n]
          Where the stored value is the sum over the warps along K (sm.sum_over_k), each of them writes its part to its
          own tile of the scratch, and rows are read back from all, added in order.
+         Where there is an amax, the sm.map also gives what D's elements are converted from:
+           %y, %x = sm.map %part { region }
+           %m1 = sm.max_abs %x in %window, %m0                                (for each part of the tile)
+           sm.raise_max %m1 into %amax                                        (once for the tile)
          The region becomes one sm.map in every case, whatever it computes. epilogue.cache becomes cache(…) on the
          stores. Several tile.stores of a kernel share the scratch (epilogue/scratch.py).
 Needs    level atoms, tile.store on a fragment, a drained ring; for epilogue.path = tma, roles.
@@ -109,6 +113,8 @@ def _lower(epilogue: Epilogue, maps: TensorMapArguments | None, buffers: Scratch
             _store_parts_through(epilogue, scratch)
             if _may_be_overtaken(epilogue.schedule):
                 sm.BarrierOp()
+        if epilogue.largest is not None:
+            epilogue.largest.finish()
     partial = epilogue.partial
     erase(epilogue.store)
     if partial is not None:

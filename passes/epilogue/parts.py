@@ -1,7 +1,7 @@
 """One tile.store as lower-epilogue splits it: its parts, and the epilogue region on a part."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mlir import ir
 
@@ -12,6 +12,7 @@ from lowtide.dialects.tile.layouts import tv_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
+from lowtide.passes.epilogue.largest import Largest
 from lowtide.passes.schedules.facts import multiplying_threads
 from lowtide.passes.support.arithmetic import add
 from lowtide.passes.support.atoms import EpilogueAccess, fragment_run, fragment_type, part_of, rows_of_part, stacked_tv
@@ -43,6 +44,12 @@ class Epilogue:
     store: tile.StoreOp
     schedule: Schedule
     mma: TiledMma
+    largest: Largest | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        given = zip(self.store.epilogue_operands, operand_kinds(self.store), strict=True)
+        amax = [operand for operand, kind in given if kind is OperandKind.amax]
+        object.__setattr__(self, "largest", Largest(*amax) if amax else None)
 
     @property
     def partial(self) -> sm.SumOverKOp | None:
@@ -121,7 +128,7 @@ class Epilogue:
         """The partial sums of a part, added in order."""
         total, element = sums[0], self.acc_element
         for other in sums[1:]:
-            mapped = sm.MapOp(total.type, [total, other])
+            mapped = sm.MapOp([total.type], [total, other])
             block = mapped.body.blocks.append(element, element)
             with ir.InsertionPoint(block):
                 tile.YieldOp([add(*block.arguments)])
@@ -135,9 +142,11 @@ class Epilogue:
 
     def window(self, part: Part) -> ir.Value:
         """The part's window of D."""
-        rows, columns = part.value.type.shape
-        window = tile.ViewType.get((rows, columns), self.d_element)
-        return tile.ViewOp(window, self.store.d, [*self._matrix, *part.origin]).result
+        return self._window(part.value.type.shape, part.origin)
+
+    def _window(self, shape: Sequence[int], origin: Origin) -> ir.Value:
+        window = tile.ViewType.get(shape, self.d_element)
+        return tile.ViewOp(window, self.store.d, [*self._matrix, *origin]).result
 
     @property
     def _matrix(self) -> list[ir.Value]:
@@ -146,19 +155,25 @@ class Epilogue:
 
     def map(self, value: ir.Value, origin: Origin, loaded: Sequence[ir.Value] = ()) -> ir.Value:
         """The epilogue region on a fragment, its operands in the fragment's own layout: full ones that `full_operands`
-        gave for the part, if any, and others loaded here."""
+        gave for the part, if any, and others loaded here. An amax takes what D's elements are converted from."""
         inputs, full = [value], iter(loaded)
         for operand, kind in zip(self.store.epilogue_operands, operand_kinds(self.store), strict=True):
+            if kind is OperandKind.amax:
+                continue
             if kind is OperandKind.scalar:
                 inputs.append(operand)
             elif kind is OperandKind.full and loaded:
                 inputs.append(next(full))
             else:
                 inputs.append(self._load(operand, kind, origin, value.type))
-        result = sm.FragmentType.get(value.type.shape, self.d_element, value.type.tv)
-        mapped = sm.MapOp(result, inputs)
-        copy_region(self.store.epilogue.blocks[0], mapped.body)
-        return mapped.result
+        region = self.store.epilogue.blocks[0]
+        _, *unconverted = (each.type for each in list(region.operations)[-1].operands)
+        elements = (self.d_element, *unconverted)
+        mapped = sm.MapOp([sm.FragmentType.get(value.type.shape, x, value.type.tv) for x in elements], inputs)
+        copy_region(region, mapped.body)
+        if self.largest is not None:
+            self.largest.add(mapped.mapped[1], self._window(value.type.shape, origin))
+        return mapped.mapped[0]
 
     def full_operands(self, part: Part) -> list[ir.Value]:
         """The elements of a part of all full operands, in the rows in which the part is read back."""

@@ -5,7 +5,7 @@ Before   %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(f32, f32)>
 After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;", "=f,=f,0,1" … -> !llvm.struct<…>
          llvm.inline_asm has_side_effects "st.global.cs.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}" …
          sm.ptx_semaphore_arrive becomes red.release.gpu, sm.ptx_semaphore_wait a loop of ld.acquire.gpu,
-         sm.ptx_semaphore_leave red.inc.
+         sm.ptx_semaphore_leave red.inc; sm.ptx_raise_max redux.sync.max and, of one lane, red.max.
          sm.ptx_wgmma becomes wgmma.mma_async with a vector of registers for A.
          sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads, sm.ptx_keep_pair a shfl,
          sm.ptx_mask_or a lop3.
@@ -68,6 +68,17 @@ DONE:
 # Each lane reads its own register.
 _KEEP = "shfl.sync.bfly.b32 $0, $1, 0, 31, -1;"
 
+# Values that are not negative, or NaN, are in the order of their bits. One lane of each warp changes the word.
+_RAISE_MAX = """{
+.reg .pred first;
+.reg .b32 most, lane;
+mov.b32 most, $1;
+redux.sync.max.u32 most, most, 0xffffffff;
+mov.u32 lane, %laneid;
+setp.eq.u32 first, lane, 0;
+@first red.relaxed.gpu.global.max.u32 [$0], most;
+}"""
+
 # A label is that of its braces, so that the assembly may stand several times in a function.
 _WAIT = """{
 .reg .pred again;
@@ -118,6 +129,10 @@ class ConvertPtxOpsToAsm(Pass):
             with before(leave), leave.operation.location:
                 _assembly("red.relaxed.gpu.global.inc.u32 [$0], $1;", [_address(leave.pointer), leave.last], "l,r")
             erase(leave)
+        for raised in walk(module, sm.PtxRaiseMaxOp):
+            with before(raised), raised.operation.location:
+                _assembly(_RAISE_MAX, [_address(raised.pointer), raised.value], "l,f")
+            erase(raised)
         for wait in walk(module, sm.PtxAwaitWaveOp):
             with before(wait), wait.operation.location:
                 _await_wave(wait)

@@ -75,7 +75,8 @@ def lower_map(context: Context, op: sm.MapOp) -> None:
         _vectorize(context, body, dict(zip(body.arguments, parts, strict=True)), width)
         for parts in zip(*inputs, strict=True)
     ]
-    context.values[op.result] = Fragment(tuple(registers), width, op.result.type)
+    for result, own in zip(op.mapped, zip(*registers, strict=True), strict=True):
+        context.values[result] = Fragment(own, width, result.type)
 
 
 def _spread(context: Context, value: ir.Value, width: int, count: int) -> Sequence[ir.Value]:
@@ -85,7 +86,7 @@ def _spread(context: Context, value: ir.Value, width: int, count: int) -> Sequen
     return [_broadcast(context, value, width)] * count
 
 
-def _vectorize(context: Context, body: ir.Block, mapping: dict[ir.Value, ir.Value], width: int) -> ir.Value:
+def _vectorize(context: Context, body: ir.Block, mapping: dict[ir.Value, ir.Value], width: int) -> list[ir.Value]:
     """Clones a straight-line scalar region on vectors of `width`; returns what it yields."""
     *ops, terminator = body.operations
     for op in ops:
@@ -104,7 +105,7 @@ def _vectorize(context: Context, body: ir.Block, mapping: dict[ir.Value, ir.Valu
             ]
         clone = ir.Operation.create(op.operation.name, results=results, operands=operands, attributes=attributes)
         mapping.update(zip(op.results, clone.results, strict=True))
-    return mapping[terminator.operands[0]]
+    return [mapping[value] for value in terminator.operands]
 
 
 def _narrow(vector_: ir.Value, element: ir.Type) -> ir.Value:

@@ -32,7 +32,7 @@ def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
     window, fragment = context.window(op.destination), context.fragment(op.value)
     run, in_runs = in_runs_of(op, "st.global.", fragment.type, along_rows=window.turned)
     split = split_coordinates(in_runs.tv, fragment.type.shape)
-    split = _turned(split) if window.turned else split
+    split = split.turned if window.turned else split
     check_runs(op, split, run, (0, 0, 0))
     row0, column0 = thread_origin(context, window, split)
     start = global_pointer(context, window, row0, column0)
@@ -53,11 +53,6 @@ def _kept_in_pairs(context: Context, fragment: Fragment) -> Fragment:
     words = (llvm.BitcastOp(context.build.i32, register).result for register in pairs.registers)
     kept = tuple(llvm.BitcastOp(pair, sm.PtxKeepPairOp(word).result).result for word in words)
     return replace(pairs, registers=kept)
-
-
-def _turned(split: SplitCoordinates) -> SplitCoordinates:
-    """The coordinates of a fragment in a window whose rows are the fragment's columns."""
-    return SplitCoordinates(split.col_thread, split.row_thread, split.col_values, split.row_values)
 
 
 def _cached_store(op: sm.StoreGlobalOp) -> Store:
@@ -132,7 +127,7 @@ def _load_full(context: Context, op: sm.LoadGlobalOp, window: Window, split: Spl
     run = run_of(op, "ld.global.", fragment)
     values = loaded_values(op, fragment, run, trans)
     if trans:  # rows of the window are the fragment's columns
-        split = _turned(split)
+        split = split.turned
     row0, column0 = thread_origin(context, window, split)
     if op.realigned:
         realigned = RealignedLoads(context, window, split, (row0, column0), run)

@@ -19,7 +19,7 @@ def gemm_kernels(module: ir.Module) -> list[tile.KernelOp]:
 
 
 # What a kernel beside that of a product does, alone.
-COPIES = (tile.CopyMatrixOp, tile.SplitMatrixOp, tile.TransposeMatrixOp)
+COPIES = (tile.CopyMatrixOp, tile.SplitMatrixOp, tile.TransposeMatrixOp, tile.ClearOp)
 
 
 def copies_matrix(kernel: tile.KernelOp) -> bool:

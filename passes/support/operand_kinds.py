@@ -38,6 +38,11 @@ def acts_in_the_sum(kind: OperandKind) -> bool:
     return kind in _IN_THE_SUM
 
 
+def is_read_by_the_region(kind: OperandKind) -> bool:
+    """Whether the epilogue's region has an argument for an operand of this kind."""
+    return kind is not OperandKind.amax and not acts_in_the_sum(kind)
+
+
 @dataclass(frozen=True)
 class Scales:
     """What a scale belongs to: `rows` or columns of D, in blocks of so many of them and of so many of K.

@@ -21,7 +21,7 @@ from lowtide.passes.support.matrix_layouts import (
     swapped_layout,
     turned_layout,
 )
-from lowtide.passes.support.operand_kinds import SCALES, acts_in_the_sum, swapped_kind
+from lowtide.passes.support.operand_kinds import SCALES, is_read_by_the_region, swapped_kind
 
 # The element type of packed weights in memory.
 WEIGHT_BYTES = "u8"
@@ -122,8 +122,8 @@ class Problem:
 
     @property
     def region_kinds(self) -> tuple[OperandKind, ...]:
-        """The kinds of the operands that the epilogue reads: all but scales."""
-        return tuple(kind for kind in self.kinds if not acts_in_the_sum(kind))
+        """The kinds of the operands that the epilogue reads."""
+        return tuple(kind for kind in self.kinds if is_read_by_the_region(kind))
 
     @property
     def packed(self) -> str | None:

@@ -17,7 +17,7 @@ def load_factors(scale: ir.Value, accumulator: sm.FragmentType) -> ir.Value:
 def add_promoted(partial: ir.Value, total: ir.Value, factors: ir.Value | None) -> ir.Value:
     """The sum of a K step, scaled or not, added to those before it."""
     inputs = [partial, total] if factors is None else [partial, total, factors]
-    added = sm.MapOp(total.type, inputs)
+    added = sm.MapOp([total.type], inputs)
     body = added.body.blocks.append(*[value.type.element_type for value in inputs])
     with ir.InsertionPoint(body):
         product, before_it, *scale = body.arguments

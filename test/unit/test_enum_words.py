@@ -191,7 +191,7 @@ def test_every_kind_of_epilogue_operand_has_code_of_its_own(target: str) -> None
       ^bb0(%acc: f32{element}):
         %sum = arith.addf %acc, {added} : f32
         %y = arith.truncf %sum : f32 to bf16
-        tile.yield %y : bf16
+        tile.yield %y{also} : bf16{of}
       }} : {mat}, {b}, {mat}
       return
     }}
@@ -202,10 +202,12 @@ def test_every_kind_of_epilogue_operand_has_code_of_its_own(target: str) -> None
     in_the_sum["clauses"] = "weights(si4) group(64) operands("
     zeros = {"clauses": f"{in_the_sum['clauses']}group_scale %s : {mat}, ", "scales": f"%s: {mat}, "}
     forms = {"group_scale": in_the_sum, "group_zero": in_the_sum | zeros}
+    forms["amax"] = in_epilogue | {"element": "", "added": "%acc", "also": ", %sum", "of": ", f32"}
 
     def code(word: str) -> str:
-        errors, form = [], forms.get(word, in_epilogue)
-        for type_ in ("memref<?x?xf32, strided<[?, 1]>>", "memref<?x?xsi8, strided<[?, 1]>>", "memref<?xf32>", "f32"):
+        errors, form = [], {"also": "", "of": ""} | forms.get(word, in_epilogue)
+        wide = ("memref<?x?xf32, strided<[?, 1]>>", "memref<?x?xsi8, strided<[?, 1]>>")
+        for type_ in (*wide, "memref<?xf32>", "memref<1xf32>", "f32"):
             try:
                 return lt.compile_ir(template.format(target=target, mat=mat, type=type_, word=word, **form)).ptx
             except lt.Error as error:

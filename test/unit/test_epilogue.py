@@ -28,7 +28,7 @@ def module_of(function, acc="f32", d="bf16", lanes=0) -> ir.Module:
     block = module.body.operations[0].regions[0].blocks[0]
     block.operations[0].operation.erase()
     with ir.InsertionPoint(block):
-        value = emit(graph, list(block.arguments))
+        (value,) = emit(graph, list(block.arguments))
         ir.Operation.create("func.return", operands=[value])
     assert module.operation.verify()
     return module

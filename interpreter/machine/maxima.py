@@ -1,0 +1,38 @@
+"""An element of global memory that CTAs raise to the largest of their values, by atomic operations."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.numbers.cells import Described
+
+_DTYPE = "f32"
+
+
+def largest(state: AgentState, values: NDArray[Any]) -> NDArray[Any]:
+    """The largest absolute value of each row of values; NaN where one is NaN, 0 of none."""
+    domain = state.machine.domain
+    sizes = domain.apply("absf", _DTYPE, values)
+    while sizes.shape[1] > 1:
+        half = sizes.shape[1] // 2
+        sizes = np.concatenate(
+            [domain.maximum(sizes[:, :half], sizes[:, half : 2 * half]), sizes[:, 2 * half :]], axis=1
+        )
+    return sizes[:, 0] if sizes.size else domain.full(len(values), 0, _DTYPE)
+
+
+def lift(state: AgentState, op: Described, address: int, values: NDArray[Any]) -> None:
+    """Raise an f32 to the largest of values that are not negative, or NaN; others may do so in any order."""
+    memory, access = state.machine.memory, state.access(op)
+    found = memory.atomic(access, address, _DTYPE)
+    own = largest(state, np.asarray(values).reshape(1, -1))[0]
+    state.touch(address, "max")
+    memory.set_atomic(access, address, state.machine.domain.maximum(found, own), _DTYPE)
+
+
+def clear(state: AgentState, op: Described, address: int) -> None:
+    """Set an f32 to zero, as a store does."""
+    zero = state.machine.domain.full((1, 1), 0, _DTYPE)
+    state.machine.memory.store(state.access(op), np.array([address]), zero, _DTYPE)

@@ -1,0 +1,18 @@
+// launch-clears clears what the launch passes.
+// RUN: lowtide-opt %s -p launch-clears --verify-diagnostics
+
+!d = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+tile.kernel @kernel(%d: !d, %all: memref<1xf32>) {
+  %c0 = arith.constant 0 : index
+  %amax = memref.cast %all : memref<1xf32> to memref<1xf32>
+  %sum = tile.splat 0.0 : !tile.tile<64x64xf32>
+  // expected-error @below {{has an amax that is no argument of its kernel; pass it at the launch}}
+  tile.store %sum into %d[%c0, %c0] operands(amax %amax : memref<1xf32>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y, %x : bf16, f32
+  } : !tile.tile<64x64xf32>, !d
+  tile.return
+}
+}

@@ -1,0 +1,70 @@
+"""The amax of D in specs, manifests, and the check of a kernel that was run."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lowtide as lt
+from lowtide.runtime import verify
+from lowtide.runtime.dtypes import from_bits, to_bits
+from lowtide.runtime.operands import Operand
+
+
+def scaled(acc, amax: lt.Scalar):
+    return acc * amax
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"a": "f64", "b": "f64", "d": "f64", "acc": "f64"}, "amax=True with f64 accumulators: an amax is f32"),
+        ({"epilogue": scaled}, "'amax' has the name of the largest absolute value: rename it"),
+    ],
+    ids=["f64", "its name"],
+)
+def test_what_has_no_amax_is_refused(fields, message):
+    with pytest.raises(lt.SpecError, match=message):
+        lt.GemmSpec(**{"a": "bf16", "b": "bf16", "d": "bf16", "amax": True} | fields)
+
+
+@pytest.fixture(scope="module", params=["f16", "e4m3"])
+def kernel(request, tmp_path_factory):
+    spec = lt.GemmSpec(a="e4m3", b="e4m3", d=request.param, amax=True)
+    folder: Path = tmp_path_factory.mktemp("amax") / "kernel"
+    lt.compile_gemm(spec, target="sm_90a", schedule="grid.tile = [64, 64]").save(folder)
+    return lt.runtime.load(folder)
+
+
+def test_a_saved_kernel_takes_one_f32_and_checks_it_by_d(kernel):
+    (argument,) = (each for each in kernel.manifest["arguments"] if each["kind"] == "amax")
+    assert (argument["name"], argument["shape"], argument["dtype"]) == ("amax", [1], "f32")
+    operands, _ = verify.random_operands(kernel.manifest, np.random.default_rng(0))
+    dtype = kernel.manifest["spec"]["d"]
+    before = np.array([[1.25, -1000.3], [7.0, 0.0]])
+    d = from_bits(to_bits(np.clip(before, -448, 448) if dtype == "e4m3" else before, dtype), dtype)
+    for amax, is_right in ((1000.3, True), (999.0, dtype == "e4m3"), (7.0, False), (np.nan, False)):
+        operands["amax"].elements()[0, 0] = to_bits(np.array([amax]), "f32")[0]
+        message = verify.check_amax(kernel.manifest, operands, d)
+        assert (message == "") == is_right, (amax, message)
+    operands["amax"].elements()[0, 0] = to_bits(np.array([np.nan]), "f32")[0]
+    assert verify.check_amax(kernel.manifest, operands, np.array([[np.nan, 1.0]])) == ""
+
+
+def _operand(shape: tuple[int, ...], dtype: str, read_only: bool = False) -> Operand:
+    strides = (shape[-1], 1) if len(shape) > 1 else (1,)
+    return Operand(address=256, shape=shape, strides=strides, dtype=dtype, device=0, read_only=read_only)
+
+
+@pytest.mark.parametrize(
+    ("m", "read_only", "message"),
+    [
+        (0, False, "D has no elements, and so no largest absolute value"),
+        (64, True, "operand amax: the output is read-only"),
+    ],
+)
+def test_a_call_that_cannot_set_its_amax_is_refused(kernel, m, read_only, message):
+    d = kernel.manifest["spec"]["d"]
+    operands = {"a": _operand((m, 128), "e4m3"), "b": _operand((64, 128), "e4m3"), "d": _operand((m, 64), d)}
+    with pytest.raises(lt.LaunchError, match=message):
+        kernel.prepare(operands | {"amax": _operand((1,), "f32", read_only)}, {})
