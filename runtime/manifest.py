@@ -86,6 +86,7 @@ BLOCK_SCALES = ("row_scale", "column_scale", "row_block_scale", "column_block_sc
 KINDS |= dict.fromkeys(BLOCK_SCALES, 2)
 IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of what the epilogue does not take
 WRITTEN = ("amax",)  # kinds of what a kernel writes beside D; they are passed as inputs are
+STALE = 2.0**20  # what these have before a check: more than any result, as a call before may have left it
 UNBATCHED = ("scalar", *WRITTEN)  # kinds of which all products of a batch have the same
 OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "tn": (("m", "k"), ("n", "k")),

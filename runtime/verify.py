@@ -29,6 +29,7 @@ from lowtide.runtime.manifest import (
     BATCH,
     IN_THE_SUM,
     PACKED_ROWS,
+    STALE,
     WRITTEN,
     extent_of,
     is_block_scale,
@@ -136,7 +137,9 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
         dims = problem_dims(manifest)[name]
         is_shared = dims[0] == BATCH and rng.random() < _SHARED
         shape = tuple(extent_of(dim, extents) for dim in dims[is_shared:])
-        if exact and argument["kind"] == "matrix" and element_type(dtype).is_float:
+        if argument["kind"] in WRITTEN:
+            values = np.full(shape, STALE)
+        elif exact and argument["kind"] == "matrix" and element_type(dtype).is_float:
             values = np.sign(rng.standard_normal(shape)) * (rng.random(shape) < share)
         else:
             values = random_numbers(rng, shape, dtype)
@@ -330,20 +333,24 @@ def check_written(result: HostArray) -> str:
 
 
 def check_amax(manifest: Mapping[str, Any], operands: Mapping[str, Any], d: np.ndarray) -> str:
-    """A message where an amax is not the largest absolute value of what D's elements are rounded from; "" when it is.
+    """A message where the amax of a kernel that was run is not that of D; "" when it is, or there is none."""
+    name = next((x["name"] for x in manifest["arguments"] if x["kind"] in WRITTEN), None)
+    return "" if name is None else amax_difference(operands[name].values(), d, manifest["spec"]["d"])
+
+
+def amax_difference(amax: np.ndarray, d: np.ndarray, dtype: str) -> str:
+    """A message where an amax, of one element, is not the largest absolute value of what D was rounded from.
 
     Rounding keeps the order, so that it must be D's largest one once it is rounded as D is. Integers are not judged.
     """
-    name = next((x["name"] for x in manifest["arguments"] if x["kind"] in WRITTEN), None)
-    dtype = manifest["spec"]["d"]
-    if name is None or not element_type(dtype).is_float:
-        return ""
-    found, largest = operands[name].values(), np.max(np.abs(d), initial=0.0)
     row = element_type(dtype)
-    (rounded,) = from_bits(to_bits(np.minimum(found, row.largest) if row.is_converted_to else found, dtype), dtype)
+    if not row.is_float:
+        return ""
+    largest = np.max(np.abs(d), initial=0.0)
+    (rounded,) = from_bits(to_bits(np.minimum(amax, row.largest) if row.is_converted_to else amax, dtype), dtype)
     if np.array_equal(rounded, largest, equal_nan=True):
         return ""
-    return f"{name} is {found[0]:g}, in D's type {rounded:g}, but the largest absolute value of D is {largest:g}"
+    return f"the amax is {amax[0]:g}, in D's type {rounded:g}, but the largest absolute value of D is {largest:g}"
 
 
 def verify_kernel(

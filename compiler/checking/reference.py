@@ -27,6 +27,7 @@ from lowtide.compiler.spec import SCALES, UNBATCHED, ZEROS, GemmSpec
 from lowtide.elements import element_type, stages_of_sum
 from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import half_unit, left_out, multiplied, random_numbers, round_to, split, wrapped
+from lowtide.runtime.manifest import STALE
 from lowtide.runtime.weights import unpack_weights, zero_points
 from lowtide.runtime.wide_products import exact_product
 
@@ -191,6 +192,9 @@ def random_inputs(
     for operand in spec.operands:
         if operand.kind is OperandKind.SCALAR:
             inputs[operand.name] = float(np.float32(rng.standard_normal()))
+            continue
+        if operand.kind is OperandKind.AMAX:
+            inputs[operand.name] = np.full(1, STALE, np.float32)
             continue
         extents = [extent for extent in operand.shape(rows_of_d, columns_of_d, terms) if extent is not None]
         if operand.kind is OperandKind.FULL and spec.d_order == "column":

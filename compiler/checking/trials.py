@@ -20,7 +20,7 @@ from lowtide.compiler.checking.interpretation import Batch, inputs_for, run
 from lowtide.compiler.checking.places import ALIGNED, Place
 from lowtide.compiler.checking.reference import reference
 from lowtide.compiler.checking.runnable import runnable
-from lowtide.compiler.checking.verdicts import Element, against_float64, equality
+from lowtide.compiler.checking.verdicts import Element, Verdict, against_float64, equality, with_amax
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
@@ -181,7 +181,7 @@ def _outcome(
         module = loaded(source)
         report = Report()
         d = run(module, spec, inputs, paths=paths, report=report, **trial.how)
-        verdict = against_float64(spec, inputs, d) if expected is None else equality(d, expected)
+        verdict = _verdict(spec, inputs, d, expected)
     except NotInterpreted as error:
         return ended(Finding.unknown, str(error))
     except InterpreterError as error:
@@ -195,13 +195,19 @@ def _outcome(
     return ended(finding, verdict.message, time.perf_counter() - started, verdict.element, paths, report)
 
 
+def _verdict(spec: GemmSpec, inputs: dict[str, Any], d: Array, expected: Array | None) -> Verdict:
+    if expected is not None:
+        return equality(d, expected)
+    return with_amax(against_float64(spec, inputs, d), spec, inputs, d)
+
+
 def _explored(module: Loaded, spec: GemmSpec, inputs: dict[str, Any], expected: Array | None, trial: Trial) -> Explored:
     """The trial in every order of agents that differs in what a poll finds, as far as the bounds go."""
 
     def once(explorer: Explorer) -> None:
         report = Report()
         d = run(module, spec, inputs, report=report, explorer=explorer, **trial.how)
-        verdict = against_float64(spec, inputs, d) if expected is None else equality(d, expected)
+        verdict = _verdict(spec, inputs, d, expected)
         if not verdict.ok or report.timed:
             raise InterpreterError("; ".join(report.timed) or verdict.message)
 

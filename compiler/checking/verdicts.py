@@ -9,9 +9,10 @@ import numpy as np
 
 from lowtide.compiler.block_scales import of_rows
 from lowtide.compiler.checking.reference import compare, products, reference_with_bound
-from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec import AMAX, GemmSpec
 from lowtide.elements import SCALE_BLOCK
 from lowtide.errors import SpecError
+from lowtide.runtime.verify import amax_difference
 
 # Multiply-adds in float64 that a check may cost; of a larger product only some rows are compared.
 _MOST_PRODUCTS = 2**32
@@ -88,6 +89,14 @@ def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: i
     worst = found.worst_index[0 if spec.d_order == "row" else 1]
     message = f"{found.message} (row {rows[worst]} of D; {count} of {m} rows compared)"
     return Verdict(found.ok, message, found.judged > 0)
+
+
+def with_amax(verdict: Verdict, spec: GemmSpec, inputs: Mapping[str, Any], d: Array) -> Verdict:
+    """The verdict on a D of floats and, where that is right, on the amax among the inputs, which the run has set."""
+    if not (spec.amax and verdict.ok):
+        return verdict
+    message = amax_difference(np.asarray(inputs[AMAX]), np.asarray(d, np.float64), spec.d)
+    return Verdict(False, message) if message else verdict
 
 
 def _of_whole(spec: GemmSpec, inputs: Mapping[str, Any], d: Array) -> Verdict:

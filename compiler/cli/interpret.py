@@ -16,7 +16,7 @@ from lowtide.compiler.checking.interpretation import check_patience, cta_tile, d
 from lowtide.compiler.checking.places import Place
 from lowtide.compiler.checking.runnable import SUFFIX, Runnable, host_beside, runnable
 from lowtide.compiler.checking.trials import Trial
-from lowtide.compiler.checking.verdicts import Verdict, against_float64, check_memory, equality
+from lowtide.compiler.checking.verdicts import Verdict, against_float64, check_memory, equality, with_amax
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, counted, line, on_ctas, on_pass, problem_line, seed_or_drawn
 from lowtide.compiler.cli.grouped import grouped
@@ -163,7 +163,7 @@ def _compare(
 ) -> Verdict:
     spec = reference.spec
     if number_domain(trial.domain).is_float:
-        return against_float64(spec, inputs, result)
+        return with_amax(against_float64(spec, inputs, result), spec, inputs, result)
     if reference.module is not None:
         options_: dict[str, Any] = {"sms": 1, "seed": 0, "domain": trial.domain, "batch": trial.batch}
         return equality(result, interpretation.run(reference.module, spec, inputs, **options_))

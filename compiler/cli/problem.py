@@ -70,6 +70,7 @@ class Problem:
     zero_points: Annotated[
         bool | None, _option("--zero-points", "Packed weights are less a zero point of their group.")
     ] = None
+    amax: Annotated[bool | None, _option("--amax", "The kernel also finds D's largest absolute value.")] = None
     batch: str | int | None = None
     epilogue: Epilogue = None
 
@@ -99,6 +100,7 @@ class Problem:
             block_scales=_scales(self.block_scales),
             group=self.group,
             zero_points=bool(self.zero_points),
+            amax=bool(self.amax),
             epilogue=ready_epilogue(self.epilogue or "none"),
         )
 

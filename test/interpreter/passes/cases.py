@@ -9,7 +9,7 @@ from lowtide.passes.pipeline import REGISTRY, STEPS
 
 # The passes on math ops have tests of their own; those on roles leave these kernels as they are, as is tested; so does
 # divide-k where K is not divided, carry-staged-loads where no copy goes through registers, swap-operands where D lies
-# row by row. PACKING: test_packing.py; SPLITTING: test_split.py.
+# row by row. PACKING: test_packing.py; SPLITTING: test_split.py; CLEARING: test_amax.py.
 MATH = ("expand-math", "convert-math-to-intrinsics")
 WITH_ROLES = (
     "stage-scales",
@@ -22,6 +22,7 @@ WITH_ROLES = (
 )
 PACKING = ("pack-operands", "launch-copies")
 SPLITTING = ("split-operands", "launch-splits")
+CLEARING = ("launch-clears",)
 OURS = {kind.name for kind in REGISTRY}
 EVERY = tuple(
     step.name
@@ -29,7 +30,8 @@ EVERY = tuple(
     if level <= Level.NVVM
     for step in steps
     if step.name in OURS
-    and step.name not in (*MATH, *WITH_ROLES, *PACKING, *SPLITTING, "divide-k", "carry-staged-loads", "swap-operands")
+    and step.name
+    not in (*MATH, *WITH_ROLES, *PACKING, *SPLITTING, *CLEARING, "divide-k", "carry-staged-loads", "swap-operands")
 )
 
 # The passes that a detail of the K loop, of the fragments, or of the epilogue passes through.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from by_level import ALL, case_named
 from case import Case, check, step_named
-from cases import CASES, EVERY, OURS, PACKING, SPLITTING, WITH_ROLES
+from cases import CASES, CLEARING, EVERY, OURS, PACKING, SPLITTING, WITH_ROLES
 from compiled import Step, expected, inputs_of
 from role_cases import CASES as WITH_A_PRODUCER
 
@@ -21,6 +21,7 @@ def test_every_pass_down_to_level_nvvm_is_tried() -> None:
         "expand-math",
         *PACKING,
         *SPLITTING,
+        *CLEARING,
     }  # which have tests of their own
 
 
