@@ -11,6 +11,7 @@ from lowtide.interpreter.machine import hardware, warp_matrices
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import barrier, named_barrier, warp_barrier
 from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.lanes import uniform, whole_warp
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, narrowed_pair
 from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.program.ir_types import Scalar, Struct, Vector
@@ -18,6 +19,8 @@ from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
 
 OPS = OpTable()
+
+_WHOLE_WARP = 0xFFFFFFFF
 
 # Special registers ----------------------------------------------------------------------------------------------------
 
@@ -124,6 +127,25 @@ def nvvm_barrier(state: AgentState, op: DecodedOp) -> Steps:
 @OPS.implements("nvvm.bar.warp.sync")
 def bar_warp_sync(state: AgentState, op: DecodedOp) -> None:
     warp_barrier(state, op, state.values[op.operands[0]])
+
+
+# Lanes ----------------------------------------------------------------------------------------------------------------
+
+
+def _prepare_shfl(op: DecodedOp, program: Program) -> None:
+    if "idx" not in op.attributes["kind"]:
+        raise InterpreterError(f"{op.describe()}: only kind idx is interpreted")
+
+
+@OPS.implements("nvvm.shfl.sync", prepare=_prepare_shfl)
+def shfl_idx(state: AgentState, op: DecodedOp) -> None:
+    """All lanes read the register of one (PTX ISA, "shfl.sync")."""
+    whole_warp(state, op)
+    members, value, lane, clamp = (state.values[slot] for slot in op.operands)
+    if uniform(state, op, members) & _WHOLE_WARP != _WHOLE_WARP or uniform(state, op, clamp) != 31:
+        raise violation(state, op, "only the whole warp as one segment is interpreted: mask -1 and clamp 31")
+    source = uniform(state, op, lane) & 31
+    state.values[op.results[0]] = int(value[source]) if isinstance(value, np.ndarray) else value
 
 
 # Matrices -------------------------------------------------------------------------------------------------------------

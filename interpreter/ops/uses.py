@@ -11,7 +11,7 @@ from lowtide.interpreter.ptx.uses import use_of as instruction_use
 # Ops that act on nothing but registers, though their dialect's do more by default.
 _TIMED = "clock|globaltimer|smid|nsmid|warpid"  # special registers that may differ from run to run, and within one
 _COMPUTE = re.compile(
-    rf"nvvm\.(mma\.sync|elect\.sync|mapa|read\.ptx\.sreg\.(?!{_TIMED})\S+)|gpu\..*_(id|dim)|sm\.ptx_(keep_pair|mask_or|round)"
+    rf"nvvm\.(mma\.sync|elect\.sync|shfl\.sync|mapa|read\.ptx\.sreg\.(?!{_TIMED})\S+)|gpu\..*_(id|dim)|sm\.ptx_(keep_pair|mask_or|round)"
 )
 _MEET = re.compile(r"nvvm\.mbarrier\.(arrive|test).*|sm\.ptx_(semaphore_(arrive|leave)|raise_max)")
 _VARY = re.compile(r"llvm\.(load|atomicrmw|cmpxchg)|nvvm\.(ldmatrix|mbarrier\.test\.wait.*)|nvvm\.read\.ptx\.sreg\..*")

@@ -62,10 +62,10 @@ class WgmmaOperand:
 
     def advanced(self, context: Context, rows: int) -> ir.Value:
         """The start for this warpgroup: each starts `rows` rows of M after the one before it."""
-        build = context.build
-        return element_pointer(
-            self.start, build.mul(build.udiv(context.tid, WARPGROUP_THREADS), self.offset(rows, 0)), build.i8
-        )
+        build, number = context.build, context.warpgroup
+        if number is None:
+            number = build.udiv(context.tid, WARPGROUP_THREADS)
+        return element_pointer(self.start, build.mul(number, self.offset(rows, 0)), build.i8)
 
     def descriptor(self, context: Context, start: ir.Value) -> ir.Value:
         """The matrix descriptor for a start address (PTX ISA, "Strides").

@@ -1,6 +1,7 @@
 """Lowering of roles and mbarriers to one thread's program."""
 
 from dataclasses import replace
+from functools import partial
 
 from mlir import ir
 from mlir.dialects import llvm, nvvm, scf
@@ -15,8 +16,10 @@ from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.control import LowerBlock
 from lowtide.passes.nvvm.memory import element_pointer
 from lowtide.passes.schedules.facts import MBARRIER_BYTES
+from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import PRODUCER, instances_of
 from lowtide.passes.support.rewriting import following
+from lowtide.passes.support.wgmmas import wgmmas
 from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS
 
 _WAIT_TICKS = 10_000_000  # nanoseconds that one try_wait may sleep; it is tried again
@@ -57,12 +60,10 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
     counts = [instances_of(op, number) for number in range(len(op.warps))]
     threads = 32 * op.warps[position]
     role = replace(
-        context,
-        tid=own if counts[position] == 1 else context.build.urem(own, threads),
+        _numbered(context, own, threads, counts[position], _reads_a(body)),
         threads=threads,
         elected=name == PRODUCER,
         barrier=1 + sum(counts[:position]),
-        instance=None if counts[position] == 1 else context.build.udiv(own, threads),
         instances=counts[position],
         # The barriers of the roles come first, then those of the warpgroups of the roles before this one.
         warpgroup_barrier=1 + sum(counts) + first // WARPGROUP_THREADS,
@@ -75,6 +76,33 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
     with ir.InsertionPoint(single.then_block):
         lower_block(role, body)
         scf.YieldOp([])
+
+
+def _reads_a(body: ir.Block) -> bool:
+    """Whether wgmma reads A from shared memory, from the rows of a role's instance or warpgroup."""
+    return any(isinstance(op.a.type, ir.MemRefType) for inner in body.operations for op in wgmmas(inner))
+
+
+def _numbered(context: Context, own: ir.Value, threads: int, instances: int, in_uniform_registers: bool) -> Context:
+    """A role's context, with the numbers of thread, instance and warpgroup that follow from that of the thread among
+    all of its instances."""
+    build = context.build
+    same = partial(_of_first_lane, build) if in_uniform_registers else (lambda value: value)
+    instance = None if instances == 1 else same(build.udiv(own, threads))
+    tid = own if instances == 1 else build.urem(own, threads)
+    shared = in_uniform_registers and threads > WARPGROUP_THREADS
+    warpgroup = same(build.udiv(tid, WARPGROUP_THREADS)) if shared else None
+    return replace(context, tid=tid, instance=instance, warpgroup=warpgroup)
+
+
+def _of_first_lane(build: Builder, value: ir.Value) -> ir.Value:
+    """A value that all lanes of a warp have, read from the first of them.
+
+    So ptxas knows that they do, and computes what follows from it once for a warp, in the uniform registers in which
+    wgmma takes its matrix descriptors; else it moves each descriptor there.
+    """
+    whole_warp, last_lane = build.constant(-1), build.constant(31)
+    return nvvm.ShflOp(build.i32, whole_warp, value, build.constant(0), last_lane, nvvm.ShflKind.idx).res
 
 
 def lower_mbarriers(context: Context, op: sm.MbarriersOp) -> None:

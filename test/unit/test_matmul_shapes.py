@@ -199,15 +199,15 @@ def test_options_are_compiled_with_open_extents(dtype: str, options: Options, sa
 
 
 def test_a_kernel_that_would_spill_with_open_extents_has_narrower_parts_in_its_epilogue() -> None:
-    def biased(acc: Any, bias: lt.PerColumn) -> Any:
-        return acc + bias
+    def added(acc: Any, c: lt.Full) -> Any:
+        return acc + c
 
     product = Product("bf16", "bf16", "bf16", "tn", "row", None, 4096, 6400, 1600, True, True)
-    of = class_of(product, Options(), "sm_90a", {"bias": Operand(0, (6400,), (1,), "bf16", 0)})
-    chosen_for_extents = chosen(of.example(biased), targets.get("sm_90a"))
+    of = class_of(product, Options(), "sm_90a", {"c": Operand(0, (4096, 6400), (6400, 1), "bf16", 0)})
+    chosen_for_extents = chosen(of.example(added), targets.get("sm_90a"))
     with pytest.raises(lt.CompileError, match="spills"):
-        _ = lt.compile_gemm(of.spec(biased), target="sm_90a", schedule=chosen_for_extents).assembly
-    kernel = compile_class(of, biased)
+        _ = lt.compile_gemm(of.spec(added), target="sm_90a", schedule=chosen_for_extents).assembly
+    kernel = compile_class(of, added)
     assert kernel.assembly is not None
     assert kernel.schedule.tile_mnk == chosen_for_extents.tile_mnk
-    assert kernel.schedule.epilogue.tile == (64, 32)
+    assert kernel.schedule.epilogue.tile == (128, 16)

@@ -56,12 +56,15 @@
 // CHECK-NEXT:    nvvm.setmaxregister increase 232
 // CHECK:         %[[OWN:.+]] = arith.subi %[[TID]], %c128_i32{{.*}} : i32
 
+// All lanes of a warp take the number of their warpgroup from the first of them, for the uniform registers of ptxas.
+// CHECK:         %[[NUMBER:.+]] = arith.shrui %[[OWN]], %c7_i32{{.*}} : i32
+// CHECK-NEXT:    %[[WG:.+]] = nvvm.shfl.sync idx %c-1_i32{{.*}}, %[[NUMBER]], %c0_i32{{.*}}, %c31_i32{{.*}} : i32 -> i32
+
 // Each warpgroup's 64 rows of A begin 64·128 = 2¹³ bytes on. A descriptor is the address in units of 16 bytes below
 // the constant bits: 128-byte swizzle (1 in bits 62–63), 1024 bytes from 8 rows to the next 8 (64 in bits 32–45), and
 // the leading offset of 1 (bits 16–29) that is not used.
 // CHECK:         %[[A:.+]] = llvm.getelementptr %[[SMEM]][
 // CHECK:         %[[B:.+]] = llvm.getelementptr %[[RINGB]][
-// CHECK:         %[[WG:.+]] = arith.shrui %[[OWN]], %c7_i32{{.*}} : i32
 // CHECK:         %[[ROWS:.+]] = arith.shli %[[WG]], %c13_i32{{.*}} : i32
 // CHECK:         %[[AW:.+]] = llvm.getelementptr %[[A]][%[[ROWS]]] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
 // CHECK:         %[[ADDRESS:.+]] = llvm.ptrtoint %[[AW]] : !llvm.ptr<3> to i32

@@ -91,8 +91,8 @@ tile.kernel @single() {
 // CHECK:       } else {
 // CHECK:         nvvm.setmaxregister increase 232
 // CHECK:         %[[ROLE:.+]] = arith.subi %[[TID]], %c128_i32
-// CHECK:         %[[OWN:.+]] = arith.andi %[[ROLE]], %c127_i32
 // CHECK:         %[[INSTANCE:.+]] = arith.shrui %[[ROLE]], %c7_i32
+// CHECK:         %[[OWN:.+]] = arith.andi %[[ROLE]], %c127_i32
 
 // Buffers of 1536 bytes lie 2048 apart.
 // CHECK:         %[[AT:.+]] = arith.shli %[[INSTANCE]], %c11_i32
