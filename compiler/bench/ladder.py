@@ -24,8 +24,9 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
 
-# (M, N, K): no whole tile of any preset, rows of whole 16-byte units, more than one tile per CTA on two SMs.
-RAGGED = (264, 72, 104)
+# (M, N, K): no whole tile of any preset, rows of whole 16-byte units, more than one tile per CTA on two SMs, and a K
+# step of 64 for each of three CTAs that share a tile.
+RAGGED = (264, 72, 136)
 # Tensor maps of three dimensions and more see an operand as panels, which must be whole.
 RAGGED_IN_PANELS = (320, 128, 192)
 _PANELLED = frozenset({"tma.3d", "tma.4d", "tma.5d"})

@@ -103,7 +103,7 @@ def test_without_a_gpu_each_step_is_verified_and_nothing_is_timed(tmp_path: Path
     scratch = int(rows["first"][3]) - 2 * 8192
     assert int(rows["second"][3]) == max(3 * 8192 + scratch, int(rows["first"][3]))
     assert re.search(r"^time +nothing was timed: torch is not installed", result.stdout, re.MULTILINE)
-    assert re.search(r"^verified +264x72x104 .*on the interpreter", result.stdout, re.MULTILINE)
+    assert re.search(r"^verified +264x72x136 .*on the interpreter", result.stdout, re.MULTILINE)
     assert page.read_text(encoding="utf-8").startswith("| step | result | threads |")
 
 
