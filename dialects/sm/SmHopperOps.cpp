@@ -216,12 +216,12 @@ static LogicalResult verifyOneUser(Operation *op, Value pending) {
     }
     OpOperand &use = *value.use_begin();
     Operation *user = use.getOwner();
-    if (isa<WgmmaOp, WgmmaPromoteOp, MmaWaitOp>(user))
+    if (isa<WgmmaOp, MmaWaitOp>(user))
       continue;
     SmallVector<Value> carried;
     if (failed(followIntoLoop(user, use, carried)))
       return op->emitOpError() << "is pending in " << user->getName()
-                               << "; only sm.wgmma, sm.wgmma_promote, sm.mma_wait and loops that carry it take what is in flight";
+                               << "; only sm.wgmma, sm.mma_wait and loops that carry it take what is in flight";
     for (Value next : carried)
       if (seen.insert(next).second)
         values.push_back(next);
@@ -272,19 +272,12 @@ LogicalResult WgmmaOp::verify() {
 }
 
 LogicalResult WgmmaPromoteOp::verify() {
-  FragmentType sum = fragmentOf(getSum().getType());
-  if (fragmentOf(getResult().getType()) != sum)
-    return emitOpError() << "must yield its own sum, " << sum << ", or the pending form of it";
-  if (isa<PendingType>(getSum().getType()) && !isa<PendingType>(getResult().getType()))
-    return emitOpError() << "takes a pending sum, so its result is pending too; make it readable with sm.mma_wait 0";
   if (static_cast<bool>(getRows()) != static_cast<bool>(getColumns()))
     return emitOpError() << "takes scales of rows and of columns, or neither";
-  if (getRows() && (getRows().getType() != sum || getColumns().getType() != sum))
-    return emitOpError() << "adds " << sum << ", but its scales are " << getRows().getType() << " and "
+  if (getRows() && (getRows().getType() != getSum().getType() || getColumns().getType() != getSum().getType()))
+    return emitOpError() << "adds " << getSum().getType() << ", but its scales are " << getRows().getType() << " and "
                          << getColumns().getType();
-  if (failed(verifyProduct(*this, getLayout(), getA().getType(), getB().getType(), sum)))
-    return failure();
-  return isa<PendingType>(getResult().getType()) ? verifyOneUser(*this, getResult()) : success();
+  return verifyProduct(*this, getLayout(), getA().getType(), getB().getType(), getSum().getType());
 }
 
 LogicalResult MmaWaitOp::verify() {

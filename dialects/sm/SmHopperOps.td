@@ -261,15 +261,12 @@ def Sm_WgmmaOp : Sm_Op<"wgmma"> {
   let hasVerifier = 1;
 }
 
-def Sm_WgmmaPromoteOp : Sm_Op<"wgmma_promote", [Sm_Ordering, AttrSizedOperandSegments]> {
+def Sm_WgmmaPromoteOp : Sm_Op<"wgmma_promote", [Sm_Ordering, AttrSizedOperandSegments, AllTypesMatch<["sum", "result"]>]> {
   let summary = "sum + A · B with wgmma.mma_async, of which each block of 64 rows is summed from zero, and added in registers";
   let description = [{
     Each warpgroup takes its blocks of 64 rows one after the other: a wgmma group, which sums all of K from zero, a wait,
     and an addition to the block's registers. So sums that the tensor cores leave imprecise are short, and one block of
     them lies beside the accumulators. Afterwards nothing is in flight, and what A and B lie in may be released.
-
-    With a pending result, the last block stays in flight until the next op, which takes the pending sum, has started its
-    first block; `sm.mma_wait 0` ends the last one. What an op with a pending sum retires are the reads of the op before.
 
     With scales of rows and of columns, each element of A · B is multiplied by their product, which is rounded, in a
     fused multiply-add.
@@ -279,18 +276,15 @@ def Sm_WgmmaPromoteOp : Sm_Op<"wgmma_promote", [Sm_Ordering, AttrSizedOperandSeg
         : memref<256x128xf8E4M3FN, …>, memref<128x128xf8E4M3FN, …>, !sm.fragment<256x128xf32, #tv>
     %sum3, %retired3 = sm.wgmma_promote tn %a, %b into %sum scaled(%sa : !sm.fragment<256x128xf32, #tv>,
         %sb : !sm.fragment<256x128xf32, #tv>) by <wgmma.m64n128k32.f32.e4m3, atoms [2, 1, 1]> : …
-    %sum4, %none = sm.wgmma_promote tn %a, %b into %zero by <wgmma.m64n64k32.f32.e4m3, atoms [2, 1, 1]>
-        : …, !sm.fragment<256x128xf32, #tv> -> !sm.pending<!sm.fragment<256x128xf32, #tv>>
     ```
   }];
-  let arguments = (ins Tile_GemmLayout:$layout, Sm_ReadShared:$a, Sm_ReadShared:$b,
-                       AnyTypeOf<[Sm_FragmentType, Sm_PendingType]>:$sum,
+  let arguments = (ins Tile_GemmLayout:$layout, Sm_ReadShared:$a, Sm_ReadShared:$b, Sm_FragmentType:$sum,
                        Optional<Sm_FragmentType>:$rows, Optional<Sm_FragmentType>:$columns, Sm_TiledMmaAttr:$mma);
-  let results = (outs AnyTypeOf<[Sm_FragmentType, Sm_PendingType]>:$result, Sm_RetiredType:$retired);
+  let results = (outs Sm_FragmentType:$result, Sm_RetiredType:$retired);
   let assemblyFormat = [{
     $layout $a `,` $b `into` $sum
     (`scaled` `(` $rows^ `:` qualified(type($rows)) `,` $columns `:` qualified(type($columns)) `)`)? `by` $mma
-    attr-dict `:` type($a) `,` type($b) `,` custom<PromotedTypes>(type($sum), type($result))
+    attr-dict `:` type($a) `,` type($b) `,` qualified(type($sum))
   }];
   let hasVerifier = 1;
 }

@@ -322,19 +322,5 @@ LogicalResult StoreGlobalOp::verify() {
                         getDestination().getType().getShape(), getDestination().getType().getElementType());
 }
 
-// `T`, or `T -> U`: the type of a sum, and that of the op's result where it is another.
-static ParseResult parsePromotedTypes(OpAsmParser &parser, Type &sum, Type &result) {
-  if (parser.parseType(sum))
-    return failure();
-  result = sum;
-  return succeeded(parser.parseOptionalArrow()) ? parser.parseType(result) : success();
-}
-
-static void printPromotedTypes(OpAsmPrinter &printer, Operation *, Type sum, Type result) {
-  printer << sum;
-  if (result != sum)
-    printer << " -> " << result;
-}
-
 #define GET_OP_CLASSES
 #include "SmOps.cpp.inc"

@@ -240,7 +240,7 @@ def Tile_MultiplyAttr : Tile_SchedulePart<"Multiply", "multiply"> {
     | `atom_order` | layout | the number of the warp (thread) of atom (m, n, k); default: M fastest, then N, then K |
     | `permutation` | `[M, N, K]`, each an extent or a layout | permutation of the tiled mma; its extents are one step of the tiled mma |
     | `fragment_buffers` | 1 or 2 | 2: the fragments of the next k-slice are loaded while this one is multiplied |
-    | `promote` | `none`, `per_step`, `overlapped` | `per_step`: the mma instructions sum each K step from zero, and `tile.promote` adds these sums in registers; `overlapped`: the same, and the last columns of every other K step are added while the next step is multiplied; default `none` |
+    | `promote` | `none`, `per_step`, `overlapped` | `per_step`: the mma instructions sum each K step from zero, and `tile.promote` adds these sums in registers; `overlapped`: the same with wgmma, and the slot of the next K step is awaited and read while this one is multiplied; default `none` |
 
     ```mlir
     #tile.multiply<atom = mma.m16n8k16, atoms = [2, 2, 1], permutation = [32, 32, 16], fragment_buffers = 2>

@@ -204,7 +204,7 @@ class Schedule(_Part):
 
     @property
     def overlaps_promotion(self) -> bool:
-        """Whether some of these sums are added while the next K step is multiplied."""
+        """Whether the slot of the next K step is awaited and read while this one is multiplied."""
         return self.multiply.promote is PromoteKind.overlapped
 
     @property

@@ -116,24 +116,15 @@ def wgmma(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.wgmma_promote", prepare=_prepare_wgmma)
 def wgmma_promote(state: AgentState, op: DecodedOp) -> None:
-    """The product, summed from zero, is added, scaled where there are scales.
-
-    Afterwards nothing is in flight or, where the result is pending, this product, whose blocks before the last count as
-    in flight too.
-    """
-    given, *scales = (state.values[slot] for slot in op.operands[2:])
-    if isinstance(given, Pending):
-        hand_to(state, op, given)
-    total = given.registers if isinstance(given, Pending) else given
+    """The product, summed from zero, is added, scaled where there are scales; nothing is in flight afterwards."""
+    total, *scales = (state.values[slot] for slot in op.operands[2:])
     domain, dtype = state.machine.domain, op.data.dtype
     partial = _product(state, op, np.zeros((1, 1), total.dtype))
+    retire(state, 0)
     if scales:
-        added = domain.fma(partial, domain.multiply(scales[0], scales[1], dtype), total, dtype)
+        state.values[op.results[0]] = domain.fma(partial, domain.multiply(scales[0], scales[1], dtype), total, dtype)
     else:
-        added = domain.sum(partial, total, dtype)
-    stays = isinstance(op.result_types[0], PendingType)
-    retire(state, int(stays))
-    state.values[op.results[0]] = Pending(added) if stays else added
+        state.values[op.results[0]] = domain.sum(partial, total, dtype)
     state.values[op.results[1]] = True
 
 

@@ -16,14 +16,6 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
              %full, %a, %b = sm.consumer_wait %ring[%r, %rp]
              %c2, %retired = sm.wgmma_promote tn %a, %b into %c
              sm.consumer_release %ring, %full after %retired; advance }
-         With promote = overlapped, two steps at once: the last columns of the first are added while the second is
-         multiplied. An odd step comes after, as above:
-           scf.for %i = 0 to … step 2 iter_args(%c = %zero, %r, %rp) {
-             %full, %a, %b = sm.consumer_wait %ring[%r, %rp]
-             %p, %none = sm.wgmma_promote tn %a, %b into %c : … -> !sm.pending<…>;  advance
-             %full2, %a2, %b2 = sm.consumer_wait %ring[%r2, %rp2]
-             %q, %retired = sm.wgmma_promote tn %a2, %b2 into %p;  sm.consumer_release %ring, %full after %retired
-             %c2, %last = sm.mma_wait 0, %q;  sm.consumer_release %ring, %full2 after %last;  advance }
          With scales, their loads into fragments come first in the loop:
              %sa = sm.load_global (tile.view row_scale …); %sb = sm.load_global (tile.view column_block_scale …)
              %c2, %retired = sm.wgmma_promote tn %a, %b into %c scaled(%sa, %sb)
@@ -41,11 +33,11 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
          each takes every n-th block.
 Needs    level atoms, roles; a schedule whose mma is wgmma.
 Refuses  an atom that the target lacks; a tile that the tiled mma does not divide; a loop of another form.
-Test     test/lit/passes/atoms/bind-wgmma.mlir, bind-wgmma-{tail,weights,invalid}.mlir,
+Test     test/lit/passes/atoms/bind-wgmma.mlir, bind-wgmma-{promote,tail,weights,invalid}.mlir,
          test/interpreter/test_weights_wgmma.py
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -53,22 +45,22 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import operand_kind
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.kernels import kernels_of, problem_of, schedule_of
+from lowtide.passes.support.builder import Builder, constant_of
+from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
 from lowtide.passes.support.partial_sums import bind_shares, bind_sums
 from lowtide.passes.support.promotion import add_promoted, load_factors
-from lowtide.passes.support.rewriting import after, before, erase, erase_if_unused, uses
+from lowtide.passes.support.rewriting import after, before, defining_op, erase, erase_if_unused, ops_in, uses
 from lowtide.passes.support.weight_loads import load_zero_points, weight_load
 from lowtide.passes.support.weights import with_weights_as_a
-from lowtide.passes.support.wgmma_loops import WgmmaLoop
 from lowtide.targets import Target, TiledMma
 
 _STEPS_AHEAD = 2
-_STEPS_AT_ONCE = 2  # of overlapped sums; with three the chosen kernels spill
+_SCALE_ATOM = "ld.global.4"  # one f32: a thread holds no two neighbours of rows
 
 
 @dataclass(frozen=True)
@@ -87,14 +79,14 @@ class BindWgmma(Pass):
                 try:
                     target.mma(mma_atom_name(schedule, problem))
                     with mma.operation.location:
-                        _bind(mma, tiled_mma(schedule, problem), _STEPS_AT_ONCE if schedule.overlaps_promotion else 1)
+                        _bind(mma, tiled_mma(schedule, problem))
                         bind_shares(kernel, tiled_mma(schedule, problem))
                 except (ScheduleError, TargetError) as error:
                     raise Refusal(mma, str(error)) from error
 
 
-def _bind(mma: tile.MmaOp, tiled: TiledMma, at_once: int) -> None:
-    found = WgmmaLoop.match(mma)
+def _bind(mma: tile.MmaOp, tiled: TiledMma) -> None:
+    found = _Loop.match(mma)
     loop = found.loop
     shape = tuple(mma.acc.type.shape)
     fragment = fragment_type(tiled.tv("c", shape), shape, mma.acc.type.element_type)
@@ -105,16 +97,107 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma, at_once: int) -> None:
         if mma.weights:
             results = _converted(found, zero, with_weights_as_a(tiled))
         else:
-            results = (
-                _promoted(found, zero, attribute, at_once) if found.promote else _overlapped(found, zero, attribute)
-            )
+            results = _promoted(found, zero, attribute) if found.promote else _overlapped(found, zero, attribute)
     for old, value in zip(loop.results, results, strict=True):
         old.replace_all_uses_with(value)
     erase(loop)
     erase_if_unused(found.splat)
 
 
-def _overlapped(found: WgmmaLoop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple[ir.Value, ...]:
+@dataclass(frozen=True)
+class _Loop:
+    """A consumer's loop over K as specialize-roles leaves it."""
+
+    loop: scf.ForOp
+    mma: tile.MmaOp
+    promote: tile.PromoteOp | None
+    splat: tile.SplatOp
+    wait: sm.ConsumerWaitOp
+    prefixes: dict[ir.Value, sm.PrefixOp]
+    windows: list[ir.OpView]  # those of scales and zero points, and where they begin
+
+    @classmethod
+    def match(cls, mma: tile.MmaOp) -> "_Loop":
+        loop = main_loop(mma)
+        windows = [op for op in ops_in(loop.body) if _is_of_window(op)]
+        body = [op for op in ops_in(loop.body) if not _is_of_window(op)]
+        prefixes = {op.source: op for op in body if isinstance(op, sm.PrefixOp)}
+        promote = next((op for op in body if isinstance(op, tile.PromoteOp)), None)
+        multiply = [tile.MmaOp] if promote is None else [tile.MmaOp, tile.PromoteOp]
+        forms = [sm.ConsumerWaitOp, *multiply, sm.ConsumerReleaseOp, sm.RingAdvanceOp]
+        if [type(op) for op in body if not isinstance(op, sm.PrefixOp)] != forms or len(loop.initArgs) != 3:
+            raise Refusal(loop, "must wait, multiply, release and advance, as specialize-roles leaves it")
+        if constant_of(loop.lowerBound) != 0 or constant_of(loop.step) != 1:
+            raise Refusal(loop, "must count its K steps from 0 by 1: the first is taken out of it")
+        splat = defining_op(loop.initArgs[0])
+        if not isinstance(splat, tile.SplatOp) or splat.value.value:
+            raise Refusal(loop, "must start from tile.splat 0.0: wgmma clears its accumulators")
+        if promote is not None and (mma.acc != splat.result or promote.partial != mma.result):
+            raise Refusal(promote, "must add a sum that starts from zero, the loop's")
+        return cls(loop, mma, promote, splat, body[0], prefixes, windows)
+
+    def operands(self, slot: sm.ConsumerWaitOp) -> list[ir.Value]:
+        """What is read of a slot: A's and B's buffers, then those of staged scales, or prefixes of them."""
+        found = []
+        for own, buffer in zip(self.wait.buffers, slot.buffers, strict=True):
+            prefix = self.prefixes.get(own)
+            found.append(buffer if prefix is None else sm.PrefixOp(prefix.result.type, buffer).result)
+        return found
+
+    def windows_at(self, step: ir.Value) -> dict[ir.Value, ir.Value]:
+        """The windows of another K step, by those of the loop's; and where those of a slot's buffers begin."""
+        moved = {self.loop.induction_variable: step}
+        for op in self.windows:
+            if self._in_slot(op):
+                continue
+            clone = op.operation.clone()
+            for number, operand in enumerate(clone.operands):
+                clone.operands[number] = moved.get(operand, operand)
+            moved[op.operation.results[0]] = clone.results[0]
+        return moved
+
+    def _in_slot(self, op: ir.OpView) -> bool:
+        """Whether an op is a window of scales in a slot's buffer."""
+        return isinstance(op, tile.ViewOp) and op.source in self._read_of(self.wait.buffers)
+
+    @property
+    def stages_scales(self) -> bool:
+        """Whether scales lie in the slots."""
+        return any(map(self._in_slot, self.windows))
+
+    def scales(self, step: ir.Value, type_: sm.FragmentType) -> list[ir.Value]:
+        """The loads of the scales of rows and of columns of a K step from global memory; none if they are staged."""
+        if self.promote is None or self.promote.rows is None or self.stages_scales:
+            return []
+        moved = self.windows_at(step)
+        windows = (moved.get(window, window) for window in (self.promote.rows, self.promote.columns))
+        return [sm.LoadGlobalOp(type_, window, _SCALE_ATOM).result for window in windows]
+
+    def staged_scales(self, step: ir.Value, buffers: Sequence[ir.Value], type_: sm.FragmentType) -> list[ir.Value]:
+        """The loads of the scales of rows and of columns from a slot's buffers; none if they are not staged."""
+        if self.promote is None or not self.stages_scales:
+            return []
+        held = dict(zip(self._read_of(self.wait.buffers), buffers, strict=True))
+        moved = self.windows_at(step)
+        found = []
+        for window in (self.promote.rows, self.promote.columns):
+            view = defining_op(window)
+            if not isinstance(view, tile.ViewOp) or view.source not in held:
+                raise Refusal(self.promote, "scales by what is no window of its slot's buffers, beside one that is")
+            offsets = (moved.get(offset, offset) for offset in view.offsets)
+            found.append(sm.LoadScalesOp(type_, operand_kind(view), held[view.source], *offsets).result)
+        return found
+
+    def _read_of(self, buffers: Iterable[ir.Value]) -> list[ir.Value]:
+        """What the loop reads of its slot's buffers: these, or prefixes of them."""
+        return [self.prefixes[buffer].result if buffer in self.prefixes else buffer for buffer in buffers]
+
+
+def _is_of_window(op: ir.OpView) -> bool:
+    return isinstance(op, tile.ViewOp) or op.operation.name.startswith("arith.")
+
+
+def _overlapped(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple[ir.Value, ...]:
     """One group in flight while the next is issued; the accumulator, slot and phase after the loop."""
     loop, ring, layout = found.loop, found.wait.ring, found.mma.layout
     pending = sm.PendingType.get(zero.type)
@@ -139,63 +222,28 @@ def _overlapped(found: WgmmaLoop, zero: ir.Value, attribute: sm.TiledMmaAttr) ->
     return done.result, slot, phase
 
 
-def _promoted(found: WgmmaLoop, zero: ir.Value, attribute: sm.TiledMmaAttr, at_once: int) -> tuple[ir.Value, ...]:
+def _promoted(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple[ir.Value, ...]:
     """Each K step is summed from zero, waited for and added; the sum, slot and phase after the loop.
 
-    The tensor cores are not idle meanwhile: other consumers multiply. With several steps at once, all but the last of
-    them leave a block of columns in flight.
+    The tensor cores are not idle meanwhile: other consumers multiply.
     """
-    loop = found.loop
-    carried, rest = [zero, *list(loop.initArgs)[1:]], loop.lowerBound
-    if at_once > 1:
-        rest = Builder.index().mul(Builder.index().udiv(loop.upperBound, at_once), at_once)
-        carried = _promoted_steps(found, carried, (loop.lowerBound, rest), at_once, attribute)
-    return tuple(_promoted_steps(found, carried, (rest, loop.upperBound), 1, attribute))
-
-
-def _promoted_steps(
-    found: WgmmaLoop,
-    carried: Sequence[ir.Value],
-    steps: tuple[ir.Value, ir.Value],
-    at_once: int,
-    attribute: sm.TiledMmaAttr,
-) -> list[ir.Value]:
-    """A loop over K steps, `at_once` in its body: the sum, slot and phase after it.
-
-    None is in flight from one body to the next: ptxas would not see that it has ended before its accumulators are read,
-    and serialize all wgmmas (C7514).
-    """
-    ring, readable, retired = found.wait.ring, carried[0].type, sm.RetiredType.get()
-    stride = found.loop.step if at_once == 1 else Builder.index().constant(at_once)
-    new = scf.ForOp(*steps, stride, list(carried))
+    loop, ring = found.loop, found.wait.ring
+    new = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, [zero, *list(loop.initArgs)[1:]])
     with ir.InsertionPoint(new.body):
         total, slot, phase = new.inner_iter_args
-        held = None
-        for number in range(at_once):
-            step = Builder.index().add(new.induction_variable, number)
-            scales = found.scales(step, readable)  # in flight while the slot is waited for
-            wait = sm.ConsumerWaitOp(ring, slot, phase)
-            buffers = found.operands(wait)
-            scales = scales or found.staged_scales(step, buffers, readable)
-            named = dict(zip(("rows", "columns"), scales, strict=bool(scales)))
-            type_ = readable if at_once == 1 else sm.PendingType.get(readable)
-            added = sm.WgmmaPromoteOp(type_, retired, found.mma.layout, *buffers[:2], total, attribute, **named)
-            if held is not None:
-                sm.ConsumerReleaseOp(ring, held, retired=added.retired)
-            total, held, last = added.result, wait.slot, added.retired
-            if number + 1 < at_once:
-                advance = sm.RingAdvanceOp(ring, slot, phase)
-                slot, phase = advance.next_index, advance.next_phase
-        if at_once > 1:
-            done = sm.MmaWaitOp(readable, retired, 0, total)
-            total, last = done.result, done.retired
-        sm.ConsumerReleaseOp(ring, held, retired=last)
+        scales = found.scales(new.induction_variable, zero.type)  # in flight while the slot is waited for
+        wait = sm.ConsumerWaitOp(ring, slot, phase)
+        buffers = found.operands(wait)
+        scales = scales or found.staged_scales(new.induction_variable, buffers, zero.type)
+        named = dict(zip(("rows", "columns"), scales, strict=bool(scales)))
+        added = sm.WgmmaPromoteOp(found.mma.layout, *buffers[:2], total, attribute, **named)
+        sm.ConsumerReleaseOp(ring, wait.slot, retired=added.retired)
         advance = sm.RingAdvanceOp(ring, slot, phase)
-        scf.YieldOp([total, advance.next_index, advance.next_phase])
-    return list(new.results)
+        scf.YieldOp([added.result, advance.next_index, advance.next_phase])
+    return tuple(new.results)
 
 
-def _converted(found: WgmmaLoop, zero: ir.Value, tiled: TiledMma) -> tuple[ir.Value, ...]:
+def _converted(found: _Loop, zero: ir.Value, tiled: TiledMma) -> tuple[ir.Value, ...]:
     """Each K step is summed from zero, of weights that the threads convert; the sum, slot and phase after the loop."""
     loop, ring, mma, promote = found.loop, found.wait.ring, found.mma, found.promote
     if promote is None:
@@ -231,7 +279,7 @@ def _converted(found: WgmmaLoop, zero: ir.Value, tiled: TiledMma) -> tuple[ir.Va
 class _Groups:
     """What groups of weights have: factors, zero points."""
 
-    found: WgmmaLoop
+    found: _Loop
     accumulators: sm.FragmentType
     tiled: TiledMma
 

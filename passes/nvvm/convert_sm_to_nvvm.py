@@ -242,7 +242,8 @@ def _convert_kernel(
         schedule = schedule_if_any(kernel)
         unrolls = schedule.mainloop.unroll is UnrollKind.full
         tid, place = nvvm.ThreadIdXOp(build.i32).result, ClusterPlace.of(build, cluster)
-        context = Context(build, tid, threads, smem, place, unrolls=unrolls, promotes=schedule.promotes)
+        promotes, overlaps = schedule.promotes, schedule.overlaps_promotion
+        context = Context(build, tid, threads, smem, place, unrolls=unrolls, promotes=promotes, overlaps=overlaps)
         bind_arguments(context, entry, passed, list(body.arguments))
         _lower_block(context, entry)
         gpu.ReturnOp([])

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 from mlir import ir
-from mlir.dialects import arith, llvm, vector
+from mlir.dialects import arith, vector
 from numpy.typing import NDArray
 
 from lowtide.dialects import sm
@@ -123,28 +123,8 @@ class Pending:
     type: sm.FragmentType
 
 
-@dataclass(frozen=True)
-class PendingSum:
-    """A sum that is promoted, of which the last block is in flight.
-
-    Value v of that block, which is not yet added, is multiplied by `factors[places[v]]` where there are scales.
-    """
-
-    registers: tuple[ir.Value, ...]  # as those of a fragment
-    block: ir.Value  # a struct of registers, as wgmma takes them
-    factors: tuple[ir.Value, ...]
-    places: tuple[int, ...]
-    width: int
-    type: sm.FragmentType
-
-    @property
-    def blocks(self) -> int:
-        """How many blocks the sum has."""
-        return len(self.registers) * self.width // len(self.block.type.body)
-
-
 Lowered: TypeAlias = (
-    ir.Value | Window | SharedBuffer | Ring | Fragment | GlobalMatrix | GlobalExtents | Pending | PendingSum | Repeated
+    ir.Value | Window | SharedBuffer | Ring | Fragment | GlobalMatrix | GlobalExtents | Pending | Repeated
 )
 
 
@@ -238,19 +218,10 @@ def elements_from(build: Builder, low: ir.Value, high: ir.Value, first: ir.Value
     return held
 
 
-def of_struct(struct: ir.Value, width: int, element: ir.Type) -> list[ir.Value]:
-    """The registers of a struct as vectors."""
-    parts = [llvm.ExtractValueOp(element, struct, [i]).result for i in range(len(struct.type.body))]
-    groups = (parts[i : i + width] for i in range(0, len(parts), width))
-    return [vector.FromElementsOp(vector_type(width, element), group).result for group in groups]
-
-
 def flatten(value: Lowered) -> list[ir.Value]:
     """The SSA values that a loop carries for a lowered value."""
     if isinstance(value, (Fragment, Pending, Repeated)):
         return list(value.registers)
-    if isinstance(value, PendingSum):
-        return [*value.registers, value.block, *value.factors]
     if isinstance(value, SharedBuffer):
         return [value.pointer]
     assert isinstance(value, ir.Value), f"a loop cannot carry {type(value).__name__}"
@@ -261,10 +232,6 @@ def unflatten(like: Lowered, values: Sequence[ir.Value]) -> Lowered:
     """A lowered value of the same form from other SSA values."""
     if isinstance(like, (Fragment, Pending, Repeated)):
         return replace(like, registers=tuple(values))
-    if isinstance(like, PendingSum):
-        count = len(like.registers)
-        registers, block, *factors = tuple(values[:count]), *values[count:]
-        return replace(like, registers=registers, block=block, factors=tuple(factors))
     if isinstance(like, SharedBuffer):
         return replace(like, pointer=values[0])
     return values[0]

@@ -1,9 +1,9 @@
 """Lowering of wgmma to one thread's program."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlir import ir
-from mlir.dialects import llvm, nvvm
+from mlir.dialects import arith, llvm, math, nvvm, vector
 
 from lowtide.dialects import sm
 from lowtide.dialects.enums import gemm_layout
@@ -13,11 +13,10 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.matrix_descriptors import WgmmaOperand, moved
-from lowtide.passes.nvvm.promoted_sums import PromotedSum, Scales
-from lowtide.passes.nvvm.values import Fragment, Pending, PendingSum, Repeated, of_struct, regroup
+from lowtide.passes.nvvm.values import Fragment, Pending, Repeated, regroup, vector_type
+from lowtide.passes.support.arithmetic import add
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.weights import with_weights_as_a
-from lowtide.passes.support.wgmmas import fragment_of
 from lowtide.targets import MmaAtom, TiledMma
 from lowtide.targets.tv import extents
 
@@ -44,39 +43,64 @@ def lower_wgmma_promote(context: Context, op: sm.WgmmaPromoteOp) -> None:
     """Each block of 64 rows and of the columns of a wgmma: fence, one wgmma for each k-slice, commit, wait, and an
     addition to its registers, with scales a fused multiply-add.
 
-    Blocks of columns overlap: while the sums of one are added, the next one is multiplied, which is that of the next op
-    where the result is pending.
+    Blocks of columns overlap: while the sums of one are added, the next one is multiplied.
     """
-    given, fragment = context.get(op.sum), fragment_of(op)
-    product = _Product.of(context, op, fragment)
+    total = context.fragment(op.sum)
+    product = _Product.of(context, op, total.type)
     parts = [(row, column) for column in range(product.columns) for row in range(product.blocks)]
-    stays = isinstance(op.result.type, sm.PendingType)
-    if isinstance(given, Pending):
-        raise Refusal(op, "adds to accumulators of sm.wgmma; take those that sm.wgmma_promote leaves in flight")
-    total = PromotedSum(given if isinstance(given, PendingSum) else context.fragment(op.sum), len(parts))
-    scales, zero = _scales(context, op, total.width), llvm.ZeroOp(_registers(fragment, len(parts))).res
-    most = 1 if product.columns > 1 or stays else 0  # in flight while another one is added
-    for number, (row, column) in enumerate(parts):
-        registers = total.free(number) or zero
+    zero = llvm.ZeroOp(_registers(total.type, len(parts))).res
+    each = len(total.registers) // len(parts)
+    started: list[ir.Value] = []
+    added: list[ir.Value] = []
+    # Without overlap after the wait: scales may arrive while the tensor cores multiply.
+    factors = _factors(context, op, total.width) if context.overlaps else None
+
+    def start(row: int, column: int) -> ir.Value:
+        registers = zero
         nvvm.WgmmaFenceAlignedOp()
         for depth in product.depths:
             slices = product.a_slice(context, row, depth), product.b_slice(context, depth, column)
             registers = product.instruction.emit(registers, *slices, clears=not depth)
         nvvm.WgmmaGroupSyncAlignedOp()
-        total.start(number, registers, scales)
-        if total.in_flight > most:
-            total.add_oldest()
+        return registers
+
+    ahead = 1 if product.columns > 1 else 0
+    for block in range(len(parts)):
+        started += [start(*part) for part in parts[len(started) : block + 1 + ahead]]
+        in_flight = len(started) - block - 1
+        partial = _vectors(sm.PtxWgmmaWaitOp(in_flight, started[block]).result, total.width, total.type.element_type)
+        factors = _factors(context, op, total.width) if factors is None else factors
+        sums = total.registers[block * each : (block + 1) * each]
+        if factors:
+            own = factors[block * each : (block + 1) * each]
+            added += [math.FmaOp(x, y, z).result for x, y, z in zip(partial, own, sums, strict=True)]
+        else:
+            added += [add(x, y) for x, y in zip(sums, partial, strict=True)]
     context.values[op.retired] = context.tid  # a proof, not a value: nothing reads it
-    context.values[op.result] = total.pending() if stays else total.readable()
+    context.values[op.result] = replace(total, registers=tuple(added))
 
 
-def _scales(context: Context, op: sm.WgmmaPromoteOp, width: int) -> Scales | None:
+def _factors(context: Context, op: sm.WgmmaPromoteOp, width: int) -> list[ir.Value]:
+    """The product of a row's and a column's scale for each value, in vectors; each pair is multiplied once. Empty
+    without scales."""
     if op.rows is None:
-        return None
+        return []
     rows, columns = context.get(op.rows), context.get(op.columns)
     if not isinstance(rows, Repeated) or not isinstance(columns, Repeated):
         raise Refusal(op, "scales with what is no load of scales; take them from windows of scales")
-    return Scales(rows, columns, width)
+    products: dict[tuple[int, int], ir.Value] = {}
+    vectors: dict[tuple[tuple[int, int], ...], ir.Value] = {}
+    type_, found = vector_type(width, rows.type.element_type), []
+    for first in range(0, len(rows.places), width):
+        last = first + width
+        group = tuple(zip(rows.places[first:last], columns.places[first:last], strict=True))
+        for row, column in group:
+            if (row, column) not in products:
+                products[row, column] = arith.mulf(rows.registers[row], columns.registers[column])
+        if group not in vectors:
+            vectors[group] = vector.FromElementsOp(type_, [products[pair] for pair in group]).result
+        found.append(vectors[group])
+    return found
 
 
 @dataclass(frozen=True)
@@ -153,6 +177,13 @@ def _registers(fragment: sm.FragmentType, blocks: int) -> ir.Type:
     return llvm.StructType.get_literal([fragment.element_type] * (values // blocks))
 
 
+def _vectors(struct: ir.Value, width: int, element: ir.Type) -> list[ir.Value]:
+    """The registers of a struct as vectors."""
+    parts = [llvm.ExtractValueOp(element, struct, [i]).result for i in range(len(struct.type.body))]
+    groups = (parts[i : i + width] for i in range(0, len(parts), width))
+    return [vector.FromElementsOp(vector_type(width, element), group).result for group in groups]
+
+
 def _blocks(op: sm.WgmmaOp | sm.WgmmaPromoteOp, tiled: TiledMma, fragment: sm.FragmentType) -> tuple[int, int]:
     """The number of wgmmas along M and along N per warpgroup and k-slice; only sums that are promoted have several
     along N."""
@@ -220,14 +251,9 @@ class _Wgmma:
 
 def lower_mma_wait(context: Context, op: sm.MmaWaitOp) -> None:
     """The last wait returns the registers, so that no read of them is moved above it."""
-    pending, count = context.get(op.acc), op.pending.value
-    if isinstance(pending, PendingSum):
-        if count:
-            raise Refusal(op, "leaves a sum in flight, of which sm.wgmma_promote itself retires blocks; take 0")
-        context.values[op.retired] = context.tid
-        context.values[op.result] = PromotedSum(pending, pending.blocks).readable()
-        return
+    pending = context.get(op.acc)
     assert isinstance(pending, Pending)
+    count = op.pending.value
     context.values[op.retired] = context.tid  # a proof, not a value: nothing reads it
     if count:
         nvvm.WgmmaWaitGroupSyncOp(count)
@@ -236,5 +262,5 @@ def lower_mma_wait(context: Context, op: sm.MmaWaitOp) -> None:
     # Each struct goes through its own wait; after the first wait nothing is in flight.
     structs = [sm.PtxWgmmaWaitOp(0, struct).result for struct in pending.registers]
     width = 4
-    registers = [part for struct in structs for part in of_struct(struct, width, pending.type.element_type)]
+    registers = [part for struct in structs for part in _vectors(struct, width, pending.type.element_type)]
     context.values[op.result] = Fragment(tuple(registers), width, pending.type)

@@ -190,11 +190,6 @@ def _promotion(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         if promotes != schedule.promotes:
             built = "sums each K step from zero" if promotes else "goes on with the sum of the K step before"
             yield refusal(op, built, f"promote = {schedule.multiply.promote or PromoteKind.none}", AGAIN)
-    added = walk(kernel, sm.WgmmaPromoteOp)
-    overlaps = any(isinstance(op.result.type, sm.PendingType) for op in added)
-    if added and overlaps != schedule.overlaps_promotion:
-        built = f"{'leaves' if overlaps else 'does not leave'} columns in flight until the next K step is multiplied"
-        yield refusal(added[0], built, f"promote = {schedule.multiply.promote}", AGAIN)
 
 
 def _staged_scales(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:

@@ -62,10 +62,9 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
 
 def _width(schedule: Schedule) -> int:
     """N of the wgmmas: the tile's; where scales come through the ring half of a wide one's, so that the sums of one
-    half are added while the other is multiplied. Half of any where that is asked for."""
+    half are added while the other is multiplied."""
     assert schedule.mainloop.roles is not None
     halves = schedule.stages_scales and is_multiplied_in_halves(schedule.tile_mnk, schedule.mainloop.roles)
-    halves |= schedule.overlaps_promotion
     n = schedule.tile_mnk[1]
     return n // 2 if halves else n
 

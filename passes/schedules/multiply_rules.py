@@ -181,15 +181,6 @@ def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
             f"grid.tile = [{rows}, {columns}]: {consumers} consumer warpgroups multiply {step}×{n} at once by "
             f"{schedule.multiply.atom}; take N = {n}, or atom = wgmma.m64n{columns}k{k}"
         )
-    if schedule.overlaps_promotion and columns == n:
-        half = n // 2
-        narrower = (
-            f", or atom = wgmma.m64n{half}k{k}" if half in wgmma_widths(problem.a, problem.b, problem.acc) else ""
-        )
-        yield (
-            f"promote = overlapped: the sums of some columns are added while others are multiplied, but "
-            f"{schedule.multiply.atom} multiplies all {n} at once; take promote = per_step{narrower}"
-        )
     if schedule.multiply.permutation != (step, n, k):
         yield f"permutation is not [{step}, {n}, {k}]: wgmma takes rows and columns in order; take that"
     yield from _consumer_registers(schedule, problem, target)

@@ -1,6 +1,6 @@
 """Helpers for rewriting IR: loops with other carried values, moving blocks."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from mlir import ir
 from mlir.dialects import memref, scf
@@ -94,14 +94,24 @@ def move_region(source: ir.Block, target: ir.Region) -> None:
 def copy_region(source: ir.Block, target: ir.Region) -> None:
     """Copies a straight-line block, its terminator included, into a region that has none yet."""
     block = target.blocks.append(*[argument.type for argument in source.arguments])
-    mapping = dict(zip(source.arguments, block.arguments, strict=True))
     with ir.InsertionPoint(block):
-        for op in source.operations:
-            clone = op.operation.clone()
-            for position, operand in enumerate(op.operands):
-                if operand in mapping:
-                    clone.operands[position] = mapping[operand]
-            mapping.update(zip(op.results, clone.results, strict=True))
+        copy_ops(source.operations, dict(zip(source.arguments, block.arguments, strict=True)))
+
+
+def copy_ops(ops: Iterable[ir.OpView], mapping: dict[ir.Value, ir.Value]) -> None:
+    """Copies ops, with those nested in them, to the insertion point; what they read is replaced by the mapping, to
+    which their results are added."""
+    for op in ops:
+        clone = op.operation.clone()
+        clone.walk(lambda inner: _replace_operands(inner, mapping))
+        mapping.update(zip(op.results, clone.results, strict=True))
+
+
+def _replace_operands(op: ir.Operation, mapping: Mapping[ir.Value, ir.Value]) -> ir.WalkResult:
+    for position, operand in enumerate(op.operands):
+        if operand in mapping:
+            op.operands[position] = mapping[operand]
+    return ir.WalkResult.ADVANCE
 
 
 def rebuild_loop(

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from compiled import spec
-from planting import WRONG_NUMBERS, Fault, assert_found, within_bound
+from planting import IN_FLIGHT, WRONG_NUMBERS, Fault, assert_found, within_bound
 
 import lowtide as lt
 from lowtide.interpreter import interpret
@@ -49,11 +49,11 @@ CASES = {
         (66, 145, 272),
         LEVELS[2:],
     ),
-    "two K steps at once, and an odd one": (
+    "the next K step's slot read while this one is multiplied": (
         spec(dtype="e4m3", d="f32", block_scales=ROWS_AND_BLOCKS),
         f"grid.tile = [64, 48], k = 64, stages = 3, scales = staged, {OVERLAPPED}",
         (66, 145, 400),
-        ("smem", "atoms", "nvvm", "ptx"),
+        ("epilogue", "nvvm", "ptx"),
     ),
     "scales through the ring of a cluster, two K steps for one of K": (
         spec(dtype="e4m3", d="f32", block_scales=ROWS_AND_COLUMNS),
@@ -184,38 +184,37 @@ def test_a_planted_fault_of_scales_in_the_ring_shows(staged, fault):
 
 @pytest.fixture(scope="module")
 def overlapped():
-    problem, schedule, *_ = CASES["two K steps at once, and an odd one"]
+    problem, schedule, *_ = CASES["the next K step's slot read while this one is multiplied"]
     return problem, lt.compile_gemm(problem, target="sm_90a", schedule=schedule)
 
 
-def test_overlapped_sums_have_the_bits_of_those_per_step(overlapped):
+@pytest.mark.parametrize("k", [16, 64, 400])
+def test_overlapped_sums_have_the_bits_of_those_per_step(overlapped, k):
     problem, compiled = overlapped
-    _, schedule, shape, _ = CASES["two K steps at once, and an odd one"]
-    plain = lt.compile_gemm(problem, target="sm_90a", schedule=schedule.replace(OVERLAPPED, "atom = wgmma.m64n24k32"))
+    _, schedule, (m, n, _), _ = CASES["the next K step's slot read while this one is multiplied"]
+    plain = lt.compile_gemm(problem, target="sm_90a", schedule=schedule.replace(OVERLAPPED, "promote = per_step"))
     assert str(plain.schedule) == str(compiled.schedule).replace("overlapped", "per_step")
-    inputs = lt.random_inputs(problem, *shape, np.random.default_rng(5))
-    for level in ("atoms", "ptx"):
+    inputs = lt.random_inputs(problem, m, n, k, np.random.default_rng(5))
+    for level in ("nvvm", "ptx"):
         found = [kernel.interpret(**inputs, level=level, sms=2) for kernel in (plain, compiled)]
         assert np.array_equal(*(each.view(np.uint32) for each in found))
 
 
-# Of two steps at once: the first one's slot is released, or its last columns are read, while it is multiplied.
+# Of the head of the next step, in the branch before the wait for this step's products.
 OVERLAPPED_FAULTS = (
     Fault(
-        "released by what the first step retires",
-        "atoms",
-        r"(%retired(?:_\d+)?)( = sm\.wgmma_promote [^\n]*-> !pending\n(?:.*\n)*?)"
-        r"( *%\S+, (%retired_\d+) = sm\.wgmma_promote [^\n]*!pending\n)"
-        r"( *sm\.mbarrier_arrive [^\n]* after )\4( : [^\n]*\n)",
-        r"\1\2\5\1\6\3",
-        "race",
+        "the next slot is not awaited",
+        "nvvm",
+        r"(scf\.for .*\n(?:.*\n)*?.*wgmma\.commit.*\n(?:.*\n)*?) *nvvm\.mbarrier\.try_wait.*\n",
+        r"\1",
+        IN_FLIGHT,
     ),
     Fault(
-        "one group more in flight",
+        "a step after the last one is awaited",
         "nvvm",
-        r"(?s)(sm\.ptx_wgmma_wait 1.*?sm\.ptx_wgmma_wait) 1",
-        r"\1 2",
-        "may still write",
+        r"(= arith\.addi .*\n *(%\S+) = arith\.cmpi) slt(.*\n *%\S+ = scf\.if \2)",
+        r"\1 sle\3",
+        "deadlock",
     ),
 )
 
@@ -228,20 +227,19 @@ def test_a_planted_fault_of_overlapped_sums_shows(overlapped, fault):
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("problem", "fields", "message"),
     [
+        (spec(dtype="e4m3", d="f32"), "roles = single", "goes with a producer and consumers; take promote = per_step"),
         (
-            "tile = [64, 48], atom = wgmma.m64n48k32",
-            "all 48 at once; take promote = per_step, or atom = wgmma.m64n24k32",
+            spec(dtype="bf16", b="s4", group=64),
+            "roles = cooperative(1)",
+            "packed weights are converted between K steps; take promote = per_step",
         ),
-        ("tile = [64, 24], atom = wgmma.m64n24k32", r"all 24 at once; take promote = per_step\n"),
-        ("tile = [64, 64], roles = single", "goes with a producer and consumers; take promote = per_step"),
     ],
 )
-def test_sums_that_cannot_overlap_are_refused(fields, message):
+def test_sums_that_cannot_overlap_are_refused(problem, fields, message):
     with pytest.raises(lt.ScheduleError, match=message):
-        problem = spec(dtype="e4m3", d="f32")
-        lt.compile_gemm(problem, target="sm_90a", schedule=f"{OVERLAPPED}, grid.{fields}")
+        lt.compile_gemm(problem, target="sm_90a", schedule=f"{OVERLAPPED}, {fields}")
 
 
 def test_scales_whose_rows_are_not_multiples_of_16_bytes_are_packed(staged):

@@ -120,7 +120,7 @@ REFUSED_BY_A_PASS = {
         "epilogue",
         still_pending,
         IRError,
-        r"'sm\.mma_wait' op is pending in sm\.map; only sm\.wgmma, sm\.wgmma_promote, sm\.mma_wait and loops",
+        r"'sm\.mma_wait' op is pending in sm\.map; only sm\.wgmma, sm\.mma_wait and loops",
     ),
     "a box wider than its swizzle": (
         "epilogue",

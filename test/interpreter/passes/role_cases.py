@@ -119,6 +119,15 @@ CASES = [
         spec(dtype="e4m3", d="f32", block_scales=lt.BlockScales()),
         SM_90A,
     ),
+    # The slot of the next step is read while this one is multiplied; of a tile with one step there is none.
+    Case(
+        "roles-overlapped",
+        "roles = cooperative(2), grid.tile = [128, 48], k = 64, stages = 2, scales = staged, promote = overlapped",
+        ((150, 140, 272), (130, 50, 16)),
+        ("overlap-promotion",),
+        spec(dtype="e4m3", d="f32", block_scales=lt.BlockScales()),
+        SM_90A,
+    ),
     _panels("nt"),
     _panels("tn"),
     # Two CTAs take two tiles of five each, and a half of the fifth; of one tile, a half each.

@@ -563,7 +563,7 @@ tile.kernel @k(%as: !a, %bs: !b, %p: !pending) {
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 func.func @f(%as: !a, %bs: !b, %c: !acc) -> !pending {
-  // expected-error @below {{'sm.wgmma' op is pending in func.return; only sm.wgmma, sm.wgmma_promote, sm.mma_wait and loops that carry it take what is in flight}}
+  // expected-error @below {{'sm.wgmma' op is pending in func.return; only sm.wgmma, sm.mma_wait and loops that carry it take what is in flight}}
   %p = sm.wgmma tn %as, %bs, %c by #mma : !a, !b, !acc -> !pending
   return %p : !pending
 }
@@ -605,52 +605,5 @@ tile.kernel @k(%x: !sm.mbarriers<2>) {
   %c0 = arith.constant 0 : index
   // expected-error @below {{'sm.mbarrier_arrive' op expects bytes as often as there are warps; let one thread expect them}}
   sm.mbarrier_arrive %x[%c0] each_warp expects 64 : !sm.mbarriers<2>
-  tile.return
-}
-
-// -----
-
-#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
-#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
-!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
-!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
-!acc = !sm.fragment<64x8xf32, #tv>
-!pending = !sm.pending<!acc>
-tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
-  %p, %none = sm.wgmma_promote tn %as, %bs into %c by #mma : !a, !b, !acc -> !pending
-  // expected-error @below {{takes a pending sum, so its result is pending too; make it readable with sm.mma_wait 0}}
-  %q, %before = sm.wgmma_promote tn %as, %bs into %p by #mma : !a, !b, !pending -> !acc
-  tile.return
-}
-
-// -----
-
-#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
-#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
-!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
-!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
-!acc = !sm.fragment<64x8xf32, #tv>
-!pending = !sm.pending<!acc>
-tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
-  // expected-error @below {{accumulates in registers that are in flight, so the pending result has one user, not 2}}
-  %p, %none = sm.wgmma_promote tn %as, %bs into %c by #mma : !a, !b, !acc -> !pending
-  // expected-note @below {{used here}}
-  %q, %before = sm.wgmma_promote tn %as, %bs into %p by #mma : !a, !b, !pending
-  // expected-note @below {{used here}}
-  %r, %other = sm.mma_wait 0, %p : !pending -> !acc
-  tile.return
-}
-
-// -----
-
-#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
-#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
-!a = memref<64x64xbf16, #gpu.address_space<workgroup>>
-!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
-!acc = !sm.fragment<64x8xf32, #tv>
-!wide = !sm.pending<!sm.fragment<64x8xbf16, #tv>>
-tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
-  // expected-error @below {{must yield its own sum}}
-  %p, %none = sm.wgmma_promote tn %as, %bs into %c by #mma : !a, !b, !acc -> !wide
   tile.return
 }

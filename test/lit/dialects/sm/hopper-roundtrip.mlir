@@ -153,12 +153,6 @@ tile.kernel @wgmma(%as: !a, %bs: !b, %fa: !fa) {
   %sum, %done = sm.wgmma_promote tn %as, %bs into %zero by #mma : !a, !b, !acc
   // CHECK: sm.wgmma_promote tn %{{.+}}, %{{.+}} into %[[SCALE:.+]] scaled(%[[SCALE]] : !sm.fragment<64x8xf32, #[[TV]]>, %[[SCALE]] : !sm.fragment<64x8xf32, #[[TV]]>) by #[[MMA]]
   %scaled, %done2 = sm.wgmma_promote tn %as, %bs into %zero scaled(%zero : !acc, %zero : !acc) by #mma : !a, !b, !acc
-  // CHECK: %[[S:.+]], %{{.+}} = sm.wgmma_promote tn %{{.+}}, %{{.+}} into %{{.+}} by #[[MMA]] : {{.+}}, !sm.fragment<64x8xf32, #[[TV]]> -> !pending
-  %ahead, %none = sm.wgmma_promote tn %as, %bs into %zero by #mma : !a, !b, !acc -> !pending
-  // CHECK: %[[S2:.+]], %{{.+}} = sm.wgmma_promote tn %{{.+}}, %{{.+}} into %[[S]] by #[[MMA]] : {{.+}}, !pending{{$}}
-  %ahead2, %before = sm.wgmma_promote tn %as, %bs into %ahead by #mma : !a, !b, !pending
-  // CHECK: sm.mma_wait 0, %[[S2]] : !pending -> !sm.fragment<64x8xf32, #[[TV]]>
-  %whole, %own = sm.mma_wait 0, %ahead2 : !pending -> !acc
   // CHECK: sm.wgmma tn %{{.+}}, %{{.+}}, %{{.+}} by #[[MMA]] : !sm.fragment<64x64xbf16, #{{.+}}>, memref<8x64xbf16, {{.+}}>, !sm.fragment<64x8xf32, #[[TV]]> -> !pending
   %held = sm.wgmma tn %fa, %bs, %zero by #mma : !fa, !b, !acc -> !pending
   // CHECK: %[[R:.+]], %{{.+}} = sm.mma_wait 1, %[[Q]] : !pending -> !pending

@@ -1,5 +1,5 @@
 // convert-sm-to-nvvm, of 8-bit floats: sums that are promoted, one block of 64 rows after the other, and what is stored.
-// RUN: lowtide-opt %s -p convert-sm-to-nvvm --split-input-file | filecheck %s
+// RUN: lowtide-opt %s -p convert-sm-to-nvvm | filecheck %s
 
 // Each block has a group of its own, which clears its accumulators and is waited for; its sums are added.
 // CHECK-LABEL: gpu.func @kernel
@@ -52,62 +52,6 @@ tile.kernel @kernel(%d: !d) {
       } : !sm.fragment<128x8xf8E4M3FN, #rows>
       %window = tile.view %d[%c0, %c0] : !d to !tile.view<128x8xf8E4M3FN>
       sm.store_global %n to %window by "st.global.4" : !sm.fragment<128x8xf8E4M3FN, #rows>, !tile.view<128x8xf8E4M3FN>
-    }
-  }
-  tile.return
-}
-}
-
-// -----
-
-// Two steps of two blocks of columns, of which one is in flight while another is added. The last block of the first step
-// is added, and its sums pass through a wait, before its registers are cleared for that of the second.
-// CHECK-LABEL: gpu.func @kernel
-// CHECK:         nvvm.wgmma.mma_async {{.*}} D[<f32>, <zero>]
-// CHECK:         nvvm.wgmma.commit.group
-// CHECK:         %[[A1:.+]] = nvvm.wgmma.mma_async {{.*}} D[<f32>, <zero>]
-// CHECK:         nvvm.wgmma.commit.group
-// CHECK-NEXT:    sm.ptx_wgmma_wait 1
-// CHECK:         arith.addf
-// CHECK:         nvvm.wgmma.mma_async {{.*}} D[<f32>, <zero>]
-// CHECK:         nvvm.wgmma.commit.group
-// CHECK-NEXT:    %[[DONE:.+]] = sm.ptx_wgmma_wait 1, %[[A1]]
-// CHECK:         arith.addf
-// CHECK:         %[[SUMS:.+]] = llvm.insertvalue %{{.+}}, %{{.+}}[3]
-// CHECK:         sm.ptx_wgmma_wait 1, %[[SUMS]]
-// CHECK:         %[[B1:.+]] = nvvm.wgmma.mma_async %{{.+}}, %{{.+}}, %[[DONE]], {{.*}} D[<f32>, <zero>]
-// CHECK:         nvvm.wgmma.commit.group
-// CHECK-NEXT:    sm.ptx_wgmma_wait 1
-// CHECK:         arith.addf
-// CHECK:         sm.ptx_wgmma_wait 0, %[[B1]]
-// CHECK:         arith.addf
-// CHECK-NOT:     nvvm.wgmma
-!a = memref<64x32xf8E4M3FN, #tile.layout<(64,32):(32,1), swizzle<1,4,3>>, #gpu.address_space<workgroup>>
-!b = memref<16x32xf8E5M2, #tile.layout<(16,32):(32,1), swizzle<1,4,3>>, #gpu.address_space<workgroup>>
-#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,2):((64,8,512),64,512)>
-!acc = !sm.fragment<64x16xf32, #tv>
-!pending = !sm.pending<!acc>
-#mma = #sm.tiled_mma<wgmma.m64n8k32.f32.e4m3.e5m2, atoms [1, 1, 1]>
-!d = memref<?x?xf32, strided<[?, 1]>>
-module attributes {tile.target = "sm_90a"} {
-func.func @host(%d: !d, %ctas: index) {
-  tile.launch @kernel grid(%ctas) threads(256) shared_memory(32768) args(%d) : !d
-  return
-}
-tile.kernel @kernel(%d: !d) {
-  %c0 = arith.constant 0 : index
-  %as = sm.alloc at 0 : !a
-  %bs = sm.alloc at 16384 : !b
-  sm.roles {
-    producer warps(4) {
-    }
-    consumer warps(4) {
-      %zero = sm.splat 0.0 : !acc
-      %p, %none = sm.wgmma_promote tn %as, %bs into %zero by #mma : !a, !b, !acc -> !pending
-      %q, %first = sm.wgmma_promote tn %as, %bs into %p by #mma : !a, !b, !pending
-      %sum, %second = sm.mma_wait 0, %q : !pending -> !acc
-      %window = tile.view %d[%c0, %c0] : !d to !tile.view<64x16xf32>
-      sm.store_global %sum to %window by "st.global.8" : !acc, !tile.view<64x16xf32>
     }
   }
   tile.return
