@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from mlir import ir
-from mlir.dialects import arith, llvm, math, nvvm, vector
+from mlir.dialects import llvm, math, nvvm, vector
 
 from lowtide.dialects import sm
 from lowtide.dialects.enums import gemm_layout
@@ -13,7 +13,8 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.matrix_descriptors import WgmmaOperand, moved
-from lowtide.passes.nvvm.values import Fragment, Pending, Repeated, regroup, vector_type
+from lowtide.passes.nvvm.scale_factors import scale_factors
+from lowtide.passes.nvvm.values import Fragment, Pending, regroup, vector_type
 from lowtide.passes.support.arithmetic import add
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.weights import with_weights_as_a
@@ -52,8 +53,7 @@ def lower_wgmma_promote(context: Context, op: sm.WgmmaPromoteOp) -> None:
     each = len(total.registers) // len(parts)
     started: list[ir.Value] = []
     added: list[ir.Value] = []
-    # Without overlap after the wait: scales may arrive while the tensor cores multiply.
-    factors = _factors(context, op, total.width) if context.overlaps else None
+    factors: list[ir.Value] | None = None
 
     def start(row: int, column: int) -> ir.Value:
         registers = zero
@@ -67,9 +67,12 @@ def lower_wgmma_promote(context: Context, op: sm.WgmmaPromoteOp) -> None:
     ahead = 1 if product.columns > 1 else 0
     for block in range(len(parts)):
         started += [start(*part) for part in parts[len(started) : block + 1 + ahead]]
+        if context.overlaps and factors is None:  # before the scales of the next step are loaded
+            factors = scale_factors(context, op, total.width, len(started))
         in_flight = len(started) - block - 1
         partial = _vectors(sm.PtxWgmmaWaitOp(in_flight, started[block]).result, total.width, total.type.element_type)
-        factors = _factors(context, op, total.width) if factors is None else factors
+        if factors is None:  # after the wait: scales may arrive while the tensor cores multiply
+            factors = scale_factors(context, op, total.width)
         sums = total.registers[block * each : (block + 1) * each]
         if factors:
             own = factors[block * each : (block + 1) * each]
@@ -78,29 +81,6 @@ def lower_wgmma_promote(context: Context, op: sm.WgmmaPromoteOp) -> None:
             added += [add(x, y) for x, y in zip(sums, partial, strict=True)]
     context.values[op.retired] = context.tid  # a proof, not a value: nothing reads it
     context.values[op.result] = replace(total, registers=tuple(added))
-
-
-def _factors(context: Context, op: sm.WgmmaPromoteOp, width: int) -> list[ir.Value]:
-    """The product of a row's and a column's scale for each value, in vectors; each pair is multiplied once. Empty
-    without scales."""
-    if op.rows is None:
-        return []
-    rows, columns = context.get(op.rows), context.get(op.columns)
-    if not isinstance(rows, Repeated) or not isinstance(columns, Repeated):
-        raise Refusal(op, "scales with what is no load of scales; take them from windows of scales")
-    products: dict[tuple[int, int], ir.Value] = {}
-    vectors: dict[tuple[tuple[int, int], ...], ir.Value] = {}
-    type_, found = vector_type(width, rows.type.element_type), []
-    for first in range(0, len(rows.places), width):
-        last = first + width
-        group = tuple(zip(rows.places[first:last], columns.places[first:last], strict=True))
-        for row, column in group:
-            if (row, column) not in products:
-                products[row, column] = arith.mulf(rows.registers[row], columns.registers[column])
-        if group not in vectors:
-            vectors[group] = vector.FromElementsOp(type_, [products[pair] for pair in group]).result
-        found.append(vectors[group])
-    return found
 
 
 @dataclass(frozen=True)

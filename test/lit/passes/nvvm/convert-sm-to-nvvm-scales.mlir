@@ -27,9 +27,47 @@
 module attributes {tile.target = "sm_90a"} {
 func.func @host(%d: !d, %sa: !d, %sb: !d, %ctas: index) {
   tile.launch @kernel grid(%ctas) threads(256) shared_memory(32768) args(%d, %sa, %sb) : !d, !d, !d
+  tile.launch @overlapped grid(%ctas) threads(256) shared_memory(32768) args(%d, %sa, %sb) : !d, !d, !d
   return
 }
 tile.kernel @kernel(%d: !d, %sa: !d, %sb: !d) {
+  %c0 = arith.constant 0 : index
+  %as = sm.alloc at 0 : !a
+  %bs = sm.alloc at 16384 : !b
+  %c1 = arith.constant 1 : index
+  %m = memref.dim %d, %c0 : !d
+  %n = memref.dim %d, %c1 : !d
+  sm.roles {
+    producer warps(4) {
+    }
+    consumer warps(4) {
+      tile.work_tiles (%row, %column) of (%m, %n) by [64, 8] order(<row>) persistent {
+        %zero = sm.splat 0.0 : !acc
+        %rows = tile.view row_scale %sa[%row, %c0] : !d to !tile.view<64x8xf32>
+        %columns = tile.view column_block_scale %sb[%column, %c0] : !d to !tile.view<64x8xf32>
+        %s = sm.load_global %rows by "ld.global.4" : !tile.view<64x8xf32> to !acc
+        %t = sm.load_global %columns by "ld.global.4" : !tile.view<64x8xf32> to !acc
+        %sum, %done = sm.wgmma_promote tn %as, %bs into %zero scaled(%s : !acc, %t : !acc) by <wgmma.m64n8k32.f32.e4m3.e5m2, atoms [1, 1, 1]> : !a, !b, !acc
+        %window = tile.view %d[%row, %column] : !d to !tile.view<64x8xf32>
+        sm.store_global %sum to %window by "st.global.8" : !acc, !tile.view<64x8xf32>
+      }
+    }
+  }
+  tile.return
+}
+
+// Where steps overlap they are computed while the products are in flight, and kept from being moved behind the wait.
+// CHECK-LABEL: gpu.func @overlapped
+// CHECK:         nvvm.wgmma.commit.group.sync.aligned
+// CHECK-NEXT:    %[[F0:.+]] = arith.mulf %{{.+}}, %{{.+}} : f32
+// CHECK-NEXT:    %[[F8:.+]] = arith.mulf
+// CHECK:         %[[KEPT:.+]] = sm.ptx_wgmma_wait 1, %{{.+}} : !llvm.struct<(f32, f32)>
+// CHECK:         llvm.extractvalue %[[KEPT]][0]
+// CHECK:         sm.ptx_wgmma_wait 0
+// CHECK-NOT:     arith.mulf
+// CHECK:         math.fma
+tile.kernel @overlapped(%d: !d, %sa: !d, %sb: !d) attributes {
+    schedule = #tile.schedule<multiply = <promote = overlapped>>} {
   %c0 = arith.constant 0 : index
   %as = sm.alloc at 0 : !a
   %bs = sm.alloc at 16384 : !b
