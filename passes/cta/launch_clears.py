@@ -4,8 +4,8 @@ Before   tile.launch @gemm_kernel grid(%g) threads(384) args(%a, %b, %d, %amax)
 After    host    tile.launch @gemm_clear grid(%c1) threads(32) args(%amax)
                  tile.launch @gemm_kernel …
          device  tile.kernel @gemm_clear(%target) { tile.clear %target }
-         The launches are in the stream's order, so that every call starts anew, in a captured graph too, and where D
-         has no elements the amax is 0. CTAs of the kernel raise it in any order.
+         The launches are in the stream's order, so that every call starts anew, in a captured graph too. CTAs of the
+         kernel raise it in any order. Where D has no elements nothing is launched: the runtime refuses the call.
 Needs    level cta; kernels without an amax are left alone.
 Refuses  an amax that is no argument of its kernel.
 Test     test/lit/passes/cta/launch-clears.mlir, launch-clears-invalid.mlir
