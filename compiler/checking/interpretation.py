@@ -12,11 +12,11 @@ from numpy.lib.stride_tricks import as_strided
 
 from lowtide import interpreter
 from lowtide.compiler.checking.reference import elements_apart, padded_matrix, random_inputs, row_stride
-from lowtide.compiler.checking.verdicts import Verdict, equality
+from lowtide.compiler.checking.verdicts import Verdict, against_exact
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.problem_ir import problem_text
-from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec import AMAX, GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError, SpecError
@@ -25,6 +25,7 @@ from lowtide.interpreter.host import LEVELS, Progress
 from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.interpreter.numbers.domains import domain as number_domain
 from lowtide.passes.schedules.alignment import WIDEST, WIDEST_OF_ALL
+from lowtide.runtime.manifest import STALE
 from lowtide.targets import Target
 
 # Multiply-adds per second of one CPU core, those of padded tiles included, by mma of 16-bit operands: measured once,
@@ -129,7 +130,12 @@ def inputs_for(
     if number_domain(domain).is_float:
         return inputs
     convert = _of_field if domain == FieldDomain.name else _as_integers
-    return {name: convert(value, rng) for name, value in inputs.items()}
+    return unset(spec, {name: convert(value, rng) for name, value in inputs.items()})
+
+
+def unset(spec: GemmSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs, with an amax of their own that no run has set, where there is one."""
+    return {**inputs, AMAX: np.full(1, STALE, np.float32)} if spec.amax else dict(inputs)
 
 
 def _as_integers(value: Any, rng: np.random.Generator) -> Any:
@@ -175,7 +181,7 @@ def run(
     bases: Mapping[str, int] | None = None,
     batches: Mapping[str, int] = WIDEST_OF_ALL,
 ) -> np.ndarray[Any, Any]:
-    """D of a module on the interpreter, from what `inputs_for` gives. Raises InterpreterError.
+    """D of a module on the interpreter, from what `inputs_for` gives; an amax among it is set. Raises InterpreterError.
 
     A, B and D begin at no larger power of two than `bases`, by default `alignments`, need. Rows of D begin at multiples
     of its alignment, at least `padding` elements after the row before; `batch` says how matrices of D lie.
@@ -224,7 +230,8 @@ def against_problem(
     """Whether D equals that of the problem, interpreted in the same exact domain."""
     with make_context() as context:
         problem = parse_text(problem_text(spec, target), context, "<problem>")
-        return equality(d, run(problem, spec, inputs, sms=1, seed=0, domain=domain, batch=batch))
+        own = unset(spec, inputs)
+        return against_exact(spec, inputs, d, run(problem, spec, own, sms=1, seed=0, domain=domain, batch=batch))
 
 
 def cta_tile(module: ir.Module) -> tuple[int, int, int] | None:

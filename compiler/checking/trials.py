@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from mlir import ir
 
-from lowtide.compiler.checking.interpretation import Batch, inputs_for, run
+from lowtide.compiler.checking.interpretation import Batch, inputs_for, run, unset
 from lowtide.compiler.checking.places import ALIGNED, Place
 from lowtide.compiler.checking.reference import reference
 from lowtide.compiler.checking.runnable import runnable
-from lowtide.compiler.checking.verdicts import Element, Verdict, against_float64, equality, with_amax
+from lowtide.compiler.checking.verdicts import Element, Verdict, against_exact, against_float64, with_amax
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
@@ -177,6 +177,7 @@ def _outcome(
 ) -> Outcome:
     started = time.perf_counter()
     ended = partial(Outcome, source.level, trial)
+    inputs = unset(spec, inputs)
     try:
         module = loaded(source)
         report = Report()
@@ -197,7 +198,7 @@ def _outcome(
 
 def _verdict(spec: GemmSpec, inputs: dict[str, Any], d: Array, expected: Array | None) -> Verdict:
     if expected is not None:
-        return equality(d, expected)
+        return against_exact(spec, inputs, d, expected)
     return with_amax(against_float64(spec, inputs, d), spec, inputs, d)
 
 
@@ -205,9 +206,9 @@ def _explored(module: Loaded, spec: GemmSpec, inputs: dict[str, Any], expected: 
     """The trial in every order of agents that differs in what a poll finds, as far as the bounds go."""
 
     def once(explorer: Explorer) -> None:
-        report = Report()
-        d = run(module, spec, inputs, report=report, explorer=explorer, **trial.how)
-        verdict = _verdict(spec, inputs, d, expected)
+        report, own = Report(), unset(spec, inputs)
+        d = run(module, spec, own, report=report, explorer=explorer, **trial.how)
+        verdict = _verdict(spec, own, d, expected)
         if not verdict.ok or report.timed:
             raise InterpreterError("; ".join(report.timed) or verdict.message)
 
@@ -221,7 +222,7 @@ def _expected(module: ir.Module, spec: GemmSpec, inputs: dict[str, Any], trial: 
     """
     if trial.domain == FloatDomain.name:
         return None
-    d = run(module, spec, inputs, sms=1, seed=0, domain=trial.domain, batch=trial.batch)
+    d = run(module, spec, unset(spec, inputs), sms=1, seed=0, domain=trial.domain, batch=trial.batch)
     return reference(spec, **inputs) if trial.domain == ExactDomain.name else d
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from lowtide.compiler.block_scales import of_rows
 from lowtide.compiler.checking.reference import compare, products, reference_with_bound
 from lowtide.compiler.spec import AMAX, GemmSpec
-from lowtide.elements import SCALE_BLOCK
+from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type
 from lowtide.errors import SpecError
 from lowtide.runtime.verify import amax_difference
 
@@ -144,6 +144,17 @@ def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str
             result[name] = inputs[name][rows // SCALE_BLOCK].T
     result["a"] = inputs["a"][rows] if spec.layout[0] == "t" else inputs["a"][:, rows]
     return result
+
+
+def against_exact(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, expected: Array) -> Verdict:
+    """Whether D is the one expected in an exact domain and, where it is, the amax among the inputs, which the run has
+    set, its largest absolute value. D is not rounded there, but clamped to narrow integers: then no amax is judged."""
+    verdict = equality(d, expected)
+    is_whole = element_type(spec.d).is_float or spec.d == INTEGER_TYPE
+    if not (spec.amax and verdict.ok and is_whole):
+        return verdict
+    (amax,), largest = np.asarray(inputs[AMAX]), np.float32(np.max(np.abs(expected), initial=0))
+    return verdict if amax == largest else Verdict(False, f"the amax is {amax:g}, should be {largest:g}")
 
 
 def equality(d: Array, expected: Array) -> Verdict:

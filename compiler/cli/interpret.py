@@ -16,7 +16,7 @@ from lowtide.compiler.checking.interpretation import check_patience, cta_tile, d
 from lowtide.compiler.checking.places import Place
 from lowtide.compiler.checking.runnable import SUFFIX, Runnable, host_beside, runnable
 from lowtide.compiler.checking.trials import Trial
-from lowtide.compiler.checking.verdicts import Verdict, against_float64, check_memory, equality, with_amax
+from lowtide.compiler.checking.verdicts import Verdict, against_exact, against_float64, check_memory, with_amax
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, counted, line, on_ctas, on_pass, problem_line, seed_or_drawn
 from lowtide.compiler.cli.grouped import grouped
@@ -166,7 +166,8 @@ def _compare(
         return with_amax(against_float64(spec, inputs, result), spec, inputs, result)
     if reference.module is not None:
         options_: dict[str, Any] = {"sms": 1, "seed": 0, "domain": trial.domain, "batch": trial.batch}
-        return equality(result, interpretation.run(reference.module, spec, inputs, **options_))
+        own = interpretation.unset(spec, inputs)
+        return against_exact(spec, inputs, result, interpretation.run(reference.module, spec, own, **options_))
     return interpretation.against_problem(spec, target_of(module), inputs, result, trial.domain, trial.batch)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from lowtide.compiler.checking import interpretation
 from lowtide.compiler.checking.places import ALIGNED, Place, places_of
 from lowtide.compiler.checking.reference import reference
+from lowtide.compiler.checking.verdicts import against_exact
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import Lowered, lower
 from lowtide.compiler.mutation.kernels import Kernel, Trial
@@ -133,10 +134,10 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
         )
     except InterpreterError as error:
         return Finding(_rule(str(error)), f"{where}: {_short(error)}")
-    wrong = np.argwhere(d != reference(kernel.spec, **inputs))
-    if not len(wrong):
+    verdict = against_exact(kernel.spec, inputs, d, reference(kernel.spec, **inputs))
+    if verdict.ok:
         return None if report.holds or timed else Finding("right in this order only", f"{where}: {_short(str(report))}")
-    return Finding("wrong result", f"{where}: {len(wrong)} of {d.size} elements, first {wrong[0].tolist()}")
+    return Finding("wrong result", f"{where}: {verdict.message}")
 
 
 def _small_integers(kernel: Kernel, trial: Trial, lies: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 from compiled import spec
 
 import lowtide as lt
+from lowtide.compiler.checking.trials import Finding, Source, Trial, outcomes
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
 
@@ -117,6 +118,16 @@ def test_nan_is_larger_than_all_numbers_and_signs_do_not_count(small, value, is_
     for level in LEVELS:
         found = amax_of(lambda given, level=level: small.interpret(**given, level=level, sms=2), inputs)
         assert is_found(found) and not found < 1000, level
+
+
+@pytest.mark.parametrize("domain", ["exact", "float"])
+def test_trials_judge_the_amax_of_each_level_by_itself(small, domain):
+    trial = Trial((70, 72, 40), domain=domain)
+    faulty = re.sub(r" *tile\.launch @gemm_clear .*\n", "", small.levels["cta"])
+    sources = [Source("cta", text) for text in (small.levels["cta"], faulty)]
+    right, wrong = outcomes(small.levels["problem"], sources, trial)
+    assert (right.finding, wrong.finding) == (Finding.right, Finding.wrong), wrong.message
+    assert "the amax is" in wrong.message
 
 
 # What has to be done right: D is right with each of these.
