@@ -242,10 +242,13 @@ class _Region:
 
 def _read(block: ir.Block, d: str, computes_in: str) -> _Region:
     """A region's ops. The rounding to D's type that ends it is left to whoever compares. What an amax is of is that
-    which is rounded."""
+    which is rounded, or an integer's conversion."""
     *body, last = epilogue_ops(block)
     saturating, unrounded = _rounding(last.operands[0], d)
-    unrounded = list(last.operands)[-1] if len(last.operands) > 1 else unrounded
+    for largest in list(last.operands)[1:]:
+        converts = defining_op(largest)
+        is_same = isinstance(converts, arith.SIToFPOp) and converts.in_ == unrounded
+        unrounded = unrounded if is_same else largest
     body = [op for op in body if op.operation not in saturating]
     numbers: dict[ir.Value, int] = {argument: index for index, argument in enumerate(block.arguments)}
     steps = []

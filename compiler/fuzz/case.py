@@ -104,6 +104,7 @@ class Case:
             layout=words["layout"],
             d_order=words["d_order"],
             epilogue=ready_epilogue(words["epilogue"]),
+            amax=words["amax"] != "none",
         )
 
     @property

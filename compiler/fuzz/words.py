@@ -63,6 +63,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "scales": tuple(SCALES),
         "weights": tuple(WEIGHTS),
         "epilogue": tuple(READY),
+        "amax": ("none", "of D"),
         "known": ("none", "k", "n", "mnk", "k = 0"),
         "batch": ("none", "run time", "3"),
     }

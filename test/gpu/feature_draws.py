@@ -3,7 +3,7 @@
 A road is a way to multiply: wgmma with roles, mma.sync, fma of f32, mma.sync of f64. Each draw starts from a random
 plain schedule of its road and sets the fields of one feature, in turn, and now and then of others. What the rules of
 the target refuse is drawn again, and counted. Some problems are batches, and some have D by columns, where the schedule
-goes with that.
+goes with that; some have an amax.
 """
 
 import random
@@ -222,7 +222,8 @@ ROADS: Mapping[str, Road] = {
 
 #: Cycled through, so that refusals do not change how often each comes up.
 KINDS = tuple((road, feature) for road, found in ROADS.items() for feature in found.features)
-KERNELS = 7 * len(KINDS)  # one for each shape of a cluster
+_EACH = 7  # shapes of a cluster
+KERNELS = _EACH * len(KINDS)
 
 
 @dataclass(frozen=True)
@@ -261,6 +262,7 @@ def draw(number: int, attempt: int = 0) -> Draw:
         spec, epilogue, sizes = _problem(rng, road, schedule)
         if refusal(spec, schedule, target) is None:
             form, spec, sizes = _in_some_form(f"{title(number)} {attempt}", spec, sizes, schedule, target)
+            spec = _with_an_amax(number, spec, schedule, target)
             return Draw(number, target, spec, epilogue, _present(road, schedule), schedule, sizes, refused, form)
     raise RuntimeError(f"{title(number)}: {_MOST_TRIES} draws in a row were refused")
 
@@ -283,6 +285,15 @@ def _in_some_form(
     if form == "plain" or refusal(other, schedule, target) is not None:
         return "plain", spec, sizes
     return form, other, own
+
+
+def _with_an_amax(number: int, spec: lt.GemmSpec, schedule: lt.Schedule, target: str) -> lt.GemmSpec:
+    """The same problem, of one draw of each kind with an amax, where its sums have one."""
+    turn, kind = divmod(number, len(KINDS))
+    if turn != kind % _EACH or spec.acc == "f64":
+        return spec
+    other = replace(spec, amax=True)
+    return spec if refusal(other, schedule, target) else other
 
 
 def _present(road: Road, schedule: lt.Schedule) -> tuple[str, ...]:

@@ -56,6 +56,11 @@ def test_batches_and_d_by_columns_are_drawn_on_every_road(draws):
     assert {drawn.spec.batch for drawn in draws if drawn.form == "batch"} == {None, 1, 4}
 
 
+def test_an_amax_is_drawn_with_every_feature_that_may_have_one(draws):
+    kinds = {KINDS[drawn.number % len(KINDS)] for drawn in draws if drawn.spec.amax}
+    assert kinds == {(road, feature) for road, feature in KINDS if road != "f64"}
+
+
 def test_types_layouts_and_epilogues_are_drawn_in_every_way(draws):
     assert {drawn.spec.layout for drawn in draws} == {"tn", "tt", "nn", "nt"}
     for road in ROADS.values():

@@ -22,7 +22,7 @@ def test_random_gemms_of_every_feature_agree_with_float64_within_the_derived_bou
     record_property("draw", str(drawn))
     rng = np.random.default_rng(number)
     for size in drawn.sizes:
-        if drawn.form == "plain":
+        if drawn.form == "plain" and not drawn.spec.amax:
             check(drawn.spec, kernel, size, rng)
         else:
             loaded = lt.runtime.Kernel(kernel.manifest, kernel.ptx, kernel.cubin)

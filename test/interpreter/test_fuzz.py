@@ -22,6 +22,7 @@ from lowtide.compiler.fuzz.words import (
 from lowtide.dialects.tile import CacheHint, KDivisionKind, RasterKind, RolesKind, SchedulerKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
+from lowtide.passes.cta.launch_clears import LaunchClears
 
 ENUMS = {
     "grid.order": RasterKind,
@@ -67,6 +68,17 @@ def test_a_planted_fault_is_found_and_its_test_shows_it(monkeypatch: pytest.Monk
     failed = run_case(Case((("steps", "stages"),)))
     assert failed.ended is Ended.failed
     assert failed.test.startswith("// RUN: lowtide ") and "tile.gemm" in failed.test
+
+
+def test_an_amax_is_drawn_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = (("amax", "of D"), ("rows", "ragged"), ("columns", "ragged"))
+    assert set(factors()["amax"]) == {"none", "of D"}
+    right = run_case(Case((*words, ("dtype", "s8"), ("d", "s32"))))
+    assert right.ended is Ended.right, right.message
+    monkeypatch.setattr(LaunchClears, "run", lambda self, module, target: None)
+    for more in ((), (("dtype", "s8"), ("d", "s32"))):
+        failed = run_case(Case((*words, *more)))
+        assert failed.ended is Ended.failed and "amax" in failed.message
 
 
 def fails_with_pairs(case: Case) -> Result:

@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 
 import lowtide as lt
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.runtime import verify
 from lowtide.runtime.dtypes import from_bits, to_bits
 from lowtide.runtime.operands import Operand
+from lowtide.targets import get
 
 
 def scaled(acc, amax: lt.Scalar):
@@ -50,6 +54,14 @@ def test_a_saved_kernel_takes_one_f32_and_checks_it_by_d(kernel):
         assert (message == "") == is_right, (amax, message)
     operands["amax"].elements()[0, 0] = to_bits(np.array([np.nan]), "f32")[0]
     assert verify.check_amax(kernel.manifest, operands, np.array([[np.nan, 1.0]])) == ""
+
+
+@pytest.mark.parametrize("d", ["s32", "s8", "f32", "bf16"])
+def test_the_problem_of_an_amax_of_integers_is_read_back(d):
+    spec = lt.GemmSpec(a="s8", b="s8", d=d, acc="s32", amax=True)
+    with make_context() as context:
+        found = spec_of(parse_text(problem_text(spec, get("sm_80")), context, "<problem>"))
+    assert found.whole and found.spec.amax and (found.spec.d, found.spec.acc) == (d, "s32")
 
 
 def _operand(shape: tuple[int, ...], dtype: str, read_only: bool = False) -> Operand:
