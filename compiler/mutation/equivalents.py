@@ -182,6 +182,15 @@ def _of_a_multiple(lines: list[str], at: int) -> bool:
     return positive is not None and _made_by(lines, words[2], r"memref\.dim ") is not None
 
 
+def _clears(lines: list[str], at: int) -> bool:
+    """The line launches a kernel that does nothing but clear."""
+    launched = re.match(r" *tile\.launch (@\w+) ", lines[at])
+    opening = re.compile(rf" *tile\.kernel {launched[1]}\(" if launched else r"(?!)")
+    start = next((number for number, line in enumerate(lines) if opening.match(line)), len(lines))
+    body = list(takewhile(lambda line: line.strip() != "}", lines[start + 1 :]))
+    return any("tile.clear " in line for line in body) and not any(_STORED.search(line) for line in body)
+
+
 def _made_by(lines: list[str], name: str, op: str) -> re.Match[str] | None:
     """The line that makes a value, if an op of this form does."""
     form = re.compile(rf" *{re.escape(name)} = {op}")
@@ -214,6 +223,11 @@ _RULES = (
             "of a multiple",
             "an extent rounded down to a multiple is never larger than it: at least as large means equal",
         ),
+    ),
+    _Rule(
+        re.compile(r"a warp more"),
+        _clears,
+        Argument("one thread clears", "the first thread of the launch clears, whatever others there are"),
     ),
     _Rule(
         re.compile(r"scale-d inverted"),

@@ -14,6 +14,7 @@ from lowtide.compiler.mutation.equivalents import argument_for
 from lowtide.compiler.mutation.every_shape import judged_on_every_shape
 from lowtide.compiler.mutation.kernels import KERNELS
 from lowtide.compiler.mutation.operators import OPERATORS
+from lowtide.compiler.mutation.operators.maxima import MAXIMA
 from lowtide.compiler.mutation.operators.places import PLACES
 from lowtide.compiler.mutation.run import Status, judge
 from lowtide.compiler.mutation.sites import COUNTS, Drawing, Mutant, sites
@@ -120,6 +121,18 @@ def test_faults_of_packing_and_of_batches_are_found(lowered: dict[str, Lowered],
                     assert faulty is not None and find(KERNELS[name], level, faulty, original) is not None, level
 
 
+def test_faults_of_an_amax_are_found_at_every_place() -> None:
+    kernel, found = KERNELS["sm90-amax"], 0
+    original = lower(kernel.problem())
+    for level, text in original.levels.items():
+        for own in (one for one in MAXIMA if level in one.levels):
+            for place in sites(own, text):
+                faulty = own.edit(text, place)
+                assert faulty is not None and find(kernel, level, faulty, original) is not None, (level, own.name)
+                found += 1
+    assert found >= 2 * len(MAXIMA)
+
+
 # Arguments hold where their premises do, and not elsewhere.
 
 
@@ -158,6 +171,14 @@ def test_shared_memory_must_be_aligned_for_swizzles_by_address_alone(lowered: di
         mutant = planted(name, "nvvm", "shared memory less aligned", lowered[name])
         arguments.append(argument_for(mutant, lowered[name].levels["nvvm"]))
     assert arguments[0] is not None and arguments[1] is None
+
+
+def test_a_warp_more_clears_nothing_more_and_multiplies() -> None:
+    original = lower(KERNELS["sm90-amax"].problem(), until="cta")
+    clears, multiplies = (planted("sm90-amax", "cta", "a warp more", original, at) for at in (0, 1))
+    argument = argument_for(clears, original.levels["cta"])
+    assert argument is not None and argument.check == "one thread clears"
+    assert argument_for(multiplies, original.levels["cta"]) is None
 
 
 def test_an_extent_is_never_smaller_than_itself_rounded_down() -> None:
