@@ -19,6 +19,7 @@ class Context:
     build: Builder  # of i32; constants stand at the function's start
     tid: ir.Value
     threads: int
+    registers: int  # that each of them may hold
     smem: ir.Value  # start of dynamic shared memory, !llvm.ptr<3>
     cluster: ClusterPlace = field(default_factory=ClusterPlace)
     elected: bool = False  # a single thread runs this code

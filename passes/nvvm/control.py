@@ -13,6 +13,7 @@ from lowtide.dialects.tile import OperandKind, WorkPart
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
+from lowtide.passes.nvvm.unrolling import annotate
 from lowtide.passes.nvvm.values import (
     GlobalExtents,
     GlobalMatrix,
@@ -29,13 +30,6 @@ from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.element_types import buffer_bytes
 from lowtide.passes.support.kernels import begin_of_k
 from lowtide.passes.support.operand_kinds import SCALES
-
-# ptxas unrolls a short loop together with the copies before it. If the same threads copy and multiply, there are not
-# enough registers for that. With roles unrolling gains up to 2 % (1024³ on an H200), but consumers that
-# take turns spill with four or five K steps unrolled.
-LOOP_ANNOTATION = "llvm.loop_annotation"
-ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
-_UNROLLED = "#llvm.loop_annotation<unroll = <full = true>>"
 
 LowerBlock = Callable[[Context, ir.Block], None]
 
@@ -129,10 +123,7 @@ def lower_loop(context: Context, op: scf.ForOp, lower_block: LowerBlock) -> None
     flat = [value for init in inits for value in flatten(init)]
     bounds = [context.scalar(value) for value in (op.lowerBound, op.upperBound, op.step)]
     loop = scf.ForOp(*bounds, flat)
-    if context.barrier == 0 or context.instances > 1:  # no role, or consumers in turn
-        constant = all(constant_of(bound) is not None for bound in (op.lowerBound, op.upperBound, op.step))
-        annotation = _UNROLLED if context.unrolls and constant else ROLLED
-        loop.operation.attributes[LOOP_ANNOTATION] = ir.Attribute.parse(annotation)
+    annotate(context, op, loop)
     context.values[op.induction_variable] = loop.induction_variable
     bind_all(context, list(op.inner_iter_args), inits, list(loop.inner_iter_args))
     with ir.InsertionPoint(loop.body):

@@ -12,8 +12,8 @@ After    gpu.module @kernels { gpu.func @gemm_kernel(%a: !llvm.ptr<1>, %lda: i64
          the buffer's layout. One handler for each op, in passes/nvvm/.
 Needs    level epilogue, shared memory laid out.
 Refuses  an op without a handler; a thread-value layout that an instruction does not support; a kernel without a launch.
-Test     test/lit/passes/nvvm/convert-sm-to-nvvm.mlir, convert-sm-to-nvvm-{copies,epilogue,mma,hopper,operands,
-         roles,tail,waves,stores,weights,invalid,hopper-invalid,stores-invalid}.mlir
+Test     test/lit/passes/nvvm/convert-sm-to-nvvm.mlir, convert-sm-to-nvvm-{copies,epilogue,mma,hopper,loops,
+         loops-roles,operands,roles,tail,waves,stores,weights,invalid,hopper-invalid,stores-invalid}.mlir
 """
 
 from collections.abc import Callable
@@ -242,8 +242,8 @@ def _convert_kernel(
         schedule = schedule_if_any(kernel)
         unrolls = schedule.mainloop.unroll is UnrollKind.full
         tid, place = nvvm.ThreadIdXOp(build.i32).result, ClusterPlace.of(build, cluster)
-        promotes, overlaps = schedule.promotes, schedule.overlaps_promotion
-        context = Context(build, tid, threads, smem, place, unrolls=unrolls, promotes=promotes, overlaps=overlaps)
+        context = Context(build, tid, threads, target.registers_per_thread, smem, place, unrolls=unrolls)
+        context.promotes, context.overlaps = schedule.promotes, schedule.overlaps_promotion
         bind_arguments(context, entry, passed, list(body.arguments))
         _lower_block(context, entry)
         gpu.ReturnOp([])

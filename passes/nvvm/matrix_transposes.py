@@ -15,8 +15,8 @@ from mlir.dialects import llvm, nvvm, scf, vector
 
 from lowtide.dialects import tile
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.control import LOOP_ANNOTATION, ROLLED
 from lowtide.passes.nvvm.memory import element_pointer
+from lowtide.passes.nvvm.unrolling import LOOP_ANNOTATION, ROLLED
 from lowtide.passes.nvvm.values import GlobalMatrix, vector_type
 from lowtide.passes.support.builder import Builder, Scalar
 from lowtide.passes.support.copy_units import (

@@ -14,8 +14,8 @@ from mlir import ir
 from mlir.dialects import arith, llvm, scf, vector
 
 from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.control import LOOP_ANNOTATION, ROLLED
 from lowtide.passes.nvvm.memory import both, element_pointer, global_pointer, is_before_edge
+from lowtide.passes.nvvm.unrolling import LOOP_ANNOTATION, ROLLED
 from lowtide.passes.nvvm.values import Window, elements_from, shuffle, vector_type
 from lowtide.passes.support.arithmetic import number
 from lowtide.passes.support.element_types import element_bits

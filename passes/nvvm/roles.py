@@ -65,6 +65,7 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
         elected=name == PRODUCER,
         barrier=1 + sum(counts[:position]),
         instances=counts[position],
+        registers=registers or context.registers,
         # The barriers of the roles come first, then those of the warpgroups of the roles before this one.
         warpgroup_barrier=1 + sum(counts) + first // WARPGROUP_THREADS,
     )

@@ -1,5 +1,6 @@
 """`lowtide ladder` and `lowtide bench`: steps compiled and verified, tables, charts, and what a machine cannot do."""
 
+import math
 import re
 import struct
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+import lowtide as lt
 from lowtide.compiler.bench import contest, ladder
 from lowtide.compiler.bench.bar_chart import svg, text_bars
 from lowtide.compiler.bench.gpu_timing import Contender
@@ -20,9 +22,10 @@ from lowtide.compiler.cli import bench as cli_bench
 from lowtide.compiler.cli import ladder as cli_ladder
 from lowtide.compiler.cli.main import app
 from lowtide.compiler.cubin import instruction_count
-from lowtide.compiler.presets import Preset
+from lowtide.compiler.presets import Preset, ladder_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, DeviceError, InterpreterError
+from lowtide.targets.atoms import WARPGROUP_THREADS
 
 PEER = "torch.matmul (cuBLAS)"
 
@@ -150,6 +153,20 @@ def test_a_store_past_the_edge_of_the_small_problem_makes_a_step_wrong(
 
 
 @pytest.mark.usefixtures("no_gpu")
+def sums(preset: Preset) -> int:
+    """Of a tile, held by each thread of the consumers that share it."""
+    return math.prod(preset.schedule.grid.tile or ()) // (WARPGROUP_THREADS * (preset.schedule.sharing or 1))
+
+
+@pytest.mark.parametrize("name", [name for name, step in ladder_of("sm_90a").items() if sums(step) >= 192])
+@pytest.mark.parametrize("whole", [False, True], ids=["small", "whole"])
+def test_no_step_whose_sums_leave_few_registers_spills_at_the_sizes_of_the_ladder(name: str, whole: bool) -> None:
+    preset = ladder_of("sm_90a")[name]
+    spec = lt.GemmSpec(m=4096, n=4096, k=4096, a="bf16", b="bf16", d="bf16")
+    assembly = ladder.compiled(spec if whole else ladder.small_problem(spec, preset), name, preset).assembly
+    assert assembly is not None and (assembly.spill_stores, assembly.spill_loads, assembly.warnings) == (0, 0, ())
+
+
 def test_a_step_that_is_refused_stands_in_the_table_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = STEPS | {"third": Preset(SMALL.with_(stages=1), "sm_80", "nothing")}
     monkeypatch.setattr(cli_ladder, "ladder_of", lambda target, dtype: broken)
