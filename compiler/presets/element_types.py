@@ -119,7 +119,7 @@ SM90A_FP8_BLOCKS = {
     ),
     "sm90-fp8-staged-scales": (
         "scales through the ring of stages; two wgmmas of 96 columns, of which one multiplies while the other is added",
-        _FP8.with_(grid_tile=(128, 192), atom="wgmma.m64n96k32", scales="staged"),
+        _FP8.with_(grid_tile=(128, 192), atom="wgmma.m64n96k32", promote="per_step", scales="staged"),
     ),
 }
 SCALED = {"block_scales": BlockScales()}

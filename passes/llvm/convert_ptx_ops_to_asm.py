@@ -161,14 +161,11 @@ def _wait_through_registers(wait: sm.PtxWgmmaWaitOp) -> ir.Value:
         raise Refusal(wait, f"threads a struct of f32 or of i32 registers, not {wait.acc.type}")
     registers = [llvm.ExtractValueOp(part, wait.acc, [i]).result for i, part in enumerate(parts)]
     constraints = ",".join([f"={kinds.pop()}"] * len(parts) + [str(i) for i in range(len(parts))])
-    pending = wait.pending.value
-    return llvm.InlineAsmOp(
-        wait.acc.type,
-        registers,
-        f"wgmma.wait_group.sync.aligned {pending};",
-        constraints,
-        has_side_effects=True,
-    ).res
+    text = f"wgmma.wait_group.sync.aligned {wait.pending.value};"
+    if len(parts) == 1:  # LLVM has a single output as it is, not in a struct
+        waited = llvm.InlineAsmOp(parts[0], registers, text, constraints, has_side_effects=True).res
+        return llvm.InsertValueOp(llvm.UndefOp(wait.acc.type).res, waited, [0]).res
+    return llvm.InlineAsmOp(wait.acc.type, registers, text, constraints, has_side_effects=True).res
 
 
 def _masked(op: sm.PtxMaskOrOp) -> ir.Value:

@@ -140,10 +140,15 @@ def registers_at_entry(threads: int, target: Target) -> int:
     return min(256, target.registers_per_sm // threads // 8 * 8)
 
 
-def is_multiplied_in_halves(tile: Extents3, roles: Roles) -> bool:
-    """Whether a tile whose scales come through the ring is wide enough for two blocks of columns."""
+def holds_few_scales(tile: Extents3, roles: Roles) -> bool:
+    """Whether a consumer has one block of 64 rows, and few parts of its columns lie in blocks of their own."""
     m, n, _ = tile
-    return n >= _WIDE_SCALED and n % 16 == 0 and m == WGMMA_ROWS * roles.sharing
+    return m == WGMMA_ROWS * roles.sharing and n % 16 == 0
+
+
+def is_wide_for_scales(tile: Extents3, roles: Roles) -> bool:
+    """Whether such a tile is wide enough for two blocks of columns."""
+    return holds_few_scales(tile, roles) and tile[1] >= _WIDE_SCALED
 
 
 def results_fill_registers(problem: Problem) -> bool:

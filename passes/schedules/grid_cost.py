@@ -12,7 +12,7 @@ from lowtide.dialects.tile.fields import Extents2, Extents3, KDivision, Roles
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, element_type
 from lowtide.passes.schedules.facts import (
-    is_multiplied_in_halves,
+    is_wide_for_scales,
     runs_ahead,
     shared_memory_bytes,
     threads_of,
@@ -81,9 +81,9 @@ _PROMOTED_ALONE, _PROMOTED_BLOCKS = 1.5, 1.12
 # In longer steps, of pieces, several blocks of rows for a consumer are better than one: 1314 µs by 256×128 and 1542 by
 # 128×176 (tf32x3, 4096³).
 _PROMOTED_PIECES = 1.2
-# Of scaled ones where no wgmma of a consumer is in flight while its sums are added, unlike in tiles of two blocks of
-# columns: 1036 and 968 TFLOP/s by 128×128, 1164 and 1032 by 128×192 (8192³, 4096×7168×2048).
-_SCALED_WHOLE = 1.08
+# Of scaled ones in tiles that are not wide, in which sums and scales take more of a K step: 1036 and 968 TFLOP/s by
+# 128×128, 1164 and 1032 by 128×192 (8192³, 4096×7168×2048).
+_SCALED_NARROW = 1.08
 _SCALED_PARTS = 0.015  # for each scale of columns that a thread loads in a K step
 # Of a tile of the last wave whose K several CTAs share: the others write their sums, and one adds them to its own. With
 # scales of blocks on an H200, 4096×4096×7168 takes 0.98 of the time of whole tiles, 4096×7168×2048 1.02 to 1.07.
@@ -305,8 +305,8 @@ def _promotion(tile: RoleTile, problem: Problem) -> float:
     # Each part of a tile's columns that lies within a block, wherever the tile begins, has a scale of its own.
     parts = tile.shape[1] // gcd(tile.shape[1], SCALE_BLOCK) if problem.is_scaled else 0
     scaled = 1 + _SCALED_PARTS * parts
-    if problem.is_scaled and not is_multiplied_in_halves(tile.shape, tile.roles):
-        scaled *= _SCALED_WHOLE
+    if problem.is_scaled and not is_wide_for_scales(tile.shape, tile.roles):
+        scaled *= _SCALED_NARROW
     if tile.roles.sharing == 1:
         return _PROMOTED_ALONE * scaled
     if problem.decomposition is not None:

@@ -6,12 +6,12 @@ from typing import Any
 
 from tensor_layouts import Layout
 
-from lowtide.dialects.tile import PromoteKind, RepeatKind
+from lowtide.dialects.tile import OperandKind, PromoteKind, RepeatKind
 from lowtide.dialects.tile.fields import Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import wgmma_width
-from lowtide.passes.schedules.facts import REGISTER_BITS, is_multiplied_in_halves
+from lowtide.passes.schedules.facts import REGISTER_BITS, holds_few_scales, is_wide_for_scales
 from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk
 from lowtide.passes.support.operand_loads import LDMATRIX_BITS
 from lowtide.passes.support.problem import Problem
@@ -19,6 +19,7 @@ from lowtide.targets import MmaAtom, Target, mma_atom, types_of_atom
 from lowtide.targets.atoms import FMA, WGMMA_ROWS, wgmma_k
 
 _WHY_PROMOTED = "tensor cores keep too few bits of long sums of these types"
+_WHY_OVERLAPPED = "; the scales of the next K step are read while this one is multiplied"
 _LANES_ALONG_K, _LANES_ALONG_ROWS = 4, 8  # of an mma's fragments of A and B
 _DIRECT_DEPTH = 32  # the most of K in one step, without shared memory: 16 bytes per thread
 _BESIDE_FRAGMENTS = 30  # registers for addresses and the loop
@@ -33,13 +34,13 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     """The fields that follow from the tile and the consumers, or the warps, by path."""
     consumers, (_, n, _) = schedule.sharing, schedule.tile_mnk
     if consumers:
-        depth, width = wgmma_k(problem.a), wgmma_width(schedule) or _width(schedule)
+        depth, width = wgmma_k(problem.a), wgmma_width(schedule) or _width(schedule, problem)
         return {
             "multiply.atoms": (consumers, 1, 1),
             "multiply.permutation": (WGMMA_ROWS * consumers, width, depth),
             "multiply.atom": f"wgmma.m64n{width}k{depth}",
             "multiply.fragment_buffers": 1,
-        } | ({"multiply.promote": PromoteKind.per_step} if problem.promotes or problem.weights else {})
+        } | ({"multiply.promote": _promotion(schedule, problem)} if problem.promotes or problem.weights else {})
     if multiplies_by_fma(schedule, problem, target):
         return _of_fma(schedule, problem)
     assert schedule.multiply.atoms is not None
@@ -60,13 +61,24 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     } | ({"multiply.promote": PromoteKind.per_step} if problem.promotes else {})
 
 
-def _width(schedule: Schedule) -> int:
-    """N of the wgmmas: the tile's; where scales come through the ring half of a wide one's, so that the sums of one
-    half are added while the other is multiplied."""
+def _width(schedule: Schedule, problem: Problem) -> int:
+    """N of the wgmmas: the tile's; where each column has scales half of a wide one's, so that a thread holds those of
+    one half, which is added while the other is multiplied."""
     assert schedule.mainloop.roles is not None
-    halves = schedule.stages_scales and is_multiplied_in_halves(schedule.tile_mnk, schedule.mainloop.roles)
-    n = schedule.tile_mnk[1]
-    return n // 2 if halves else n
+    n, is_wide = schedule.tile_mnk[1], is_wide_for_scales(schedule.tile_mnk, schedule.mainloop.roles)
+    return n // 2 if schedule.stages_scales and is_wide and _scales_columns(problem) else n
+
+
+def _promotion(schedule: Schedule, problem: Problem) -> PromoteKind:
+    """With roles: staged scales of the next K step are read early, where registers hold those of two steps."""
+    assert schedule.mainloop.roles is not None
+    are_few = holds_few_scales(schedule.tile_mnk, schedule.mainloop.roles) and not _scales_columns(problem)
+    return PromoteKind.overlapped if schedule.stages_scales and are_few else PromoteKind.per_step
+
+
+def _scales_columns(problem: Problem) -> bool:
+    """Whether each column has scales of its own: a thread has a quarter of them."""
+    return OperandKind.column_scale in problem.kinds
 
 
 def _of_weights(rows: list[int | Layout], depth: int, schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
@@ -218,7 +230,7 @@ def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
             "multiply.atoms": "one per consumer warpgroup that shares the tile",
             "multiply.permutation": "blocks of 64 rows go round-robin to the consumers; columns in order",
             "multiply.fragment_buffers": "wgmma reads shared memory: no fragments of A and B",
-            "multiply.promote": _WHY_PROMOTED,
+            "multiply.promote": _WHY_PROMOTED + (_WHY_OVERLAPPED if schedule.overlaps_promotion else ""),
         }
     if schedule.multiply.atom == FMA:
         return {

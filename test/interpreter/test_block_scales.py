@@ -16,6 +16,7 @@ LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "l
 ROWS_AND_BLOCKS = lt.BlockScales()
 ROWS_AND_COLUMNS = lt.BlockScales(b=(1, 128))
 BLOCKS_AND_COLUMNS = lt.BlockScales(a=(128, 128), b=(1, 128))
+BLOCKS = lt.BlockScales(a=(128, 128))
 
 
 def scaled(acc, bias: lt.PerColumn["f32"]):  # noqa: F821
@@ -54,6 +55,12 @@ CASES = {
         f"grid.tile = [64, 48], k = 64, stages = 3, scales = staged, {OVERLAPPED}",
         (66, 145, 400),
         ("epilogue", "nvvm", "ptx"),
+    ),
+    "one scale for all sums of a step, read while they are multiplied": (
+        spec(dtype="e4m3", d="bf16", block_scales=BLOCKS),
+        "grid.tile = [64, 16], k = 128, stages = 2",
+        (66, 33, 272),
+        ("nvvm", "ptx"),
     ),
     "scales through the ring of a cluster, two K steps for one of K": (
         spec(dtype="e4m3", d="f32", block_scales=ROWS_AND_COLUMNS),

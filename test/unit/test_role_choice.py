@@ -16,6 +16,7 @@ from lowtide.dialects.tile import (
     OperandKind,
     OperandsKind,
     PackKind,
+    PromoteKind,
     RasterKind,
     SchedulerKind,
     StorePath,
@@ -49,6 +50,25 @@ def test_promoted_sums_are_shared_by_consumers_with_one_block_of_rows_each(size:
     assert schedule.tile_mnk[0] == 64 * schedule.sharing and schedule.tile_mnk[2] == 128
     fast = chosen(replace(bytes_, is_fast=True))
     assert not fast.promotes and fast.tile_mnk[2] == 128
+
+
+SCALED_CHOICES = {
+    "a scale of B for 128 columns": (OperandKind.column_block_scale, None, "wgmma.m64n192k32", PromoteKind.overlapped),
+    "a scale for each column": (OperandKind.column_scale, (128, 160), "wgmma.m64n80k32", PromoteKind.per_step),
+    "many parts of columns": (OperandKind.column_block_scale, (128, 184), "wgmma.m64n184k32", PromoteKind.per_step),
+    "two blocks of rows": (OperandKind.column_block_scale, (256, 112), "wgmma.m64n112k32", PromoteKind.per_step),
+}
+
+
+@pytest.mark.parametrize("name", SCALED_CHOICES)
+def test_staged_scales_are_read_early_where_they_are_few(name: str) -> None:
+    columns, tile, atom, promote = SCALED_CHOICES[name]
+    scales = {"kinds": (OperandKind.row_scale, columns), "operands": ("f32", "f32")}
+    scaled = replace(problem(8192, 8192, 8192), a="e4m3", b="e4m3", **scales)
+    choice = choose(scaled, SM_90A, Schedule().with_(grid_tile=tile))
+    assert choice.schedule.stages_scales
+    assert (choice.schedule.multiply.atom, choice.schedule.multiply.promote) == (atom, promote)
+    assert ("next K step" in choice.reasons["multiply.promote"]) == (promote is PromoteKind.overlapped)
 
 
 @pytest.mark.parametrize(

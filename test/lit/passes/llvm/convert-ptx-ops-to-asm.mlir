@@ -44,12 +44,14 @@ func.func @masks(%x: i32) -> (i32, i32) {
   return %y, %z : i32, i32
 }
 
-// The number of groups that may stay in flight is the instruction's.
+// The number of groups that may stay in flight is the instruction's. A single output comes without a struct.
 // CHECK-LABEL: func.func @in_flight(
-// CHECK:       llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 2;", "=f,0"
-func.func @in_flight(%p: !llvm.struct<(f32)>) {
+// CHECK:       %[[R:.+]] = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 2;", "=f,0" %{{.+}} : (f32) -> f32
+// CHECK:       %[[C:.+]] = llvm.insertvalue %[[R]], %{{.+}}[0]
+// CHECK-NEXT:  return %[[C]]
+func.func @in_flight(%p: !llvm.struct<(f32)>) -> !llvm.struct<(f32)> {
   %c = sm.ptx_wgmma_wait 2, %p : !llvm.struct<(f32)>
-  return
+  return %c : !llvm.struct<(f32)>
 }
 
 // Stores with a cache operator: the bits in registers of 32, or of 16 for one element; memory is told of it.
