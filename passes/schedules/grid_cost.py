@@ -81,8 +81,8 @@ _PROMOTED_ALONE, _PROMOTED_BLOCKS = 1.5, 1.12
 # In longer steps, of pieces, several blocks of rows for a consumer are better than one: 1314 µs by 256×128 and 1542 by
 # 128×176 (tf32x3, 4096³).
 _PROMOTED_PIECES = 1.2
-# Of scaled ones in tiles that are not wide, in which sums and scales take more of a K step: 1036 and 968 TFLOP/s by
-# 128×128, 1164 and 1032 by 128×192 (8192³, 4096×7168×2048).
+# Of scaled ones in tiles that are not wide, in which sums and scales take more of a K step: 1110 and 1034 TFLOP/s by
+# 128×128, 1229 and 1077 by 128×192 (8192³, 4096×7168×2048).
 _SCALED_NARROW = 1.08
 _SCALED_PARTS = 0.015  # for each scale of columns that a thread loads in a K step
 # Of a tile of the last wave whose K several CTAs share: the others write their sums, and one adds them to its own. With
