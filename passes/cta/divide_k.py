@@ -69,10 +69,21 @@ def _divide(kernel: tile.KernelOp, launch: tile.LaunchOp, store: tile.StoreOp) -
     work = store.operation.parent.opview
     if not isinstance(work, tile.WorkTilesOp) or work.depth is None:
         raise Refusal(store, "stores a part of a sum, but stands in no tile.work_tiles that divides K; drop `part`")
-    is_scattered = k_division_kind(work) is KDivisionKind.scatter
+    import os
+    hack = k_division_kind(work) is KDivisionKind.tail and bool(os.environ.get("LT_TAILX"))
+    is_scattered = k_division_kind(work) is KDivisionKind.scatter or hack
     exchange = _Exchange(store, *_add_workspaces(kernel, launch, work, store, cooperative=is_scattered))
     with before(store):
-        if is_scattered:
+        if hack:
+            build, value = Builder.index(), store.value
+            branch = scf.IfOp(build.ult(1, store.parts), has_else=True)
+            with ir.InsertionPoint(branch.then_block):
+                exchange.scatter(work.k_parts.value)
+                scf.YieldOp([])
+            with ir.InsertionPoint(branch.else_block):
+                exchange._store(store.value, store.column)
+                scf.YieldOp([])
+        elif is_scattered:
             exchange.scatter(work.k_parts.value)
         else:
             exchange.gather()
@@ -128,7 +139,8 @@ class _Exchange:
         store = self.store
         operands = list(store.epilogue_operands)
         whole = tile.StoreOp(total, store.d, store.row, column, operands, batch=store.batch, kinds=store.kinds)
-        move_region(store.epilogue.blocks[0], whole.epilogue)
+        from lowtide.passes.support.rewriting import copy_region
+        copy_region(store.epilogue.blocks[0], whole.epilogue)
 
 
 def _add_workspaces(

@@ -34,7 +34,7 @@ class Work:
     @classmethod
     def match(cls, work: tile.WorkTilesOp) -> "Work":
         mmas, stores = walk(work, tile.MmaOp), walk(work, tile.StoreOp)
-        if len(mmas) != 1 or len(stores) != 1 or len(work.inits):
+        if len(mmas) != 1 or not stores or len(work.inits):
             raise Refusal(work, "must hold one K loop and one tile.store, and carry nothing")
         staged, store = StagedLoop.match(mmas[0]), stores[0]
         splat = defining_op(staged.loop.initArgs[0])
