@@ -13,12 +13,13 @@ from mlir.dialects import scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import gemm_layout, k_division_kind
 from lowtide.dialects.tile import KDivisionKind
+from lowtide.dialects.tile.fields import OF_TAIL
 from lowtide.passes.base import walk
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.matrix_layouts import a_is_mk
 from lowtide.passes.support.rewriting import defining_op
 
-BY_CTAS = (KDivisionKind.stream_k, KDivisionKind.hybrid, KDivisionKind.tail)
+BY_CTAS = (KDivisionKind.stream_k, KDivisionKind.hybrid, *OF_TAIL)
 _STEP = 2  # of a work item's tile: M, N, K
 
 

@@ -13,6 +13,7 @@ from math import gcd
 
 from lowtide.compiler.checking.workload import Work
 from lowtide.dialects.tile import KDivisionKind, OperandKind, RasterKind, SchedulerKind, StorePath, TailKind, WavesKind
+from lowtide.dialects.tile.fields import KDivision
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS, element_type
 from lowtide.passes.schedules.alignment import is_packed, moved_alignment
@@ -383,8 +384,8 @@ def _division(schedule: Schedule) -> Iterator[Share]:
     if division is None:
         return
     subject, parts = f"k_division {division}", division.parts
-    if division.kind is KDivisionKind.tail:
-        yield from _divided_tail(subject, parts)
+    if division.is_of_tail:
+        yield from _divided_tail(subject, division)
         return
     if parts:
         if division.kind is KDivisionKind.split:
@@ -401,7 +402,9 @@ def _division(schedule: Schedule) -> Iterator[Share]:
         yield Share(subject, "whole waves alone", lambda work: _holders(work) == {1} and work.tiles >= work.ctas > 1)
 
 
-def _divided_tail(subject: str, parts: int) -> Iterator[Share]:
+def _divided_tail(subject: str, division: KDivision) -> Iterator[Share]:
+    parts = division.parts
+
     def divides(work: Work) -> bool:
         return max(_holders(work)) > 1
 
@@ -409,7 +412,7 @@ def _divided_tail(subject: str, parts: int) -> Iterator[Share]:
     yield Share(subject, "whole waves alone", lambda work: not divides(work) and work.tiles >= work.ctas > 1)
     yield Share(subject, "no whole wave", lambda work: _holders(work) == {parts})
     yield Share(subject, "a CTA with several parts", lambda work: any(_shares(items) > 1 for items in work.items))
-    if parts > 2:
+    if parts > 2 and not division.is_scattered:
         yield Share(subject, "fewer steps than parts", lambda work: divides(work) and work.steps < parts)
     yield Share(subject, "parts of equal length", lambda work: divides(work) and work.steps % parts == 0)
     yield Share(
@@ -460,9 +463,9 @@ def _whole_first(work: Work) -> bool:
 
 
 def least_steps(schedule: Schedule) -> int:
-    """Steps of K that a problem must have: `scatter` gives each of its parts one."""
+    """Steps of K that a problem must have: each part of a scatter has one."""
     division = schedule.k_division
-    return division.parts if division is not None and division.kind is KDivisionKind.scatter else 0
+    return division.parts if division is not None and division.is_scattered else 0
 
 
 def sharings_of(problem: Problem, operands: Sequence[str]) -> dict[tuple[str, ...], str]:

@@ -92,7 +92,7 @@ def _resident(schedule: Schedule, problem: Problem, target: Target, sms: int) ->
     if rows * columns > 1:
         return clusters_at_a_time(sms, (rows, columns)) * rows * columns
     division = schedule.k_division
-    if division is not None and division.kind is KDivisionKind.scatter:
+    if division is not None and division.is_scattered:
         return sms * (schedule.grid.ctas_per_sm or 1)
     return sms * ctas_per_sm(schedule, problem, target)
 
@@ -106,8 +106,10 @@ def _grid(schedule: Schedule, rows: int, columns: int, steps: int, resident: int
     if division is not None:
         parts = min(max(steps, 1), division.parts) if division.parts else max(steps, 1)
         work *= parts
-        if division.parts and division.kind is not KDivisionKind.tail:
+        if division.parts and not division.is_of_tail:
             at_once = max(at_once // parts, 1) * parts
+        elif division.is_scattered:
+            at_once = max(at_once, parts)
     if schedule.grid.scheduler is SchedulerKind.one_shot:
         return work * cluster
     return min(work, at_once) * cluster

@@ -11,7 +11,8 @@ from mlir import ir
 from lowtide.compiler.explain.hopper import Product
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import sm, tile
-from lowtide.dialects.tile import KDivisionKind, RepeatKind
+from lowtide.dialects.tile import RepeatKind
+from lowtide.dialects.tile.fields import SCATTERED
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter.machine.work_order import WorkOrder
@@ -85,7 +86,7 @@ class Grid:
     shared_tiles: int | None = None
     """Tiles that several CTAs compute parts of."""
     waiting: int | None = None
-    """Parts whose CTA waits for the other parts of the tile, to add them: part 0 or, of a scatter, each."""
+    """Parts whose CTA waits for the other parts of the tile, to add them: part 0 or, where all add shares, each."""
     partial_sums: int | None = None
     """Partial sums that CTAs leave for others to add."""
     partial_bytes: int | None = None
@@ -252,7 +253,7 @@ def _sharing(
         return {"k_division": text}
     items = [item for cta in range(ctas) for item in order.items_of(cta, ctas, places, steps, cluster, matrices)]
     shared, first = (sum(item.parts > 1 for item in items), sum(item.parts > 1 and item.part == 0 for item in items))
-    is_scattered = order.division is KDivisionKind.scatter  # then part 0 too leaves its sums to the others
+    is_scattered = order.division in SCATTERED  # then part 0 too leaves its sums to the others
     written = shared if is_scattered else shared - first
     tile_m, tile_n, _ = work.tile
     return {

@@ -97,6 +97,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         ("grid.k_division", "scatter"): _IN_TURN,
         ("grid.k_division", "stream_k"): _IN_TURN,
         ("grid.k_division", "tail"): _IN_TURN,
+        ("grid.k_division", "scatter_tail"): _IN_TURN,
         ("grid.tail", "halves"): MappingProxyType({"target": "sm_90a"}),  # with roles
         **{("scales", name): MappingProxyType({**_WIDE_D, "dtype": "e4m3"}) for name in list(SCALES)[1:]},
         **{("weights", name): _BESIDE_WEIGHTS for name in list(WEIGHTS)[1:]},

@@ -51,7 +51,7 @@ int64_t cosizeOf(mlir::Attribute shape, mlir::Attribute stride);
 
 // Whether a division of K says into how many parts.
 inline bool isCounted(KDivisionKind kind) {
-  return kind == KDivisionKind::split || kind == KDivisionKind::scatter || kind == KDivisionKind::tail;
+  return kind != KDivisionKind::none && kind != KDivisionKind::stream_k && kind != KDivisionKind::hybrid;
 }
 
 // `<B,M,S>` without the attribute's own prefix.

@@ -272,15 +272,16 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     body's first argument then is the number of the matrix, and scheduler, parts and division of K are those of all
     tiles.
 
-    With `split n`, `scatter n`, `stream_k`, `hybrid` or `tail n`, a work item is a range of K of a tile
+    With `split n`, `scatter n`, `stream_k`, `hybrid`, `tail n` or `scatter_tail n`, a work item is a range of K of a tile
     (`#tile.k_division`). The K extent and the K of a step are given too, and the body also takes where the range begins
     and ends, which part of its tile it is (0 begins at K = 0), how many parts the tile has, and the slot of part 0; part
     p has that slot plus p. Slots are below the number of items (`split`, `scatter`), of CTAs (`stream_k`, `hybrid`) or
-    n times that (`tail`); those of the parts 0 of tiles in several parts are distinct, and so are those of all other
+    n times that (`tail`, `scatter_tail`); those of the parts 0 of tiles in several parts are distinct, and so are those of all other
     parts. Of the parts of a tile, part 0 comes last: the others are items of CTAs with lower
     numbers, or earlier items of the same CTA. With `scatter`, all parts of a tile are items of one round, in which each
     CTA has one, and CTAs with neighbouring numbers have the same part of neighbouring tiles. A super-tile of a cluster
-    counts as a tile: its CTAs have the same part of it.
+    counts as a tile: its CTAs have the same part of it. With `scatter_tail`, the parts of a tile wait for each other too:
+    they are items of one round, and those of earlier rounds come first in every CTA.
 
     ```mlir
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<grouped 16>) persistent {

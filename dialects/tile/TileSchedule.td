@@ -77,7 +77,8 @@ def Tile_CacheHint : Tile_Enum<"CacheHint", "how caches keep what an access move
 
 def Tile_KDivisionKind : Tile_Enum<"KDivisionKind", "how CTAs share the K of a tile", [
     I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"split", 1>, I32EnumAttrCase<"stream_k", 2>,
-    I32EnumAttrCase<"hybrid", 3>, I32EnumAttrCase<"scatter", 4>, I32EnumAttrCase<"tail", 5>]>;
+    I32EnumAttrCase<"hybrid", 3>, I32EnumAttrCase<"scatter", 4>, I32EnumAttrCase<"tail", 5>,
+    I32EnumAttrCase<"scatter_tail", 6>]>;
 
 def Tile_KDivisionAttr : Tile_Attr<"KDivision", "k_division"> {
   let summary = "How CTAs share the K of a tile, whose partial sums one of them adds";
@@ -91,6 +92,7 @@ def Tile_KDivisionAttr : Tile_Attr<"KDivision", "k_division"> {
     - `hybrid`: whole tiles first, and the steps of the last one to two waves of tiles as in `stream_k`.
     - `tail n`: whole tiles in waves first, and each tile of a last wave that is not full in n parts, as those of
       `split n`. Which tiles these are follows from the number of CTAs.
+    - `scatter_tail n`: as `tail n`, and each of the CTAs adds the partial sums of its share of the tile's columns.
 
     ```mlir
     #tile.k_division<split 8>
@@ -148,7 +150,7 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
     | `ctas_per_sm` | integer | CTAs that must fit on an SM at once: registers per thread are limited to their share; default 1 |
     | `launch` | `serialized`, `programmatic` | `serialized`: the kernel starts after the kernels before it in the stream have ended. `programmatic`: it may start earlier, and waits before it accesses global memory; default `serialized` |
     | `tail` | `whole`, `halves` | `halves`: a last wave that is at most half full runs as half tiles, so that twice as many CTAs take part; default `whole` |
-    | `k_division` | `none`, `split(n)`, `scatter(n)`, `stream_k`, `hybrid`, `tail(n)` | how CTAs share the K of a tile, as in `#tile.k_division`; default `none` |
+    | `k_division` | `none`, `split(n)`, `scatter(n)`, `stream_k`, `hybrid`, `tail(n)`, `scatter_tail(n)` | how CTAs share the K of a tile, as in `#tile.k_division`; default `none` |
     | `waves` | `free`, `synchronized` | `synchronized`: before each work tile a CTA waits, for a bounded time, until the others have begun as many; default `free` |
     | `operands` | `as_given`, `swapped` | `swapped`: the kernel computes Dᵀ = Bᵀ · Aᵀ, and all other fields are of that product: its A is B, its M is N; default `as_given` |
 

@@ -55,7 +55,7 @@ static ParseResult parseDivision(OpAsmParser &parser, SmallVectorImpl<OpAsmParse
     return failure();
   std::optional<KDivisionKind> kind = symbolizeKDivisionKind(word);
   if (!kind || *kind == KDivisionKind::none)
-    return parser.emitError(loc) << "expected split, scatter, stream_k, hybrid or tail, not '" << word << "'";
+    return parser.emitError(loc) << "expected split, scatter, stream_k, hybrid, tail or scatter_tail, not '" << word << "'";
   division = *kind;
   if (isCounted(*kind) && parser.parseInteger(parts))
     return failure();
@@ -216,7 +216,8 @@ LogicalResult WorkTilesOp::verify() {
     return emitOpError() << "divides K of all tiles; a part of the tiles has whole sums";
   if (divided && getCluster() && !isCounted(*getKDivision()))
     return emitOpError() << "divides the K of all tiles evenly among CTAs, but the CTAs of a cluster compute the same K";
-  if (divided && *getKDivision() == KDivisionKind::tail && getScheduler() != SchedulerKind::persistent)
+  bool ofTail = divided && (*getKDivision() == KDivisionKind::tail || *getKDivision() == KDivisionKind::scatter_tail);
+  if (ofTail && getScheduler() != SchedulerKind::persistent)
     return emitOpError() << "divides the tail of a persistent grid; it is " << stringifySchedulerKind(getScheduler());
   if (failed(verifyCluster(*this, getCluster())))
     return failure();

@@ -56,6 +56,10 @@ class Roles:
         return _call(str(self.kind), self.consumers)
 
 
+SCATTERED = (KDivisionKind.scatter, KDivisionKind.scatter_tail)
+OF_TAIL = (KDivisionKind.tail, KDivisionKind.scatter_tail)
+
+
 @dataclass(frozen=True)
 class KDivision:
     """How CTAs share the K of a tile, as `#tile.k_division`: `parts` of a split; 0 if it has none."""
@@ -65,6 +69,16 @@ class KDivision:
 
     def __str__(self) -> str:
         return _call(str(self.kind), self.parts)
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether each of the CTAs that share a tile adds its share of the columns."""
+        return self.kind in SCATTERED
+
+    @property
+    def is_of_tail(self) -> bool:
+        """Whether only tiles of a last wave are shared."""
+        return self.kind in OF_TAIL
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")  # a bare identifier of MLIR
@@ -292,7 +306,14 @@ K_DIVISION = Call(
     KDivision,
     KDivisionKind,
     lambda division: (division.parts,),
-    MappingProxyType({KDivisionKind.split: "(n)", KDivisionKind.scatter: "(n)", KDivisionKind.tail: "(n)"}),
+    MappingProxyType(
+        {
+            KDivisionKind.split: "(n)",
+            KDivisionKind.scatter: "(n)",
+            KDivisionKind.tail: "(n)",
+            KDivisionKind.scatter_tail: "(n)",
+        }
+    ),
 )
 SWIZZLE = Integers(3, "<B,M,S>")
 

@@ -289,5 +289,6 @@ DIVISIONS: Mapping[KDivisionKind, Callable[[WorkOrder, int, int, int, int], Iter
         KDivisionKind.stream_k: _stream_k,
         KDivisionKind.hybrid: _hybrid,
         KDivisionKind.tail: _tail,
+        KDivisionKind.scatter_tail: _tail,
     }
 )

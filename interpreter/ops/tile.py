@@ -9,6 +9,7 @@ from mlir import ir
 from numpy.typing import NDArray
 
 from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, RasterKind, SchedulerKind, WorkPart
+from lowtide.dialects.tile.fields import SCATTERED
 from lowtide.interpreter.machine import waves
 from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
 from lowtide.interpreter.machine.barriers import together
@@ -174,7 +175,7 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
                 state.values[slot] = after.matrix
         # Part 0 stores the tile, or every part a share of it. A half or a share of a tile may lie past the edge, and so
         # may a tile of a super-tile.
-        stores = item.part == 0 or order.division is KDivisionKind.scatter
+        stores = item.part == 0 or order.division in SCATTERED
         share = place[1] + item.part * width // item.parts
         if noted is not None and place[0] < extents[0] and share < extents[1] and stores:
             noted.append((row_of(item.matrix, place[0], extents[0]) if batch else place[0], place[1], height, width))

@@ -16,7 +16,10 @@ After    host    %partials = tile.workspace %slots·128·256 : memref<?xf32>
          It waits only for work items that come before it (see tile.work_tiles), so no set of resident CTAs blocks.
          With `scatter n` every part stores its partial sums, waits for all, and adds and stores its n-th of the columns
          (tile.sum_shares); the launch is cooperative, since the CTAs wait for each other. All leave the semaphore
-         (tile.semaphore_leave), so that it is zero again without a further wait.
+         (tile.semaphore_leave), so that it is zero again without a further wait. With `scatter_tail n` too, and a tile
+         of one part is stored whole:
+                 scf.if %parts > 1 { … tile.store %share into %d[%m, %n + …] { epilogue } }
+                 else { tile.store %acc into %d[%m, %n] { epilogue } }
 Needs    level cta, a kernel with one launch.
 Refuses  a store of a part that does not stand in tile.work_tiles with a division of K; several launches.
 Test     test/lit/passes/cta/divide-k.mlir, divide-k-invalid.mlir
@@ -32,13 +35,13 @@ from mlir.dialects import scf
 from lowtide.dialects import tile
 from lowtide.dialects.enums import k_division_kind
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import KDivisionKind
+from lowtide.dialects.tile.fields import OF_TAIL, SCATTERED
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import cluster_shape, launches_of, problem_of, relaunch
 from lowtide.passes.support.matrix_layouts import dims_of_a
 from lowtide.passes.support.problem import is_batch
-from lowtide.passes.support.rewriting import before, erase, extent, move_region
+from lowtide.passes.support.rewriting import before, copy_region, erase, extent
 from lowtide.targets import Target
 
 _SEMAPHORE_BITS = 32
@@ -69,24 +72,15 @@ def _divide(kernel: tile.KernelOp, launch: tile.LaunchOp, store: tile.StoreOp) -
     work = store.operation.parent.opview
     if not isinstance(work, tile.WorkTilesOp) or work.depth is None:
         raise Refusal(store, "stores a part of a sum, but stands in no tile.work_tiles that divides K; drop `part`")
-    import os
-    hack = k_division_kind(work) is KDivisionKind.tail and bool(os.environ.get("LT_TAILX"))
-    is_scattered = k_division_kind(work) is KDivisionKind.scatter or hack
-    exchange = _Exchange(store, *_add_workspaces(kernel, launch, work, store, cooperative=is_scattered))
+    kind = k_division_kind(work)
+    exchange = _Exchange(store, *_add_workspaces(kernel, launch, work, store, cooperative=kind in SCATTERED))
     with before(store):
-        if hack:
-            build, value = Builder.index(), store.value
-            branch = scf.IfOp(build.ult(1, store.parts), has_else=True)
-            with ir.InsertionPoint(branch.then_block):
-                exchange.scatter(work.k_parts.value)
-                scf.YieldOp([])
-            with ir.InsertionPoint(branch.else_block):
-                exchange._store(store.value, store.column)
-                scf.YieldOp([])
-        elif is_scattered:
-            exchange.scatter(work.k_parts.value)
-        else:
+        if kind not in SCATTERED:
             exchange.gather()
+        elif kind in OF_TAIL:
+            exchange.scatter_divided(work.k_parts.value)
+        else:
+            exchange.scatter(work.k_parts.value)
     erase(store)
 
 
@@ -130,6 +124,16 @@ class _Exchange:
         total = tile.SumSharesOp(type_, self.partials, slot, build.constant(shares), part, shares).result
         self._store(total, build.add(self.store.column, build.mul(part, width)))
 
+    def scatter_divided(self, shares: int) -> None:
+        """As `scatter`, of a tile in several parts; a tile of one part is stored whole."""
+        branch = scf.IfOp(Builder.index().ult(1, self.store.parts), has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            self.scatter(shares)
+            scf.YieldOp([])
+        with ir.InsertionPoint(branch.else_block):
+            self._store(self.store.value, self.store.column)
+            scf.YieldOp([])
+
     @property
     def _which(self) -> tuple[ir.Value, ir.Value, ir.Value]:
         return self.store.part, self.store.parts, self.store.slot
@@ -139,7 +143,6 @@ class _Exchange:
         store = self.store
         operands = list(store.epilogue_operands)
         whole = tile.StoreOp(total, store.d, store.row, column, operands, batch=store.batch, kinds=store.kinds)
-        from lowtide.passes.support.rewriting import copy_region
         copy_region(store.epilogue.blocks[0], whole.epilogue)
 
 
@@ -170,7 +173,7 @@ def _slots(launch: tile.LaunchOp, work: tile.WorkTilesOp, kernel: tile.KernelOp)
     if work.k_parts is None:
         return launch.grid
     build = Builder.index()
-    if k_division_kind(work) is KDivisionKind.tail:
+    if k_division_kind(work) in OF_TAIL:
         return build.mul(launch.grid, work.k_parts.value)
     a, _, d = list(launch.args)[:3]
     tile_m, tile_n, tile_k = work.tile

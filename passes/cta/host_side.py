@@ -5,7 +5,8 @@ from mlir.dialects import cf
 
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
-from lowtide.dialects.tile import KDivisionKind, OperandKind, SchedulerKind, TailKind, WavesKind
+from lowtide.dialects.tile import OperandKind, SchedulerKind, TailKind, WavesKind
+from lowtide.dialects.tile.fields import KDivision
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, WEIGHT_BLOCK, WEIGHT_ROWS
 from lowtide.passes.schedules.facts import threads_of
@@ -40,16 +41,18 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
         if division is not None:
             steps = build.ceil_sdiv(extent(gemm.a, dims_of_a(problem.layout)[1]), tile_k)
             parts = build.smin(steps, division.parts) if division.parts else steps
-            if division.kind is KDivisionKind.scatter:
-                _assert_steps(steps, division.parts, tile_k)
+            if division.is_scattered:
+                _assert_steps(steps, division, tile_k)
             work = build.mul(work, parts)  # of a tail, where all tiles are one: a grid without a full wave
         if is_batch(gemm.d):
             _assert_countable(build.mul(work, cluster_m * cluster_n))
         if schedule.grid.scheduler is not SchedulerKind.one_shot:
             resident = _resident(kernel, schedule, problem, target)
-            if division is not None and division.parts and division.kind is not KDivisionKind.tail:
+            if division is not None and division.parts and not division.is_of_tail:
                 # The parts of a tile are then items of one round, whose CTAs wait for lower-numbered ones only.
                 resident = build.mul(build.smax(build.sdiv(resident, parts), 1), parts)
+            elif division is not None and division.is_scattered:
+                resident = build.smax(resident, parts)  # a CTA for each part
             work = build.smin(work, resident)
         arguments = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
         if schedule.grid.waves is WavesKind.synchronized:
@@ -64,7 +67,7 @@ def _resident(kernel: str, schedule: Schedule, problem: Problem, target: Target)
     if cluster := cluster_clause(schedule.grid):
         return tile.ClusterCountOp(index, kernel, cluster).result
     division = schedule.k_division
-    if division is not None and division.kind is KDivisionKind.scatter:
+    if division is not None and division.is_scattered:
         # All must run at once. ptxas keeps room for as many as the schedule asks for; more are an estimate.
         each = schedule.grid.ctas_per_sm or 1
     else:
@@ -72,12 +75,13 @@ def _resident(kernel: str, schedule: Schedule, problem: Problem, target: Target)
     return Builder.index().mul(tile.SmCountOp(index).result, each)
 
 
-def _assert_steps(steps: ir.Value, parts: int, tile_k: int) -> None:
+def _assert_steps(steps: ir.Value, division: KDivision, tile_k: int) -> None:
     """Host check that each part has a step: each adds and stores a share of the tile."""
+    parts, way_out = division.parts, "tail" if division.is_of_tail else "split"
     has_enough = Builder.index().sle(parts, steps)
     if not constant_of(has_enough):
         message = (
-            f"k_division = scatter({parts}): K must have {parts} steps of {tile_k}; compile it with split({parts})"
+            f"k_division = {division}: K must have {parts} steps of {tile_k}; compile it with {way_out}({parts})"
         )
         cf.assert_(has_enough, message)
 

@@ -12,6 +12,7 @@ from mlir import ir
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.epilogue.parts import Epilogue, Part, held_run
@@ -57,7 +58,8 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
     narrow = _Boxes.make(epilogue, maps, scratch, (shape[0], left), NO_SWIZZLE, 1) if left else None
     taken = _take_buffers(epilogue, wide, narrow)
     for index, part in enumerate(epilogue.parts()):
-        _store_part(epilogue, part, taken[index], _groups_since(taken, index))
+        since = 0 if index == 0 and _differ_in_boxes(schedule) else _groups_since(taken, index)
+        _store_part(epilogue, part, taken[index], since)
     with after(_work_tiles(epilogue.store)):
         # Shared memory is freed when the CTA ends: no thread may end before the stores have read it.
         sm.TmaStoreWaitOp(0, read=True)
@@ -102,6 +104,12 @@ def _take_buffers(epilogue: Epilogue, wide: _Boxes, narrow: _Boxes | None) -> li
                 taken.append((wide.buffers[turn % len(wide.buffers)], wide.tensor_map))
                 turn += 1
     return taken
+
+
+def _differ_in_boxes(schedule: Schedule) -> bool:
+    """Whether a CTA stores whole tiles and shares of others: the first box then waits until all before are read."""
+    division = schedule.k_division
+    return division is not None and division.is_scattered and division.is_of_tail
 
 
 def _groups_since(taken: Sequence[Place], index: int) -> int:

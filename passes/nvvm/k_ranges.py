@@ -233,4 +233,5 @@ ITEMS: dict[KDivisionKind, Callable[[Context, tile.WorkTilesOp, ir.Value, ir.Val
     KDivisionKind.stream_k: _stream_k,
     KDivisionKind.hybrid: _hybrid,
     KDivisionKind.tail: _tail,
+    KDivisionKind.scatter_tail: _tail,
 }

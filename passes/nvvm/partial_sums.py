@@ -31,21 +31,6 @@ def lower_store_partial(context: Context, op: tile.StorePartialOp) -> None:
     fragment = _wide(context, context.fragment(op.value), 1 if op.shares is None else op.shares.value)
     start = _slot(context, op.partials, fragment, context.scalar(op.slot))
     registers = [register for share in _shares(op, fragment) for register in share]
-    import os
-    if os.environ.get("LT_TAILX") in ("2", "3") and op.shares is not None:
-        build = context.build
-        (sum_,) = [o for o in op.operation.block.operations if isinstance(o, tile.SumSharesOp)]
-        shares = _shares(op, fragment)
-        place = 0
-        for number, share in enumerate(shares):
-            skip = scf.IfOp(build.xor(build.zext(build.eq(context.scalar(sum_.share), number), build.i32), 1) if False else build.ult(0, build.xor(context.scalar(sum_.share), number)))
-            with ir.InsertionPoint(skip.then_block):
-                for register in share:
-                    pointer = element_pointer(start, place * context.threads * _bytes(fragment), build.i8)
-                    place += 1
-                    llvm.StoreOp(register, pointer, alignment=_bytes(fragment))
-                scf.YieldOp([])
-        return
     for register, pointer in zip(registers, _places(context, fragment, start), strict=True):
         llvm.StoreOp(register, pointer, alignment=_bytes(fragment))
 
@@ -76,34 +61,6 @@ def lower_sum_shares(context: Context, op: tile.SumSharesOp) -> None:
     like = Fragment((op.result,) * (values // width), width, type_)  # a share's registers
     whole = Fragment(like.registers * op.shares.value, width, type_)  # a slot's
     loaded = []
-    import os
-    if os.environ.get("LT_TAILX") in ("2", "3"):
-        from mlir.dialects import arith
-        (st,) = [o for o in op.operation.block.operations if isinstance(o, tile.StorePartialOp)]
-        fr = _wide(context, context.fragment(st.value), st.shares.value)
-        part, own = context.scalar(op.share), None
-        for number, share in enumerate(_shares(st, fr)):
-            own = share if own is None else [arith.SelectOp(build.eq(part, number), x, y).result for x, y in zip(share, own)]
-        others = []
-        for number in range(count - 1):
-            slot = build.add(context.scalar(op.first), build.select(build.ult(number, part), number, number + 1))
-            start = _slot(context, op.partials, whole, slot)
-            at = build.mul(part, len(like.registers) * _bytes(like) * context.threads)
-            places = _places(context, like, element_pointer(start, at, build.i8))
-            vector = vector_type(width, type_.element_type)
-            others.append([llvm.LoadOp(vector, place, alignment=_bytes(like)).result for place in places])
-        for q in range(count):
-            of = own
-            if q < count - 1:
-                of = [arith.SelectOp(build.ult(q, part), x, y).result for x, y in zip(others[q], of)]
-            if q:
-                of = [arith.SelectOp(build.ult(part, q), x, y).result for x, y in zip(others[q - 1], of)]
-            loaded.append(of)
-        sums = loaded[0]
-        for registers in loaded[1:]:
-            sums = [add(x, y) for x, y in zip(sums, registers, strict=True)]
-        context.values[op.result] = Fragment(tuple(sums), width, type_)
-        return
     for number in range(count):
         start = _slot(context, op.partials, whole, build.add(context.scalar(op.first), number))
         own = build.mul(context.scalar(op.share), len(like.registers) * _bytes(like) * context.threads)
@@ -186,8 +143,7 @@ def _width(context: Context, count: int, element: ir.Type) -> int:
     The registers of a wide access are neighbours, so that one in four of the additions to them reads both its sums
     from one bank of registers: it takes a cycle more. H200: whole tiles took 6 % longer.
     """
-    import os
-    width: int = 1 if context.promotes and not os.environ.get("LT_WIDE") else _ACCESS_BITS // element_bits(element)
+    width: int = 1 if context.promotes else _ACCESS_BITS // element_bits(element)
     while count % width:
         width //= 2
     return width

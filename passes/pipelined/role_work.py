@@ -34,7 +34,8 @@ class Work:
     @classmethod
     def match(cls, work: tile.WorkTilesOp) -> "Work":
         mmas, stores = walk(work, tile.MmaOp), walk(work, tile.StoreOp)
-        if len(mmas) != 1 or not stores or len(work.inits):
+        together = len({store.operation.block for store in stores}) < len(stores)  # in two branches one of them runs
+        if len(mmas) != 1 or not stores or together or len(work.inits):
             raise Refusal(work, "must hold one K loop and one tile.store, and carry nothing")
         staged, store = StagedLoop.match(mmas[0]), stores[0]
         splat = defining_op(staged.loop.initArgs[0])

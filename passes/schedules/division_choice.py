@@ -164,7 +164,7 @@ def estimated_cycles(schedule: Schedule, problem: Problem, target: Target) -> fl
     assert schedule.mainloop.roles is not None and problem.k is not None
     tile = RoleTile(schedule.tile_mnk, schedule.mainloop.roles, schedule.cluster)
     division = schedule.k_division
-    if division is not None and division.kind is not KDivisionKind.tail:
+    if division is not None and not division.is_of_tail:
         return _divided_cycles(tile, division.parts, problem)
     return role_cost(tile, problem, target)
 

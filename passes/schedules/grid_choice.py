@@ -9,7 +9,6 @@ from typing import Any
 from tensor_layouts import size
 
 from lowtide.dialects.tile import (
-    KDivisionKind,
     LaunchKind,
     OperandKind,
     RasterKind,
@@ -407,7 +406,7 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
             if schedule.grid.scheduler is SchedulerKind.one_shot
             else "CTAs stay for several tiles",
         }
-    has_tail = schedule.k_division is not None and schedule.k_division.kind is KDivisionKind.tail
+    has_tail = schedule.k_division is not None and schedule.k_division.is_of_tail
     tail = {"grid.k_division": "the last wave leaves SMs idle: several share the K of each of its tiles"}
     return (tail if has_tail else {}) | {
         "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",

@@ -1,6 +1,7 @@
 """What the grid of a schedule must satisfy: its tile, its clusters, its order, its launch, its division of K."""
 
 from collections.abc import Iterator, Sequence
+from math import lcm
 
 from lowtide.dialects.tile import (
     KDivisionKind,
@@ -12,6 +13,7 @@ from lowtide.dialects.tile import (
     TailKind,
     WavesKind,
 )
+from lowtide.dialects.tile.fields import KDivision
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of, warps_along_k
@@ -249,22 +251,28 @@ def k_division(schedule: Schedule, problem: Problem, target: Target) -> Iterator
             f"k_division = {division} needs a grid of the CTAs that run at once, scheduler = persistent, not "
             f"{schedule.grid.scheduler}; take persistent, or k_division = split(n)"
         )
-    if division.kind is KDivisionKind.scatter:
-        yield from _shares(schedule, division.parts)
+    if division.is_scattered:
+        yield from _shares(schedule, division)
 
 
-def _shares(schedule: Schedule, parts: int) -> Iterator[str]:
-    """Each part stores whole runs of columns, straight from its fragment."""
+def _shares(schedule: Schedule, division: KDivision) -> Iterator[str]:
+    """Each part stores whole runs of columns, straight from its fragment; or whole boxes, where TMA stores whole tiles
+    too."""
     _, n, _ = schedule.tile_mnk
+    epilogue, parts, by_tma = schedule.epilogue, division.parts, division.is_of_tail
     step = 8 if schedule.consumers else schedule.multiply.step[1]
+    boxes = epilogue.tile if by_tma and epilogue.path is StorePath.tma else None
+    step = step if boxes is None else lcm(step, boxes[1])
     if n % (parts * step):
         nearest = max((count for count in range(2, parts) if n % (count * step) == 0), default=None)
+        otherwise = f"take {'tail' if division.is_of_tail else 'split'}({parts})"
         yield (
-            f"k_division = scatter({parts}): the {n} columns of the tile must divide into shares that are multiples of "
-            f"{step}; " + (f"nearest is scatter({nearest})" if nearest else f"take split({parts})")
+            f"k_division = {division}: the {n} columns of the tile must divide into shares that are multiples of "
+            f"{step}; " + (f"nearest is {division.kind}({nearest})" if nearest else otherwise)
         )
-    if schedule.epilogue.path is not StorePath.direct:
+    paths = [StorePath.direct, StorePath.tma] if by_tma else [StorePath.direct]
+    if epilogue.path not in paths:
         yield (
-            f"k_division = scatter({parts}) stores shares of a tile from fragments; take epilogue.path = direct, not "
-            f"{schedule.epilogue.path}"
+            f"k_division = {division} stores shares of a tile from fragments; take epilogue.path = "
+            f"{' or '.join(map(str, paths))}, not {epilogue.path}"
         )

@@ -16,7 +16,7 @@ module attributes {test.s = #tile.schedule<grid = <k_division = stream_k(2)>>} {
 
 // -----
 
-// expected-error @below {{k_division = halves is not none, split, stream_k, hybrid, scatter or tail}}
+// expected-error @below {{k_division = halves is not none, split, stream_k, hybrid, scatter, tail or scatter_tail}}
 module attributes {test.s = #tile.schedule<grid = <k_division = halves>>} {}
 
 // -----
@@ -45,7 +45,7 @@ func.func @extents(%M: index) {
 // -----
 
 func.func @none(%M: index) {
-  // expected-error @below {{expected split, scatter, stream_k, hybrid or tail, not 'none'}}
+  // expected-error @below {{expected split, scatter, stream_k, hybrid, tail or scatter_tail, not 'none'}}
   tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8, 8] none (%p of %q at %s) order(<row>) one_shot {
   }
   return
