@@ -1,7 +1,8 @@
 """The epilogue by TMA: each warpgroup writes its fragments to scratch by stmatrix and stores them as boxes.
 
 A warpgroup writes its 64 rows of a scratch buffer, and one of its threads starts their store; no warpgroup waits for
-another. With several buffers the store of one part is in flight while the next is written. If the width of the parts
+another. With several buffers the store of one part is in flight while the next is written. Buffers take turns evenly in
+whole tiles, so that shares of tiles of a tail, which come after them, may begin with the first one again. If the width of the parts
 does not divide the tile's, the last part of each row is narrower and has its own buffer and tensor map.
 """
 
@@ -12,7 +13,6 @@ from mlir import ir
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits
-from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.epilogue.parts import Epilogue, Part, held_run
@@ -58,8 +58,7 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
     narrow = _Boxes.make(epilogue, maps, scratch, (shape[0], left), NO_SWIZZLE, 1) if left else None
     taken = _take_buffers(epilogue, wide, narrow)
     for index, part in enumerate(epilogue.parts()):
-        since = 0 if index == 0 and _differ_in_boxes(schedule) else _groups_since(taken, index)
-        _store_part(epilogue, part, taken[index], since)
+        _store_part(epilogue, part, taken[index], _groups_since(taken, index))
     with after(_work_tiles(epilogue.store)):
         # Shared memory is freed when the CTA ends: no thread may end before the stores have read it.
         sm.TmaStoreWaitOp(0, read=True)
@@ -104,12 +103,6 @@ def _take_buffers(epilogue: Epilogue, wide: _Boxes, narrow: _Boxes | None) -> li
                 taken.append((wide.buffers[turn % len(wide.buffers)], wide.tensor_map))
                 turn += 1
     return taken
-
-
-def _differ_in_boxes(schedule: Schedule) -> bool:
-    """Whether a CTA stores whole tiles and shares of others: the first box then waits until all before are read."""
-    division = schedule.k_division
-    return division is not None and division.is_scattered and division.is_of_tail
 
 
 def _groups_since(taken: Sequence[Place], index: int) -> int:

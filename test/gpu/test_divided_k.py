@@ -19,6 +19,7 @@ CASES = [
     ("sm_90a", f"{ROLES}, cluster = [2, 1], k_division = scatter(4)"),
     ("sm_90a", f"{ROLES}, k_division = stream_k, epilogue.path = tma"),
     ("sm_90a", f"{ROLES}, k_division = tail(4), epilogue.path = tma"),
+    ("sm_90a", f"{ROLES}, k_division = scatter_tail(2), epilogue.path = tma"),
 ]
 M, N, K = 650, 520, 1000
 

@@ -88,6 +88,33 @@ SCATTER_FAULTS = [
 ]
 
 
+# Of five tiles on three CTAs three are stored whole, by two boxes. Two CTAs then share the two others, one after the
+# other: each stores half of the columns by one box.
+SCATTER_TAIL = (
+    "roles = cooperative(1), grid.tile = [64, 32], k = 32, stages = 2, scheduler = persistent, "
+    "k_division = scatter_tail(2), epilogue.path = tma, epilogue.tile = [64, 16], epilogue.buffers = 2"
+)
+TAIL_INPUTS = inputs_of(SPEC, 280, 24, 70)
+SCATTER_TAIL_FAULTS = [
+    Fault("no wait, cta", "cta", r"^ *tile\.semaphore_wait.*\n", "", f"{RACE}|{UNWRITTEN}|not zero"),
+    Fault("nobody leaves, cta", "cta", r"^ *tile\.semaphore_leave.*\n", "", "not zero after the launches"),
+    Fault(
+        "both store the first half, cta",
+        "cta",
+        r"(tile\.store %\d+ into %\w+\[%m, )%\d+",
+        r"\1%n",
+        RACE,
+    ),
+    Fault(
+        "the box of a share is written too early, epilogue",
+        "epilogue",
+        r"(tile\.sum_shares.*\n(?:.*\n)*? *sm\.tma_store_wait) read 0",
+        r"\1 read 1",
+        RACE,
+    ),
+]
+
+
 @pytest.fixture(scope="module")
 def levels() -> dict[str, str]:
     return levels_of(SPEC, SCHEDULE)
@@ -98,9 +125,22 @@ def scattered() -> dict[str, str]:
     return levels_of(SPEC, SCATTER)
 
 
+@pytest.fixture(scope="module")
+def scattered_tail() -> dict[str, str]:
+    return lt.compile_gemm(SPEC, target="sm_90a", schedule=SCATTER_TAIL).levels
+
+
 @pytest.mark.parametrize("fault", SCATTER_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_of_a_scatter_is_found(scattered: dict[str, str], fault: Fault) -> None:
     check_is_found(scattered, fault)
+
+
+@pytest.mark.parametrize("fault", SCATTER_TAIL_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_of_a_scattered_tail_is_found(scattered_tail: dict[str, str], fault: Fault) -> None:
+    text = fault.plant(scattered_tail[fault.level])
+    with pytest.raises(InterpreterError, match=fault.found):
+        for seed in SEEDS:
+            interpret(text, TAIL_INPUTS, sms=3, seed=seed, domain="exact")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

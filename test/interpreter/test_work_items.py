@@ -5,11 +5,12 @@ import itertools
 import pytest
 
 from lowtide.dialects.tile import KDivisionKind, RasterKind, SchedulerKind
+from lowtide.dialects.tile.fields import OF_TAIL, SCATTERED
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.work_order import DIVISIONS, WorkItem, WorkOrder
 
 SPLITS = [*((KDivisionKind.split, parts) for parts in (1, 2, 3, 7)), (KDivisionKind.scatter, 4)]
-TAILS = [(KDivisionKind.tail, parts) for parts in (1, 2, 3)]
+TAILS = [*((KDivisionKind.tail, parts) for parts in (1, 2, 3)), (KDivisionKind.scatter_tail, 2)]
 STREAMS = [(KDivisionKind.stream_k, 0), (KDivisionKind.hybrid, 0)]
 
 
@@ -24,7 +25,7 @@ def items(work: WorkOrder, ctas: int, tiles: int, steps: int) -> list[list[WorkI
 
 def grids(kind: KDivisionKind, parts: int, tiles: int, steps: int) -> list[int]:
     """Numbers of CTAs that a launch may have: whole tiles of a split."""
-    if parts and kind is not KDivisionKind.tail:
+    if parts and kind not in OF_TAIL:
         each = min(parts, steps)
         return sorted({each, each * ((tiles + 1) // 2), each * tiles})
     return [ctas for ctas in (1, 2, 3, 5, 8) if ctas <= tiles * (min(parts, steps) if parts else steps)]
@@ -69,17 +70,17 @@ def test_the_slots_of_shared_tiles_are_distinct_and_below_their_number() -> None
         for own in ([x.slot for x in shared if x.part == 0], [x.slot + x.part for x in shared if x.part > 0]):
             assert len(set(own)) == len(own)
             assert max(own, default=0) < (
-                ctas if not parts else ctas * parts if kind is KDivisionKind.tail else len(every)
+                ctas if not parts else ctas * parts if kind in OF_TAIL else len(every)
             )
 
 
 def test_part_0_waits_only_for_what_comes_before_it() -> None:
     """For items of CTAs with lower numbers, or earlier ones of its own: so lower CTAs never wait for higher ones.
 
-    The CTAs of a scatter wait for each other, and run at the same time.
+    Where all parts add shares, their CTAs wait for each other, and run at the same time.
     """
     for kind, parts, ctas, tiles, steps in CASES:
-        if kind is KDivisionKind.scatter:
+        if kind in SCATTERED:
             continue
         places = {
             (item.place[1], item.part): (cta, position, item.parts)
@@ -90,6 +91,16 @@ def test_part_0_waits_only_for_what_comes_before_it() -> None:
             for other in range(1, count) if part == 0 else ():
                 their_cta, their_position, _ = places[tile, other]
                 assert their_cta < cta or (their_cta == cta and their_position < position)
+
+
+def test_the_parts_of_a_scattered_tail_are_items_of_one_round() -> None:
+    """So a CTA that waits for all of them has waited for nothing that comes later: rounds end one after the other."""
+    for ctas, tiles in ((2, 5), (3, 5), (5, 8), (8, 21), (7, 20)):
+        found: dict[int, set[int]] = {}
+        for own in items(order(KDivisionKind.scatter_tail, 2), ctas, tiles, 4):
+            for position, item in enumerate(own):
+                found.setdefault(item.place[1], set()).add(position)
+        assert all(len(positions) == 1 for positions in found.values())
 
 
 def test_a_split_cuts_k_alike_for_every_number_of_ctas() -> None:

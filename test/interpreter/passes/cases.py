@@ -258,6 +258,15 @@ CASES = [
         ((150, 20, 200), (20, 20, 130)),
         ("tile-to-ctas", "divide-k", "convert-sm-to-nvvm"),
     ),
+    # The same tiles; both CTAs of the one in two parts store half of its columns.
+    Case(
+        "scatter-tail",
+        "grid.tile = [32, 32], k = 64, atoms = [2, 1, 1], stages = 2, scheduler = persistent, "
+        "k_division = scatter_tail(2), epilogue.path = direct",
+        ((150, 20, 200),),
+        K_RANGES,
+        spec(epilogue=every_kind),
+    ),
     Case(
         "epilogue-in-registers",
         "grid.tile = [64, 32], k = 32, atoms = [2, 1, 1], epilogue.math = registers, epilogue.tile = [32, 32]",

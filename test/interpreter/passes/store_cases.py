@@ -55,6 +55,16 @@ CASES = [
     _case("narrow-twice", (256, 72), spec(dtype="f16"), "epilogue.buffers = 2"),
     # Half tiles use the same buffers: the first of two for two parts of three, and the narrow one.
     _case("tail", (256, 40), rest="epilogue.tile = [128, 16], epilogue.buffers = 4, tail = halves"),
+    # Five tiles for two CTAs: four are stored by four boxes each; of one in two parts, each CTA stores two boxes.
+    Case(
+        "stores-scatter-tail",
+        "grid.tile = [64, 64], k = 32, stages = 2, roles = cooperative(1), epilogue.path = tma, "
+        "epilogue.tile = [64, 16], k_division = scatter_tail(2)",
+        ((280, 56, 70),),
+        ("divide-k", *PASSES),
+        BIAS,
+        SM_90A,
+    ),
     _case("prefetch", TWO, spec(epilogue=residual), "epilogue.tile = [128, 16], epilogue.prefetch = 2", "smem"),
     _case("prefetch-all", ONE, spec(epilogue=residual), "epilogue.tile = [64, 32], epilogue.prefetch = 4", "smem"),
     _case("streaming", ONE, rest="epilogue.cache = streaming", path="direct"),

@@ -4,10 +4,10 @@
 
 // CHECK: #[[SPLIT:.+]] = #tile.schedule<
 // CHECK-NEXT:   grid = <scheduler = persistent, k_division = split(8)>>
-// CHECK: test.division = [#tile.k_division<none>, #tile.k_division<split 3>, #tile.k_division<stream_k>, #tile.k_division<hybrid>, #tile.k_division<scatter 2>, #tile.k_division<tail 3>]
+// CHECK: test.division = [#tile.k_division<none>, #tile.k_division<split 3>, #tile.k_division<stream_k>, #tile.k_division<hybrid>, #tile.k_division<scatter 2>, #tile.k_division<tail 3>, #tile.k_division<scatter_tail 3>]
 module attributes {
   tile.level = "cta", tile.target = "sm_80",
-  test.division = [#tile.k_division<none>, #tile.k_division<split 3>, #tile.k_division<stream_k>, #tile.k_division<hybrid>, #tile.k_division<scatter 2>, #tile.k_division<tail 3>],
+  test.division = [#tile.k_division<none>, #tile.k_division<split 3>, #tile.k_division<stream_k>, #tile.k_division<hybrid>, #tile.k_division<scatter 2>, #tile.k_division<tail 3>, #tile.k_division<scatter_tail 3>],
   test.schedule = #tile.schedule<grid = <k_division = split(8), scheduler = persistent>>
 } {
 // CHECK-LABEL: func.func @items(
@@ -44,6 +44,9 @@ func.func @items(%M: index, %N: index, %K: index, %d: memref<?x?xf32, strided<[?
   }
   // CHECK: tile.work_tiles ({{.*}}) of ({{.*}}) by [8, 16, 32] cluster [1, 2] tail 3 ({{.*}}) order(<row>) persistent {
   tile.work_tiles (%m, %n, %k0, %k1) of (%M, %N, %K) by [8, 16, 32] cluster [1, 2] tail 3 (%part of %parts at %slot) order(<row>) persistent {
+  }
+  // CHECK: tile.work_tiles ({{.*}}) of ({{.*}}) by [8, 16, 32] scatter_tail 2 ({{.*}}) order(<row>) persistent {
+  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %N, %K) by [8, 16, 32] scatter_tail 2 (%part of %parts at %slot) order(<row>) persistent {
   }
   // CHECK: tile.work_tiles ({{.*}}) of ({{.*}}) by [8, 16, 32] stream_k ({{.*}}) order(<grouped 2>) persistent iter_args(%[[T:.+]] = %{{.+}}) -> (index) {
   %r = tile.work_tiles (%m, %n, %k0, %k1) of (%M, %N, %K) by [8, 16, 32] stream_k (%part of %parts at %slot) order(<grouped 2>) persistent iter_args(%t = %c0) -> (index) {

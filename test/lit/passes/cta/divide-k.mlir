@@ -92,6 +92,39 @@ func.func @tail(%a: memref<100x80xf16>, %b: memref<65x80xf16>, %d: memref<100x65
 }
 // -----
 
+// A tile of the last wave is shared: each part adds half of its columns; any other is stored whole.
+// CHECK-LABEL: func.func @scatter_tail(
+// CHECK:       cf.assert
+// CHECK:       tile.launch @scatter_tail_kernel {{.*}} cooperative
+// CHECK:       tile.work_tiles (%[[R:.+]], %[[C:.+]], %{{.+}}, %{{.+}}) of ({{.*}}) by [32, 32, 16] scatter_tail 2 (%[[PART:.+]] of %[[N:.+]] at %[[SLOT:.+]]) order(<row>) persistent {
+// CHECK:         %[[ACC:.+]] = scf.for
+// CHECK:         %[[SHARED:.+]] = arith.cmpi ugt, %[[N]], %{{.+}}
+// CHECK:         scf.if %[[SHARED]] {
+// CHECK:           tile.store_partial %[[ACC]] into %[[W:.+]][%{{.+}}] shares 2
+// CHECK:           tile.semaphore_arrive %[[S:.+]][%[[SLOT]]]
+// CHECK:           tile.semaphore_wait %[[S]][%[[SLOT]]] until %[[N]] : memref<?xi32>
+// CHECK:           tile.semaphore_leave %[[S]][%[[SLOT]]]
+// CHECK:           %[[SUM:.+]] = tile.sum_shares %[[W]][%[[SLOT]]] count %{{.+}} share %[[PART]] of 2 : memref<?xf32> to !tile.tile<32x16xf32>
+// CHECK:           %[[AT:.+]] = arith.addi %[[C]], %{{.+}}
+// CHECK:           tile.store %[[SUM]] into %{{.+}}[%[[R]], %[[AT]]] {
+// CHECK:         } else {
+// CHECK:           tile.store %[[ACC]] into %{{.+}}[%[[R]], %[[C]]] {
+!of_k = memref<100x?xf16, strided<[?, 1]>>
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+func.func @scatter_tail(%a: !of_k, %b: !of_k, %d: memref<100x100xf16>) {
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+  grid = <tile = [32, 32], order = row, scheduler = persistent, k_division = scatter_tail(2)>,
+  mainloop = <k = 16, stages = 2, roles = single>, multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = direct, math = registers, tile = [32, 32]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : !of_k, !of_k, memref<100x100xf16>
+  return
+}
+}
+// -----
+
 // Every part adds half of the columns. Each tile of a super-tile has slots of its own; the launch is cooperative.
 // CHECK-LABEL: func.func @scatter(
 // CHECK:       %[[SUPERS:.+]] = arith.muli %{{.+}}, %{{.+}}

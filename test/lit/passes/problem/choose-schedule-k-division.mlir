@@ -67,3 +67,48 @@ func.func @no_share(%a: memref<64x96xf16>, %b: memref<64x96xf16>, %d: memref<64x
   return
 }
 }
+// -----
+
+module attributes {tile.level = "problem", tile.target = "sm_90a"} {
+func.func @no_whole_box(%a: memref<64x96xbf16>, %b: memref<64x96xbf16>, %d: memref<64x64xbf16>) {
+  // expected-error @below {{k_division = scatter_tail(3): the 64 columns of the tile must divide into shares that are multiples of 32; nearest is scatter_tail(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+    grid = <tile = [64, 64], scheduler = persistent, k_division = scatter_tail(3)>,
+    mainloop = <k = 32, roles = cooperative(1)>, epilogue = <path = tma, tile = [64, 32]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : memref<64x96xbf16>, memref<64x96xbf16>, memref<64x64xbf16>
+  return
+}
+}
+// -----
+
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+func.func @shares_in_rows(%a: memref<64x96xf16>, %b: memref<64x96xf16>, %d: memref<64x64xf16>) {
+  // expected-error @below {{k_division = scatter_tail(2) stores shares of a tile from fragments; take epilogue.path = direct or tma, not smem}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+    grid = <tile = [64, 32], scheduler = persistent, k_division = scatter_tail(2)>, mainloop = <k = 32>,
+    multiply = <atoms = [1, 1, 1]>, epilogue = <path = smem>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<64x96xf16>, memref<64x96xf16>, memref<64x64xf16>
+  return
+}
+}
+// -----
+
+module attributes {tile.level = "problem", tile.target = "sm_80"} {
+func.func @no_share_of_a_tail(%a: memref<64x96xf16>, %b: memref<64x96xf16>, %d: memref<64x64xf16>) {
+  // expected-error @below {{k_division = scatter_tail(2): the 32 columns of the tile must divide into shares that are multiples of 32; take tail(2)}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+    grid = <tile = [64, 32], scheduler = persistent, k_division = scatter_tail(2)>, mainloop = <k = 32>,
+    multiply = <atoms = [1, 2, 1]>, epilogue = <path = direct>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to f16
+    tile.yield %y : f16
+  } : memref<64x96xf16>, memref<64x96xf16>, memref<64x64xf16>
+  return
+}
+}
