@@ -80,9 +80,7 @@ def _assert_steps(steps: ir.Value, division: KDivision, tile_k: int) -> None:
     parts, way_out = division.parts, "tail" if division.is_of_tail else "split"
     has_enough = Builder.index().sle(parts, steps)
     if not constant_of(has_enough):
-        message = (
-            f"k_division = {division}: K must have {parts} steps of {tile_k}; compile it with {way_out}({parts})"
-        )
+        message = f"k_division = {division}: K must have {parts} steps of {tile_k}; compile it with {way_out}({parts})"
         cf.assert_(has_enough, message)
 
 

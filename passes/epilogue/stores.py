@@ -2,8 +2,8 @@
 
 A warpgroup writes its 64 rows of a scratch buffer, and one of its threads starts their store; no warpgroup waits for
 another. With several buffers the store of one part is in flight while the next is written. Buffers take turns evenly in
-whole tiles, so that shares of tiles of a tail, which come after them, may begin with the first one again. If the width of the parts
-does not divide the tile's, the last part of each row is narrower and has its own buffer and tensor map.
+whole tiles, so that shares of tiles of a tail, which come after them, may begin with the first one again. If the width
+of the parts does not divide the tile's, the last part of each row is narrower and has its own buffer and tensor map.
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lowtide import targets
-from lowtide.dialects.tile import CacheHint, EpilogueMath, KDivisionKind, OperandKind, StorePath
+from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePath
 from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -47,9 +47,10 @@ _PREFETCH_BYTES = 128
 
 def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     """Decides how the accumulators reach D, and where the region runs."""
-    if schedule.k_division is not None and schedule.k_division.kind is KDivisionKind.scatter:
-        schedule = schedule.filled({"epilogue.path": StorePath.direct})
     by_tma = schedule.consumers > 0 and may_store_by_tma(schedule, problem)
+    division = schedule.k_division
+    if division is not None and division.is_scattered and not (division.is_of_tail and by_tma):
+        schedule = schedule.filled({"epilogue.path": StorePath.direct})
     # Fragments of mma.sync and wgmma hold pairs of columns, those of FMA atoms and of f64 16 bytes.
     is_light = OperandKind.full not in problem.region_kinds and not problem.has_math and warps_along_k(schedule) == 1
     is_wide = schedule.multiply.atom == FMA or 2 * element_type(problem.d).bits >= _WIDEST_BITS
@@ -141,6 +142,9 @@ def _boxes(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     if schedule.epilogue.tile is not None:
         width = schedule.epilogue.tile[1]
         bits = next((bits for bits in (3, 2, 1) if width % (1 << (bits + unit)) == 0), 0)
+    elif schedule.k_division is not None and schedule.k_division.is_scattered:  # of whole boxes in each share
+        share = n // schedule.k_division.parts
+        bits = next((bits for bits in (3, 2, 1) if share % (1 << (bits + unit)) == 0), 0)
     else:  # as wide as a box can be; what is left of N is a narrower part
         bits = next((bits for bits in (3, 2, 1) if n >= 1 << (bits + unit)), 0)
     return {

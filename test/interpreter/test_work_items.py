@@ -69,9 +69,7 @@ def test_the_slots_of_shared_tiles_are_distinct_and_below_their_number() -> None
         shared = [item for item in every if item.parts > 1]
         for own in ([x.slot for x in shared if x.part == 0], [x.slot + x.part for x in shared if x.part > 0]):
             assert len(set(own)) == len(own)
-            assert max(own, default=0) < (
-                ctas if not parts else ctas * parts if kind in OF_TAIL else len(every)
-            )
+            assert max(own, default=0) < (ctas if not parts else ctas * parts if kind in OF_TAIL else len(every))
 
 
 def test_part_0_waits_only_for_what_comes_before_it() -> None:
