@@ -115,8 +115,7 @@ def _print_composition(found: Composition) -> None:
         scratch = ""
         if found.scratch_buffers:
             scratch = f"; scratch: {found.scratch_bytes} bytes in {counted(found.scratch_buffers, 'buffer')}"
-        ring = found.stages * found.stage_bytes
-        line("stages", f"{found.stages} of {found.stage_bytes} bytes: a ring of {ring}{scratch}")
+        line("stages", f"{found.stages} of {found.stage_bytes} bytes: a ring of {found.ring_bytes}{scratch}")
     if found.flops_per_byte is not None:
         rate = (
             f"; {found.l2_bytes_per_cycle:.1f} bytes per cycle and SM at wgmma's full rate"

@@ -21,7 +21,7 @@ from lowtide.passes.base import walk
 from lowtide.passes.schedules.facts import registers_at_entry, threads_of
 from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.element_types import buffer_bytes, element_bits
-from lowtide.passes.support.kernels import cluster_shape, instances_of, role_instances
+from lowtide.passes.support.kernels import cluster_shape, copies_of, instances_of, role_instances
 from lowtide.passes.support.wgmmas import fragment_of, wgmmas
 from lowtide.targets import Target
 from lowtide.targets.tv import extents
@@ -110,6 +110,8 @@ class Composition:
     """Accumulator registers per thread that multiplies."""
     stages: int
     stage_bytes: int
+    ring_bytes: int
+    """Less than all stages where they share an operand."""
     scratch_buffers: int
     scratch_bytes: int
     """Of all scratch buffers; none where the scratch reuses the ring."""
@@ -133,8 +135,14 @@ def composition_of(
     roles = _roles(kernel)
     entry = registers_at_entry(threads_of(schedule), target) if roles else None
     asked = [role for role in roles if role.registers]
-    rings = [ring.result.type for ring in walk(kernel, sm.RingOp)]
+    held = walk(kernel, sm.RingOp)
+    rings = [ring.result.type for ring in held]
     stage_bytes = sum(buffer_bytes(buffer) for ring in rings for buffer in ring.buffers)
+    copies = [
+        (buffer, count)
+        for ring in held
+        for buffer, count in zip(ring.result.type.buffers, copies_of(ring), strict=True)
+    ]
     allocs = walk(kernel, sm.AllocOp)
     scratch = [buffer_bytes(op.result.type) for op in allocs for _ in range(role_instances(op))]
     return Composition(
@@ -145,6 +153,7 @@ def composition_of(
         accumulators=_accumulators(kernel),
         stages=rings[0].stages if rings else 0,
         stage_bytes=stage_bytes,
+        ring_bytes=sum(count * buffer_bytes(buffer) for buffer, count in copies),
         scratch_buffers=len(scratch),
         scratch_bytes=sum(scratch),
         flops_per_byte=_flops_per_byte(kernel, rings[0].buffers, schedule) if rings else None,

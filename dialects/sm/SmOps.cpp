@@ -67,6 +67,13 @@ LogicalResult RingOp::verify() {
   for (int64_t buffer : getKept().value_or(ArrayRef<int64_t>()))
     if (buffer < 0 || buffer >= buffers)
       return emitOpError() << "keeps buffer " << buffer << " of a slot, whose buffers are 0 to " << buffers - 1;
+  if (std::optional<uint64_t> count = getKeptStages()) {
+    int64_t stages = getType().getStages();
+    if (getKept().value_or(ArrayRef<int64_t>()).empty())
+      return emitOpError() << "shares what slots keep, but keeps nothing; leave out `of`, or say what is kept";
+    if (*count < 1 || stages % static_cast<int64_t>(*count))
+      return emitOpError() << "keeps buffers of " << *count << " slots, which must divide its " << stages << " stages";
+  }
   return success();
 }
 

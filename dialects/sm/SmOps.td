@@ -101,10 +101,18 @@ def Sm_RingOp : Sm_Op<"ring", [MemoryEffects<[MemAlloc]>,
     ```mlir
     %ring = sm.ring kept [1] : !sm.ring<4 x [memref<…>, memref<…>]>
     ```
+
+    Slots may share what they keep: with `of n`, which divides the stages, slot s has the kept buffers of slot s mod n.
+    So the ring can be deeper than what it keeps.
+
+    ```mlir
+    %ring = sm.ring kept [1] of 4 : !sm.ring<8 x [memref<…>, memref<…>]>
+    ```
   }];
-  let arguments = (ins OptionalAttr<DenseI64ArrayAttr>:$at, OptionalAttr<DenseI64ArrayAttr>:$kept);
+  let arguments = (ins OptionalAttr<DenseI64ArrayAttr>:$at, OptionalAttr<DenseI64ArrayAttr>:$kept,
+                       OptionalAttr<I64Attr>:$kept_stages);
   let results = (outs Sm_RingType:$result);
-  let assemblyFormat = "(`kept` $kept^)? (`at` $at^)? attr-dict `:` qualified(type($result))";
+  let assemblyFormat = "(`kept` $kept^)? (`of` $kept_stages^)? (`at` $at^)? attr-dict `:` qualified(type($result))";
   let hasVerifier = 1;
 }
 

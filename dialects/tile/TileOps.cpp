@@ -144,6 +144,8 @@ LogicalResult AwaitWaveOp::verify() {
 LogicalResult NextWorkTileOp::verify() {
   if (static_cast<bool>(cast<WorkTilesOp>((*this)->getParentOp()).getBatch()) != static_cast<bool>(getBatch()))
     return emitOpError() << "is batched where its work tiles are those of a batch, and only there";
+  if (std::optional<uint64_t> ahead = getAhead(); ahead && static_cast<int64_t>(*ahead) < 1)
+    return emitOpError() << "is " << static_cast<int64_t>(*ahead) << " tiles ahead; it needs at least 1";
   return success();
 }
 

@@ -347,17 +347,20 @@ def Tile_AwaitWaveOp : Tile_Op<"await_wave", [HasParent<"WorkTilesOp">]> {
 }
 
 def Tile_NextWorkTileOp : Tile_Op<"next_work_tile", [Pure, HasParent<"WorkTilesOp">]> {
-  let summary = "The first row and column of the work tile that the CTA computes after this one, or of the last";
+  let summary = "The first row and column of a work tile that the CTA computes after this one";
   let description = [{
-    Copies that run ahead of the products fill their slots from it. In a batch, the number of its matrix comes first.
+    Copies that run ahead of the products fill their slots from it. It is the next tile, or with `ahead n` the n-th one
+    from here; where the CTA has no such tile, this one. In a batch, the number of its matrix comes first.
 
     ```mlir
     %next_m, %next_n = tile.next_work_tile
+    %later_m, %later_n = tile.next_work_tile ahead 2
     %next_batch, %next_m, %next_n = tile.next_work_tile batched
     ```
   }];
+  let arguments = (ins OptionalAttr<I64Attr>:$ahead);
   let results = (outs Optional<Index>:$batch, Index:$row, Index:$column);
-  let assemblyFormat = "custom<NextPlace>(type($batch), type($row), type($column)) attr-dict";
+  let assemblyFormat = "(`ahead` $ahead^)? custom<NextPlace>(type($batch), type($row), type($column)) attr-dict";
   let hasVerifier = 1;
 }
 

@@ -262,7 +262,7 @@ def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
     | `path` | `smem`, `direct`, `tma` | `smem`: stores through shared memory. `direct`: stores from the fragments. `tma`: asynchronous TMA stores from shared memory |
     | `math` | `registers`, `rows` | where the epilogue region runs: `registers`, on the accumulator fragments; `rows`, on whole rows read back from shared memory |
     | `tile` | `[M, N]` | the part of the CTA tile that one scratch buffer in shared memory holds |
-    | `buffers` | integer | number of scratch buffers, used in turn (`tma` only); default 1 |
+    | `buffers` | integer | `tma`: number of scratch buffers, used in turn; `direct`: 2 holds D of a tile in registers, which are stored among the products of the next tile; default 1 |
     | `swizzle` | `<B,M,S>` | swizzle of the scratch buffers |
     | `store` | 16, 8, 4 or 2 | the most bytes that a thread stores at once (`smem`, `direct`); default 16 |
     | `cache` | `normal`, `evict_first`, `evict_last` (`tma`), `streaming`, `write_through` (otherwise) | cache policy of the stores; default `normal` |

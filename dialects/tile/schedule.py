@@ -208,6 +208,11 @@ class Schedule(_Part):
         return self.multiply.promote is PromoteKind.overlapped
 
     @property
+    def overlaps_stores(self) -> bool:
+        """Whether D of a work tile is held in registers, and stored while the next one is multiplied."""
+        return self.epilogue.path is StorePath.direct and (self.epilogue.buffers or 1) > 1
+
+    @property
     def stages_scales(self) -> bool:
         """Whether scales of blocks are copied to the slots of the ring."""
         return self.mainloop.scales is ScalesKind.staged

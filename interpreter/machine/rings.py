@@ -52,6 +52,8 @@ class Stage:
 class RingState:
     """A ring in one CTA: where its buffers begin, its slots, and how many each agent has acquired and waited for.
 
+    Slot s has buffer s mod `copies` of each.
+
     `readers` are, for each consumer, those that take turns with it, itself among them: the agents of the same rank in
     the instances of its role. `shift` is where in ring order the counts begin: 0 at first; after a drain the ring
     begins anew or goes on, as its first acquire says (None until then, with `following` where it would go on).
@@ -60,6 +62,7 @@ class RingState:
     type: Ring
     starts: tuple[int, ...]
     kept: tuple[int, ...]
+    copies: tuple[int, ...]
     stages: list[Stage]
     acquired: list[int]
     waited: list[int]
@@ -70,7 +73,15 @@ class RingState:
     following: int = 0
 
     @classmethod
-    def of(cls, type: Ring, starts: tuple[int, ...], kept: tuple[int, ...], cta: Cta, users: RingUsers) -> RingState:
+    def of(
+        cls,
+        type: Ring,
+        starts: tuple[int, ...],
+        kept: tuple[int, ...],
+        copies: tuple[int, ...],
+        cta: Cta,
+        users: RingUsers,
+    ) -> RingState:
         """A ring that these roles use; all agents where there are no roles."""
         seats = cta.machine.seats
         stages = [Stage.of(len(seats)) for _ in range(type.stages)]
@@ -82,7 +93,7 @@ class RingState:
         for seat in seats:
             ranks[seat.role, seat.first].append(seat.index)
         turns = {index: tuple(ranks[seats[index].role, seats[index].first]) for index in consumers}
-        return cls(type, starts, kept, stages, [0] * len(seats), [0] * len(seats), producers, consumers, turns)
+        return cls(type, starts, kept, copies, stages, [0] * len(seats), [0] * len(seats), producers, consumers, turns)
 
     @property
     def has_roles(self) -> bool:
@@ -109,8 +120,8 @@ class RingState:
     def buffers(self, index: int, right: SlotRight | None = None) -> list[SharedBuffer]:
         """The buffers of one slot."""
         return [
-            SharedBuffer(start + index * buffer.bytes, buffer, right)
-            for start, buffer in zip(self.starts, self.type.buffers, strict=True)
+            SharedBuffer(start + index % count * buffer.bytes, buffer, right)
+            for start, count, buffer in zip(self.starts, self.copies, self.type.buffers, strict=True)
         ]
 
     def place(self, count: int) -> tuple[int, int]:

@@ -68,19 +68,22 @@ def _prepare_ring(op: DecodedOp, program: Program) -> None:
     type = op.result_types[0]
     assert isinstance(type, Ring)
     at = op.attributes.get("at") or (None,) * len(type.buffers)
+    kept, shared = tuple(op.attributes.get("kept", ())), op.attributes.get("kept_stages", type.stages)
+    copies = tuple(shared if number in kept else type.stages for number in range(len(type.buffers)))
     starts = tuple(
-        reserve(op, program, f"{name_of(op)} buffer {index}", type.stages * buffer.bytes, start, alignment_of(buffer))
-        for index, (buffer, start) in enumerate(zip(type.buffers, at, strict=True))
+        reserve(op, program, f"{name_of(op)} buffer {index}", count * buffer.bytes, start, alignment_of(buffer))
+        for index, (buffer, start, count) in enumerate(zip(type.buffers, at, copies, strict=True))
     )
-    op.data = starts, tuple(op.attributes.get("kept", ())), program.ring_users.setdefault(op.results[0], RingUsers())
+    op.data = starts, kept, copies, program.ring_users.setdefault(op.results[0], RingUsers())
 
 
 @OPS.implements("sm.ring", prepare=_prepare_ring)
 def ring(state: AgentState, op: DecodedOp) -> None:
     type, slot = op.result_types[0], op.results[0]
     assert isinstance(type, Ring)
+    starts, kept, copies, users = op.data
     if slot not in state.cta.rings:
-        made = state.cta.rings[slot] = rings.RingState.of(type, op.data[0], op.data[1], state.cta, op.data[2])
+        made = state.cta.rings[slot] = rings.RingState.of(type, starts, kept, copies, state.cta, users)
         state.cta.at_end.append(lambda ending: rings.check_drained(ending, op, made, "the kernel ends"))
     state.values[slot] = state.cta.rings[slot]
 

@@ -1,7 +1,8 @@
 """The tile dialect: the host and launches, work tiles, windows and products."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice, tee
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,7 @@ def work_order(op: Any) -> WorkOrder:
 
 def _prepare_work_tiles(op: DecodedOp, program: Program) -> None:
     following = [inner for inner in op.regions[0].ops if inner.name == "tile.next_work_tile"]
-    op.data = work_order(op.source), [inner.results for inner in following]
+    op.data = work_order(op.source), [(inner.attributes.get("ahead", 1), inner.results) for inner in following]
 
 
 @OPS.implements("tile.next_work_tile")
@@ -167,9 +168,11 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     state.work_tiles = order.count_of(machine.grid, (counts[0], counts[1]), cluster, matrices)
     steps = counts[2] if depth else 1
     items = order.items_of(cta, machine.grid, (counts[0], counts[1]), steps, cluster, matrices)
-    for item, after in _with_next(islice(items, turn, None, turns)):
+    furthest = max((ahead for ahead, _ in readers_of_next), default=0)
+    for item, *later in _with_later(islice(items, turn, None, turns), furthest):
         place = [item.place[0] * height, item.place[1] * width]
-        for *matrix, row, column in readers_of_next:
+        for ahead, (*matrix, row, column) in readers_of_next:
+            after = later[ahead - 1] if ahead <= len(later) else item
             state.values[row], state.values[column] = after.place[0] * height, after.place[1] * width
             for slot in matrix:
                 state.values[slot] = after.matrix
@@ -189,12 +192,14 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
         state.values[slot] = value
 
 
-def _with_next(items: Iterable[WorkItem]) -> Iterator[tuple[WorkItem, WorkItem]]:
-    """Each item with the one after it, the last with itself."""
-    here, after = tee(items)
-    next(after, None)
-    for item in here:
-        yield item, next(after, item)
+def _with_later(items: Iterable[WorkItem], most: int) -> Iterator[tuple[WorkItem, ...]]:
+    """Each item with those after it, `most` of them, fewer at the end."""
+    ahead = iter(items)
+    window = deque(islice(ahead, most + 1))
+    while window:
+        yield tuple(window)
+        window.popleft()
+        window.extend(islice(ahead, 1))
 
 
 def _turn(state: AgentState, op: DecodedOp) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import MBARRIER_BYTES, aligned
 from lowtide.passes.support.copy_units import staged_bytes
 from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.kernels import bytes_of, launches_of, role_instances
+from lowtide.passes.support.kernels import bytes_of, copies_of, launches_of, role_instances
 from lowtide.targets import Target
 
 
@@ -50,10 +50,10 @@ def _lay_out(kernel: tile.KernelOp) -> int:
     offset = 0
     for ring in walk(kernel, sm.RingOp):
         places = []
-        for buffer in ring.result.type.buffers:
+        for buffer, copies in zip(ring.result.type.buffers, copies_of(ring), strict=True):
             offset = aligned(offset)
             places.append(offset)
-            offset += ring.result.type.stages * bytes_of(ring, buffer)
+            offset += copies * bytes_of(ring, buffer)
         ring.attributes["at"] = ir.DenseI64ArrayAttr.get(places)
     for alloc in walk(kernel, sm.AllocOp):
         offset = aligned(offset)

@@ -27,7 +27,7 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts import MBARRIER_BYTES, aligned
 from lowtide.passes.support.copy_units import staged_bytes
 from lowtide.passes.support.element_types import buffer_bytes, element_bits
-from lowtide.passes.support.kernels import launches_of, role_instances
+from lowtide.passes.support.kernels import copies_of, launches_of, role_instances
 from lowtide.targets import Target
 
 _VECTOR_BYTES = 16
@@ -72,10 +72,10 @@ class _Place:
 def _places(kernel: tile.KernelOp) -> Iterator[_Place]:
     by_address = bool(walk(kernel, sm.TmaLoadOp))  # as TMA fills the ring, and wgmma reads it
     for ring in walk(kernel, sm.RingOp):
-        for number, (start, buffer) in enumerate(zip(ring.at or (), ring.result.type.buffers, strict=False)):
+        held = zip(ring.at or (), ring.result.type.buffers, copies_of(ring), strict=False)
+        for number, (start, buffer, copies) in enumerate(held):
             align, why = _alignment(buffer, by_address)
-            stages, size = ring.result.type.stages, buffer_bytes(buffer)
-            yield _Place(ring, f"buffer {number}", int(start), stages, size, align, why)
+            yield _Place(ring, f"buffer {number}", int(start), copies, buffer_bytes(buffer), align, why)
     for alloc in walk(kernel, sm.AllocOp):
         if alloc.at is not None:
             stored = any(isinstance(use.owner.operation.opview, sm.TmaStoreOp) for use in alloc.result.uses)

@@ -7,6 +7,7 @@ CTA-wide op, with one file per family of ops.
 from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
 from lowtide.passes.nvvm.expand_math import ExpandMath
 from lowtide.passes.nvvm.overlap_promotion import OverlapPromotion
+from lowtide.passes.nvvm.overlap_stores import OverlapStores
 from lowtide.passes.nvvm.verify_registers import VerifyRegisters
 from lowtide.passes.steps import Step
 
@@ -15,5 +16,6 @@ STEPS = (
     Step(OverlapPromotion, "moves whole K steps' heads, before their addresses are folded with what is around them"),
     Step(ExpandMath, "before LLVM, which would lower these math ops to library calls"),
     Step("cse,canonicalize,cse", "folds the addresses that the conversion writes out in full", "simplify"),
+    Step(OverlapStores, "copies addresses, which are fewer by now"),
     Step(VerifyRegisters, "checks register requests while the branches still name their roles"),
 )

@@ -28,7 +28,7 @@ from lowtide.passes.nvvm.values import (
 from lowtide.passes.schedules.facts import aligned
 from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.element_types import buffer_bytes
-from lowtide.passes.support.kernels import begin_of_k
+from lowtide.passes.support.kernels import begin_of_k, copies_of
 from lowtide.passes.support.operand_kinds import SCALES
 
 LowerBlock = Callable[[Context, ir.Block], None]
@@ -181,7 +181,8 @@ def lower_ring(context: Context, op: sm.RingOp) -> None:
     if op.at is None:
         raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first")
     pointers = tuple(element_pointer(context.smem, at, context.build.i8) for at in op.at)
-    context.values[op.result] = Ring(pointers, tuple(buffer_bytes(buffer) for buffer in ring.buffers), ring)
+    sizes = tuple(buffer_bytes(buffer) for buffer in ring.buffers)
+    context.values[op.result] = Ring(pointers, sizes, tuple(copies_of(op)), ring)
 
 
 def _ring(context: Context, value: ir.Value) -> Ring:
@@ -192,8 +193,10 @@ def _ring(context: Context, value: ir.Value) -> Ring:
 
 def lower_ring_slot(context: Context, op: sm.RingSlotOp) -> None:
     ring, index = _ring(context, op.ring), context.scalar(op.index)
-    for buffer, start, size in zip(op.buffers, ring.pointers, ring.stage_bytes, strict=True):
-        pointer = element_pointer(start, context.build.mul(index, size), context.build.i8)
+    build, stages = context.build, ring.type.stages
+    for buffer, start, size, copies in zip(op.buffers, ring.pointers, ring.stage_bytes, ring.copies, strict=True):
+        own = index if copies == stages else build.urem(index, copies)
+        pointer = element_pointer(start, build.mul(own, size), build.i8)
         context.values[buffer] = SharedBuffer(pointer, ir.MemRefType(buffer.type))
 
 

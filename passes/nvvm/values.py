@@ -86,10 +86,12 @@ class SharedBuffer:
 
 @dataclass(frozen=True)
 class Ring:
-    """A ring: pointer to the first stage of each buffer (!llvm.ptr<3>), and the bytes of one stage of each."""
+    """A ring: pointer to the first stage of each buffer (!llvm.ptr<3>), the bytes of one stage of each, and how many
+    there are of each."""
 
     pointers: tuple[ir.Value, ...]
     stage_bytes: tuple[int, ...]
+    copies: tuple[int, ...]
     type: sm.RingType
 
 

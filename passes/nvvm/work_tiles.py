@@ -149,11 +149,12 @@ def _origin_of(context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: P
 def _place_next(
     context: Context, op: tile.WorkTilesOp, index: ir.Value, bounds: Bounds, items: Items, tiles: Pair, first: Scalar
 ) -> None:
-    """Gives each tile.next_work_tile of the body the origin of the tile after this one; of this one if it is last."""
+    """Gives each tile.next_work_tile of the body the origin of that tile; of this one where there is none."""
     build = context.build
     for reader in op.body.blocks[0].operations:
         if isinstance(reader, tile.NextWorkTileOp):
-            after = build.add(index, bounds[2])
+            ahead = 1 if reader.ahead is None else reader.ahead.value
+            after = build.add(index, build.mul(bounds[2], ahead) if ahead > 1 else bounds[2])
             following = build.select(build.ult(after, bounds[1]), after, index)
             origin = _origin_of(context, op, items.at(following)[0], tiles, first)
             context.values.update(zip(reader.results, origin, strict=True))

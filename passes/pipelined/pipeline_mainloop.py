@@ -23,14 +23,17 @@ After    %ring = sm.ring : !sm.ring<3 x [A, B]>                       (once, at 
          With b.load = once the ring keeps B, and slot i that of K step i. Its copies are left to the first tile:
            %ring = sm.ring kept [1] : !sm.ring<3 x [A, B]>
            scf.for %i … { …; copy_async A; scf.if %fill != 0 and %i + 2 < steps { copy_async B }; commit; … }
+         Slots may be a multiple of the K steps: the ring runs ahead by whole tiles, and each of them keeps the same B.
+           %ring = sm.ring kept [1] of 2 : !sm.ring<6 x [A, B]>
+           %next_m, %next_n = tile.next_work_tile; … = tile.next_work_tile ahead 2; … = tile.next_work_tile ahead 3
 Needs    level smem; the schedule's `stages` ≥ 2.
 Refuses  a K loop of another form; a schedule of fewer than two stages; to keep an operand that differs between the
-         tiles of a CTA, or has more or fewer K steps than the ring has slots.
+         tiles of a CTA, or whose K steps do not divide the slots of the ring.
 Test     test/lit/passes/pipelined/pipeline-mainloop.mlir, pipeline-mainloop-invalid.mlir
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from mlir import ir
@@ -105,33 +108,73 @@ def _pipeline_across_tiles(
     build = Builder.index()
     index = ir.IndexType.get()
     kept = _kept(kernel, staged, work, stages, launches)
+    steps = _known_steps(staged) if kept else None
+    fills = _fills(stages, steps)
     with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]):
-        ring = staged.make_ring(stages, kept)
+        ring = staged.make_ring(stages, kept, None if steps == stages else steps)
     with before(work):
         zero = build.constant(0)
-        inits = [build.constant(stages - 1), zero, zero, zero, zero]
+        inits = [*map(build.constant, fills), zero, zero, zero, zero]
         new = tile.WorkTilesOp(
-            [index] * 5, work.rows, work.columns, inits, work.tile, work.order, work.scheduler, batch=work.batch
+            [index] * len(inits),
+            work.rows,
+            work.columns,
+            inits,
+            work.tile,
+            work.order,
+            work.scheduler,
+            batch=work.batch,
         )
         sm.ProducerTailOp(ring)
     move_region(work.body.blocks[0], new.body)
     erase(work)
     body = new.body.blocks[0]
-    fill, read, read_phase, write, write_phase = (body.add_argument(index, ir.Location.unknown()) for _ in range(5))
+    *trips, read, read_phase, write, write_phase = (body.add_argument(index, ir.Location.unknown()) for _ in inits)
     with before(staged.loop):
-        filled = _emit_prologue(staged, ring, fill, (write, write_phase))
-        there = list(tile.NextWorkTileOp(index if new.batch is not None else None, index, index).results)
-        following = dict(zip(list(body.arguments)[: len(there)], there, strict=True))
-        is_first = arith.cmpi(arith.CmpIPredicate.ne, fill, build.constant(0)) if kept else None
+        filled = _emit_prologue(staged, ring, trips[0], (write, write_phase))
+        following = [_tile_ahead(new, number) for number, _ in enumerate(fills, start=1)]
+        for trip, there in zip(trips[1:], following, strict=False):
+            filled = _emit_prologue(staged, ring, trip, filled, there, kept)
+        is_first = arith.cmpi(arith.CmpIPredicate.ne, trips[0], build.constant(0)) if kept else None
         ahead = Ahead(following, kept, is_first)
+        if steps is not None and len(fills) > 1:
+            read, filled = _at_step(read, 0, steps), (_at_step(filled[0], steps - 1, steps), filled[1])
         loop = _emit_main_loop(staged, ring, stages, (read, read_phase), filled, ahead)
     replace(staged.loop, [loop.results[0]])
     end = body.operations[len(body.operations) - 1]
     with before(end.opview):
-        tile.YieldOp([build.constant(0), *list(loop.results)[1:]])
+        tile.YieldOp([*[build.constant(0)] * len(fills), *list(loop.results)[1:]])
     erase(end.opview)
     for buffer in buffers:
         erase(buffer.owner.opview)
+
+
+def _fills(stages: int, steps: int | None) -> list[int]:
+    """How many slots the prologue fills for the first tile, and for those that follow where slots are more than its
+    `steps`. None where an open number of them may be fewer than the slots."""
+    ahead = stages - 1
+    return [ahead] if steps is None else [min(steps, ahead - first) for first in range(0, ahead, steps)]
+
+
+def _tile_ahead(work: tile.WorkTilesOp, number: int) -> dict[ir.Value, ir.Value]:
+    """The origin of the `number`-th tile after this one, by that of this one."""
+    index = ir.IndexType.get()
+    batch = index if work.batch is not None else None
+    there = list(tile.NextWorkTileOp(batch, index, index, ahead=number if number > 1 else None).results)
+    return dict(zip(list(work.body.blocks[0].arguments)[: len(there)], there, strict=True))
+
+
+def _at_step(slot: ir.Value, step: int, steps: int) -> ir.Value:
+    """A slot of this K step of a tile, where slots are a multiple of `steps`. It is the same slot, and the code after
+    this one can know its remainder."""
+    build = Builder.index()
+    return build.add(build.mul(build.udiv(slot, steps), build.constant(steps)), step)
+
+
+def _known_steps(staged: StagedLoop) -> int | None:
+    """The number of K steps, where it is known at compile time."""
+    end, step = constant_of(staged.loop.upperBound), constant_of(staged.tile_k)
+    return None if end is None or step is None else -(-end // step)
 
 
 def _work_tiles(staged: StagedLoop) -> tile.WorkTilesOp:
@@ -157,7 +200,7 @@ def _kept(
     """The operands that the schedule loads once. Refuses those that slots of their own cannot keep."""
     mainloop = schedule_of(kernel).mainloop
     kept = tuple(number for number, name in enumerate("ab") if mainloop.operand(name).load is RepeatKind.once)
-    end, step = constant_of(staged.loop.upperBound), constant_of(staged.tile_k)
+    steps = _known_steps(staged)
     for number in kept:
         if not _is_shared(number, work, launches):
             side, order, most = "MN"[number], _ALONG[number], list(work.tile)[number]
@@ -167,11 +210,11 @@ def _kept(
                 f"known at compile time, and at most {most}, the extent of the tile, or scheduler = persistent, "
                 f"order = {order} and a multiple of the tiles along {side} as the number of CTAs",
             )
-        if end is None or step is None or -(-end // step) != stages:
+        if not steps or stages % steps:
             raise Refusal(
                 staged.loop,
-                f"{'ab'[number]}.load = once keeps a K step in each slot: it needs as many as the ring has slots, "
-                f"{stages}, known at compile time",
+                f"{'ab'[number]}.load = once keeps a K step in each slot: it needs K steps, known at compile time, "
+                f"that divide the {stages} slots of the ring",
             )
     return kept
 
@@ -186,34 +229,52 @@ def _is_shared(number: int, work: tile.WorkTilesOp, launches: Sequence[tile.Laun
     return tiles == 1 or (in_turn and all(is_multiple(launch.grid, tiles) for launch in launches))
 
 
-def _emit_prologue(staged: StagedLoop, ring: ir.Value, slots: ir.Value, cursor: Cursor) -> Cursor:
-    """Fills a number of slots; returns the cursor of the next slot to fill."""
+def _emit_prologue(
+    staged: StagedLoop,
+    ring: ir.Value,
+    slots: ir.Value,
+    cursor: Cursor,
+    origin: Mapping[ir.Value, ir.Value] | None = None,
+    kept: Sequence[int] = (),
+) -> Cursor:
+    """Fills a number of slots; returns the cursor of the next slot to fill. They are those of this tile or, without the
+    operands `kept`, of a tile at another origin."""
     build = Builder.index()
     loop = scf.ForOp(build.constant(0), slots, build.constant(1), list(cursor))
     with ir.InsertionPoint(loop.body):
         write, phase = loop.inner_iter_args
-        _emit_fill(staged, ring, (write, phase), {staged.loop.induction_variable: loop.induction_variable})
+        places = {**(origin or {}), staged.loop.induction_variable: loop.induction_variable}
+        _emit_fill(staged, ring, (write, phase), places, kept if origin else ())
         advance = sm.RingAdvanceOp(ring, write, phase)
         scf.YieldOp([advance.next_index, advance.next_phase])
     return loop.results[0], loop.results[1]
 
 
-def _emit_fill(staged: StagedLoop, ring: ir.Value, cursor: Cursor, places: Mapping[ir.Value, ir.Value]) -> None:
-    """Acquires a slot, starts copies into it and commits. They read the loop's windows at `places`, K by its step."""
+def _emit_fill(
+    staged: StagedLoop,
+    ring: ir.Value,
+    cursor: Cursor,
+    places: Mapping[ir.Value, ir.Value],
+    kept: Sequence[int] = (),
+) -> None:
+    """Acquires a slot, starts copies into it and commits. They read the loop's windows at `places`, K by its step; the
+    operands `kept` are there already."""
     acquire = sm.ProducerAcquireOp(ring, *cursor)
     step = staged.loop.induction_variable
-    staged.fill(acquire, {**places, step: staged.place(places[step])})
+    moving = [number for number in range(len(staged.copies)) if number not in kept]
+    staged.start_copies(acquire, {**places, step: staged.place(places[step])}, moving)
+    sm.ProducerCommitOp(ring, acquire.slot)
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What the main loop loads past the last K step of its tile: nothing (zeros), or the first ones of the next tile.
+    """What the main loop loads past the last K step of its tile: nothing (zeros), or those of the tiles that follow.
 
-    `following` maps the origin of the tile to that of the next one. The operands `kept` are loaded in the first tile of
-    the CTA only.
+    `following` maps the origin of the tile to that of the next one, then to that of the one after it, …. The operands
+    `kept` are loaded in the first tile of the CTA only.
     """
 
-    following: Mapping[ir.Value, ir.Value] = field(default_factory=dict)
+    following: Sequence[Mapping[ir.Value, ir.Value]] = ()
     kept: Sequence[int] = ()
     is_first: ir.Value | None = None
 
@@ -223,9 +284,12 @@ class Ahead:
         if not self.following:
             _emit_fill(staged, ring, cursor, {loop_step: step})
             return
-        is_next = arith.cmpi(arith.CmpIPredicate.sge, step, steps)
-        step_there = arith.select(is_next, build.sub(step, steps), step)
-        origins = {here: arith.select(is_next, there, here) for here, there in self.following.items()}
+        step_there, origins = step, {here: here for here in self.following[0]}
+        for number, following in enumerate(self.following, start=1):
+            before_it = steps if number == 1 else build.mul(steps, build.constant(number))
+            is_there = arith.cmpi(arith.CmpIPredicate.sge, step, before_it)
+            step_there = arith.select(is_there, build.sub(step, before_it), step_there)
+            origins = {here: arith.select(is_there, there, origins[here]) for here, there in following.items()}
         acquire = sm.ProducerAcquireOp(ring, *cursor)
         place = staged.place(step_there)
         moving = [number for number in range(len(staged.copies)) if number not in self.kept]
@@ -249,13 +313,13 @@ def _emit_main_loop(
 ) -> scf.ForOp:
     """The loop over K steps; its results are the accumulator and both cursors.
 
-    Where the next tile's first steps are loaded in the last ones, there are at least as many as are loaded ahead.
+    Where steps of the tiles that follow are loaded in the last ones, there are enough for those tiles to be enough.
     """
     build = Builder.index()
     zero, one = build.constant(0), build.constant(1)
     steps = staged.steps()
     if ahead.following:
-        steps = build.smax(steps, stages - 1)
+        steps = build.smax(steps, -(-(stages - 1) // len(ahead.following)))
     init = staged.loop.initArgs[0]
     loop = scf.ForOp(zero, steps, one, [init, *read_cursor, *write_cursor])
     with ir.InsertionPoint(loop.body):

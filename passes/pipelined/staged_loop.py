@@ -146,10 +146,11 @@ class StagedLoop:
         place = Builder.index().udiv(self.place(step), extent)
         return tile.ViewOp(view.result.type, view.source, [place, *list(view.offsets)[1:]], kind=view.kind).result
 
-    def make_ring(self, stages: int, kept: Sequence[int] = ()) -> ir.Value:
-        """A ring whose stages have the types of the buffers, and that keeps those with these numbers."""
+    def make_ring(self, stages: int, kept: Sequence[int] = (), shared: int | None = None) -> ir.Value:
+        """A ring whose stages have the types of the buffers, and that keeps those with these numbers, of so many slots
+        where slots share them."""
         type_ = sm.RingType.get(stages, [buffer.type for buffer in self.buffers])
-        return sm.RingOp(type_, kept=ir.DenseI64ArrayAttr.get(kept) if kept else None).result
+        return sm.RingOp(type_, kept=ir.DenseI64ArrayAttr.get(kept) if kept else None, kept_stages=shared).result
 
     def within(self, buffers: Sequence[ir.Value]) -> list[ir.Value]:
         """A slot's buffers, or prefixes of them, of the types of the loop's own buffers.

@@ -68,7 +68,8 @@ def _may_be_wgmma(problem: Problem) -> bool:
 def asks_for_tma_stores(given: Schedule) -> bool:
     """Whether a given field has a value that only TMA stores have: the host then checks an N known only at run time."""
     only_tma = set(STORE_HINTS[StorePath.tma]) - set(STORE_HINTS[StorePath.smem])
-    return (given.epilogue.buffers or 1) > 1 or given.epilogue.cache in only_tma
+    buffers = 1 if given.epilogue.path is StorePath.direct else given.epilogue.buffers or 1
+    return buffers > 1 or given.epilogue.cache in only_tma
 
 
 def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:

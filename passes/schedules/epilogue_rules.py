@@ -2,7 +2,15 @@
 
 from collections.abc import Iterator
 
-from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, PackKind, StorePath
+from lowtide.dialects.tile import (
+    CacheHint,
+    EpilogueMath,
+    OperandKind,
+    PackKind,
+    RepeatKind,
+    StorePath,
+    UnrollKind,
+)
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
@@ -42,8 +50,8 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         yield f"epilogue.math = rows needs epilogue.path = smem; with {path} stores take registers"
     if buffers is not None and buffers < 1:
         yield f"epilogue.buffers = {buffers}: at least 1 buffer; nearest is 1"
-    elif buffers is not None and buffers > 1 and path not in (None, StorePath.tma):
-        yield f"epilogue.buffers = {buffers} are those of epilogue.path = tma, not {path}; take 1"
+    elif buffers is not None and buffers > 1 and path is StorePath.smem:
+        yield f"epilogue.buffers = {buffers} are those of epilogue.path = tma or direct, not {path}; take 1"
     yield from _prefetch(schedule)
     yield from _store(schedule, problem)
     yield from _only_stored(schedule, problem, target)
@@ -92,6 +100,7 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     """Parts that divide the tile in steps of the tiled mma, and that the stores can take."""
     path = schedule.epilogue.path
     if path is StorePath.direct:
+        yield from _held_stores(schedule, problem)
         return
     assert schedule.epilogue.tile is not None
     if path is StorePath.tma and not schedule.consumers:
@@ -121,6 +130,29 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         except ScheduleError as error:
             yield f"epilogue.tile: {error}"
             return
+
+
+def _held_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """A tile of D that is stored during the next one is whole, and the next one's K steps are written out."""
+    if not schedule.overlaps_stores:
+        return
+    buffers, mainloop = f"epilogue.buffers = {schedule.epilogue.buffers}", schedule.mainloop
+    if schedule.epilogue.buffers != 2:
+        yield f"{buffers} with epilogue.path = direct: a thread holds its sums and one tile of D; nearest is 2"
+    if mainloop.prologue is not RepeatKind.once or mainloop.unroll is not UnrollKind.full:
+        yield (
+            f"{buffers} with epilogue.path = direct stores a tile among the products of the next one: it needs "
+            "prologue = once and unroll = full; take epilogue.buffers = 1"
+        )
+    if schedule.epilogue.cache not in (None, CacheHint.normal):
+        yield f"{buffers} with epilogue.path = direct: its stores have no cache hint; take epilogue.cache = normal"
+    for side, extent, most in zip("MN", (problem.m, problem.n), schedule.tile_mnk, strict=False):
+        if extent is None or extent % most:
+            shown = f"an open {side}" if extent is None else f"{side} = {extent}"
+            yield (
+                f"{buffers} with epilogue.path = direct holds whole tiles, and {shown} is not known to be a multiple "
+                f"of {most}; take epilogue.buffers = 1"
+            )
 
 
 def swizzle(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """What follows from a complete schedule: threads, and bytes of shared memory."""
 
+from operator import mul
+
 from tensor_layouts import cosize
 
 from lowtide.dialects.tile import EpilogueMath, RepeatKind, StorePath, TailKind, WorkPart
@@ -8,6 +10,7 @@ from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.elements import element_type
 from lowtide.passes.support import staged_scales
 from lowtide.passes.support.atoms import planned_stage
+from lowtide.passes.support.clusters import OPERANDS
 from lowtide.passes.support.operand_kinds import SCALES
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
@@ -34,8 +37,18 @@ def ring_bytes(schedule: Schedule, problem: Problem) -> int:
     """Shared memory of the ring, in bytes; 0 where fragments come from global memory."""
     if schedule.is_direct:
         return 0
-    assert schedule.mainloop.stages is not None
-    return schedule.mainloop.stages * sum(slot_bytes(schedule, problem))
+    copies = slot_copies(schedule, problem)
+    return sum(map(mul, copies, slot_bytes(schedule, problem)))
+
+
+def slot_copies(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
+    """How many of each of `slot_bytes` the ring has: one for each stage, or each K step of an operand loaded once."""
+    stages, k = schedule.mainloop.stages, schedule.mainloop.k
+    assert stages is not None and k is not None
+    kept = stages if problem.k is None else min(stages, -(-problem.k // k))
+    once = [schedule.mainloop.operand(operand).load is RepeatKind.once for operand in OPERANDS]
+    of_operands = [kept if is_once else stages for is_once in once]
+    return (*of_operands, *[stages] * (len(slot_bytes(schedule, problem)) - len(of_operands)))
 
 
 def slot_bytes(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
@@ -100,8 +113,8 @@ def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
         return scratch
     assert schedule.mainloop.stages is not None
     end = 0
-    for size in slot_bytes(schedule, problem):
-        end = aligned(end) + schedule.mainloop.stages * size
+    for size, copies in zip(slot_bytes(schedule, problem), slot_copies(schedule, problem), strict=True):
+        end = aligned(end) + copies * size
     if schedule.consumers:  # the producer runs ahead, so the ring is never free; two mbarriers per slot
         mbarriers = 2 * schedule.mainloop.stages + (schedule.turns if schedule.turns > 1 else 0)
         return (aligned(end) + scratch if scratch else end) + MBARRIER_BYTES * mbarriers

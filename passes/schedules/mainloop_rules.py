@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from lowtide.dialects.tile import CacheHint, RasterKind, RepeatKind, SchedulerKind, TailKind, UnrollKind, WavesKind
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.schedules.facts import registers_at_entry, ring_bytes, shared_memory_bytes, threads_of
+from lowtide.passes.schedules.facts import registers_at_entry, shared_memory_bytes, slot_bytes, threads_of
 from lowtide.passes.schedules.grid_cost import ctas_per_sm
 from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE
 from lowtide.passes.support.atoms import GLOBAL_LOADS, RING_COPIES, TMA_RANKS
@@ -162,10 +162,10 @@ def loaded_once(schedule: Schedule, problem: Problem, target: Target) -> Iterato
         k, stages = schedule.mainloop.k, schedule.mainloop.stages
         if steps == 1:
             yield f"{name}.load = once needs at least 2 K steps, and k = {k} makes one; take a smaller k"
-        elif steps is not None and steps != stages:
+        elif steps is not None and stages is not None and stages % steps:
             yield (
-                f"{name}.load = once keeps each K step in a slot of its own: stages = {stages} do not hold {steps}; "
-                f"take stages = {steps}"
+                f"{name}.load = once keeps each K step in slots of its own: stages = {stages} are no multiple of the "
+                f"{steps} K steps; take stages = {steps}"
             )
 
 
@@ -237,6 +237,18 @@ def _maxnreg(schedule: Schedule, target: Target) -> Iterator[str]:
         )
 
 
+def _kept_steps(schedule: Schedule, problem: Problem) -> int:
+    """What the stages are a multiple of: the K steps of an operand that is loaded once, or 1."""
+    is_kept = any(schedule.mainloop.operand(name).load is RepeatKind.once for name in OPERANDS)
+    return (
+        1 if not is_kept or problem.k is None or schedule.mainloop.k is None else -(-problem.k // schedule.mainloop.k)
+    )
+
+
+def _fits(schedule: Schedule, stages: int, problem: Problem, target: Target) -> bool:
+    return shared_memory_bytes(schedule.with_(stages=stages), problem) <= target.smem_bytes_per_cta
+
+
 def shared_memory(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Ring and scratch fit in the shared memory per CTA."""
     needed = shared_memory_bytes(schedule, problem)
@@ -247,8 +259,11 @@ def shared_memory(schedule: Schedule, problem: Problem, target: Target) -> Itera
         )
     elif needed > target.smem_bytes_per_cta:
         assert schedule.mainloop.stages is not None
-        stage = ring_bytes(schedule, problem) // schedule.mainloop.stages
-        fitting = (target.smem_bytes_per_cta - (needed - ring_bytes(schedule, problem))) // stage
+        stages, kept = schedule.mainloop.stages, _kept_steps(schedule, problem)
+        stage = sum(slot_bytes(schedule, problem))
+        fitting = next(
+            (n for n in range(stages - 1, 1, -1) if n % kept == 0 and _fits(schedule, n, problem, target)), 0
+        )
         yield (
             f"needs {needed} bytes of shared memory ({schedule.mainloop.stages} stages of {stage}), {target.name} has "
             f"{target.smem_bytes_per_cta} per CTA; "

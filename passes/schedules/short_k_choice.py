@@ -1,8 +1,9 @@
 """Schedules without roles for few K steps and many tiles: the ring stays filled from one work tile to the next.
 
-A tile of few K steps is over before the latencies at its start and end are small beside it. Two CTAs share an SM: one
-multiplies while the other stores. The loop over K is unrolled, and the next tile's loads are in flight. Threads hold 16
-neighbouring bytes of a row of D and store them without shared memory, which is left to the ring.
+A tile of few K steps is over before the latencies at its start and end are small beside it. The loop over K is
+unrolled, and the next tiles' loads are in flight. Threads hold 16 neighbouring bytes of a row of D and store them
+without shared memory, which is left to the ring. Either one CTA has an SM, with loads of two tiles in flight, and
+stores a tile while it multiplies the next one; or two share it, and one multiplies while the other stores.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,11 @@ _DEPTH = 64  # K of a step: rows of 128 bytes
 _MOST_BITS = 16  # of an element of A, B and D
 _FEWEST_TILES = 3  # for each SM
 
+# One CTA of four warps keeps all of B, and each row of A comes into one SM alone. On an H200, in µs, in place of the
+# two CTAs below: 81920×256×256 f16 32.4 for 33.7, 40960×256×256 17.3 for 18.0, 81920×256×192 bf16 25.6 for 29.2,
+# 81920×256×128 20.8 for 21.4. D of a tile of two K steps is stored at once: held, it spills.
+_WIDE_TILE, _WIDE_WARPS, _WIDE_STEPS, _WIDE_SLOTS, _HOLDING_STEPS = (64, 256), (1, 4, 1), range(2, 5), 2, range(3, 5)
+
 # A CTA keeps the rows of B of its column of tiles: two warps, so that few wait for each other, with tiles of 64×64.
 # On an H200: 81920×256×256 f16 33.2 µs in place of 35.7, 81920×128×256 19.4 in place of 27.7, 40960×256×256 17.9 in
 # place of 26.1. More K steps do not fit twice beside A.
@@ -39,13 +45,14 @@ _COMPATIBLE = ("grid.tile", "grid.launch", "mainloop.k", "mainloop.roles")
 
 REASONS: Mapping[str, str] = MappingProxyType(
     {
-        "grid.tile": "K has few steps: a tile of which two fit on an SM, for one to multiply while the other stores",
+        "grid.tile": "K has few steps: a tile whose part of B stays in shared memory, or of which two fit on an SM",
         "grid.order": "consecutive CTAs take the tiles of a row, so that its part of A comes from memory once",
         "grid.scheduler": "CTAs stay for several tiles, each in one column of tiles where their number allows it",
-        "grid.ctas_per_sm": "two, so that one multiplies while the other stores",
+        "grid.ctas_per_sm": "two, so that one multiplies while the other stores, or one that does both at once",
         "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",
         "mainloop.k": "rows of 128 bytes",
         "multiply.atoms": "warps of 64 × 64, to read the fewest fragment bytes",
+        "epilogue.buffers": "D of a tile is stored among the products of the next one",
         "multiply.permutation": "a thread holds neighbouring columns, for stores of 16 bytes",
     }
 )
@@ -65,9 +72,20 @@ def schedules(given: Schedule, problem: Problem, target: Target) -> Iterator[Map
         return
     if not set(given.decided()) <= set(_COMPATIBLE):
         return
-    for values in (_keeping(problem, target), _loading(problem, target)):
+    for values in (_keeping_wide(problem, target), _keeping(problem, target), _loading(problem, target)):
         if values and all(values.get(path, value) == value for path, value in given.decided().items()):
             yield values
+
+
+def _keeping_wide(problem: Problem, target: Target) -> Mapping[str, Any]:
+    """CTAs that have an SM each and keep their part of B; nothing where that does not suit the problem."""
+    steps = 0 if problem.is_batched else _steps(problem, _WIDE_TILE, target)
+    if steps not in _WIDE_STEPS or not has_griddepcontrol(target):  # not measured on others
+        return {}
+    values = _fields(_WIDE_TILE, _WIDE_WARPS, problem) | {"grid.ctas_per_sm": 1}
+    values |= {"mainloop.stages": _WIDE_SLOTS * steps, "mainloop.b.load": RepeatKind.once}
+    values |= {"epilogue.buffers": 2} if steps in _HOLDING_STEPS else {}
+    return values | {"grid.launch": LaunchKind.programmatic}
 
 
 def _keeping(problem: Problem, target: Target) -> Mapping[str, Any]:

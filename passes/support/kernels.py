@@ -112,6 +112,13 @@ def problem_of(kernel: tile.KernelOp) -> Problem:
     return Problem.of_attribute(kernel.attributes["problem"], d)
 
 
+def copies_of(ring: sm.RingOp) -> list[int]:
+    """How many of each buffer of a slot a ring has: one for each stage; fewer where stages share what they keep."""
+    stages, kept = ring.result.type.stages, tuple(ring.kept or ())
+    shared = stages if ring.kept_stages is None else ring.kept_stages.value
+    return [shared if number in kept else stages for number in range(len(ring.result.type.buffers))]
+
+
 def bytes_of(op: ir.OpView, buffer: ir.Type) -> int:
     """Bytes of a buffer of the op. Refuses unsupported element types."""
     try:

@@ -10,7 +10,7 @@ import lowtide as lt
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
 from lowtide.passes.epilogue import lower_epilogue
-from lowtide.passes.nvvm import work_tiles
+from lowtide.passes.nvvm import overlap_stores, work_tiles
 from lowtide.passes.pipelined import pipeline_mainloop
 from lowtide.passes.schedules import built_for, mainloop_rules
 
@@ -51,6 +51,64 @@ def kept(level: str) -> Any:
     return interpret(kernel.levels[level], inputs_of(shared, 500, 30, 250), sms=2, domain="exact")
 
 
+def kept_deeper(level: str) -> Any:
+    """As `kept`, with twelve work tiles and eight slots, which share the four K steps of B."""
+    shared = lt.GemmSpec(m=None, n=30, k=250, a="bf16", b="bf16", d="bf16")
+    schedule = "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 8, prologue = once, b.load = once"
+    kernel = lt.compile_gemm(shared, target="sm_80", schedule=schedule)
+    return interpret(kernel.levels[level], inputs_of(shared, 750, 30, 250), sms=2, domain="exact")
+
+
+def test_copies_of_the_next_tile_in_place_of_the_one_after_it_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = kept_deeper("cta")
+    assert all(np.array_equal(kept_deeper(level), expected) for level in ("pipelined", "epilogue", "nvvm"))
+    ahead = pipeline_mainloop._tile_ahead
+    monkeypatch.setattr(pipeline_mainloop, "_tile_ahead", lambda work, number: ahead(work, 1))
+    assert not np.array_equal(kept_deeper("pipelined"), expected)
+
+
+def test_slots_that_do_not_share_what_is_kept_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = pipeline_mainloop.StagedLoop.make_ring
+    monkeypatch.setattr(
+        pipeline_mainloop.StagedLoop, "make_ring", lambda loop, stages, kept, shared: make(loop, stages, kept)
+    )
+    with pytest.raises(InterpreterError, match="nothing was written"):
+        kept_deeper("pipelined")
+
+
+HELD = (
+    "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 7, prologue = once, unroll = full, "
+    "epilogue.path = direct, epilogue.buffers = 2"
+)
+
+
+def held(level: str) -> Any:
+    """D of twelve whole tiles on two CTAs, each of which stores a tile among the products of the next one."""
+    whole = lt.GemmSpec(m=384, n=64, k=150, a="bf16", b="bf16", d="bf16")
+    kernel = lt.compile_gemm(whole, target="sm_80", schedule=HELD)
+    return interpret(kernel.levels[level], inputs_of(whole, 384, 64, 150), sms=2, domain="exact")
+
+
+def test_a_tile_stored_in_the_place_of_the_next_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = held("epilogue")
+    assert np.array_equal(held("nvvm"), expected)
+    write_out = overlap_stores._write_out
+    monkeypatch.setattr(
+        overlap_stores, "_write_out", lambda tile, here, past, *rest: write_out(tile, here, here, *rest)
+    )
+    with pytest.raises(InterpreterError, match="never written"):
+        held("nvvm")
+
+
+def test_a_last_tile_that_is_not_stored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = overlap_stores._Tile.store
+    monkeypatch.setattr(
+        overlap_stores._Tile, "store", lambda tile, *rest: store(tile, *rest) if rest[-1] is not None else None
+    )
+    with pytest.raises(InterpreterError):
+        held("nvvm")
+
+
 def test_a_slot_that_is_not_filled_in_the_first_tile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     start = pipeline_mainloop.StagedLoop.start_copies
 
@@ -64,7 +122,7 @@ def test_a_slot_that_is_not_filled_in_the_first_tile_is_found(monkeypatch: pytes
 
 def test_reading_what_a_ring_does_not_keep_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     make = pipeline_mainloop.StagedLoop.make_ring
-    monkeypatch.setattr(pipeline_mainloop.StagedLoop, "make_ring", lambda loop, stages, kept: make(loop, stages))
+    monkeypatch.setattr(pipeline_mainloop.StagedLoop, "make_ring", lambda loop, stages, *kept: make(loop, stages))
     monkeypatch.setattr(built_for, "_prologue", lambda kernel, schedule: iter(()))
     with pytest.raises(InterpreterError, match="nothing was written"):
         kept("pipelined")

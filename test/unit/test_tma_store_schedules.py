@@ -63,8 +63,8 @@ def test_parts_are_as_wide_as_the_widest_swizzle_and_buffers_come_out_even(
         ("epilogue.path = tma, epilogue.math = rows", "with tma stores take registers"),
         ("epilogue.path = tma, epilogue.buffers = 0", "at least 1 buffer; nearest is 1"),
         (
-            "epilogue.path = direct, epilogue.buffers = 2",
-            "epilogue.buffers = 2 are those of epilogue.path = tma, not direct",
+            "epilogue.path = smem, epilogue.buffers = 2",
+            "epilogue.buffers = 2 are those of epilogue.path = tma or direct, not smem",
         ),
         ("epilogue.path = smem, epilogue.math = rows, epilogue.prefetch = -1", "at least 0 parts; nearest is 0"),
         ("epilogue.path = tma, epilogue.prefetch = 2", "prefetch = 2 needs epilogue.path = smem with epilogue.math ="),

@@ -33,6 +33,7 @@ EVERY = tuple(
     if step.name in OURS
     and step.name
     not in (*MATH, *WITH_ROLES, *PACKING, *SPLITTING, *CLEARING, "divide-k", "carry-staged-loads", "swap-operands")
+    and step.name != "overlap-stores"
 )
 
 # The passes that a detail of the K loop, of the fragments, or of the epilogue passes through.
@@ -144,6 +145,26 @@ CASES = [
         ((500, 30, 250),),
         ("pipeline-mainloop", "bind-ring-to-cp-async", "convert-sm-to-nvvm"),
         lt.GemmSpec(m=None, n=30, k=250, a="bf16", b="bf16", d="bf16"),
+    ),
+    # Eight slots for four K steps: the ring runs ahead by two tiles, and slots share B.
+    Case(
+        "b-loaded-once-deeper",
+        "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 8, prologue = once, b.load = once",
+        ((700, 30, 250),),
+        ("pipeline-mainloop", "bind-ring-to-cp-async", "assign-smem-offsets", "convert-sm-to-nvvm"),
+        lt.GemmSpec(m=None, n=30, k=250, a="bf16", b="bf16", d="bf16"),
+    ),
+    # Each tile is stored among the products of the next one; CTAs have three tiles, or one.
+    *(
+        Case(
+            f"stores-held-{name}",
+            "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 7, prologue = once, unroll = full, "
+            "epilogue.path = direct, epilogue.buffers = 2",
+            ((m, 64, 150),),
+            ("overlap-stores",),
+            lt.GemmSpec(m=m, n=64, k=150, a="bf16", b="bf16", d="bf16"),
+        )
+        for name, m in (("three", 192), ("one", 64))
     ),
     Case(
         "a-loaded-once",

@@ -122,6 +122,22 @@ tile.kernel @k() {
 
 // -----
 
+tile.kernel @k() {
+  // expected-error @below {{'sm.ring' op keeps buffers of 3 slots, which must divide its 4 stages}}
+  %ring = sm.ring kept [0] of 3 : !sm.ring<4 x [memref<8x8xf16, #gpu.address_space<workgroup>>]>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k() {
+  // expected-error @below {{'sm.ring' op shares what slots keep, but keeps nothing; leave out `of`, or say what is kept}}
+  %ring = sm.ring of 2 : !sm.ring<4 x [memref<8x8xf16, #gpu.address_space<workgroup>>]>
+  tile.return
+}
+
+// -----
+
 !ring = !sm.ring<2 x [memref<8x8xf16, #gpu.address_space<workgroup>>]>
 tile.kernel @k() {
   %c0 = arith.constant 0 : index

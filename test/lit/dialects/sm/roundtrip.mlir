@@ -49,6 +49,8 @@ tile.kernel @ring(%m: memref<?x?xbf16, strided<[?, 1]>>) {
   %ring = sm.ring : !ring
   // CHECK: %ring_{{.+}} = sm.ring at [0, 24576] : !ring
   %placed = sm.ring at [0, 24576] : !ring
+  // CHECK: %ring_{{.+}} = sm.ring kept [1] of 1 at [0, 24576] : !ring
+  %kept = sm.ring kept [1] of 1 at [0, 24576] : !ring
   // CHECK: %slot, %a, %b = sm.producer_acquire %ring[%c0, %c0] : !ring
   %slot, %a, %b = sm.producer_acquire %ring[%c0, %c0] : !ring
   // CHECK: sm.copy_async %{{.+}} to %a : !tile.view<128x32xbf16>, memref<128x32xbf16, #layout, #gpu.address_space<workgroup>>

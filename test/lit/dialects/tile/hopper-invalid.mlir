@@ -168,6 +168,16 @@ tile.kernel @k() {
 
 // -----
 
+tile.kernel @k(%M: index, %N: index) {
+  tile.work_tiles (%m, %n) of (%M, %N) by [64, 8] order(<row>) persistent {
+    // expected-error @below {{is 0 tiles ahead; it needs at least 1}}
+    %next_m, %next_n = tile.next_work_tile ahead 0
+  }
+  tile.return
+}
+
+// -----
+
 // expected-error @below {{empty names m, n and k, each at most once, not 'x'}}
 module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, empty = [k, x]>} {}
 

@@ -47,10 +47,12 @@ tile.kernel @carried(%M: index, %N: index, %x: f32, %counter: memref<?xi32>) {
   }
   // CHECK: tile.work_tiles {{.*}} persistent {
   // CHECK-NEXT: %[[NEXT_M:.+]], %{{.+}} = tile.next_work_tile
-  // CHECK-NEXT: arith.addi %[[NEXT_M]]
+  // CHECK-NEXT: %[[LATER_M:.+]], %{{.+}} = tile.next_work_tile ahead 2
+  // CHECK-NEXT: arith.addi %[[NEXT_M]], %[[LATER_M]]
   tile.work_tiles (%m, %n) of (%M, %N) by [64, 8] order(<column>) persistent {
     %next_m, %next_n = tile.next_work_tile
-    %use = arith.addi %next_m, %n : index
+    %later_m, %later_n = tile.next_work_tile ahead 2
+    %use = arith.addi %next_m, %later_m : index
   }
   // CHECK: tile.work_tiles {{.*}} order(<row>) persistent part(tail_halves) iter_args(%{{.+}} = %{{.+}}) -> (index) {
   %after = tile.work_tiles (%m, %n) of (%M, %N) by [32, 8] order(<row>) persistent part(tail_halves) iter_args(%t = %slot) -> (index) {

@@ -337,7 +337,7 @@ tile.kernel @kernel(%a: !mat, %m: index) attributes {schedule = #tile.schedule<m
   %c96 = arith.constant 96 : index
   tile.work_tiles (%i, %j) of (%m, %c32) by [32, 32] order(<row>) persistent {
     %zero = tile.splat 0.0 : !tile
-    // expected-error @below {{pipeline-mainloop: b.load = once keeps a K step in each slot: it needs as many as the ring has slots, 2, known at compile time}}
+    // expected-error @below {{pipeline-mainloop: b.load = once keeps a K step in each slot: it needs K steps, known at compile time, that divide the 2 slots of the ring}}
     %acc = scf.for %l = %c0 to %c96 step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%i, %l] : !mat to !tile.view<32x32xbf16>
       sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer

@@ -150,6 +150,57 @@ tile.kernel @kept(%a: !mat, %m: index)
   tile.return
 }
 
+// Six slots for three K steps: slots share B in threes, and the ring runs ahead by two tiles. The prologue fills slots of
+// this tile, with B, and of the next one.
+// CHECK-LABEL: tile.kernel @kept_deeper
+// CHECK:       sm.ring kept [1] of 3 : !ring{{.*}}
+// CHECK:       tile.work_tiles (%[[M:.+]], %{{.+}}) of {{.*}} iter_args(%[[FILL:.+]] = %c3{{.*}}, %[[FILL_NEXT:.+]] = %c2{{.*}}, %[[R:.+]] = %c0{{.*}}, %[[RP:.+]] = %c0{{.*}}, %[[W:.+]] = %c0{{.*}}, %[[WP:.+]] = %c0
+// CHECK:         %[[HERE:.+]]:2 = scf.for {{.*}} to %[[FILL]]
+// CHECK-COUNT-2:   sm.copy_async
+// CHECK:         %[[NEXT:.+]], %{{.+}} = tile.next_work_tile
+// CHECK:         %[[LATER:.+]], %{{.+}} = tile.next_work_tile ahead 2
+// CHECK:         %[[THERE:.+]]:2 = scf.for {{.*}} to %[[FILL_NEXT]] step %{{.+}} iter_args(%{{.+}} = %[[HERE]]#0, %{{.+}} = %[[HERE]]#1)
+// CHECK:           tile.view %{{.+}}[%[[NEXT]], %{{.+}}]
+// CHECK-NEXT:      sm.copy_async
+// CHECK-NEXT:      sm.producer_commit
+// CHECK:         %[[READ:.+]] = arith.divui %[[R]], %c3
+// CHECK:         %[[WRITE:.+]] = arith.divui %[[THERE]]#0, %c3
+// CHECK:         scf.for
+// CHECK:           %[[AHEAD:.+]] = arith.addi %{{.+}}, %c5
+// CHECK:           %[[PAST:.+]] = arith.cmpi sge, %[[AHEAD]], %c3
+// CHECK:           %[[AT:.+]] = arith.select %[[PAST]], %[[NEXT]], %[[M]]
+// CHECK:           %[[PAST_NEXT:.+]] = arith.cmpi sge, %[[AHEAD]], %c6
+// CHECK:           %[[AT_LATER:.+]] = arith.select %[[PAST_NEXT]], %[[LATER]], %[[AT]]
+// CHECK:           tile.view %{{.+}}[%[[AT_LATER]], %{{.+}}]
+// CHECK:         tile.yield %c0{{.*}}, %c0{{.*}}, %{{.+}}#1
+tile.kernel @kept_deeper(%a: !mat, %m: index)
+    attributes {schedule = #tile.schedule<mainloop = <stages = 6, prologue = once, b = <load = once>>>} {
+  %bs = sm.alloc : !a
+  %as = sm.alloc : !a
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c90 = arith.constant 90 : index
+  tile.work_tiles (%i, %j) of (%m, %c32) by [32, 32] order(<row>) persistent {
+    %zero = tile.splat 0.0 : !tile.tile<32x32xf32>
+    %acc = scf.for %l = %c0 to %c90 step %c32 iter_args(%c = %zero) -> !tile.tile<32x32xf32> {
+      %at = tile.view %a[%i, %l] : !mat to !tile.view<32x32xbf16>
+      sm.copy %at to %as : !tile.view<32x32xbf16>, !a
+      %bt = tile.view %a[%j, %l] : !mat to !tile.view<32x32xbf16>
+      sm.copy %bt to %bs : !tile.view<32x32xbf16>, !a
+      sm.barrier
+      %next = tile.mma tn %as, %bs, %c : !a, !a, !tile.tile<32x32xf32>
+      sm.barrier
+      scf.yield %next : !tile.tile<32x32xf32>
+    }
+    tile.store %acc into %a[%i, %j] {
+    ^bb0(%x: f32):
+      %y = arith.truncf %x : f32 to bf16
+      tile.yield %y : bf16
+    } : !tile.tile<32x32xf32>, !mat
+  }
+  tile.return
+}
+
 // prologue = once: the ring, its cursors and the trips of the prologue go from tile to tile. Past the last K step of a
 // tile come the first ones of the next, so there are at least as many steps as run ahead.
 // CHECK-LABEL: tile.kernel @once

@@ -726,7 +726,7 @@ func.func @gemm(%a: !mat, %b: !rhs, %d: !out) {
 !out = memref<?x64xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @gemm(%a: !mat, %b: !rhs, %d: !out) {
-  // expected-error @below {{choose-schedule: no schedule fits: b.load = once keeps each K step in a slot of its own: stages = 4 do not hold 3; take stages = 3}}
+  // expected-error @below {{choose-schedule: no schedule fits: b.load = once keeps each K step in slots of its own: stages = 4 are no multiple of the 3 K steps; take stages = 3}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [64, 64]>, mainloop = <k = 32, stages = 4, prologue = once, b = <load = once>>, multiply = <atoms = [2, 2, 1]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
