@@ -56,7 +56,15 @@ def test_presets_agree_with_float64(name):
     agrees(lt.GemmSpec(a="e4m3", b="e5m2", d="bf16", **LADDERS[name].problem), name)
 
 
-@pytest.mark.parametrize("schedule", [*SCHEDULES, "grid.tile = [128, 96], k = 64", "grid.tile = [64, 176]"])
-@pytest.mark.parametrize("scales", [lt.BlockScales(), lt.BlockScales(a=(128, 128), b=(1, 128))])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        *SCHEDULES,
+        *(f"grid.tile = {tile}" for tile in ("[128, 96], k = 64", "[64, 176]", "[128, 160], k_division = tail(3)")),
+    ],
+)
+@pytest.mark.parametrize(
+    "scales", [lt.BlockScales(), lt.BlockScales(a=(128, 128)), lt.BlockScales(a=(128, 128), b=(1, 128))]
+)
 def test_scales_of_blocks_agree_with_float64_at_ragged_shapes(schedule, scales):
     agrees(lt.GemmSpec(a="e4m3", b="e5m2", d="bf16", block_scales=scales), schedule)

@@ -28,7 +28,7 @@ def test_each_tile_of_a_tall_product_is_stored(dtype: str, k: int, tiles: int) -
 @pytest.mark.parametrize("layout", ["tn", "nn", "nt", "tt"])
 @pytest.mark.parametrize(("ctas", "stages"), [(1, 8), (2, 4), (1, 4)])
 def test_tiles_that_are_held_are_stored_in_every_layout(layout: str, ctas: int, stages: int) -> None:
-    spec = lt.GemmSpec(m=64 * 300, n=128, k=128, a="bf16", b="bf16", d="bf16", layout=layout)
+    spec = lt.GemmSpec(m=64 * 300, n=64, k=128, a="bf16", b="bf16", d="bf16", layout=layout)
     schedule = (
         f"grid.tile = [64, 64], k = 32, stages = {stages}, atoms = [2, 2, 1], scheduler = persistent, order = row, "
         f"ctas_per_sm = {ctas}, prologue = once, unroll = full, b.load = once, epilogue.path = direct, "
