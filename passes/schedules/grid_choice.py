@@ -9,7 +9,6 @@ from typing import Any
 from tensor_layouts import size
 
 from lowtide.dialects.tile import (
-    KDivisionKind,
     LaunchKind,
     OperandKind,
     RasterKind,
@@ -24,7 +23,15 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import WEIGHT_BLOCK, element_type
 from lowtide.passes.schedules.asked_for import stores_by_tma, wgmma_width
 from lowtide.passes.schedules.facts import results_fill_registers, threads_of
-from lowtide.passes.schedules.grid_cost import RoleTile, Tail, role_cost, straddles_sectors, tails, wave_bytes
+from lowtide.passes.schedules.grid_cost import (
+    RoleTile,
+    Tail,
+    role_cost,
+    straddles_sectors,
+    tails,
+    wave_bytes,
+    widest_box,
+)
 from lowtide.passes.schedules.grid_rules import has_griddepcontrol
 from lowtide.passes.schedules.multiply_choice import multiplies_by_fma, pairs_rows
 from lowtide.passes.schedules.multiply_rules import column_step, widest
@@ -150,7 +157,6 @@ _DEPTH_BITS = 1024  # K of a step: rows of 128 bytes
 # Of products of pieces, whose sums are promoted after each step. Two stages of 64 of tf32 took less time than four of
 # 32 (H200, 4096³ by tf32x3, 256×128: 1314 and 1548 µs; by bf16x6 1345 and 1733 µs).
 _DEPTH_BITS_OF_PIECES = 2048
-_BOX_BITS = 1024  # of a row of a box that TMA stores: the widest swizzle
 _CLUSTERS: tuple[Extents2, ...] = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 4))  # to choose among
 
 # CTAs are kept in step in grids of at least so many waves, each of which reads more than L2 holds. Gains on an H200:
@@ -328,7 +334,7 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
         found["grid.launch"] = LaunchKind.programmatic
     tail = _cheapest_tail(schedule, problem, target) if may_split_tail(schedule, problem) else TailKind.whole
     if isinstance(tail, KDivision):
-        found["grid.k_division"] = _scattered(tail, schedule, problem)
+        found["grid.k_division"] = tail
     elif tail is TailKind.halves:
         found["grid.tail"] = tail
     if (
@@ -338,14 +344,6 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     ):
         found["grid.waves"] = WavesKind.synchronized
     return found
-
-
-def _scattered(tail: KDivision, schedule: Schedule, problem: Problem) -> KDivision:
-    """Each part stores a share of the columns where TMA does and the shares are whole boxes; else part 0 stores all."""
-    _, n, _ = schedule.tile_mnk
-    box = schedule.epilogue.tile[1] if schedule.epilogue.tile else _BOX_BITS // element_type(problem.d).bits
-    fits = schedule.epilogue.path is StorePath.tma and n % (tail.parts * box) == 0
-    return KDivision(KDivisionKind.scatter_tail, tail.parts) if fits else tail
 
 
 def may_split_tail(given: Schedule, problem: Problem) -> bool:
@@ -362,7 +360,9 @@ def _cheapest_tail(schedule: Schedule, problem: Problem, target: Target) -> Tail
     """Of equally cheap ones the first: whole tiles."""
     assert schedule.mainloop.roles is not None
     tile = RoleTile(schedule.tile_mnk, schedule.mainloop.roles, schedule.cluster)
-    return min(tails(tile, problem, target), key=lambda tail: role_cost(tile, problem, target, tail))
+    by_tma, given = schedule.epilogue.path is StorePath.tma, schedule.epilogue.tile
+    box = (given[1] if given else widest_box(problem)) if by_tma else None
+    return min(tails(tile, problem, target, box), key=lambda tail: role_cost(tile, problem, target, tail))
 
 
 def _drifts_out_of_l2(schedule: Schedule, problem: Problem, target: Target) -> bool:

@@ -5,6 +5,7 @@ Both models are deliberately small. Extents known only at run time are taken as 
 
 from dataclasses import dataclass, replace
 from math import ceil, floor, gcd, prod, sqrt
+from types import MappingProxyType
 from typing import TypeAlias
 
 from lowtide.dialects.tile import KDivisionKind, RepeatKind, TailKind
@@ -85,9 +86,11 @@ _PROMOTED_PIECES = 1.2
 # 128×128, 1229 and 1077 by 128×192 (8192³, 4096×7168×2048).
 _SCALED_NARROW = 1.08
 _SCALED_PARTS = 0.015  # for each scale of columns that a thread loads in a K step
-# Of a tile of the last wave whose K several CTAs share: the others write their sums, and one adds them to its own. With
-# scales of blocks on an H200, 4096×4096×7168 takes 0.98 of the time of whole tiles, 4096×7168×2048 1.02 to 1.07.
-_EXCHANGE = 16000
+# Of a tile of the last wave whose K several CTAs share: one of them adds the sums of all, or each those of its share of
+# columns. With scales of blocks on an H200, shares take 0.97 of the time of whole tiles at 4096×4096×4096, 1.00 with K
+# of 3072 and 1.03 with 2048; 3.4 µs less than one CTA that adds all, with K of 7168.
+_EXCHANGE = MappingProxyType({KDivisionKind.tail: 16000, KDivisionKind.scatter_tail: 9000})
+_BOX_BITS = 1024  # of a row of a box that TMA stores: the widest swizzle
 _IDLE_GAIN = 0.4  # of the idle SMs in the last wave: the power that they save speeds up the others
 
 
@@ -146,20 +149,30 @@ def role_cost(tile: RoleTile, problem: Problem, target: Target, tail: Tail | Non
     Without a `tail` the cheapest one counts.
     """
     if tail is None:
-        return min(role_cost(tile, problem, target, each) for each in tails(tile, problem, target))
+        return min(role_cost(tile, problem, target, each) for each in tails(tile, problem, target, widest_box(problem)))
     once = (_TILE_OVERHEAD if tile.roles.turns > 1 else 0) + (_CLUSTER_OVERHEAD if prod(tile.cluster) > 1 else 0)
     steps = ceil(_clusters(tile, problem) / _clusters_at_once(tile, target)) * ceil(_sizes(problem)[2] / tile.shape[2])
     loads = load_cycles(steps, tile, problem) + _TILE_OVERHEAD
     return max(_waves(tile, problem, target, tail) + once, loads) + _LAUNCH
 
 
-def tails(tile: RoleTile, problem: Problem, target: Target) -> list[Tail]:
+def tails(tile: RoleTile, problem: Problem, target: Target, box: int | None) -> list[Tail]:
     """How the last wave of a grid may run: as whole tiles, in halves, or in parts of K where scales act in the sum.
 
-    Of other products, whole tiles of 128×256 and half tiles of 256×192 have so far been as fast or faster.
+    Each part stores a share of the columns if that is whole boxes, of so many columns; with None, part 0 stores all. Of
+    other products, whole tiles of 128×256 and half tiles of 256×192 have so far been as fast or faster.
     """
     parts = _parts_of_tail(tile, problem, target) if problem.is_scaled else 1
-    return [*TailKind, *([KDivision(KDivisionKind.tail, parts)] if parts > 1 else [])]
+    if parts == 1:
+        return list(TailKind)
+    shared = [n for n in range(parts, 1, -1) if box is not None and tile.shape[1] % (n * box) == 0]
+    scattered = [KDivision(KDivisionKind.scatter_tail, n) for n in shared[:1]]
+    return [*TailKind, *scattered, KDivision(KDivisionKind.tail, parts)]
+
+
+def widest_box(problem: Problem) -> int:
+    """Columns of a box of D, by default."""
+    return _BOX_BITS // element_type(problem.d).bits
 
 
 def _parts_of_tail(tile: RoleTile, problem: Problem, target: Target) -> int:
@@ -178,7 +191,7 @@ def _waves(tile: RoleTile, problem: Problem, target: Target, tail: Tail) -> floa
     requests = min(1.0, _SATURATED * busy) * _request_cycles(tile, problem)
     of_a_tile = _tile_cycles(tile, problem, requests)
     if isinstance(tail, KDivision):
-        of_a_part = _tile_cycles(tile, problem, requests, tail.parts) + _EXCHANGE
+        of_a_part = _tile_cycles(tile, problem, requests, tail.parts) + _EXCHANGE[tail.kind]
         return floor(filled) * of_a_tile + _partial_wave(tail.parts * (filled - floor(filled))) * of_a_part
     if tail is TailKind.halves and splits_tail(tile, problem, target):
         # Its slots are those of a whole tile, so that it starts and ends as late.

@@ -162,7 +162,7 @@ def test_k_is_split_where_whole_tiles_are_too_few(
         assert choose(other, get("sm_80"), Schedule()).schedule.k_division is None
 
 
-@pytest.mark.parametrize(("k", "division"), [(7168, "scatter_tail(3)"), (2048, "None")])
+@pytest.mark.parametrize(("k", "division"), [(7168, "scatter_tail(3)"), (4096, "scatter_tail(3)"), (2048, "None")])
 def test_the_last_wave_is_divided_where_that_saves_more_than_the_exchange_of_sums(k: int, division: str) -> None:
     """With scales of blocks: 704 tiles of 128×192 fill 5.3 of 6 waves."""
     scales = (OperandKind.row_scale, OperandKind.column_block_scale)
@@ -174,11 +174,12 @@ def test_the_last_wave_is_divided_where_that_saves_more_than_the_exchange_of_sum
 def test_the_parts_of_a_divided_tail_exchange_shares_where_these_are_whole_boxes_of_tma() -> None:
     scales = (OperandKind.row_scale, OperandKind.column_block_scale)
     problem = replace(LARGE, k=7168, a="e4m3", b="e4m3", d="bf16", kinds=scales, operands=("f32", "f32"))
-    longer = replace(problem, n=7168, k=16384)  # in four parts of 48 columns
+    longer = replace(problem, n=7168, k=16384)  # SMs are left for four parts, of 48 columns
     for given, fields, division in (
         (problem, "epilogue.path = smem", "tail(3)"),
         (problem, "epilogue.tile = [128, 32]", "scatter_tail(3)"),
-        (longer, "", "tail(4)"),
+        (longer, "epilogue.path = smem", "tail(4)"),
+        (longer, "", "scatter_tail(3)"),
         (longer, "epilogue.tile = [128, 16]", "scatter_tail(4)"),
     ):
         assert str(choose(given, get("sm_90a"), Schedule.parse(fields)).schedule.k_division) == division
