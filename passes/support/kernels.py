@@ -103,13 +103,14 @@ def cluster_shape(attribute: ir.Attribute | None) -> tuple[int, int]:
 
 
 def problem_of(kernel: tile.KernelOp) -> Problem:
-    """The problem that a kernel carries; sizes are left open. Refuses a kernel without one."""
+    """The problem that a kernel carries, of the size of its matrices. Refuses a kernel without one."""
     if "problem" not in kernel.attributes:
         raise Refusal(
             kernel, "has no problem; write #tile.problem beside its schedule, or lower again from level problem"
         )
-    d = next((x.type for x in kernel.body.blocks[0].arguments[2:3] if isinstance(x.type, ir.MemRefType)), None)
-    return Problem.of_attribute(kernel.attributes["problem"], d)
+    a, b, d = (argument.type for argument in list(kernel.body.blocks[0].arguments)[:3])
+    problem = Problem.of_attribute(kernel.attributes["problem"], d if isinstance(d, ir.MemRefType) else None)
+    return problem.of_size(a, b, d)
 
 
 def copies_of(ring: sm.RingOp) -> list[int]:

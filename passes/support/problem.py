@@ -161,6 +161,22 @@ class Problem:
             given_layout=None if self.given_layout is None else swapped_layout(self.given_layout),
         )
 
+    def of_size(self, *matrices: ir.Type) -> "Problem":
+        """The problem with M, N and K of the A, B and D of these types. What is no memref leaves them open."""
+        (m_in_a, k_in_a), (n_in_b, k_in_b) = dims_of_a(self.layout), dims_of_b(self.layout)
+
+        def extent(matrix: ir.Type, dim: int, name: str = "") -> int | None:
+            counts = isinstance(matrix, ir.MemRefType) and (not name or name != self.packed)  # two rows per byte or one
+            return static_extent(matrix, dim) if counts else None
+
+        a, b, d = matrices
+        return replace(
+            self,
+            m=_either(extent(d, -2), extent(a, m_in_a, "a")),
+            n=_either(extent(d, -1), extent(b, n_in_b, "b")),
+            k=_either(extent(a, k_in_a), extent(b, k_in_b)),
+        )
+
     def transpose(self, operands: str) -> "Problem":
         """The same product, of which those of "ab" are transposed before they are multiplied."""
         layout = turned_layout(self.layout, operands)

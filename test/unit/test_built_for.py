@@ -173,3 +173,18 @@ def test_weights_by_wgmma_whose_sums_are_scaled_go_on() -> None:
     lowered = lower(SMALL_KERNELS["sm90-weights"].problem())
     for level in ("atoms", "epilogue"):
         assert lower(lowered.levels[level]).ptx == lowered.ptx
+
+
+SIZED = [
+    ("sm_80", "unroll = full", (256, 256, 256)),
+    ("sm_90", "", (81920, 256, 256)),  # D of a tile is held while the next one is multiplied
+]
+
+
+@pytest.mark.parametrize(("target", "schedule", "sizes"), SIZED, ids=["unrolled", "held"])
+def test_a_kernel_that_is_lowered_again_has_the_sizes_of_its_matrices(target, schedule, sizes):
+    m, n, k = sizes
+    spec = lt.GemmSpec(m=m, n=n, k=k, a="f16", b="f16", d="f16")
+    kernel = lt.compile_gemm(spec, target=target, schedule=schedule or None)
+    for level in ("cta", "smem", "pipelined", "atoms", "epilogue"):
+        assert lt.compile_ir(kernel.levels[level]).ptx == kernel.ptx, level
