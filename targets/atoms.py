@@ -55,6 +55,9 @@ class MmaAtom:
     """Multiply-adds per cycle and SM on the usual GPU that has it; only estimates use it."""
     intrinsic: str = ""
     """LLVM's intrinsic, for what nvvm.mma.sync does not know."""
+    keeps_loads_ahead: bool = False
+    """Whether fragments that are read a K step ahead stay there: LLVM moves them behind the back edge of the loop. Only
+    where products are then faster (measured on an H200)."""
     k_is_contiguous: bool = False
     """Whether A and B must lie with K contiguous: wgmma transposes 16-bit operands only."""
 
@@ -145,13 +148,14 @@ _BYTE_SOURCES = (
 # mma.sync of tf32, by K. At half the rate of 16-bit operands.
 _TF32_SOURCES = {4: atoms_nv.SM80_16x8x4_F32TF32TF32F32_TN, 8: atoms_nv.SM80_16x8x8_F32TF32TF32F32_TN}
 
-# mma.sync of f64, with what first has each shape: compute capability, PTX version, and its rate there. Kernels reach
-# less of it with m16n8k16, whose fragments leave fewer registers (measured on an H200).
+# mma.sync of f64, with what first has each shape: compute capability, PTX version, its rate there, and whether it keeps
+# loads ahead. Kernels reach less of the rate with m16n8k8 and m16n8k16, whose fragments leave fewer registers (measured
+# on an H200).
 _F64_SOURCES = (
-    (atoms_nv.SM80_8x8x4_F64F64F64F64_TN, (8, 0), 70, 64),
-    (atoms_nv.SM90_16x8x4_F64F64F64F64_TN, (9, 0), 78, 128),
-    (atoms_nv.SM90_16x8x8_F64F64F64F64_TN, (9, 0), 78, 128),
-    (atoms_nv.SM90_16x8x16_F64F64F64F64_TN, (9, 0), 78, 110),
+    (atoms_nv.SM80_8x8x4_F64F64F64F64_TN, (8, 0), 70, 64, False),
+    (atoms_nv.SM90_16x8x4_F64F64F64F64_TN, (9, 0), 78, 128, True),
+    (atoms_nv.SM90_16x8x8_F64F64F64F64_TN, (9, 0), 78, 120, False),
+    (atoms_nv.SM90_16x8x16_F64F64F64F64_TN, (9, 0), 78, 110, False),
 )
 
 # wgmma by (accumulator, A, B). K is 32 bytes of the operands.
@@ -230,7 +234,7 @@ def _byte_atoms() -> dict[str, MmaAtom]:
 
 def _f64_atoms() -> dict[str, MmaAtom]:
     atoms = {}
-    for source, compute_capability, ptx_version, rate in _F64_SOURCES:
+    for source, compute_capability, ptx_version, rate, keeps_loads_ahead in _F64_SOURCES:
         shape = "m{}n{}k{}".format(*source.shape_mnk)
         name = f"mma.{shape}.f64.f64"
         atoms[name] = MmaAtom(
@@ -247,6 +251,7 @@ def _f64_atoms() -> dict[str, MmaAtom]:
             ptx_version=ptx_version,
             rate=rate,
             intrinsic=f"llvm.nvvm.mma.{shape}.row.col.f64",
+            keeps_loads_ahead=keeps_loads_ahead,
         )
     return atoms
 

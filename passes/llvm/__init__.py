@@ -5,6 +5,7 @@ Inline assembly appears only here. The host side is unchanged, so that the manif
 
 from lowtide.passes.llvm.convert_math_to_intrinsics import ConvertMathToIntrinsics
 from lowtide.passes.llvm.convert_ptx_ops_to_asm import ConvertPtxOpsToAsm
+from lowtide.passes.llvm.keep_loads_ahead import KeepLoadsAhead
 from lowtide.passes.llvm.keep_loops_rolled import KeepLoopsRolled
 from lowtide.passes.llvm.pass_tensor_maps_by_value import PassTensorMapsByValue
 from lowtide.passes.steps import Step
@@ -20,4 +21,5 @@ STEPS = (
     ),
     Step(PassTensorMapsByValue, "the attributes do not verify before there is an llvm.func"),
     Step(KeepLoopsRolled, "once there are branches that can hold the annotation"),
+    Step(KeepLoadsAhead, "once the edges of loops are branches, whose operands are the values of the next step"),
 )

@@ -199,7 +199,7 @@ def _order_of_k(atom: MmaAtom, schedule: Schedule, problem: Problem) -> int | La
     bits = element_type(problem.a).bits
     if schedule.is_direct and bits == LDMATRIX_BITS:
         return _pairs_together(depth, schedule)
-    if pairs_rows(problem) and a_is_mk(problem.layout) and atom.shape_mnk[0] == 2 * _LANES_ALONG_ROWS:
+    if bits > LDMATRIX_BITS and a_is_mk(problem.layout) and atom.shape_mnk[0] == 2 * _LANES_ALONG_ROWS:
         return depth  # pairs of A along K would have to be taken apart: an atom takes pairs of its rows
     extent = max(depth, 2 * _LANES_ALONG_K)
     if (

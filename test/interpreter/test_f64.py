@@ -83,9 +83,12 @@ def test_the_larger_shapes_are_chosen_where_the_target_has_them(kernel):
     assert f"mma.sync.aligned.{expected[4:]}.row.col.f64.f64.f64.f64" in kernel.ptx
 
 
-def test_fragments_along_k_take_the_largest_of_the_fast_shapes():
+def test_fragments_along_k_are_loaded_ahead_in_the_order_of_k():
     problem = spec(dtype="f64", d="f64", acc="f64")
-    assert lt.compile_gemm(problem, target="sm_90a", schedule=SMALL).schedule.multiply.atom == "mma.m16n8k8"
+    kernel = lt.compile_gemm(problem, target="sm_90a", schedule=SMALL)
+    assert kernel.schedule.multiply.atom == "mma.m16n8k4"
+    assert kernel.schedule.multiply.permutation[2] == 4
+    assert kernel.levels["llvm"].count('llvm.inline_asm has_side_effects "", "~{memory}"') == 1
 
 
 def test_where_rows_are_contiguous_a_thread_loads_two_neighbours():
