@@ -108,7 +108,8 @@ def problem_of(kernel: tile.KernelOp) -> Problem:
         raise Refusal(
             kernel, "has no problem; write #tile.problem beside its schedule, or lower again from level problem"
         )
-    a, b, d = (argument.type for argument in list(kernel.body.blocks[0].arguments)[:3])
+    matrices = [argument.type for argument in list(kernel.body.blocks[0].arguments)[:3]]
+    a, b, d = (*matrices, None, None, None)[:3]  # a part of a kernel, as a test of a pass writes it, may have fewer
     problem = Problem.of_attribute(kernel.attributes["problem"], d if isinstance(d, ir.MemRefType) else None)
     return problem.of_size(a, b, d)
 

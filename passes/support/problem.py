@@ -161,15 +161,14 @@ class Problem:
             given_layout=None if self.given_layout is None else swapped_layout(self.given_layout),
         )
 
-    def of_size(self, *matrices: ir.Type) -> "Problem":
+    def of_size(self, a: ir.Type | None, b: ir.Type | None, d: ir.Type | None) -> "Problem":
         """The problem with M, N and K of the A, B and D of these types. What is no memref leaves them open."""
         (m_in_a, k_in_a), (n_in_b, k_in_b) = dims_of_a(self.layout), dims_of_b(self.layout)
 
-        def extent(matrix: ir.Type, dim: int, name: str = "") -> int | None:
+        def extent(matrix: ir.Type | None, dim: int, name: str = "") -> int | None:
             counts = isinstance(matrix, ir.MemRefType) and (not name or name != self.packed)  # two rows per byte or one
             return static_extent(matrix, dim) if counts else None
 
-        a, b, d = matrices
         return replace(
             self,
             m=_either(extent(d, -2), extent(a, m_in_a, "a")),
