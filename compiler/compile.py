@@ -92,9 +92,7 @@ class Request:
 
     def problem(self) -> str:
         """What is compiled, as IR of level `problem`. Raises ScheduleError, SpecError."""
-        given = resolve_schedule(self.schedule)
-        if isinstance(self.schedule, str) and self.schedule in PRESETS:
-            check_dtype(self.schedule, self.spec.a)
+        given = resolve_schedule(self.schedule, self.spec.a)
         fixed = schedule_for(self.spec, self.target, given, self.numerics)
         return problem_text(self.spec, self.target, fixed)
 
@@ -165,13 +163,17 @@ def compile_ir(
     return CompiledKernel(driver.compile_ir(source, target=target, dump_dir=dump_ir, on_progress=on_progress))
 
 
-def resolve_schedule(schedule: Schedule | str | None) -> Schedule | None:
-    """A schedule from its name, its text, or itself. Raises ScheduleError for a name that is none."""
+def resolve_schedule(schedule: Schedule | str | None, dtype: str) -> Schedule | None:
+    """A schedule from its name, its text, or itself, for A and B of a type.
+
+    Raises ScheduleError for a name that is none, and for that of a preset that does not serve the type.
+    """
     if schedule is None or isinstance(schedule, Schedule):
         return schedule
     if not isinstance(schedule, str):
         raise _no_schedule(schedule)
     if schedule in PRESETS:
+        check_dtype(schedule, dtype)
         return PRESETS[schedule]
     if "=" in schedule:
         return Schedule.parse(schedule)

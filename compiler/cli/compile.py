@@ -51,7 +51,7 @@ def compile_(
         spec = problem.spec()
         chosen = choose(target)
         target, reason = chosen.name, chosen.reason
-        source = problem_text(spec, targets.get(target), resolve_schedule(schedule))
+        source = problem_text(spec, targets.get(target), resolve_schedule(schedule, spec.a))
         title = problem_line(spec, (spec.m, spec.n, spec.k))
     started = time.perf_counter()
     with busy("compiling") as update:

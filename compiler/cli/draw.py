@@ -62,7 +62,7 @@ def draw(
             check_file(output)
             spec = problem.spec()
             chosen = choose(target)
-            text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule))
+            text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule, spec.a))
             line("problem", problem_line(spec, (spec.m, spec.n, spec.k)))
             line("target", f"{chosen.name} ({chosen.reason})")
             ranges = None if part is None else parse_part(part)

@@ -36,7 +36,7 @@ def explain(
             found = explain_ir(ir_file, target, on_progress=on_pass(update))
         else:
             spec = problem.spec()
-            given = resolve_schedule(schedule)
+            given = resolve_schedule(schedule, spec.a)
             chosen = choose(target)
             reason = chosen.reason
             found = explain_spec(spec, chosen.name, given, on_progress=on_pass(update))

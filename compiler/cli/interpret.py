@@ -79,7 +79,7 @@ def interpret(
                 spec = problem.spec()
                 chosen = choose(target)
                 line("target", f"{chosen.name} ({chosen.reason})")
-                text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule))
+                text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule, spec.a))
                 given_level = _lowered(text, chosen.name, level or str(Level.NVVM), context, on_pass(update))
                 reference = ExpectedProblem(spec, "float64")
             else:

@@ -128,10 +128,16 @@ def check_target(schedule: Schedule, target: Target) -> None:
     if schedule.target is None:
         return
     meant = targets.get(schedule.target)
-    own = {*target.mma_atoms, *target.copy_atoms}
+    own = [*target.mma_atoms, *target.copy_atoms]
     missing = [atom for atom in (*meant.mma_atoms, *meant.copy_atoms) if atom not in own]
     if missing:
+        new = dict.fromkeys(_instruction(atom) for atom in missing if _instruction(atom) not in map(_instruction, own))
         raise ScheduleError(
-            f"the schedule is meant for {meant.name}, which has {families(missing)}; {target.name} has not: compile "
-            f"for {meant.name}, or take a schedule for {target.name}"
+            f"the schedule is meant for {meant.name}, which has {', '.join(new) or families(missing)}; {target.name} has "
+            f"not: compile for {meant.name}, or take a schedule for {target.name}"
         )
+
+
+def _instruction(atom: str) -> str:
+    """The first word of the name of an atom."""
+    return atom.partition(".")[0]

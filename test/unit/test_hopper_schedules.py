@@ -200,6 +200,24 @@ def test_roles_are_refused_where_there_is_no_wgmma(target: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("dtype", "acc", "ways"),
+    [
+        ("f32", "f32", "roles = single with atom = fma.m1n1k1"),
+        ("f64", "f64", "roles = single with atom = mma.m16n8k16"),
+        ("f16", "f16", "roles = single with atom = mma.m16n8k16, or f32 accumulators"),
+    ],
+)
+def test_roles_are_refused_for_types_that_wgmma_lacks_with_a_way_out_that_is_legal(dtype, acc, ways) -> None:
+    problem = replace(PROBLEM, a=dtype, b=dtype, d=dtype, acc=acc)
+    with pytest.raises(ScheduleError, match=rf"with {dtype} operands and {acc} accumulators: .*; take {ways}$"):
+        choose(problem, SM_90A, Schedule().with_(roles=cooperative(2)))
+    fields, _, other_sums = ways.partition(", or ")
+    choose(problem, SM_90A, Schedule.parse(fields.replace(" with ", ", ")))
+    if other_sums:
+        choose(replace(problem, acc=other_sums.split()[0]), SM_90A, Schedule().with_(roles=cooperative(2)))
+
+
+@pytest.mark.parametrize(
     ("fields", "message"),
     [
         ("roles = foo", "roles = foo is not single, cooperative or pingpong"),

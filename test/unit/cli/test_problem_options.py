@@ -1,6 +1,7 @@
 """The options that say a problem are declared once, and every command that compiles one takes all of them."""
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -41,3 +42,11 @@ def test_a_command_gets_grouped_options_as_one_value() -> None:
 @pytest.mark.parametrize("option", ["--epilogue", "--precision", "--a"])
 def test_all_presets_have_problems_of_their_own(option: str) -> None:
     assert f"{option[2:]} beside --all-presets: each has its own" in refused("check", "--all-presets", option, "f32")
+
+
+@pytest.mark.parametrize("command", ["run", "compile", "interpret", "check", "explain", "draw"])
+def test_a_preset_is_refused_for_types_that_it_does_not_serve(command: str, tmp_path: Path) -> None:
+    what = ("-o", str(tmp_path / "a.svg")) if command == "draw" else ()
+    size = ("--m", "512", "--n", "512", "--k", "512", "--dtype", "f32", "--target", "sm_90a")
+    message = refused(command, *what, *size, "--schedule", "sm90-pingpong")
+    assert "preset sm90-pingpong is for f16 and bf16, not f32; take sm80-simt-best" in " ".join(message.split())
