@@ -53,6 +53,9 @@ class MmaAtom:
     """The least that knows it, times 10 (PTX ISA, "mma", "PTX ISA Notes")."""
     rate: int = 1024
     """Multiply-adds per cycle and SM on the usual GPU that has it; only estimates use it."""
+    hiding_warps: float | None = None
+    """Warps of an SM at which waiting for others' results takes as long as the atoms at their rate; only estimates use
+    it. None where the rate is that of any four warps."""
     intrinsic: str = ""
     """LLVM's intrinsic, for what nvvm.mma.sync does not know."""
     keeps_loads_ahead: bool = False
@@ -148,14 +151,14 @@ _BYTE_SOURCES = (
 # mma.sync of tf32, by K. At half the rate of 16-bit operands.
 _TF32_SOURCES = {4: atoms_nv.SM80_16x8x4_F32TF32TF32F32_TN, 8: atoms_nv.SM80_16x8x8_F32TF32TF32F32_TN}
 
-# mma.sync of f64, with what first has each shape: compute capability, PTX version, its rate there, and whether it keeps
-# loads ahead. Kernels reach less of the rate with m16n8k8 and m16n8k16, whose fragments leave fewer registers (measured
-# on an H200).
+# mma.sync of f64, with what first has each shape: compute capability, PTX version, its rate there, the warps that hide
+# what it waits for, and whether it keeps loads ahead. Kernels reach less of the rate with m16n8k8 and m16n8k16, whose
+# fragments leave fewer registers (measured on an H200; warps on an H100).
 _F64_SOURCES = (
-    (atoms_nv.SM80_8x8x4_F64F64F64F64_TN, (8, 0), 70, 64, False),
-    (atoms_nv.SM90_16x8x4_F64F64F64F64_TN, (9, 0), 78, 128, True),
-    (atoms_nv.SM90_16x8x8_F64F64F64F64_TN, (9, 0), 78, 120, False),
-    (atoms_nv.SM90_16x8x16_F64F64F64F64_TN, (9, 0), 78, 110, False),
+    (atoms_nv.SM80_8x8x4_F64F64F64F64_TN, (8, 0), 70, 64, None, False),
+    (atoms_nv.SM90_16x8x4_F64F64F64F64_TN, (9, 0), 78, 128, 2, True),
+    (atoms_nv.SM90_16x8x8_F64F64F64F64_TN, (9, 0), 78, 120, 2, False),
+    (atoms_nv.SM90_16x8x16_F64F64F64F64_TN, (9, 0), 78, 110, 2, False),
 )
 
 # wgmma by (accumulator, A, B). K is 32 bytes of the operands.
@@ -234,7 +237,7 @@ def _byte_atoms() -> dict[str, MmaAtom]:
 
 def _f64_atoms() -> dict[str, MmaAtom]:
     atoms = {}
-    for source, compute_capability, ptx_version, rate, keeps_loads_ahead in _F64_SOURCES:
+    for source, compute_capability, ptx_version, rate, hiding_warps, keeps_loads_ahead in _F64_SOURCES:
         shape = "m{}n{}k{}".format(*source.shape_mnk)
         name = f"mma.{shape}.f64.f64"
         atoms[name] = MmaAtom(
@@ -252,6 +255,7 @@ def _f64_atoms() -> dict[str, MmaAtom]:
             rate=rate,
             intrinsic=f"llvm.nvvm.mma.{shape}.row.col.f64",
             keeps_loads_ahead=keeps_loads_ahead,
+            hiding_warps=hiding_warps,
         )
     return atoms
 
@@ -310,6 +314,7 @@ def _fma_atoms() -> dict[str, MmaAtom]:
             f"fma.rn.{element_type(dtype).ptx}",
             threads=1,
             rate=128,
+            hiding_warps=8,
         )
         for dtype in _FMA_TYPES
         for name in (f"{FMA}.{dtype}.{dtype}",)

@@ -12,7 +12,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter.machine.clusters import clusters_at_a_time
 from lowtide.interpreter.machine.work_order import WorkItem, WorkOrder
 from lowtide.passes.schedules.facts import work_loops
-from lowtide.passes.schedules.grid_cost import ctas_per_sm
+from lowtide.passes.schedules.single_grid_cost import ctas_per_sm
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 

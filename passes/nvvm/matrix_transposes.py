@@ -16,7 +16,7 @@ from mlir.dialects import llvm, nvvm, scf, vector
 from lowtide.dialects import tile
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
-from lowtide.passes.nvvm.unrolling import LOOP_ANNOTATION, ROLLED
+from lowtide.passes.nvvm.unrolling import keep_rolled
 from lowtide.passes.nvvm.values import GlobalMatrix, vector_type
 from lowtide.passes.support.builder import Builder, Scalar
 from lowtide.passes.support.copy_units import (
@@ -244,7 +244,7 @@ def _address(build: Builder, pointer: ir.Value) -> ir.Value:
 def _loop(build: Builder, end: int, step: int = 1) -> Iterator[ir.Value]:
     """A loop that stays one, and its count."""
     loop = scf.ForOp(*(build.constant(value, build.i32) for value in (0, end, step)), [])
-    loop.operation.attributes[LOOP_ANNOTATION] = ir.Attribute.parse(ROLLED)
+    keep_rolled(loop)
     with ir.InsertionPoint(loop.body):
         yield loop.induction_variable
         scf.YieldOp([])

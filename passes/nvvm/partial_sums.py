@@ -16,6 +16,7 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.barriers import lower_barrier
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import element_pointer
+from lowtide.passes.nvvm.unrolling import keep_rolled
 from lowtide.passes.nvvm.values import Fragment, GlobalMatrix, regroup, vector_type
 from lowtide.passes.support.arithmetic import add
 from lowtide.passes.support.builder import constant_of
@@ -24,6 +25,7 @@ from lowtide.targets import coordinates
 from lowtide.targets.tv import extents
 
 _ACCESS_BITS = 128  # of the widest load or store of one thread
+_SLOTS_AT_ONCE = 8  # whose additions LLVM and ptxas unroll
 
 
 def lower_store_partial(context: Context, op: tile.StorePartialOp) -> None:
@@ -74,9 +76,16 @@ def lower_sum_shares(context: Context, op: tile.SumSharesOp) -> None:
 
 
 def lower_add_partials(context: Context, op: tile.AddPartialsOp) -> None:
-    """A loop over the slots; registers are added element by element."""
+    """A loop over the slots; registers are added element by element.
+
+    LLVM and ptxas unroll it, and load several slots before they add the first. Without roles a thread spills where it
+    cannot hold them; where it can, that takes less time (H100: 10.2 and 10.7 µs at 256×256×8192 bf16 by mma.sync).
+    """
     build, fragment = context.build, _wide(context, context.fragment(op.value))
     loop = scf.ForOp(build.constant(0), context.scalar(op.count), build.constant(1), list(fragment.registers))
+    held = len(fragment.registers) * _bytes(fragment) // 4 * (1 + _SLOTS_AT_ONCE)
+    if context.barrier == 0 and held > context.registers:
+        keep_rolled(loop)
     with ir.InsertionPoint(loop.body):
         slot = build.add(context.scalar(op.first), loop.induction_variable)
         start = _slot(context, op.partials, fragment, slot)

@@ -15,7 +15,7 @@ from mlir.dialects import arith, llvm, scf, vector
 
 from lowtide.passes.nvvm.context import Context
 from lowtide.passes.nvvm.memory import both, element_pointer, global_pointer, is_before_edge
-from lowtide.passes.nvvm.unrolling import LOOP_ANNOTATION, ROLLED
+from lowtide.passes.nvvm.unrolling import keep_rolled
 from lowtide.passes.nvvm.values import Window, elements_from, shuffle, vector_type
 from lowtide.passes.support.arithmetic import number
 from lowtide.passes.support.element_types import element_bits
@@ -145,7 +145,7 @@ class RealignedLoads:
         start, first = self._start(run, run.row), build.sub(run.column, run.shift)
         bounds = (build.constant(value, build.i32) for value in (0, 2 * self.run, 1))
         loop = scf.ForOp(*bounds, [vector.BroadcastOp(wide, number(self.element, 1)).result])
-        loop.operation.attributes[LOOP_ANNOTATION] = ir.Attribute.parse(ROLLED)
+        keep_rolled(loop)
         with ir.InsertionPoint(loop.body):
             index = loop.induction_variable
             before = build.ult(build.add(first, index), self.window.matrix.extents[1])

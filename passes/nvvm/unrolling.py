@@ -16,7 +16,7 @@ from lowtide.targets.tv import extents
 # enough registers for that. With roles unrolling gains up to 2 % (1024³ on an H200), but consumers that
 # take turns spill with four or five K steps unrolled.
 LOOP_ANNOTATION = "llvm.loop_annotation"
-ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
+_ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
 _UNROLLED = "#llvm.loop_annotation<unroll = <full = true>>"
 
 _DESCRIPTOR_REGISTERS = 2
@@ -26,12 +26,18 @@ def annotate(context: Context, op: scf.ForOp, loop: scf.ForOp) -> None:
     """Mark the lowered loop, where the choice is not left to LLVM and ptxas."""
     if context.barrier == 0 or context.instances > 1:  # no role, or consumers in turn
         constant = all(constant_of(bound) is not None for bound in (op.lowerBound, op.upperBound, op.step))
-        text = _UNROLLED if context.unrolls and constant else ROLLED
+        _mark(loop, _UNROLLED if context.unrolls and constant else _ROLLED)
     elif _holds_too_many_descriptors(context, op):
-        text = ROLLED
-    else:
-        return
-    loop.operation.attributes[LOOP_ANNOTATION] = ir.Attribute.parse(text)
+        keep_rolled(loop)
+
+
+def keep_rolled(loop: scf.ForOp) -> None:
+    """Mark a lowered loop that neither LLVM nor ptxas may unroll."""
+    _mark(loop, _ROLLED)
+
+
+def _mark(loop: scf.ForOp, annotation: str) -> None:
+    loop.operation.attributes[LOOP_ANNOTATION] = ir.Attribute.parse(annotation)
 
 
 def _holds_too_many_descriptors(context: Context, op: scf.ForOp) -> bool:

@@ -28,9 +28,10 @@ from lowtide.passes.schedules import (
 from lowtide.passes.schedules.alignment import multiplied
 from lowtide.passes.schedules.asked_for import asks_for_no_roles, asks_for_roles, asks_for_tma_stores
 from lowtide.passes.schedules.grid_choice import Candidate
-from lowtide.passes.schedules.grid_cost import RoleTile, cost, reads_of_larger, role_cost, straddles_sectors
+from lowtide.passes.schedules.grid_cost import RoleTile, reads_of_larger, role_cost, straddles_sectors
 from lowtide.passes.schedules.mainloop_rules import has_wgmma
 from lowtide.passes.schedules.rules import broken_field, broken_rule
+from lowtide.passes.schedules.single_grid_cost import cost
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import multiplies_by_wgmma

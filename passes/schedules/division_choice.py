@@ -5,10 +5,11 @@ division of K gives every SM a part of one. Each CTA then writes its partial sum
 those of all parts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from math import ceil
+from math import ceil, prod
+from types import MappingProxyType
 from typing import Any
 
 from lowtide.dialects.tile import KDivisionKind, LaunchKind, RasterKind, SchedulerKind, StorePath
@@ -16,7 +17,9 @@ from lowtide.dialects.tile.fields import Extents2, Extents3, KDivision, Order, R
 from lowtide.dialects.tile.schedule import Epilogue, Grid, Mainloop, Multiply, Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import asks_for_tma_stores
+from lowtide.passes.schedules.facts import REGISTER_BITS
 from lowtide.passes.schedules.grid_cost import RoleTile, load_cycles, multiply_cycles, role_cost
+from lowtide.passes.schedules.multiply_choice import multiplies_by_fma
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
@@ -44,13 +47,24 @@ _NARROW_EXCHANGE_OVERHEAD = 4500  # cycles: launch, fill, and the wait for the o
 _ADDED_PER_CYCLE = 33  # bytes of partial sums that the part which adds them reads
 _WORTH_DIVIDING_NARROW = 0.9
 
-# Tiles for mma.sync: extents, bits of K of a step, warps, stages. Eight warps keep few accumulators each: with four,
+_SplitTile = tuple[Extents2, int, Extents3, int]
+
+# Tiles without roles: extents, bits of K of a step, atoms, stages. Eight warps keep few accumulators each: with four,
 # ptxas spilled some kernels that add partial sums.
-_SPLIT_TILES: tuple[tuple[Extents2, int, Extents3, int], ...] = (
-    ((128, 128), 512, (2, 4, 1), 4),
-    ((64, 64), 1024, (2, 4, 1), 4),
+_SPLIT_TILES_OF_THREADS: tuple[_SplitTile, ...] = (
+    ((128, 128), 512, (16, 16, 1), 3),
+    ((128, 64), 256, (16, 8, 1), 4),
+    ((64, 64), 256, (8, 8, 1), 4),
 )
-_SUM_BITS = 32
+# Of tensor cores, by the bits of a sum; none where sums are shorter than f32.
+_SPLIT_TILES: Mapping[int, tuple[_SplitTile, ...]] = MappingProxyType(
+    {
+        32: (((128, 128), 512, (2, 4, 1), 4), ((64, 64), 1024, (2, 4, 1), 4)),
+        64: (((64, 128), 1024, (2, 4, 1), 4), ((64, 64), 1024, (2, 4, 1), 4)),
+    }
+)
+_SUMS_BESIDE_OPERANDS = 64  # registers of a thread, if the epilogue also holds elements of operands
+_MOST_CTAS, _MOST_THREADS = 4, 512  # of an SM
 _MOST_SPLIT = 16  # parts: part 0 adds the sums of all others
 _WORTH_SPLITTING = 0.75  # of the cycles of whole tiles, by the model of grids without roles
 
@@ -192,13 +206,20 @@ def reason(own: Divided, whole: Schedule, problem: Problem, target: Target) -> s
 def splits(given: Schedule, problem: Problem, target: Target) -> Iterator[dict[str, Any]]:
     """Splits of K without roles to choose among, by path of the schedule's fields; none as for `divided`."""
     is_open = _is_known(problem) and _is_open_without_roles(given)
-    if problem.weights or not is_open or not _is_for_tensor_cores(problem):
+    if problem.weights or not is_open:
         return
-    for (rows, columns), bits, atoms, stages in _SPLIT_TILES:
+    by_threads = multiplies_by_fma(given, problem, target)
+    of_tensor_cores = _SPLIT_TILES.get(element_type(problem.acc).bits, ())
+    for (rows, columns), bits, atoms, stages in _SPLIT_TILES_OF_THREADS if by_threads else of_tensor_cores:
+        threads = prod(atoms) * (1 if by_threads else target.warp_size)
+        sums = rows * columns * element_type(problem.acc).bits // REGISTER_BITS
+        if problem.region_kinds and sums > _SUMS_BESIDE_OPERANDS * threads:
+            continue
         depth = bits // element_type(problem.a).bits
         tiles = problem.tiles((rows, columns))
         assert tiles is not None and problem.k is not None
-        for parts in range(2, 1 + min(_MOST_SPLIT, target.sm_count * 2 // tiles, ceil(problem.k / depth))):
+        ctas = target.sm_count * min(_MOST_CTAS, _MOST_THREADS // threads)
+        for parts in range(2, 1 + min(_MOST_SPLIT, ctas // tiles, ceil(problem.k / depth))):
             yield {
                 "grid.tile": (rows, columns),
                 "grid.k_division": KDivision(KDivisionKind.split, parts),
@@ -206,11 +227,6 @@ def splits(given: Schedule, problem: Problem, target: Target) -> Iterator[dict[s
                 "mainloop.stages": stages,
                 "multiply.atoms": atoms,
             }
-
-
-def _is_for_tensor_cores(problem: Problem) -> bool:
-    """Whether sums are of 32 bits and tensor cores make them: fma sums, as those of f64, round to nearest."""
-    return element_type(problem.acc).bits == _SUM_BITS and not element_type(problem.a).rounds_sums
 
 
 def _is_open_without_roles(given: Schedule) -> bool:

@@ -99,6 +99,10 @@ _COMMON: Mapping[int, tuple[Candidate, ...]] = MappingProxyType(
 
 # Where fragments of A or B come in pairs of rows, two CTAs of a smaller tile per SM were faster (H200, 4096³).
 _COMMON_OF_ROWS: Mapping[int, tuple[Candidate, ...]] = MappingProxyType({64: _COMMON[64][1:]})
+# Beside several full operands, of which a thread holds as many elements as of D: eight warps share them.
+_COMMON_BESIDE_OPERANDS: Mapping[int, tuple[Candidate, ...]] = MappingProxyType(
+    {64: (Candidate((64, 64), 16, (2, 4, 1), 4), Candidate((32, 64), 16, (1, 4, 1), 4))}
+)
 # Of 32 bits by tensor cores.
 _COMMON_OF_WORDS = tuple(replace(one, k=one.k // 2) for one in _HALVES)
 # Bytes that do not lie along K are loaded one by one, and put together in registers that large tiles do not leave; nor
@@ -166,6 +170,7 @@ _DRIFT_WAVES = 16
 
 # FMA atoms: registers per thread that do for this number of accumulators, if the epilogue only converts them.
 _REGISTERS_OF_FMA, _ACCUMULATORS_OF_FMA = 128, 64
+_SUB_CORES = 4
 
 _ACCUMULATORS_BESIDE_ROWS = 128  # per thread, if the epilogue also holds rows of a full operand
 _ACCUMULATORS_BESIDE_COLUMNS = 64  # if it holds elements of one that lies by columns
@@ -178,6 +183,8 @@ def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[tu
     """Tiles without roles: the common ones that agree with the given fields; if none does, more."""
     tile, k, bits = given.grid.tile, given.mainloop.k, element_type(problem.a).bits
     common = _COMMON_OF_ROWS.get(bits, _COMMON[bits]) if pairs_rows(problem) else _COMMON[bits]
+    if problem.kinds.count(OperandKind.full) > 1:
+        common = _COMMON_BESIDE_OPERANDS.get(bits, common)
     if bits == LDMATRIX_BITS and not {given.mainloop.a.copy, given.mainloop.b.copy}.isdisjoint(STAGED_COPIES):
         common = _COMMON_BESIDE_COPIES
     if bits < LDMATRIX_BITS and (element_type(problem.a).is_float or not k_is_contiguous(problem.layout)):
@@ -377,15 +384,18 @@ def _drifts_out_of_l2(schedule: Schedule, problem: Problem, target: Target) -> b
 def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
     """CTAs per SM at which a thread has `_REGISTERS_OF_FMA` registers; fewer where it needs more of them.
 
-    Copies that end within a tile take a few more: one CTA less leaves them.
+    Copies that may end within a tile take a few more, and so does adding partial sums: one warp less on each of the
+    four sub-cores, which share out the registers, leaves them.
     """
     m, n, _ = schedule.tile_mnk
     threads = threads_of(schedule)
     if m * n > _ACCUMULATORS_OF_FMA * threads or problem.region_kinds or problem.has_math:
         return 1
-    known = zip((problem.m, problem.n, problem.k), schedule.tile_mnk, strict=True)
-    is_ragged = any(extent is not None and extent % side for extent, side in known)
-    return max(1, target.registers_per_sm // (_REGISTERS_OF_FMA * threads) - is_ragged)
+    extents = zip((problem.m, problem.n, problem.k), schedule.tile_mnk, strict=True)
+    may_be_ragged = any(extent is None or extent % side for extent, side in extents)
+    needs_more = may_be_ragged or schedule.k_division is not None
+    fewer = max(1, _SUB_CORES * target.warp_size // threads) if needs_more else 0
+    return max(1, target.registers_per_sm // (_REGISTERS_OF_FMA * threads) - fewer)
 
 
 def _square_bands(schedule: Schedule, problem: Problem, target: Target) -> Order:

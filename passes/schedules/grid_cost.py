@@ -1,6 +1,6 @@
-"""Estimated cost of a grid of CTA tiles, in cycles of one SM, with and without roles.
+"""Estimated cost of a grid of CTA tiles with roles, in cycles of one SM. `single_grid_cost` has that of grids without.
 
-Both models are deliberately small. Extents known only at run time are taken as 4096.
+The model is deliberately small. Extents known only at run time are taken as 4096.
 """
 
 from dataclasses import dataclass, replace
@@ -8,39 +8,20 @@ from math import ceil, floor, gcd, prod, sqrt
 from types import MappingProxyType
 from typing import TypeAlias
 
-from lowtide.dialects.tile import KDivisionKind, RepeatKind, TailKind
+from lowtide.dialects.tile import KDivisionKind, TailKind
 from lowtide.dialects.tile.fields import Extents2, Extents3, KDivision, Roles
-from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, element_type
 from lowtide.passes.schedules.facts import (
     is_wide_for_scales,
-    runs_ahead,
-    shared_memory_bytes,
-    threads_of,
-    warps_along_k,
 )
 from lowtide.passes.schedules.tma_rules import contiguous_extent
-from lowtide.passes.support.atoms import mma_atom_name
 from lowtide.passes.support.clusters import OPERANDS, sharing
 from lowtide.passes.support.problem import Problem
-from lowtide.targets import MMA_ATOMS, Target
-from lowtide.targets.atoms import FMA, WGMMA_ROWS, Operand
+from lowtide.targets import Target
+from lowtide.targets.atoms import WGMMA_ROWS, Operand
 
 _ASSUMED_EXTENT = 4096
 _ASSUMED_BATCH = 32  # of a batch that is known at run time
-
-_USUAL_RATE = 1024  # multiply-adds per cycle and SM, of mma.sync of 16-bit operands
-
-# Cycles outside the main loop per CTA without roles: launch, first loads, epilogue.
-_CTA_OVERHEAD = 2000
-# Of a tile whose first loads are under way while the one before is stored.
-_FILLED_OVERHEAD = 1000
-
-# What a split of K adds: cycles for the semaphores, and the bytes per cycle of the partial sums that part 0 reads.
-# Measured on an H200 (mma.sync, bf16 tn): 512×512×16384 in 30.4 µs by 128×128 in 8 parts and 34.3 by 64×64 in 4, in
-# place of 69.1; 256×256×8192 in 9.3 by 64×64 in 8 and 12.6 in 16, in place of 35.1.
-_SPLIT_OVERHEAD = 2500
-_ADDED_BYTES_PER_CYCLE = 30
 
 # With roles, calibrated on an H200 (docs/performance.md): the time of the wgmmas, scaled up by the bytes per flop
 # of a tile (the GPU runs at its power limit, and L2 traffic costs power), in whole waves of CTAs.
@@ -94,42 +75,6 @@ _BOX_BITS = 1024  # of a row of a box that TMA stores: the widest swizzle
 _IDLE_GAIN = 0.4  # of the idle SMs in the last wave: the power that they save speeds up the others
 
 
-def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
-    """Estimated cycles of the whole grid of a schedule without roles.
-
-    A CTA tile costs the larger of its tensor-core time and its memory time; the grid runs in waves of the CTAs that fit
-    on the GPU at once. Where K is split, part 0 of a tile adds the sums of the others.
-    """
-    m, n, k = _sizes(problem)
-    tile_m, tile_n, tile_k = schedule.tile_mnk
-    parts = max(1, schedule.k_division.parts) if schedule.k_division is not None else 1
-    assert schedule.multiply.atoms is not None
-    atoms_m, atoms_n, atoms_k = schedule.multiply.atoms
-    warps, of_warps = threads_of(schedule) // 32, schedule.multiply.atom != FMA
-    # A rate that takes at least one warp on each of the four sub-cores.
-    atom = MMA_ATOMS.get(mma_atom_name(schedule, problem))  # an unknown one is refused by its rule
-    rate = atom.rate if atom is not None else _USUAL_RATE
-    mma_cycles = tile_m * tile_n * tile_k / rate * max(1.0, 4 / warps)
-    # Shared memory bandwidth: 128 bytes per cycle. Each warp reads its rows of A and of B; each thread of FMA atoms,
-    # whose lanes share loads in pairs.
-    bits_a, bits_b = element_type(problem.a).bits, element_type(problem.b).bits
-    readers = warps if of_warps else warps * 32 // 2
-    fragment_bytes = readers * (tile_m // atoms_m * bits_a + tile_n // atoms_n * bits_b) * tile_k // atoms_k // 8
-    # L2 bandwidth: about 32 bytes per cycle and SM.
-    mainloop = schedule.mainloop
-    moves_a, moves_b = (operand.load is not RepeatKind.once for operand in (mainloop.a, mainloop.b))
-    fill_bytes = (moves_a * tile_m * bits_a + moves_b * tile_n * bits_b) * tile_k // 8
-    step_cycles = max(mma_cycles, fragment_bytes / 128, fill_bytes / 32)
-    ctas = ceil(m / tile_m) * ceil(n / tile_n) * _batch(problem) * parts
-    at_once = target.sm_count * ctas_per_sm(schedule, problem, target)
-    sharing = max(1, min(at_once, ctas) / target.sm_count)  # CTAs on one SM share its units
-    steps = ceil(ceil(k / tile_k) / parts)
-    added = (parts - 1) * tile_m * tile_n * element_type(problem.acc).bits // 8 / _ADDED_BYTES_PER_CYCLE
-    exchange = _SPLIT_OVERHEAD + added if parts > 1 else 0
-    overhead, once = (_FILLED_OVERHEAD, _CTA_OVERHEAD) if runs_ahead(schedule) else (_CTA_OVERHEAD, 0)
-    return ceil(ctas / at_once) * (steps * step_cycles * sharing + overhead + exchange) + once
-
-
 @dataclass(frozen=True)
 class RoleTile:
     """A CTA tile (M, N, and K of a step), the roles that compute it, and the CTAs along M and N that share loads."""
@@ -151,7 +96,8 @@ def role_cost(tile: RoleTile, problem: Problem, target: Target, tail: Tail | Non
     if tail is None:
         return min(role_cost(tile, problem, target, each) for each in tails(tile, problem, target, widest_box(problem)))
     once = (_TILE_OVERHEAD if tile.roles.turns > 1 else 0) + (_CLUSTER_OVERHEAD if prod(tile.cluster) > 1 else 0)
-    steps = ceil(_clusters(tile, problem) / _clusters_at_once(tile, target)) * ceil(_sizes(problem)[2] / tile.shape[2])
+    waves = ceil(_clusters(tile, problem) / _clusters_at_once(tile, target))
+    steps = waves * ceil(sizes_of(problem)[2] / tile.shape[2])
     loads = load_cycles(steps, tile, problem) + _TILE_OVERHEAD
     return max(_waves(tile, problem, target, tail) + once, loads) + _LAUNCH
 
@@ -181,7 +127,7 @@ def _parts_of_tail(tile: RoleTile, problem: Problem, target: Target) -> int:
         return 1
     at_once = _clusters_at_once(tile, target)
     full, over = divmod(_clusters(tile, problem), at_once)
-    return min(at_once // over, ceil(_sizes(problem)[2] / tile.shape[2])) if full and over else 1
+    return min(at_once // over, ceil(sizes_of(problem)[2] / tile.shape[2])) if full and over else 1
 
 
 def _waves(tile: RoleTile, problem: Problem, target: Target, tail: Tail) -> float:
@@ -205,15 +151,15 @@ def _waves(tile: RoleTile, problem: Problem, target: Target, tail: Tail) -> floa
 def load_cycles(steps: int, tile: RoleTile, problem: Problem) -> float:
     """The least cycles of a grid in which each SM loads so many steps: what it receives from L2, and rows of boxes that
     are empty; or, if that is more, A and B from memory."""
-    size_m, size_n, k = _sizes(problem)
+    size_m, size_n, k = sizes_of(problem)
     bytes_a, bytes_b = (element_type(problem.operand(name)).bits / 8 for name in OPERANDS)
     (tile_m, tile_n, depth), (rows, columns) = tile.shape, _grid(tile, problem)
     of_a, of_b = min(tile_m, size_m) * depth * bytes_a, min(tile_n, size_n) * depth * bytes_b
     read_once = of_a * (columns == 1) + of_b * (rows == 1)
     empty_of_a = (rows * tile_m - size_m) * columns / _sharers("a", tile)
     empty_of_b = (columns * tile_n - size_n) * rows / _sharers("b", tile)
-    empty = (empty_of_a + empty_of_b) * ceil(k / depth) * _batch(problem)
-    from_memory = (size_m * bytes_a + size_n * bytes_b) * k * _batch(problem)
+    empty = (empty_of_a + empty_of_b) * ceil(k / depth) * batch_of(problem)
+    from_memory = (size_m * bytes_a + size_n * bytes_b) * k * batch_of(problem)
     of_l2 = steps * (of_a + of_b) / _BYTES_PER_CYCLE + empty / _EMPTY_ROWS_PER_CYCLE
     of_memory = max(from_memory / _MEMORY_BYTES_PER_CYCLE, steps * read_once / _MEMORY_BYTES_OF_SM)
     return float((of_l2**_SHARPNESS + of_memory**_SHARPNESS) ** (1 / _SHARPNESS))
@@ -222,19 +168,19 @@ def load_cycles(steps: int, tile: RoleTile, problem: Problem) -> float:
 def reads_of_larger(tile: RoleTile, problem: Problem) -> int:
     """How often each part of the larger operand is read: of B by the clusters along M, of A by those along N. 128×64
     takes up to 7 % less time than 64×128 at 256×4096×4096, 64×128 2 % less at 1024³ (H200)."""
-    m, n, _ = _sizes(problem)
+    m, n, _ = sizes_of(problem)
     along = 0 if m < n else 1
     return _grid(tile, problem)[along] // tile.cluster[along]
 
 
 def _clusters(tile: RoleTile, problem: Problem) -> int:
     """Clusters of the grid, of one CTA or more; those at the edges may have CTAs without work."""
-    return prod(_grid(tile, problem)) // prod(tile.cluster) * _batch(problem)
+    return prod(_grid(tile, problem)) // prod(tile.cluster) * batch_of(problem)
 
 
 def _grid(tile: RoleTile, problem: Problem) -> Extents2:
     """Rows and columns of CTAs of one product, whole clusters of them."""
-    m, n, _ = _sizes(problem)
+    m, n, _ = sizes_of(problem)
     rows, columns = (ceil(size / (tile.shape[i] * tile.cluster[i])) for i, size in enumerate((m, n)))
     return rows * tile.cluster[0], columns * tile.cluster[1]
 
@@ -259,9 +205,9 @@ def splits_tail(tile: RoleTile, problem: Problem, target: Target) -> bool:
 
 def wave_bytes(tile: Extents3, problem: Problem, target: Target) -> float:
     """Bytes of A and B that the tiles of a wave read, where they cover about a square of D, or several D of a batch."""
-    m, n, k = _sizes(problem)
+    m, n, k = sizes_of(problem)
     covered = target.sm_count * tile[0] * tile[1]
-    side, matrices = sqrt(covered), min(_batch(problem), max(1.0, covered / (m * n)))
+    side, matrices = sqrt(covered), min(batch_of(problem), max(1.0, covered / (m * n)))
     bits = min(m, side) * element_type(problem.a).bits + min(n, side) * element_type(problem.b).bits
     return bits * k / 8 * matrices
 
@@ -273,7 +219,7 @@ def _partial_wave(filled: float) -> float:
 
 def _tile_cycles(tile: RoleTile, problem: Problem, requests: float, parts: int = 1) -> float:
     """Cycles of one tile, or one of the `parts` of its K; a step takes at least those of its `requests` to L2."""
-    roles, steps = tile.roles, ceil(ceil(_sizes(problem)[2] / tile.shape[2]) / parts)
+    roles, steps = tile.roles, ceil(ceil(sizes_of(problem)[2] / tile.shape[2]) / parts)
     mainloop = steps * max(multiply_cycles(tile, problem) * _slowdown(tile, problem), requests)
     shared = _SHARED_SECTORS if tile.shape[1] * element_type(problem.d).bits // 8 % _SECTOR_BYTES else 0
     if roles.turns > 1:
@@ -296,18 +242,7 @@ def _slowdown(tile: RoleTile, problem: Problem) -> float:
     return 1 + _L2_WEIGHT * from_l2 + _SHARED_WEIGHT * (1 / WGMMA_ROWS + 1 / tile_n)
 
 
-def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:
-    """Resident CTAs per SM, by shared memory, threads and an estimate of the registers."""
-    if schedule.consumers:
-        return 1  # its ring takes most of the shared memory, and its roles share out all registers
-    threads = threads_of(schedule)
-    m, n, _ = schedule.tile_mnk
-    accumulators = m * n * warps_along_k(schedule) * element_type(problem.acc).bits // 32 // threads
-    registers = min(target.registers_per_thread, accumulators + 96)
-    return max(1, target.ctas_per_sm(threads, shared_memory_bytes(schedule, problem), registers))
-
-
-def _batch(problem: Problem) -> int:
+def batch_of(problem: Problem) -> int:
     return problem.batch or _ASSUMED_BATCH
 
 
@@ -327,7 +262,7 @@ def _promotion(tile: RoleTile, problem: Problem) -> float:
     return (_PROMOTED_BLOCKS if tile.shape[0] > WGMMA_ROWS * tile.roles.sharing else 1.0) * scaled
 
 
-def _sizes(problem: Problem) -> tuple[int, int, int]:
+def sizes_of(problem: Problem) -> tuple[int, int, int]:
     return problem.m or _ASSUMED_EXTENT, problem.n or _ASSUMED_EXTENT, problem.k or _ASSUMED_EXTENT
 
 

@@ -6,7 +6,7 @@ from lowtide.dialects.tile import CacheHint, RasterKind, RepeatKind, SchedulerKi
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.facts import registers_at_entry, shared_memory_bytes, slot_bytes, threads_of
-from lowtide.passes.schedules.grid_cost import ctas_per_sm
+from lowtide.passes.schedules.single_grid_cost import ctas_per_sm
 from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE
 from lowtide.passes.support.atoms import GLOBAL_LOADS, RING_COPIES, TMA_RANKS
 from lowtide.passes.support.matrix_layouts import a_is_mk

@@ -158,8 +158,32 @@ def test_k_is_split_where_whole_tiles_are_too_few(
     assert choice.reasons["grid.k_division"].startswith(f"{division.parts} CTAs share the K of each tile")
     for fields in ("grid.k_division = none", "grid.tile = [64, 64]", "scheduler = persistent", "atoms = [2, 2, 1]"):
         assert choose(problem, get("sm_80"), Schedule.parse(fields)).schedule.k_division is None
-    for other in (replace(problem, k=None), replace(problem, a="f32", b="f32")):
-        assert choose(other, get("sm_80"), Schedule()).schedule.k_division is None
+    assert choose(replace(problem, k=None), get("sm_80"), Schedule()).schedule.k_division is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "tile", "parts"),
+    [
+        ("f32", (256, 256, 8192), (64, 64), 16),
+        ("f32", (4096, 4096, 4096), (128, 128), 0),
+        ("f64", (256, 256, 8192), (64, 64), 8),
+        ("f64", (768, 768, 3072), (64, 128), 3),  # 144 tiles of 64×64: twelve SMs would have two
+        ("f64", (1024, 1536, 2048), (64, 64), 0),  # 384 tiles, of which an SM holds three at once
+        ("f64", (4096, 4096, 4096), (128, 128), 0),
+    ],
+)
+def test_sums_that_round_are_split_by_the_sm_that_has_most_ctas(
+    dtype: str, size: tuple[int, int, int], tile: tuple[int, int], parts: int
+) -> None:
+    m, n, k = size
+    schedule = choose(Problem(m, n, k, dtype, dtype, dtype, dtype, GemmLayout.tn), get("sm_90"), Schedule()).schedule
+    division = schedule.k_division
+    assert (schedule.grid.tile, division.parts if division is not None else 0) == (tile, parts)
+
+
+def test_sums_shorter_than_f32_are_not_split() -> None:
+    halves = Problem(256, 256, 8192, "f16", "f16", "f16", "f16", GemmLayout.tn)
+    assert choose(halves, get("sm_80"), Schedule()).schedule.k_division is None
 
 
 @pytest.mark.parametrize(("k", "division"), [(7168, "scatter_tail(3)"), (4096, "scatter_tail(3)"), (2048, "None")])

@@ -1,12 +1,19 @@
 // convert-sm-to-nvvm writes partial sums as vectors of 16 bytes, neighbouring threads side by side, and lets one thread
-// signal and wait for the others of its CTA.
+// signal and wait for the others of its CTA. Slots are added in a loop, which is unrolled only if a thread can hold the
+// registers of several.
 // RUN: lowtide-opt %s -p convert-sm-to-nvvm | filecheck %s
 
+// CHECK: #[[DISABLE:.+]] = #llvm.loop_unroll<disable = true>
+// CHECK: #[[ROLLED:.+]] = #llvm.loop_annotation<unroll = #[[DISABLE]]>
+
 #tv = #tile.tv<threads (4,8):(32,1), values (2,2):(16,8)>
+#wide_tv = #tile.tv<threads (4,8):(32,1), values (2,2,8):(16,8,128)>
 !c = !sm.fragment<16x8xf32, #tv>
+!wide = !sm.fragment<16x64xf32, #wide_tv>
 module attributes {tile.level = "epilogue", tile.target = "sm_80"} {
 func.func @host(%w: memref<?xf32>, %s: memref<?xi32>, %n: index) {
   tile.launch @k grid(%n) threads(32) shared_memory(0) args(%w, %s) : memref<?xf32>, memref<?xi32>
+  tile.launch @wide grid(%n) threads(32) shared_memory(0) args(%w, %s) : memref<?xf32>, memref<?xi32>
   return
 }
 // CHECK-LABEL: gpu.func @k(
@@ -40,8 +47,21 @@ tile.kernel @k(%w: memref<?xf32>, %s: memref<?xi32>) {
     // CHECK: scf.for
     // CHECK:   %[[X:.+]] = llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
     // CHECK:   arith.addf %{{.+}}, %[[X]] : vector<4xf32>
+    // CHECK-NOT: llvm.loop_annotation
     %sum = tile.add_partials %acc, %w[%c1] count %count : !c, memref<?xf32>
   }
+  tile.return
+}
+// 32 registers of sums, and as many for each slot.
+// CHECK-LABEL: gpu.func @wide(
+// CHECK:       scf.for
+// CHECK:       } {llvm.loop_annotation = #[[ROLLED]]}
+tile.kernel @wide(%w: memref<?xf32>, %s: memref<?xi32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %count = memref.dim %s, %c0 : memref<?xi32>
+  %acc = sm.splat 0.0 : !wide
+  %sum = tile.add_partials %acc, %w[%c1] count %count : !wide, memref<?xf32>
   tile.return
 }
 }

@@ -1,0 +1,108 @@
+"""Estimated cost of a grid of CTA tiles without roles, in cycles of one SM.
+
+The model is deliberately small. Extents known only at run time are taken as 4096.
+"""
+
+from math import ceil, hypot
+
+from lowtide.dialects.tile import RepeatKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.passes.schedules.facts import (
+    runs_ahead,
+    shared_memory_bytes,
+    threads_of,
+    warps_along_k,
+)
+from lowtide.passes.schedules.grid_cost import batch_of, sizes_of
+from lowtide.passes.support.atoms import mma_atom_name
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import MMA_ATOMS, Target
+from lowtide.targets.atoms import FMA
+
+_USUAL_RATE = 1024  # multiply-adds per cycle and SM, of mma.sync of 16-bit operands
+
+# A rate takes at least one warp on each of the four sub-cores.
+_SUB_CORES = 4
+
+# Cycles outside the main loop per CTA: launch, first loads, epilogue.
+_CTA_OVERHEAD = 2000
+# Of a tile whose first loads are under way while the one before is stored.
+_FILLED_OVERHEAD = 1000
+
+# What a split of K adds: cycles for the semaphores, and the bytes per cycle of the partial sums that part 0 reads.
+# Measured on an H200 (mma.sync, bf16 tn): 512×512×16384 in 30.4 µs by 128×128 in 8 parts and 34.3 by 64×64 in 4, in
+# place of 69.1; 256×256×8192 in 9.3 by 64×64 in 8 and 12.6 in 16, in place of 35.1.
+_SPLIT_OVERHEAD = 2500
+_ADDED_BYTES_PER_CYCLE = 30
+
+# Cycles of a K step beside its products, where the atom says how many warps hide its waits. Measured on an H100, tn, µs
+# of whole tiles and of the splits that are chosen: f64, 512×512×8192 in 170 and 81, 256×256×8192 in 168 and 29,
+# 768×768×3072, which has 144 tiles of 64×64 for 132 SMs, in 113 and 80; f32, 512×512×8192 in 627 and 109,
+# 256×256×8192 in 645 and 52, 64×2048×4096 in 231 and 44. The model is within 15 % of most.
+_STEP_OVERHEAD = 60
+_SHARPNESS = 4  # of the larger of two limits: what multiplies and what loads hide each other but for a part
+
+
+def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
+    """Estimated cycles of the whole grid of a schedule without roles.
+
+    A CTA tile costs the larger of its time in the units that multiply and its memory time; the grid runs in waves of
+    the CTAs that fit on the GPU at once. Where K is split, part 0 of a tile adds the sums of the others.
+    """
+    m, n, k = sizes_of(problem)
+    tile_m, tile_n, tile_k = schedule.tile_mnk
+    parts = max(1, schedule.k_division.parts) if schedule.k_division is not None else 1
+    ctas = ceil(m / tile_m) * ceil(n / tile_n) * batch_of(problem) * parts
+    steps = ceil(ceil(k / tile_k) / parts)
+    added = (parts - 1) * tile_m * tile_n * element_type(problem.acc).bits // 8 / _ADDED_BYTES_PER_CYCLE
+    exchange = _SPLIT_OVERHEAD + added if parts > 1 else 0
+    overhead, once = (_FILLED_OVERHEAD, _CTA_OVERHEAD) if runs_ahead(schedule) else (_CTA_OVERHEAD, 0)
+    atom = MMA_ATOMS.get(mma_atom_name(schedule, problem))  # an unknown one is refused by its rule
+    multiply = tile_m * tile_n * tile_k / (atom.rate if atom is not None else _USUAL_RATE)
+    memory = _memory_cycles(schedule, problem)
+    warps, each = threads_of(schedule) // 32, ctas_per_sm(schedule, problem, target)
+    if atom is None or atom.hiding_warps is None:
+        at_once = target.sm_count * each
+        sharing = max(1, min(at_once, ctas) / target.sm_count)  # CTAs on one SM share its units
+        step = max(multiply * max(1.0, _SUB_CORES / warps), memory) * sharing
+        return ceil(ctas / at_once) * (steps * step + overhead + exchange) + once
+    at_once = target.sm_count * max(each, schedule.grid.ctas_per_sm or 1)
+    cycles = float(once)
+    for waves, in_flight in ((ctas // at_once, at_once), (1, ctas % at_once)):
+        sharing = ceil(in_flight / target.sm_count)  # on the SM that has most
+        if waves and sharing:
+            busy = multiply * hypot(1.0, atom.hiding_warps / (warps * sharing))
+            step = (busy**_SHARPNESS + memory**_SHARPNESS) ** (1 / _SHARPNESS) * sharing
+            cycles += waves * (steps * (step + _STEP_OVERHEAD) + overhead + exchange)
+    return cycles
+
+
+def _memory_cycles(schedule: Schedule, problem: Problem) -> float:
+    """Of a K step: what shared memory takes, or L2.
+
+    Shared memory has 128 bytes per cycle. Each warp reads its rows of A and of B; each thread of FMA atoms, whose lanes
+    share loads in pairs. L2 has about 32 bytes per cycle and SM.
+    """
+    tile_m, tile_n, tile_k = schedule.tile_mnk
+    assert schedule.multiply.atoms is not None
+    atoms_m, atoms_n, atoms_k = schedule.multiply.atoms
+    bits_a, bits_b = element_type(problem.a).bits, element_type(problem.b).bits
+    threads = threads_of(schedule)
+    readers = threads // 32 if schedule.multiply.atom != FMA else threads // 2
+    fragment_bytes = readers * (tile_m // atoms_m * bits_a + tile_n // atoms_n * bits_b) * tile_k // atoms_k // 8
+    mainloop = schedule.mainloop
+    moves_a, moves_b = (operand.load is not RepeatKind.once for operand in (mainloop.a, mainloop.b))
+    fill_bytes = (moves_a * tile_m * bits_a + moves_b * tile_n * bits_b) * tile_k // 8
+    return max(fragment_bytes / 128, fill_bytes / 32)
+
+
+def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:
+    """Resident CTAs per SM, by shared memory, threads and an estimate of the registers."""
+    if schedule.consumers:
+        return 1  # its ring takes most of the shared memory, and its roles share out all registers
+    threads = threads_of(schedule)
+    m, n, _ = schedule.tile_mnk
+    accumulators = m * n * warps_along_k(schedule) * element_type(problem.acc).bits // 32 // threads
+    registers = min(target.registers_per_thread, accumulators + 96)
+    return max(1, target.ctas_per_sm(threads, shared_memory_bytes(schedule, problem), registers))

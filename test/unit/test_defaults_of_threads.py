@@ -1,0 +1,38 @@
+"""Default schedules of f32 without tensor cores and of f64: nothing spills, and K is split where tiles are too few."""
+
+import pytest
+
+import lowtide as lt
+
+
+def scaled_sum(acc, c: lt.Full, e: lt.Full):
+    return acc * c + e
+
+
+def three_operands(acc, c: lt.Full, e: lt.Full, f: lt.Full):
+    return acc * c + e * f
+
+
+SPLIT, WHOLE = True, False
+CASES = [
+    ("sm_80", "f32", "tn", (1024, None, 4096), None, WHOLE),  # copies may end within a tile
+    ("sm_80", "f32", "tt", (None, None, 4096), None, WHOLE),
+    ("sm_80", "f32", "tn", (500, 300, 4000), None, SPLIT),
+    ("sm_80", "f32", "nt", (4096, 64, 768), None, SPLIT),
+    ("sm_90", "f32", "tn", (256, 256, 8192), scaled_sum, SPLIT),
+    ("sm_90", "f64", "nn", (512, 512, 8192), None, SPLIT),
+    ("sm_90", "f64", "nt", (256, 256, 8192), scaled_sum, SPLIT),
+    ("sm_80", "f64", "tn", (256, 256, 8192), three_operands, SPLIT),
+    ("sm_90", "f64", "tn", (4096, 4096, 4096), scaled_sum, WHOLE),
+    ("sm_80", "f64", "tt", (2048, 2048, 2048), three_operands, WHOLE),
+]
+
+
+@pytest.mark.parametrize(("target", "dtype", "layout", "size", "epilogue", "is_split"), CASES)
+def test_what_is_chosen_without_tensor_cores_of_16_bits_spills_nothing(target, dtype, layout, size, epilogue, is_split):
+    m, n, k = size
+    spec = lt.GemmSpec(m=m, n=n, k=k, a=dtype, b=dtype, d=dtype, acc=dtype, layout=layout, epilogue=epilogue)
+    kernel = lt.compile_gemm(spec, target=target)
+    assert (kernel.schedule.k_division is not None) == is_split
+    assembly = kernel.assembly  # raises for spills
+    assert assembly is not None and (assembly.spill_stores, assembly.spill_loads, assembly.stack_bytes) == (0, 0, 0)
