@@ -131,10 +131,11 @@ def check_target(schedule: Schedule, target: Target) -> None:
     own = [*target.mma_atoms, *target.copy_atoms]
     missing = [atom for atom in (*meant.mma_atoms, *meant.copy_atoms) if atom not in own]
     if missing:
-        new = dict.fromkeys(_instruction(atom) for atom in missing if _instruction(atom) not in map(_instruction, own))
+        instructions = {_instruction(atom) for atom in own}
+        new = dict.fromkeys(_instruction(atom) for atom in missing if _instruction(atom) not in instructions)
         raise ScheduleError(
-            f"the schedule is meant for {meant.name}, which has {', '.join(new) or families(missing)}; {target.name} has "
-            f"not: compile for {meant.name}, or take a schedule for {target.name}"
+            f"the schedule is meant for {meant.name}, which has {', '.join(new) or families(missing)}; "
+            f"{target.name} has not: compile for {meant.name}, or take a schedule for {target.name}"
         )
 
 
