@@ -60,7 +60,8 @@ class GemmSpec:
     stride of 0 along it (`torch.expand`), is shared by all products. `UNBATCHED`, the default: one product.
     `a`, `b`: the inputs' dtypes, f16, bf16, f32 or f64, equal; e4m3 and e5m2, any two; or s8 and u8, any two. `d`: f16,
     bf16, f32, s8, u8, e4m3 or e5m2; to the latter four values are clamped. `acc`: f32, or f16 for f16 inputs. With f64
-    inputs, `d` and `acc` are f64 too; with s8 and u8 ones `acc` is s32, and `d` may be. `acc="fast"`: f32 sums as the
+    inputs, `d` and `acc` are f64 too; with s8 and u8 ones `acc` is s32, and `d` may be. None, the default, becomes f32,
+    f64 or s32, as the inputs have it. `acc="fast"`: f32 sums as the
     tensor cores leave them. Of 8-bit floats they keep some 14 bits; with `acc="f32"`, sums of at most 128 products are
     added in f32.
     Packed weights: beside an A of f16 or bf16, `b` may be s8, u8, s4, u4 or e4m3. B then is what `lt.pack_weights`
@@ -92,7 +93,7 @@ class GemmSpec:
     a: str
     b: str
     d: str
-    acc: str = "f32"
+    acc: str | None = None
     precision: str | None = None
     layout: str = "tn"
     d_order: str = "row"
@@ -116,7 +117,8 @@ class GemmSpec:
         _choose("dtype", "a", self.a, operand_types())
         _choose("dtype", "b", self.b, tuple(dict.fromkeys((*operand_types(), *weight_types()))))
         _choose("dtype", "d", self.d, types_of_d())
-        _choose("accumulator", "acc", self.acc, (*accumulator_types(), FAST))
+        if self.acc is not None:
+            _choose("accumulator", "acc", self.acc, (*accumulator_types(), FAST))
         _choose("layout", "layout", self.layout, LAYOUTS)
         _choose("d_order", "d_order", self.d_order, D_ORDERS)
         self._settle_precision()
@@ -127,6 +129,8 @@ class GemmSpec:
                 f"a is {self.a} but b is {self.b}: mma instructions multiply {self.a} by "
                 f"{' or '.join(partner_types(self.a)) or 'none'}; convert one of the two"
             )
+        if self.acc is None:
+            object.__setattr__(self, "acc", sums[0])
         if self.sums not in sums:
             takers = dict.fromkeys(dtype for dtype in operand_types() if self.sums in accumulator_types(dtype, dtype))
             raise SpecError(
@@ -215,6 +219,7 @@ class GemmSpec:
     @property
     def sums(self) -> str:
         """The element type of the accumulators."""
+        assert self.acc is not None
         return EPILOGUE_TYPE if self.acc == FAST else self.acc
 
     @property

@@ -165,7 +165,7 @@ def type_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
     rows = []
     for outcome in outcomes:
         spec, standings, name = outcome.case.spec, outcome.standings, outcome.case.entries[0].name
-        head = (types_text(spec), spec.acc, spec.layout)
+        head = (types_text(spec), str(spec.acc), spec.layout)
         ours = next((one for one in standings.others if one.name == name), None) if standings is not None else None
         if standings is None or ours is None:
             reason = outcome.reasons.get("") or outcome.reasons[name]

@@ -10,7 +10,7 @@ from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.epilogue.ready import READY, ready_epilogue
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED, GemmSpec, Unbatched
 from lowtide.decompositions import DECOMPOSITIONS
-from lowtide.elements import EPILOGUE_TYPE, types_of_d
+from lowtide.elements import types_of_d
 from lowtide.errors import SpecError
 from lowtide.targets import accumulator_types, operand_types
 
@@ -29,7 +29,8 @@ GivenBatch = Annotated[int | None, _option("--batch", _BATCH, min=1)]
 _DTYPES = f"Of A, B and D: {', '.join(operand_types())}. Default bf16."
 Dtype = Annotated[str | None, _option("--dtype", f"{_DTYPES} --a, --b, --d override.")]
 D = Annotated[str | None, _option("--d", f"Dtype of D: {', '.join(types_of_d())}.")]
-Acc = Annotated[str | None, _option("--acc", f"Of the sums: {', '.join((*accumulator_types(), FAST))}. Default f32.")]
+_ACC = f"Of the sums: {', '.join((*accumulator_types(), FAST))}. Default f32, or f64 or s32 for such inputs."
+Acc = Annotated[str | None, _option("--acc", _ACC)]
 Layout = Annotated[str | None, _option("--layout", f"How A and B lie: {', '.join(LAYOUTS)}. Default tn.")]
 Epilogue = Annotated[str | None, _option("--epilogue", f"What follows the sums: {', '.join(READY)}.")]
 
@@ -84,7 +85,6 @@ class Problem:
         """The spec. Raises SpecError."""
         common = self.dtype or "bf16"
         a, b = self.a or common, self.b or common
-        sums = accumulator_types(a, b)  # none for types that the spec refuses
         return GemmSpec(
             m=self.m,
             n=self.n,
@@ -92,7 +92,7 @@ class Problem:
             a=a,
             b=b,
             d=self.d or common,
-            acc=self.acc or (sums[0] if sums else EPILOGUE_TYPE),
+            acc=self.acc,
             layout=self.layout or "tn",
             batch=make_batch(self.batch),
             d_order=self.d_order or D_ORDERS[0],

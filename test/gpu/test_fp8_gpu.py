@@ -40,7 +40,7 @@ def test_products_agree_with_float64_at_ragged_shapes(schedule, acc):
     agrees(lt.GemmSpec(a="e4m3", b="e4m3", d="bf16", acc=acc), schedule)
 
 
-@pytest.mark.parametrize(("a", "b"), itertools.product(("e4m3", "e5m2"), repeat=2))
+@pytest.mark.parametrize(("a", "b"), list(itertools.product(("e4m3", "e5m2"), repeat=2)))
 @pytest.mark.parametrize("d", ["f16", "f32", "e4m3", "e5m2"])
 def test_each_pair_of_types_goes_with_each_type_of_d_and_with_scales(a, b, d):
     agrees(lt.GemmSpec(a=a, b=b, d=d, epilogue=scaled))

@@ -37,7 +37,7 @@ def test_each_layout_agrees_with_float64(dtype, layout, target, schedule):
     agrees(lt.GemmSpec(a=dtype, b=dtype, layout=layout, **form), target, schedule)
 
 
-@pytest.mark.parametrize(("a", "b"), itertools.product(("s8", "u8"), repeat=2))
+@pytest.mark.parametrize(("a", "b"), list(itertools.product(("s8", "u8"), repeat=2)))
 @pytest.mark.parametrize("d", ["s8", "u8", "bf16", "f32"])
 def test_each_pair_of_bytes_goes_with_zero_points_and_each_type_of_d(a, b, d):
     for target in ("sm_80", "sm_90a"):

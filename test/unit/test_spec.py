@@ -68,6 +68,21 @@ def test_8_bit_floats_go_with_each_other_and_fast_sums_are_in_f32():
 
 
 @pytest.mark.parametrize(
+    ("a", "b", "d", "acc"),
+    [
+        ("bf16", "bf16", "f32", "f32"),
+        ("f16", "f16", "f16", "f32"),
+        ("f64", "f64", "f64", "f64"),
+        ("s8", "u8", "s8", "s32"),
+    ],
+)
+def test_accumulators_are_those_of_the_inputs_where_none_are_given(a: str, b: str, d: str, acc: str) -> None:
+    spec = GemmSpec(m=16, n=16, k=16, a=a, b=b, d=d)
+    assert (spec.acc, spec.sums) == (acc, acc)
+    assert spec == GemmSpec(m=16, n=16, k=16, a=a, b=b, d=d, acc=acc)
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         (
@@ -76,7 +91,7 @@ def test_8_bit_floats_go_with_each_other_and_fast_sums_are_in_f32():
         ),
         ({"b": "bf61"}, r"did you mean 'bf16'\?"),
         ({"d": "f64"}, r"d='f64' with f32 accumulators: valid are f16, bf16, f32, e4m3, e5m2, s8, u8"),
-        ({"a": "f64", "b": "f64"}, "acc='f32' with f64 inputs: .*; use acc='f64'"),
+        ({"a": "f64", "b": "f64", "acc": "f32"}, "acc='f32' with f64 inputs: .*; use acc='f64'"),
         ({"a": "f64", "b": "f64", "acc": "f64"}, "d='bf16' with f64 accumulators: valid are f64"),
         ({"a": "f64"}, "a is f64 but b is bf16: mma instructions multiply f64 by f64; convert"),
         ({"acc": "f64"}, "f64 accumulators take f64 inputs only; use acc='f32'"),
