@@ -13,6 +13,7 @@ from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import count_steps, run_block, run_straight, violation
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
+from lowtide.interpreter.program.ir_types import integer_dtype
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
 
@@ -43,14 +44,12 @@ def for_(state: AgentState, op: DecodedOp) -> Steps:
     else:
         if paths is not None:
             paths.loop(op, int(np.max(np.asarray(upper) - lower)) // int(np.max(step)))
-        current = yield from _divergent_for(state, block, current, lower, upper, step)
+        current = yield from _divergent_for(state, op, current, lower, upper, step)
     _assign(values, op.results, current)
 
 
-def _divergent_for(
-    state: AgentState, block: DecodedBlock, current: list[Any], lower: Any, upper: Any, step: Any
-) -> Steps:
-    outer = state.mask
+def _divergent_for(state: AgentState, op: DecodedOp, current: list[Any], lower: Any, upper: Any, step: Any) -> Steps:
+    block, outer = op.regions[0], state.mask
     index = lower + np.zeros(state.lanes.shape, np.asarray(upper).dtype)
     while True:
         active = index < upper if outer is None else (index < upper) & outer
@@ -60,7 +59,7 @@ def _divergent_for(
         state.values[block.arguments[0]] = index
         _assign(state.values, block.arguments[1:], current)
         following = yield from run_block(state, block)
-        current = [blend(active, new, old) for new, old in zip(following, current, strict=True)]
+        current = _blended(op, active, following, current)
         index = index + step
     state.mask = outer
     return current
@@ -126,8 +125,7 @@ def _join(state: AgentState, op: DecodedOp, sides: list[tuple[int, Any]], result
     if len(results) == 1:
         _assign(state.values, op.results, results[0])
     else:
-        blended = [blend(sides[0][1], x, y) for x, y in zip(*results, strict=True)]
-        _assign(state.values, op.results, blended)
+        _assign(state.values, op.results, _blended(op, sides[0][1], *results))
 
 
 def _guarded(state: AgentState, batch: Batch) -> None:
@@ -176,20 +174,12 @@ def while_(state: AgentState, op: DecodedOp) -> Steps:
         if isinstance(condition, np.ndarray):
             mask = state.mask
             going = condition if mask is None else condition & mask
-            results = (
-                passed
-                if results is None or mask is None
-                else [blend(mask, new, old) for new, old in zip(passed, results, strict=True)]
-            )
+            results = passed if results is None or mask is None else _blended(op, mask, passed, results)
             if not going.any():
                 break
             state.mask = None if going.all() else going
         else:
-            results = (
-                passed
-                if results is None or state.mask is None
-                else [blend(state.mask, new, old) for new, old in zip(passed, results, strict=True)]
-            )
+            results = passed if results is None or state.mask is None else _blended(op, state.mask, passed, results)
             if not condition:
                 break
         _assign(state.values, after.arguments, passed)
@@ -205,6 +195,13 @@ def while_(state: AgentState, op: DecodedOp) -> Steps:
 def execute_region(state: AgentState, op: DecodedOp) -> Steps:
     results = yield from run_block(state, op.regions[0])
     _assign(state.values, op.results, results)
+
+
+def _blended(op: DecodedOp, condition: Any, x: list[Any], y: list[Any]) -> list[Any]:
+    """The op's results: those of `x` where the condition holds, else of `y`. Integers keep their width."""
+    return [
+        blend(condition, new, old, integer_dtype(type)) for new, old, type in zip(x, y, op.result_types, strict=True)
+    ]
 
 
 def _assign(values: list[Any], slots: tuple[int, ...], new: list[Any]) -> None:

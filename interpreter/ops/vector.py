@@ -29,7 +29,11 @@ def as_rows(value: Any, type: Type) -> Any:
     if isinstance(type, Vector):
         return value
     array = np.asarray(value)
-    return array if array.ndim else array.reshape(1)
+    if array.ndim:
+        return array
+    uniform = array.reshape(1)
+    assert isinstance(type, Scalar)
+    return uniform if type.is_float else uniform.astype(type.dtype)  # of an integer of Python's
 
 
 def scalar_of(column: Any, type: Scalar) -> Any:

@@ -17,7 +17,7 @@ from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.batches import batched
 from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph, Move
 from lowtide.interpreter.program.ir_attributes import Attributes, decode_attribute
-from lowtide.interpreter.program.ir_types import Scalar, Type, decode_type
+from lowtide.interpreter.program.ir_types import Type, decode_type, integer_dtype
 from lowtide.interpreter.program.op_table import Implementation
 from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Ending, Program
 
@@ -156,9 +156,7 @@ class _Decoder:
         """An edge that gives a block its arguments."""
         moves = []
         for operand, argument in zip(operands, blocks[block][0], strict=True):
-            type = self.slot_types[argument]
-            dtype = type.dtype if isinstance(type, Scalar) and not type.is_float else None
-            moves.append(Move(operand, argument, dtype))
+            moves.append(Move(operand, argument, integer_dtype(self.slot_types[argument])))
         return Edge(block, tuple(moves))
 
     def op(self, entry: Any) -> DecodedOp:

@@ -251,3 +251,8 @@ _DECODERS: dict[Any, Callable[[Any], Type]] = {
     llvm.PointerType: lambda t: Pointer(t.address_space),
     llvm.StructType: lambda t: Struct(tuple(decode_type(element) for element in t.body)),
 }
+
+
+def integer_dtype(type: Type) -> np.dtype[Any] | None:
+    """The numpy type in which integers of this type live; None of all else."""
+    return type.dtype if isinstance(type, Scalar) and not type.is_float else None

@@ -287,6 +287,30 @@ def test_vectors_are_built_shuffled_cut_and_taken_apart():
     np.testing.assert_array_equal(lanes(body), [200 + t + 7 for t in range(32)])
 
 
+@pytest.mark.parametrize("by_lane", [True, False])
+def test_vectors_of_what_a_branch_gives_uniformly_keep_the_width_of_their_elements(by_lane):
+    """A uniform scalar is a number of Python's. A vector of bytes of it is widened as one of bytes is."""
+    body = f"""%c200 = arith.constant -56 : i8
+      %c1 = arith.constant 1 : i32
+      %odd = arith.andi %{"t" if by_lane else "c1"}, %c1 : i32
+      %p = arith.cmpi eq, %odd, %c1 : i32
+      %x = scf.if %p -> (i8) {{
+        scf.yield %c200 : i8
+      }} else {{
+        %c7 = arith.constant 7 : i8
+        scf.yield %c7 : i8
+      }}
+      %u = vector.broadcast %x : i8 to vector<2xi8>
+      %v = vector.broadcast %c200 : i8 to vector<2xi8>
+      %w = vector.shuffle %v, %u [0, 2] : vector<2xi8>, vector<2xi8>
+      %wide = arith.extui %w : vector<2xi8> to vector<2xi32>
+      %a = vector.extract %wide[0] : i32 from vector<2xi32>
+      %b = vector.extract %wide[1] : i32 from vector<2xi32>
+      %r = arith.addi %a, %b : i32"""
+    lane = np.arange(32)
+    assert (lanes(body) == 200 + (np.where(lane % 2 == 1, 200, 7) if by_lane else 200)).all()
+
+
 def test_vectors_are_interleaved():
     body = """%c7 = arith.constant 7 : i32
       %v = vector.from_elements %t, %c7 : vector<2xi32>
