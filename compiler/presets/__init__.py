@@ -72,6 +72,7 @@ LADDERS: Mapping[str, Preset] = MappingProxyType(
         **_on("sm_90a", element_types.SM90A_F64, ("f64",)),
         **_on("sm_90a", element_types.SM90A_FP8, ("e4m3", "e5m2")),
         **_on("sm_90a", element_types.SM90A_FP8_BLOCKS, ("e4m3", "e5m2"), element_types.SCALED),
+        **_on("sm_90a", element_types.SM90A_FP8_SCATTER_TAIL, ("e4m3", "e5m2"), element_types.SCALED_TO_BF16),
         **_on("sm_80", forms.SM80_BATCH, problem=forms.BATCH),
         **_on("sm_80", forms.SM80_BY_COLUMNS, problem=forms.BY_COLUMNS),
         **_on("sm_80", forms.SM80_FEW_ROWS, problem=forms.FEW_ROWS),

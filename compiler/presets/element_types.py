@@ -122,4 +122,18 @@ SM90A_FP8_BLOCKS = {
         _FP8.with_(grid_tile=(128, 192), atom="wgmma.m64n96k32", promote="per_step", scales="staged"),
     ),
 }
+SM90A_FP8_SCATTER_TAIL = {
+    "sm90-fp8-scatter-tail": (
+        "tiles of a last wave in three parts of K, whose CTAs add and store a share of the columns each; scales are "
+        "read a K step ahead",
+        _FP8.with_(
+            grid_tile=(128, 192),
+            atom="wgmma.m64n192k32",
+            promote="overlapped",
+            scales="staged",
+            k_division="scatter_tail(3)",
+        ),
+    ),
+}
 SCALED = {"block_scales": BlockScales()}
+SCALED_TO_BF16 = {**SCALED, "d": "bf16"}

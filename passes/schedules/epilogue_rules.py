@@ -1,10 +1,13 @@
 """What the epilogue of a schedule must satisfy: words that go together, parts of the tile, the scratch's swizzle."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 from lowtide.dialects.tile import (
     CacheHint,
     EpilogueMath,
+    KDivisionKind,
     OperandKind,
     PackKind,
     RepeatKind,
@@ -32,6 +35,10 @@ from lowtide.targets.atoms import WGMMA_ROWS
 _THREAD_HINTS = (CacheHint.normal, CacheHint.streaming, CacheHint.write_through)
 
 _STORE_BYTES = (16, 8, 4, 2)
+# The division in which one CTA adds all partial sums of a tile, in place of shares.
+_ADDED_BY_ONE: Mapping[KDivisionKind, KDivisionKind] = MappingProxyType(
+    {KDivisionKind.scatter: KDivisionKind.split, KDivisionKind.scatter_tail: KDivisionKind.tail}
+)
 
 # The hints that each path's stores take.
 STORE_HINTS = {
@@ -68,7 +75,11 @@ def _only_stored(schedule: Schedule, problem: Problem, target: Target) -> Iterat
     if target.compute_capability < row.converts_on:
         first = "sm_{}{}".format(*row.converts_on)
         yield f"D of {row}: {target.name} has no conversion to it, {first} is the first; take it, or another D"
-    if path not in (None, StorePath.smem) or math not in (None, EpilogueMath.rows):
+    division = schedule.k_division
+    if division is not None and division.is_scattered:
+        by_one = replace(division, kind=_ADDED_BY_ONE[division.kind])
+        yield f"D of {row} is converted in rows, k_division = {division} stores it from fragments; take {by_one}"
+    elif path not in (None, StorePath.smem) or math not in (None, EpilogueMath.rows):
         yield f"D of {row} is converted in rows; take epilogue.path = smem with epilogue.math = rows"
     if schedule.epilogue.cache not in (None, CacheHint.normal):
         yield f"epilogue.cache = {schedule.epilogue.cache} with D of {row}, whose stores take normal"

@@ -1,5 +1,6 @@
 """The choice of a schedule: what is given stays, everything else is decided, and each field has its reason."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -207,6 +208,17 @@ def test_the_parts_of_a_divided_tail_exchange_shares_where_these_are_whole_boxes
         (longer, "epilogue.tile = [128, 16]", "scatter_tail(4)"),
     ):
         assert str(choose(given, get("sm_90a"), Schedule.parse(fields)).schedule.k_division) == division
+
+
+@pytest.mark.parametrize(("scattered", "by_one"), [("scatter(3)", "split(3)"), ("scatter_tail(3)", "tail(3)")])
+def test_shares_of_a_d_that_is_converted_in_rows_are_refused_and_sums_by_one_cta_are_legal(
+    scattered: str, by_one: str
+) -> None:
+    problem = replace(LARGE, a="e4m3", b="e4m3", d="e4m3")
+    fields = "grid.tile = [128, 192], roles = cooperative(2), scheduler = persistent, k_division = "
+    with pytest.raises(ScheduleError, match=rf"D of e4m3 is converted in rows, .*; take {re.escape(by_one)}$"):
+        choose(problem, get("sm_90a"), Schedule.parse(fields + scattered))
+    assert str(choose(problem, get("sm_90a"), Schedule.parse(fields + by_one)).schedule.k_division) == by_one
 
 
 @pytest.mark.parametrize(
