@@ -43,6 +43,8 @@ class Target:
     sizes left out, as many as the SMs divide into: others lose the SMs left over in each group (GPC)."""
     registers_per_thread: int = 255
     registers_per_sm: int = 65536
+    sub_cores: int = 4
+    """Of an SM: each issues the instructions of its own warps, from its own quarter of the registers."""
     warp_size: int = 32
     ptx_version: int = 80
     """The PTX version times 10, one that every target here and any recent driver knows; a kernel whose atoms need a

@@ -170,7 +170,6 @@ _DRIFT_WAVES = 16
 
 # FMA atoms: registers per thread that do for this number of accumulators, if the epilogue only converts them.
 _REGISTERS_OF_FMA, _ACCUMULATORS_OF_FMA = 128, 64
-_SUB_CORES = 4
 
 _ACCUMULATORS_BESIDE_ROWS = 128  # per thread, if the epilogue also holds rows of a full operand
 _ACCUMULATORS_BESIDE_COLUMNS = 64  # if it holds elements of one that lies by columns
@@ -384,8 +383,8 @@ def _drifts_out_of_l2(schedule: Schedule, problem: Problem, target: Target) -> b
 def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
     """CTAs per SM at which a thread has `_REGISTERS_OF_FMA` registers; fewer where it needs more of them.
 
-    Copies that may end within a tile take a few more, and so does adding partial sums: one warp less on each of the
-    four sub-cores, which share out the registers, leaves them.
+    Copies that may end within a tile take a few more, and so does adding partial sums: one warp less on each
+    sub-core leaves them.
     """
     m, n, _ = schedule.tile_mnk
     threads = threads_of(schedule)
@@ -394,7 +393,7 @@ def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
     extents = zip((problem.m, problem.n, problem.k), schedule.tile_mnk, strict=True)
     may_be_ragged = any(extent is None or extent % side for extent, side in extents)
     needs_more = may_be_ragged or schedule.k_division is not None
-    fewer = max(1, _SUB_CORES * target.warp_size // threads) if needs_more else 0
+    fewer = max(1, target.sub_cores * target.warp_size // threads) if needs_more else 0
     return max(1, target.registers_per_sm // (_REGISTERS_OF_FMA * threads) - fewer)
 
 

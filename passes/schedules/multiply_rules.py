@@ -144,8 +144,8 @@ def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
         way_out = f"{target.name} multiplies these types by wgmma alone; take roles = cooperative(2)"
     elif not usable:
         way_out = f"{target.name} has none for these types with roles; take roles = single with atom = {atoms[-1]}"
-        if _have_wgmma(problem, target):
-            way_out += f", or {' or '.join(_have_wgmma(problem, target))} accumulators"
+        if sums := _sums_of_wgmma(problem, target):
+            way_out += f", or {' or '.join(sums)} accumulators"
     elif wgmma_name := re.fullmatch(r"wgmma\.m64n(\d+)k\d+", schedule.multiply.atom or ""):
         widths = wgmma_widths(problem.a, problem.b, problem.acc)
         nearest = min(widths, key=lambda width: abs(width - int(wgmma_name[1])))
@@ -156,16 +156,11 @@ def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
     return f"unknown mma atom {name!r}; {way_out}"
 
 
-def _have_wgmma(problem: Problem, target: Target) -> list[str]:
+def _sums_of_wgmma(problem: Problem, target: Target) -> list[str]:
     """The accumulators that the target's wgmma has for the types of A and B."""
-    return [
-        acc
-        for acc in accumulator_types(problem.a, problem.b)
-        if any(
-            name.startswith("wgmma") and name.endswith(f".{types_of_atom(acc, problem.a, problem.b)}")
-            for name in target.mma_atoms
-        )
-    ]
+    wgmmas = [name for name in target.mma_atoms if name.startswith("wgmma")]
+    types = {acc: f".{types_of_atom(acc, problem.a, problem.b)}" for acc in accumulator_types(problem.a, problem.b)}
+    return [acc for acc, suffix in types.items() if any(name.endswith(suffix) for name in wgmmas)]
 
 
 def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

@@ -3,6 +3,7 @@
 The model is deliberately small. Extents known only at run time are taken as 4096.
 """
 
+from dataclasses import dataclass
 from math import ceil, hypot
 
 from lowtide.dialects.tile import RepeatKind
@@ -22,9 +23,6 @@ from lowtide.targets.atoms import FMA
 
 _USUAL_RATE = 1024  # multiply-adds per cycle and SM, of mma.sync of 16-bit operands
 
-# A rate takes at least one warp on each of the four sub-cores.
-_SUB_CORES = 4
-
 # Cycles outside the main loop per CTA: launch, first loads, epilogue.
 _CTA_OVERHEAD = 2000
 # Of a tile whose first loads are under way while the one before is stored.
@@ -40,42 +38,68 @@ _ADDED_BYTES_PER_CYCLE = 30
 # of whole tiles and of the splits that are chosen: f64, 512×512×8192 in 170 and 81, 256×256×8192 in 168 and 29,
 # 768×768×3072, which has 144 tiles of 64×64 for 132 SMs, in 113 and 80; f32, 512×512×8192 in 627 and 109,
 # 256×256×8192 in 645 and 52, 64×2048×4096 in 231 and 44. The model is within 20 % of four in five of 81 such
-# kernels, and what it takes is within 6 % of the fastest of each shape.
+# kernels. What it takes is within 7 % of the fastest that was measured, but for f64 at 1024×512×4096, where whole tiles
+# take 11 % longer than the fastest split.
 _STEP_OVERHEAD = 60
 _SHARPNESS = 4  # of the larger of two limits: what multiplies and what loads hide each other but for a part
+
+
+@dataclass(frozen=True)
+class _Cta:
+    """What one CTA does, in cycles of an SM that it has alone; `multiply` and `memory` are those of a K step."""
+
+    steps: int
+    multiply: float
+    memory: float
+    beside_steps: float
+    warps: int
 
 
 def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     """Estimated cycles of the whole grid of a schedule without roles.
 
-    A CTA tile costs the larger of its time in the units that multiply and its memory time; the grid runs in waves of
-    the CTAs that fit on the GPU at once. Where K is split, part 0 of a tile adds the sums of the others.
+    The grid runs in waves of the CTAs that fit on the GPU at once. Where K is split, part 0 of a tile adds the sums of
+    the others.
     """
     m, n, k = sizes_of(problem)
     tile_m, tile_n, tile_k = schedule.tile_mnk
     parts = max(1, schedule.k_division.parts) if schedule.k_division is not None else 1
     ctas = ceil(m / tile_m) * ceil(n / tile_n) * batch_of(problem) * parts
-    steps = ceil(ceil(k / tile_k) / parts)
     added = (parts - 1) * tile_m * tile_n * element_type(problem.acc).bits // 8 / _ADDED_BYTES_PER_CYCLE
     exchange = _SPLIT_OVERHEAD + added if parts > 1 else 0
     overhead, once = (_FILLED_OVERHEAD, _CTA_OVERHEAD) if runs_ahead(schedule) else (_CTA_OVERHEAD, 0)
     atom = MMA_ATOMS.get(mma_atom_name(schedule, problem))  # an unknown one is refused by its rule
-    multiply = tile_m * tile_n * tile_k / (atom.rate if atom is not None else _USUAL_RATE)
-    memory = _memory_cycles(schedule, problem)
-    warps, each = threads_of(schedule) // 32, ctas_per_sm(schedule, problem, target)
+    cta = _Cta(
+        steps=ceil(ceil(k / tile_k) / parts),
+        multiply=tile_m * tile_n * tile_k / (atom.rate if atom is not None else _USUAL_RATE),
+        memory=_memory_cycles(schedule, problem),
+        beside_steps=overhead + exchange,
+        warps=threads_of(schedule) // target.warp_size,
+    )
+    each = ctas_per_sm(schedule, problem, target)
     if atom is None or atom.hiding_warps is None:
-        at_once = target.sm_count * each
-        sharing = max(1, min(at_once, ctas) / target.sm_count)  # CTAs on one SM share its units
-        step = max(multiply * max(1.0, _SUB_CORES / warps), memory) * sharing
-        return ceil(ctas / at_once) * (steps * step + overhead + exchange) + once
-    at_once = target.sm_count * max(each, schedule.grid.ctas_per_sm or 1)
-    cycles = float(once)
+        return _by_the_mean_sm(cta, ctas, each, target) + once
+    each = max(each, schedule.grid.ctas_per_sm or 1)
+    return _by_the_busiest_sm(cta, ctas, each, atom.hiding_warps, target) + once
+
+
+def _by_the_mean_sm(cta: _Cta, ctas: int, each: int, target: Target) -> float:
+    """CTAs on one SM share its units. A step takes the longer of its products and its loads."""
+    at_once = target.sm_count * each
+    sharing = max(1, min(at_once, ctas) / target.sm_count)
+    step = max(cta.multiply * max(1.0, target.sub_cores / cta.warps), cta.memory) * sharing
+    return ceil(ctas / at_once) * (cta.steps * step + cta.beside_steps)
+
+
+def _by_the_busiest_sm(cta: _Cta, ctas: int, each: int, hiding_warps: float, target: Target) -> float:
+    """Each wave takes as long as the SM that has most CTAs, whose warps hide what others wait for."""
+    at_once, cycles = target.sm_count * each, 0.0
     for waves, in_flight in ((ctas // at_once, at_once), (1, ctas % at_once)):
-        sharing = ceil(in_flight / target.sm_count)  # on the SM that has most
+        sharing = ceil(in_flight / target.sm_count)
         if waves and sharing:
-            busy = multiply * hypot(1.0, atom.hiding_warps / (warps * sharing))
-            step = (busy**_SHARPNESS + memory**_SHARPNESS) ** (1 / _SHARPNESS) * sharing
-            cycles += waves * (steps * (step + _STEP_OVERHEAD) + overhead + exchange)
+            busy = cta.multiply * hypot(1.0, hiding_warps / (cta.warps * sharing))
+            step = (busy**_SHARPNESS + cta.memory**_SHARPNESS) ** (1 / _SHARPNESS) * sharing
+            cycles += waves * (cta.steps * (step + _STEP_OVERHEAD) + cta.beside_steps)
     return cycles
 
 

@@ -40,8 +40,7 @@ def kernel(case):
     major, minor = torch.cuda.get_device_capability()
     if target == "sm_90a" and (major, minor) != (9, 0):
         pytest.skip("needs a GPU of capability 9.0")
-    sums = "f64" if dtype == "f64" else "f32"
-    spec = lt.GemmSpec(m=None, n=None, k=None, a=dtype, b=dtype, d=dtype, acc=sums)
+    spec = lt.GemmSpec(m=None, n=None, k=None, a=dtype, b=dtype, d=dtype)
     return lt.compile_gemm(spec, target=target, schedule=schedule)
 
 
@@ -128,7 +127,7 @@ def test_what_is_chosen_where_tiles_are_few_divides_k_and_is_right(dtype, layout
     m, n, k = size
     for target in ("sm_80", "sm_90"):
         for epilogue in (None, relu_of_biased):
-            spec = lt.GemmSpec(m=m, n=n, k=k, a=dtype, b=dtype, d=dtype, acc=dtype, layout=layout, epilogue=epilogue)
+            spec = lt.GemmSpec(m=m, n=n, k=k, a=dtype, b=dtype, d=dtype, layout=layout, epilogue=epilogue)
             kernel = lt.compile_gemm(spec, target=target)
             assert kernel.schedule.k_division is not None
             check_within_bounds(spec, kernel, size, np.random.default_rng(0))

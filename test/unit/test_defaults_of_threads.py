@@ -31,7 +31,7 @@ CASES = [
 @pytest.mark.parametrize(("target", "dtype", "layout", "size", "epilogue", "is_split"), CASES)
 def test_what_is_chosen_without_tensor_cores_of_16_bits_spills_nothing(target, dtype, layout, size, epilogue, is_split):
     m, n, k = size
-    spec = lt.GemmSpec(m=m, n=n, k=k, a=dtype, b=dtype, d=dtype, acc=dtype, layout=layout, epilogue=epilogue)
+    spec = lt.GemmSpec(m=m, n=n, k=k, a=dtype, b=dtype, d=dtype, layout=layout, epilogue=epilogue)
     kernel = lt.compile_gemm(spec, target=target)
     assert (kernel.schedule.k_division is not None) == is_split
     assembly = kernel.assembly  # raises for spills
