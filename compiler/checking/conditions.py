@@ -337,6 +337,9 @@ def _scheduler(schedule: Schedule) -> Iterator[Share]:
         yield Share("tail", "only whole waves", lambda work: work.tiles % work.ctas == 0)
     if grid.waves is WavesKind.synchronized:
         yield Share("waves", "a CTA waits for a second wave", lambda work: any(len(items) > 1 for items in work.items))
+    if schedule.turns_k_around:
+        yield Share("k order", "a CTA turns K around", lambda work: any(len(items) > 1 for items in work.items))
+        yield Share("k order", "a CTA turns K back", lambda work: any(len(items) > 2 for items in work.items))
 
 
 def _count(work: Work) -> int:

@@ -109,6 +109,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
             for kind in (PromoteKind.per_step, PromoteKind.overlapped)
         },
         ("mainloop.scales", "staged"): MappingProxyType({**_WIDE_D, "dtype": "e4m3", "scales": "rows, blocks"}),
+        ("mainloop.k_order", "serpentine"): MappingProxyType({"target": "sm_90a"}),  # with roles
         ("mainloop.a.pack", "transposed"): MappingProxyType({"layout": "nn"}),
         ("mainloop.b.pack", "transposed"): MappingProxyType({"layout": "tt"}),
         ("mainloop.unroll", "full"): MappingProxyType({"known": "k"}),

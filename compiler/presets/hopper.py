@@ -116,6 +116,10 @@ SM90A = {
         "CTAs that begin each wave together, so that they share what is in L2",
         _TALL.with_(tail="halves", waves="synchronized"),
     ),
+    "sm90-serpentine-k": (
+        "CTAs that run freely; every second tile takes K backward, and so begins with what L2 still keeps",
+        _TALL.with_(tail="halves", k_order="serpentine"),
+    ),
     "sm90-pingpong": (
         "two consumers that take whole tiles in turn: one stores while the other multiplies",
         PINGPONG,

@@ -82,14 +82,16 @@ struct Mainloop {
   std::optional<RepeatKind> prologue;
   std::optional<UnrollKind> unroll;
   std::optional<ScalesKind> scales;
+  std::optional<KOrderKind> kOrder;
   OperandAttr a, b;
 
   Mainloop() = default;
   explicit Mainloop(MainloopAttr m)
       : k(m.getK()), stages(m.getStages()), roles(m.getRoles()), registers(m.getRegisters()),
-        prologue(m.getPrologue()), unroll(m.getUnroll()), scales(m.getScales()), a(m.getA()), b(m.getB()) {}
+        prologue(m.getPrologue()), unroll(m.getUnroll()), scales(m.getScales()), kOrder(m.getKOrder()), a(m.getA()),
+        b(m.getB()) {}
   MainloopAttr build(MLIRContext *context) const {
-    return MainloopAttr::get(context, k, stages, roles, registers, prologue, unroll, scales, a, b);
+    return MainloopAttr::get(context, k, stages, roles, registers, prologue, unroll, scales, kOrder, a, b);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.integer("k", k);
@@ -99,6 +101,7 @@ struct Mainloop {
     visitor.word("prologue", prologue);
     visitor.word("unroll", unroll);
     visitor.word("scales", scales);
+    visitor.word("k_order", kOrder);
     visitor.template part<Operand>("a", a);
     visitor.template part<Operand>("b", b);
   }

@@ -62,6 +62,9 @@ def Tile_UnrollKind : Tile_Enum<"UnrollKind", "how many steps of K the loop over
 def Tile_ScalesKind : Tile_Enum<"ScalesKind", "how scales of blocks reach the threads that multiply by them", [
     I32EnumAttrCase<"direct", 0>, I32EnumAttrCase<"staged", 1>]>;
 
+def Tile_KOrderKind : Tile_Enum<"KOrderKind", "in which order a CTA takes the K steps of its work tiles", [
+    I32EnumAttrCase<"forward", 0>, I32EnumAttrCase<"serpentine", 1>]>;
+
 def Tile_PackKind : Tile_Enum<"PackKind", "how a matrix is copied before the kernel reads it, or after it is written", [
     I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"rows", 1>, I32EnumAttrCase<"transposed", 2>]>;
 
@@ -218,6 +221,7 @@ def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
     | `prologue` | `per_tile`, `once` | without roles. `per_tile`: the first stages of each work tile are filled before its K loop. `once`: for the first tile of a CTA only; the last K steps of a tile start the copies of the next one; default `per_tile` |
     | `unroll` | `none`, `full` | without roles. `full`: the loop over K is unrolled, so that loads, products and stores of its steps are scheduled together; default `none` |
     | `scales` | `direct`, `staged` | with roles. `direct`: a consumer loads the scales of a K step from global memory. `staged`: the producer copies them by TMA to the slot of the step; default `direct` |
+    | `k_order` | `forward`, `serpentine` | with roles. `serpentine`: every second work tile of a CTA takes its K steps from the last to the first, and so begins with what L2 keeps of the tile before it; default `forward` |
     | `a`, `b` | `<…>` | how the operand is copied, as in `#tile.operand` |
 
     ```mlir
@@ -229,6 +233,7 @@ def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
   let parameters = (ins Tile_OptionalInt:$k, Tile_OptionalInt:$stages, Tile_OptionalAttr<"RolesAttr">:$roles,
                         Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$registers, Tile_OptionalEnum<"RepeatKind">:$prologue,
                         Tile_OptionalEnum<"UnrollKind">:$unroll, Tile_OptionalEnum<"ScalesKind">:$scales,
+                        Tile_OptionalEnum<"KOrderKind">:$kOrder,
                         Tile_OptionalAttr<"OperandAttr">:$a, Tile_OptionalAttr<"OperandAttr">:$b);
 }
 

@@ -15,6 +15,7 @@ from .._tile_enum_gen import (  # noqa: F401
     EpilogueMath,
     GemmLayout,
     KDivisionKind,
+    KOrderKind,
     LaunchKind,
     OperandKind,
     OperandsKind,

@@ -17,6 +17,7 @@ from lowtide.dialects._tile_enum_gen import (
     CacheHint,
     EpilogueMath,
     KDivisionKind,
+    KOrderKind,
     LaunchKind,
     OperandsKind,
     PackKind,
@@ -135,6 +136,7 @@ class Mainloop(_Part):
     prologue: RepeatKind | None = field(default=None, metadata=_is(Word(RepeatKind)))
     unroll: UnrollKind | None = field(default=None, metadata=_is(Word(UnrollKind)))
     scales: ScalesKind | None = field(default=None, metadata=_is(Word(ScalesKind)))
+    k_order: KOrderKind | None = field(default=None, metadata=_is(Word(KOrderKind)))
     a: Operand = Operand()
     b: Operand = Operand()
 
@@ -211,6 +213,11 @@ class Schedule(_Part):
     def overlaps_stores(self) -> bool:
         """Whether D of a work tile is held in registers, and stored while the next one is multiplied."""
         return self.epilogue.path is StorePath.direct and (self.epilogue.buffers or 1) > 1
+
+    @property
+    def turns_k_around(self) -> bool:
+        """Whether every second work tile of a CTA takes its K steps from the last to the first."""
+        return self.mainloop.k_order is KOrderKind.serpentine
 
     @property
     def stages_scales(self) -> bool:

@@ -135,18 +135,26 @@ class Work:
         build, steps = Builder.index(), self._k_steps(place)
         return scf.ForOp(build.constant(0), steps, build.constant(1), list(inits))
 
-    def emit_producer(self, ring: ir.Value, place: Place, cursor: list[ir.Value]) -> list[ir.Value]:
-        """Fills one slot per K step; returns the cursor after the last."""
+    def emit_producer(self, ring: ir.Value, place: Place, carried: list[ir.Value]) -> list[ir.Value]:
+        """Fills one slot per K step; returns the cursor after the last.
+
+        A third value that is carried turns K around: where it is 1 the steps are taken from the last to the first.
+        """
+        build, (slot, phase, *turned) = Builder.index(), carried
         if self.wait is not None:  # consumers follow the producer
             tile.AwaitWaveOp(self.wait.counter)
-        loop = self._k_loop(place, cursor)
+        loop = self._k_loop(place, [slot, phase])
         with ir.InsertionPoint(loop.body):
             slot, phase = loop.inner_iter_args
+            step = loop.induction_variable
+            for back in turned:
+                from_last = build.sub(build.sub(loop.upperBound, 1), step)
+                step = build.select(build.eq(back, 0), step, from_last)
             acquire = sm.ProducerAcquireOp(ring, slot, phase)
-            self.staged.fill(acquire, self._places(place, loop.induction_variable))
+            self.staged.fill(acquire, self._places(place, step))
             advance = sm.RingAdvanceOp(ring, slot, phase)
             scf.YieldOp([advance.next_index, advance.next_phase])
-        return list(loop.results)
+        return [*loop.results, *(build.xor(back, 1) for back in turned)]
 
     def _places(self, place: Place, step: ir.Value) -> dict[ir.Value, ir.Value]:
         """What a role has in place of the work item's arguments and of where K step number `step` begins."""

@@ -19,6 +19,11 @@ After    %ring = sm.ring : !sm.ring<4 x [A, B]>
          run, not `producer`, of which one does.
          A tile.promote stays behind the tile.mma whose product it adds, and the loop carries the sums.
          A tile.await_wave at the start of a work tile becomes the producer's.
+         With k_order = serpentine the producer takes the K steps of every second work tile from the last to the first:
+           tile.work_tiles … iter_args(%w, %wp, %back = 0) {
+             scf.for %i … { … %step = select(%back == 0, %i, %steps - 1 - %i); copy_async of step %step … }
+             yield …, %back xor 1 }
+         Consumers add products in the order in which they find them in the ring.
          With roles = pingpong(2) the consumer role has two instances, which take the work tiles in turn:
            %turn = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
            consumer warps(4) instances(2) registers(232) {
@@ -36,7 +41,7 @@ Needs    level pipelined, a kernel that pipeline-mainloop left unchanged; the sc
          `registers` the roles keep the registers at entry.
 Refuses  a kernel of another form; a later loop whose buffers are larger than the first's, or one beside instances that
          take turns; a schedule without stages.
-Test     test/lit/passes/pipelined/specialize-roles.mlir, specialize-roles-{pingpong,tail,waves,invalid}.mlir
+Test     test/lit/passes/pipelined/specialize-roles.mlir, specialize-roles-{pingpong,tail,waves,k-order,invalid}.mlir
 """
 
 from collections.abc import Sequence
@@ -95,9 +100,9 @@ def _specialize(loops: Sequence[Work], schedule: Schedule) -> None:
         turn = sm.MbarriersOp(sm.MbarriersType.get(turns), 1).result if turns > 1 else None
     filling, consumer = (region.blocks.append() for region in roles.bodies)
     with ir.InsertionPoint(filling):
-        cursor = [zero()] * 2
+        carried = [zero()] * (3 if schedule.turns_k_around else 2)
         for loop in loops:
-            cursor = loop.emit_work(cursor, partial(loop.emit_producer, ring))
+            carried = loop.emit_work(carried, partial(loop.emit_producer, ring))
         tile.YieldOp([])
     with ir.InsertionPoint(consumer):
         if turn is not None:

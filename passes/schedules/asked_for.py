@@ -36,6 +36,7 @@ def asks_for_roles(given: Schedule) -> bool:
         or given.mainloop.registers not in (None, (0, 0))
         or given.grid.tail is TailKind.halves
         or given.grid.waves is WavesKind.synchronized
+        or given.turns_k_around
         or given.cluster != (1, 1)
         or given.epilogue.path is StorePath.tma
         or asks_for_tma_stores(given)

@@ -25,6 +25,7 @@ from lowtide.dialects.tile import (
     CacheHint,
     EpilogueMath,
     KDivisionKind,
+    KOrderKind,
     PromoteKind,
     RepeatKind,
     ScalesKind,
@@ -78,6 +79,7 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     yield from _copies(kernel, schedule)
     yield from _loads(kernel, schedule)
     yield from _roles(kernel, schedule)
+    yield from _k_order(kernel, schedule)
     yield from _stores(kernel, schedule)
     yield from _scratch(kernel, schedule, problem)
     yield from _prefetched(kernel, schedule)
@@ -311,6 +313,16 @@ def _roles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         if tuple(roles.registers) != mainloop.registers:
             scheduled = f"registers = {list(mainloop.registers or ())}"
             yield refusal(roles, f"asks for {list(roles.registers)} registers", scheduled, BOTH)
+
+
+def _k_order(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    """Whether the producer carries, beside the slot and the parity of the ring, a direction along K."""
+    for roles in walk(kernel, sm.RolesOp):
+        for work in (op for op in ops_in(roles.bodies[0].blocks[0]) if isinstance(op, tile.WorkTilesOp)):
+            turns = len(work.inits) > 2
+            if turns != schedule.turns_k_around:
+                built = f"{'turns K around after each tile' if turns else 'takes the K steps of all tiles forward'}"
+                yield refusal(work, built, f"k_order = {schedule.mainloop.k_order or KOrderKind.forward}", AGAIN)
 
 
 def _stores(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:

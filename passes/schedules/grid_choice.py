@@ -9,6 +9,7 @@ from typing import Any
 from tensor_layouts import size
 
 from lowtide.dialects.tile import (
+    KOrderKind,
     LaunchKind,
     OperandKind,
     RasterKind,
@@ -168,6 +169,11 @@ _CLUSTERS: tuple[Extents2, ...] = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 4))  # to
 # (6144³, 4096×28672×4096).
 _DRIFT_WAVES = 16
 
+# K is turned around where a wave reads more than this part of L2, each half of which keeps its own copy of what the SMs
+# on its side read. Gains on an H200, in bursts: 0.7 % at 4096³, 0.6 % at 4096×28672×4096, 0.1 % at 8192³; 16384³, whose
+# CTAs are kept in step, loses 2 %.
+_KEPT_BY_L2 = 0.5
+
 # FMA atoms: registers per thread that do for this number of accumulators, if the epilogue only converts them.
 _REGISTERS_OF_FMA, _ACCUMULATORS_OF_FMA = 128, 64
 
@@ -321,8 +327,8 @@ def _widths(given: Schedule, problem: Problem, narrowest: int) -> list[int]:
 def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
     """Order and scheduler for a tile, by path.
 
-    With roles also programmatic launch and, where they gain, a tail in halves or parts and waves in step; without them
-    the CTAs per SM.
+    With roles also programmatic launch and, where they gain, a tail in halves or parts, and waves in step or K turned
+    around; without them the CTAs per SM.
     """
     if not schedule.consumers:
         once = schedule.mainloop.prologue is RepeatKind.once
@@ -349,6 +355,8 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
         and _drifts_out_of_l2(schedule, problem, target)
     ):
         found["grid.waves"] = WavesKind.synchronized
+    if "grid.waves" not in found and _leaves_operands_in_l2(schedule, problem, target):
+        found["mainloop.k_order"] = KOrderKind.serpentine
     return found
 
 
@@ -378,6 +386,19 @@ def _drifts_out_of_l2(schedule: Schedule, problem: Problem, target: Target) -> b
         return False
     waves = tiles // target.sm_count
     return waves >= _DRIFT_WAVES and wave_bytes(schedule.tile_mnk, problem, target) > target.l2_bytes
+
+
+def _leaves_operands_in_l2(schedule: Schedule, problem: Problem, target: Target) -> bool:
+    """Whether a CTA computes several tiles one after the other, and L2 keeps a part of what a wave of them has read.
+
+    Measured (4096×28672×4096, H200): with K turned around, 0.68 GB are read from memory in place of 0.79 GB.
+    """
+    tiles = problem.tiles(schedule.tile_mnk)
+    if tiles is None or problem.k is None or problem.is_scaled or problem.weights:
+        return False
+    kept = target.l2_bytes * _KEPT_BY_L2
+    free = schedule.grid.waves is not WavesKind.synchronized and _is_plainly_persistent(schedule)
+    return free and tiles > target.sm_count and wave_bytes(schedule.tile_mnk, problem, target) > kept
 
 
 def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
@@ -437,4 +458,5 @@ def reasons(schedule: Schedule) -> Mapping[str, str]:
         "grid.cluster": "rows do not start on sectors of L2, whose requests limit the loads: CTAs share them",
         "grid.tail": "the last wave is at most half full: as half tiles it takes about half the time",
         "grid.waves": "a wave reads more than L2 holds: CTAs in step read the same part of it",
+        "mainloop.k_order": "a tile begins with what L2 still keeps of the tiles before it",
     }

@@ -60,6 +60,7 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
             yield f"roles = {schedule.mainloop.roles} go with {name}.copy = tma and wgmma, not {found}"
     yield from _copied_by_threads(schedule)
     yield from _staged_scales(schedule, problem)
+    yield from _k_order(schedule, problem)
     if multiply.atoms != (schedule.sharing, 1, 1):
         counted = "the consumer warpgroups that share a tile"
         yield f"atoms = {list(multiply.atoms or ())} count {counted}; take [{schedule.sharing}, 1, 1]"
@@ -90,11 +91,21 @@ def _staged_scales(schedule: Schedule, problem: Problem) -> Iterator[str]:
         yield "scales = staged goes with a.copy = tma and b.copy = tma; take these, or scales = direct"
 
 
+def _k_order(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Where K is turned around, consumers do not know which K step is in a slot."""
+    if schedule.turns_k_around and (problem.is_scaled or problem.weights):
+        of = "packed weights" if problem.weights else "scales of blocks"
+        yield f"k_order = serpentine leaves consumers of {of} without the place of a step in K; take forward"
+
+
 def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     if schedule.is_direct:
         yield from _direct(schedule, problem)
     if schedule.stages_scales:
         yield "scales = staged goes with a producer that loads them; take roles = cooperative(2), or scales = direct"
+    if schedule.turns_k_around:
+        or_roles = ", or roles = cooperative(2)" if has_wgmma(target) else ""
+        yield f"k_order = serpentine is that of a producer, which roles = single has none of; take forward{or_roles}"
     asked = [(f"{name}.copy", schedule.mainloop.operand(name).copy, "cp.async.16") for name in OPERANDS]
     for name, found, other in (*asked, ("atom", schedule.multiply.atom, "mma.m16n8k16")):
         if str(found).startswith(("tma", "wgmma")):

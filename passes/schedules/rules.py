@@ -35,6 +35,7 @@ _OPTIONAL = (
     "mainloop.prologue",
     "mainloop.unroll",
     "mainloop.scales",
+    "mainloop.k_order",
     "mainloop.a.stage",
     "mainloop.a.padding",
     "mainloop.a.cache",

@@ -158,6 +158,7 @@ ROADS: Mapping[str, Road] = {
             "programmatic": _each("launch", ("programmatic",)),
             "tail": _each("tail", ("halves",), **_PERSISTENT),
             "waves": _each("waves", ("synchronized",)),
+            "k_order": _each("k_order", ("serpentine",), **_PERSISTENT),
             **_DIVISIONS,
             **_HILBERT,
         },

@@ -36,6 +36,12 @@ SCHEDULES = {
         "grid.tile = [64, 64], k = 64, roles = cooperative(1), grid.waves = synchronized, scheduler = persistent",
         (200, 72, 72),
     ),
+    "K turned around": (
+        "sm_90a",
+        "f16",
+        "grid.tile = [64, 64], k = 64, roles = cooperative(1), k_order = serpentine",
+        (200, 136, 136),
+    ),
     "no sum": ("sm_90a", "f16", "grid.tile = [64, 64], k = 64, roles = cooperative(1)", (72, 40, 0)),
 }
 

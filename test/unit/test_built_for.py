@@ -72,6 +72,8 @@ EDITS = [
     ("residual", "epilogue.prefetch = 1", "atoms", "stored after 3 loads of full operands"),
     ("residual", "epilogue.prefetch = 0", "atoms", "stored after 3 loads of full operands"),
     ("tall", "waves = synchronized", "problem", "CTAs do not wait for each other"),
+    ("tall", "k_order = serpentine", "smem", "takes the K steps of all tiles forward"),
+    ("tail", "k_order = serpentine", "smem", "takes the K steps of all tiles forward"),
     ("tall", "grid.tail = halves", "problem", "without a loop over the part full_waves"),
     ("tail", "grid.tail = whole", "problem", "without a loop over the part all"),
 ]

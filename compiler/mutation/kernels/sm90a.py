@@ -58,6 +58,14 @@ SM90A: tuple[Kernel, ...] = (
         parts=parts_of(64, 32, 64),
     ),
     by_fields(
+        "sm90-serpentine-k",
+        "sm_90a",
+        PLAIN,
+        f"{ROLES}, grid.tile = [64, 32], k_order = serpentine",
+        (170, 60, 300),
+        parts=parts_of(64, 32, 64),
+    ),
+    by_fields(
         "sm90-pingpong",
         "sm_90a",
         BIAS,

@@ -48,6 +48,12 @@ def _waves(name: str) -> Case:
     return Case(name, f"{ONE}, waves = synchronized", ((170, 60, 70),), passes, PLAIN, SM_90A)
 
 
+def _serpentine(name: str, schedule: str, *shapes: tuple[int, int, int]) -> Case:
+    """Three work tiles for each of two CTAs, of which the second takes K from the last step to the first."""
+    passes = ("specialize-roles", "bind-wgmma", "bind-tma", "convert-sm-to-nvvm")
+    return Case(name, f"{schedule}, k_order = serpentine", shapes, passes, PLAIN, SM_90A)
+
+
 CASES = [
     _case("roles-one", PLAIN, ONE, (*EVERY, *VERIFY, "convert-ptx-ops-to-asm")),
     _case("roles-two", PLAIN, TWO),
@@ -58,6 +64,9 @@ CASES = [
     _case("roles-even-split", PLAIN, f"{ONE}, order = groups(2, 2), scheduler = even_split"),
     # Each instance of the consumer has its own scratch.
     _case("roles-pingpong", PLAIN, f"{PINGPONG}, epilogue.tile = [64, 16]"),
+    _serpentine("roles-serpentine", ONE, *((170, 60, k) for k in (64, 130, 300))),
+    _serpentine("roles-serpentine-pingpong", PINGPONG, (170, 60, 200)),
+    _serpentine("roles-serpentine-tail", TAIL, (600, 29, 200)),
     _case("roles-pingpong-every-kind", EVERY_KIND, f"{PINGPONG}, epilogue.tile = [64, 16]", ("lower-epilogue",)),
     _case("roles-programmatic", PLAIN, f"{ONE}, launch = programmatic", ("overlap-launches", "convert-sm-to-nvvm")),
     Case(
