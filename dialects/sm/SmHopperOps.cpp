@@ -216,7 +216,7 @@ static LogicalResult verifyOneUser(Operation *op, Value pending) {
     }
     OpOperand &use = *value.use_begin();
     Operation *user = use.getOwner();
-    if (isa<WgmmaOp, MmaWaitOp>(user))
+    if (isa<WgmmaOp, MmaWaitOp, MmaWaitRowsOp>(user))
       continue;
     SmallVector<Value> carried;
     if (failed(followIntoLoop(user, use, carried)))
@@ -278,6 +278,16 @@ LogicalResult WgmmaPromoteOp::verify() {
     return emitOpError() << "adds " << getSum().getType() << ", but its scales are " << getRows().getType() << " and "
                          << getColumns().getType();
   return verifyProduct(*this, getLayout(), getA().getType(), getB().getType(), getSum().getType());
+}
+
+LogicalResult MmaWaitRowsOp::verify() {
+  FragmentType all = getAcc().getType().getFragment(), rows = getRows().getType();
+  if (rows.getElementType() != all.getElementType() || rows.getShape()[1] != all.getShape()[1])
+    return emitOpError() << "makes rows readable of " << all << ", not " << rows;
+  if (rows.getShape()[0] >= all.getShape()[0])
+    return emitOpError() << "makes " << rows.getShape()[0] << " of " << all.getShape()[0]
+                         << " rows readable, and leaves none pending; take sm.mma_wait 0";
+  return verifyOneUser(*this, getRest());
 }
 
 LogicalResult MmaWaitOp::verify() {

@@ -243,19 +243,24 @@ def Sm_WgmmaOp : Sm_Op<"wgmma"> {
     consumer warpgroups in turn. Each warpgroup executes a fence, one wgmma.mma_async per k-slice and block of 64 rows,
     and a commit: one wgmma group (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
 
+    With `row_groups` each warpgroup takes its blocks of 64 rows one after the other, and commits each as a group of its
+    own: the sums of the first block are complete while those of the others are still being computed.
+
     ```mlir
     %p = sm.wgmma tn %a, %b, %c by <wgmma.m64n256k16.f32.bf16, atoms [2, 1, 1]>
         : memref<128x64xbf16, …>, memref<256x64xbf16, …>, !sm.fragment<128x256xf32, #tv>
     %q = sm.wgmma tn %fa, %b, %c by <wgmma.m64n64k16.f32.bf16, atoms [4, 1, 1]>
         : !sm.fragment<256x64xbf16, #tv1>, memref<64x64xbf16, …>, !sm.fragment<256x64xf32, #tv>
+    %r = sm.wgmma tn %a, %b, %p by <wgmma.m64n192k16.f32.bf16, atoms [2, 1, 1]> row_groups
+        : memref<256x64xbf16, …>, memref<192x64xbf16, …>, !sm.pending<!sm.fragment<256x192xf32, #tv>>
     ```
   }];
   let arguments = (ins Tile_GemmLayout:$layout, Arg<AnyTypeOf<[Sm_SharedMemRef, Sm_FragmentType]>, "A", [MemRead]>:$a,
                        Sm_ReadShared:$b,
-                       AnyTypeOf<[Sm_FragmentType, Sm_PendingType]>:$acc, Sm_TiledMmaAttr:$mma);
+                       AnyTypeOf<[Sm_FragmentType, Sm_PendingType]>:$acc, Sm_TiledMmaAttr:$mma, UnitAttr:$row_groups);
   let results = (outs Sm_PendingType:$result);
   let assemblyFormat = [{
-    $layout $a `,` $b `,` $acc `by` $mma attr-dict `:` type($a) `,` type($b) `,` qualified(type($acc)) `->`
+    $layout $a `,` $b `,` $acc `by` $mma (`row_groups` $row_groups^)? attr-dict `:` type($a) `,` type($b) `,` qualified(type($acc)) `->`
     qualified(type($result))
   }];
   let hasVerifier = 1;
@@ -303,6 +308,22 @@ def Sm_MmaWaitOp : Sm_Op<"mma_wait", [Sm_Ordering]> {
   let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$pending, Sm_PendingType:$acc);
   let results = (outs AnyTypeOf<[Sm_FragmentType, Sm_PendingType]>:$result, Sm_RetiredType:$retired);
   let assemblyFormat = "$pending `,` $acc attr-dict `:` qualified(type($acc)) `->` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
+def Sm_MmaWaitRowsOp : Sm_Op<"mma_wait_rows", [Sm_Ordering, AllTypesMatch<["acc", "rest"]>]> {
+  let summary = "Waits until at most `pending` groups of wgmma are in flight, and makes the first rows readable";
+  let description = [{
+    The accumulators come from an `sm.wgmma` with `row_groups`. `rows` holds those of the first rows of the tile, whose
+    groups must be done; `rest` stays pending, and the wait for it, `sm.mma_wait 0`, makes all rows readable.
+
+    ```mlir
+    %top, %rest = sm.mma_wait_rows 1, %p : !sm.pending<!sm.fragment<256x192xf32, #tv>> -> !sm.fragment<128x192xf32, #tv1>
+    ```
+  }];
+  let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$pending, Sm_PendingType:$acc);
+  let results = (outs Sm_FragmentType:$rows, Sm_PendingType:$rest);
+  let assemblyFormat = "$pending `,` $acc attr-dict `:` qualified(type($acc)) `->` qualified(type($rows))";
   let hasVerifier = 1;
 }
 

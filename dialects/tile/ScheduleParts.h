@@ -146,13 +146,14 @@ struct Epilogue {
   std::optional<CacheHint> cache;
   std::optional<PackKind> pack;
   std::optional<int64_t> prefetch;
+  std::optional<EpilogueStart> start;
 
   Epilogue() = default;
   explicit Epilogue(EpilogueAttr e)
       : path(e.getPath()), math(e.getMath()), tile(e.getTile()), buffers(e.getBuffers()), swizzle(e.getSwizzle()),
-        store(e.getStore()), cache(e.getCache()), pack(e.getPack()), prefetch(e.getPrefetch()) {}
+        store(e.getStore()), cache(e.getCache()), pack(e.getPack()), prefetch(e.getPrefetch()), start(e.getStart()) {}
   EpilogueAttr build(MLIRContext *context) const {
-    return EpilogueAttr::get(context, path, math, tile, buffers, swizzle, store, cache, pack, prefetch);
+    return EpilogueAttr::get(context, path, math, tile, buffers, swizzle, store, cache, pack, prefetch, start);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.word("path", path);
@@ -164,6 +165,7 @@ struct Epilogue {
     visitor.word("cache", cache);
     visitor.word("pack", pack);
     visitor.integer("prefetch", prefetch);
+    visitor.word("start", start);
   }
 };
 

@@ -71,6 +71,9 @@ def Tile_PackKind : Tile_Enum<"PackKind", "how a matrix is copied before the ker
 def Tile_StorePath : Tile_Enum<"StorePath", "how the accumulators reach D", [
     I32EnumAttrCase<"smem", 0>, I32EnumAttrCase<"direct", 1>, I32EnumAttrCase<"tma", 2>]>;
 
+def Tile_EpilogueStart : Tile_Enum<"EpilogueStart", "which sums of a tile must be complete before its epilogue starts", [
+    I32EnumAttrCase<"all_sums", 0>, I32EnumAttrCase<"first_rows", 1>]>;
+
 def Tile_EpilogueMath : Tile_Enum<"EpilogueMath", "where the epilogue region runs", [
     I32EnumAttrCase<"registers", 0>, I32EnumAttrCase<"rows", 1>]>;
 
@@ -273,6 +276,7 @@ def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
     | `cache` | `normal`, `evict_first`, `evict_last` (`tma`), `streaming`, `write_through` (otherwise) | cache policy of the stores; default `normal` |
     | `pack` | `none`, `rows` | `rows`: where base or rows of D or of a full operand are not aligned, the kernel accesses a workspace with aligned rows, and another kernel copies it from or to the matrix; default `none` |
     | `prefetch` | integer | parts ahead of which a full operand is loaded (`rows`); default 0 |
+    | `start` | `all_sums`, `first_rows` | with roles. `first_rows`: the last K step multiplies the rows of a tile block by block, and the first part is stored once the sums of its rows are complete; default `all_sums` |
 
     ```mlir
     #tile.epilogue<path = tma, math = registers, tile = [128, 64], buffers = 4, swizzle = <3,3,3>>
@@ -282,7 +286,7 @@ def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
                         Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$tile, Tile_OptionalInt:$buffers,
                         Tile_OptionalAttr<"SwizzleAttr">:$swizzle, Tile_OptionalInt:$store,
                         Tile_OptionalEnum<"CacheHint">:$cache, Tile_OptionalEnum<"PackKind">:$pack,
-                        Tile_OptionalInt:$prefetch);
+                        Tile_OptionalInt:$prefetch, Tile_OptionalEnum<"EpilogueStart">:$start);
 }
 
 def Tile_ScheduleAttr : Tile_SchedulePart<"Schedule", "schedule"> {

@@ -13,6 +13,7 @@ from .._lowtide import (  # noqa: F401
 from .._tile_enum_gen import (  # noqa: F401
     CacheHint,
     EpilogueMath,
+    EpilogueStart,
     GemmLayout,
     KDivisionKind,
     KOrderKind,

@@ -16,6 +16,7 @@ from lowtide.dialects._lowtide import ScheduleAttr
 from lowtide.dialects._tile_enum_gen import (
     CacheHint,
     EpilogueMath,
+    EpilogueStart,
     KDivisionKind,
     KOrderKind,
     LaunchKind,
@@ -171,7 +172,8 @@ class Multiply(_Part):
 class Epilogue(_Part):
     """`#tile.epilogue`: how the accumulators become D.
 
-    `buffers`, `store`, `cache`, `pack` and `prefetch` may stay None: one, 16 bytes, normal, none, and 0.
+    `buffers`, `store`, `cache`, `pack`, `prefetch` and `start` may stay None: one, 16 bytes, normal, none, 0, and all
+    sums.
     """
 
     path: StorePath | None = field(default=None, metadata=_is(Word(StorePath)))
@@ -183,6 +185,7 @@ class Epilogue(_Part):
     cache: CacheHint | None = field(default=None, metadata=_is(Word(CacheHint)))
     pack: PackKind | None = field(default=None, metadata=_is(Word(PackKind)))
     prefetch: int | None = field(default=None, metadata=_is(Integer()))
+    start: EpilogueStart | None = field(default=None, metadata=_is(Word(EpilogueStart)))
 
 
 @dataclass(frozen=True)
@@ -213,6 +216,11 @@ class Schedule(_Part):
     def overlaps_stores(self) -> bool:
         """Whether D of a work tile is held in registers, and stored while the next one is multiplied."""
         return self.epilogue.path is StorePath.direct and (self.epilogue.buffers or 1) > 1
+
+    @property
+    def starts_with_first_rows(self) -> bool:
+        """Whether a tile's first rows are stored while its last K step still multiplies the others."""
+        return self.epilogue.start is EpilogueStart.first_rows
 
     @property
     def turns_k_around(self) -> bool:

@@ -39,9 +39,12 @@ def size_of(state: AgentState) -> int:
     return len(state.cta.cluster.ctas)
 
 
-def owner(state: AgentState, pointer: int) -> Cta:
+def owner(state: AgentState, op: Described, pointer: int) -> Cta:
     """The CTA of the cluster into whose shared memory a pointer points."""
-    found: Cta = state.cta.cluster.ctas[pointer // window(1)]
+    rank = pointer // window(1)
+    if not 0 <= rank < size_of(state):
+        raise violation(state, op, f"there is no CTA {rank} in a cluster of {size_of(state)}")
+    found: Cta = state.cta.cluster.ctas[rank]
     return found
 
 
@@ -50,12 +53,13 @@ def address_in(cta: Cta, pointer: int) -> int:
     return pointer % window(1) + window(cta.rank)
 
 
-def mapped(state: AgentState, op: Described, pointer: Any, rank: Any) -> Any:
-    """The address, in the shared memory of the CTA of a rank, that a pointer is in the CTA's own (PTX ISA, "mapa")."""
+def mapped(state: AgentState, pointer: Any, rank: Any) -> Any:
+    """The address, in the shared memory of the CTA of a rank, that a pointer is in the CTA's own (PTX ISA, "mapa").
+
+    LLVM may compute it for all threads ahead of the branch in which a few use it. So a rank that the cluster does not
+    have is no error before something is accessed there.
+    """
     ranks = np.broadcast_to(np.asarray(rank, np.int64), state.lanes.shape)
-    active = ranks if state.mask is None else ranks[state.mask]
-    if ((active < 0) | (active >= size_of(state))).any():
-        raise violation(state, op, f"there is no CTA {int(active.max())} in a cluster of {size_of(state)}")
     return pointer % window(1) + ranks * window(1)
 
 

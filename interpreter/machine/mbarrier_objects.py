@@ -85,7 +85,7 @@ def arrive(state: AgentState, op: Described, address: Any, count: Any = 1, relax
     each, (_, addresses) = uniform(state, op, count), active_rows(state, op, address)
     lanes, phase = active_lanes(state) // len(addresses), 0
     for pointer in addresses.tolist():
-        barrier = in_cta(state, op, owner(state, pointer), pointer)
+        barrier = in_cta(state, op, owner(state, op, pointer), pointer)
         phase = barrier.completed
         mbarriers.arrive(state, op, barrier, each * lanes, 0, relaxed)
     return phase

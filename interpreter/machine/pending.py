@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.numbers.cells import Described
 
 Values = NDArray[Any]
@@ -26,6 +27,13 @@ class Pending:
 
     registers: Values
     user: Described | None = None
+
+
+@dataclass(eq=False)
+class PendingRows(Pending):
+    """Accumulators of which each block of rows is written last by a group of its own: what these groups still read."""
+
+    groups: tuple[list[OpenRead], ...] = ()
 
 
 @dataclass(eq=False)

@@ -35,7 +35,7 @@ def nclusterid_x(state: AgentState, op: DecodedOp) -> None:
 @OPS.implements("nvvm.mapa")
 def mapa(state: AgentState, op: DecodedOp) -> None:
     pointer, rank = (state.values[slot] for slot in op.operands)
-    state.values[op.results[0]] = clusters.mapped(state, op, pointer, rank)
+    state.values[op.results[0]] = clusters.mapped(state, pointer, rank)
 
 
 @OPS.implements("nvvm.cluster.arrive", "nvvm.cluster.arrive.relaxed")

@@ -18,7 +18,7 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import OpenRead
-from lowtide.interpreter.machine.pending import Pending, hand_to
+from lowtide.interpreter.machine.pending import Pending, PendingRows, hand_to
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.numbers.tensor_cores import WGMMA
 from lowtide.interpreter.program.ir_types import Fragment, MemRef, PendingType
@@ -104,14 +104,20 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
     op.data = _Plan(atoms, n, k, (warpgroups_m, warpgroups_n), fragment.element.name, transposed)
 
 
+def _has_row_groups(op: DecodedOp) -> bool:
+    return "row_groups" in op.attributes
+
+
 @OPS.implements("sm.wgmma", prepare=_prepare_wgmma)
 def wgmma(state: AgentState, op: DecodedOp) -> None:
     """The part of one warpgroup; values count atom registers first, then atoms along M, then along N."""
     acc = state.values[op.operands[2]]
     if isinstance(acc, Pending):
         hand_to(state, op, acc)
-    registers = acc.registers if isinstance(acc, Pending) else acc
-    state.values[op.results[0]] = Pending(_product(state, op, registers))
+    registers, before = acc.registers if isinstance(acc, Pending) else acc, len(state.mmas)
+    product = _product(state, op, registers)
+    groups = tuple(state.mmas[before:])
+    state.values[op.results[0]] = PendingRows(product, groups=groups) if _has_row_groups(op) else Pending(product)
 
 
 @OPS.implements("sm.wgmma_promote", prepare=_prepare_wgmma)
@@ -129,7 +135,10 @@ def wgmma_promote(state: AgentState, op: DecodedOp) -> None:
 
 
 def _product(state: AgentState, op: DecodedOp, registers: Values) -> Values:
-    """registers + A · B, the part of one warpgroup, whose reads stay open."""
+    """registers + A · B, the part of one warpgroup, whose reads stay open: as one group, or one for each block of rows.
+
+    Groups are done in their order, so the last one has the reads of B.
+    """
     together(state, op)
     plan: _Plan = op.data
     team = state.team.members
@@ -145,11 +154,17 @@ def _product(state: AgentState, op: DecodedOp, registers: Values) -> Values:
     first, second = op.operand_types[:2]
     assert isinstance(first, MemRef | Fragment) and isinstance(second, MemRef)
     right, read_b = _open(state, op, b, plan.columns(group), plan.transposed[1])
+    in_groups = plan.atoms[0] if _has_row_groups(op) else 1
+    reads: list[list[OpenRead]] = [[] for _ in range(in_groups)]
+    reads[-1].append(read_b)
     if isinstance(first, Fragment):
-        left, reads = _held(a, plan), [read_b]
+        left = _held(a, plan)
     else:
-        left, read_a = _open(state, op, a, plan.rows(group), plan.transposed[0])
-        reads = [read_a, read_b]
+        blocks = np.split(plan.rows(group), in_groups)
+        opened = [_open(state, op, a, rows, plan.transposed[0]) for rows in blocks]
+        left = np.concatenate([payload for payload, _ in opened])
+        for own, (_, read) in zip(reads, opened, strict=True):
+            own.append(read)
     rows, columns = hardware.wgmma_accumulator(plan.n)
     atoms_m, atoms_n = plan.atoms
     matrix = np.empty((atoms_m, _M, atoms_n, plan.n), registers.dtype)
@@ -159,7 +174,7 @@ def _product(state: AgentState, op: DecodedOp, registers: Values) -> Values:
     flat = matrix.reshape(atoms_m * _M, atoms_n * plan.n)
     result = state.machine.domain.mma(left, right, flat, operands, plan.dtype, plan.k, WGMMA)
     taken = result.reshape(matrix.shape)[:, rows, :, columns]
-    state.mmas.append(reads)
+    state.mmas.extend(reads)
     return taken.transpose(0, 3, 2, 1).reshape(len(state.lanes), -1)
 
 
@@ -197,6 +212,29 @@ def mma_wait(state: AgentState, op: DecodedOp) -> None:
         hand_to(state, op, acc)
         state.values[op.results[0]] = acc.registers
     state.values[op.results[1]] = True
+
+
+@OPS.implements("sm.mma_wait_rows")
+def mma_wait_rows(state: AgentState, op: DecodedOp) -> None:
+    """The first rows become readable; the groups that write them must be done."""
+    together(state, op)
+    acc, (rows, all_rows) = state.values[op.operands[0]], (_fragment(type).shape[0] for type in op.result_types)
+    retire(state, op.attributes["pending"])
+    groups = acc.groups if isinstance(acc, PendingRows) else ()
+    count, rest = divmod(len(groups) * rows, all_rows)
+    if rest or not count:
+        raise violation(
+            state,
+            op,
+            f"hands on {rows} of {all_rows} rows, of products in {len(groups) or 1} groups; let an sm.wgmma with "
+            "row_groups give them",
+        )
+    in_flight = sum(group is other for group in groups[:count] for other in state.mmas)
+    if in_flight:
+        raise violation(state, op, f"hands on rows that {in_flight} groups in flight may still write; wait for these")
+    hand_to(state, op, acc)
+    state.values[op.results[0]] = acc.registers[:, : acc.registers.shape[1] * rows // all_rows]
+    state.values[op.results[1]] = PendingRows(acc.registers, groups=groups)
 
 
 def retire(state: AgentState, pending: int) -> None:

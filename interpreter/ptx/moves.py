@@ -75,7 +75,7 @@ def cvta(form: Form) -> Callable[..., Any]:
 
 @TABLE.effects("mapa", types="u32 u64", words="shared::cluster", section=f"{_SECTION}: mapa", results=1, acts=False)
 def mapa(state: AgentState, op: Op, address: Any, rank: Any) -> Any:
-    return clusters.mapped(state, op, address, rank)
+    return clusters.mapped(state, address, rank)
 
 
 # cvt ------------------------------------------------------------------------------------------------------------------

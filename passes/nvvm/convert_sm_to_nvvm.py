@@ -114,6 +114,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.WgmmaOp: wgmma.lower_wgmma,
     sm.WgmmaPromoteOp: wgmma.lower_wgmma_promote,
     sm.MmaWaitOp: wgmma.lower_mma_wait,
+    sm.MmaWaitRowsOp: wgmma.lower_mma_wait_rows,
     tile.ClearOp: maxima.lower_clear,
     tile.CopyMatrixOp: matrix_copies.lower_copy_matrix,
     tile.TransposeMatrixOp: matrix_transposes.lower_transpose_matrix,

@@ -119,10 +119,14 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Pending:
-    """The accumulators of a wgmma in flight: a struct of registers for each block of 64 rows."""
+    """The accumulators of a wgmma in flight: a struct of registers for each block of 64 rows.
+
+    `ready` are the vectors of the first blocks, which a wait has handed on; `registers` are those of the others.
+    """
 
     registers: tuple[ir.Value, ...]
     type: sm.FragmentType
+    ready: tuple[ir.Value, ...] = ()
 
 
 Lowered: TypeAlias = (

@@ -1,5 +1,6 @@
 """Lowering of wgmma to one thread's program."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mlir import ir
@@ -21,22 +22,25 @@ from lowtide.passes.support.weights import with_weights_as_a
 from lowtide.targets import MmaAtom, TiledMma
 from lowtide.targets.tv import extents
 
+_WIDTH = 4  # accumulators of a vector
+
 
 def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
-    """Fence, one wgmma for each k-slice of the buffers and each 64 rows of the warpgroup, commit."""
+    """Fence, one wgmma for each k-slice of the buffers and each 64 rows of the warpgroup, commit; or a commit for each
+    64 rows."""
     fragment = op.result.type.fragment
     product = _Product.of(context, op, fragment)
     registers = list(_accumulators(context, op, fragment, product.blocks))
     starts = not isinstance(context.get(op.acc), Pending)
+    b_slices: dict[int, ir.Value] = {}
     nvvm.WgmmaFenceAlignedOp()
-    for number, depth in enumerate(product.depths):
-        b_slice = product.b_slice(context, depth)
-        # Back and forth: each wgmma has its slice of B or its accumulators in common with the one before.
-        for block in range(product.blocks) if number % 2 == 0 else reversed(range(product.blocks)):
-            a_slice = product.a_slice(context, block, depth)
-            clears = starts and not depth
-            registers[block] = product.instruction.emit(registers[block], a_slice, b_slice, clears=clears)
-    nvvm.WgmmaGroupSyncAlignedOp()
+    for group in product.by_rows() if op.row_groups else (product.back_and_forth(),):
+        for block, depth in group:
+            if depth not in b_slices:
+                b_slices[depth] = product.b_slice(context, depth)
+            slices = product.a_slice(context, block, depth), b_slices[depth]
+            registers[block] = product.instruction.emit(registers[block], *slices, clears=starts and not depth)
+        nvvm.WgmmaGroupSyncAlignedOp()
     context.values[op.result] = Pending(tuple(registers), fragment)
 
 
@@ -121,6 +125,18 @@ class _Product:
         instruction = _Wgmma(tiled.atom, transposed, b.is_transposed)
         descriptors = a_descriptor, b.descriptor(context, b.start)
         return cls(a, b, *descriptors, instruction, blocks, columns, n, consumers * m, range(0, b.depth, k))
+
+    def back_and_forth(self) -> Iterator[tuple[int, int]]:
+        """Blocks and where k-slices start: each wgmma has its slice of B or its accumulators in common with the one
+        before."""
+        for number, depth in enumerate(self.depths):
+            blocks = range(self.blocks) if number % 2 == 0 else reversed(range(self.blocks))
+            yield from ((block, depth) for block in blocks)
+
+    def by_rows(self) -> Iterator[list[tuple[int, int]]]:
+        """For each block all k-slices."""
+        for block in range(self.blocks):
+            yield [(block, depth) for depth in self.depths]
 
     def a_slice(self, context: Context, block: int, depth: int) -> "ir.Value | tuple[ir.Value, ...]":
         """A block of A at a k-slice: its descriptor, or its registers."""
@@ -239,8 +255,25 @@ def lower_mma_wait(context: Context, op: sm.MmaWaitOp) -> None:
         nvvm.WgmmaWaitGroupSyncOp(count)
         context.values[op.result] = pending
         return
-    # Each struct goes through its own wait; after the first wait nothing is in flight.
-    structs = [sm.PtxWgmmaWaitOp(0, struct).result for struct in pending.registers]
-    width = 4
-    registers = [part for struct in structs for part in _vectors(struct, width, pending.type.element_type)]
-    context.values[op.result] = Fragment(tuple(registers), width, pending.type)
+    registers = (*pending.ready, *_waited(0, pending.registers, pending.type))
+    context.values[op.result] = Fragment(registers, _WIDTH, pending.type)
+
+
+def lower_mma_wait_rows(context: Context, op: sm.MmaWaitRowsOp) -> None:
+    """A wait that returns the registers of the first blocks of 64 rows, those of a warpgroup in `rows`."""
+    pending = context.get(op.acc)
+    assert isinstance(pending, Pending)
+    first, all_rows = op.rows.type, pending.type.shape[0]
+    count, rest = divmod(len(pending.registers) * first.shape[0], all_rows)
+    if rest or pending.ready:
+        raise Refusal(op, f"makes {first.shape[0]} of {all_rows} rows readable, which are no whole wgmmas in flight")
+    ready = _waited(op.pending.value, pending.registers[:count], pending.type)
+    context.values[op.rows] = Fragment(ready, _WIDTH, first)
+    context.values[op.rest] = Pending(pending.registers[count:], pending.type, ready)
+
+
+def _waited(groups: int, structs: Sequence[ir.Value], fragment: sm.FragmentType) -> tuple[ir.Value, ...]:
+    """The vectors of accumulators, each struct of which goes through its own wait: after the first wait no more than
+    `groups` are in flight."""
+    waited = [sm.PtxWgmmaWaitOp(groups, struct).result for struct in structs]
+    return tuple(part for struct in waited for part in _vectors(struct, _WIDTH, fragment.element_type))

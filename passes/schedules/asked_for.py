@@ -37,6 +37,7 @@ def asks_for_roles(given: Schedule) -> bool:
         or given.grid.tail is TailKind.halves
         or given.grid.waves is WavesKind.synchronized
         or given.turns_k_around
+        or given.starts_with_first_rows
         or given.cluster != (1, 1)
         or given.epilogue.path is StorePath.tma
         or asks_for_tma_stores(given)
@@ -70,7 +71,7 @@ def asks_for_tma_stores(given: Schedule) -> bool:
     """Whether a given field has a value that only TMA stores have: the host then checks an N known only at run time."""
     only_tma = set(STORE_HINTS[StorePath.tma]) - set(STORE_HINTS[StorePath.smem])
     buffers = 1 if given.epilogue.path is StorePath.direct else given.epilogue.buffers or 1
-    return buffers > 1 or given.epilogue.cache in only_tma
+    return buffers > 1 or given.epilogue.cache in only_tma or given.starts_with_first_rows
 
 
 def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:

@@ -24,6 +24,7 @@ from lowtide.dialects.enums import (
 from lowtide.dialects.tile import (
     CacheHint,
     EpilogueMath,
+    EpilogueStart,
     KDivisionKind,
     KOrderKind,
     PromoteKind,
@@ -81,6 +82,7 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     yield from _roles(kernel, schedule)
     yield from _k_order(kernel, schedule)
     yield from _stores(kernel, schedule)
+    yield from _first_rows(kernel, schedule)
     yield from _scratch(kernel, schedule, problem)
     yield from _prefetched(kernel, schedule)
 
@@ -335,6 +337,14 @@ def _stores(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
             yield refusal(store, built, f"epilogue.path = {path}", AGAIN)
         if cache_hint_of(store) is not hint:
             yield refusal(store, f"has cache({cache_hint_of(store)})", f"epilogue.cache = {hint}", BOTH)
+
+
+def _first_rows(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+    """Whether a part of the tile is stored before all sums are complete."""
+    stores, early = walk(kernel, sm.TmaStoreOp), bool(walk(kernel, sm.MmaWaitRowsOp))
+    if stores and early != schedule.starts_with_first_rows:
+        built = f"stores after {'the first rows are' if early else 'all sums are'} complete"
+        yield refusal(stores[0], built, f"epilogue.start = {schedule.epilogue.start or EpilogueStart.all_sums}", AGAIN)
 
 
 def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:

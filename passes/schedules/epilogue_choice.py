@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lowtide import targets
-from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePath
+from lowtide.dialects.tile import CacheHint, EpilogueMath, EpilogueStart, OperandKind, StorePath, WavesKind
 from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -42,6 +42,8 @@ _COLUMNS_BESIDE_ROWS = 32  # of one full operand
 _COLUMNS_OF_FUNCTIONS = 32  # of f32
 # Of full operands that a thread has loaded ahead. On an H200 4096×4096×1024 with a bf16 operand takes 71 µs with these,
 # 75 with a quarter of them, and 84 with none; with twice as many ptxas spills beside the largest tiles.
+# K steps from which on first rows are stored early. LLVM unrolls loops of few steps, which leave no registers for it.
+_STEPS_BEFORE_FIRST_ROWS = 16
 _PREFETCH_BYTES = 128
 
 
@@ -75,7 +77,24 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
     schedule = schedule.filled(_boxes(schedule, problem))
     if _outgrows_l2(problem, target):
         schedule = schedule.filled({"epilogue.cache": CacheHint.evict_first})
-    return schedule.filled({"epilogue.buffers": _buffers(schedule, problem, target)})
+    schedule = schedule.filled({"epilogue.buffers": _buffers(schedule, problem, target)})
+    return (
+        schedule.filled({"epilogue.start": EpilogueStart.first_rows})
+        if _may_start_early(schedule, problem)
+        else schedule
+    )
+
+
+def _may_start_early(schedule: Schedule, problem: Problem) -> bool:
+    """Whether the first rows may be stored while the last K step multiplies the others: bare sums of several blocks.
+
+    What an epilogue computes beside them might make ptxas order all wgmmas one after the other.
+    """
+    is_free = schedule.grid.waves is not WavesKind.synchronized  # else a slot that is released later holds up all CTAs
+    is_whole = schedule.turns == 1 and schedule.k_division is None and not schedule.promotes and not problem.weights
+    has_steps = problem.k is not None and problem.k >= _STEPS_BEFORE_FIRST_ROWS * schedule.tile_mnk[2]
+    is_bare = not problem.region_kinds and not problem.has_math
+    return is_free and is_whole and has_steps and is_bare and WGMMA_ROWS * schedule.sharing < schedule.tile_mnk[0]
 
 
 def _tile(schedule: Schedule, problem: Problem) -> Extents2:
@@ -241,6 +260,7 @@ def _reasons(schedule: Schedule, problem: Problem) -> dict[str, str]:
         "epilogue.tile": "one box of TMA per warpgroup" if by_tma else "what the scratch holds",
         "epilogue.buffers": "with one buffer per part, no part waits for a store of the same tile",
         "epilogue.prefetch": "full operands of the next parts are on their way while one is stored",
+        "epilogue.start": "the last K step still multiplies the other rows meanwhile",
         "epilogue.cache": "D is larger than L2: it is evicted first, and A and B stay",
         **({"epilogue.swizzle": "TMA's own: stmatrix writes without conflict"} if by_tma else {}),
     }

@@ -107,6 +107,28 @@ def _store(schedule: Schedule, problem: Problem) -> Iterator[str]:
         yield f"epilogue.store = {store} is of stores by threads, not of epilogue.path = tma; take epilogue.path = smem"
 
 
+def start(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """First rows: those of a block of 64 for each consumer, whose sums a known last K step completes before others."""
+    if not schedule.starts_with_first_rows:
+        return
+    found, rows = "epilogue.start = first_rows", WGMMA_ROWS * schedule.sharing
+    if schedule.turns != 1 or not schedule.consumers:
+        yield f"{found} is for consumers that share a tile, not roles = {schedule.mainloop.roles}; take all_sums"
+    elif schedule.epilogue.path is not StorePath.tma:
+        yield f"{found} stores by TMA, not by epilogue.path = {schedule.epilogue.path}; take all_sums"
+    elif schedule.tile_mnk[0] < 2 * rows:
+        yield (
+            f"{found} stores {rows} rows, {WGMMA_ROWS} for each consumer, of a tile that has more, not "
+            f"{schedule.tile_mnk[0]}; take all_sums"
+        )
+    elif schedule.k_division is not None:
+        yield f"{found} goes with whole sums, not k_division = {schedule.k_division}; take all_sums"
+    elif schedule.promotes or problem.weights:
+        yield f"{found} goes with sums that wgmma adds up, not those that are added in registers; take all_sums"
+    elif problem.k is None or problem.k <= schedule.tile_mnk[2]:
+        yield f"{found} needs a K that is known, of two steps of {schedule.tile_mnk[2]} or more; take all_sums"
+
+
 def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Parts that divide the tile in steps of the tiled mma, and that the stores can take."""
     path = schedule.epilogue.path

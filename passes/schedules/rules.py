@@ -53,6 +53,7 @@ _OPTIONAL = (
     "epilogue.buffers",
     "epilogue.pack",
     "epilogue.prefetch",
+    "epilogue.start",
 )
 
 # Fields of stages in shared memory.
@@ -122,6 +123,7 @@ _RULES: tuple[Rule, ...] = (
     multiply_rules.wgmma,
     multiply_rules.accumulators,
     epilogue_rules.parts,
+    epilogue_rules.start,
     copy_rules.packing,
     copy_rules.swizzles,
     epilogue_rules.swizzle,

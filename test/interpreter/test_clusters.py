@@ -128,6 +128,13 @@ FAULTS = [
         r"deadlock|bytes",
     ),
     Fault(
+        "an arrival at a CTA that is not there",
+        "nvvm",
+        r"^( *)(%\S+ = nvvm\.mapa %\S+, )%\S+( .*)$",
+        r"\1%there = arith.constant 9 : i32\n\1\2%there\3",
+        "there is no CTA 9 in a cluster of 2",
+    ),
+    Fault(
         "a multicast to a CTA that is not there",
         "nvvm",
         r"arith\.constant 3 : i16",

@@ -36,6 +36,12 @@ KERNELS = {
     "a cluster": (spec(), "sm_90a", f"{ROLES}, cluster = [2, 1]"),
     "ping-pong": (spec(), "sm_90a", "roles = pingpong(2), grid.tile = [64, 16], k = 64, stages = 2, order = row"),
     "waves": (spec(), "sm_90a", f"{ROLES}, waves = synchronized"),
+    "first rows": (
+        spec(k=136),
+        "sm_90a",
+        "roles = cooperative(1), grid.tile = [128, 16], k = 64, stages = 2, epilogue.path = tma, "
+        "epilogue.tile = [64, 16], epilogue.start = first_rows",
+    ),
     "K turned around": (spec(), "sm_90a", f"{ROLES}, k_order = serpentine"),
 }
 SHAPE = (80, 72, 136)  # a multiple of 8 columns, as TMA stores need it

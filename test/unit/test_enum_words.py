@@ -19,6 +19,7 @@ from lowtide.dialects.sm import ClusterLine, SlotUse
 from lowtide.dialects.tile import (
     CacheHint,
     EpilogueMath,
+    EpilogueStart,
     GemmLayout,
     KOrderKind,
     LaunchKind,
@@ -156,11 +157,25 @@ def test_every_layout_of_a_and_b_has_code_of_its_own(target: str) -> None:
         ("unroll", UnrollKind, {"sm_80": {"none", "full"}, "sm_90a": {"none", "full"}}),
         ("promote", PromoteKind, {"sm_80": {"none", "per_step"}, "sm_90a": {"none", "per_step", "overlapped"}}),
         ("scales", ScalesKind, {"sm_80": {"direct"}, "sm_90a": {"direct", "staged"}}),
+        ("start", EpilogueStart, {"sm_80": {"all_sums"}, "sm_90a": {"all_sums", "first_rows"}}),
         ("k_order", KOrderKind, {"sm_80": {"forward"}, "sm_90a": {"forward", "serpentine"}}),
         ("launch", LaunchKind, {"sm_80": {"serialized"}, "sm_90a": {"serialized", "programmatic"}}),
         ("math", EpilogueMath, {"sm_80": {"registers", "rows"}, "sm_90a": {"registers", "rows"}}),
     ],
-    ids=["roles", "tail", "waves", "path", "prologue", "unroll", "promote", "scales", "k_order", "launch", "math"],
+    ids=[
+        "roles",
+        "tail",
+        "waves",
+        "path",
+        "prologue",
+        "unroll",
+        "promote",
+        "scales",
+        "start",
+        "k_order",
+        "launch",
+        "math",
+    ],
 )
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_word_of_a_schedule_field_has_code_of_its_own_or_is_refused(

@@ -17,6 +17,7 @@ WITH_ROLES = (
     "specialize-roles",
     "bind-wgmma",
     "bind-tma",
+    "store-first-rows",
     "overlap-promotion",
     "verify-mbarriers",
     "verify-registers",

@@ -15,6 +15,8 @@ ONE = "roles = cooperative(1), grid.tile = [64, 32], k = 64, stages = 2"
 TWO = "roles = cooperative(2), grid.tile = [128, 64], k = 64, stages = 3"
 PANELS = "roles = cooperative(2), grid.tile = [256, 96], k = 32, stages = 2, epilogue.path = direct"
 PINGPONG = "roles = pingpong(2), grid.tile = [64, 32], k = 64, stages = 3"
+FIRST_ROWS = "roles = cooperative(1), grid.tile = [128, 32], k = 64, stages = 2, epilogue.tile = [64, 16]"
+FIRST_ROWS_TWO = "roles = cooperative(2), grid.tile = [256, 16], k = 64, stages = 3, epilogue.tile = [128, 16]"
 EVERY = (
     "tile-to-ctas",
     "promote-operands-to-smem",
@@ -31,6 +33,10 @@ TAIL = "roles = cooperative(1), grid.tile = [128, 32], k = 64, stages = 2, tail 
 TAIL_TWO = "roles = cooperative(2), grid.tile = [256, 32], k = 32, stages = 2, tail = halves, epilogue.path = direct"
 OPERANDS = ("assign-smem-layouts", "bind-wgmma", "bind-tma", "convert-sm-to-nvvm")
 PLAIN, EVERY_KIND = spec(d="f32"), spec(d="f32", epilogue=every_kind)
+
+
+def biased(acc, row: lt.PerRow["f32"], column: lt.PerColumn):  # noqa: F821
+    return lt.relu(acc + row) + column
 
 
 def _case(name: str, problem: lt.GemmSpec, schedule: str, passes: tuple[str, ...] = EVERY) -> Case:
@@ -54,6 +60,13 @@ def _serpentine(name: str, schedule: str, *shapes: tuple[int, int, int]) -> Case
     return Case(name, f"{schedule}, k_order = serpentine", shapes, passes, PLAIN, SM_90A)
 
 
+def _first_rows(name: str, steps: int, schedule: str) -> Case:
+    """As many K steps as stages or more, and tiles of two blocks of rows for each consumer."""
+    fields = f"{schedule}, epilogue.path = tma, epilogue.start = first_rows"
+    passes = ("store-first-rows", "assign-smem-offsets", *VERIFY, "convert-sm-to-nvvm")
+    return Case(name, fields, ((300, 72, 64 * steps - 3),), passes, spec(k=64 * steps - 3, epilogue=biased), SM_90A)
+
+
 CASES = [
     _case("roles-one", PLAIN, ONE, (*EVERY, *VERIFY, "convert-ptx-ops-to-asm")),
     _case("roles-two", PLAIN, TWO),
@@ -64,6 +77,10 @@ CASES = [
     _case("roles-even-split", PLAIN, f"{ONE}, order = groups(2, 2), scheduler = even_split"),
     # Each instance of the consumer has its own scratch.
     _case("roles-pingpong", PLAIN, f"{PINGPONG}, epilogue.tile = [64, 16]"),
+    *(_first_rows(f"roles-first-rows-{steps}", steps, FIRST_ROWS) for steps in (2, 3, 5)),
+    _first_rows("roles-first-rows-two", 4, FIRST_ROWS_TWO),
+    _first_rows("roles-first-rows-tail", 3, f"{FIRST_ROWS}, tail = halves"),
+    _first_rows("roles-first-rows-cluster", 3, f"{FIRST_ROWS}, cluster = [2, 1]"),
     _serpentine("roles-serpentine", ONE, *((170, 60, k) for k in (64, 130, 300))),
     _serpentine("roles-serpentine-pingpong", PINGPONG, (170, 60, 200)),
     _serpentine("roles-serpentine-tail", TAIL, (600, 29, 200)),

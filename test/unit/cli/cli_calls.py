@@ -37,7 +37,7 @@ def refused(*arguments: str) -> str:
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output
     # What takes longer than a second reports where it is, before the error.
-    told = "\n".join(line for line in result.stderr.splitlines() if not line.startswith("compiling: "))
+    told = "\n".join(line for line in result.stderr.splitlines() if not line.endswith(" …"))
     assert told.startswith("lowtide: error: ")
     return str(result.stderr)
 

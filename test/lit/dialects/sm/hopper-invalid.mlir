@@ -607,3 +607,48 @@ tile.kernel @k(%x: !sm.mbarriers<2>) {
   sm.mbarrier_arrive %x[%c0] each_warp expects 64 : !sm.mbarriers<2>
   tile.return
 }
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(256,1,16), values ((2,2,1),2,1):((128,8,1024),64,1024)>
+#tv1 = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+tile.kernel @k(%p: !sm.pending<!sm.fragment<128x8xf32, #tv>>) {
+  // expected-error @below {{'sm.mma_wait_rows' op makes rows readable of}}
+  %top, %rest = sm.mma_wait_rows 1, %p : !sm.pending<!sm.fragment<128x8xf32, #tv>> -> !sm.fragment<64x8xf16, #tv1>
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(256,1,16), values ((2,2,1),2,1):((128,8,1024),64,1024)>
+#tv1 = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+tile.kernel @k(%p: !sm.pending<!sm.fragment<128x8xf32, #tv>>) {
+  // expected-error @below {{'sm.mma_wait_rows' op makes 128 of 128 rows readable, and leaves none pending; take sm.mma_wait 0}}
+  %top, %rest = sm.mma_wait_rows 1, %p : !sm.pending<!sm.fragment<128x8xf32, #tv>> -> !sm.fragment<128x8xf32, #tv>
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(256,1,16), values ((2,2,1),2,1):((128,8,1024),64,1024)>
+#tv1 = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+tile.kernel @k(%p: !sm.pending<!sm.fragment<128x8xf32, #tv>>) {
+  // expected-error @below {{attribute 'pending' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+  %top, %rest = sm.mma_wait_rows 0, %p : !sm.pending<!sm.fragment<128x8xf32, #tv>> -> !sm.fragment<64x8xf32, #tv1>
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(256,1,16), values ((2,2,1),2,1):((128,8,1024),64,1024)>
+#tv1 = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+!pending = !sm.pending<!sm.fragment<128x8xf32, #tv>>
+tile.kernel @two_users(%p: !pending) {
+  // expected-error @below {{accumulates in registers that are in flight, so the pending result has one user, not 2; read what sm.mma_wait makes of it}}
+  %top, %rest = sm.mma_wait_rows 1, %p : !pending -> !sm.fragment<64x8xf32, #tv1>
+  // expected-note @below {{used here}}
+  %c, %retired = sm.mma_wait 0, %rest : !pending -> !sm.fragment<128x8xf32, #tv>
+  // expected-note @below {{used here}}
+  %d, %last = sm.mma_wait 0, %rest : !pending -> !sm.fragment<128x8xf32, #tv>
+  tile.return
+}

@@ -13,6 +13,9 @@
 !fa = !sm.fragment<64x64xbf16, #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,2),1,4):((64,8,512),64,1024)>>
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
+#tv2 = #tile.tv<threads (4,8,4):(256,1,16), values ((2,2,1),2,1):((128,8,1024),64,1024)>
+!a2 = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!pending2 = !sm.pending<!sm.fragment<128x8xf32, #tv2>>
 
 // CHECK-DAG: #[[TV:tv1]] = #tile.tv<
 // CHECK-DAG: #[[MMA:tiled_mma]] = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
@@ -159,6 +162,18 @@ tile.kernel @wgmma(%as: !a, %bs: !b, %fa: !fa) {
   %r, %retired = sm.mma_wait 1, %q : !pending -> !pending
   // CHECK: sm.mma_wait 0, %[[R]] : !pending -> !sm.fragment<64x8xf32, #[[TV]]>
   %c, %last = sm.mma_wait 0, %r : !pending -> !acc
+  tile.return
+}
+
+// Each block of rows is a group of its own, and the first one is readable before the others.
+// CHECK-LABEL: tile.kernel @row_groups
+tile.kernel @row_groups(%as: !a2, %bs: !b, %p: !pending2) {
+  // CHECK: %[[Q:.+]] = sm.wgmma tn %{{.+}}, %{{.+}}, %{{.+}} by #[[MMA]] row_groups : memref<128x64xbf16, {{.+}}>, memref<8x64xbf16, {{.+}}>, !{{.+}} -> !{{.+}}
+  %q = sm.wgmma tn %as, %bs, %p by #mma row_groups : !a2, !b, !pending2 -> !pending2
+  // CHECK: %{{.+}}, %[[REST:.+]] = sm.mma_wait_rows 1, %[[Q]] : !{{.+}} -> !sm.fragment<64x8xf32, #[[TV]]>
+  %top, %rest = sm.mma_wait_rows 1, %q : !pending2 -> !acc
+  // CHECK: sm.mma_wait 0, %[[REST]] : !{{.+}} -> !sm.fragment<128x8xf32, #{{.+}}>
+  %c, %last = sm.mma_wait 0, %rest : !pending2 -> !sm.fragment<128x8xf32, #tv2>
   tile.return
 }
 

@@ -91,7 +91,7 @@ module attributes {test.bad = #tile.schedule<stages = 3>} {}
 
 // -----
 
-// expected-error @below {{mainloop has no field 'stage'; its fields are k, stages, roles, registers, prologue, unroll, scales, a, b}}
+// expected-error @below {{mainloop has no field 'stage'; its fields are k, stages, roles, registers, prologue, unroll, scales, k_order, a, b}}
 module attributes {test.bad = #tile.schedule<mainloop = <stage = 3>>} {}
 
 // -----

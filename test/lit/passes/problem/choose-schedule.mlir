@@ -170,7 +170,7 @@ func.func @smaller_atom(%a: !mat, %b: !mat, %d: !mat) {
 // CHECK-NEXT: a = <copy = tma,
 // CHECK-NEXT: b = <copy = tma,
 // CHECK-NEXT: multiply = <atom = wgmma.m64n192k16, atoms = [2, 1, 1], permutation = [128, 192, 16],
-// CHECK-NEXT: epilogue = <path = tma, math = registers, tile = [128, 64], buffers = 3, {{.*}} cache = evict_first>
+// CHECK-NEXT: epilogue = <path = tma, math = registers, tile = [128, 64], buffers = 3, {{.*}} cache = evict_first, start = first_rows>
 // CHECK-LABEL: func.func @roles
 module attributes {tile.target = "sm_90a"} {
 func.func @roles(%a: memref<8192x8192xbf16>, %b: memref<8192x8192xbf16>, %d: memref<8192x8192xbf16>) {
