@@ -53,7 +53,7 @@ def test_d_of_8_bits_goes_with_wider_operands(target):
 
 @pytest.mark.parametrize("name", [name for name, preset in LADDERS.items() if "e4m3" in preset.dtypes])
 def test_presets_agree_with_float64(name):
-    agrees(lt.GemmSpec(a="e4m3", b="e5m2", d="bf16", **LADDERS[name].problem), name)
+    agrees(lt.GemmSpec(**{"a": "e4m3", "b": "e5m2", "d": "bf16", **LADDERS[name].problem}), name)
 
 
 @pytest.mark.parametrize(
