@@ -13,7 +13,7 @@ After    gpu.module @kernels { gpu.func @gemm_kernel(%a: !llvm.ptr<1>, %lda: i64
 Needs    level epilogue, shared memory laid out.
 Refuses  an op without a handler; a thread-value layout that an instruction does not support; a kernel without a launch.
 Test     test/lit/passes/nvvm/convert-sm-to-nvvm.mlir, convert-sm-to-nvvm-{copies,epilogue,mma,hopper,loops,
-         loops-roles,operands,roles,tail,waves,stores,weights,invalid,hopper-invalid,stores-invalid}.mlir
+         loops-roles,operands,roles,row-groups,tail,waves,stores,weights,invalid,hopper-invalid,stores-invalid}.mlir
 """
 
 from collections.abc import Callable

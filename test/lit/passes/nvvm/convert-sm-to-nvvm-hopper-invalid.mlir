@@ -432,3 +432,34 @@ tile.kernel @waves(%counter: memref<?xi32>, %M: index) {
   tile.return
 }
 }
+
+// -----
+
+// Rows that are no whole wgmmas.
+#tv = #tile.tv<threads (4,8,4):(256,1,16), values ((2,2,1),2,1):((128,8,1024),64,1024)>
+!a = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<128x8xf32, #tv>
+!rows = !sm.fragment<32x8xf32, #tile.tv<threads (4,8,4):(64,1,8), values ((2)):((32))>>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1], permutation [64, 8, 16]>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(256) shared_memory(32768) args()
+  return
+}
+tile.kernel @kernel() {
+  %as = sm.alloc at 0 : !a
+  %bs = sm.alloc at 16384 : !b
+  sm.roles {
+    producer warps(4) {
+    }
+    consumer warps(4) {
+      %zero = sm.splat 0.0 : !acc
+      %p = sm.wgmma tn %as, %bs, %zero by #mma row_groups : !a, !b, !acc -> !sm.pending<!acc>
+      // expected-error @below {{convert-sm-to-nvvm: makes 32 of 128 rows readable, which are no whole wgmmas in flight}}
+      %top, %rest = sm.mma_wait_rows 1, %p : !sm.pending<!acc> -> !rows
+    }
+  }
+  tile.return
+}
+}
