@@ -83,6 +83,10 @@ _KEPT: Mapping[str, str] = MappingProxyType(
         "multiply.fragment_buffers": "1",
     }
 )
+# Two K steps that are known, and tiles of two blocks of rows for one consumer
+_BY_ROWS: Mapping[str, str] = MappingProxyType(
+    {"target": "sm_90a", "known": "k", "grid.tile": "[128, 32]", "mainloop.k": "32", "multiply.atoms": "[1, 1, 1]"}
+)
 
 
 def _pieces_of(row: Decomposition) -> Mapping[str, str]:
@@ -110,6 +114,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         },
         ("mainloop.scales", "staged"): MappingProxyType({**_WIDE_D, "dtype": "e4m3", "scales": "rows, blocks"}),
         ("mainloop.k_order", "serpentine"): MappingProxyType({"target": "sm_90a"}),  # with roles
+        ("epilogue.start", "first_rows"): _BY_ROWS,
         ("mainloop.a.pack", "transposed"): MappingProxyType({"layout": "nn"}),
         ("mainloop.b.pack", "transposed"): MappingProxyType({"layout": "tt"}),
         ("mainloop.unroll", "full"): MappingProxyType({"known": "k"}),

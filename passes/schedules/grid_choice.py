@@ -411,6 +411,8 @@ def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
     threads = threads_of(schedule)
     if m * n > _ACCUMULATORS_OF_FMA * threads or problem.region_kinds or problem.has_math:
         return 1
+    if threads % target.warp_size:  # which a rule refuses
+        return 1
     extents = zip((problem.m, problem.n, problem.k), schedule.tile_mnk, strict=True)
     may_be_ragged = any(extent is None or extent % side for extent, side in extents)
     needs_more = may_be_ragged or schedule.k_division is not None

@@ -74,7 +74,7 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
         multiply=tile_m * tile_n * tile_k / (atom.rate if atom is not None else _USUAL_RATE),
         memory=_memory_cycles(schedule, problem),
         beside_steps=overhead + exchange,
-        warps=threads_of(schedule) // target.warp_size,
+        warps=ceil(threads_of(schedule) / target.warp_size),
     )
     each = ctas_per_sm(schedule, problem, target)
     if atom is None or atom.hiding_warps is None:

@@ -36,3 +36,14 @@ def test_what_is_chosen_without_tensor_cores_of_16_bits_spills_nothing(target, d
     assert (kernel.schedule.k_division is not None) == is_split
     assembly = kernel.assembly  # raises for spills
     assert assembly is not None and (assembly.spill_stores, assembly.spill_loads, assembly.stack_bytes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    ["atoms = [1, 1, 1]", "grid.tile = [8, 8], k = 8, atoms = [2, 2, 1]", "grid.tile = [48, 8], atoms = [6, 8, 1]"],
+)
+@pytest.mark.parametrize("extent", [256, None])
+def test_threads_that_are_no_whole_warps_are_refused(schedule: str, extent: int | None) -> None:
+    spec = lt.GemmSpec(m=extent, n=extent, k=extent, a="f32", b="f32", d="f32")
+    with pytest.raises(lt.ScheduleError, match="threads, which are no whole warps of 32; take a multiple"):
+        lt.compile_gemm(spec, target="sm_80", schedule=schedule)
