@@ -287,6 +287,17 @@ LogicalResult MmaWaitRowsOp::verify() {
   if (rows.getShape()[0] >= all.getShape()[0])
     return emitOpError() << "makes " << rows.getShape()[0] << " of " << all.getShape()[0]
                          << " rows readable, and leaves none pending; take sm.mma_wait 0";
+  Operation *source = getAcc().getDefiningOp();
+  while (auto wait = dyn_cast_or_null<MmaWaitOp>(source))
+    source = wait.getAcc().getDefiningOp();
+  auto product = dyn_cast_or_null<WgmmaOp>(source);
+  if (!product || !product.getRowGroups())
+    return emitOpError() << "takes accumulators of one group; let an sm.wgmma with row_groups give them";
+  for (Operation *user : getRest().getUsers()) {
+    auto wait = dyn_cast<MmaWaitOp>(user);
+    if (!wait || wait.getPending() != 0)
+      return emitOpError() << "leaves rows pending, which only sm.mma_wait 0 takes, not " << user->getName();
+  }
   return verifyOneUser(*this, getRest());
 }
 

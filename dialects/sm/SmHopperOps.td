@@ -260,8 +260,8 @@ def Sm_WgmmaOp : Sm_Op<"wgmma"> {
                        AnyTypeOf<[Sm_FragmentType, Sm_PendingType]>:$acc, Sm_TiledMmaAttr:$mma, UnitAttr:$row_groups);
   let results = (outs Sm_PendingType:$result);
   let assemblyFormat = [{
-    $layout $a `,` $b `,` $acc `by` $mma (`row_groups` $row_groups^)? attr-dict `:` type($a) `,` type($b) `,` qualified(type($acc)) `->`
-    qualified(type($result))
+    $layout $a `,` $b `,` $acc `by` $mma (`row_groups` $row_groups^)? attr-dict
+    `:` type($a) `,` type($b) `,` qualified(type($acc)) `->` qualified(type($result))
   }];
   let hasVerifier = 1;
 }
@@ -315,7 +315,7 @@ def Sm_MmaWaitRowsOp : Sm_Op<"mma_wait_rows", [Sm_Ordering, AllTypesMatch<["acc"
   let summary = "Waits until at most `pending` groups of wgmma are in flight, and makes the first rows readable";
   let description = [{
     The accumulators come from an `sm.wgmma` with `row_groups`. `rows` holds those of the first rows of the tile, whose
-    groups must be done; `rest` stays pending, and the wait for it, `sm.mma_wait 0`, makes all rows readable.
+    groups must be done. `rest` stays pending; only `sm.mma_wait 0` takes it, and makes all rows readable.
 
     ```mlir
     %top, %rest = sm.mma_wait_rows 1, %p : !sm.pending<!sm.fragment<256x192xf32, #tv>> -> !sm.fragment<128x192xf32, #tv1>

@@ -220,21 +220,14 @@ def mma_wait_rows(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     acc, (rows, all_rows) = state.values[op.operands[0]], (_fragment(type).shape[0] for type in op.result_types)
     retire(state, op.attributes["pending"])
-    groups = acc.groups if isinstance(acc, PendingRows) else ()
-    count, rest = divmod(len(groups) * rows, all_rows)
-    if rest or not count:
-        raise violation(
-            state,
-            op,
-            f"hands on {rows} of {all_rows} rows, of products in {len(groups) or 1} groups; let an sm.wgmma with "
-            "row_groups give them",
-        )
-    in_flight = sum(group is other for group in groups[:count] for other in state.mmas)
+    assert isinstance(acc, PendingRows)  # the op's verifier
+    count = -(-len(acc.groups) * rows // all_rows)
+    in_flight = sum(group is other for group in acc.groups[:count] for other in state.mmas)
     if in_flight:
         raise violation(state, op, f"hands on rows that {in_flight} groups in flight may still write; wait for these")
     hand_to(state, op, acc)
     state.values[op.results[0]] = acc.registers[:, : acc.registers.shape[1] * rows // all_rows]
-    state.values[op.results[1]] = PendingRows(acc.registers, groups=groups)
+    state.values[op.results[1]] = PendingRows(acc.registers, groups=acc.groups)
 
 
 def retire(state: AgentState, pending: int) -> None:

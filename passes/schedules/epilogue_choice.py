@@ -9,6 +9,7 @@ from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import may_store_by_tma
+from lowtide.passes.schedules.epilogue_rules import start
 from lowtide.passes.schedules.facts import (
     multiplying_threads,
     results_fill_registers,
@@ -42,9 +43,9 @@ _COLUMNS_BESIDE_ROWS = 32  # of one full operand
 _COLUMNS_OF_FUNCTIONS = 32  # of f32
 # Of full operands that a thread has loaded ahead. On an H200 4096×4096×1024 with a bf16 operand takes 71 µs with these,
 # 75 with a quarter of them, and 84 with none; with twice as many ptxas spills beside the largest tiles.
+_PREFETCH_BYTES = 128
 # K steps from which on first rows are stored early. LLVM unrolls loops of few steps, which leave no registers for it.
 _STEPS_BEFORE_FIRST_ROWS = 16
-_PREFETCH_BYTES = 128
 
 
 def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
@@ -78,23 +79,20 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
     if _outgrows_l2(problem, target):
         schedule = schedule.filled({"epilogue.cache": CacheHint.evict_first})
     schedule = schedule.filled({"epilogue.buffers": _buffers(schedule, problem, target)})
-    return (
-        schedule.filled({"epilogue.start": EpilogueStart.first_rows})
-        if _may_start_early(schedule, problem)
-        else schedule
-    )
+    early = schedule.filled({"epilogue.start": EpilogueStart.first_rows})
+    is_legal = not any(start(early, problem, target))
+    return early if is_legal and _gains_by_first_rows(schedule, problem) else schedule
 
 
-def _may_start_early(schedule: Schedule, problem: Problem) -> bool:
-    """Whether the first rows may be stored while the last K step multiplies the others: bare sums of several blocks.
+def _gains_by_first_rows(schedule: Schedule, problem: Problem) -> bool:
+    """Whether first rows are worth storing early: those of bare sums of many K steps.
 
-    What an epilogue computes beside them might make ptxas order all wgmmas one after the other.
+    What an epilogue computes beside them might make ptxas order all wgmmas one after the other. CTAs in step would all
+    be held up by a slot that is released later.
     """
-    is_free = schedule.grid.waves is not WavesKind.synchronized  # else a slot that is released later holds up all CTAs
-    is_whole = schedule.turns == 1 and schedule.k_division is None and not schedule.promotes and not problem.weights
     has_steps = problem.k is not None and problem.k >= _STEPS_BEFORE_FIRST_ROWS * schedule.tile_mnk[2]
     is_bare = not problem.region_kinds and not problem.has_math
-    return is_free and is_whole and has_steps and is_bare and WGMMA_ROWS * schedule.sharing < schedule.tile_mnk[0]
+    return has_steps and is_bare and schedule.grid.waves is not WavesKind.synchronized
 
 
 def _tile(schedule: Schedule, problem: Problem) -> Extents2:

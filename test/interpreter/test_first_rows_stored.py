@@ -46,7 +46,6 @@ def test_every_row_is_stored_once_its_sums_are_complete(name: str, sms: int) -> 
 
 FAULTS = [
     Fault("a group more in flight", "epilogue", "sm.mma_wait_rows 1", "sm.mma_wait_rows 2", IN_FLIGHT),
-    Fault("one group for all rows", "epilogue", " row_groups", "", "hands on 64 of 128 rows, of products in 1 groups"),
     Fault("a group more in flight", "nvvm", "sm.ptx_wgmma_wait 1", "sm.ptx_wgmma_wait 2", "may still write"),
     Fault("the step before in flight", "epilogue", "sm.mma_wait 2", "sm.mma_wait 3", "race|may still read"),
 ]

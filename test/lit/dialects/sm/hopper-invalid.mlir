@@ -642,13 +642,49 @@ tile.kernel @k(%p: !sm.pending<!sm.fragment<128x8xf32, #tv>>) {
 
 #tv = #tile.tv<threads (4,8,4):(256,1,16), values ((2,2,1),2,1):((128,8,1024),64,1024)>
 #tv1 = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<128x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
 !pending = !sm.pending<!sm.fragment<128x8xf32, #tv>>
-tile.kernel @two_users(%p: !pending) {
+tile.kernel @two_users(%a: !a, %b: !b, %p: !pending) {
+  %q = sm.wgmma tn %a, %b, %p by #mma row_groups : !a, !b, !pending -> !pending
   // expected-error @below {{accumulates in registers that are in flight, so the pending result has one user, not 2; read what sm.mma_wait makes of it}}
-  %top, %rest = sm.mma_wait_rows 1, %p : !pending -> !sm.fragment<64x8xf32, #tv1>
+  %top, %rest = sm.mma_wait_rows 1, %q : !pending -> !sm.fragment<64x8xf32, #tv1>
   // expected-note @below {{used here}}
   %c, %retired = sm.mma_wait 0, %rest : !pending -> !sm.fragment<128x8xf32, #tv>
   // expected-note @below {{used here}}
   %d, %last = sm.mma_wait 0, %rest : !pending -> !sm.fragment<128x8xf32, #tv>
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(256,1,16), values ((2,2,1),2,1):((128,8,1024),64,1024)>
+#tv1 = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<128x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!pending = !sm.pending<!sm.fragment<128x8xf32, #tv>>
+tile.kernel @one_group(%a: !a, %b: !b, %p: !pending) {
+  %q = sm.wgmma tn %a, %b, %p by #mma : !a, !b, !pending -> !pending
+  %r, %retired = sm.mma_wait 1, %q : !pending -> !pending
+  // expected-error @below {{'sm.mma_wait_rows' op takes accumulators of one group; let an sm.wgmma with row_groups give them}}
+  %top, %rest = sm.mma_wait_rows 1, %r : !pending -> !sm.fragment<64x8xf32, #tv1>
+  tile.return
+}
+
+// -----
+
+#tv = #tile.tv<threads (4,8,4):(256,1,16), values ((2,2,1),2,1):((128,8,1024),64,1024)>
+#tv1 = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<128x64xbf16, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #gpu.address_space<workgroup>>
+!pending = !sm.pending<!sm.fragment<128x8xf32, #tv>>
+tile.kernel @goes_on(%a: !a, %b: !b, %p: !pending) {
+  %q = sm.wgmma tn %a, %b, %p by #mma row_groups : !a, !b, !pending -> !pending
+  // expected-error @below {{'sm.mma_wait_rows' op leaves rows pending, which only sm.mma_wait 0 takes, not sm.wgmma}}
+  %top, %rest = sm.mma_wait_rows 1, %q : !pending -> !sm.fragment<64x8xf32, #tv1>
+  %next = sm.wgmma tn %a, %b, %rest by #mma : !a, !b, !pending -> !pending
   tile.return
 }
