@@ -3,6 +3,7 @@
 import numpy as np
 
 import lowtide as lt
+from lowtide.dialects.tile import KDivisionKind
 from lowtide.elements import element_type
 
 try:
@@ -46,6 +47,13 @@ def on_gpu(spec: lt.GemmSpec, name: str, value: np.ndarray | float, rng: np.rand
     if name in ("a", "b"):
         return padded(value, dtype, aligned_pad(value.shape[1], element_type(dtype).bytes, int(rng.integers(0, 3))))
     return padded(value, dtype, int(rng.integers(0, 4)))
+
+
+def least_k(schedule: lt.Schedule) -> int:
+    """The least K that a kernel of this schedule takes: parts that add shares of the columns need a K step each; those
+    of split-K may be empty."""
+    division = schedule.k_division
+    return division.parts * schedule.mainloop.k if division and division.kind is KDivisionKind.scatter else 1
 
 
 def bits_of(matrix: "torch.Tensor") -> "torch.Tensor":

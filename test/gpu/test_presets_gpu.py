@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from gemm_checks import check
+from gemm_checks import check, least_k
 from role_draws import TARGET, refusal
 
 import lowtide as lt
 from lowtide.compiler.bench.ladder import climb
 from lowtide.compiler.presets import LADDERS, check_target, ladder_of
-from lowtide.dialects.tile import KDivisionKind, StorePath
+from lowtide.dialects.tile import StorePath
 from lowtide.targets import get
 
 torch = pytest.importorskip("torch")
@@ -43,14 +43,10 @@ def check_preset(name: str, spec: lt.GemmSpec) -> None:
     # Boxes of whole panels take extents that panels divide; TMA stores, rows of D of whole 16 bytes.
     unit = 64 if str(kernel.schedule.mainloop.a.copy).startswith("tma.") else 1
     whole = max(unit, 8 if kernel.schedule.epilogue.path is StorePath.tma else 1)
-    division = kernel.schedule.k_division
-    # Parts that add shares of the columns need a K step each; those of split-K may be empty.
-    least_k = division.parts * kernel.schedule.mainloop.k if division and division.kind is KDivisionKind.scatter else 1
     rng = np.random.default_rng(len(name))
     for size in SIZES:
         m, n, k = (-(-extent // side) * side for extent, side in zip(size, (unit, whole, unit), strict=True))
-        k = max(k, least_k)
-        check(spec, kernel, (m, n, k), rng)
+        check(spec, kernel, (m, n, max(k, least_k(kernel.schedule))), rng)
 
 
 @pytest.mark.parametrize("name", PRESETS)
