@@ -19,7 +19,6 @@ from tensor_layouts import Layout
 import lowtide as lt
 from lowtide.dialects.tile import (
     GemmLayout,
-    KDivisionKind,
     OperandKind,
     RasterKind,
     RepeatKind,
@@ -387,7 +386,7 @@ def _trips(rng: random.Random, schedule: lt.Schedule) -> int:
 
 
 def _is_scattered(schedule: lt.Schedule) -> bool:
-    return schedule.k_division is not None and schedule.k_division.kind is KDivisionKind.scatter
+    return schedule.k_division is not None and schedule.k_division.is_scattered
 
 
 def _extent(rng: random.Random, tile: int) -> int:

@@ -3,7 +3,7 @@
 import numpy as np
 
 import lowtide as lt
-from lowtide.dialects.tile import KDivisionKind
+from lowtide.compiler.checking.conditions import least_steps
 from lowtide.elements import element_type
 
 try:
@@ -52,8 +52,7 @@ def on_gpu(spec: lt.GemmSpec, name: str, value: np.ndarray | float, rng: np.rand
 def least_k(schedule: lt.Schedule) -> int:
     """The least K that a kernel of this schedule takes: parts that add shares of the columns need a K step each; those
     of split-K may be empty."""
-    division = schedule.k_division
-    return division.parts * schedule.mainloop.k if division and division.kind is KDivisionKind.scatter else 1
+    return max(1, least_steps(schedule) * schedule.mainloop.k)
 
 
 def bits_of(matrix: "torch.Tensor") -> "torch.Tensor":
