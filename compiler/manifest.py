@@ -3,9 +3,10 @@
 Each op of the host function becomes one entry, value for value; see `lowtide.runtime.manifest` for the form.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import count
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -187,7 +188,7 @@ class _HostOps:
         self.made: dict[ir.Value, _Made] = {}
         self.asked: dict[tuple[str, str, int], str] = {}  # what is asked of an argument: once each
         self.constants: dict[ir.Value, int] = {}
-        self.count = len(self.names)
+        self.unused = _unused_names("v", argument_names, first=len(argument_names))
         self.entries: list[dict[str, Any]] = []
         for op in list(block.operations)[:-1]:
             self._add(op)
@@ -320,8 +321,7 @@ class _HostOps:
 
     def _append(self, name: str, operands: list[str], attributes: Mapping[str, Any] = _NOTHING) -> str:
         """An entry with one result, whose name it gives."""
-        self.count += 1
-        result = f"v{self.count - 1}"
+        result = next(self.unused)
         self.entries.append({"op": name, "results": [result], "operands": operands, "attributes": {**attributes}})
         return result
 
@@ -418,7 +418,8 @@ def _epilogue(origin_text: str, operands: list[str]) -> tuple[str | None, dict[s
         conversions = ("arith.truncf", "tile.yield", "arith.extf", "arith.sitofp")
         is_plain = not operands and all(op.operation.name in conversions for op in region)
         text = None if is_plain else "\n".join(map(str, region))
-        values: dict[ir.Value, str] = dict(zip(block.arguments, ["x", *operands], strict=True))
+        accumulator = "x" if "x" not in operands else next(_unused_names("x", operands))
+        values: dict[ir.Value, str] = dict(zip(block.arguments, [accumulator, *operands], strict=True))
         program = _epilogue_program(region, values)
     try:
         check_program(program, operands)
@@ -428,21 +429,29 @@ def _epilogue(origin_text: str, operands: list[str]) -> tuple[str | None, dict[s
 
 
 def _epilogue_program(region: list[ir.OpView], values: dict[ir.Value, str]) -> dict[str, Any]:
-    """A region's ops in the host ops' form, for `lowtide.runtime verify`; `values` names its arguments, first "x"."""
+    """A region's ops in the host ops' form, for `lowtide.runtime verify`; `values` names its arguments, the accumulator
+    first."""
     *body, terminator = region
+    accumulator, *operands = values.values()
+    unused = _unused_names("e", (accumulator, *operands))
     ops: list[dict[str, Any]] = []
     for op in body:
-        operands = [values[operand] for operand in op.operands]
-        values[op.results[0]] = f"e{len(ops)}"
+        inputs = [values[operand] for operand in op.operands]
+        values[op.results[0]] = next(unused)
         ops.append(
             {
                 "op": op.operation.name,
                 "results": [values[op.results[0]]],
-                "operands": operands,
+                "operands": inputs,
                 "attributes": _region_attributes(op),
             }
         )
-    return {"accumulator": "x", "ops": ops, "result": values[terminator.operands[0]]}
+    return {"accumulator": accumulator, "ops": ops, "result": values[terminator.operands[0]]}
+
+
+def _unused_names(prefix: str, taken: Collection[str], first: int = 0) -> Iterator[str]:
+    """The prefix with a number, from `first` on, without the names of arguments, which users choose."""
+    return (name for number in count(first) if (name := f"{prefix}{number}") not in taken)
 
 
 def _region_attributes(op: ir.OpView) -> dict[str, Any]:

@@ -10,7 +10,7 @@ exact because rounding is monotone. Integers are s32: exact where their inputs a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,11 @@ _FUNCTION_FLOOR = 2.0**-22
 _SUBNORMAL = 2  # times the smallest normal number: what flushing or a subnormal's rounding may cost
 
 
-def check_program(program: Mapping[str, Any], operands: Iterable[str]) -> None:
+def check_program(program: Mapping[str, Any], operands: Collection[str]) -> None:
     """Check that `evaluate` can run a program on operands of these names. Raises ValueError that names the op."""
     known = {program["accumulator"], *operands}
+    if program["accumulator"] in operands:
+        raise ValueError(f"epilogue_program: its accumulator {program['accumulator']!r} is an operand's name too")
     conditions: set[str] = set()  # values that are true or false, or constants, which may be either
     numbers = set(known)
     for position, op in enumerate(program["ops"]):
@@ -47,6 +49,8 @@ def check_program(program: Mapping[str, Any], operands: Iterable[str]) -> None:
                 raise ValueError(f"{at}: operand {value!r} must be a {'condition' if number < wanted else 'number'}")
         _check_attributes(at, name, op.get("attributes", {}))
         result = op["results"][0]
+        if result in known:
+            raise ValueError(f"{at}: value {result!r} is defined twice")
         known.add(result)
         is_condition = name in _COMPARISONS or name in _CONDITIONS
         (conditions if is_condition else numbers).add(result)
