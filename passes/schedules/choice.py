@@ -23,6 +23,7 @@ from lowtide.passes.schedules import (
     multiply_choice,
     packing_choice,
     short_k_choice,
+    single_division_choice,
     swap_choice,
 )
 from lowtide.passes.schedules.alignment import multiplied
@@ -211,17 +212,18 @@ def _splits(
     others."""
     of_whole = cost(whole, problem, target)
     weighed: list[tuple[float, int, Schedule]] = []
-    for position, values in enumerate(division_choice.splits(given, problem, target)):
+    for position, values in enumerate(single_division_choice.splits(given, problem, target)):
         schedule = _follow(given.set(values), problem, target)
         weighed.append((cost(schedule, problem, target), position, schedule))
     weighed.sort(key=lambda entry: entry[:2])
-    paying = sum(division_choice.worth_splitting(cycles, of_whole) for cycles, _, _ in weighed)
+    most = single_division_choice.most_cycles(of_whole, given, problem, target)
+    paying = sum(cycles < most for cycles, _, _ in weighed)
 
     def legal(some: list[tuple[float, int, Schedule]]) -> Iterator[_Found]:
         for cycles, _, schedule in some:
             if _broken_rule(schedule, problem, target) is None:
                 assert schedule.k_division is not None
-                yield schedule, division_choice.split_reason(schedule.k_division.parts, cycles, of_whole)
+                yield schedule, single_division_choice.reason(schedule.k_division.parts, cycles, of_whole)
 
     return legal(weighed[:paying]), legal(weighed[paying:])
 

@@ -5,21 +5,18 @@ division of K gives every SM a part of one. Each CTA then writes its partial sum
 those of all parts.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
-from math import ceil, prod
-from types import MappingProxyType
+from math import ceil
 from typing import Any
 
 from lowtide.dialects.tile import KDivisionKind, LaunchKind, RasterKind, SchedulerKind, StorePath
-from lowtide.dialects.tile.fields import Extents2, Extents3, KDivision, Order, Roles, cooperative
-from lowtide.dialects.tile.schedule import Epilogue, Grid, Mainloop, Multiply, Schedule
+from lowtide.dialects.tile.fields import Extents3, KDivision, Order, Roles, cooperative
+from lowtide.dialects.tile.schedule import Epilogue, Multiply, Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import asks_for_tma_stores
-from lowtide.passes.schedules.facts import REGISTER_BITS
 from lowtide.passes.schedules.grid_cost import RoleTile, load_cycles, multiply_cycles, role_cost
-from lowtide.passes.schedules.multiply_choice import multiplies_by_fma
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
@@ -46,27 +43,7 @@ _WORTH_DIVIDING = 0.96  # of the cycles of whole tiles: what the model may be wr
 _NARROW_EXCHANGE_OVERHEAD = 4500  # cycles: launch, fill, and the wait for the other parts
 _ADDED_PER_CYCLE = 33  # bytes of partial sums that the part which adds them reads
 _WORTH_DIVIDING_NARROW = 0.9
-
-_SplitTile = tuple[Extents2, int, Extents3, int]
-
-# Tiles without roles: extents, bits of K of a step, atoms, stages. Eight warps keep few accumulators each: with four,
-# ptxas spilled some kernels that add partial sums.
-_SPLIT_TILES_OF_THREADS: tuple[_SplitTile, ...] = (
-    ((128, 128), 512, (16, 16, 1), 3),
-    ((128, 64), 256, (16, 8, 1), 4),
-    ((64, 64), 256, (8, 8, 1), 4),
-)
-# Of tensor cores, by the bits of a sum; none where sums are shorter than f32.
-_SPLIT_TILES: Mapping[int, tuple[_SplitTile, ...]] = MappingProxyType(
-    {
-        32: (((128, 128), 512, (2, 4, 1), 4), ((64, 64), 1024, (2, 4, 1), 4)),
-        64: (((64, 128), 1024, (2, 4, 1), 4), ((64, 64), 1024, (2, 4, 1), 4)),
-    }
-)
-_SUMS_BESIDE_OPERANDS = 64  # registers of a thread, if the epilogue also holds elements of operands
-_MOST_CTAS, _MOST_THREADS = 4, 512  # of an SM
-_MOST_SPLIT = 16  # parts: part 0 adds the sums of all others
-_WORTH_SPLITTING = 0.75  # of the cycles of whole tiles, by the model of grids without roles
+_MOST_NARROW_PARTS = 16  # part 0 adds the sums of all others
 
 
 @dataclass(frozen=True)
@@ -96,7 +73,7 @@ def divided(given: Schedule, problem: Problem, target: Target) -> list[Divided]:
 
     None where the given fields are of whole tiles, an extent is not known, or weights are packed.
     """
-    if problem.weights or not _is_known(problem) or not _is_open(given):
+    if problem.weights or not problem.has_static_extents or not _is_open(given):
         return []
     return sorted(_candidates(problem, target), key=lambda each: each.cycles)
 
@@ -105,11 +82,6 @@ def pays_off(division: Divided, whole: Schedule, problem: Problem, target: Targe
     """Whether a division is chosen in place of the best whole tiles."""
     worth = _WORTH_DIVIDING_NARROW if _is_narrow(problem) else _WORTH_DIVIDING
     return division.cycles < worth * estimated_cycles(whole, problem, target)
-
-
-def _is_known(problem: Problem) -> bool:
-    """Whether all extents are known."""
-    return None not in (problem.m, problem.n, problem.k, problem.batch)
 
 
 def _is_open(given: Schedule) -> bool:
@@ -167,7 +139,10 @@ def _narrow_candidates(problem: Problem, target: Target) -> Iterator[Divided]:
     tiles = problem.tiles((_NARROW_ROWS, columns))
     assert tiles is not None
     depth = _depth(problem)
-    parts, tile = min(target.sm_count // tiles, ceil(problem.k / depth), _MOST_SPLIT), (_NARROW_ROWS, columns, depth)
+    parts, tile = (
+        min(target.sm_count // tiles, ceil(problem.k / depth), _MOST_NARROW_PARTS),
+        (_NARROW_ROWS, columns, depth),
+    )
     if parts > 1:
         cycles = _divided_cycles(RoleTile(tile, cooperative(1)), parts, problem)
         yield Divided(tile, cooperative(1), parts, cycles, KDivisionKind.split)
@@ -200,55 +175,4 @@ def reason(own: Divided, whole: Schedule, problem: Problem, target: Target) -> s
     return (
         f"{own.parts} CTAs share the K of each tile ({own.cycles:,.0f} estimated cycles): whole tiles are too few for "
         f"the SMs, or so small that L2 limits them ({estimated_cycles(whole, problem, target):,.0f}, {shape})"
-    )
-
-
-def splits(given: Schedule, problem: Problem, target: Target) -> Iterator[dict[str, Any]]:
-    """Splits of K without roles to choose among, by path of the schedule's fields; none as for `divided`."""
-    is_open = _is_known(problem) and _is_open_without_roles(given)
-    if problem.weights or not is_open:
-        return
-    by_threads = multiplies_by_fma(given, problem, target)
-    of_tensor_cores = _SPLIT_TILES.get(element_type(problem.acc).bits, ())
-    for (rows, columns), bits, atoms, stages in _SPLIT_TILES_OF_THREADS if by_threads else of_tensor_cores:
-        threads = prod(atoms) * (1 if by_threads else target.warp_size)
-        sums = rows * columns * element_type(problem.acc).bits // REGISTER_BITS
-        if problem.region_kinds and sums > _SUMS_BESIDE_OPERANDS * threads:
-            continue
-        depth = bits // element_type(problem.a).bits
-        tiles = problem.tiles((rows, columns))
-        assert tiles is not None and problem.k is not None
-        ctas = target.sm_count * min(_MOST_CTAS, _MOST_THREADS // threads)
-        for parts in range(2, 1 + min(_MOST_SPLIT, ctas // tiles, ceil(problem.k / depth))):
-            yield {
-                "grid.tile": (rows, columns),
-                "grid.k_division": KDivision(KDivisionKind.split, parts),
-                "mainloop.k": depth,
-                "mainloop.stages": stages,
-                "multiply.atoms": atoms,
-            }
-
-
-def _is_open_without_roles(given: Schedule) -> bool:
-    """Whether the given fields leave the tile, what follows from it, and the work of the CTAs open."""
-    grid, mainloop = given.grid, given.mainloop
-    return (
-        replace(grid, scheduler=None) == Grid()
-        and grid.scheduler in (None, SchedulerKind.one_shot)
-        and replace(mainloop, roles=None) == Mainloop()
-        and given.multiply == Multiply()
-        and given.epilogue == Epilogue()
-    )
-
-
-def worth_splitting(split: float, whole: float) -> bool:
-    """Whether a split of these estimated cycles is chosen in place of whole tiles of those."""
-    return split < _WORTH_SPLITTING * whole
-
-
-def split_reason(parts: int, split: float, whole: float) -> str:
-    """Why K is split so."""
-    return (
-        f"{parts} CTAs share the K of each tile, and one adds their sums ({split:,.0f} estimated cycles): whole tiles "
-        f"are too few for the SMs ({whole:,.0f})"
     )

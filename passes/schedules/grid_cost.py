@@ -123,7 +123,7 @@ def widest_box(problem: Problem) -> int:
 
 def _parts_of_tail(tile: RoleTile, problem: Problem, target: Target) -> int:
     """CTAs that can share each tile of the last wave after some full ones; 1 where that is not known."""
-    if None in (problem.m, problem.n, problem.k, problem.batch) or tile.roles.turns > 1:
+    if not problem.has_static_extents or tile.roles.turns > 1:
         return 1
     at_once = _clusters_at_once(tile, target)
     full, over = divmod(_clusters(tile, problem), at_once)

@@ -28,18 +28,20 @@ _CTA_OVERHEAD = 2000
 # Of a tile whose first loads are under way while the one before is stored.
 _FILLED_OVERHEAD = 1000
 
-# What a split of K adds: cycles for the semaphores, and the bytes per cycle of the partial sums that part 0 reads.
+# What a split of K adds: cycles for the semaphores, and the bytes per cycle of the partial sums that part 0 reads. It
+# waits for L2, so that each of its warps reads so many; that is counted where the atom says how many warps hide its
+# waits.
 # Measured on an H200 (mma.sync, bf16 tn): 512×512×16384 in 30.4 µs by 128×128 in 8 parts and 34.3 by 64×64 in 4, in
 # place of 69.1; 256×256×8192 in 9.3 by 64×64 in 8 and 12.6 in 16, in place of 35.1.
 _SPLIT_OVERHEAD = 2500
 _ADDED_BYTES_PER_CYCLE = 30
+_ADDED_BYTES_PER_CYCLE_AND_WARP = 8
 
 # Cycles of a K step beside its products, where the atom says how many warps hide its waits. Measured on an H100, tn, µs
 # of whole tiles and of the splits that are chosen: f64, 512×512×8192 in 170 and 81, 256×256×8192 in 168 and 29,
 # 768×768×3072, which has 144 tiles of 64×64 for 132 SMs, in 113 and 80; f32, 512×512×8192 in 627 and 109,
-# 256×256×8192 in 645 and 52, 64×2048×4096 in 231 and 44. The model is within 20 % of four in five of 81 such
-# kernels. What it takes is within 7 % of the fastest that was measured, but for f64 at 1024×512×4096, where whole tiles
-# take 11 % longer than the fastest split.
+# 256×256×8192 in 645 and 44, 64×2048×4096 in 231 and 41. Of 544 kernels of 27 problems, what it takes is within 5 % of
+# the fastest but for four of f64, within 14 %.
 _STEP_OVERHEAD = 60
 _SHARPNESS = 4  # of the larger of two limits: what multiplies and what loads hide each other but for a part
 
@@ -65,22 +67,25 @@ def cost(schedule: Schedule, problem: Problem, target: Target) -> float:
     tile_m, tile_n, tile_k = schedule.tile_mnk
     parts = max(1, schedule.k_division.parts) if schedule.k_division is not None else 1
     ctas = ceil(m / tile_m) * ceil(n / tile_n) * batch_of(problem) * parts
-    added = (parts - 1) * tile_m * tile_n * element_type(problem.acc).bits // 8 / _ADDED_BYTES_PER_CYCLE
-    exchange = _SPLIT_OVERHEAD + added if parts > 1 else 0
     overhead, once = (_FILLED_OVERHEAD, _CTA_OVERHEAD) if runs_ahead(schedule) else (_CTA_OVERHEAD, 0)
     atom = MMA_ATOMS.get(mma_atom_name(schedule, problem))  # an unknown one is refused by its rule
+    hiding_warps = atom.hiding_warps if atom is not None else None
+    warps = ceil(threads_of(schedule) / target.warp_size)
+    per_cycle = _ADDED_BYTES_PER_CYCLE if hiding_warps is None else _ADDED_BYTES_PER_CYCLE_AND_WARP * warps
+    added = (parts - 1) * tile_m * tile_n * element_type(problem.acc).bits // 8
+    exchange = _SPLIT_OVERHEAD + added / per_cycle if parts > 1 else 0
     cta = _Cta(
         steps=ceil(ceil(k / tile_k) / parts),
         multiply=tile_m * tile_n * tile_k / (atom.rate if atom is not None else _USUAL_RATE),
         memory=_memory_cycles(schedule, problem),
         beside_steps=overhead + exchange,
-        warps=ceil(threads_of(schedule) / target.warp_size),
+        warps=warps,
     )
     each = ctas_per_sm(schedule, problem, target)
-    if atom is None or atom.hiding_warps is None:
+    if hiding_warps is None:
         return _by_the_mean_sm(cta, ctas, each, target) + once
     each = max(each, schedule.grid.ctas_per_sm or 1)
-    return _by_the_busiest_sm(cta, ctas, each, atom.hiding_warps, target) + once
+    return _by_the_busiest_sm(cta, ctas, each, hiding_warps, target) + once
 
 
 def _by_the_mean_sm(cta: _Cta, ctas: int, each: int, target: Target) -> float:

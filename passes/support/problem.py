@@ -138,6 +138,11 @@ class Problem:
         """How many rows of the product's `a` or `b` lie in one row of memory: two of packed weights of 4 bits."""
         return element_type(self.weights).per_byte if self.weights is not None and name == self.packed else 1
 
+    @property
+    def has_static_extents(self) -> bool:
+        """Whether M, N, K and the batch are all known."""
+        return None not in (self.m, self.n, self.k, self.batch)
+
     def tiles(self, tile: Sequence[int]) -> int | None:
         """How many tiles D has, in all matrices of a batch; None where that is known at run time."""
         if self.m is None or self.n is None or self.batch is None:

@@ -23,6 +23,8 @@ CASES = [
     ("sm_90", "f64", "nn", (512, 512, 8192), None, SPLIT),
     ("sm_90", "f64", "nt", (256, 256, 8192), scaled_sum, SPLIT),
     ("sm_80", "f64", "tn", (256, 256, 8192), three_operands, SPLIT),
+    ("sm_90", "f64", "tn", (384, 3072, 2048), scaled_sum, SPLIT),
+    ("sm_90", "f64", "tn", (384, 3072, 2048), three_operands, SPLIT),  # by eight warps: four would spill
     ("sm_90", "f64", "tn", (4096, 4096, 4096), scaled_sum, WHOLE),
     ("sm_80", "f64", "tt", (2048, 2048, 2048), three_operands, WHOLE),
 ]

@@ -165,10 +165,12 @@ def test_k_is_split_where_whole_tiles_are_too_few(
 @pytest.mark.parametrize(
     ("dtype", "size", "tile", "parts"),
     [
-        ("f32", (256, 256, 8192), (64, 64), 16),
+        ("f32", (256, 256, 8192), (128, 128), 32),  # eight warps add more sums at a time than two
+        ("f32", (256, 256, 2048), (128, 64), 16),
         ("f32", (4096, 4096, 4096), (128, 128), 0),
         ("f64", (256, 256, 8192), (64, 64), 8),
-        ("f64", (768, 768, 3072), (64, 128), 3),  # 144 tiles of 64×64: twelve SMs would have two
+        ("f64", (768, 768, 3072), (64, 128), 5),  # 144 tiles of 64×64: twelve SMs would have two
+        ("f64", (384, 3072, 2048), (64, 64), 3),  # 288 tiles: 24 SMs would have three, the others two
         ("f64", (1024, 1536, 2048), (64, 64), 0),  # 384 tiles, of which an SM holds three at once
         ("f64", (4096, 4096, 4096), (128, 128), 0),
     ],
