@@ -1,7 +1,7 @@
-"""Lowtide's GEMMs compared with torch.matmul (cuBLAS), cuBLASLt's best algorithm and Triton limited to mma.sync.
+"""Lowtide's GEMMs compared with torch.matmul (cuBLAS), cuBLASLt's best algorithm, QuACK, and Triton by mma.sync.
 
     python benchmarks/gemm.py --size 4096 --size 4096,28672,4096 [--dtype bf16 --dtype f16] [--acc f16]
-        [--layout tn --layout nt] [--batch 16] [--schedule NAME|TEXT|chosen …] [--cublaslt] [--triton]
+        [--layout tn --layout nt] [--batch 16] [--schedule NAME|TEXT|chosen …] [--cublaslt] [--triton] [--quack]
         [--target sm_90a] [--rounds 5] [--seed 0]
 
 Prints two Markdown tables per case, sustained and burst: TFLOP/s and the ratios to torch.matmul, to cuBLASLt's best and
@@ -25,6 +25,10 @@ from lowtide.compiler.spec import LAYOUTS
 from lowtide.targets import accumulator_types, operand_types
 
 CHOSEN = "chosen"
+PEERS = {  # modules NAME_gemm.py beside this one, of `tn` products
+    "triton": "Triton limited to mma.sync",
+    "quack": "QuACK on wgmma, as it is and tuned",
+}
 
 
 def say(text: str) -> None:
@@ -50,9 +54,10 @@ def run_case(size: tuple[int, int, int], dtype: str, layout: str, arguments: arg
     batch = lt.UNBATCHED if arguments.batch is None else arguments.batch
     spec = lt.GemmSpec(m=m, n=n, k=k, batch=batch, a=dtype, b=dtype, d=dtype, acc=acc, layout=layout)
     with Contest(spec, arguments.seed, say) as contest:
-        if arguments.triton and layout == "tn" and not spec.is_batched:
-            for contender in importlib.import_module("triton_gemm").contenders(contest.sets):
-                contest.add(contender)
+        for peer in PEERS:
+            if getattr(arguments, peer) and layout == "tn" and not spec.is_batched:
+                for contender in importlib.import_module(f"{peer}_gemm").contenders(contest.sets):
+                    contest.add(contender)
         add_kernels(contest, arguments.target, arguments.schedule or [CHOSEN])
         standings = contest.run(arguments.rounds, WITH_SWEEP if arguments.cublaslt else 0)
     for kind in KINDS:
@@ -85,7 +90,8 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--target", default="sm_90a", help="what Lowtide compiles for")
     result.add_argument("--cublaslt", action="store_true", help="cuBLASLt's best of up to 96 algorithms")
-    result.add_argument("--triton", action="store_true", help="Triton limited to mma.sync, for tn")
+    for peer, what in PEERS.items():
+        result.add_argument(f"--{peer}", action="store_true", help=f"{what}, for tn")
     result.add_argument("--rounds", type=int, default=5, help="counted rounds")
     result.add_argument("--seed", type=int, default=0, help="of operands and of the order")
     result.add_argument("--timeout", type=float, default=500.0, help="seconds after which the process ends itself")

@@ -1,0 +1,25 @@
+"""QuACK, a library of Hopper kernels in CuTe DSL: its `tn` GEMM with the tile it takes by itself, and tuned.
+
+    pip install quack-kernels
+
+Its first call of a kernel takes some 10 s, tuning 10 to 40 s a problem.
+"""
+
+from collections.abc import Callable, Sequence
+
+from quack.gemm_interface import gemm
+
+from lowtide.compiler.bench.gpu_timing import Contender, Operands
+
+
+def contenders(sets: Sequence[Operands]) -> list[Contender]:
+    return [Contender("QuACK", _launch(sets, False)), Contender("QuACK, tuned", _launch(sets, True))]
+
+
+def _launch(sets: Sequence[Operands], tuned: bool) -> Callable[[int], object]:
+    """A (M, K) · B (N, K)ᵀ."""
+
+    def launch(i: int) -> object:
+        return gemm(sets[i].a, sets[i].b.t(), out=sets[i].d, tuned=tuned)
+
+    return launch
