@@ -1,7 +1,7 @@
 """Arguments that a mutant is no fault, each with a check of its premises on the text of the level."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -102,18 +102,23 @@ def _barrier_follows(lines: list[str], at: int) -> bool:
 
 
 def _in_flight(lines: list[str], at: int) -> bool:
-    """The next wgmma adds to the sums of a wgmma of the same shape, which a loop carries, untouched, from the last."""
-    first = next((found for line in lines[at:] if (found := _WGMMA.search(line))), None)
-    if first is None:
-        return False
-    shape, made = _shape(first), {one["result"]: _shape(one) for line in lines if (one := _WGMMA.search(line))}
-    if first["first"] is None:
-        sources = _carried_by_for(lines, at, first["sums"])
-    else:
-        whole = re.compile(rf" *{first['first']} = llvm\.extractvalue (%\w+)\[0\]")
-        sums = next((found[1] for line in lines if (found := whole.match(line))), "")
-        sources = _carried_by_branches(lines, sums)
-    return bool(sources) and all(made.get(source) == shape for source in sources)
+    """Each wgmma up to the next commit adds to the sums of a wgmma of the same shape, or to those that a loop carries,
+    untouched, from the last."""
+    batch = takewhile(lambda line: "wgmma" not in line or "commit" not in line, lines[at:])
+    found = [one for line in batch if (one := _WGMMA.search(line))]
+    made = {one["result"]: _shape(one) for line in lines if (one := _WGMMA.search(line))}
+    sources = [(_shape(one), source) for one in found for source in _sources(lines, at, one, made) or [""]]
+    return bool(sources) and all(made.get(source) == shape for shape, source in sources)
+
+
+def _sources(lines: list[str], at: int, wgmma: re.Match[str], made: Mapping[str, str]) -> list[str]:
+    """Which values the sums of a wgmma are, where those that are `made` by one are as they are."""
+    if wgmma["first"] is None:
+        sums = wgmma["sums"]
+        return [sums] if sums in made else _carried_by_for(lines, at, sums)
+    whole = re.compile(rf" *{wgmma['first']} = llvm\.extractvalue (%\w+)\[0\]")
+    sums = next((found[1] for line in lines if (found := whole.match(line))), "")
+    return [sums] if sums in made else _carried_by_branches(lines, sums)
 
 
 def _shape(wgmma: re.Match[str]) -> str:
@@ -146,14 +151,15 @@ def _carried_by_branches(lines: list[str], name: str) -> list[str]:
 
 
 def _sums_of_zero(lines: list[str], at: int) -> bool:
-    """The sums of a wgmma, as an op or in assembly, are one constant zero, and a fence comes between them and it."""
+    """The sums of a wgmma, as an op or in assembly, are one constant zero, and a fence comes between them and it, or a
+    wgmma for other sums behind the fence."""
     found = re.search(r"\" (?P<sums>%\w+)(?:, (?P=sums))+(, %\w+){7} : ", lines[at])
     wgmma = _WGMMA.search(lines[at])
     if wgmma is None or (found is None and wgmma["sums"] is None):
         return False
     sums = wgmma["sums"] if found is None else found["sums"]
     zero = re.compile(rf" *{sums} = llvm\.mlir\.(zero|constant\(0\.0+e\+00 : f32\)) : (f32|!llvm\.struct<)")
-    before = next((line for line in reversed(lines[:at]) if "wgmma" in line), "")
+    before = next((line for line in reversed(lines[:at]) if "wgmma" in line and "mma_async" not in line), "")
     made = next((line for line in reversed(lines[:at]) if re.match(rf" *{sums} = ", line)), "")
     return "wgmma.fence" in before and zero.match(made) is not None
 

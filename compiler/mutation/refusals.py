@@ -6,6 +6,7 @@ assertions of the host function are all that stands between wrong operands and t
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,9 +63,10 @@ def _wrong(kernel: Kernel) -> Iterator[tuple[str, Inputs]]:
 
 
 def _operands(kernel: Kernel, shape: tuple[int, int, int], matrices: int = _MATRICES) -> dict[str, Any]:
-    """In the order of the host function's arguments, D among them."""
+    """In the order of the host function's arguments, D among them, also of extents that the kernel is not for."""
     batch = interpretation.Batch(matrices) if kernel.spec.is_batched else None
-    inputs = interpretation.inputs_for(kernel.spec, shape, "exact", 0, batch=batch)
+    spec = replace(kernel.spec, m=None, n=None, k=None)
+    inputs = interpretation.inputs_for(spec, shape, "exact", 0, batch=batch)
     rows, columns = shape[:2] if kernel.spec.d_order == "row" else shape[1::-1]
     outer = interpretation.batch_of(kernel.spec, batch)
     d = np.zeros((*outer, rows, -(-columns // 8) * 8), numpy_dtype(kernel.spec.d))[..., :columns]

@@ -156,6 +156,21 @@ def test_scale_d_may_be_set_where_sums_are_zero_and_nowhere_else(lowered: dict[s
     assert found_in(mutants[1], original).detector == "interpreter: wrong result"
 
 
+def test_first_rows_taken_before_their_own_group_are_found() -> None:
+    name = "sm_90a, first rows"
+    original = lower(KERNELS[name].problem())
+    for level, wait in (("epilogue", r"sm\.mma_wait(_rows)? (\d+)"), ("nvvm", r"wgmma[._]wait\S* (\d+)")):
+        waits = [found[0] for found in re.finditer(wait, original.levels[level])]
+        at = next(number for number, one in enumerate(waits) if one in ("sm.mma_wait_rows 1", "wgmma_wait 1"))
+        mutant = planted(name, level, "one group of wgmma more in flight", original, at)
+        assert re.search("hands on (rows|accumulators) that .* may still write", found_in(mutant, original).why)
+        assert argument_for(mutant, original.levels[level]) is None
+    # Of the three K steps the first begins with zeros, the others with the sums of the step before.
+    for at, is_needed in enumerate((True, False, False)):
+        mutant = planted(name, "nvvm", "fence of wgmma dropped", original, at)
+        assert (argument_for(mutant, original.levels["nvvm"]) is None) == is_needed
+
+
 def test_a_wait_may_pass_a_barrier_only_where_another_one_follows(lowered: dict[str, Lowered]) -> None:
     original = lowered["sm80, scatter"]
     count = len(re.findall("cp.async.wait.group", original.levels["nvvm"]))

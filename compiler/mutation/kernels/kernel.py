@@ -139,7 +139,8 @@ def two(name: str, spec: GemmSpec, *shapes: Shape, columns: int = 1, whole: bool
     """A preset of sm_90a with two consumers that share tiles of 128 × 64 × 64. `whole`: K is a multiple of 64."""
     schedule = PRESETS[name].with_(**{"grid_tile": (128, 64), "k": 64, "stages": 3, **fields})
     ends = tuple((m, n, -(-k // 64) * 64 if whole else k) for m, n, k in parts_of(128, 64, 64, columns=columns))
-    return kernel_of(name, "sm_90a", spec, schedule, shapes, ends[::2])
+    halved = (*ends[::4], *ends[1::4])  # odd and even numbers of columns
+    return kernel_of(name, "sm_90a", spec, schedule, shapes, halved)
 
 
 def by_fields(name: str, target: str, spec: GemmSpec, fields: str, *shapes: Shape, parts: tuple[Shape, ...]) -> Kernel:
@@ -147,6 +148,7 @@ def by_fields(name: str, target: str, spec: GemmSpec, fields: str, *shapes: Shap
 
 
 PLAIN, BIAS, EVERY = spec_of(), spec_of(epilogue=bias_relu), spec_of(epilogue=every_kind)
+OF_192 = spec_of(k=192)  # K is known
 BIAS_NT, F32, F64 = (
     spec_of(layout="nt", epilogue=bias_relu),
     spec_of("f32", epilogue=bias_relu),

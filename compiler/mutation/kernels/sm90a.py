@@ -4,6 +4,7 @@ from lowtide.compiler.mutation.kernels.kernel import (
     BIAS,
     EVERY,
     F64,
+    OF_192,
     PLAIN,
     ROLES,
     Kernel,
@@ -64,6 +65,14 @@ SM90A: tuple[Kernel, ...] = (
         f"{ROLES}, grid.tile = [64, 32], k_order = serpentine",
         (170, 60, 300),
         parts=parts_of(64, 32, 64),
+    ),
+    by_fields(
+        "sm_90a, first rows",
+        "sm_90a",
+        OF_192,
+        f"{ROLES}, grid.tile = [128, 32], epilogue.path = tma, epilogue.tile = [64, 32], epilogue.start = first_rows",
+        (150, 72, 192),
+        parts=tuple((m, n, 192) for m, n, _ in parts_of(128, 32, 64, columns=8)),
     ),
     by_fields(
         "sm90-pingpong",

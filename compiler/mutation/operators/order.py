@@ -93,7 +93,7 @@ _DETAILS: tuple[Operator, ...] = (
     *rows(
         Kind.ORDER,
         CTA_LEVELS,
-        r"sm\.mma_wait (?P<n>\d+),",
+        r"sm\.mma_wait(_rows)? (?P<n>\d+),",
         ("one group of wgmma more in flight", number(lambda n: n + 1)),
     ),
     *rows(
