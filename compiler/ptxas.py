@@ -118,7 +118,8 @@ def _refuse_bad_code(assembly: Assembly, allow_spills: bool) -> None:
     if (assembly.spill_stores or assembly.spill_loads) and not allow_spills:
         raise CompileError(
             f"the kernel spills {assembly.spill_stores} bytes per thread to memory and loads {assembly.spill_loads} "
-            f"(at {assembly.registers} registers per thread); choose a smaller CTA tile or more warps"
+            f"(at {assembly.registers} registers per thread); take a smaller grid.tile, or more warps: larger "
+            "multiply.atoms, or with roles more consumers"
         )
 
 
