@@ -139,11 +139,9 @@ def _narrow_candidates(problem: Problem, target: Target) -> Iterator[Divided]:
     tiles = problem.tiles((_NARROW_ROWS, columns))
     assert tiles is not None
     depth = _depth(problem)
-    parts, tile = (
-        min(target.sm_count // tiles, ceil(problem.k / depth), _MOST_NARROW_PARTS),
-        (_NARROW_ROWS, columns, depth),
-    )
+    parts = min(target.sm_count // tiles, ceil(problem.k / depth), _MOST_NARROW_PARTS)
     if parts > 1:
+        tile = (_NARROW_ROWS, columns, depth)
         cycles = _divided_cycles(RoleTile(tile, cooperative(1)), parts, problem)
         yield Divided(tile, cooperative(1), parts, cycles, KDivisionKind.split)
 
