@@ -175,7 +175,7 @@ def resolve_schedule(schedule: Schedule | str | None, dtype: str) -> Schedule | 
     if schedule in PRESETS:
         check_dtype(schedule, dtype)
         return PRESETS[schedule]
-    if "=" in schedule:
+    if "=" in schedule or schedule.startswith("#") or not schedule.strip():
         return Schedule.parse(schedule)
     nearest = difflib.get_close_matches(schedule, PRESETS, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""

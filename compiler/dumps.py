@@ -33,6 +33,8 @@ class DumpFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
             raise Error(f"a dump folder is a str or a pathlib.Path, not {type(path).__name__}")
+        if not os.fspath(path):
+            raise Error("the name of the dump folder is empty; name one, or '.' for the current folder")
         self.path = Path(path)
         self._handle: int | None = None
 

@@ -140,6 +140,8 @@ class GemmSpec:
         of_sum = output_types(self.sums)
         if self.d not in of_sum:
             raise SpecError(f"d={self.d!r} with {self.sums} accumulators: {choices(self.d, of_sum)}")
+        if not isinstance(self.amax, bool):
+            raise SpecError(f"amax is {self.amax!r} ({type(self.amax).__name__}); it must be True or False")
         if self.amax and element_type(self.sums).computes_in != EPILOGUE_TYPE:
             raise SpecError(f"amax=True with {self.sums} accumulators: an amax is {EPILOGUE_TYPE}; take amax=False")
         object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.sums, self.d, bool(self.amax)))
@@ -323,7 +325,9 @@ def _extent(name: str, value: object, least: int = 0) -> int | None:
             f"{name} is {value!r} ({type(value).__name__}); it must be an integer of at least {least}, or None for a "
             "run-time argument"
         ) from None
-    if not least <= extent <= LARGEST_EXTENT:
+    if extent < least:
+        raise SpecError(f"{name} is {extent}; it must be at least {least}, or None for a run-time argument")
+    if extent > LARGEST_EXTENT:
         raise SpecError(
             f"{name} is {extent}; extents are {least} to 2**31-1 ({LARGEST_EXTENT}): cut the problem into such parts"
         )

@@ -61,7 +61,8 @@ def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> 
     batch, those without its dimension are shared. Raises `SpecError` for shapes or names that do not fit the spec.
     """
     if spec.is_batched:
-        return np.stack([reference(one, **inputs) for one, inputs in products(spec, {"a": a, "b": b, **operands})])
+        parts, matrices = _parts(spec, {"a": a, "b": b, **operands})
+        return np.stack([reference(one, **inputs) for one, inputs in parts])[:matrices]
     left, right = _matrices(spec, a, b, operands)
     left, right, _ = _scaled(spec, operands, left, right)
     given = _operands(spec, operands, left.shape[0], right.shape)
@@ -88,9 +89,10 @@ def reference_with_bound(
 ) -> tuple[np.ndarray, np.ndarray]:
     """`reference` and `error_bound` together, with one product A · B."""
     if spec.is_batched:
-        parts = products(spec, {"a": a, "b": b, **operands})
+        parts, matrices = _parts(spec, {"a": a, "b": b, **operands})
         found = [reference_with_bound(one, **inputs) for one, inputs in parts]
-        return np.stack([values for values, _ in found]), np.stack([bounds for _, bounds in found])
+        values, bounds = (np.stack(arrays)[:matrices] for arrays in zip(*found, strict=True))
+        return values, bounds
     left, right = _matrices(spec, a, b, operands)
     left, right, lost = _scaled(spec, operands, left, right)
     given = _operands(spec, operands, left.shape[0], right.shape)
@@ -250,6 +252,19 @@ def products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSp
         raise SpecError(f"the spec's batch is {spec.batch}, the inputs': {found}; they must agree on one")
     for number in range(batches.pop()):
         yield one, {name: value[number] if name in owners else value for name, value in inputs.items()}
+
+
+def _parts(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[list[tuple[GemmSpec, dict[str, Any]]], int]:
+    """The products of a batch, and how many there are; of an empty one a product of zeros, which says D's extents."""
+    found = list(products(spec, inputs))
+    if found:
+        return found, len(found)
+    arrays = {name: np.asarray(value) for name, value in inputs.items()}
+    one = {
+        name: np.zeros((1, *array.shape[1:]), array.dtype) if array.shape[:1] == (0,) else array
+        for name, array in arrays.items()
+    }
+    return list(products(spec, one)), 0
 
 
 def _matrices(
@@ -438,5 +453,5 @@ def _rows_of(value: np.ndarray, rows: slice) -> np.ndarray:
 
 
 def _row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
-    step = max(1, _BLOCK // shape[1])
+    step = max(1, _BLOCK // max(1, shape[1]))
     return (slice(row, row + step) for row in range(0, shape[0], step))

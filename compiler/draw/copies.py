@@ -9,7 +9,7 @@ from mlir import ir
 from lowtide.compiler.draw.held import held_panel, owner_panel
 from lowtide.compiler.draw.panels import Panel
 from lowtide.compiler.explain.accesses import SharedAccess
-from lowtide.compiler.explain.names import SCRATCH, Names
+from lowtide.compiler.explain.names import SCRATCH, UNKNOWN, Names
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.dialects.tile.layouts import tv_of
@@ -39,6 +39,10 @@ class Copies:
             "a": ("m", "k") if a_is_mk(letters) else ("k", "m"),
             "b": ("n", "k") if b_is_nk(letters) else ("k", "n"),
         }
+        for load in walk(module, sm.TmaLoadOp):
+            name = self.names.of_buffer(load.destination)
+            if name in self._axes and self.names.of_map(load.map)[0] != name:  # a transpose or pieces, in a workspace
+                self._axes[name] = ("m" if name == "a" else "n", "k")
 
     def loads(self) -> list[Panel]:
         """From global to shared memory, or to registers: A and B as they are stored, and operands of the epilogue."""
@@ -98,7 +102,10 @@ class Copies:
 
     def _tma_load(self, op: ir.OpView) -> Panel:
         what, _ = self.names.of_map(op.map)
-        return _boxes(f"{_matrix(what)} to shared memory by TMA", self._axes[what], op.map.type, op.destination.type)
+        name = self.names.of_buffer(op.destination)
+        title = f"{_matrix(name if what == UNKNOWN else what)} to shared memory by TMA"
+        # Scales have rows and columns of their own.
+        return _boxes(title, self._axes.get(name, ("row", "column")), op.map.type, op.destination.type)
 
     def _tma_store(self, op: ir.OpView) -> Panel:
         return _boxes("shared memory to D by TMA", ("m", "n"), op.map.type, op.source.type)

@@ -17,6 +17,8 @@ from lowtide.passes.support.rewriting import memory_of
 # Row strides known only at run time are taken to be this many bytes: a whole number of sectors.
 ASSUMED_ROW_STRIDE = 8192
 SCRATCH = "epilogue scratch"
+STAGED = ("a", "b", "row scales", "column scales")  # by the buffers of a slot, in order
+UNKNOWN = "?"  # a matrix that no argument is, as a transpose in a workspace
 
 
 class Names:
@@ -39,7 +41,7 @@ class Names:
             if op.name == "func.func":
                 host.update(zip(op.regions[0].blocks[0].arguments, argument_names(op), strict=True))
             elif op.name == "sm.tensor_map":
-                host[op.results[0]] = host.get(memory_of(op.operands[0]), "?")
+                host[op.results[0]] = host.get(memory_of(op.operands[0]), UNKNOWN)
                 matrices[op.results[0]] = ir.MemRefType(op.operands[0].type)
             elif op.name == "arith.select" and op.operands[2] in host:  # a matrix, or what it is packed to
                 host[op.results[0]] = host[op.operands[2]]
@@ -50,7 +52,7 @@ class Names:
                     source, target = map(memory_of, view.args)
                     host[target] = f"pieces of {host.get(source, '?')}"
                 for argument, given in zip(inner, view.args, strict=False):
-                    self.arguments[argument] = host.get(memory_of(given), "?")
+                    self.arguments[argument] = host.get(memory_of(given), UNKNOWN)
                     if given in matrices:
                         self.mapped[argument] = matrices[given]
             elif op.name == "sm.mma_sync":
@@ -68,7 +70,7 @@ class Names:
         if not isinstance(view, tile.ViewOp):
             raise ScheduleError("the window is no tile.view, so its matrix is not known; take it from one")
         kind = operand_kind(view)
-        return self.arguments.get(view.source, "?"), kind, ir.MemRefType(view.source.type)
+        return self.arguments.get(view.source, UNKNOWN), kind, ir.MemRefType(view.source.type)
 
     def row_stride(self, name: str, matrix: ir.MemRefType) -> tuple[int, bool]:
         """Bytes from a row of a matrix to the next, and whether they follow from its extents.
@@ -87,14 +89,14 @@ class Names:
         return self.arguments[value], self.mapped[value]
 
     def of_buffer(self, value: ir.Value) -> str:
-        """The operand that a buffer of the ring's slots stages, `a` or `b`; else the epilogue's scratch."""
+        """The operand that a buffer of the ring's slots stages, one of `STAGED`; else the epilogue's scratch."""
         slot = value.owner.opview if not isinstance(value.owner, ir.Block) else None
-        return "ab"[list(slot.buffers).index(value)] if isinstance(slot, sm.RingSlotOp) else SCRATCH
+        return STAGED[list(slot.buffers).index(value)] if isinstance(slot, sm.RingSlotOp) else SCRATCH
 
     def of_fragment(self, type_: ir.Type) -> str:
         """Whether an mma takes fragments of this type as its a or its b."""
         found = sorted({name for name, other in self.operands if other == type_})
-        return " or ".join(found) if found else "?"
+        return " or ".join(found) if found else UNKNOWN
 
 
 def cache_hint(op: sm.TmaLoadOp | sm.TmaStoreOp | sm.StoreGlobalOp) -> str:

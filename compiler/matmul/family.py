@@ -88,6 +88,9 @@ class Family:
     def records(self, values: Sequence[Any], stream: int | None) -> dict[str, Operand]:
         """The arrays as records; D's is left out where it is None. Raises LaunchError."""
         named = dict(zip(("a", "b", "d", *self.names), values, strict=True))
+        for name in ("a", "b"):
+            if named[name] is None:
+                raise LaunchError(f"{name} is None; give it an array")
         return {
             name: _record(value, "out" if name == "d" else name, stream)
             for name, value in named.items()

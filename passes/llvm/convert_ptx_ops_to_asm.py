@@ -36,7 +36,14 @@ from lowtide.targets import Target
 # Cache operators by hint (PTX ISA, "Cache Operators").
 _OPERATORS = {CacheHint.streaming: "cs", CacheHint.write_through: "wt"}
 # By the bytes of a store: the PTX type, the type and number of its registers, and their constraint.
-_STORES = {2: ("b16", 16, 1, "h"), 4: ("b32", 32, 1, "r"), 8: ("v2.b32", 32, 2, "r"), 16: ("v4.b32", 32, 4, "r")}
+_STORES = {
+    1: ("b8", 8, 1, "h"),
+    2: ("b16", 16, 1, "h"),
+    4: ("b32", 32, 1, "r"),
+    8: ("v2.b32", 32, 2, "r"),
+    16: ("v4.b32", 32, 4, "r"),
+}
+_NARROWEST_REGISTER = 16  # bits, of which a store may take the lower ones
 
 # Polls of a wave. A poll takes about 0.5 µs on an H200, so that a CTA that is far behind costs the others 30 µs a wave.
 _POLLS = 64
@@ -213,12 +220,14 @@ def _store_with_operator(store: sm.PtxStoreOp) -> None:
         raise Refusal(store, f"has the hint {hint}; st.global has streaming and write_through")
     size = _bytes(store)
     if size not in _STORES:
-        raise Refusal(store, f"is a store of {size} bytes; st.global.cs and .wt store 2, 4, 8 or 16")
+        raise Refusal(store, f"is a store of {size} bytes; st.global.cs and .wt store 1, 2, 4, 8 or 16")
     kind, bits, count, constraint = _STORES[size]
     i64, register = ir.IntegerType.get_signless(64), ir.IntegerType.get_signless(bits)
     address = llvm.PtrToIntOp(i64, store.pointer).result
     if count == 1:
         registers = [llvm.BitcastOp(register, store.value).result]
+        if bits < _NARROWEST_REGISTER:
+            registers = [llvm.ZExtOp(ir.IntegerType.get_signless(_NARROWEST_REGISTER), registers[0]).result]
         value = "$1"
     else:
         whole = llvm.BitcastOp(ir.VectorType.get([count], register), store.value).result

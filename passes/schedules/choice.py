@@ -388,6 +388,9 @@ def _choose_swizzles(schedule: Schedule, problem: Problem) -> tuple[Schedule, di
     """Resolves open swizzles by counting the conflicts of the accesses that the atoms at hand make."""
     if schedule.epilogue.path is StorePath.direct:
         schedule = schedule.filled({"epilogue.swizzle": NO_SWIZZLE})
+    for name in ("a", "b"):
+        if schedule.mainloop.operand(name).padding:  # in the place of a swizzle
+            schedule = schedule.filled({f"mainloop.{name}.swizzle": NO_SWIZZLE})
     choices: dict[str, SwizzleChoice] = {}
     if schedule.mainloop.a.swizzle is None and not schedule.is_direct:
         choices["mainloop.a.swizzle"] = mainloop_choice.stage_swizzle("a", schedule, problem)

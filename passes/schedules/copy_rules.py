@@ -141,12 +141,14 @@ def _transposing(name: Operand, schedule: Schedule, problem: Problem, mma: Tiled
     if element_type(mma.atom.dtype(name)).bits == LDMATRIX_BITS:
         yield f"{name}.stage = transposed: ldmatrix, which {mma.atom.name} needs, reads stages as_loaded; take that"
         return
-    copy, size = str(schedule.mainloop.operand(name).copy), element_type(problem.operand(name)).bytes
-    if copy not in STAGED_COPIES and targets.copy_atom(copy).bytes_per_thread != size:
-        yield (
-            f"{name}.stage = transposed: {copy} moves other than one element of {problem.operand(name)}; take "
-            f"{name}.copy = staged.16 or cp.async.{size}, or {name}.stage = as_loaded"
-        )
+    copy, row = str(schedule.mainloop.operand(name).copy), element_type(problem.operand(name))
+    if row.bits < LDMATRIX_BITS and is_transposed(name, problem.layout):
+        yield f"{name}.stage = transposed goes with rows of K, not {row} whose rows are of M or N; take as_loaded"
+    elif copy not in STAGED_COPIES and targets.copy_atom(copy).bytes_per_thread != row.bytes:
+        by_element = [f"cp.async.{row.bytes}"] if f"cp.async.{row.bytes}" in targets.COPY_ATOMS else []
+        copies = [f"{name}.copy = {other}" for other in ["staged.16"] * row.in_registers + by_element]
+        ways = " or ".join([*copies, f"{name}.stage = as_loaded"])
+        yield f"{name}.stage = transposed: {copy} moves other than one element of {row}; take {ways}"
 
 
 def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

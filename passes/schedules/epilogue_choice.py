@@ -57,7 +57,10 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     # Fragments of mma.sync and wgmma hold pairs of columns, those of FMA atoms and of f64 16 bytes.
     is_light = OperandKind.full not in problem.region_kinds and not problem.has_math and warps_along_k(schedule) == 1
     is_wide = schedule.multiply.atom == FMA or 2 * element_type(problem.d).bits >= _WIDEST_BITS
-    by_threads = StorePath.direct if is_wide and is_light else StorePath.smem
+    # So narrow that a warpgroup has more threads than 64 rows have vectors.
+    may_be_narrow = schedule.consumers > 0 and schedule.epilogue.tile is None
+    is_narrow = may_be_narrow and schedule.tile_mnk[1] * element_type(problem.d).bits < 2 * _WIDEST_BITS
+    by_threads = StorePath.direct if (is_wide or is_narrow) and is_light else StorePath.smem
     by_threads = StorePath.direct if problem.d_is_column_major else by_threads
     schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else by_threads})
     # Operands read for each element want whole rows; without them, converting first halves the traffic.

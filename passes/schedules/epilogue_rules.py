@@ -170,13 +170,13 @@ def _held_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
     if not schedule.overlaps_stores:
         return
     buffers, mainloop = f"epilogue.buffers = {schedule.epilogue.buffers}", schedule.mainloop
-    if schedule.epilogue.buffers != 2:
-        yield f"{buffers} with epilogue.path = direct: a thread holds its sums and one tile of D; nearest is 2"
     if mainloop.prologue is not RepeatKind.once or mainloop.unroll is not UnrollKind.full:
         yield (
             f"{buffers} with epilogue.path = direct stores a tile among the products of the next one: it needs "
             "prologue = once and unroll = full; take epilogue.buffers = 1"
         )
+    elif schedule.epilogue.buffers != 2:
+        yield f"{buffers} with epilogue.path = direct: a thread holds its sums and one tile of D; nearest is 2"
     if schedule.epilogue.cache not in (None, CacheHint.normal):
         yield f"{buffers} with epilogue.path = direct: its stores have no cache hint; take epilogue.cache = normal"
     for side, extent, most in zip("MN", (problem.m, problem.n), schedule.tile_mnk, strict=False):

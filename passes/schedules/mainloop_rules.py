@@ -162,7 +162,12 @@ def loaded_once(schedule: Schedule, problem: Problem, target: Target) -> Iterato
         if schedule.mainloop.operand(name).load is not RepeatKind.once:
             continue
         if schedule.mainloop.prologue is not RepeatKind.once:
-            yield f"{name}.load = once needs a ring that outlives a work tile; take prologue = once"
+            fills_once = not schedule.consumers and not schedule.is_direct and schedule.k_division is None
+            ways = f"prologue = once, or {name}.load = per_tile" if fills_once else f"{name}.load = per_tile"
+            yield f"{name}.load = once needs a ring that outlives a work tile; take {ways}"
+        if extent is None or steps is None:
+            unknown = " and ".join([side] * (extent is None) + ["K"] * (steps is None))
+            yield f"{name}.load = once needs a known {unknown}; take {name}.load = per_tile"
         if problem.is_batched:
             yield f"{name}.load = once: each product of a batch has its own {name.upper()}; take {name}.load = per_tile"
         if extent is not None and not _stays_on(side, -(-extent // most), schedule, problem, target):
@@ -278,5 +283,5 @@ def shared_memory(schedule: Schedule, problem: Problem, target: Target) -> Itera
         yield (
             f"needs {needed} bytes of shared memory ({schedule.mainloop.stages} stages of {stage}), {target.name} has "
             f"{target.smem_bytes_per_cta} per CTA; "
-            + (f"take stages = {fitting}" if fitting >= 2 else "take a smaller CTA tile")
+            + (f"take stages = {fitting}" if fitting >= 2 else "take a smaller k, or a smaller grid.tile")
         )

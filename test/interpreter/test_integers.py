@@ -38,6 +38,7 @@ CASES = {
     "s32 by threads": ("s8", "s8", "s32", with_bytes, DIRECT),
     "s8": ("s8", "s8", "s8", scaled, ROLES),
     "u8": ("u8", "u8", "u8", with_bytes, DIRECT),
+    "bytes that stream": ("s8", "s8", "s8", scaled, WARPS.with_(epilogue_path="direct", epilogue_cache="streaming")),
     "bf16": ("s8", "s8", "bf16", scaled, ROLES),
     "f32": ("s8", "s8", "f32", None, DIRECT),
     "promoted": ("s8", "s8", "s32", None, ROLES.with_(promote="per_step")),

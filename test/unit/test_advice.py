@@ -69,3 +69,60 @@ def test_what_a_refusal_advises_compiles(layout: str, given: str, message: str, 
     changed = f"grid.tile = {advice}" if advice.startswith("[") else advice
     fields = lt.Schedule.parse(given).set(lt.Schedule.parse(changed).decided())
     compile_gemm(spec, target="sm_90a", schedule=fields)
+
+
+BYTES = {"a": "s8", "b": "s8", "d": "s32"}
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "message", "advice", "fields"),
+    [
+        ("sm_80", "a.load = once, prologue = once", "a.load = once needs a known M and K", "a.load = per_tile", {}),
+        ("sm_80", "b.load = once", "take prologue = once, or b.load = per_tile", "b.load = per_tile", {"n": 64}),
+        (
+            "sm_80",
+            "a.copy = ld.global.4, b.copy = ld.global.4, a.load = once",
+            "outlives a work tile; take a.load = per_tile",
+            "a.load = per_tile",
+            {"m": 64},
+        ),
+        ("sm_90a", "roles = cooperative(2), b.load = once", "take b.load = per_tile", "b.load = per_tile", {"n": 64}),
+        (
+            "sm_90a",
+            "roles = cooperative(1), epilogue.path = direct, epilogue.buffers = 3",
+            "take epilogue.buffers = 1",
+            "epilogue.buffers = 1",
+            {},
+        ),
+        ("sm_80", "b.padding = 4", "take 8$", "b.padding = 8", {}),
+        ("sm_80", "b.stage = transposed", "take b.copy = staged.16 or b.stage", "b.copy = staged.16", BYTES),
+        (
+            "sm_80",
+            "a.copy = staged.16, a.stage = transposed",
+            "goes with rows of K, not s8 whose rows are of M or N; take as_loaded",
+            "a.stage = as_loaded",
+            {**BYTES, "layout": "nt"},
+        ),
+        (
+            "sm_90a",
+            "roles = single, b.stage = transposed",
+            "one element of e4m3; take b.stage = as_loaded",
+            "b.stage = as_loaded",
+            {"a": "e4m3", "b": "e4m3", "d": "f32"},
+        ),
+        (
+            "sm_90a",
+            "grid.tile = [64, 8], roles = cooperative(1), k = 1024, stages = 2",
+            "take a smaller k, or a smaller grid.tile",
+            "k = 512",
+            {},
+        ),
+    ],
+)
+def test_what_is_advised_of_copies_and_stages_compiles(target, given, message, advice, fields):
+    spec = lt.GemmSpec(**{"a": "bf16", "b": "bf16", "d": "bf16", **fields})
+    with pytest.raises(lt.ScheduleError) as caught:
+        compile_gemm(spec, target=target, schedule=given)
+    assert re.search(message, str(caught.value).splitlines()[0])
+    fields = lt.Schedule.parse(given).set(lt.Schedule.parse(advice).decided())
+    compile_gemm(spec, target=target, schedule=fields)

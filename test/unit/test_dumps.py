@@ -132,6 +132,8 @@ def test_locations_name_the_dumped_file(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("path", ["a\0b", "file/below", "file"])
 def test_a_folder_that_cannot_be_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(Error, match="the name of the dump folder is empty"):
+        lower(problem("1.5"), dump_dir="")
     (tmp_path / "file").write_text("kept")
     with pytest.raises(Error, match=r"cannot write .*name a folder"):
         lower(problem("1.5"), dump_dir=f"{tmp_path}/{path}")

@@ -127,6 +127,13 @@ def test_what_no_kernel_reads_is_refused(arrays: Any, message: str) -> None:
         arrange(*map(record, arrays), {})
 
 
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_an_operand_must_be_given(name: str) -> None:
+    arrays = {"a": A, "b": B} | {name: None}
+    with pytest.raises(LaunchError, match=f"{name} is None; give it an array"):
+        lt.matmul(**arrays)
+
+
 def test_extents_are_rounded_up_to_few_sizes() -> None:
     sizes = sorted({rounded_up(extent, 8, 16, 65536) for extent in range(1, 70000, 7)})
     assert sizes[:10] == [16, 32, 48, 64, 80, 96, 112, 128, 144, 160] and sizes[-1] == 65536

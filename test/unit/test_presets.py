@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 import lowtide as lt
+from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.contexts import make_context
 from lowtide.compiler.presets import LADDERS, PRESETS, check_target, ladder_of
 from lowtide.compiler.problem_ir import problem_text
@@ -48,6 +49,11 @@ def test_every_preset_can_be_printed_and_passed_back(name: str) -> None:
     assert Schedule.parse(str(schedule)) == schedule
     with make_context():
         assert Schedule.of(schedule.attribute()) == schedule
+
+
+@pytest.mark.parametrize("text", ["#tile.schedule<>", "", " "])
+def test_a_schedule_without_fields_leaves_all_to_be_chosen(text: str) -> None:
+    assert resolve_schedule(text, "bf16") == Schedule()
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
@@ -124,7 +130,7 @@ def test_a_preset_of_fma_atoms_assembles_without_spills_in_every_layout(name: st
 @pytest.mark.parametrize("layout", ["tn", "nn"])
 def test_copies_that_end_within_a_tile_find_registers_too(layout: str) -> None:
     spec = lt.GemmSpec(m=999, n=1000, k=999, a="f32", b="f32", d="f32", layout=layout)
-    kernel = lt.compile_gemm(spec, target="sm_80")
+    kernel = lt.compile_gemm(spec, target="sm_80", schedule="grid.tile = [128, 64]")
     assert kernel.schedule.grid.ctas_per_sm == 3
     assert kernel.assembly is None or kernel.assembly.spill_stores == 0
 

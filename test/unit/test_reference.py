@@ -339,6 +339,20 @@ def test_what_does_not_fit_the_spec_is_refused(change, message):
         reference(spec, **(inputs_of(spec) | change))
 
 
+def scaled(acc, c: Full, scale: Scalar):
+    return scale * acc + c
+
+
+@pytest.mark.parametrize(("n", "batch"), [(0, None), (6, 0)])
+def test_a_d_without_elements_has_its_shape(n, batch):
+    fields = {"a": "bf16", "b": "bf16", "d": "f32"} | ({} if batch is None else {"batch": None})
+    spec = GemmSpec(**fields, epilogue=scaled)
+    given = {} if batch is None else {"batch": batch}
+    inputs = random_inputs(spec, 5, n, 8, np.random.default_rng(0), **given)
+    values, bounds = reference_with_bound(spec, **inputs)
+    assert values.shape == bounds.shape == reference(spec, **inputs).shape == ((5, 0) if n == 0 else (0, 5, 6))
+
+
 def test_static_extents_are_checked():
     spec = spec_of(m=M + 1)
     with pytest.raises(SpecError, match=r"m = 37 contradicts the spec's 38"):

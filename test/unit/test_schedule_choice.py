@@ -260,3 +260,17 @@ def test_copies_through_registers_are_shared_by_eight_warps(copy: str) -> None:
     choice = choose(LARGE, get("sm_80"), Schedule().with_(roles=SINGLE, a_copy=copy, b_copy=copy))
     rows, columns, _ = choice.schedule.tile_mnk
     assert rows * columns // threads_of(choice.schedule) <= 64  # accumulators of a thread
+
+
+def test_padding_takes_the_place_of_a_swizzle() -> None:
+    problem = Problem(None, None, None, "bf16", "bf16", "f32", "bf16", GemmLayout.tn)
+    chosen = choose(problem, get("sm_80"), Schedule.parse("b.padding = 8")).schedule.mainloop
+    assert chosen.b.swizzle == (0, 3, 3) and chosen.a.swizzle != (0, 3, 3)
+
+
+@pytest.mark.parametrize(("columns", "d", "path"), [(8, "bf16", "direct"), (16, "bf16", "smem"), (16, "s8", "direct")])
+def test_tiles_with_roles_that_are_too_narrow_for_scratch_are_stored_directly(columns: int, d: str, path: str) -> None:
+    a, acc = ("s8", "s32") if d == "s8" else (d, "f32")
+    problem = Problem(None, None, None, a, a, acc, d, GemmLayout.tn)
+    given = Schedule.parse(f"grid.tile = [64, {columns}], roles = cooperative(1)")
+    assert str(choose(problem, get("sm_90a"), given).schedule.epilogue.path) == path

@@ -180,6 +180,22 @@ def test_a_compiled_kernel_is_drawn(tmp_path: Path) -> None:
         lt.draw(late, tmp_path / "late.svg")
 
 
+@pytest.mark.parametrize(
+    ("fields", "titles", "axes"),
+    [
+        ({"a": "f32", "b": "f32", "d": "f32", "precision": "tf32x3", "layout": "nt"}, "pieces of", ("m", "k")),
+        ({"a": "s8", "b": "s8", "d": "s32", "layout": "nt"}, "A to shared", ("m", "k")),  # a transpose of A
+        ({"a": "e4m3", "b": "e4m3", "d": "bf16", "block_scales": lt.BlockScales()}, "scale_a", ("row", "column")),
+    ],
+    ids=["pieces", "transposes", "scales"],
+)
+def test_what_tma_loads_beside_a_and_b_as_they_are_given_is_drawn(fields, titles, axes) -> None:
+    text = lt.compile_gemm(lt.GemmSpec(**fields), target="sm_90a").levels["epilogue"]
+    drawn = kernel_picture(text, show="load").drawn
+    assert next(panel for panel in drawn if panel.title.startswith(titles)).axes == axes
+    assert drawn[1].axes == ("n", "k")
+
+
 def test_what_cannot_be_shown_of_a_kernel_is_refused(mma: str, wgmma: str, tmp_path: Path) -> None:
     with pytest.raises(lt.Error, match=r"choose from load, read, multiply, store, banks; did you mean 'store'"):
         kernel_picture(mma, show="stores")

@@ -30,7 +30,7 @@ func.func @scalar(%p: f32) {
 
 module attributes {tile.target = "sm_90a"} {
 func.func @wide(%v: vector<16xbf16>, %p: !llvm.ptr<1>) {
-  // expected-error @below {{convert-ptx-ops-to-asm: is a store of 32 bytes; st.global.cs and .wt store 2, 4, 8 or 16}}
+  // expected-error @below {{convert-ptx-ops-to-asm: is a store of 32 bytes; st.global.cs and .wt store 1, 2, 4, 8 or 16}}
   sm.ptx_store streaming %v to %p : vector<16xbf16>, !llvm.ptr<1>
   return
 }

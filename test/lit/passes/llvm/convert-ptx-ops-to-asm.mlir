@@ -56,7 +56,7 @@ func.func @in_flight(%p: !llvm.struct<(f32)>) -> !llvm.struct<(f32)> {
 
 // Stores with a cache operator: the bits in registers of 32, or of 16 for one element; memory is told of it.
 // CHECK-LABEL: func.func @stores(
-// CHECK-SAME:    %[[V8:[^:]+]]: vector<8xbf16>, %[[V2:[^:]+]]: vector<2xf32>, %[[V1:[^:]+]]: vector<2xf16>, %[[X:[^:]+]]: f32, %[[H:[^:]+]]: bf16, %[[P:[^:]+]]: !llvm.ptr<1>)
+// CHECK-SAME:    %[[V8:[^:]+]]: vector<8xbf16>, %[[V2:[^:]+]]: vector<2xf32>, %[[V1:[^:]+]]: vector<2xf16>, %[[X:[^:]+]]: f32, %[[H:[^:]+]]: bf16, %{{[^:]+}}: i8, %[[P:[^:]+]]: !llvm.ptr<1>)
 // CHECK:       %[[A:.+]] = llvm.ptrtoint %[[P]] : !llvm.ptr<1> to i64
 // CHECK:       %[[B:.+]] = llvm.bitcast %[[V8]] : vector<8xbf16> to vector<4xi32>
 // CHECK:       %[[R0:.+]] = vector.extract %[[B]][0]
@@ -72,13 +72,16 @@ func.func @in_flight(%p: !llvm.struct<(f32)>) -> !llvm.struct<(f32)> {
 // CHECK:       llvm.inline_asm has_side_effects "st.global.wt.b32 [$0], $1;"
 // CHECK:       %[[HALF:.+]] = llvm.bitcast %[[H]] : bf16 to i16
 // CHECK:       llvm.inline_asm has_side_effects "st.global.cs.b16 [$0], $1;", "l,h,~{memory}" %{{.+}}, %[[HALF]] : (i64, i16) -> ()
+// CHECK:       %[[BYTE:.+]] = llvm.zext %{{.+}} : i8 to i16
+// CHECK:       llvm.inline_asm has_side_effects "st.global.wt.b8 [$0], $1;", "l,h,~{memory}" %{{.+}}, %[[BYTE]] : (i64, i16) -> ()
 // CHECK-NOT:   sm.ptx_
-func.func @stores(%v8: vector<8xbf16>, %v2: vector<2xf32>, %v1: vector<2xf16>, %x: f32, %h: bf16, %p: !llvm.ptr<1>) {
+func.func @stores(%v8: vector<8xbf16>, %v2: vector<2xf32>, %v1: vector<2xf16>, %x: f32, %h: bf16, %b: i8, %p: !llvm.ptr<1>) {
   sm.ptx_store streaming %v8 to %p : vector<8xbf16>, !llvm.ptr<1>
   sm.ptx_store write_through %v2 to %p : vector<2xf32>, !llvm.ptr<1>
   sm.ptx_store streaming %v1 to %p : vector<2xf16>, !llvm.ptr<1>
   sm.ptx_store write_through %x to %p : f32, !llvm.ptr<1>
   sm.ptx_store streaming %h to %p : bf16, !llvm.ptr<1>
+  sm.ptx_store write_through %b to %p : i8, !llvm.ptr<1>
   return
 }
 
