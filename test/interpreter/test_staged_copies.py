@@ -98,7 +98,12 @@ def test_a_planted_fault_is_found(kernels, fault):
     ("problem", "target", "schedule", "message"),
     [
         (spec(), "sm_80", "a.copy = staged.16, a.stage = transposed", "a.stage = transposed: ldmatrix.*; take that"),
-        (spec(dtype="f32"), "sm_80", "a.copy = cp.async.16, a.stage = transposed", "take a.copy = staged.16 or cp.asy"),
+        (
+            spec(dtype="f32"),
+            "sm_80",
+            "a.copy = cp.async.16, a.stage = transposed",
+            "take a.copy = staged.16 or a.copy = cp.async.4 or",
+        ),
         (spec(), "sm_90a", "a.copy = ld.global.2, roles = cooperative(2)", r"cooperative\(2\) go with a.copy = tma"),
         (spec(), "sm_90a", "a.copy = staged.16, roles = pingpong(2)", r"take roles = cooperative\(2\)"),
         (spec(), "sm_90a", "a.copy = staged.16, roles = cooperative(2), cluster = [2, 1]", r"take cluster = \[1, 1\]"),

@@ -116,7 +116,7 @@ def test_run_says_how_long_each_pass_took_and_whose_it_is() -> None:
         (("--target", "sm_81"), "unknown target 'sm_81'; known are sm_80"),
         (("--acc", "f16"), "f16 accumulators take f16 inputs only"),
         (("--epilogue", "bias-rely"), "did you mean 'bias-relu'?"),
-        (("--m", "-1"), "m is -1; extents are 0 to 2**31-1"),
+        (("--m", "-1"), "m is -1; it must be at least 0, or None for a run-time argument"),
         (("--n", "2147483648"), "n is 2147483648; extents are 0 to 2**31-1"),
         (("--m", "2000000000", "--n", "2000000000"), "of host memory to make and to check"),
         (("--schedule", "sm80-swizled"), "did you mean 'sm80-swizzled'?"),
