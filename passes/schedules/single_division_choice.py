@@ -40,8 +40,8 @@ class _Splits:
 
 
 # Measured on an H100 (tn, µs): f64 384×3072×2048, whose 288 tiles of 64×64 fill two waves and a fifth of 132 SMs, 115
-# whole and 94 in three parts; 640×640×4096, 86 and 69 in six; f32 256×256×8192, 50 in 16 parts of 64×64 and 44 in 32
-# of 128×128, whose eight warps add more sums at a time.
+# whole and 94 in three parts; 640×640×4096, 86 and 72 in five of 64×128; f32 256×256×8192, 50 in 16 parts of 64×64 and
+# 44 in 32 of 128×128, whose eight warps add more sums at a time.
 _OF_THREADS = _Splits(
     (((128, 128), 512, (16, 16, 1), 3), ((128, 64), 256, (16, 8, 1), 4), ((64, 64), 256, (8, 8, 1), 4)),
     most_parts=32,

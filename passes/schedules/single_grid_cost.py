@@ -40,7 +40,7 @@ _ADDED_BYTES_PER_CYCLE_AND_WARP = 8
 # Cycles of a K step beside its products, where the atom says how many warps hide its waits. Measured on an H100, tn, µs
 # of whole tiles and of the splits that are chosen: f64, 512×512×8192 in 170 and 81, 256×256×8192 in 168 and 29,
 # 768×768×3072, which has 144 tiles of 64×64 for 132 SMs, in 113 and 80; f32, 512×512×8192 in 627 and 109,
-# 256×256×8192 in 645 and 44, 64×2048×4096 in 231 and 41. Of 544 kernels of 27 problems, what it takes is within 5 % of
+# 256×256×8192 in 645 and 44, 64×2048×4096 in 231 and 41. Of 544 kernels of 27 problems, what it takes is within 6 % of
 # the fastest but for four of f64, within 14 %.
 _STEP_OVERHEAD = 60
 _SHARPNESS = 4  # of the larger of two limits: what multiplies and what loads hide each other but for a part
