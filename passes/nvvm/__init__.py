@@ -8,6 +8,7 @@ from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
 from lowtide.passes.nvvm.expand_math import ExpandMath
 from lowtide.passes.nvvm.overlap_promotion import OverlapPromotion
 from lowtide.passes.nvvm.overlap_stores import OverlapStores
+from lowtide.passes.nvvm.spread_copies import SpreadCopies
 from lowtide.passes.nvvm.verify_registers import VerifyRegisters
 from lowtide.passes.steps import Step
 
@@ -17,5 +18,6 @@ STEPS = (
     Step(ExpandMath, "before LLVM, which would lower these math ops to library calls"),
     Step("cse,canonicalize,cse", "folds the addresses that the conversion writes out in full", "simplify"),
     Step(OverlapStores, "copies addresses, which are fewer by now"),
+    Step(SpreadCopies, "moves the copies of each K step, which stand side by side by now"),
     Step(VerifyRegisters, "checks register requests while the branches still name their roles"),
 )

@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import inputs_of, spec
+from mlir.dialects import nvvm
 
 import lowtide as lt
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
 from lowtide.passes.epilogue import lower_epilogue
-from lowtide.passes.nvvm import overlap_stores, work_tiles
+from lowtide.passes.nvvm import overlap_stores, spread_copies, work_tiles
 from lowtide.passes.pipelined import pipeline_mainloop
 from lowtide.passes.schedules import built_for, mainloop_rules
 
@@ -142,3 +143,20 @@ def test_an_operand_that_changes_between_the_tiles_of_a_cta_is_found(monkeypatch
     monkeypatch.setattr(mainloop_rules, "_stays_on", lambda *given: True)
     monkeypatch.setattr(pipeline_mainloop, "_is_shared", lambda *given: True)
     assert not np.array_equal(d_in("column"), expected)
+
+
+def test_a_group_that_ends_before_its_last_copy_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = held("epilogue")
+    spread = spread_copies._spread
+
+    def end_too_early(step: list[Any]) -> None:
+        spread(step)
+        copies = [op for op in step if isinstance(op, nvvm.CpAsyncOp)]
+        for op in step:
+            if copies and isinstance(op, nvvm.CpAsyncCommitGroupOp):
+                op.operation.move_before(copies[0].operation)
+
+    assert np.array_equal(held("nvvm"), expected)
+    monkeypatch.setattr(spread_copies, "_spread", end_too_early)
+    with pytest.raises(InterpreterError):
+        held("nvvm")
