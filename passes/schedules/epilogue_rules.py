@@ -25,7 +25,7 @@ from lowtide.passes.schedules.facts import (
     swizzle_base,
     work_loops,
 )
-from lowtide.passes.schedules.mainloop_rules import has_wgmma
+from lowtide.passes.schedules.mainloop_rules import roles_or
 from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE
 from lowtide.passes.support.atoms import rows_of_part
 from lowtide.passes.support.problem import Problem
@@ -137,7 +137,7 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         return
     assert schedule.epilogue.tile is not None
     if path is StorePath.tma and not schedule.consumers:
-        way_out = "roles = cooperative(2), or epilogue.path = smem" if has_wgmma(target) else "epilogue.path = smem"
+        way_out = roles_or("epilogue.path = smem", problem, target)
         yield f"epilogue.path = tma stores by warpgroups of a role; take {way_out}"
         return
     step_m, step_n, _ = schedule.multiply.step

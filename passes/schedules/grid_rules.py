@@ -17,6 +17,7 @@ from lowtide.dialects.tile.fields import KDivision
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of, warps_along_k
+from lowtide.passes.schedules.mainloop_rules import roles_or
 from lowtide.passes.support.atoms import stored_shape
 from lowtide.passes.support.clusters import OPERANDS, sharing
 from lowtide.passes.support.panels import SWIZZLE_ROWS
@@ -102,7 +103,7 @@ def tail(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     elif not consumers:
         yield (
             "tail = halves goes on with the ring of the full waves, which roles = single drains after each tile; take "
-            "whole, or roles = cooperative(2)"
+            + roles_or("whole", problem, target)
         )
     elif schedule.turns > 1:
         yield "tail = halves is a second loop over tiles, in which turns begin anew; take whole, or cooperative(2)"
@@ -124,7 +125,7 @@ def waves(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     elif not schedule.consumers:
         yield (
             "waves = synchronized lets the producer wait while the consumers multiply, but roles = single has none; "
-            "take free, or roles = cooperative(2)"
+            f"take {roles_or('free', problem, target)}"
         )
     elif schedule.k_division is not None:
         yield f"waves = synchronized counts whole tiles, which k_division = {schedule.k_division} divides; take free"
@@ -172,8 +173,8 @@ def cluster_shares(schedule: Schedule, problem: Problem, target: Target) -> Iter
     shape = schedule.cluster
     if shape != (1, 1) and not schedule.consumers:
         yield (
-            f"grid.cluster = {list(shape)} shares TMA loads, which only roles have; take roles = cooperative(2), or "
-            "grid.cluster = [1, 1]"
+            f"grid.cluster = {list(shape)} shares TMA loads, which only roles have; take "
+            + roles_or("grid.cluster = [1, 1]", problem, target)
         )
         return
     division = schedule.k_division

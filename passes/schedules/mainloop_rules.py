@@ -11,7 +11,7 @@ from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE
 from lowtide.passes.support.atoms import GLOBAL_LOADS, RING_COPIES, TMA_RANKS
 from lowtide.passes.support.matrix_layouts import a_is_mk
 from lowtide.passes.support.problem import Problem
-from lowtide.targets import Target
+from lowtide.targets import Target, types_of_atom
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand
 
 OPERANDS: tuple[Operand, ...] = ("a", "b")
@@ -55,9 +55,11 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     multiply = schedule.multiply
     for name in OPERANDS:
         copy = schedule.mainloop.operand(name).copy
-        if copy not in (*TMA_RANKS, *RING_COPIES) or not str(multiply.atom).startswith("wgmma"):
+        by_wgmma = str(multiply.atom).startswith("wgmma")
+        if copy not in (*TMA_RANKS, *RING_COPIES) or not by_wgmma:
             found = f"{copy} and {multiply.atom}"
-            yield f"roles = {schedule.mainloop.roles} go with {name}.copy = tma and wgmma, not {found}"
+            way_out = f"{name}.copy = tma" if by_wgmma else _wgmma_or_single(problem, target)
+            yield f"roles = {schedule.mainloop.roles} go with {name}.copy = tma and wgmma, not {found}; take {way_out}"
     yield from _copied_by_threads(schedule)
     yield from _staged_scales(schedule, problem)
     yield from _k_order(schedule, problem)
@@ -102,20 +104,19 @@ def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iter
     if schedule.is_direct:
         yield from _direct(schedule, problem)
     if schedule.stages_scales:
-        yield "scales = staged goes with a producer that loads them; take roles = cooperative(2), or scales = direct"
+        way_out = roles_or("scales = direct", problem, target)
+        yield f"scales = staged goes with a producer that loads them; take {way_out}"
     if schedule.turns_k_around:
-        or_roles = ", or roles = cooperative(2)" if has_wgmma(target) else ""
-        yield f"k_order = serpentine is that of a producer, which roles = single has none of; take forward{or_roles}"
+        way_out = roles_or("forward", problem, target)
+        yield f"k_order = serpentine is that of a producer, which roles = single has none of; take {way_out}"
     asked = [(f"{name}.copy", schedule.mainloop.operand(name).copy, "cp.async.16") for name in OPERANDS]
-    for name, found, other in (*asked, ("atom", schedule.multiply.atom, "mma.m16n8k16")):
+    for name, found, other in (*asked, ("atom", schedule.multiply.atom, _other_atom(problem, target))):
         if str(found).startswith(("tma", "wgmma")):
-            otherwise = f"{name} = {other}: {target.name} has no wgmma"
-            way_out = "roles = cooperative(2)" if has_wgmma(target) else otherwise
+            way_out = roles_or(f"{name} = {other}", problem, target)
             yield f"{name} = {found} needs a producer and consumers; take {way_out}"
     registers = schedule.mainloop.registers
     if registers not in (None, (0, 0)):
-        or_roles = ", or roles = cooperative(2)" if has_wgmma(target) else ""
-        yield f"registers = {list(registers or ())} are those of roles; take [0, 0]{or_roles}"
+        yield f"registers = {list(registers or ())} are those of roles; take {roles_or('[0, 0]', problem, target)}"
 
 
 def _direct(schedule: Schedule, problem: Problem) -> Iterator[str]:
@@ -230,6 +231,30 @@ def _too_many(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
 def has_wgmma(target: Target) -> bool:
     """Whether the target has the instructions of schedules with roles."""
     return any(name.startswith("wgmma") for name in target.mma_atoms)
+
+
+def roles_or(otherwise: str, problem: Problem, target: Target) -> str:
+    """The way out of a schedule without the roles that a field goes with: roles, where the target has a wgmma for the
+    problem's types, or what to take `otherwise`."""
+    if _atoms_for(problem, target, "wgmma"):
+        return f"roles = cooperative(2) with wgmma, or {otherwise}"
+    return f"{otherwise}: {target.name} has no wgmma{' for these types' if has_wgmma(target) else ''}"
+
+
+def _other_atom(problem: Problem, target: Target) -> str:
+    """The largest mma.sync for the problem's types; where there is none, the one that takes most of the others."""
+    return next(iter(reversed(_atoms_for(problem, target, "mma"))), "mma.m16n8k16")
+
+
+def _wgmma_or_single(problem: Problem, target: Target) -> str:
+    return "an atom of wgmma, or roles = single" if _atoms_for(problem, target, "wgmma") else "roles = single"
+
+
+def _atoms_for(problem: Problem, target: Target, kind: str) -> list[str]:
+    """The target's atoms of a kind, `mma` or `wgmma`, for the problem's types, as a schedule names them."""
+    types = f".{types_of_atom(problem.acc, problem.a, problem.b)}"
+    named = (name.removesuffix(types) for name in target.mma_atoms if name.endswith(types))
+    return [name for name in named if name.startswith(f"{kind}.")]
 
 
 def _maxnreg(schedule: Schedule, target: Target) -> Iterator[str]:

@@ -126,3 +126,48 @@ def test_what_is_advised_of_copies_and_stages_compiles(target, given, message, a
     assert re.search(message, str(caught.value).splitlines()[0])
     fields = lt.Schedule.parse(given).set(lt.Schedule.parse(advice).decided())
     compile_gemm(spec, target=target, schedule=fields)
+
+
+F16_SUMS = {"a": "f16", "b": "f16", "d": "f16", "acc": "f16"}
+MMA_SYNC = "atom = mma.m16n8k16"
+BY_ROLES = "roles = cooperative(2), atom = wgmma.m64n128k16"
+
+
+@pytest.mark.parametrize(
+    ("given", "otherwise"),
+    [
+        ("grid.cluster = [2, 1]", "grid.cluster = [1, 1]"),
+        ("scheduler = persistent, tail = halves", "tail = whole"),
+        ("scheduler = persistent, waves = synchronized", "waves = free"),
+        ("epilogue.path = tma", "epilogue.path = smem"),
+        ("k_order = serpentine", "k_order = forward"),
+        ("registers = [40, 232]", "registers = [0, 0]"),
+        ("a.copy = tma", "a.copy = cp.async.16"),
+    ],
+)
+def test_what_goes_with_roles_is_advised_roles_only_where_wgmma_has_the_types(given: str, otherwise: str) -> None:
+    f16_sums = lt.GemmSpec(m=4096, n=4096, k=4096, **F16_SUMS)
+    value = otherwise if otherwise.startswith(("grid.cluster", "epilogue", "a.copy")) else otherwise.split(" = ")[1]
+    without, by_roles = f"take {value}: sm_90a has no wgmma for these types", f"cooperative(2) with wgmma, or {value}"
+    for spec, beside, advice in (
+        (f16_sums, "roles = single", without),
+        (f16_sums, MMA_SYNC, without),
+        (SPEC, "roles = single", by_roles),
+        (SPEC, MMA_SYNC, by_roles),
+    ):
+        fields = lt.Schedule.parse(f"{given}, {beside}")
+        with pytest.raises(lt.ScheduleError) as caught:
+            compile_gemm(spec, target="sm_90a", schedule=fields)
+        assert advice in str(caught.value)
+        compile_gemm(spec, target="sm_90a", schedule=fields.set(lt.Schedule.parse(otherwise).decided()))
+    roles = lt.Schedule.parse(f"{given}, {MMA_SYNC}").set(lt.Schedule.parse(BY_ROLES).decided())
+    compile_gemm(SPEC, target="sm_90a", schedule=roles)
+
+
+@pytest.mark.parametrize(("spec", "advice"), [(SPEC, "an atom of wgmma, or roles = single"), (None, "roles = single")])
+def test_roles_with_mma_sync_name_what_fits(spec: lt.GemmSpec | None, advice: str) -> None:
+    spec = spec or lt.GemmSpec(m=4096, n=4096, k=4096, **F16_SUMS)
+    with pytest.raises(lt.ScheduleError) as caught:
+        compile_gemm(spec, target="sm_90a", schedule=f"roles = cooperative(2), {MMA_SYNC}")
+    assert str(caught.value).splitlines()[0].endswith(f"not tma and mma.m16n8k16; take {advice}")
+    compile_gemm(spec, target="sm_90a", schedule=f"roles = single, {MMA_SYNC}")

@@ -164,7 +164,7 @@ def test_what_fits_neither_kind_of_schedule_is_refused_with_its_way_out(fields: 
             "a.copy = tma, b.copy = tma",
             r"needs a producer and consumers; take a\.copy = cp\.async\.16: sm_80 has no wgmma$",
         ),
-        ("registers = [40, 232]", r"are those of roles; take \[0, 0\]$"),
+        ("registers = [40, 232]", r"are those of roles; take \[0, 0\]: sm_80 has no wgmma$"),
     ],
 )
 def test_no_way_out_leads_to_roles_that_the_target_lacks(fields: str, message: str) -> None:

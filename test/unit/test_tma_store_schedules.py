@@ -109,9 +109,9 @@ def test_a_full_operand_takes_the_way_through_shared_memory() -> None:
 
 
 def test_warps_without_roles_do_not_store_by_tma() -> None:
-    with pytest.raises(ScheduleError, match=r"take roles = cooperative\(2\), or epilogue.path = smem"):
+    with pytest.raises(ScheduleError, match=r"take roles = cooperative\(2\) with wgmma, or epilogue.path = smem"):
         choose(problem(), SM_90A, Schedule.parse("roles = single, epilogue.path = tma"))
-    with pytest.raises(ScheduleError, match=r"by warpgroups of a role; take epilogue.path = smem$"):
+    with pytest.raises(ScheduleError, match=r"by warpgroups of a role; take epilogue.path = smem: sm_80 has no wgmma$"):
         choose(problem(), get("sm_80"), Schedule.parse("epilogue.path = tma"))
 
 

@@ -35,7 +35,7 @@ func.func @side(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @single(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: grid.cluster = [2, 1] shares TMA loads, which only roles have; take roles = cooperative(2), or grid.cluster = [1, 1]}}
+  // expected-error @below {{choose-schedule: no schedule fits: grid.cluster = [2, 1] shares TMA loads, which only roles have; take roles = cooperative(2) with wgmma, or grid.cluster = [1, 1]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <cluster = [2, 1]>, mainloop = <roles = single>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

@@ -98,7 +98,7 @@ func.func @tail(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @tail(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: tail = halves goes on with the ring of the full waves, which roles = single drains after each tile; take whole, or roles = cooperative(2)}}
+  // expected-error @below {{choose-schedule: no schedule fits: tail = halves goes on with the ring of the full waves, which roles = single drains after each tile; take roles = cooperative(2) with wgmma, or whole}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <scheduler = persistent, tail = halves>, mainloop = <roles = single>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -146,7 +146,7 @@ func.func @waves(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @waves(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: waves = synchronized lets the producer wait while the consumers multiply, but roles = single has none; take free, or roles = cooperative(2)}}
+  // expected-error @below {{choose-schedule: no schedule fits: waves = synchronized lets the producer wait while the consumers multiply, but roles = single has none; take roles = cooperative(2) with wgmma, or free}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <scheduler = persistent, waves = synchronized>, mainloop = <roles = single>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

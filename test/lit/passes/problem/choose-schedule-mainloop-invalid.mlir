@@ -212,7 +212,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; nor with roles = single: a.copy = tma needs a producer and consumers; take roles = cooperative(2)}}
+  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: a.copy = tma needs a producer and consumers; take roles = cooperative(2) with wgmma, or a.copy = cp.async.16}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <a = <copy = tma>>, multiply = <atom = mma.m16n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -227,7 +227,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
+  // expected-error @below {{choose-schedule: no schedule fits: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2) with wgmma, or atom = mma.m16n8k16}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <copy = cp.async.16>>, multiply = <atom = wgmma.m64n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -242,7 +242,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; nor with roles = single: registers = [40, 232] are those of roles; take [0, 0], or roles = cooperative(2)}}
+  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: registers = [40, 232] are those of roles; take roles = cooperative(2) with wgmma, or [0, 0]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [40, 232]>, multiply = <atom = mma.m16n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -258,7 +258,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
+  // expected-error @below {{choose-schedule: no schedule fits: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2) with wgmma, or atom = mma.m16n8k16}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <a = <copy = cp.async.16>>, multiply = <atom = wgmma.m64n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -273,7 +273,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; nor with roles = single: b.copy = tma needs a producer and consumers; take roles = cooperative(2)}}
+  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: b.copy = tma needs a producer and consumers; take roles = cooperative(2) with wgmma, or b.copy = cp.async.16}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <copy = tma>>, multiply = <atom = mma.m16n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -305,7 +305,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: atoms = [4, 2, 1] count the consumer warpgroups that share a tile; take [2, 1, 1]; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
+  // expected-error @below {{choose-schedule: no schedule fits: atoms = [4, 2, 1] count the consumer warpgroups that share a tile; take [2, 1, 1]; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2) with wgmma, or atom = mma.m16n8k16}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<multiply = <atom = wgmma.m64n8k16, atoms = [4, 2, 1]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -321,7 +321,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles go with scheduler = persistent or even_split and fragment_buffers = 1; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
+  // expected-error @below {{choose-schedule: no schedule fits: roles go with scheduler = persistent or even_split and fragment_buffers = 1; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2) with wgmma, or atom = mma.m16n8k16}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <scheduler = one_shot>, multiply = <atom = wgmma.m64n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -337,7 +337,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles go with scheduler = persistent or even_split and fragment_buffers = 1; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2)}}
+  // expected-error @below {{choose-schedule: no schedule fits: roles go with scheduler = persistent or even_split and fragment_buffers = 1; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2) with wgmma, or atom = mma.m16n8k16}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<multiply = <atom = wgmma.m64n8k16, fragment_buffers = 2>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -515,7 +515,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; nor with roles = single: a.cache = evict_first goes with a.copy = tma, not cp.async.16; take normal}}
+  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: a.cache = evict_first goes with a.copy = tma, not cp.async.16; take normal}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <a = <cache = evict_first>>, multiply = <atom = mma.m16n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

@@ -181,7 +181,7 @@ func.func @staged(%a: !mat, %b: !mat, %d: !out) {
 !out = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @staged(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{scales = staged goes with a producer that loads them; take roles = cooperative(2), or scales = direct}}
+  // expected-error @below {{scales = staged goes with a producer that loads them; take roles = cooperative(2) with wgmma, or scales = direct}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <k = 32, roles = single, scales = staged>>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
