@@ -256,11 +256,18 @@ def test_a_refill_that_overtakes_the_reads_of_the_scratch_races():
     """Where a thread copies other bytes than it reads: with the same ones its own order would do."""
     threads = "#tile.tv<threads (4,8,4):(256,4,1), values (8,1,1):(32,32,1024)>"
     text = edited("epilogue", ("sm.barrier // stored", ""), ("<cp.async.16, #tv_rows>", f"<cp.async.16, {threads}>"))
-    found(text, r"race \(|in flight", m=100, n=100, k=40)
+    found(text, r"race \(|in flight", m=100, n=104, k=40)
 
 
 def test_reuse_of_a_ring_with_copies_in_flight_is_found():
     found(edited("epilogue", ("sm.cp_async_wait 0\n", "\n")), "in flight", k=8)
+
+
+def test_stores_of_vectors_to_misaligned_rows_are_found():
+    given = inputs()
+    given["d"] = integer_matrix(np.random.default_rng(0), 40, 40, padding=4)
+    with pytest.raises(InterpreterError, match=r"sm\.store_global .*88 bytes apart: misaligned for stores of 16 bytes"):
+        interpret(edited("epilogue"), given, domain="exact")
 
 
 def test_a_part_that_its_thread_does_not_hold_is_refused():
