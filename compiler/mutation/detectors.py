@@ -167,21 +167,33 @@ def _below(kernel: Kernel, text: str) -> Finding | None:
 
 
 def lowered_alike(level: str, text: str, original: Lowered) -> Finding | None:
-    """What a level's text and the original have in common, if that makes them the same program.
+    """Whether a level's text becomes the original's PTX beside the same host side. Raises CompileError and PassError
+    where it cannot be lowered."""
+    is_same = level != str(Level.PTX) and _ptx_of(level, text, original) == original.ptx
+    return (
+        Finding("same PTX", "it becomes the PTX of the kernel itself, beside the same host side") if is_same else None
+    )
 
-    PTX beside the same host side; of PTX, the machine code that ptxas makes of it. Raises CompileError and PassError
+
+def assembled_alike(level: str, text: str, original: Lowered) -> Finding | None:
+    """Whether ptxas makes the original's machine code of a level's text, beside the same host side.
+
+    That says nothing of synchronization, which another ptxas may use in other ways. Raises CompileError and PassError
     where the text cannot be lowered.
     """
-    if level != str(Level.PTX):
-        lowered = lower(text)
-        alike = lowered.ptx == original.ptx and _host_side(lowered) == _host_side(original)
-        return (
-            Finding("same PTX", "it becomes the PTX of the kernel itself, beside the same host side") if alike else None
-        )
-    if find_ptxas() is None or original.ptx is None:
+    ptx = _ptx_of(level, text, original)
+    if find_ptxas() is None or ptx is None or original.ptx is None:
         return None
-    codes = [assemble(source, original.target, allow_spills=True).cubin for source in (text, original.ptx)]
+    codes = [assemble(source, original.target, allow_spills=True).cubin for source in (ptx, original.ptx)]
     return Finding("same machine code", "ptxas makes the kernel's own code of it") if codes[0] == codes[1] else None
+
+
+def _ptx_of(level: str, text: str, original: Lowered) -> str | None:
+    """What a level's text becomes; None where its host side is another one than the original's."""
+    if level == str(Level.PTX):
+        return text
+    lowered = lower(text)
+    return lowered.ptx if _host_side(lowered) == _host_side(original) else None
 
 
 def _host_side(lowered: Lowered) -> str:

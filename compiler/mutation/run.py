@@ -9,10 +9,11 @@ from enum import Enum
 from types import FrameType
 
 from lowtide.compiler.driver import Lowered, lower
-from lowtide.compiler.mutation.detectors import Finding, find, lowered_alike
-from lowtide.compiler.mutation.equivalents import argument_for
+from lowtide.compiler.mutation.detectors import Finding, assembled_alike, find, lowered_alike
+from lowtide.compiler.mutation.equivalents import Argument, argument_for
 from lowtide.compiler.mutation.every_shape import judged_on_every_shape
 from lowtide.compiler.mutation.kernels import KERNELS, Kernel
+from lowtide.compiler.mutation.operators.operator import Kind
 from lowtide.compiler.mutation.sites import Mutant
 from lowtide.errors import Error
 
@@ -114,15 +115,18 @@ def _on_every_shape(kernel: Kernel, mutant: Mutant, original: Lowered) -> Result
 
 
 def _equivalent(mutant: Mutant, original: Lowered) -> Result | None:
-    """Whether the fault is none: it is lowered to what the kernel is, or an argument says so."""
+    """Whether the fault is none: it is lowered to what the kernel is, an argument says so, or, unless it concerns
+    synchronization, it is assembled to what the kernel is."""
+    text = mutant.level, mutant.text, original
     try:
-        same = lowered_alike(mutant.level, mutant.text, original)
+        same: Finding | Argument | None = lowered_alike(*text) or argument_for(mutant, original.levels[mutant.level])
+        if same is None and mutant.kind != Kind.ORDER.value:
+            same = assembled_alike(*text)
     except Error as error:
         return Result(mutant, Status.KILLED, "lowering", str(error)[:240])
-    if same is not None:
-        return Result(mutant, Status.EQUIVALENT, same.detector, same.why)
-    argument = argument_for(mutant, original.levels[mutant.level])
-    return None if argument is None else Result(mutant, Status.EQUIVALENT, argument.check, argument.why)
+    if same is None:
+        return None
+    return Result(mutant, Status.EQUIVALENT, same.check if isinstance(same, Argument) else same.detector, same.why)
 
 
 @contextmanager

@@ -225,3 +225,15 @@ def test_a_barrier_orders_nothing_only_behind_the_last_access_to_shared_memory(l
         for at in range(count)
     ]
     assert [one is not None for one in arguments] == [False] * (count - 1) + [True]
+
+
+def test_what_is_no_fault_in_a_kernel_of_known_extents() -> None:
+    """Its K is whole steps, so that no copy is filled with zeros; and its one shape is every shape."""
+    name = "sm80, tiles held"
+    original = lower(KERNELS[name].problem())
+    whole = planted(name, "llvm", "copy without zero fill", original)
+    assert judge(KERNELS[name], whole, original).detector == "same machine code"
+    later = planted(name, "nvvm", "barrier later", original)
+    found, argument = judged_on_every_shape(KERNELS[name], later, original)
+    assert found is None and argument is not None and argument.check == "ordered by others"
+    assert found_in(planted(name, "nvvm", "barrier dropped", original), original).detector == "interpreter: race"

@@ -149,6 +149,7 @@ def by_fields(name: str, target: str, spec: GemmSpec, fields: str, *shapes: Shap
 
 PLAIN, BIAS, EVERY = spec_of(), spec_of(epilogue=bias_relu), spec_of(epilogue=every_kind)
 OF_192 = spec_of(k=192)  # K is known
+SIX_TILES = spec_of(m=384, n=32, k=192)  # of 64 × 32, whole
 BIAS_NT, F32, F64 = (
     spec_of(layout="nt", epilogue=bias_relu),
     spec_of("f32", epilogue=bias_relu),

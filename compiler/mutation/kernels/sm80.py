@@ -8,6 +8,7 @@ from lowtide.compiler.mutation.kernels.kernel import (
     F64,
     FILL,
     PLAIN,
+    SIX_TILES,
     THREADS,
     Kernel,
     by_fields,
@@ -59,6 +60,15 @@ SM80: tuple[Kernel, ...] = (
         (75, 47, 90),
         (20, 12, 16),
         parts=parts_of(32, 32, 16),
+    ),
+    by_fields(
+        "sm80, tiles held",
+        "sm_80",
+        SIX_TILES,
+        "grid.tile = [64, 32], order = row, k = 64, atoms = [2, 1, 1], stages = 6, prologue = once, unroll = full, "
+        "b.load = once, epilogue.path = direct, epilogue.buffers = 2",
+        (384, 32, 192),
+        parts=(),
     ),
     by_fields(
         "sm80-simt",
