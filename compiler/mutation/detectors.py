@@ -116,9 +116,12 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
     agents only; None for a right one."""
     place = _place(loaded, trial.place)
     lies: dict[str, Any] = {name: place.named[name] for name in ("alignments", "batches")} | {"batch": trial.batch}
+    scales = [operand.name for operand in kernel.spec.operands if operand.kind.is_block_scale]
+    lies["alignments"] |= dict.fromkeys(scales, trial.scales[0])
     inputs = _small_integers(kernel, trial, lies)
     where = f"{'x'.join(map(str, trial.shape))}, {trial.sms} SMs, seed {trial.seed}"
     where += f", place {trial.place}" * bool(trial.place) + (f", {trial.batch}" if trial.batch is not None else "")
+    where += f", scales {trial.scales}" * bool(scales)
     report = Report()
     try:
         d = interpretation.run(
@@ -129,7 +132,7 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
             seed=trial.seed,
             domain=kernel.domain,
             report=report,
-            bases=place.named["bases"],
+            bases=place.named["bases"] | dict.fromkeys(scales, trial.scales[1]),
             **lies,
         )
     except InterpreterError as error:

@@ -237,3 +237,14 @@ def test_what_is_no_fault_in_a_kernel_of_known_extents() -> None:
     found, argument = judged_on_every_shape(KERNELS[name], later, original)
     assert found is None and argument is not None and argument.check == "ordered by others"
     assert found_in(planted(name, "nvvm", "barrier dropped", original), original).detector == "interpreter: race"
+
+
+def test_scales_that_are_copied_since_they_lie_askew_are_in_the_runs() -> None:
+    name = "sm90-fp8-staged-scales"
+    original = lower(KERNELS[name].problem())
+    for level, fault in (
+        ("cta", "the row stride alone is tested"),
+        ("epilogue", "the base alone is tested"),
+        ("atoms", "copy of a matrix left out"),
+    ):
+        assert found_in(planted(name, level, fault, original), original).detector.startswith("interpreter")

@@ -101,6 +101,7 @@ SCALED: tuple[Kernel, ...] = (
         f"{_BLOCKS}, scales = staged",
         (130, 72, 600),
         (40, 24, 125),
+        (24, 136, 125),
         parts=parts_of(64, 32, 128)[::4],
     ),
     by_fields(

@@ -14,7 +14,7 @@ from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.interpreter.numbers.domains import ExactDomain, FloatDomain
-from lowtide.passes.schedules.alignment import MATRICES, is_packed
+from lowtide.passes.schedules.alignment import MATRICES, WIDEST, is_packed
 from lowtide.targets import get
 
 Shape = tuple[int, int, int]
@@ -27,7 +27,8 @@ class Trial:
     """One run of a kernel: the problem shape (M, N, K), how many SMs, and the seed of the order of agents.
 
     `batch`: how many matrices there are and how they lie, in a batch. `place`: the number of one of `places_of` the
-    schedule, by default the one that asks least.
+    schedule, by default the one that asks least. `scales`: bytes of which row strides and bases of scales of blocks are
+    odd multiples; from WIDEST on, any multiples.
     """
 
     shape: Shape
@@ -35,6 +36,7 @@ class Trial:
     seed: int = 0
     batch: Batch | None = None
     place: int = 0
+    scales: tuple[int, int] = (WIDEST, WIDEST)
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,8 @@ def kernel_of(
     """Each shape under two orders of agents, the first also with one SM, whose CTA computes all tiles; `rest` once.
 
     Matrices lie aligned, so that nothing is packed unless the schedule asks for it: then runs have aligned ones too,
-    and some of which one is a little less aligned. In a batch, runs in turn have three matrices, two that share B, two
-    that share A, and one.
+    and some of which one is a little less aligned. So it is with scales of blocks that are staged. In a batch, runs in
+    turn have three matrices, two that share B, two that share A, and one.
     """
     schedule = schedule.filled(dict.fromkeys(("mainloop.a.pack", "mainloop.b.pack", "epilogue.pack"), PackKind.none))
     trials = [*(Trial(shape, 2, seed) for shape in shapes for seed in (0, 1)), Trial(shapes[0], 1, 2)]
@@ -90,6 +92,8 @@ def kernel_of(
         trials += [replace(trial, place=1) for trial in trials]
         places = range(2, _PLACES_OF_BATCH if spec.is_batched else _PLACES_OF_PACKED)
         trials += [Trial(shapes[-1], 2, 0, place=place) for place in places]
+    if schedule.stages_scales:  # TMA takes no others, which are copied
+        trials += [Trial(shapes[0], scales=lie) for lie in ((WIDEST // 2, WIDEST), (WIDEST, WIDEST // 2))]
     trials += map(Trial, rest)
     if spec.is_batched:
         operands = [operand.name for operand in spec.operands if operand.kind is not OperandKind.SCALAR]
