@@ -172,10 +172,10 @@ def _below(kernel: Kernel, text: str) -> Finding | None:
 def lowered_alike(level: str, text: str, original: Lowered) -> Finding | None:
     """Whether a level's text becomes the original's PTX beside the same host side. Raises CompileError and PassError
     where it cannot be lowered."""
-    is_same = level != str(Level.PTX) and _ptx_of(level, text, original) == original.ptx
-    return (
-        Finding("same PTX", "it becomes the PTX of the kernel itself, beside the same host side") if is_same else None
-    )
+    ptx = None if level == str(Level.PTX) else _ptx_of(level, text, original)
+    if ptx is None or ptx != original.ptx:
+        return None
+    return Finding("same PTX", "it becomes the PTX of the kernel itself, beside the same host side")
 
 
 def assembled_alike(level: str, text: str, original: Lowered) -> Finding | None:

@@ -349,16 +349,16 @@ def load_global(state: AgentState, op: DecodedOp) -> None:
     rows, columns = place[::-1] if op.attributes.get("trans", False) else place
     window: Window = state.values[op.operands[0]]
     if op.attributes.get("aligned", False):
-        _check_aligned(op, window.matrix, "aligned, but ", "loads")
+        _check_aligned(op, window.matrix, "loads")
     state.values[op.results[0]] = load_elements(state, op, window, rows, columns)
 
 
-def _check_aligned(op: DecodedOp, matrix: Matrix, but: str, accesses: str) -> None:
+def _check_aligned(op: DecodedOp, matrix: Matrix, accesses: str) -> None:
     """Vectors of the atom's bytes are aligned where base and row stride are (PTX ISA, "Addresses as Operands")."""
     size = int(op.attributes["atom"].rpartition(".")[2])
     if (matrix.address | matrix.row_stride * matrix.element.bytes) % size:
         raise InterpreterError(
-            f"{op.describe()}: {but}{matrix.name} begins at {matrix.address:#x}, its rows "
+            f"{op.describe()}: {matrix.name} begins at {matrix.address:#x}, its rows "
             f"{matrix.row_stride * matrix.element.bytes} bytes apart: misaligned for {accesses} of {size} bytes"
         )
 
@@ -367,5 +367,5 @@ def _check_aligned(op: DecodedOp, matrix: Matrix, but: str, accesses: str) -> No
 def store_global(state: AgentState, op: DecodedOp) -> None:
     value, window = (state.values[slot] for slot in op.operands)
     rows, columns = _coordinates(state, _fragment(op.operand_types[0]))
-    _check_aligned(op, window.matrix, "", "stores")
+    _check_aligned(op, window.matrix, "stores")
     store_elements(state, op, window, rows, columns, value)

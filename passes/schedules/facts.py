@@ -1,4 +1,4 @@
-"""What follows from a complete schedule: threads, and bytes of shared memory."""
+"""What follows from a complete schedule, threads and bytes of shared memory, and from a problem: its atoms."""
 
 from operator import mul
 
@@ -13,7 +13,7 @@ from lowtide.passes.support.atoms import planned_stage
 from lowtide.passes.support.clusters import OPERANDS
 from lowtide.passes.support.operand_kinds import SCALES
 from lowtide.passes.support.problem import Problem
-from lowtide.targets import Target
+from lowtide.targets import Target, types_of_atom
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, threads_of_atom
 
 # Each buffer in shared memory starts at a multiple of this, so that every swizzle of up to 128 bytes × 8 rows starts
@@ -22,6 +22,12 @@ SMEM_ALIGNMENT = 1024
 REGISTER_BITS = 32  # of a general-purpose register
 _WIDE_SCALED = 160  # columns; of a wgmma of less than 80, A takes too much of what shared memory can be read
 MBARRIER_BYTES = 8  # PTX ISA, "Size and alignment of mbarrier object"
+
+
+def atoms_for(problem: Problem, target: Target) -> list[str]:
+    """The target's atoms for the problem's types, as a schedule names them."""
+    types = f".{types_of_atom(problem.acc, problem.a, problem.b)}"
+    return [name.removesuffix(types) for name in target.mma_atoms if name.endswith(types)]
 
 
 def work_loops(grid: Grid) -> tuple[tuple[Extents2, WorkPart], ...]:

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from lowtide.dialects.tile import CacheHint, RasterKind, RepeatKind, SchedulerKind, TailKind, UnrollKind, WavesKind
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.schedules.facts import registers_at_entry, shared_memory_bytes, slot_bytes, threads_of
+from lowtide.passes.schedules.facts import atoms_for, registers_at_entry, shared_memory_bytes, slot_bytes, threads_of
 from lowtide.passes.schedules.single_grid_cost import ctas_per_sm
 from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE
 from lowtide.passes.support.atoms import GLOBAL_LOADS, RING_COPIES, TMA_RANKS
 from lowtide.passes.support.matrix_layouts import a_is_mk
 from lowtide.passes.support.problem import Problem
-from lowtide.targets import Target, types_of_atom
+from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand
 
 OPERANDS: tuple[Operand, ...] = ("a", "b")
@@ -58,7 +58,8 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         by_wgmma = str(multiply.atom).startswith("wgmma")
         if copy not in (*TMA_RANKS, *RING_COPIES) or not by_wgmma:
             found = f"{copy} and {multiply.atom}"
-            way_out = f"{name}.copy = tma" if by_wgmma else _wgmma_or_single(problem, target)
+            single = "an atom of wgmma, or roles = single" if _wgmma_multiplies(problem, target) else "roles = single"
+            way_out = f"{name}.copy = tma" if by_wgmma else single
             yield f"roles = {schedule.mainloop.roles} go with {name}.copy = tma and wgmma, not {found}; take {way_out}"
     yield from _copied_by_threads(schedule)
     yield from _staged_scales(schedule, problem)
@@ -236,25 +237,20 @@ def has_wgmma(target: Target) -> bool:
 def roles_or(otherwise: str, problem: Problem, target: Target) -> str:
     """The way out of a schedule without the roles that a field goes with: roles, where the target has a wgmma for the
     problem's types, or what to take `otherwise`."""
-    if _atoms_for(problem, target, "wgmma"):
+    if _wgmma_multiplies(problem, target):
         return f"roles = cooperative(2) with wgmma, or {otherwise}"
     return f"{otherwise}: {target.name} has no wgmma{' for these types' if has_wgmma(target) else ''}"
 
 
 def _other_atom(problem: Problem, target: Target) -> str:
     """The largest mma.sync for the problem's types; where there is none, the one that takes most of the others."""
-    return next(iter(reversed(_atoms_for(problem, target, "mma"))), "mma.m16n8k16")
+    mma_sync = [name for name in atoms_for(problem, target) if name.startswith("mma.")]
+    return mma_sync[-1] if mma_sync else "mma.m16n8k16"
 
 
-def _wgmma_or_single(problem: Problem, target: Target) -> str:
-    return "an atom of wgmma, or roles = single" if _atoms_for(problem, target, "wgmma") else "roles = single"
-
-
-def _atoms_for(problem: Problem, target: Target, kind: str) -> list[str]:
-    """The target's atoms of a kind, `mma` or `wgmma`, for the problem's types, as a schedule names them."""
-    types = f".{types_of_atom(problem.acc, problem.a, problem.b)}"
-    named = (name.removesuffix(types) for name in target.mma_atoms if name.endswith(types))
-    return [name for name in named if name.startswith(f"{kind}.")]
+def _wgmma_multiplies(problem: Problem, target: Target) -> bool:
+    """Whether the target has a wgmma for the problem's types."""
+    return any(name.startswith("wgmma") for name in atoms_for(problem, target))
 
 
 def _maxnreg(schedule: Schedule, target: Target) -> Iterator[str]:

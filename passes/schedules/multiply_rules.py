@@ -9,7 +9,7 @@ from lowtide.dialects.tile import EpilogueMath, OperandKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import LONGEST_PARTIAL_SUM, SCALE_BLOCK, element_type
 from lowtide.errors import ScheduleError, TargetError
-from lowtide.passes.schedules.facts import multiplying_threads, registers_at_entry, threads_of, warps_along_k
+from lowtide.passes.schedules.facts import atoms_for, multiplying_threads, registers_at_entry, threads_of, warps_along_k
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
 from lowtide.passes.support.matrix_layouts import b_is_nk, k_is_contiguous, k_is_last
 from lowtide.passes.support.problem import Problem
@@ -133,8 +133,7 @@ def _within_a_block(problem: Problem) -> list[int]:
 def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
     """Why there is no such atom, and which atoms of the target take these types."""
     name = mma_atom_name(schedule, problem)
-    types = f".{types_of_atom(problem.acc, problem.a, problem.b)}"
-    atoms = [known.removesuffix(types) for known in target.mma_atoms if known.endswith(types)]
+    types, atoms = f".{types_of_atom(problem.acc, problem.a, problem.b)}", atoms_for(problem, target)
     usable = [known for known in atoms if known.startswith("wgmma") == (schedule.consumers > 0)]
     if not atoms:
         first = next((one.name for one in KNOWN if any(known.endswith(types) for known in one.mma_atoms)), None)

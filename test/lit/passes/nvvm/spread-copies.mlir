@@ -3,8 +3,8 @@
 
 module attributes {tile.target = "sm_80"} {
 gpu.module @kernels {
-// Three copies for two k-slices, the group behind the last one; what is not copied at the head of a step stays. The second
-// step has copies of its own, the third one products alone.
+// Three copies for two k-slices, the group behind the last one; a copy under a condition stays. The second step has a copy
+// of its own, the third one products alone.
 // CHECK-LABEL: gpu.func @three_steps
 // CHECK-SAME:    %[[S:.+]]: !llvm.ptr<3>, %[[G:.+]]: !llvm.ptr<1>
 // CHECK:         nvvm.cp.async.wait.group 1
