@@ -142,8 +142,9 @@ def _of_integers(op: str, inputs: list[Interval]) -> Interval:
 def _widen(arithmetic: Arithmetic, low: np.ndarray, high: np.ndarray, error: formulas.Error | None = None) -> Interval:
     """Move both ends out by the error, by default a rounding's; an end that is undefined or overflows is infinite."""
     error, largest = error or arithmetic.rounded, arithmetic.largest
-    low = np.where(np.isnan(low), -np.inf, low - (error.relative * np.abs(low) + error.absolute))
-    high = np.where(np.isnan(high), np.inf, high + (error.relative * np.abs(high) + error.absolute))
+    below, above = (np.where(np.isinf(x), 0.0, error.relative * np.abs(x) + error.absolute) for x in (low, high))
+    low = np.where(np.isnan(low), -np.inf, low - below)
+    high = np.where(np.isnan(high), np.inf, high + above)
     low = np.where(low < -largest, -np.inf, np.minimum(low, largest))
     high = np.where(high > largest, np.inf, np.maximum(high, -largest))
     return Interval(low, high)
@@ -224,8 +225,9 @@ def _of_positive(function: Callable[[Arithmetic, Interval], Interval]) -> Callab
 
 
 def _rsqrt(arithmetic: Arithmetic, x: Interval) -> Interval:
-    wide = _widen(arithmetic, 1.0 / np.sqrt(x.high), 1.0 / np.sqrt(x.low), formulas.RSQRT_APPROX)
-    return Interval(np.maximum(wide.low, 0.0), wide.high)
+    """The pole has the sign of the zero, which an interval does not know."""
+    wide = _widen(arithmetic, 1.0 / np.sqrt(x.high), 1.0 / np.abs(np.sqrt(x.low)), formulas.RSQRT_APPROX)
+    return Interval(np.where(x.low == 0, -np.inf, np.maximum(wide.low, 0.0)), wide.high)
 
 
 def _where(condition: Truth, x: Interval, y: Interval) -> Interval:

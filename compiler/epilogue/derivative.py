@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from lowtide.compiler.epilogue.functions import exp, where
+from lowtide.compiler.epilogue.functions import exp, sigmoid, where
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind, OperandType, trace
 from lowtide.compiler.epilogue.text import graph_text
 from lowtide.compiler.epilogue.trace import Node, Predicate, Traced
@@ -109,22 +109,20 @@ class _Pullback:
 def _parts(node: Node, g: Any, values: Mapping[int, Any]) -> Iterator[tuple[Node, Any]]:
     """What of the gradient `g` of a node goes to which nodes."""
     inputs, r = [values[id(other)] for other in node.inputs], values[id(node)]
-    if node.op in ("div", "div_approx") and (power := _power_below(node)) is not None:
-        inverse = r._tracer.apply("div_approx", 1.0, inputs[1])  # in [0, 1], also where the power is infinite
-        yield node.inputs[0], g * inverse
-        yield power, -(g * r * (1.0 - inverse))
+    if (argument := _sigmoid_of(node, values)) is not None:
+        yield argument, g * (r * (1.0 - r))
     elif node.op in ("max", "min"):
         yield from zip(node.inputs, _chosen(node, g, *inputs), strict=True)
     elif node.op in _RULES:
         yield from zip(node.inputs, _RULES[node.op](g, r, *inputs), strict=True)
 
 
-def _power_below(node: Node) -> Node | None:
-    """z of x / (1 + eᶻ): its derivative −x · s · (1 − s), s = 1 / (1 + eᶻ), is finite where eᶻ is not."""
-    below = node.inputs[1]
-    if below.op != "add" or below.inputs[0].op != "const" or below.inputs[0].attribute != 1.0:
+def _sigmoid_of(node: Node, values: Mapping[int, Any]) -> Node | None:
+    """x where the node is sigmoid(x): by the rules of its parts the derivative would be 0 at 0, since |x|'s is."""
+    if node.op != "div_approx" or node.inputs[0].op != "where" or node.inputs[0].inputs[0].op != "lt":
         return None
-    return below.inputs[1].inputs[0] if below.inputs[1].op == "exp" else None
+    argument = node.inputs[0].inputs[0].inputs[0]
+    return argument if sigmoid(values[id(argument)])._node is values[id(node)]._node else None
 
 
 def _chosen(node: Node, g: Any, x: Any, y: Any) -> tuple[Any, Any]:

@@ -102,29 +102,31 @@ def rsqrt(x: Any) -> Any:
 
 @_folds
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + e⁻ˣ)."""
-    return _call("div_approx", np.divide, 1.0, 1.0 + exp(-x))
+    """1 / (1 + t) with t = e⁻ˣ, and where x < 0 t / (1 + t) with t = eˣ, which does not overflow."""
+    power = exp(-abs(x))
+    return _call("div_approx", np.divide, where(x < 0, power, 1.0), 1.0 + power)
 
 
 @_folds
 def silu(x: Any) -> Any:
-    """x · sigmoid(x), as x / (1 + e⁻ˣ)."""
-    return _call("div_approx", np.divide, x, 1.0 + exp(-x))
+    """x · sigmoid(x); NaN at −∞, as in torch."""
+    return x * sigmoid(x)
 
 
 @_folds
 def gelu(x: Any, approximate: str = "none") -> Any:
     """x · Φ(x): with "none" by erf, with "tanh" by ½(1 + tanh u), u = √(2/π)(x + 0.044715 x³) (Hendrycks, Gimpel 2016).
 
-    The latter is computed as x / (1 + e^{−2u}), which is the same and does not cancel.
+    The latter is computed as x · sigmoid(2u), which is the same and does not cancel. The former has torch's error,
+    |x| · 2⁻²³ or so: 1 + erf cancels where x < 0. Both are NaN at −∞, as in torch.
     Raises `SpecError` for another `approximate`.
     """
+    real = _real(x)
     if approximate == "none":
-        return 0.5 * x * (1.0 + erf(x * math.sqrt(0.5)))
+        return 0.5 * real * (1.0 + erf(real * math.sqrt(0.5)))
     if approximate != "tanh":
         raise SpecError(f"gelu(approximate={approximate!r}): {choices(approximate, ('none', 'tanh'))}")
-    doubled = 2.0 * math.sqrt(2.0 / math.pi) * (x + 0.044715 * (x * x * x))
-    return _call("div_approx", np.divide, x, 1.0 + exp(-doubled))
+    return real * sigmoid(2.0 * math.sqrt(2.0 / math.pi) * (real + 0.044715 * (real * real * real)))
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
@@ -157,8 +159,14 @@ def cast(x: Any, dtype: str) -> Any:
         with np.errstate(over="ignore"):
             rounded = np.asarray(x).astype(numpy_dtype(dtype))
             return rounded.astype(np.result_type(x, np.float32))
-    real = Traced(tracer, tracer.real(x))
+    real = _real(x)
     return real if dtype == tracer.dtype else tracer.apply("cast", real, attribute=dtype)
+
+
+def _real(x: Any) -> Any:
+    """An integer in the tracer's type, where products do not wrap around."""
+    tracer = _tracer_of(x)
+    return x if tracer is None else Traced(tracer, tracer.real(x))
 
 
 def _floats(computes_in: str | None = None) -> tuple[str, ...]:

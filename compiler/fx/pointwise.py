@@ -24,6 +24,7 @@ from lowtide.compiler.epilogue.functions import (
     tanh,
     where,
 )
+from lowtide.compiler.epilogue.trace import Traced
 from lowtide.errors import SpecError
 
 
@@ -38,16 +39,20 @@ def _sub(x: Any, y: Any, alpha: Any = 1) -> Any:
 def _div(x: Any, y: Any, rounding_mode: Any = None) -> Any:
     if rounding_mode is not None:
         raise SpecError(f"div with rounding_mode={rounding_mode!r}: an epilogue divides without rounding to integers")
-    return y._tracer.apply("div_approx", x, y) if _is_at_least_one(y) else x / y
+    exponent = _exponent(y)
+    return x / y if exponent is None else x * sigmoid(exponent)
 
 
-def _is_at_least_one(x: Any) -> bool:
-    """Whether it is 1 + eʸ, as in what sigmoid and silu are decomposed into."""
-    node = getattr(x, "_node", None)
+def _exponent(y: Any) -> Any:
+    """z where y is 1 + e⁻ᶻ, as in what sigmoid and silu are decomposed into; else None."""
+    node = getattr(y, "_node", None)
     if node is None or node.op != "add":
-        return False
+        return None
     ops = {other.op: other for other in node.inputs}
-    return {*ops} == {"const", "exp"} and ops["const"].attribute >= 1
+    if {*ops} != {"const", "exp"} or ops["const"].attribute != 1:
+        return None
+    power = Traced(y._tracer, ops["exp"].inputs[0])
+    return Traced(y._tracer, power._node.inputs[0]) if power._node.op == "neg" else -power
 
 
 def _pow(x: Any, exponent: Any) -> Any:
