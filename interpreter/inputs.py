@@ -249,8 +249,14 @@ def _checked(name: str, value: Any, type: Type, dims: Sequence[str], domain: Dom
         kind = value.__class__.__name__
         raise InterpreterError(f"operand {name}: {kind} is not a number; a scalar goes by value: use .item()")
     if type.is_float:
-        return float(value)
-    if int(value) != value:
+        try:
+            return float(value)
+        except OverflowError:
+            bits = int(value).bit_length()
+            raise InterpreterError(
+                f"operand {name}: an integer of {bits} bits is beyond every float; scale it down"
+            ) from None
+    if not -np.inf < value < np.inf or int(value) != value:
         raise InterpreterError(f"operand {name}: {value} is not an integer as {type.name} needs; round it")
     return int(value)
 

@@ -212,9 +212,14 @@ def check_scalar(argument: Mapping[str, Any], value: Any) -> int | float:
         )
     row = element_type(dtype)
     if not row.is_float:
-        if int(value) != value or not row.lowest <= value <= row.largest:
+        if not row.lowest <= value <= row.largest or int(value) != value:
             raise LaunchError(
                 f"operand {name}: {value} is not an integer in [{row.lowest}, {row.largest}] as {dtype} needs"
             )
         return int(value)
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise LaunchError(
+            f"operand {name}: an integer of {int(value).bit_length()} bits is beyond every float; scale it down"
+        ) from None

@@ -14,7 +14,7 @@ import numpy as np
 from lowtide.compiler.dtypes import choices, numpy_dtype
 from lowtide.compiler.epilogue.erf import erf as erf_of_arrays
 from lowtide.compiler.epilogue.evaluate import folded
-from lowtide.compiler.epilogue.trace import Predicate, Traced, Tracer, number_of, refuse, truth_of
+from lowtide.compiler.epilogue.trace import Predicate, Traced, Tracer, number_of, refuse, truth_of, type_name
 from lowtide.elements import EPILOGUE_TYPE, element_type, kernel_types
 from lowtide.errors import SpecError
 
@@ -26,7 +26,12 @@ def _folds(function: Callable[Parameters, Any]) -> Callable[Parameters, Any]:
 
     @functools.wraps(function)
     def folding(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Any:
-        values = [value for value in (*arguments, *keywords.values()) if not isinstance(value, str)]
+        values: list[Any] = [x for x in (*arguments, *keywords.values()) if not isinstance(x, str)]
+        for value in values:
+            if not isinstance(value, Traced | Predicate) and number_of(value) is None and np.ndim(value) == 0:
+                return refuse(
+                    f"{function.__name__} of {type_name(value)}", "give it traced values, real numbers or arrays"
+                )
         if not values or any(number_of(value) is None for value in values):
             return function(*arguments, **keywords)
         tracer = Tracer()
@@ -185,7 +190,7 @@ def _call(op: str, in_numpy: Callable[..., Any], *values: Any) -> Any:
     tracer = _tracer_of(*values)
     if tracer is not None:
         return tracer.apply(op, *values)
-    if any(isinstance(value, str | None) for value in values):
-        return refuse(f"{op} of {values}", "give it a traced value, a number or an array")
+    if any(isinstance(value, str) for value in values):
+        return refuse(f"{op} of text", "it takes traced values, numbers and arrays")
     with np.errstate(all="ignore"):
         return in_numpy(*values)

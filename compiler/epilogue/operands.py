@@ -16,6 +16,7 @@ saturated; NaN becomes 0.
 import enum
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from keyword import iskeyword
@@ -23,7 +24,17 @@ from types import FunctionType
 from typing import Any
 
 from lowtide.compiler.dtypes import choices
-from lowtide.compiler.epilogue.trace import Node, Predicate, Traced, Tracer, in_order, is_ours
+from lowtide.compiler.epilogue.trace import (
+    Node,
+    Predicate,
+    Traced,
+    Tracer,
+    in_order,
+    is_integer,
+    is_ours,
+    number_fault,
+    number_of,
+)
 from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type, kernel_types
 from lowtide.errors import SpecError
 
@@ -190,7 +201,7 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str, amax: bool = Fa
     also the f32 that D is converted from.
 
     Raises `SpecError`, naming the line, if the function cannot be traced, an operand has no kind, or the value returned
-    is no number.
+    is no number. Warns where D does not depend on an operand.
     """
     tracer = Tracer(element_type(acc).computes_in)
     start = tracer.node("acc", is_integer=not element_type(acc).is_float)
@@ -221,7 +232,27 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str, amax: bool = Fa
             "operators, constants and lowtide's functions (lt.exp, lt.where, …) only"
         ) from error
     result = _clamped(tracer, _result(tracer, returned, function, d), d)
-    return EpilogueGraph.of(acc, d, operands, result, tracer.real(returned) if amax else None)
+    graph = EpilogueGraph.of(acc, d, operands, result, tracer.real(returned) if amax else None)
+    _warn_of_unread(function, graph)
+    return graph
+
+
+def _warn_of_unread(function: Callable[..., Any], graph: EpilogueGraph) -> None:
+    """Warn of operands that D does not depend on, in a function that a user wrote. Ours may have some: an epilogue that
+    is read from text or IR takes what its call gives."""
+    read = {node.attribute for node in graph.nodes if node.op == "operand"}
+    unread = [repr(operand.name) for index, operand in enumerate(graph.operands) if index not in read]
+    plain = _plain(function)
+    if not unread or plain is None or is_ours(plain.__globals__.get("__name__", "")):
+        return
+    warnings.warn_explicit(
+        f"D does not depend on the epilogue's operand {', '.join(unread)}, which every call must give: use it in what "
+        "the function returns (`x += y` only gives the name x another value), or take the parameter out",
+        UserWarning,
+        plain.__code__.co_filename,
+        plain.__code__.co_firstlineno,
+        registry=plain.__globals__.setdefault("__warningregistry__", {}),
+    )
 
 
 def operand_kinds(function: Callable[..., Any] | None) -> dict[str, OperandKind]:
@@ -368,33 +399,35 @@ def _as_output(tracer: Tracer, value: object, d: str) -> Node:
     """
     if element_type(d).is_float:
         return tracer.real(value)
-    node = tracer.integer(value) if isinstance(value, int) else tracer.lift(value)
+    node = tracer.integer(value) if is_integer(value) and not isinstance(value, Traced) else tracer.lift(value)
     if d == INTEGER_TYPE and not node.is_integer:
         raise SpecError(
-            f"the value is {tracer.dtype}, which does not hold every {d} of D: compute with integers alone (+ − ×, "
-            "lt.maximum, lt.minimum, lt.where of integer operands and constants), or take d='f32'"
+            f"a float: the value is {tracer.dtype}, which does not hold every {d} of D: compute with integers alone "
+            "(+ − ×, lt.maximum, lt.minimum, lt.where of integer operands and constants), or take d='f32'"
         )
     return node
 
 
 def _result(tracer: Tracer, returned: object, function: Callable[..., Any], d: str) -> Node:
     """The node of what the function returned; a constant will do."""
-    where = _defined_at(function)
+    start = f"{_defined_at(function)}: the epilogue returned"
+    if inspect.iscoroutine(returned):
+        returned.close()  # else Python warns that no one awaited it
     if returned is None:
-        raise SpecError(f"{where}: the epilogue returned None; return the value of d's element")
+        raise SpecError(f"{start} None; return the value of d's element")
     if isinstance(returned, Predicate):
-        raise SpecError(f"{where}: the epilogue returned a comparison; return lt.where(condition, x, y)")
-    try:
-        tracer.lift(returned)
-    except SpecError as error:
-        raise SpecError(
-            f"{where}: the epilogue returned {type(returned).__name__}; it must return one number made from its "
-            "arguments, or a constant"
-        ) from error
+        raise SpecError(f"{start} a comparison; return lt.where(condition, x, y)")
+    if not isinstance(returned, Traced) and number_of(returned) is None:
+        ways = {"generator": "yield", "coroutine": "async", "async_generator": "async and yield"}
+        way_out = f" (without {ways[kind]})" if (kind := type(returned).__name__) in ways else ""
+        raise SpecError(f"{start} {kind}; it must return one number made from its arguments, or a constant{way_out}")
+    is_whole = is_integer(returned) and not element_type(d).is_float
+    if (fault := number_fault(returned, INTEGER_TYPE if is_whole else tracer.dtype)) is not None:
+        raise SpecError(f"{start} {'; '.join(fault)}")
     try:
         return _as_output(tracer, returned, d)
     except SpecError as error:
-        raise SpecError(f"{where}: the epilogue returned a float: {error}") from error
+        raise SpecError(f"{start} {error}") from error
 
 
 def _plain(function: Callable[..., Any]) -> FunctionType | None:

@@ -133,15 +133,18 @@ def _check_value(text: str, word: str, known: set[str]) -> None:
     if word in known:
         return
     try:
-        float(word)
-    except ValueError:
+        (int if _is_whole(word) else float)(word)
+    except ValueError:  # of integers of thousands of digits too
         raise _error(text, f"{word!r} is neither a number nor a value that is defined before") from None
 
 
 def _constant(beside: Traced, word: str) -> Traced:
     tracer = beside._tracer
-    is_integer = word.removeprefix("-").isdecimal()
-    return Traced(tracer, tracer.integer(int(word)) if is_integer else tracer.lift(float(word)))
+    return Traced(tracer, tracer.integer(int(word)) if _is_whole(word) else tracer.lift(float(word)))
+
+
+def _is_whole(word: str) -> bool:
+    return word.removeprefix("-").isdecimal()
 
 
 def _operand(text: str, part: str) -> Operand:

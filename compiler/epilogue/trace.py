@@ -5,7 +5,7 @@ equal inputs are one node. What cannot be recorded (a branch on a value, a call 
 with the line of the user's code.
 """
 
-import operator
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ import numpy as np
 
 from lowtide.elements import EPILOGUE_TYPE, INTEGER_TYPE, element_type
 from lowtide.errors import SpecError
+from lowtide.runtime.dtypes import round_to
 
 _OURS = ("lowtide.", "numpy.", "functools", "inspect")
 # What is computed by formulas for f32 (`math_formulas`), and in f32 alone.
@@ -77,17 +78,15 @@ class Tracer:
     def alike(self, *values: object) -> list[Node]:
         """Their nodes in one type: s32 where all are integers, traced ones or constants, else the tracer's."""
         traced = [value for value in values if isinstance(value, Traced)]
-        if not traced or not all(_is_integer(value) for value in values):
+        if not traced or not all(is_integer(value) for value in values):
             return [self.real(value) for value in values]
         return [self.lift(value) if isinstance(value, Traced) else self.integer(value) for value in values]
 
     def integer(self, value: object) -> Node:
         """The node of an integer constant."""
-        number = int(value)  # type: ignore[call-overload]
-        row = element_type(INTEGER_TYPE)
-        if not row.lowest <= number <= row.largest:
-            refuse(f"the constant {number}, which {row} does not hold", "convert the other side: lt.cast(x, 'f32')")
-        return self.node("const", (), number, is_integer=True)
+        if (fault := number_fault(value, INTEGER_TYPE)) is not None:
+            refuse(*fault)
+        return self.node("const", (), int(value), is_integer=True)  # type: ignore[call-overload]
 
     def lift(self, value: object) -> Node:
         """The node of a traced value or a number. Raises `SpecError` for anything else."""
@@ -101,10 +100,12 @@ class Tracer:
         if number is None:
             if isinstance(value, np.ndarray) and value.ndim:
                 return refuse(f"an array of shape {value.shape} beside a traced value", _ARRAY_OUT)
-            return refuse(f"{_type_name(value)} beside a traced value", f"constants are real numbers; {_ARRAY_OUT}")
-        largest = element_type(self.dtype).largest
-        if np.isfinite(number) and abs(number) > largest:
-            refuse(f"the constant {number!r}, beyond the largest {self.dtype} ({largest:.6g})", "scale it down")
+            return refuse(
+                f"{type_name(value)} beside a traced value",
+                f"constants are real numbers: int, float, and numpy's and ml_dtypes'; {_ARRAY_OUT}",
+            )
+        if (fault := number_fault(value, self.dtype)) is not None:
+            refuse(*fault)
         return self.node("const", (), number)
 
     def lift_predicate(self, value: object) -> Node:
@@ -145,32 +146,67 @@ class Tracer:
 
 
 def number_of(value: object) -> float | None:
-    """The value of a real number of Python, numpy or ml_dtypes, or of an array of no dimensions; None for others."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]
+    """The value of a real number of Python, numpy or ml_dtypes, or of an array of no dimensions; None for others.
+
+    What float64 does not hold is infinite.
+    """
+    value = _element(value)
     if isinstance(value, np.generic):
         is_real = value.dtype.kind in "fiu" or type(value).__module__ == ml_dtypes.__name__
         return float(value) if is_real else None
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
-def _is_integer(value: object) -> bool:
+def number_fault(value: object, dtype: str) -> tuple[str, str] | None:
+    """Why a number cannot be a constant of this type, and what to do; None where it can, or is no number.
+
+    A constant is rounded to nearest: what is less than half a unit beyond the largest value becomes that.
+    """
+    number, row = number_of(value), element_type(dtype)
+    if number is None:
+        return None
+    if not row.is_float:
+        if row.lowest <= number <= row.largest:
+            return None
+        what = f"the constant {_spelled(value)}, which {row} does not hold"
+        return what, f"write an integer from {row.lowest:.0f} to {row.largest:.0f}, or a float: 1.0 for 1"
+    is_infinite = not isinstance(value, int) and bool(np.isinf(_element(value)))  # type: ignore[call-overload]
+    if is_infinite or not np.isinf(round_to(number, dtype)):
+        return None
+    return f"the constant {_spelled(value)}, beyond the largest {dtype} ({row.largest:.6g})", "scale it down"
+
+
+def _element(value: object) -> object:
+    """What an array of no dimensions holds; other values as they are."""
+    return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+
+
+def _spelled(value: object) -> str:
+    """A number as a message shows it: of long integers how long they are."""
+    is_long = isinstance(value, int) and value.bit_length() > 256
+    return f"of {value.bit_length()} bits" if is_long else f"{_element(value)}"  # type: ignore[attr-defined]
+
+
+def is_integer(value: object) -> bool:
     """Whether a traced value is computed in integers, or a constant is one."""
     if isinstance(value, Traced):
         return value._node.is_integer
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return isinstance(_element(value), int | np.integer) and not isinstance(value, bool)
 
 
 def truth_of(value: object) -> bool | None:
     """The value of a bool of Python or numpy, or of an array of no dimensions; None for others."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]
+    value = _element(value)
     return bool(value) if isinstance(value, bool | np.bool_) else None
 
 
-def _type_name(value: object) -> str:
+def type_name(value: object) -> str:
+    """How a message names what is no number."""
     return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
@@ -199,22 +235,30 @@ def _refused(what: str, way_out: str) -> Callable[..., Any]:
     return method
 
 
-_NUMPY_BINARY = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv}
-_NUMPY_COMPARE = {"less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge}
-_NUMPY_COMPARE |= {"equal": operator.eq, "not_equal": operator.ne}
-_NUMPY_NAMES = {"where": "where", "clip": "clamp"} | {
-    name: name for name in ("exp", "log", "tanh", "sqrt", "maximum", "minimum")
-}
+#: The functions that `lowtide.compiler.epilogue.functions` defines.
+FUNCTIONS = (
+    *("cast", "clamp", "erf", "exp", "gelu", "log", "maximum", "minimum", "relu", "rsqrt", "sigmoid", "silu", "sqrt"),
+    *("tanh", "where"),
+)
+_NUMPY_ARITHMETIC = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "div"}
+_NUMPY_COMPARISONS = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}
+_NUMPY_COMPARISONS |= {"equal": "eq", "not_equal": "ne"}
+_NUMPY_NAMES = {"clip": "clamp"} | {name: name for name in FUNCTIONS}
 _BRANCH = "a branch: if, and/or/not, while, or a chain such as 0 < x < 1"
 _BRANCH_OUT = "choose with lt.where(condition, x, y), combine conditions with & | ~, or use lt.maximum, lt.clamp"
 _ARRAY_OUT = (
     "make it an operand: a parameter of the epilogue annotated lt.Full, lt.PerRow or lt.PerColumn, given at each call"
 )
 _NUMBER_OUT = "the value is not known yet: use lt.exp, lt.tanh, lt.sqrt, … instead of math's functions"
+_FUNCTIONS_OUT = f"the functions are {', '.join(f'lt.{name}' for name in FUNCTIONS)}"
+_ONE_ELEMENT = "the function sees one element of D"
 
 
 class _Recorded:
-    """What is common to traced numbers and conditions: everything that needs the value now is refused."""
+    """What is common to traced numbers and conditions: whatever they do not record is refused.
+
+    In-place operators are not defined, so that Python computes `x += y` as `x = x + y`.
+    """
 
     __slots__ = ("_node", "_tracer")
 
@@ -223,37 +267,33 @@ class _Recorded:
         self._node = node
 
     __bool__ = _refused(_BRANCH, _BRANCH_OUT)
-    __float__ = __int__ = __index__ = __complex__ = _refused("a conversion to a Python number", _NUMBER_OUT)
+    __float__ = __int__ = __index__ = __complex__ = __bytes__ = _refused("a conversion to a Python number", _NUMBER_OUT)
     __array__ = _refused("a conversion to a numpy array", _NUMBER_OUT)
-    __getitem__ = _refused("indexing", "the function sees one element; shapes come from the operands' kinds")
-    __iter__ = __len__ = __contains__ = _refused("iteration", "the function sees one element")
+    __getitem__ = __setitem__ = __delitem__ = _refused("indexing", f"{_ONE_ELEMENT}; shapes come from operands' kinds")
+    __iter__ = __next__ = __reversed__ = __len__ = __length_hint__ = _refused("iteration", _ONE_ELEMENT)
+    __contains__ = _refused("in", f"{_ONE_ELEMENT}; compare with ==")
+    __hash__ = _refused("a look-up by value (a set, a dict or a cache)", _BRANCH_OUT)
     __round__ = __floor__ = __ceil__ = __trunc__ = _refused("rounding to an integer", "use lt.cast to round to a type")
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = _refused("// or %", "use / alone")
-    __matmul__ = __rmatmul__ = _refused("@", "the product A·B is done before; the function sees one element")
-    __hash__ = object.__hash__
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _refused("// or %", "use / alone")
+    __matmul__ = __rmatmul__ = _refused("@", f"the product A·B is done before; {_ONE_ELEMENT}")
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _refused("a shift", "multiply by a power of 2")
+    __call__ = _refused("a call of a value", _FUNCTIONS_OUT)
+    __enter__ = __exit__ = __aenter__ = __aexit__ = _refused("with", _ONE_ELEMENT)
+    __await__ = __aiter__ = __anext__ = _refused("await", "write def in place of async def")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # protocols that others probe for
             raise AttributeError(name)
-        return refuse(
-            f"the attribute .{name}", f"traced values have only operators; functions are lt.{name}(x) and so on"
-        )
+        no_such = f"{_FUNCTIONS_OUT}; {_ONE_ELEMENT}, so it cannot reduce, split or reshape"
+        way_out = f"write lt.{name}(x)" if name in FUNCTIONS else no_such
+        return refuse(f"the attribute .{name}", f"a traced value has operators, but no methods; {way_out}")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
-        """numpy numbers may stand beside traced values; numpy functions may not take them."""
-        name = ufunc.__name__
-        simple = (_NUMPY_BINARY | _NUMPY_COMPARE).get(name)
-        if simple is not None and method == "__call__" and not keywords:
-            for x in inputs:
-                if isinstance(x, np.ndarray) and x.ndim:
-                    return refuse(f"numpy.{name} with an array of shape {x.shape}", _ARRAY_OUT)
-            numbers = (number_of(x) for x in inputs)
-            return simple(*(x if number is None else number for x, number in zip(inputs, numbers, strict=True)))
         return self.__array_function__(ufunc, (), inputs, keywords)
 
     def __array_function__(self, function: Any, types: Any, inputs: Any, keywords: Any) -> Any:
         name = function.__name__
-        way_out = f"use lt.{_NUMPY_NAMES[name]}" if name in _NUMPY_NAMES else "use the functions of lowtide (lt.exp, …)"
+        way_out = f"use lt.{_NUMPY_NAMES[name]}" if name in _NUMPY_NAMES else _FUNCTIONS_OUT
         return refuse(f"numpy.{name}", way_out)
 
 
@@ -261,6 +301,20 @@ class Traced(_Recorded):
     """A number of the epilogue. Has + − × ÷, unary −, abs, whole powers and comparisons."""
 
     __slots__ = ()
+    __hash__ = _Recorded.__hash__  # which __eq__ would take away
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _refused(
+        "& | ^ ~ of numbers", "they combine comparisons in parentheses: (x > 0) & (x < 1)"
+    )
+    __rpow__ = _refused("a constant ** x", "use lt.exp(x * math.log(constant))")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
+        """numpy numbers may stand beside traced values; numpy functions may not take them."""
+        name = ufunc.__name__
+        if method == "__call__" and not keywords and name in _NUMPY_ARITHMETIC:
+            return self._tracer.apply(_NUMPY_ARITHMETIC[name], *inputs)
+        if method == "__call__" and not keywords and name in _NUMPY_COMPARISONS:
+            return self._tracer.compare(_NUMPY_COMPARISONS[name], *inputs)
+        return super().__array_ufunc__(ufunc, method, *inputs, **keywords)
 
     def __add__(self, other: Any) -> "Traced":
         return self._tracer.apply("add", self, other)
@@ -286,18 +340,19 @@ class Traced(_Recorded):
     def __rtruediv__(self, other: Any) -> "Traced":
         return self._tracer.apply("div", other, self)
 
-    def __pow__(self, exponent: Any) -> "Traced":
-        """x², x³ … x⁸ by multiplication."""
-        if isinstance(exponent, bool) or not isinstance(exponent, int) or not 1 <= exponent <= 8:
+    def __pow__(self, exponent: Any, modulus: Any = None) -> "Traced":
+        """x¹, x² … x⁸ by multiplication."""
+        times = number_of(exponent)
+        if times is None or times not in range(1, 9) or modulus is not None:
             return refuse(
-                f"** {exponent!r}", "whole exponents 1 to 8 are; else lt.sqrt, lt.exp(y * lt.log(x)) or 1 / x"
+                f"** {type_name(exponent) if times is None else _spelled(exponent)}",
+                "whole exponents 1 to 8 are; else lt.sqrt, lt.exp(y * lt.log(x)) or 1 / x",
             )
-        power = self
-        for _ in range(exponent - 1):
-            power = power * self
+        base = self if is_integer(exponent) else Traced(self._tracer, self._tracer.real(self))
+        power = base
+        for _ in range(int(times) - 1):
+            power = power * base
         return power
-
-    __rpow__ = _refused("a constant ** x", "use lt.exp(x * log(constant))")
 
     def __neg__(self) -> "Traced":
         return self._tracer.apply("neg", self)
@@ -326,13 +381,16 @@ class Traced(_Recorded):
     def __ne__(self, other: Any) -> "Predicate":  # type: ignore[override]
         return self._tracer.compare("ne", self, other)
 
-    __hash__ = object.__hash__
-
 
 class Predicate(_Recorded):
-    """A comparison, for `lt.where` only. Conditions combine with & | ~."""
+    """A comparison, for `lt.where` only. Conditions combine with & | ~, and with == and !=, which is ^."""
 
     __slots__ = ()
+    __hash__ = _Recorded.__hash__
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = (
+        __neg__
+    ) = __pos__ = __abs__ = _refused("arithmetic on a comparison", "choose with lt.where(condition, 1.0, 0.0)")
+    __lt__ = __le__ = __gt__ = __ge__ = _refused("an order of comparisons", "combine them with & | ~, == or !=")
 
     def __and__(self, other: Any) -> "Predicate":
         return self._combined("and", other)
@@ -340,15 +398,23 @@ class Predicate(_Recorded):
     def __or__(self, other: Any) -> "Predicate":
         return self._combined("or", other)
 
+    def __xor__(self, other: Any) -> "Predicate":
+        """One of the two: either, and not both."""
+        return (self | other) & ~(self & other)
+
+    def __eq__(self, other: Any) -> "Predicate":  # type: ignore[override]
+        return ~(self ^ other)
+
+    def __ne__(self, other: Any) -> "Predicate":  # type: ignore[override]
+        return self ^ other
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
     def __invert__(self) -> "Predicate":
         return Predicate(self._tracer, self._tracer.node("not", [self._node]))
 
     def _combined(self, op: str, other: object) -> "Predicate":
         return Predicate(self._tracer, self._tracer.node(op, [self._node, self._tracer.lift_predicate(other)]))
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = __abs__ = (
-        _refused("arithmetic on a comparison", "choose with lt.where(condition, 1.0, 0.0)")
-    )
 
 
 def in_order(result: Node) -> Iterator[Node]:

@@ -1,5 +1,6 @@
 """What `kernel.interpret` is given is checked as a launch's operands are: dtypes, shapes, scalars, empty extents."""
 
+import math
 import re
 
 import ml_dtypes
@@ -7,7 +8,9 @@ import numpy as np
 import pytest
 
 import lowtide as lt
+from lowtide.errors import LaunchError
 from lowtide.interpreter.host import LEVELS
+from lowtide.runtime.checks import check_scalar
 
 
 def scaled(acc, bias: lt.PerColumn, alpha: lt.Scalar):
@@ -109,6 +112,21 @@ def test_an_array_that_numpy_cannot_read_is_refused_with_the_reason(sm_80_kernel
 @pytest.mark.parametrize("alpha", ["x", None, [1.0], 1j, np.array(2.0)])
 def test_a_scalar_that_is_no_number_is_refused(sm_80_kernel, alpha):
     refused(sm_80_kernel, f"operand alpha: {type(alpha).__name__} is not a number; a scalar goes by value", alpha=alpha)
+
+
+@pytest.mark.parametrize("alpha", [10**400, -(10**5000)], ids=["long", "too long to print"])
+def test_a_scalar_that_no_float_holds_is_refused(sm_80_kernel, alpha):
+    refused(sm_80_kernel, f"operand alpha: an integer of {alpha.bit_length()} bits is beyond every float", alpha=alpha)
+    with pytest.raises(LaunchError, match=f"operand alpha: an integer of {alpha.bit_length()} bits is beyond every"):
+        check_scalar({"name": "alpha", "dtype": "f32"}, alpha)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, 0.5])
+def test_an_integer_argument_takes_integers_alone(number):
+    with pytest.raises(
+        LaunchError, match=r"operand m: .* is not an integer in \[-2147483648, 2147483647\] as s32 needs"
+    ):
+        check_scalar({"name": "m", "dtype": "s32"}, number)
 
 
 @pytest.mark.parametrize(

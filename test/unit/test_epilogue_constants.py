@@ -1,5 +1,7 @@
 """Constants in an epilogue: which are taken, and that functions of them are folded as the kernel computes them."""
 
+import decimal
+import fractions
 import inspect
 import math
 
@@ -10,7 +12,9 @@ import pytest
 import lowtide as lt
 from lowtide import interpreter, targets
 from lowtide.compiler.epilogue.operands import trace
+from lowtide.compiler.epilogue.text import epilogue_text
 from lowtide.compiler.problem_ir import problem_text
+from lowtide.errors import SpecError
 
 FUNCTIONS = {
     "maximum": lambda x: lt.maximum(x, 0.1),
@@ -116,3 +120,92 @@ def test_arrays_are_still_left_to_numpy():
 def test_the_functions_keep_their_signatures():
     assert list(inspect.signature(lt.clamp).parameters) == ["x", "low", "high"]
     assert lt.gelu.__doc__.startswith("x · Φ(x)")
+
+
+LARGEST = 3.4028234663852886e38
+TAKEN = [
+    -3.4028235e38,
+    3.4028235e38,
+    LARGEST,
+    math.inf,
+    -math.inf,
+    math.nan,
+    2**127,
+    2**24 + 1,
+    1e-50,
+    np.float64("inf"),
+]
+#: By kind: a number that no constant of f32 can be, and what the message says of it.
+REFUSED = {
+    "a float": (1e39, r"the constant 1e\+39, beyond the largest f32 \(3\.40282e\+38\); scale it down"),
+    "half a unit beyond": (float.fromhex("0x1.ffffffp127"), r"beyond the largest f32"),
+    "a numpy float": (np.float64(-1e39), r"the constant -1e\+39, beyond the largest f32"),
+    "a long double": (np.longdouble("1e400"), r"the constant .*, beyond the largest f32"),
+    "an integer": (10**39, r"the constant 10{39}, beyond the largest f32"),
+    "a long integer": (10**400, r"the constant of 1329 bits, beyond the largest f32"),
+    "a negative one of more digits than Python prints": (-(10**5000), r"the constant of 16610 bits, beyond"),
+    "an array of no dimensions": (np.array(1e39), r"the constant 1e\+39, beyond the largest f32"),
+    "a bool": (True, "bool"),
+    "a numpy bool": (np.bool_(True), "bool"),
+    "a complex number": (1j, "complex"),
+    "a decimal": (decimal.Decimal("0.5"), "Decimal"),
+    "a fraction": (fractions.Fraction(1, 2), "Fraction"),
+    "text": ("1", "str"),
+    "a date": (np.datetime64("2020"), "datetime64"),
+}
+USES = {
+    "added": lambda acc, x: acc + x,
+    "added to": lambda acc, x: x + acc,
+    "compared": lambda acc, x: lt.where(acc < x, acc, 0.0),
+    "a maximum": lambda acc, x: lt.maximum(acc, x),
+    "of a function": lambda acc, x: acc * lt.maximum(x, 1.0),
+    "chosen": lambda acc, x: lt.where(acc > 0, acc, x),
+    "returned": lambda acc, x: x,
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("value", TAKEN, ids=str)
+def test_what_rounds_to_a_number_of_f32_is_a_constant(value, use):
+    trace(lambda acc: USES[use](acc, value), "f32", "f32")
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_constant_that_cannot_be_is_refused_by_what_it_is(kind, use):
+    value, message = REFUSED[kind]
+    with pytest.raises(SpecError, match=message) as caught:
+        trace(lambda acc: USES[use](acc, value), "f32", "f32")
+    assert str(caught.value).startswith(f"{__file__}:")
+    assert " raised " not in str(caught.value)
+
+
+@pytest.mark.parametrize("d", ["s8", "s32"])
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1, np.int64(2**31), 10**400])
+def test_an_integer_beyond_s32_is_refused_as_one(value, d):
+    with pytest.raises(
+        SpecError, match=r"returned the constant .*, which s32 does not hold; write an integer from -2147"
+    ):
+        trace(lambda acc: value, "s32", d)
+    with pytest.raises(SpecError, match=r"the constant .*, which s32 does not hold; write an integer from -2147"):
+        trace(lambda acc: acc + value, "s32", d)
+
+
+def test_a_numpy_integer_is_an_integer_on_either_side():
+    texts = {
+        epilogue_text(function, "s32", "s32")
+        for function in (lambda acc: 3 * acc, lambda acc: np.int64(3) * acc, lambda acc: np.int8(3) * acc)
+    }
+    assert texts == {"(acc: s32) -> s32 { %0 = mul 3, acc; %0 }"}
+    assert epilogue_text(lambda acc: np.int32(3), "s32", "s32") == epilogue_text(lambda acc: 3, "s32", "s32")
+
+
+@pytest.mark.parametrize("two", [2, 2.0, np.int64(2), np.float32(2), np.array(2)])
+def test_a_whole_power_is_one_in_any_type(two):
+    assert epilogue_text(lambda acc: acc**two, "f32", "f32") == "(acc: f32) -> f32 { %0 = mul acc, acc; %0 }"
+
+
+def test_a_power_of_an_integer_wraps_around_where_the_exponent_is_one():
+    first, second = (epilogue_text(f, "s32", "f32") for f in (lambda acc: acc**2, lambda acc: acc**2.0))
+    assert "{ %0 = mul acc, acc; %1 = real %0; %1 }" in first
+    assert "{ %0 = real acc; %1 = mul %0, %0; %1 }" in second

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from lowtide.compiler.checking.reference import reference, reference_with_bound
 from lowtide.compiler.epilogue import functions as lt
 from lowtide.compiler.epilogue.operands import RESERVED_NAMES, Full, PerColumn, Scalar, trace
+from lowtide.compiler.epilogue.text import TextEpilogue, epilogue_text
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import SpecError
 
@@ -47,6 +49,18 @@ def iterates(acc):
 
 def calls_a_method(acc):
     return acc.relu()
+
+
+def calls_a_reduction(acc):
+    return acc.sum(0)
+
+
+def splits(acc):
+    return acc.chunk(2, -1)
+
+
+def combines_numbers(acc):
+    return lt.where(acc > 0 & acc < 1, acc, 0.0)
 
 
 def adds_an_array(acc):
@@ -121,7 +135,16 @@ REFUSED_INSIDE = [
     (calls_numpy_where, r"numpy\.where; use lt\.where"),
     (indexes, "indexing; the function sees one element"),
     (iterates, "iteration"),
-    (calls_a_method, r"lt\.relu\(x\)"),
+    (calls_a_method, r"the attribute \.relu; a traced value has operators, but no methods; write lt\.relu\(x\)$"),
+    (
+        calls_a_reduction,
+        r"the attribute \.sum; .* functions are lt\.cast, .*, lt\.where; .* cannot reduce, split",
+    ),
+    (
+        splits,
+        r"the attribute \.chunk; .* functions are lt\.cast, .*, lt\.where; .* cannot reduce, split",
+    ),
+    (combines_numbers, r"& \| \^ ~ of numbers; they combine comparisons in parentheses"),
     (adds_an_array, r"an array of shape \(3,\).*make it an operand: .* lt\.Full"),
     (multiplies_by_an_array, r"an array of shape \(2, 2\).*make it an operand"),
     (chooses_an_array, r"an array of shape \(1,\).*make it an operand"),
@@ -219,6 +242,14 @@ def generating(acc):
     yield acc
 
 
+async def asynchronous(acc):
+    return acc
+
+
+async def generating_asynchronously(acc):
+    yield acc
+
+
 REFUSED_OUTSIDE = [
     (without_a_kind, r"operand 'c' has no kind; annotate it with lt\.Full"),
     (with_a_wrong_kind, "operand 'c' has no kind"),
@@ -238,7 +269,9 @@ REFUSED_OUTSIDE = [
     (returning_none, "returned None"),
     (returning_a_condition, r"return lt\.where"),
     (returning_two, "returned tuple"),
-    (generating, "returned generator"),
+    (generating, r"returned generator; .* \(without yield\)"),
+    (asynchronous, r"returned coroutine; .* \(without async\)"),
+    (generating_asynchronously, r"returned async_generator; .* \(without async and yield\)"),
 ]
 
 
@@ -254,8 +287,30 @@ def test_every_keyword_of_a_kernels_calls_is_reserved():
     assert named <= RESERVED_NAMES
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("function", "message"), REFUSED_OUTSIDE, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_signature_or_result_that_cannot_be_is_refused_at_the_def(function, message):
     with pytest.raises(SpecError, match=message) as caught:
         trace(function, "f32", "f32")
     assert str(caught.value).startswith(f"{__file__}:{function.__code__.co_firstlineno}: ")
+
+
+def rebinding(acc, bias: PerColumn, c: Full):
+    bias += acc
+    return acc * c
+
+
+def reading_all(acc, bias: PerColumn, c: Full):
+    bias += acc
+    return bias * c
+
+
+def test_an_operand_that_d_does_not_depend_on_draws_a_warning_at_the_def():
+    with pytest.warns(UserWarning, match=r"D does not depend on the epilogue's operand 'bias', .*`x \+= y`") as caught:
+        trace(rebinding, "f32", "f32")
+    (found,) = caught
+    assert (found.filename, found.lineno) == (__file__, rebinding.__code__.co_firstlineno)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trace(reading_all, "f32", "f32")
+        TextEpilogue(epilogue_text(reading_all, "f32", "f32").replace("%bias, acc", "%c, acc")).graph()  # a text may

@@ -90,6 +90,11 @@ def test_given_types_are_for_operands_without_one() -> None:
         ("(acc: f32) -> bf16 { %0 = gt acc, 1.0; %1 = add %0, 1.0; %1 }", "a comparison used as a number"),
         ("(acc: s32) -> s32 { %0 = exp acc; %0 }", "does not hold every s32"),
         ("(acc: f64) -> f64 { %0 = exp acc; %0 }", "exp in f64"),
+        (f"(acc: s32) -> s32 {{ %0 = add acc, {'1' * 5000}; %0 }}", "is neither a number nor a value"),
+        (
+            f"(acc: s32) -> s32 {{ %0 = add acc, {'1' * 500}; %0 }}",
+            "the constant of 1658 bits, which s32 does not hold",
+        ),
     ],
 )
 def test_other_texts_are_refused(text: str, what: str) -> None:
