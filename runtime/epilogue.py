@@ -21,9 +21,9 @@ from lowtide.runtime.dtypes import half_unit, round_to, wrapped
 
 Interval = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-_FUNCTION_ERROR = 2.0**-18  # relative; and absolute below
-_FUNCTION_FLOOR = 2.0**-22
-_SUBNORMAL = 2  # times the smallest normal number: what flushing or a subnormal's rounding may cost
+_FUNCTION_ERROR = 2.0**-18  # relative
+_LOG_ERROR = 2.0**-22  # absolute: what a logarithm of a number near 1 may be off by
+_SUBNORMAL = 4  # times the smallest number: what the rounding of a subnormal may cost
 
 
 def check_program(program: Mapping[str, Any], operands: Collection[str]) -> None:
@@ -112,7 +112,7 @@ def _reach(x: Interval, dtype: str) -> np.ndarray:
 
 
 def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any], dtype: ElementType) -> Interval:
-    tiny = _SUBNORMAL * 2.0**dtype.min_exponent
+    tiny = _SUBNORMAL * dtype.smallest
     if name == "arith.constant":
         value = np.float64(attributes["value"])
         return value, value, value
@@ -139,7 +139,8 @@ def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any], dty
         function, spacings = _ARITHMETIC[name]
         return _widen(_corners(function, *inputs), dtype, spacings * dtype.spacing, tiny if spacings else 0.0)
     if name in _MONOTONE:
-        return _widen(_corners(_MONOTONE[name], inputs[0]), dtype, _FUNCTION_ERROR, _FUNCTION_FLOOR)
+        absolute = _LOG_ERROR if name in _LOGARITHMS else tiny
+        return _widen(_corners(_MONOTONE[name], inputs[0]), dtype, _FUNCTION_ERROR, absolute)
     if name == "math.roundeven":
         return tuple(np.rint(part) for part in inputs[0])  # type: ignore[return-value]
     if name == "math.absf":
@@ -189,6 +190,7 @@ _OF_INTEGERS: dict[str, Callable[..., Any]] = {
 # What gives the same number: integers are saturated before they are cut, floats rounded before they are converted.
 _SAME = ("arith.extf", "arith.extsi", "arith.extui", "arith.trunci", "arith.fptosi")
 _COMPARISONS = ("arith.cmpf", "arith.cmpi")
+_LOGARITHMS = ("math.log", "math.log2")
 _MONOTONE: dict[str, Callable[[Any], Any]] = {
     "math.exp": np.exp,
     "math.exp2": np.exp2,

@@ -12,11 +12,14 @@ import pytest
 from test_math_formulas import NumpyOps, every_float
 
 from lowtide.compiler.checking.bound import Interval, propagate
+from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.epilogue import functions as lt
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import EpilogueGraph, trace
 from lowtide.compiler.epilogue.trace import FUNCTIONS
+from lowtide.compiler.spec import GemmSpec
 from lowtide.passes.support import math_formulas as formulas
+from lowtide.runtime.epilogue import evaluate as evaluate_program
 
 erfc = np.vectorize(math.erfc, otypes=[np.float64])
 ROUNDED = 2.0**-24
@@ -170,3 +173,25 @@ def test_integers_do_not_wrap_around_within_a_function(name: str) -> None:
         want = case.exact(x)
     got = evaluate(trace(lambda acc: case.of(acc), "s32", "f32"), x, [])
     np.testing.assert_allclose(got, want, rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "tanh", "erf", "sqrt", "rsqrt", "sigmoid", "silu", "gelu by tanh"])
+def test_the_bound_of_a_saved_kernel_holds_it_and_little_more(name: str) -> None:
+    """`verify` computes it from the kernel's manifest, without the compiler."""
+    case, x = CASES[name], sample()
+    graph = trace(lambda acc: case.of(acc), "f32", "f32")
+    spec = GemmSpec(m=16, n=16, k=16, a="bf16", b="bf16", d="f32", epilogue=lambda acc: case.of(acc))
+    program = compile_gemm(spec, target="sm_80").manifest["epilogue_program"]
+    wide = x.astype(np.float64)
+    with np.errstate(all="ignore"):
+        want = case.exact(wide)
+        (_, low, high), _ = evaluate_program(program, (wide, wide, wide), {}, "f32")
+        results = [in_f32(graph, x, push) for push in (-0.6, 0.0, 0.6)]
+        slack = max(2.0**-15, 16 * case.relative) * np.abs(want) + 64 * case.absolute(wide)
+        tight = (want - low <= slack) & (high - want <= slack)
+    skipped = ~np.isfinite(want) | overflows(want)
+    for got in results:
+        held = ((low <= got) & (got <= high)) | skipped
+        assert held.all(), [(float(x[i]), got[i], low[i], high[i]) for i in np.flatnonzero(~held)[:5]]
+    tight |= skipped
+    assert tight.all(), [(float(x[i]), want[i], low[i], high[i]) for i in np.flatnonzero(~tight)[:5]]
