@@ -75,6 +75,25 @@ def test_infinite_exponentials_have_finite_derivatives() -> None:
     np.testing.assert_allclose(sigmoid, [[0, 0, 0, 0]], atol=1e-30)
 
 
+def _of_acc(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda acc: function(acc)
+
+
+def test_the_derivatives_at_0_are_those_of_smooth_functions() -> None:
+    given: dict[str, Any] = {"acc": np.zeros((1, 1)), "grad": np.ones((1, 1))}
+    for function, expected in ((lt.sigmoid, 0.25), (lt.silu, 0.5), (lambda x: lt.gelu(x, approximate="tanh"), 0.5)):
+        assert derivative(trace(_of_acc(function), "f32", "f32"), None, given) == expected
+
+
+def test_a_choice_by_sign_is_no_sigmoid() -> None:
+    def epilogue(acc: Any) -> Any:
+        return lt.where(acc < 0.0, 3.0 * acc, acc / (2.0 + acc))
+
+    given: dict[str, Any] = {"acc": np.array([[-1.0, 2.0]]), "grad": np.ones((1, 2))}
+    for dtype in ("f32", "f64"):
+        np.testing.assert_allclose(derivative(trace(epilogue, dtype, dtype), None, given), [[3.0, 0.125]])
+
+
 def test_it_reads_what_it_needs() -> None:
     def epilogue(acc: Any, bias: lt.PerColumn, c: lt.Full, alpha: lt.Scalar) -> Any:
         return alpha * acc + bias + lt.where(bias > 0.0, c, 0.0)
