@@ -20,6 +20,7 @@ from mlir.dialects import arith, math
 from lowtide.passes.base import Pass, Refusal
 from lowtide.passes.support import math_formulas as formulas
 from lowtide.passes.support.math_types import check_type, math_ops
+from lowtide.passes.support.rewriting import defining_op
 from lowtide.targets import Target
 
 # What one PTX instruction computes: fma.rn, ex2.approx, lg2.approx, sqrt.rn, rsqrt.approx, abs, copysign.
@@ -27,8 +28,16 @@ HARDWARE_OPS = frozenset(
     {"math.fma", "math.exp2", "math.log2", "math.sqrt", "math.rsqrt", "math.roundeven", "math.absf", "math.copysign"}
 )
 
+
+def _exp(ops: "IrOps", x: ir.Value) -> ir.Value:
+    """Of −|x|, as in sigmoid, one limit will do."""
+    negated = defining_op(x)
+    is_at_most_0 = isinstance(negated, arith.NegFOp) and isinstance(defining_op(negated.operand), math.AbsFOp)
+    return formulas.exp(ops, x, is_at_most_0)
+
+
 EXPANDED_OPS: dict[str, Callable[["IrOps", ir.Value], ir.Value]] = {
-    "math.exp": formulas.exp,
+    "math.exp": _exp,
     "math.tanh": formulas.tanh,
     "math.erf": formulas.erf,
     "math.log": formulas.log,

@@ -92,9 +92,11 @@ _LOG2_ERFC_COEFFICIENTS = (
 )
 
 
-def exp(ops: FloatOps[V, P], x: V) -> V:
+def exp(ops: FloatOps[V, P], x: V, is_at_most_0: bool = False) -> V:
     """eˣ = 2^hi · (1 + lo·ln 2), where hi + lo = x·log₂e and hi is that product rounded. NaN stays NaN."""
-    clamped = ops.minimum(ops.maximum(x, ops.constant(-_EXP_LIMIT)), ops.constant(_EXP_LIMIT))
+    clamped = ops.maximum(x, ops.constant(-_EXP_LIMIT))
+    if not is_at_most_0:
+        clamped = ops.minimum(clamped, ops.constant(_EXP_LIMIT))
     log2e = ops.constant(_LOG2E_HI)
     high = ops.multiply(clamped, log2e)
     low = ops.fma(clamped, log2e, ops.negate(high))  # exact: the rounding error of the product

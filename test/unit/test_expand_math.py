@@ -123,6 +123,16 @@ def test_math_without_an_expansion_is_refused_by_name():
             apply(ConvertMathToIntrinsics(), module)
 
 
+def test_a_power_of_minus_a_magnitude_has_one_limit():
+    """It is never positive, and cannot become infinite."""
+    body = "%m = math.absf %x : f32 %n = arith.negf %m : f32 %y = math.exp %n : f32 return %y : f32"
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(f"func.func @f(%x: f32) -> f32 {{ {body} }}")
+        apply(ExpandMath(), module)
+        text = str(module)
+    assert text.count("arith.maximumf") == 1 and "arith.minimumf" not in text
+
+
 def test_approximate_ops_say_so_in_the_ir():
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse("func.func @f(%x: f32) -> f32 { %y = math.tanh %x : f32 return %y : f32 }")

@@ -1,6 +1,7 @@
 """The formulas behind expand-math hold their stated errors, with the hardware's own error at both ends of its range."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -80,6 +81,12 @@ def every_float(step: int, lowest: float, highest: float) -> np.ndarray:
 
 CASES = {
     "exp": (formulas.exp, np.exp, formulas.EXP, every_float(4099, -110, 88.7)),
+    "exp of what is at most 0": (
+        partial(formulas.exp, is_at_most_0=True),
+        np.exp,
+        formulas.EXP,
+        every_float(4099, -math.inf, 0),
+    ),
     "tanh": (formulas.tanh, np.tanh, formulas.TANH, every_float(4099, -100, 100)),
     "erf": (formulas.erf, ERF, formulas.ERF, every_float(4099, -12, 12)),
     "log": (formulas.log, np.log, formulas.LOG, every_float(4099, 1e-45, 3.4e38)),
@@ -117,6 +124,9 @@ def test_the_stated_error_is_not_slack(name):
         ("exp", -1e30, 0.0),
         ("exp", 0.0, 1.0),
         ("exp", math.nan, math.nan),
+        ("exp of what is at most 0", -math.inf, 0.0),
+        ("exp of what is at most 0", -0.0, 1.0),
+        ("exp of what is at most 0", math.nan, math.nan),
         ("tanh", math.inf, 1.0),
         ("tanh", -math.inf, -1.0),
         ("tanh", -0.0, -0.0),
