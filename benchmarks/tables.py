@@ -1,17 +1,15 @@
 """The tables of measurements that the documentation shows.
 
-    python benchmarks/tables.py --out DIR [--only NAME …] [--rounds N] [--seed 0]
+    python benchmarks/tables.py [--out DIR] [--only NAME …] [--rounds N] [--seed 0]
 
-Writes DIR/NAME.md for each table, row by row as they are measured: shapes, tall, types, pieces, unaligned, batches,
-weights, scales, and the ladders (ladder-4096, ladder-8192, ladder-sm80, ladder-f32, ladder-f64, ladder-fp8). `python
-docs/generate.py --measured DIR` puts them on their pages.
-Kernels are compiled by as many processes as the machine has cores, while others are timed. Asks for a GPU and torch;
-takes about eight minutes on an H200 with 16 cores. A kernel that is refused or wrong is a row with its reason. Exit
-status: 0, 1 where a table is not whole, 3 where the time is over.
+Writes DIR/NAME.json for each table, in the format of record.py, row by row as they are measured; `--help` lists the
+names. DIR is benchmarks/results by default; `python docs/generate.py` makes the pages from the files there. Kernels are
+compiled by as many processes as the machine has cores, while others are timed. Requires a GPU and torch; takes about
+eight minutes on an H200 with 16 cores. A kernel that is refused or wrong is a row with its reason. Exit status: 0; 1 if
+a table is not complete; 3 if the time is over.
 """
 
 import argparse
-import datetime
 import functools
 import math
 import multiprocessing
@@ -23,20 +21,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import record
+
 import lowtide as lt
 from lowtide.compiler.bench import scaled, weights
 from lowtide.compiler.bench.cases import (
     SPEED_HEADINGS,
-    TYPE_HEADINGS,
     Case,
     Entry,
     Outcome,
     request,
     run_case,
     speed_rows,
-    type_rows,
 )
-from lowtide.compiler.bench.contest import interval, markdown
+from lowtide.compiler.bench.contest import interval
 from lowtide.compiler.bench.gpu_timing import KINDS, Contender, ratio, spread, torch_with_gpu
 from lowtide.compiler.bench.ladder import TIMED_HEADINGS, climb, race_steps, small_problem, timed_rows
 from lowtide.compiler.bench.ladder_pages import LADDER_PAGES, LadderPage, cube, product
@@ -59,8 +57,6 @@ class Table:
 
     name: str
     cases: tuple[Case, ...]
-    headings: Sequence[str]
-    rows: Callable[[Sequence[Outcome]], list[tuple[str, ...]]]
     rounds: int
     algorithms: int
     finalists: int
@@ -73,12 +69,19 @@ class Run:
     compilers: Compilers
     folder: Path
     device: str
+    software: str
     rounds: int | None
     seed: int
 
-    def write(self, name: str, title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        today = datetime.datetime.now(datetime.timezone.utc).date()
-        write_whole(self.folder / f"{name}.md", f"{today}. {title}:\n\n{markdown(headings, rows)}\n")
+    def write(
+        self, name: str, columns: Sequence[str], rows: Sequence[Sequence[str]], rounds: int, about: str, area: str = ""
+    ) -> None:
+        command = record.command_line(sys.argv[0], sys.argv[1:])
+        cells = tuple(tuple(map(record.cell, row)) for row in rows)
+        result = record.Result(
+            self.device, record.today(), command, tuple(columns), cells, area, self.software, str(rounds), about
+        )
+        write_whole(self.folder / f"{name}.json", result.text())
 
 
 def say(text: str) -> None:
@@ -101,8 +104,6 @@ SHAPES = Table(
         Case(cube("f32", 4096), (CHOSEN,)),
         Case(cube("f64", 4096), (CHOSEN,)),
     ),
-    SPEED_HEADINGS,
-    speed_rows,
     rounds=5,
     algorithms=96,
     finalists=4,
@@ -124,31 +125,21 @@ TALL = Table(
     tuple(
         Case(product("f16", 81920, 256, 256, acc), (*_TALL, ON_MMA_SYNC, ON_MMA_SYNC_OF_SM90)) for acc in ("f32", "f16")
     ),
-    SPEED_HEADINGS,
-    speed_rows,
     rounds=5,
     algorithms=96,
     finalists=4,
 )
 
-TYPES = Table(
-    "types",
-    (
-        *(
-            Case(cube(dtype, 4096, layout=layout), (CHOSEN,))
-            for dtype in ("bf16", "f16", "f32", "f64")
-            for layout in LAYOUTS
-        ),
-        *(Case(cube("f16", 4096, "f16", layout), (CHOSEN,)) for layout in LAYOUTS),
-        *(Case(cube("tf32", 4096, layout=layout), (CHOSEN,)) for layout in LAYOUTS),
-        *(Case(cube("e4m3", 4096, acc), (CHOSEN,)) for acc in ("f32", "fast")),
-        Case(cube("s8", 4096), (CHOSEN,)),
-    ),
-    TYPE_HEADINGS,
-    type_rows,
-    rounds=3,
-    algorithms=96,
-    finalists=2,
+# 4096³ by element types, sums and layouts; 8-bit floats and integers in the layout that torch takes.
+TYPES = tuple(
+    Table(name, tuple(Case(spec, (CHOSEN,)) for spec in specs), rounds=3, algorithms=96, finalists=2)
+    for name, specs in {
+        "types": [cube(dtype, 4096, layout=layout) for dtype in ("bf16", "f16") for layout in LAYOUTS],
+        "f16-sums": [cube("f16", 4096, "f16", layout) for layout in LAYOUTS],
+        **{dtype: [cube(dtype, 4096, layout=layout) for layout in LAYOUTS] for dtype in ("f32", "f64", "tf32")},
+        "fp8": [cube("e4m3", 4096, acc) for acc in ("f32", "fast")],
+        "integers": [cube("s8", 4096)],
+    }.items()
 )
 # f32 by products of narrower pieces: their launches split A and B too.
 PIECES = Table(
@@ -158,23 +149,26 @@ PIECES = Table(
         for precision in DECOMPOSITIONS
         for layout in LAYOUTS
     ),
-    TYPE_HEADINGS,
-    type_rows,
     rounds=3,
     algorithms=0,
     finalists=0,
 )
-# Rows that do not start on sectors of L2, and rows and bases that TMA does not take.
+# Rows that do not start on sectors of L2.
 UNALIGNED = Table(
     "unaligned",
     (
         Case(cube("bf16", 1000), (CHOSEN,)),
         Case(cube("bf16", 2056), (CHOSEN,)),
         *(Case(product("bf16", 4096, 4104, 4104, layout=layout), (CHOSEN,)) for layout in LAYOUTS),
-        *(Case(product("bf16", 4095, 4097, 4103, layout=layout), (CHOSEN,)) for layout in LAYOUTS),
     ),
-    SPEED_HEADINGS,
-    speed_rows,
+    rounds=5,
+    algorithms=96,
+    finalists=2,
+)
+# Rows and bases that TMA does not take.
+PACKED = Table(
+    "packed",
+    tuple(Case(product("bf16", 4095, 4097, 4103, layout=layout), (CHOSEN,)) for layout in LAYOUTS),
     rounds=5,
     algorithms=96,
     finalists=2,
@@ -187,13 +181,11 @@ BATCHES = Table(
         Case(product("bf16", 2048, 2048, 128, batch=16), (CHOSEN,)),
         Case(product("bf16", 4096, 4096, 4096, batch=4), (CHOSEN,)),
     ),
-    SPEED_HEADINGS,
-    speed_rows,
     rounds=6,
     algorithms=0,
     finalists=0,
 )
-TABLES = (SHAPES, TALL, TYPES, PIECES, UNALIGNED, BATCHES)
+TABLES = (SHAPES, TALL, *TYPES, PIECES, UNALIGNED, PACKED, BATCHES)
 LADDER_ROUNDS = 3
 WEIGHTS = "weights"
 WEIGHT_HEADINGS = ("case", "contender", *(f"{kind} {column}" for kind in KINDS for column in ("µs", "to torch")))
@@ -213,13 +205,12 @@ NAMES = (*(one.name for one in TABLES), WEIGHTS, SCALES, *(one.name for one in L
 def run_table(table: Table, run: Run) -> bool:
     """Measure and write a table. Whether every row has figures."""
     rounds = run.rounds or table.rounds
-    cublaslt = f"cuBLASLt's best of up to {table.algorithms}, " if table.algorithms else ""
-    title = f"{run.device}, {cublaslt}{rounds} rounds"
+    about = f"cuBLASLt's best of up to {table.algorithms}" if table.algorithms else ""
     outcomes: list[Outcome] = []
     for case in table.cases:
         say(f"{table.name}: {case.title}")
         outcomes.append(run_case(case, run.compilers, rounds, run.seed, table.algorithms, table.finalists, say))
-        run.write(table.name, title, table.headings, table.rows(outcomes))
+        run.write(table.name, SPEED_HEADINGS, speed_rows(outcomes), rounds, about, area=table.name)
     return not any(outcome.reasons for outcome in outcomes)
 
 
@@ -233,15 +224,16 @@ def run_ladder(page: LadderPage, run: Run) -> bool:
         if not step.ok:
             say(f"{step.name}: {step.result}: {step.message}")
     standings = race_steps(page.spec, steps, rounds, run.seed, say)
-    title = f"{problem_line(page.spec, (page.spec.m, page.spec.n, page.spec.k))}, {run.device}, {rounds} rounds"
-    run.write(page.name, title, TIMED_HEADINGS, timed_rows(steps, standings, with_intervals=True))
+    rows = [row[:-1] for row in timed_rows(steps, standings, with_intervals=True)]
+    about = problem_line(page.spec, (page.spec.m, page.spec.n, page.spec.k))
+    run.write(page.name, TIMED_HEADINGS[:-1], rows, rounds, about)
     return len(standings.others) == len(steps)
 
 
 def run_weights(run: Run) -> bool:
     """Measure and write the table of packed weights. Whether it is whole, or else an error is raised."""
     rounds, rows = run.rounds or WEIGHT_ROUNDS, []
-    title = f"{run.device}, {rounds} rounds, N×K = 28672×4096, groups of {weights.GROUP}"
+    about = f"N×K = 28672×4096, groups of {weights.GROUP}; beside torch.matmul of bf16"
     for dtype in WEIGHT_TYPES:
         say(f"{WEIGHTS}: {dtype}")
         specs = [weights.problem(m, dtype) for m in WEIGHT_ROWS]
@@ -254,14 +246,14 @@ def run_weights(run: Run) -> bool:
                 ratios = (interval(ratio(one, contenders[0], kind), 3) for kind in KINDS)
                 cells = (cell for pair in zip(weights.microseconds(one), ratios, strict=True) for cell in pair)
                 rows.append((f"bf16 × {dtype}, M = {m}", one.name, *cells))
-            run.write(WEIGHTS, title, WEIGHT_HEADINGS, rows)
+            run.write(WEIGHTS, WEIGHT_HEADINGS, rows, rounds, about, area=WEIGHTS)
     return True
 
 
 def run_scales(run: Run) -> bool:
     """Measure and write the table of products with scales. Whether every kernel is right and timed."""
     rounds, rows, whole = run.rounds or SCALE_ROUNDS, [], True
-    title = f"{run.device}, {rounds} rounds, e4m3 tn, D of bf16"
+    about = "tn, D of bf16; beside torch._scaled_mm with scales and sums of the same kind"
     for size, kinds in SCALE_SIZES:
         say(f"{SCALES}: {size}")
         specs = {each: scaled.problem(size, *each) for each in scaled.asked(kinds)}
@@ -272,9 +264,9 @@ def run_scales(run: Run) -> bool:
         found = scaled.raced(size, kinds, cases, rounds, run.seed, say)
         whole &= all(len(each) == 2 for each in found.values()) and len(found) == len(specs)
         for (sums, kind), contenders in found.items():
-            case = f"{'×'.join(map(str, size))}, scales of {kind}, sums {sums}"
+            case = f"{'×'.join(map(str, size))} e4m3, scales of {kind}, sums {sums}"
             rows += [(case, one.name, *_speed_cells(one, contenders[0], 2.0 * math.prod(size))) for one in contenders]
-        run.write(SCALES, title, SCALE_HEADINGS, rows)
+        run.write(SCALES, SCALE_HEADINGS, rows, rounds, about, area="fp8")
     return whole
 
 
@@ -333,7 +325,7 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         description=__doc__.splitlines()[0] if __doc__ else None, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    result.add_argument("--out", type=Path, required=True, help="folder that gets a file for each table")
+    result.add_argument("--out", type=Path, default=record.FOLDER, help="folder that gets a file for each table")
     result.add_argument("--only", action="append", choices=NAMES, help="a table; all if left out")
     result.add_argument("--rounds", type=int, help="counted rounds; each table's own if left out")
     result.add_argument("--seed", type=int, default=0, help="of operands and of the order")
@@ -359,9 +351,9 @@ def main() -> int:
         with Compilers() as compilers:
             torch = torch_with_gpu()
             request_all(names, compilers)
-            device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+            device, software = torch.cuda.get_device_name(), f"torch {torch.__version__}"
             arguments.out.mkdir(parents=True, exist_ok=True)
-            run = Run(compilers, arguments.out, device, arguments.rounds, arguments.seed)
+            run = Run(compilers, arguments.out, device, software, arguments.rounds, arguments.seed)
             whole = run_all(names, run)
     except lt.Error as error:
         sys.exit(f"tables.py: error: {error}")

@@ -1,6 +1,6 @@
 """The manifest: what a saved kernel says about itself, as JSON. It is the serialisation of the host-side IR.
 
-    {"format": 1, "lowtide": "0.1.0", "name": "gemm", "target": "sm_80",
+    {"format": 1, "lowtide": "0.2.0", "name": "gemm", "target": "sm_80",
      "files": {"kernel.ptx": {"size": 8123, "sha256": "…"}, "kernel.cubin": {…}},        filled by save, as is
      "sha256": "…",                                                                       of all other entries
      "spec": {"m": 4096|null, "n": …, "k": …, "a": "bf16", "b": "bf16", "d": "bf16", "acc": "f32", "layout": "tn",

@@ -119,7 +119,7 @@ def plain_manifest(dtype: str, target: str = "sm_80", shared_memory: int = SHARE
     alpha = {"name": "alpha", "role": "input", "kind": "scalar", "dtype": "f32", "shape": []}
     return {
         "format": 1,
-        "lowtide": "0.1.0",
+        "lowtide": "by hand",
         "name": "plain",
         "target": target,
         "spec": {"m": None, "n": None, "k": None, "a": dtype, "b": dtype, "d": dtype, "acc": "f32", "layout": "tn"},

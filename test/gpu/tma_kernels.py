@@ -96,7 +96,7 @@ def _manifest(name: str, arguments: list[dict[str, Any]], host: list[dict[str, A
     spec = {"m": None, "n": None, "k": None, "a": dtype, "b": dtype, "d": "s32", "acc": "f32", "layout": "tn"}
     return {
         "format": 1,
-        "lowtide": "0.1.0",
+        "lowtide": "by hand",
         "name": name,
         "target": "sm_90",
         "spec": spec,

@@ -27,6 +27,10 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *s
 FOLDERS = "benchmarks|compiler|dialects|docs|examples|interpreter|passes|runtime|src|targets|test"
 
 
+# The caption of a table of measurements.
+RESULT = r" \(\[data\]\(\.\./benchmarks/results/[\w-]+\.json\)\)"
+
+
 def load_generator() -> ModuleType:
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert spec is not None and spec.loader is not None
@@ -71,7 +75,8 @@ def test_pages_that_differ_are_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     for page in generator.PAGES:
         path = tmp_path / "docs" / page
         path.write_text(
-            re.sub("tile.mma|stages = 2|sm[89]0-|mul.wide", "", path.read_text(encoding="utf-8")), encoding="utf-8"
+            re.sub(f"tile.mma|stages = 2|sm[89]0-|mul.wide|{RESULT}", "", path.read_text(encoding="utf-8")),
+            encoding="utf-8",
         )
     assert generator.main(["--check", "--folder", str(tmp_path / "docs")]) == 1
     named = re.findall(r"^(.*): out of date", capsys.readouterr().out, re.MULTILINE)
@@ -150,7 +155,8 @@ def test_a_preset_that_was_not_timed_stands_in_the_ladder_as_not_measured(monkey
     steps = ladder_of("sm_90a")
     new = {"sm90-new": replace(steps["sm90-best"], adds="something new")}
     monkeypatch.setattr(ladder_pages, "ladder_of", lambda target, dtype: {**new, **steps})
-    page = generator.ladder_page(ladder_pages.LADDER_PAGES[0])
+    ladder = ladder_pages.LADDER_PAGES[0]
+    page = generator.ladder_page(ladder, generator.results()[ladder.name])
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| sm90-")]
     assert [row[0].removeprefix("| ") for row in rows] == ["sm90-new", *steps]
     assert rows[0][1] == "not measured" and set(rows[0][2:-1]) == {""} and rows[0][-1] == "something new |"
@@ -166,6 +172,72 @@ def test_the_charts_show_the_figures_of_their_pages(page: str) -> None:
     for row in (line.split(" | ") for line in lines):
         assert f">{row[0].removeprefix('| ')}<" in chart
         assert all(f">{row[column].split()[0]}<" in chart for column in (1, 4))
+
+
+RESULTS = sorted((ROOT / "benchmarks" / "results").iterdir())
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
+def test_each_file_of_results_has_device_date_and_command_and_stands_as_it_is_written(path: Path) -> None:
+    result = load_generator().record.load(path)
+    assert result.device and result.date and result.command and result.rows
+    assert path.suffix == ".json" and path.read_text(encoding="utf-8") == result.text()
+
+
+def test_each_result_is_on_a_page_and_each_area_too() -> None:
+    generator = load_generator()
+    named = {name for page in PAGES for name in re.findall(r"<!-- results: (.*) -->", page.read_text(encoding="utf-8"))}
+    shown = named | {page.name for page in ladder_pages.LADDER_PAGES}
+    lost = [
+        name
+        for name, result in generator.results().items()
+        if name not in shown and not (result.area and f"area {result.area}" in named)
+    ]
+    assert lost == []
+    # A page with blocks is among those that are made.
+    with_blocks = {
+        page.relative_to(ROOT / "docs").as_posix()
+        for page in PAGES
+        if "<!-- results: " in page.read_text(encoding="utf-8")
+    }
+    assert with_blocks == set(generator.RESULT_PAGES)
+
+
+@pytest.mark.parametrize("page", ["docs/performance.md", "docs/verification.md"])
+def test_figures_stand_in_tables_alone(page: str) -> None:
+    text = without_code_blocks(re.sub(r"(?s)<!-- results: .*?<!-- end of results -->", "", text_of(page)))
+    # Ratios, dates, times and speeds; the bounds of the verdicts and how cells look are explained in words.
+    explained = {f"{bound}" for bound in (load_generator().verdicts.FASTER, load_generator().verdicts.SLOWER)}
+    figures = re.findall(
+        r"\b\d\.\d{2,3}\b|\b20\d\d-\d\d-\d\d\b|\b[\d.]+ (?:µs|TFLOP/s|TB/s)", text.replace("`1.05 / 1.06`", "")
+    )
+    assert set(figures) <= explained
+
+
+def test_one_version_is_named_everywhere() -> None:
+    (version,) = re.findall(r'(?m)^version = "(.*)"$', text_of("pyproject.toml"))
+    releases = re.findall(r"(?m)^## (.*)$", text_of("CHANGELOG.md"))
+    assert releases[0] == "Unreleased" and releases[1].split(" (")[0] == version
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+ \(\d{4}-\d\d-\d\d\)", release) for release in releases[1:])
+    assert set(re.findall(r"\bVersion (\d+\.\d+\.\d+)", text_of("README.md"))) == {version}
+
+
+def test_anchors_that_are_linked_exist() -> None:
+    generator = load_generator()
+    anchors = {
+        page: {
+            generator.verdicts.anchor(title) for title in re.findall(r"(?m)^#+ (.*)$", page.read_text(encoding="utf-8"))
+        }
+        for page in PAGES
+    }
+    broken = []
+    for page in PAGES:
+        text = without_code_blocks(page.read_text(encoding="utf-8"))
+        for target, name in re.findall(r"\]\(([^)#\s]*)#([^)]+)\)", text):
+            there = (page.parent / target).resolve() if target else page
+            if there in anchors and name not in anchors[there]:
+                broken.append(f"{page.name}: {target}#{name}")
+    assert broken == []
 
 
 def test_presets_named_in_seeds_exist() -> None:

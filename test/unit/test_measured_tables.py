@@ -1,7 +1,8 @@
 """The tables that benchmarks/tables.py measures: what they consist of, what a failure leaves, how pages take them."""
 
-import importlib.util
+import importlib
 import itertools
+import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -11,8 +12,8 @@ import pytest
 
 import lowtide as lt
 from lowtide.compiler.bench import cases
-from lowtide.compiler.bench.cases import SPEED_HEADINGS, TYPE_HEADINGS, Case, Entry, run_case, speed_rows, type_rows
-from lowtide.compiler.bench.contest import Standings, markdown
+from lowtide.compiler.bench.cases import SPEED_HEADINGS, Case, Entry, run_case, speed_rows
+from lowtide.compiler.bench.contest import Standings
 from lowtide.compiler.bench.gpu_timing import Contender
 from lowtide.compiler.bench.ladder import TIMED_HEADINGS, Step, timed_rows
 from lowtide.compiler.bench.ladder_pages import LADDER_PAGES, cube, product
@@ -27,15 +28,20 @@ ENTRIES = (Entry("right", "sm_80"), Entry("wrong", "sm_80", "b"), Entry("refused
 
 
 def module(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
-    assert spec is not None and spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+    """A script, which finds the others of its folder as when it is run."""
+    folder = str(ROOT / Path(path).parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(Path(path).stem)
 
 
 @pytest.fixture(scope="module")
-def tables() -> ModuleType:
+def record() -> ModuleType:
+    return module("benchmarks/record.py")
+
+
+@pytest.fixture(scope="module")
+def tables(record: ModuleType) -> ModuleType:
     return module("benchmarks/tables.py")
 
 
@@ -111,24 +117,6 @@ def test_a_case_that_breaks_is_a_row_and_the_others_go_on(monkeypatch: pytest.Mo
     rows = speed_rows([broken, outcome(monkeypatch)])
     assert rows[0][1:3] == ("all", "not run: CUDA error: an illegal memory access was encountered")
     assert len(rows) == 6 and {len(row) for row in rows} == {len(SPEED_HEADINGS)}
-    assert type_rows([broken])[0][:4] == ("f16", "f16", "tn", rows[0][2])
-
-
-def test_a_row_of_types_has_the_first_kernel_beside_both_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    (row,) = type_rows([outcome(monkeypatch)])
-    assert len(row) == len(TYPE_HEADINGS)
-    assert [cell.split()[0] for cell in row] == [
-        "f16",
-        "f16",
-        "tn",
-        "1.0",
-        "2.0",
-        "4.0",
-        "0.500",
-        "0.250",
-        "0.500",
-        "0.250",
-    ]
 
 
 def test_a_step_that_is_left_out_says_why_in_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,27 +135,23 @@ def test_every_preset_of_a_table_exists_and_serves_its_type(tables: ModuleType) 
             assert spec.a in tables.LADDER_PAGES[2].presets()[name].dtypes
 
 
-def test_every_table_has_its_place_in_the_pages_and_no_other_has_one(tables: ModuleType) -> None:
+def test_every_table_is_an_area_of_the_page_and_every_ladder_is_linked(tables: ModuleType) -> None:
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     for table in tables.TABLES:
-        assert page.count(f"<!-- measured: {table.name} -->") == page.count(f"<!-- end of {table.name} -->") == 1
-    of_weights = (ROOT / "docs" / "weights.md").read_text(encoding="utf-8")
-    assert of_weights.count("<!-- measured: weights -->") == of_weights.count("<!-- end of weights -->") == 1
-    assert page.count("<!-- measured: scales -->") == page.count("<!-- end of scales -->") == 1
-    assert page.count("<!-- measured: ") == len(tables.TABLES) + len(["scales"])
+        assert page.count(f"<!-- results: area {table.name} -->") == 1
     assert all(f"({ladder.name}.md)" in page for ladder in LADDER_PAGES)
     assert len(set(tables.NAMES)) == len(tables.NAMES)
 
 
-def test_all_types_and_layouts_and_the_accumulators_of_each_are_in_the_table_of_types(tables: ModuleType) -> None:
-    found = Counter((case.spec.a, case.spec.acc, case.spec.precision) for case in tables.TYPES.cases)
-    every = [("bf16", "f32"), ("f16", "f32"), ("f16", "f16"), ("f32", "f32"), ("f64", "f64"), ("tf32", "f32")]
+def test_all_types_and_layouts_and_the_accumulators_of_each_are_in_the_tables_of_types(tables: ModuleType) -> None:
+    cases = [case for table in tables.TYPES for case in table.cases]
+    found = Counter((case.spec.a, case.spec.acc) for case in cases)
+    in_four_layouts = [("bf16", "f32"), ("f16", "f32"), ("f16", "f16"), ("f32", "f32"), ("f64", "f64"), ("tf32", "f32")]
+    as_torch_takes_them = [("e4m3", "f32"), ("e4m3", "fast"), ("s8", "s32")]
+    assert found == {**dict.fromkeys(in_four_layouts, len(LAYOUTS)), **dict.fromkeys(as_torch_takes_them, 1)}
+    assert len({case.title for case in cases}) == len(cases)
     of_pieces = Counter((case.spec.precision, case.spec.layout) for case in tables.PIECES.cases)
     assert of_pieces == dict.fromkeys(itertools.product(DECOMPOSITIONS, LAYOUTS), 1)
-    narrow = dict.fromkeys(
-        [("e4m3", "f32", None), ("e4m3", "fast", None), ("s8", "s32", None)], 1
-    )  # as torch takes them
-    assert found == {**dict.fromkeys([(*pair, None) for pair in every], 4), **narrow}
 
 
 def test_what_is_requested_ahead_is_what_is_asked_for_later(tables: ModuleType) -> None:
@@ -209,33 +193,118 @@ def test_other_processes_compile_what_is_requested_and_say_what_they_refuse() ->
             compilers.kernel(spec, "sm_80", f"{fields}1")
 
 
-# How the pages take them ----------------------------------------------------------------------------------------------
+# How they become data, and pages -------------------------------------------------------------------------------------
 
 
-def test_measured_tables_replace_the_blocks_of_their_names_alone(generator: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "types.md").write_text("2026-11-22. H200:\n\n| new |\n", encoding="utf-8")
-    blocks = [f"<!-- measured: {name} -->\nold\n<!-- end of {name} -->\n" for name in ("shapes", "types")]
-    page = "a\n" + "".join(blocks)
-    assert generator.with_measured(page, tmp_path) == page.replace(
-        "types -->\nold\n", "types -->\n2026-11-22. H200:\n\n| new |\n"
-    )
+def test_a_table_is_written_as_a_result_with_device_date_and_command(
+    tables: ModuleType, record: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cases, "Contest", FakeContest)
+    monkeypatch.setattr("sys.argv", ["/far/tables.py", "--only", "it"])
+    table = tables.Table("it", (Case(SPEC, ENTRIES),), rounds=3, algorithms=7, finalists=2)
+    compilers: Any = FakeCompilers()
+    assert not tables.run_table(table, tables.Run(compilers, tmp_path, "NVIDIA X", "torch 9", None, 0))
+    found = record.load(tmp_path / "it.json")
+    assert (found.device, found.command, found.area) == ("NVIDIA X", "python benchmarks/tables.py --only it", "it")
+    assert (found.date, found.rounds, found.columns) == (record.today(), "3", SPEED_HEADINGS)
+    rows = speed_rows([outcome(monkeypatch)])
+    assert [[record.printed(cell) for cell in row] for row in found.rows] == [list(row) for row in rows]
 
 
-def test_a_ladder_page_takes_figures_by_name_and_reasons_and_peers_too(generator: ModuleType) -> None:
-    page = next(page for page in LADDER_PAGES if page.name == "ladder-f64")
-    figures = ["7 (6 … 8)", "1.000 (1.000 … 1.000)", "", "9 (9 … 9)", "1.000 (1.000 … 1.000)", "", "old words"]
-    rows = [
-        ["sm80-f64", *figures],
-        ["sm90-f64", "refused: a | b: too large", *[""] * 5, "old words"],
-        ["torch.matmul (cuBLAS)", *figures[:-1], ""],
+def test_numbers_keep_their_digits_and_odd_files_are_refused(record: ModuleType, tmp_path: Path) -> None:
+    cells = [record.cell(text) for text in ("1.000 (0.990 … 1.010)", "12", "1.50e-7", "refused: 7", "")]
+    result = record.Result("X", "2026-11-26", "run", ("a", "b", "c", "d", "e"), (tuple(cells),))
+    path = tmp_path / "it.json"
+    path.write_text(result.text(), encoding="utf-8")
+    assert "[1.000, 0.990, 1.010], 12, 1.50e-7, " in result.text() and record.load(path) == result
+    assert [record.printed(cell, intervals=False) for cell in record.load(path).rows[0]][:2] == ["1.000", "12"]
+    for key in ("device", "date", "command"):
+        path.write_text(result.text().replace(f'"{key}": ', '"about": '), encoding="utf-8")
+        with pytest.raises(ValueError, match=rf"it\.json: .*{key}"):
+            record.load(path)
+    path.write_text(result.text().replace('"e"]', '"e", "f"]'), encoding="utf-8")
+    with pytest.raises(ValueError, match="6 columns, but a row of 5 cells"):
+        record.load(path)
+
+
+def test_tables_that_scripts_print_are_read_with_the_headings_above_them(record: ModuleType) -> None:
+    printed = "NVIDIA X\n\n| a | b |\n|---|---|\n| 1 | 2 (1 … 3) |\n\n### 64×64\n\n| a |\n|---|\n| x \\| y |\n"
+    plain, headed = [
+        (columns, [[record.printed(cell) for cell in row] for row in rows])
+        for columns, rows in record.tables_in(printed)
     ]
-    text = f"2026-11-22. f64 tn, H200, 3 rounds:\n\n{markdown(TIMED_HEADINGS, rows)}\n"
-    made = generator.ladder_page(page, text)
-    assert "\n2026-11-22. f64 tn, H200, 3 rounds:\n" in made and f"]({page.name}.svg)" in made
-    _, found = generator._figures(made)
-    assert [row[0] for row in found] == [*page.presets(), "torch.matmul (cuBLAS)"]
-    assert found[0][1:-1] == figures[:-1] and found[0][-1] == page.presets()["sm80-f64"].adds
-    assert found[1][1] == r"refused: a \| b: too large"
-    assert [generator._is_measured(row) for row in found] == [True, *[False] * (len(found) - 2), True]
+    assert plain == (("a", "b"), [["1", "2 (1 … 3)"]])
+    assert headed == (("case", "a"), [["64×64", "x \\| y"]])
+
+
+def results(record: ModuleType) -> dict[str, Any]:
+    head = ("case", "contender", "sustained µs", "sustained to torch", "burst to torch", "sustained to the better")
+    rows = (
+        ("1×1×1", "torch.matmul", "9.0", "1.000", "1.000", "0.9"),
+        ("1×1×1", "Lowtide, chosen", "8.0 (7.0 … 9.0)", "1.500 (1.1 … 1.9)", "1.600", "1.000"),
+        ("2×2×2", "Lowtide, chosen", "8.0", "0.500", "", ""),
+        ("2×2×2", "Lowtide on mma.sync", "8.0", "0.100", "", ""),
+        ("2×2×2", "Triton", "8.0", "0.200", "", ""),
+    )
+    old = (("3×3×3", "Lowtide, chosen", "4.0", "10.0"),)
+
+    def result(device: str, date: str, columns: tuple[str, ...], rows: Any) -> Any:
+        return record.Result(device, date, "run it", columns, tuple(tuple(map(record.cell, row)) for row in rows), "it")
+
+    times = ("case", "contender", "sustained µs", "sustained µs of torch")
+    return {
+        "old": result("NVIDIA B", "2026-11-20/2026-11-21", times, old),
+        "new": result("NVIDIA A", "2026-11-26", head, rows),
+    }
+
+
+def test_an_area_has_a_row_for_each_kernel_and_says_how_each_was_measured(
+    generator: ModuleType, record: ModuleType
+) -> None:
+    page = "### The *area*\n\n<!-- results: area it -->\nthis stood here\n<!-- end of results -->\n"
+    page = f"<!-- results: summary -->\n<!-- end of results -->\n{page}"
+    made = generator.verdicts.with_results(page, results(record))
+    lines = made.splitlines()
+    assert "this stood here" not in made
+    assert [line for line in lines if line.startswith(("| 1", "| 2", "| 3"))] == [
+        "| 1×1×1 | chosen | 8.0 | 1.500 / 1.600 | 1.000 | level | A, 1 |",
+        "| 2×2×2 | chosen | 8.0 | 0.500 |  | **slower** | A, 1 |",
+        "| 2×2×2 | Lowtide on mma.sync | 8.0 | 0.100 |  | **slower** | A, 1 |",
+        "| 2×2×2 | Triton | 8.0 | 0.200 |  |  | A, 1 |",
+        "| 3×3×3 | chosen | 4.0 | 2.50 |  | faster | B, 2 |",
+    ]
+    assert "1. NVIDIA A, 2026-11-26, `run it` ([data](../benchmarks/results/new.json))." in lines
+    assert "2. NVIDIA B, 2026-11-20 to 2026-11-21, `run it` ([data](../benchmarks/results/old.json))." in lines
+    # The cube root of 1 · 0.5 · 2.5.
+    assert "| [The *area*](#the-area) | 1.077 | 1 | 1 | 1 | 0.500: 2×2×2 |" in lines
     # A page that is made again stays as it is.
-    assert generator.ladder_page(page, made) == made
+    assert generator.verdicts.with_results(made, results(record)) == made
+
+
+@pytest.mark.parametrize("name", ["area nothing", "nothing"])
+def test_a_block_without_data_is_refused(generator: ModuleType, record: ModuleType, name: str) -> None:
+    with pytest.raises(ValueError, match="nothing"):
+        generator.verdicts.with_results(f"<!-- results: {name} -->\n<!-- end of results -->\n", results(record))
+
+
+def test_a_ladder_page_takes_figures_by_name_and_reasons_and_peers_too(
+    generator: ModuleType, record: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = next(page for page in LADDER_PAGES if page.name == "ladder-f64")
+    figures = ["7 (6 … 8)", "1.000 (1.000 … 1.000)", "", "9 (9 … 9)", "1.000 (1.000 … 1.000)", ""]
+    reason = r"refused: a \| b: too large"
+    rows = [["sm80-f64", *figures], ["sm90-f64", reason, *[""] * 5], ["torch.matmul (cuBLAS)", *figures]]
+    cells = tuple(tuple(map(record.cell, row)) for row in rows)
+    result = record.Result("NVIDIA H200", "2026-11-22", "run", TIMED_HEADINGS[:-1], cells, rounds="3", about="f64 tn")
+    made = generator.ladder_page(page, result)
+    assert "\nNVIDIA H200, 2026-11-22, 3 rounds, `run`" in made and f"]({page.name}.svg)" in made
+    found = [line[2:-2].split(" | ") for line in made.splitlines() if line.startswith("| ")][2:]
+    assert [row[0] for row in found] == [*page.presets(), "torch.matmul (cuBLAS)"]
+    assert found[0][1:-1] == figures and found[0][-1] == page.presets()["sm80-f64"].adds
+    assert found[1][1] == reason
+    assert {row[1] for row in found[2:-1]} == {"not measured"}
+    drawn: list[Any] = []
+    monkeypatch.setattr(generator, "results", lambda: {page.name: result})
+    monkeypatch.setattr(generator, "svg", lambda title, unit, bars: drawn.extend(bars) or "a chart")
+    assert generator.ladder_chart(page) == "a chart"
+    assert drawn == [("sm80-f64", 7.0, 9.0), ("torch.matmul (cuBLAS)", 7.0, 9.0)]

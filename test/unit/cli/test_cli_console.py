@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 from cli_calls import accepted
@@ -25,7 +26,7 @@ def test_the_console_script_prints_help_and_version() -> None:
         command = [sys.executable, "-m", "lowtide.compiler.cli.main", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    assert run("--version").stdout == "lowtide 0.1.0\n"
+    assert run("--version").stdout == f"lowtide {metadata.version('lowtide')}\n"
     done = run("compile", "--emit", "nothing")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("lowtide: error: unknown level 'nothing'")

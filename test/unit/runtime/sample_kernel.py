@@ -127,7 +127,7 @@ def sample_manifest(
     )
     return {
         "format": 1,
-        "lowtide": "0.1.0",
+        "lowtide": "by hand",
         "name": "gemm",
         "target": target,
         "spec": {"m": None, "n": None, "k": None, "a": dtype, "b": dtype, "d": dtype, "acc": acc, "layout": "tn"},
