@@ -4,7 +4,8 @@ A block begins with `<!-- results: NAME -->` and ends with `<!-- end of results 
 
 - that of a file: its table, as it stands;
 - `area NAME`: the verdicts of all files of that area, a row for each kernel;
-- `summary`: a row for each area of the page.
+- `cases NAME`: the same, of files that hold only some of the cases that were measured;
+- `summary`: a row for each `area` of the page.
 """
 
 import math
@@ -76,7 +77,7 @@ def area_table(results: Mapping[str, Result], area: str) -> str:
     """The verdicts of an area, then its runs: device, date, rounds, command and file of each."""
     runs = {name: list(verdicts(result)) for name, result in _of_area(results, area).items()}
     every = [one for run in runs.values() for one in run]
-    peers = dict.fromkeys(peer for one in every for peer in one.ratios)
+    peers = sorted(dict.fromkeys(peer for one in every for peer in one.ratios), key=lambda peer: peer != "torch")
     timed = any(one.microseconds for one in every)
     columns = ["case", "kernel", *(["µs"] if timed else []), *(f"to {peer}" for peer in peers), "verdict", "run"]
     rows = []
@@ -102,10 +103,11 @@ def _of_area(results: Mapping[str, Result], area: str) -> dict[str, Result]:
 def caption(name: str, result: Result) -> str:
     """Where, when and how a run was made, with its file."""
     rounds = f"{result.rounds} rounds" if result.rounds else ""
-    command = result.command if result.command.startswith("not recorded") else f"`{result.command}`"
+    lost = result.command.startswith("not recorded")
+    command = f"the command is {result.command}" if lost else f"`{result.command}`"
     parts = [result.device, result.date.replace("/", " to "), rounds, result.software, command]
-    about = f" {result.about[0].upper()}{result.about[1:]}." if result.about else ""
-    return ", ".join(filter(None, parts)) + f" ([data](../benchmarks/results/{name}.json)).{about}"
+    about = f"; {result.about}" if result.about else ""
+    return ", ".join(filter(None, parts)) + f" ([data](../benchmarks/results/{name}.json){about})."
 
 
 def summary_table(results: Mapping[str, Result], page: str) -> str:
@@ -148,7 +150,7 @@ def with_results(page: str, results: Mapping[str, Result]) -> str:
         kind, _, rest = block[2].partition(" ")
         if kind == "summary":
             table = summary_table(results, page)
-        elif kind == "area":
+        elif kind in ("area", "cases"):
             table = area_table(results, rest)
         elif kind in results:
             table = file_table(kind, results[kind])
