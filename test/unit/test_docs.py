@@ -83,6 +83,12 @@ def test_pages_that_differ_are_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert named == [page for page in generator.PAGES if page != "dialects/sm.md"]  # which says nothing of tile.mma
 
 
+def test_the_first_page_of_the_documentation_leads_to_every_other() -> None:
+    index = ROOT / "docs" / "README.md"
+    led_to = {(index.parent / target).resolve() for target in links(index)}
+    assert set((ROOT / "docs").rglob("*.md")) - {index} <= led_to
+
+
 def test_links_lead_to_files() -> None:
     broken = [
         f"{page.name}: {target}" for page in PAGES for target in links(page) if not (page.parent / target).exists()
