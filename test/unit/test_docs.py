@@ -1,6 +1,7 @@
 """The pages match the code: generated ones are current, reference ones complete, links and paths valid."""
 
 import argparse
+import functools
 import importlib.util
 import re
 import shutil
@@ -31,6 +32,7 @@ FOLDERS = "benchmarks|compiler|dialects|docs|examples|interpreter|passes|runtime
 RESULT = r"\[data\]\(\.\./benchmarks/results/[\w-]+\.json\)"
 
 
+@functools.cache
 def load_generator() -> ModuleType:
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert spec is not None and spec.loader is not None
