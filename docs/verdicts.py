@@ -10,7 +10,7 @@ A block begins with `<!-- results: NAME -->` and ends with `<!-- end of results 
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -114,7 +114,7 @@ def summary_table(results: Mapping[str, Result], page: str) -> str:
     """For each area of a page: how many kernels are faster, level or slower than the fastest peer, and by how much."""
     rows = []
     for heading, area in re.findall(r"(?m)^### (.*)\n(?:(?!### ).*\n)*?<!-- results: area (\S+) -->$", page):
-        every = [one for result in _of_area(results, area).values() for one in verdicts(result)]
+        every = _newest(_of_area(results, area).values())
         # Kernels on mma.sync beside others on wgmma are there for comparison.
         every = [one for one in every if one.contender.startswith(f"{OURS},")] or every
         ours = [(one.ratio, one) for one in every if one.ratio is not None]
@@ -125,6 +125,16 @@ def summary_table(results: Mapping[str, Result], page: str) -> str:
         link = f"[{heading}](#{anchor(heading)})"
         rows.append([link, f"{mean:.3f}", *counts, f"{least}: {worst.case}"])
     return markdown(["kernels", "geometric mean", "faster", "level", "slower", "the slowest"], rows) + "\n"
+
+
+def _newest(runs: Iterable[Result]) -> list[Verdict]:
+    """Of runs, the newest first: all rows, but none of a case that was measured again on a later day on such a GPU."""
+    found, dates = [], {}
+    for run in runs:
+        for one in verdicts(run):
+            if dates.setdefault((one.case, one.contender, run.device), run.date) == run.date:
+                found.append(one)
+    return found
 
 
 def anchor(heading: str) -> str:

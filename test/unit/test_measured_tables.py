@@ -247,12 +247,14 @@ def results(record: ModuleType) -> dict[str, Any]:
         ("2×2×2", "Triton", "8.0", "0.200", "", ""),
     )
     old = (("3×3×3", "Lowtide, chosen", "4.0", "10.0"),)
+    again = (("1×1×1", "Lowtide, chosen", "4.0", "100.0"),)
 
     def result(device: str, date: str, columns: tuple[str, ...], rows: Any) -> Any:
         return record.Result(device, date, "run it", columns, tuple(tuple(map(record.cell, row)) for row in rows), "it")
 
     times = ("case", "contender", "sustained µs", "sustained µs of torch")
     return {
+        "again": result("NVIDIA A", "2026-11-01", times, again),
         "old": result("NVIDIA B", "2026-11-20/2026-11-21", times, old),
         "new": result("NVIDIA A", "2026-11-26", head, rows),
     }
@@ -272,10 +274,11 @@ def test_an_area_has_a_row_for_each_kernel_and_says_how_each_was_measured(
         "| 2×2×2 | Lowtide on mma.sync | 8.0 | 0.100 |  | **slower** | A, 1 |",
         "| 2×2×2 | Triton | 8.0 | 0.200 |  |  | A, 1 |",
         "| 3×3×3 | chosen | 4.0 | 2.50 |  | faster | B, 2 |",
+        "| 1×1×1 | chosen | 4.0 | 25.00 |  | faster | A, 3 |",
     ]
     assert "1. NVIDIA A, 2026-11-26, `run it` ([data](../benchmarks/results/new.json))." in lines
     assert "2. NVIDIA B, 2026-11-20 to 2026-11-21, `run it` ([data](../benchmarks/results/old.json))." in lines
-    # The cube root of 1 · 0.5 · 2.5.
+    # The cube root of 1 · 0.5 · 2.5: what was measured again later does not count.
     assert "| [The *area*](#the-area) | 1.077 | 1 | 1 | 1 | 0.500: 2×2×2 |" in lines
     # A page that is made again stays as it is.
     assert generator.verdicts.with_results(made, results(record)) == made
