@@ -402,6 +402,13 @@ def chosen(condition: Any, x: Any, y: Any, bits: int) -> Any:
     return joined(condition, x, y) if is_raw(x) else x.blend(condition, y)
 
 
+def of_lane(value: Any, lane: int) -> Any:
+    """What one lane holds, as a value of all; a kind that has none uniform, in each lane."""
+    if isinstance(value, np.ndarray):
+        return value[lane].item()
+    return of_lanes(value, np.full(32, lane))
+
+
 def of_lanes(value: Any, lanes: Any) -> Any:
     """What each lane holds once it has taken the value of another: `lanes` (32,) says which."""
     if isinstance(value, np.ndarray):

@@ -6,21 +6,19 @@ A pointer is its byte address; a struct is a tuple. Integer and float arithmetic
 import itertools
 import re
 from collections.abc import Mapping
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from mlir import ir
 
-from lowtide.elements import element_of_ptx
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import hardware, warp_matrices
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import (
     SHARED,
     active_rows,
+    by_lane,
     disjoint,
     memory_of,
     rows_together,
@@ -40,7 +38,6 @@ OPS = OpTable(acts=False)
 
 _DYNAMIC_INDEX = -(2**31)
 _LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: hardware's own, and the largest swizzle's period
-_MMA_INTRINSIC = re.compile(r"llvm\.nvvm\.mma\.m(\d+)n(\d+)k(\d+)\.row\.col\.(.+)")
 _ARRAY = re.compile(r"(?:!llvm\.)?array<(\d+) x (.*)>")
 
 # Arithmetic --------------------------------------------------------------------------------------------------------
@@ -91,20 +88,6 @@ _SAME_AS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-_INTRINSICS: Mapping[str, str] = MappingProxyType(
-    {
-        "llvm.fabs.f32": "absf",
-        "llvm.fabs.f64": "absf",
-        "llvm.copysign.f32": "copysign",
-        "llvm.roundeven.f32": "roundeven",
-        "llvm.nvvm.ex2.approx": "exp2",
-        "llvm.nvvm.lg2.approx.f": "log2",
-        "llvm.nvvm.rsqrt.approx.f": "rsqrt",
-        "llvm.nvvm.sqrt.rn.f": "sqrt",
-        "llvm.nvvm.sqrt.rn.d": "sqrt",
-    }
-)
-
 
 def _as_upstream(op: DecodedOp, program: Program) -> None:
     """From here on the op is the one of arith or math; messages still show what stands in the IR."""
@@ -118,43 +101,6 @@ def _as_upstream(op: DecodedOp, program: Program) -> None:
 @OPS.implements(*_SAME_AS, prepare=_as_upstream)
 def same_as_upstream(state: AgentState, op: DecodedOp) -> None:
     """Stands in for the handler that `_as_upstream` puts in its place."""
-
-
-@OPS.implements("llvm.call_intrinsic")
-def call_intrinsic(state: AgentState, op: DecodedOp) -> None:
-    name, domain = op.attributes["intrin"], state.machine.domain
-    operands = [state.values[slot] for slot in op.operands]
-    shape = _MMA_INTRINSIC.fullmatch(name)
-    if shape is not None:
-        state.values[op.results[0]] = _mma(state, op, shape, operands)
-    elif name.startswith("llvm.fma."):
-        x, y, z = operands
-        state.values[op.results[0]] = domain.fma(x, y, z, arith.element_of(op.result_types[0]).name)
-    elif name in _INTRINSICS:
-        dtype = arith.element_of(op.result_types[0]).name
-        state.values[op.results[0]] = domain.apply(_INTRINSICS[name], dtype, *operands)
-    else:
-        raise violation(state, op, f"intrinsic {name} is not interpreted; known are {', '.join(_INTRINSICS)}")
-
-
-def _mma(state: AgentState, op: DecodedOp, name: re.Match[str], registers: list[Any]) -> Any:
-    """D = A · B + C by the warp (PTX ISA, "mma"): registers of A, then of B, then of C, one number in each or packed.
-
-    An intrinsic is named by its one type, or by those of D, A, B and C.
-    """
-    d, a, b, c = words if len(words := name[4].split(".")) > 1 else words * 4
-    if c != d:
-        raise violation(state, op, "mma.sync of C and D of one type is interpreted")
-    rows = (*hardware.operands_of_mma(a, b), element_of_ptx(c))
-    fragments = hardware.fragments_of(tuple(map(int, name.groups()[:3])), rows[0].bits)  # type: ignore[arg-type]
-    places = fragments.a, fragments.b, fragments.c
-    counts = [part[0].shape[1] * row.bits // max(row.bits, 32) for part, row in zip(places, rows, strict=True)]
-    if len(registers) != sum(counts):
-        raise violation(state, op, f"takes {sum(counts)} registers, not {len(registers)}: {counts} of A, B and C")
-    ends = np.cumsum([0, *counts]).tolist()
-    groups = tuple(registers[start:end] for start, end in pairwise(ends))
-    types = tuple(row.ir for row in rows)
-    return tuple(warp_matrices.multiply(state, op, fragments, types, groups).T)  # type: ignore[arg-type]
 
 
 # Pointers ----------------------------------------------------------------------------------------------------------
@@ -346,15 +292,14 @@ def _holds_numbers(cells: Cells, rows: Ints) -> str | None:
     return next((dtype for dtype in cells.dtypes_at(rows) if dtype in NARROW_TYPES), None)
 
 
-@OPS.implements("llvm.store", prepare=_prepare_access, acts=True, bulk=Bulk(_stores, _access_key))
+@OPS.implements("llvm.store", "sm.ptx_store", prepare=_prepare_access, acts=True, bulk=Bulk(_stores, _access_key))
 def store(state: AgentState, op: DecodedOp) -> None:
+    """A cache operator changes no number."""
     value = state.values[op.operands[0]]
     slot, pointer, element, count, align = op.data
     address = state.values[slot]
-    if not isinstance(address, np.ndarray):
-        address = np.full(32, address, np.int64)
     cells = memory_of(state, op, pointer, address)
-    access, rows = active_rows(state, op, address)
+    access, rows = active_rows(state, op, by_lane(address))
     if value is None:
         raise violation(state, op, "a value that was never given (undef or poison) is stored")
     dtype = element.name

@@ -71,7 +71,7 @@ def _prepare_if(op: DecodedOp, program: Program) -> None:
     if op.data is None and all(map(_is_straight, op.regions)):
         op.handler, op.resumable = straight_if, False
         guarded = op.regions[0].ops
-        if len(guarded) == 1 and not op.results and isinstance(guarded[0], DecodedOp) and guarded[0].bulk is not None:
+        if len(guarded) == 1 and not op.results and not isinstance(guarded[0], Batch) and guarded[0].bulk is not None:
             op.bulk = _GUARDED
 
 

@@ -159,7 +159,8 @@ class _Decoder:
             moves.append(Move(operand, argument, integer_dtype(self.slot_types[argument])))
         return Edge(block, tuple(moves))
 
-    def op(self, entry: Any) -> DecodedOp:
+    def op(self, entry: Any) -> Any:
+        """An op, or the instruction that it decodes to."""
         number, name, operands, results, regions, _ = entry
         implementation = self.table.get(name)
         if implementation is None:
@@ -184,9 +185,9 @@ class _Decoder:
             implementation.acts,
             implementation.bulk,
         )
-        if implementation.prepare is not None:
-            implementation.prepare(decoded, self.program)
-        return decoded
+        if implementation.prepare is None:
+            return decoded
+        return implementation.prepare(decoded, self.program) or decoded
 
     def regions(self, entry: Any) -> tuple[DecodedBlock, ...]:
         number, name, *_, regions, _ = entry

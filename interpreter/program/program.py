@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -101,6 +101,7 @@ class Program:
     `buffers` are those in shared memory: name, first byte, bytes. `collective`: no op speaks of warps, so a whole CTA
     is one agent. `roles` are those of its sm.roles. `attributes` are the function's. `shared_origin` is the address at
     which its shared memory begins: at no greater power of two than the module asks for, up to 1024 (address 0).
+    `addresses`: by an offset in shared memory, the slot that holds that address.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Program:
     ring_users: dict[int, RingUsers] = field(default_factory=dict)  # by the slot of the ring
     attributes: dict[str, Any] = field(default_factory=dict)
     shared_origin: int = 0
+    addresses: dict[int, int] = field(default_factory=dict)
     graph: Graph | None = None
     pointees: dict[str, Type] = field(default_factory=dict)  # what pointers are stepped by, by the type's text
     dependences: list[Any] | None = None  # on data and timing (dependence.py), once they are known
@@ -122,6 +124,11 @@ class Program:
         """The first of so many neighbouring slots that nothing else uses; only while the function is decoded."""
         self.slots += count
         return self.slots - count
+
+    def reserve_all(self, what: Sequence[Any]) -> range:
+        """As `reserve`, a slot for each of these."""
+        first = self.reserve(len(what))
+        return range(first, first + len(what))
 
     @property
     def is_hardware(self) -> bool:

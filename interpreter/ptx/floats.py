@@ -73,7 +73,7 @@ def _together(state: AgentState, batch: Batch) -> None:
     if result.shape[1] == 1:
         raise NotTogether
     for op, row in zip(batch.ops, result, strict=True):
-        values[op.results[0]] = Number(row, run.target)
+        op.give(values, op.results, Number(row, run.target))
 
 
 NUMBERS_TOGETHER = Bulk(_together, key=lambda op: op.instruction.name, accesses=False)

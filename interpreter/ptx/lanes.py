@@ -57,7 +57,8 @@ def _whole(state: AgentState, op: Op, members: Any) -> None:
     prepare=lambda form: next(iter(form.words)),
 )
 def shfl(state: AgentState, op: Op, value: Any, offset: Any, clamp: Any, members: Any) -> Any:
-    """Each lane reads the register of another lane of its segment; where that lies outside, its own."""
+    """Each lane reads the register of another lane of its segment; where that lies outside, its own. What all read of
+    one lane is uniform."""
     _whole(state, op, members)
     lane = state.lanes.astype(np.int64)
     offset, clamp = by_lane(offset) & 31, by_lane(clamp).astype(np.int64)
@@ -66,7 +67,10 @@ def shfl(state: AgentState, op: Op, value: Any, offset: Any, clamp: Any, members
     source = {"up": lane - offset, "down": lane + offset, "bfly": lane ^ offset, "idx": first | (offset & ~segment)}
     found = source[op.data]
     inside = found >= last if op.data == "up" else found <= last
-    return registers.of_lanes(value, np.where(inside, found, lane))
+    chosen = np.where(inside, found, lane)
+    if (chosen == chosen[0]).all():
+        return registers.of_lane(value, int(chosen[0]))
+    return registers.of_lanes(value, chosen)
 
 
 @TABLE.effects(

@@ -53,13 +53,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Form:
-    """An instruction as its row sees it: `types` in order, and its other modifiers."""
+    """An instruction as its row sees it: `types` in order, and its other modifiers. `are_places`: see Slots."""
 
     instruction: Instruction
     row: Row
     types: tuple[str, ...]
     words: frozenset[str]
     domain: Domain
+    are_places: bool
 
     @property
     def type(self) -> str:
@@ -127,7 +128,7 @@ class Table:
         assert row.name not in self.rows, row.name
         self.rows[row.name] = row
 
-    def form(self, instruction: Instruction, domain: Domain) -> Form:
+    def form(self, instruction: Instruction, domain: Domain, are_places: bool = True) -> Form:
         """The instruction in its row. Raises InterpreterError for one that no row has, or with other modifiers."""
         parts = instruction.name.split(".")
         for count in range(len(parts), 0, -1):
@@ -145,7 +146,8 @@ class Table:
                 f"{_listed(row.types | row.words) or 'none'}"
             )
         types = tuple(word for word in rest if word in row.types)
-        return Form(instruction, row, types, frozenset(word for word in rest if word not in row.types), domain)
+        words = frozenset(word for word in rest if word not in row.types)
+        return Form(instruction, row, types, words, domain, are_places)
 
 
 def joined(*tables: Table) -> Table:

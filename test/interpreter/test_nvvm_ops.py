@@ -244,6 +244,66 @@ def test_lanes_that_exchange_values_without_a_sync_race() -> None:
         run(EXCHANGE.replace("SYNC", ""))
 
 
+@pytest.mark.parametrize(
+    ("kind", "clamp", "expected"),
+    [("bfly", 31, LANES ^ 16), ("idx", 31, LANES * 0 + 16), ("down", 31, np.where(LANES < 16, LANES + 16, LANES))],
+)
+def test_a_shfl_of_each_kind_reads_the_lane_that_ptx_says(kind: str, clamp: int, expected: np.ndarray) -> None:
+    result = run(
+        f"""
+        %mask = arith.constant -1 : i32
+        %clamp = arith.constant {clamp} : i32
+        %r = nvvm.shfl.sync {kind} %mask, %lane, %c16, %clamp : i32 -> i32
+        llvm.store %r, %pd : i32, !llvm.ptr<1>
+        """,
+        "i32",
+    )
+    assert np.array_equal(result, expected)
+
+
+def test_an_arrival_may_have_a_predicate() -> None:
+    result = run(
+        """
+        %bytes = arith.constant 0 : i32
+        %first = arith.cmpi eq, %lane, %c0 : i32
+        scf.if %first { nvvm.mbarrier.init %s, %c1 : !llvm.ptr<3>, i32 }
+        nvvm.mbarrier.arrive.expect_tx %s, %bytes, predicate = %first : !llvm.ptr<3>, i32, i1
+        nvvm.mbarrier.try_wait.parity %s, %c0, %c1 : !llvm.ptr<3>, i32, i32
+        llvm.store %lane, %pd : i32, !llvm.ptr<1>
+        """,
+        "i32",
+    )
+    assert np.array_equal(result, LANES)
+
+
+def test_a_product_with_too_few_registers_is_refused() -> None:
+    with pytest.raises(InterpreterError, match=r"takes \[1, 1, 2\] registers of A, B and C, not \[1, 1, 1\]"):
+        run(
+            """
+            %x = arith.constant 1.0 : f64
+            %y = llvm.call_intrinsic "llvm.nvvm.mma.m8n8k4.row.col.f64"(%x, %x, %x)
+                : (f64, f64, f64) -> !llvm.struct<(f64, f64)>
+            """
+        )
+
+
+def test_stmatrix_stores_the_bits_of_plain_integers_as_every_level_does() -> None:
+    result = run(
+        """
+        nvvm.stmatrix %ps8, %c16 {layout = #nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>,
+            eltType = #nvvm.ld_st_matrix_elt_type<b16>} : !llvm.ptr<3>, i32
+        %mask = arith.constant -1 : i32
+        nvvm.bar.warp.sync %mask : i32
+        %ps = llvm.getelementptr %s[%lane] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, vector<2xf16>
+        %v = llvm.load %ps : !llvm.ptr<3> -> vector<2xf16>
+        %q = llvm.getelementptr %d[%lane] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, vector<2xf16>
+        llvm.store %v, %q : vector<2xf16>, !llvm.ptr<1>
+        """,
+        "f16",
+    )
+    assert result.tolist() == [float(np.array(16, np.int16).view(np.float16)), 0.0] * 32
+
+
 LDMATRIX = """nvvm.ldmatrix %ps8 {num = 1 : i32, layout = #nvvm.mma_layout<row>,
     shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, eltType = #nvvm.ld_st_matrix_elt_type<b16>}
     : (!llvm.ptr<3>) -> i32"""
@@ -265,11 +325,6 @@ REFUSALS = {
     "a barrier whose name differs by lane": (
         "%c32 = arith.constant 32 : i32\n nvvm.barrier id = %lane number_of_threads = %c32",
         "the lanes of the warp give different values",
-    ),
-    "stmatrix of plain integers": (
-        """nvvm.stmatrix %ps8, %c16 {layout = #nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>,
-        eltType = #nvvm.ld_st_matrix_elt_type<b16>} : !llvm.ptr<3>, i32""",
-        "registers of plain integers",
     ),
     "ldmatrix of what nobody wrote": (f"%r = {LDMATRIX}", "uninitialised"),
     "a store of undef": (

@@ -107,7 +107,7 @@ def test_a_fence_left_out_is_found(texts: dict[Level, str], level: Level, fence:
 
 def test_a_fence_of_another_memory_is_found(texts: dict[Level, str]) -> None:
     text = faulty(texts[Level.NVVM], r"<async\.shared>, space = #nvvm\.shared_space<cta>", "<async.global>")
-    caught(text, r"nvvm\.fence\.proxy.*async\.global, which orders nothing in shared memory")
+    caught(text, r"not visible to the async proxy.*let the writer execute fence\.proxy\.async")
 
 
 @pytest.mark.parametrize("alignment", [16, 512])

@@ -145,6 +145,23 @@ def test_numbers_and_instructions_know_no_mlir(layer: str) -> None:
     assert found == []
 
 
+# What instructions of PTX do, in interpreter/machine. Ops and assembly come here through the table of instructions.
+INSTRUCTIONS = {"cp_async", "mbarrier_objects", "register_memory", "register_pool", "tma", "warp_matrices", "wgmma"}
+# A loop of mbarrier.try_wait, and a wait that hands accumulators on.
+BLOCKING = {"nvvm.py": {"mbarrier_objects"}, "nvvm_wgmma.py": {"wgmma"}}
+
+
+def test_an_instruction_has_one_implementation_which_ops_decode_to() -> None:
+    found = {path.name: instructions_imported(path.read_text(encoding="utf-8")) for path in files("interpreter/ops")}
+    assert {name: modules for name, modules in found.items() if modules} == BLOCKING
+
+
+def instructions_imported(source: str) -> set[str]:
+    prefix = "lowtide.interpreter.machine."
+    names = {name.removeprefix(prefix) for name in imported(ast.parse(source)) if name.startswith(prefix)}
+    return names & INSTRUCTIONS
+
+
 @pytest.mark.parametrize("folder", BELOW)
 def test_nothing_of_the_package_is_imported_inside_a_function(folder: str) -> None:
     found = {str(path.relative_to(ROOT)): inside_functions(path.read_text(encoding="utf-8")) for path in files(folder)}
