@@ -1,9 +1,9 @@
 """Every level on a CPU, with the hardware's own rules; see `interpret`."""
 
 from lowtide.interpreter.api import Loaded, interpret
-from lowtide.interpreter.machine.agents import MAX_STEPS
 from lowtide.interpreter.machine.exploration import Explored, Explorer, explore
 from lowtide.interpreter.machine.interleavings import Report
+from lowtide.interpreter.machine.options import MAX_STEPS
 from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.traces import Trace
 

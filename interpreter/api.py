@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from lowtide.dialects.diagnostics import Diagnostics  # importing the package registers the dialects
 from lowtide.dialects.text import check_text
 from lowtide.errors import InterpreterError, IRError
-from lowtide.interpreter.host import LEVELS, Host, Progress
+from lowtide.interpreter.host import Host
 from lowtide.interpreter.inputs import D_POSITION, Argument, arguments_of, in_place_of, matrix_of
-from lowtide.interpreter.machine.agents import MAX_STEPS
 from lowtide.interpreter.machine.exploration import Explorer
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.interleavings import Report
+from lowtide.interpreter.machine.options import MAX_STEPS, Observers, Options, Progress
 from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers import domains
@@ -77,6 +77,7 @@ def interpret(
     order in place of `seed` (`explore`). `max_steps` is how many ops an agent may run; one that runs more is
     reported, as in a loop without end. Matrices begin at multiples of 256 bytes, plus those that `offsets` has for
     their names.
+    These are keywords here and records below (`Options`, `Observers`).
     Raises InterpreterError for a level that is not interpreted, inputs that do not fit, and every broken rule of the
     hardware: races, deadlocks, bytes read before they are written or before their copy is waited for, accesses out of
     bounds; and where D is not written everywhere, or an operand has changed. Raises IRError for text that is no legal
@@ -88,24 +89,21 @@ def interpret(
     if sms < 1:
         raise InterpreterError(f"sms = {sms}: a launch needs at least one SM")
     max_steps = _whole("max_steps", max_steps, "it is how many ops an agent may run")
-    numbers = domains.domain(domain)
+    options, observers = Options(sms, seed, max_steps), Observers(trace, paths, report, explorer, on_progress)
+    return _run(loaded, inputs, domains.domain(domain), offsets, options, observers)
+
+
+def _run(
+    loaded: Loaded,
+    inputs: Mapping[str, Any],
+    numbers: domains.Domain,
+    offsets: Mapping[str, int],
+    options: Options,
+    observers: Observers,
+) -> Array:
+    trace, paths = observers.trace, observers.paths
     memory = GlobalMemory(numbers.payload, None if trace is None else trace.store)
-    host = Host(
-        loaded.module,
-        loaded.programs,
-        level_of(loaded.module),
-        numbers,
-        memory,
-        sms,
-        seed,
-        on_progress,
-        trace,
-        paths,
-        max_steps,
-        loaded.ptx,
-        report,
-        explorer,
-    )
+    host = Host(loaded.module, loaded.ptx, loaded.programs, memory, numbers, options, observers)
     arguments = arguments_of(host.function(), inputs, numbers)
     d, type = arguments[D_POSITION].value, arguments[D_POSITION].type
     assert isinstance(type, MemRef) and isinstance(d, np.ndarray)
@@ -147,19 +145,6 @@ def _parse(text: str, context: ir.Context) -> ir.Module:
             return ir.Module.parse(text, context)
         except ir.MLIRError as error:
             raise IRError(f"not a legal module: {'; '.join(diagnostics.of(error))}") from None
-
-
-def level_of(module: ir.Module) -> str:
-    """The module's `tile.level`. Raises InterpreterError for one that is not interpreted."""
-    attributes = module.operation.attributes
-    if "tile.level" not in attributes:
-        raise InterpreterError('the module does not say its level; give it `attributes {tile.level = "…"}`')
-    level = ir.StringAttr(attributes["tile.level"]).value
-    if level not in LEVELS:
-        raise InterpreterError(
-            f"level {level} is not interpreted; the last that is, is llvm: interpret the dump of that level"
-        )
-    return level
 
 
 def _whole(name: str, value: Any, what: str) -> int:

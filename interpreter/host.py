@@ -4,23 +4,22 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from mlir import ir
 
 from lowtide import targets
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine.agents import MAX_STEPS, AgentState, Cta, LaunchRequest, Machine, registers_that_fit
+from lowtide.interpreter.machine.agents import AgentState, Cta, LaunchRequest, Machine, registers_that_fit
 from lowtide.interpreter.machine.clusters import clusters_at_a_time
 from lowtide.interpreter.machine.execution import advance, run_block
-from lowtide.interpreter.machine.exploration import Explorer, pause
+from lowtide.interpreter.machine.exploration import pause
 from lowtide.interpreter.machine.global_memory import GlobalMemory
-from lowtide.interpreter.machine.interleavings import Order, Report
-from lowtide.interpreter.machine.paths import Paths
+from lowtide.interpreter.machine.interleavings import Order
+from lowtide.interpreter.machine.options import Observers, Options
 from lowtide.interpreter.machine.scheduling import run_all, start_cluster
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.tensor_maps import TensorMap
-from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.ops.table import HANDLERS
@@ -34,9 +33,6 @@ from lowtide.interpreter.ptx.decoding import decode as decode_ptx
 from lowtide.interpreter.ptx.uses import use_of as instruction_use
 from lowtide.targets import Target
 
-#: Called as CTAs of a launch end, with the number that have ended and the total.
-Progress: TypeAlias = Callable[[int, int], None]
-
 LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm", "ptx")
 MAX_THREADS = 1024
 _BLOCK_SIZES = frozenset({"known_block_size", "gpu.known_block_size", "nvvm.reqntid"})  # exact ones, of a kernel
@@ -45,37 +41,24 @@ MAX_CLUSTER = 8  # CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")
 
 class Host:
     """A module ready to run: its host function, and its kernels, or those of `ptx` in their place. `programs` are those
-    that are decoded already."""
+    that are decoded already. Raises InterpreterError for a level that is not interpreted."""
 
     def __init__(
         self,
         module: ir.Module,
+        ptx: syntax.Module | None,
         programs: dict[tuple[str, str], Program],
-        level: str,
-        domain: Domain,
         memory: GlobalMemory,
-        sms: int,
-        seed: int,
-        on_progress: Progress,
-        trace: Trace | None = None,
-        paths: Paths | None = None,
-        max_steps: int = MAX_STEPS,
-        ptx: syntax.Module | None = None,
-        report: Report | None = None,
-        explorer: Explorer | None = None,
+        domain: Domain,
+        options: Options,
+        observers: Observers,
     ) -> None:
-        self.explorer = explorer
-        self.level = level if ptx is None else "ptx"
+        self.level = level_of(module) if ptx is None else "ptx"
         self.ptx = ptx
         self.domain = domain
         self.memory = memory
-        self.sms = sms
-        self.seed = seed
-        self.on_progress = on_progress
-        self.trace = trace
-        self.paths = paths
-        self.max_steps = max_steps
-        self.report = report
+        self.options = options
+        self.observers = observers
         self.target = _target(module)
         self.functions = {_symbol(op): op for op in _functions(module)}
         self.programs = programs
@@ -90,7 +73,7 @@ class Host:
     def run(self, arguments: list[Any]) -> None:
         """Evaluate the host function on `Matrix` and scalar arguments."""
         program = self._program(_symbol(self.function()))
-        machine = Machine(self.level, self.domain, self.memory, self.sms, launch=self.launch)
+        machine = Machine(self.level, self.domain, self.memory, self.options, self.observers, launch=self.launch)
         state = AgentState(machine, Cta(0, machine, None), machine.seats[0], program.slots)
         for slot, value in zip(program.block.arguments, arguments, strict=True):
             state.values[slot] = value
@@ -126,36 +109,35 @@ class Host:
             self.level,
             self.domain,
             self.memory,
-            self.sms,
+            self.options,
+            self.observers,
             request.grid,
             request.threads,
             collective=program.collective and not program.is_hardware,
             roles=program.roles,
             registers=_registers_at_entry(program),
-            trace=self.trace,
-            paths=self.paths,
             cluster=request.cluster,
-            max_steps=self.max_steps,
             order=self._order(program),
-            explorer=self.explorer,
         )
         count = request.grid // math.prod(request.cluster)
         clusters = (start_cluster(machine, program, index, request) for index in range(count))
         ended = itertools.count(1)
-        resident = count if request.cooperative else clusters_at_a_time(self.sms, request.cluster)
-        if self.explorer is not None:
-            self.explorer.launch()
-        choose = None if self.explorer is None else self.explorer.choose
-        run_all(clusters, resident, self.seed, lambda cta: self.on_progress(next(ended), request.grid), choose)
+        resident = count if request.cooperative else clusters_at_a_time(self.options.sms, request.cluster)
+        explorer, on_progress = self.observers.explorer, self.observers.on_progress
+        if explorer is not None:
+            explorer.launch()
+        choose = None if explorer is None else explorer.choose
+        run_all(clusters, resident, self.options.seed, lambda cta: on_progress(next(ended), request.grid), choose)
 
     def _order(self, program: Program) -> Order | None:
         """What checks a launch for the report: at the levels of instructions, where one is asked for."""
-        if self.report is None or not program.is_hardware:
+        report = self.observers.report
+        if report is None or not program.is_hardware:
             return None
         if program.dependences is None:
             program.dependences = dependences(program, self._classify)
-        self.report.kernels[program.name] = program.dependences
-        return Order(self.report)
+        report.kernels[program.name] = program.dependences
+        return Order(report)
 
     @property
     def _classify(self) -> Classify:
@@ -166,8 +148,8 @@ class Host:
         if name not in (self.functions if self.ptx is None else self.ptx.entries):
             raise InterpreterError(f"{op.describe()}: there is no kernel @{name} in the module")
         program = self._program(name) if self.ptx is None else self._program_of_ptx(self.ptx, name)
-        if self.paths is not None:
-            self.paths.enter(program)
+        if self.observers.paths is not None:
+            self.observers.paths.enter(program)
         return program
 
     def _program(self, name: str) -> Program:
@@ -178,12 +160,26 @@ class Host:
 
     def _decoded(self, name: str, decode: Callable[[], Program]) -> Program:
         """A function for this number domain, decoded once; its agents stop at more places where orders are explored."""
-        key = (name if self.explorer is None else f"{name}, with pauses"), self.domain.name
+        pauses = self.observers.explorer is not None
+        key = (f"{name}, with pauses" if pauses else name), self.domain.name
         if key not in self.programs:
             self.programs[key] = decode()
-            if self.explorer is not None and self.programs[key].is_hardware and name != _symbol(self.function()):
+            if pauses and self.programs[key].is_hardware and name != _symbol(self.function()):
                 pause(self.programs[key], self._classify)
         return self.programs[key]
+
+
+def level_of(module: ir.Module) -> str:
+    """The module's `tile.level`. Raises InterpreterError for one that is not interpreted."""
+    attributes = module.operation.attributes
+    if "tile.level" not in attributes:
+        raise InterpreterError('the module does not say its level; give it `attributes {tile.level = "…"}`')
+    level = ir.StringAttr(attributes["tile.level"]).value
+    if level not in LEVELS:
+        raise InterpreterError(
+            f"level {level} is not interpreted; a module is of one of the levels {', '.join(LEVELS[:-1])}"
+        )
+    return level
 
 
 def _in_registers(arguments: tuple[Any, ...], op: DecodedOp) -> tuple[Any, ...]:

@@ -21,7 +21,8 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError, SpecError
 from lowtide.interpreter import Explorer, Loaded, Paths, Report, Trace
-from lowtide.interpreter.host import LEVELS, Progress
+from lowtide.interpreter.host import LEVELS
+from lowtide.interpreter.machine.options import Progress
 from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.interpreter.numbers.domains import domain as number_domain
 from lowtide.passes.schedules.alignment import WIDEST, WIDEST_OF_ALL

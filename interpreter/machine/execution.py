@@ -60,10 +60,11 @@ def run_straight(state: AgentState, block: DecodedBlock) -> list[Any]:
 def count_steps(state: AgentState, count: int) -> None:
     """The agent is about to run `count` more ops. Raises OutOfSteps where it may not."""
     state.steps += count
-    if state.steps > state.machine.max_steps:
+    most = state.machine.options.max_steps
+    if state.steps > most:
         raise OutOfSteps(
-            f"the {state.who()} has run {state.machine.max_steps} ops and has not ended: a loop may have no end; give "
-            "max_steps more if it has"
+            f"the {state.who()} has run {most} ops and has not ended: a loop may have no end; give max_steps more if it "
+            "has"
         )
 
 

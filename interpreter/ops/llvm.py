@@ -306,13 +306,6 @@ def store(state: AgentState, op: DecodedOp) -> None:
     if isinstance(value, Packed):
         dtype, count = value.dtype, value.payload.shape[-1] * count
         value = value.payload
-    _store_rows(state, cells, access, rows, value, dtype, count, align)
-
-
-def _store_rows(
-    state: AgentState, cells: Cells, access: Access, rows: Ints, value: Any, dtype: str, count: int, align: int | None
-) -> None:
-    """Store a value, uniform or by lane, for the active lanes."""
     payload = np.asarray(value)
     payload = payload.reshape(1, 1) if payload.ndim == 0 else payload.reshape(len(payload), count)
     if state.mask is not None and len(payload) > 1:

@@ -33,7 +33,7 @@ def for_(state: AgentState, op: DecodedOp) -> Steps:
         for each in block.invariant:
             state.op = each
             each.handler(state, each)
-    paths = state.machine.paths
+    paths = state.machine.observers.paths
     if isinstance(lower, int) and isinstance(upper, int) and isinstance(step, int):
         if paths is not None:
             paths.loop(op, len(range(lower, upper, step)))
@@ -113,8 +113,8 @@ def _sides(state: AgentState, op: DecodedOp) -> list[tuple[int, Any]]:
         mask = condition if outer is None else condition & outer
         count = np.count_nonzero(mask)
         taken, rest = bool(count), bool((len(mask) if outer is None else np.count_nonzero(outer)) - count)
-    if state.machine.paths is not None:
-        state.machine.paths.branch(op, taken, rest)
+    if state.machine.observers.paths is not None:
+        state.machine.observers.paths.branch(op, taken, rest)
     if taken and rest:
         return [(0, mask), (1, ~condition if outer is None else ~condition & outer)]
     return [(0 if taken else 1, outer)]
@@ -138,9 +138,9 @@ def _guarded(state: AgentState, batch: Batch) -> None:
             raise NotTogether
     inner: Batch = batch.data
     inner.bulk.run(state, inner)
-    if state.machine.paths is not None:
+    if state.machine.observers.paths is not None:
         for op in batch.ops:
-            state.machine.paths.branch(op, True, False)
+            state.machine.observers.paths.branch(op, True, False)
     count_steps(state, 2 * len(batch.ops))
 
 
@@ -186,8 +186,8 @@ def while_(state: AgentState, op: DecodedOp) -> Steps:
         trips += 1
         current = yield from run_block(state, after)
     state.mask = outer
-    if state.machine.paths is not None:
-        state.machine.paths.loop(op, trips)
+    if state.machine.observers.paths is not None:
+        state.machine.observers.paths.loop(op, trips)
     _assign(state.values, op.results, results)
 
 

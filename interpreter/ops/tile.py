@@ -49,7 +49,7 @@ OPS = OpTable()
 
 @OPS.implements("tile.sm_count")
 def sm_count(state: AgentState, op: DecodedOp) -> None:
-    state.values[op.results[0]] = state.machine.sms
+    state.values[op.results[0]] = state.machine.options.sms
 
 
 @OPS.implements("tile.workspace")
@@ -81,7 +81,7 @@ def _check_zero(state: AgentState, op: DecodedOp, name: str) -> None:
 @OPS.implements("tile.cluster_count")
 def cluster_count(state: AgentState, op: DecodedOp) -> None:
     """As many as run at a time, at least one."""
-    state.values[op.results[0]] = clusters_at_a_time(state.machine.sms, op.attributes["cluster"])
+    state.values[op.results[0]] = clusters_at_a_time(state.machine.options.sms, op.attributes["cluster"])
 
 
 @OPS.implements("tile.launch")
@@ -163,7 +163,8 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
         )
     turn, turns = _turn(state, op)
     sides = [height * order.pieces, width, *step]
-    noted = None if machine.trace is None else machine.trace.begin_work(cta, state.name, (turn, turns))
+    trace = machine.observers.trace
+    noted = None if trace is None else trace.begin_work(cta, state.name, (turn, turns))
     counts = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
     state.work_tiles = order.count_of(machine.grid, (counts[0], counts[1]), cluster, matrices)
     steps = counts[2] if depth else 1

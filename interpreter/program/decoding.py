@@ -166,7 +166,7 @@ class _Decoder:
         if implementation is None:
             raise NotInterpreted(
                 f"{self.outline.operation(number).location}: {name} has no meaning to the interpreter at level "
-                f"{self.program.level}; levels problem to llvm are interpreted"
+                f"{self.program.level}; ops are interpreted at levels problem to llvm"
             )
         self.program.collective &= not implementation.by_warp
         decoded = DecodedOp(
