@@ -63,8 +63,8 @@ def count_steps(state: AgentState, count: int) -> None:
     most = state.machine.options.max_steps
     if state.steps > most:
         raise OutOfSteps(
-            f"the {state.who()} has run {most} ops and has not ended: a loop may have no end; give max_steps more if it "
-            "has"
+            f"the {state.who()} has run {most} ops and has not ended: a loop may have no end; give max_steps more if it"
+            " has"
         )
 
 

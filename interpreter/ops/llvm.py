@@ -24,7 +24,7 @@ from lowtide.interpreter.machine.lanes import (
     rows_together,
     spread,
 )
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Ints
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Cells, Ints
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import NARROW_TYPES, Packed
 from lowtide.interpreter.ops import arith, math
