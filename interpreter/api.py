@@ -20,8 +20,8 @@ from lowtide.interpreter.machine.options import MAX_STEPS, Observers, Options, P
 from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers import domains
-from lowtide.interpreter.program.ir_types import MemRef, Scalar
 from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import MemRef, Scalar
 from lowtide.interpreter.ptx.parsing import parse as parse_ptx
 
 Array = NDArray[Any]

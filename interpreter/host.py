@@ -24,10 +24,11 @@ from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.ops.table import HANDLERS
 from lowtide.interpreter.ops.uses import use_of as op_use
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.decoding import decode
 from lowtide.interpreter.program.dependence import Classify, dependences
-from lowtide.interpreter.program.ir_types import Scalar
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Scalar
 from lowtide.interpreter.ptx import syntax
 from lowtide.interpreter.ptx.decoding import decode as decode_ptx
 from lowtide.interpreter.ptx.uses import use_of as instruction_use

@@ -16,7 +16,8 @@ from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.matrices import Matrix
 from lowtide.interpreter.numbers.domains import FLOAT_DTYPES, NUMPY_DTYPES, Domain
 from lowtide.interpreter.program.ir_attributes import decode_attribute
-from lowtide.interpreter.program.ir_types import MemRef, Scalar, Type, decode_type
+from lowtide.interpreter.program.ir_types import decode_type
+from lowtide.interpreter.program.types import MemRef, Scalar, Type
 
 Array = NDArray[Any]
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.dialects.sm import ClusterLine
 from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.clocks import Knowledge, joined, nothing
@@ -109,20 +108,16 @@ class Cluster:
         for rank, cta in enumerate(ctas):
             cta.cluster, cta.rank = made, rank
 
-    def members(self, rank: int, line: ClusterLine | None) -> list[Cta]:
-        """The CTAs of a CTA's row of the cluster, of its column, or of both; the CTA alone (None)."""
+    def members(self, rank: int, of_row: bool, of_column: bool) -> list[Cta]:
+        """A CTA, and those of its row of the cluster, of its column, or of both."""
         row, column = divmod(rank, self.shape[1])
-        chosen = []
-        for cta in self.ctas:
-            in_row, in_column = cta.rank // self.shape[1] == row, cta.rank % self.shape[1] == column
-            is_member = {
-                None: cta.rank == rank,
-                ClusterLine.row: in_row,
-                ClusterLine.column: in_column,
-                ClusterLine.cross: in_row or in_column,
-            }[line]
-            chosen += [cta] if is_member else []
-        return chosen
+        return [
+            cta
+            for cta in self.ctas
+            if cta.rank == rank
+            or (of_row and cta.rank // self.shape[1] == row)
+            or (of_column and cta.rank % self.shape[1] == column)
+        ]
 
     def settle(self) -> None:
         """Ends the barrier's round if all agents that have not ended have arrived in it."""

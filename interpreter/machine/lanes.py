@@ -8,7 +8,7 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.cells import Access, Cells, Described, Ints
 from lowtide.interpreter.program.batches import Batch, NotTogether
-from lowtide.interpreter.program.ir_types import Pointer, Type
+from lowtide.interpreter.program.types import Pointer, Type
 
 GLOBAL, SHARED = 1, 3
 

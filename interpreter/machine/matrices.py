@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.cells import Described
-from lowtide.interpreter.program.ir_types import Scalar
+from lowtide.interpreter.program.types import Scalar
 
 Ints = NDArray[np.int64]
 

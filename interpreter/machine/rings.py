@@ -21,8 +21,9 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import InFlight
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.numbers.cells import UNWRITTEN
-from lowtide.interpreter.program.ir_types import Ring
-from lowtide.interpreter.program.program import DecodedOp, RingUsers
+from lowtide.interpreter.program.decoded import DecodedOp
+from lowtide.interpreter.program.program import RingUsers
+from lowtide.interpreter.program.types import Ring
 
 WRITE, READ = "write", "read"
 

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.memory import InFlight
-from lowtide.interpreter.program.ir_types import MemRef
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.decoded import DecodedOp
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import MemRef
 
 Ints = NDArray[np.int64]
 

@@ -13,7 +13,7 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix, Window, load_window, store_inside
 from lowtide.interpreter.numbers import storage
 from lowtide.interpreter.numbers.domains import Domain
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.decoded import DecodedOp
 
 
 def decomposition(op: DecodedOp) -> Decomposition:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer, load_buffer
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.decoded import DecodedOp
 
 Ints = NDArray[np.int64]
 

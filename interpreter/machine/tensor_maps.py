@@ -20,7 +20,7 @@ from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.memory import InFlight
 from lowtide.interpreter.machine.scheduling import spawn
 from lowtide.interpreter.numbers.cells import Described
-from lowtide.interpreter.program.ir_types import Scalar
+from lowtide.interpreter.program.types import Scalar
 
 Ints = NDArray[np.int64]
 

@@ -14,9 +14,10 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.blending import blend
-from lowtide.interpreter.program.ir_types import Scalar, Type, Vector
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Scalar, Type, Vector
 
 OPS = OpTable(acts=False)
 

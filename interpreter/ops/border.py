@@ -9,7 +9,7 @@ from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Half, Number
-from lowtide.interpreter.program.ir_types import Scalar, Struct, Type, Vector
+from lowtide.interpreter.program.types import Scalar, Struct, Type, Vector
 
 Conversion: TypeAlias = Callable[[Any], Any]
 

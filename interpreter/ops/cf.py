@@ -4,8 +4,8 @@ import numpy as np
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
 
 OPS = OpTable()
 

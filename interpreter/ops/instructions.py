@@ -11,9 +11,10 @@ from typing import Any, TypeAlias
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.ops.border import from_register, to_register
-from lowtide.interpreter.program.ir_types import Struct
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Struct
 from lowtide.interpreter.ptx.binding import Op, Slots, bind, bind_special
 from lowtide.interpreter.ptx.parsing import parse_body
 from lowtide.interpreter.ptx.rows import ROWS

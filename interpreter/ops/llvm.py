@@ -29,10 +29,12 @@ from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import NARROW_TYPES, Packed
 from lowtide.interpreter.ops import arith, math
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.ir_attributes import decode_attribute
-from lowtide.interpreter.program.ir_types import Array, Scalar, Struct, Type, Vector, decode_type
+from lowtide.interpreter.program.ir_types import decode_type
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Array, Scalar, Struct, Type, Vector
 
 OPS = OpTable(acts=False)
 

@@ -20,11 +20,12 @@ from lowtide.interpreter.machine.branches import run_graph
 from lowtide.interpreter.machine.pending import PendingRegister, check_done, hand_to
 from lowtide.interpreter.ops.border import Conversion, from_register, to_register
 from lowtide.interpreter.program.asm_constraints import Operand, operands_of, written_out
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.graphs import Graph
 from lowtide.interpreter.program.ir_attributes import decode_attribute
-from lowtide.interpreter.program.ir_types import Struct
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Struct
 from lowtide.interpreter.ptx.binding import Slots
 from lowtide.interpreter.ptx.decoding import graph_of
 from lowtide.interpreter.ptx.parsing import parse_body

@@ -15,9 +15,10 @@ from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Halves, Number
 from lowtide.interpreter.ops import arith
-from lowtide.interpreter.program.ir_types import Type, Vector
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Type, Vector
 
 OPS = OpTable(acts=False)
 

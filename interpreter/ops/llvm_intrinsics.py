@@ -7,9 +7,9 @@ from types import MappingProxyType
 from lowtide.elements import element_of_ptx
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.ops.instructions import enter, listed
-from lowtide.interpreter.program.ir_types import Struct
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.types import Struct
 
 OPS = OpTable(acts=False)
 

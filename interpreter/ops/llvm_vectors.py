@@ -14,9 +14,9 @@ from lowtide.interpreter.numbers.cells import ZERO_TYPE
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Halves, Number
 from lowtide.interpreter.ops.vector import all_packed, as_rows, scalar_of, shuffled
-from lowtide.interpreter.program.ir_types import Vector
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.types import Vector
 
 OPS = OpTable(acts=False)
 

@@ -5,9 +5,9 @@ from typing import Any
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix
-from lowtide.interpreter.program.ir_types import MemRef
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.types import MemRef
 
 OPS = OpTable()
 

@@ -11,9 +11,9 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import mbarrier_objects
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.ops.instructions import enter, listed, numbers_of_groups, shape_of, word
-from lowtide.interpreter.program.ir_types import Pointer, Scalar, Struct, Vector
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.types import Pointer, Scalar, Struct, Vector
 from lowtide.interpreter.ptx.special_registers import SPECIAL
 
 OPS = OpTable()

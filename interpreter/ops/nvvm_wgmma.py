@@ -17,8 +17,9 @@ from lowtide.interpreter.machine.pending import PendingRegisters, check_done, ha
 from lowtide.interpreter.ops.border import to_register
 from lowtide.interpreter.ops.instructions import instruction, listed, shape_of, word
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.syntax import Immediate
 from lowtide.interpreter.ptx.wgmma import given_registers

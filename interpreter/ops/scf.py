@@ -13,9 +13,10 @@ from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import count_steps, run_block, run_straight, violation
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
-from lowtide.interpreter.program.ir_types import integer_dtype
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
+from lowtide.interpreter.program.program import DecodedBlock, Program
+from lowtide.interpreter.program.types import integer_dtype
 
 OPS = OpTable()
 

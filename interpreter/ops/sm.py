@@ -10,9 +10,10 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import load_window
 from lowtide.interpreter.machine.memory import start_copy
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer, alignment_of, name_of, reserve, store_buffer
-from lowtide.interpreter.program.ir_types import MemRef, Ring
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program, RingUsers
+from lowtide.interpreter.program.program import Program, RingUsers
+from lowtide.interpreter.program.types import MemRef, Ring
 
 OPS = OpTable()
 

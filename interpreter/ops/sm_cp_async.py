@@ -7,9 +7,11 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import start_copy
 from lowtide.interpreter.machine.teams import WARP
-from lowtide.interpreter.program.ir_types import MemRef, decode_tv
+from lowtide.interpreter.program.decoded import DecodedOp
+from lowtide.interpreter.program.ir_types import decode_tv
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import MemRef
 
 OPS = OpTable(by_warp=True)
 

@@ -21,9 +21,10 @@ from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.machine.weights import fields_as_numbers, placed
 from lowtide.interpreter.ops.tile_epilogue import apply_block
 from lowtide.interpreter.ops.tile_operands import staged_window, weights_of
-from lowtide.interpreter.program.ir_types import Fragment, MemRef
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Fragment, MemRef
 
 OPS = OpTable(by_warp=True)
 

@@ -11,9 +11,10 @@ from lowtide.interpreter.machine.execution import run_block, violation
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.shared_buffers import name_of, reserve
 from lowtide.interpreter.machine.teams import COPIERS, PRODUCER
-from lowtide.interpreter.program.ir_types import Mbarriers, TensorMapType
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program, RingUsers, Role
+from lowtide.interpreter.program.program import DecodedBlock, Program, RingUsers, Role
+from lowtide.interpreter.program.types import Mbarriers, TensorMapType
 
 OPS = OpTable()
 
@@ -101,7 +102,8 @@ def _mbarriers(state: AgentState, op: DecodedOp, slots: tuple[int, ...], line: C
         made = cta.mbarriers.get(slots[0])
         return None if made is None else made[index]
 
-    members = state.cta.cluster.members(state.cta.rank, line)
+    rows, columns = (ClusterLine.row, ClusterLine.cross), (ClusterLine.column, ClusterLine.cross)
+    members = state.cta.cluster.members(state.cta.rank, line in rows, line in columns)
     return [clusters.reach(state, op, cta, find) for cta in members]
 
 

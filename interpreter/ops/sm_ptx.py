@@ -10,8 +10,8 @@ from lowtide.interpreter.machine import maxima, semaphores, waves
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.lanes import one_lane, uniform, whole_warp
 from lowtide.interpreter.ops.instructions import enter
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
 
 OPS = OpTable()
 

@@ -5,9 +5,9 @@ from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import barrier, together
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.teams import PRODUCER, WARP, WARPGROUP
-from lowtide.interpreter.program.ir_types import MemRef, TensorMapType
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.types import MemRef, TensorMapType
 
 OPS = OpTable()
 

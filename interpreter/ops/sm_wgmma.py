@@ -21,9 +21,10 @@ from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.pending import Pending, PendingRows, hand_to
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.numbers.tensor_cores import WGMMA
-from lowtide.interpreter.program.ir_types import Fragment, MemRef, PendingType
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Fragment, MemRef, PendingType
 
 OPS = OpTable(by_warp=True)
 

@@ -38,9 +38,10 @@ from lowtide.interpreter.ops.tile_operands import (
     weights_of,
     window_at,
 )
-from lowtide.interpreter.program.ir_types import MemRef, Tile, View
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import MemRef, Tile, View
 
 OPS = OpTable()
 

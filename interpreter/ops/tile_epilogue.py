@@ -21,9 +21,10 @@ from lowtide.interpreter.machine.matrices import (
     store_inside,
 )
 from lowtide.interpreter.ops.tile_operands import IN_THE_SUM, matrix_at, part_of, window_at
-from lowtide.interpreter.program.ir_types import Fragment, Scalar, Tile
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedBlock, DecodedOp
+from lowtide.interpreter.program.program import DecodedBlock
+from lowtide.interpreter.program.types import Fragment, Scalar, Tile
 
 OPS = OpTable()
 

@@ -8,9 +8,9 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix, Window, load_window, store_inside
 from lowtide.interpreter.numbers.storage import in_memory
-from lowtide.interpreter.program.ir_types import MemRef
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.types import MemRef
 
 OPS = OpTable()
 

@@ -11,7 +11,7 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix, Window
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.machine.staged_scales import SharedScales
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.decoded import DecodedOp
 
 #: Of a scale: whether it is of rows, how many of them share one, and which of its dimensions counts blocks of K
 SCALES = {

@@ -23,8 +23,8 @@ from lowtide.interpreter.ops.tile_operands import (
     weights_of,
     window_at,
 )
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
 
 OPS = OpTable()
 

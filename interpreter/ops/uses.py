@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.dependence import Inside, Use
-from lowtide.interpreter.program.program import DecodedOp
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.uses import use_of as instruction_use
 

@@ -15,9 +15,10 @@ from lowtide.interpreter.numbers.cells import ZERO_TYPE, Values
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.program.batches import Batch, Bulk
-from lowtide.interpreter.program.ir_types import Scalar, Type, Vector
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Scalar, Type, Vector
 
 OPS = OpTable(acts=False)
 

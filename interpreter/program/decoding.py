@@ -15,11 +15,13 @@ from lowtide.dialects import Outline
 from lowtide.errors import NotInterpreted
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.batches import batched
+from lowtide.interpreter.program.decoded import DecodedOp, Ending
 from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph, Move
 from lowtide.interpreter.program.ir_attributes import Attributes, decode_attribute
-from lowtide.interpreter.program.ir_types import Type, decode_type, integer_dtype
+from lowtide.interpreter.program.ir_types import decode_type
 from lowtide.interpreter.program.op_table import Implementation
-from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Ending, Program
+from lowtide.interpreter.program.program import DecodedBlock, Program
+from lowtide.interpreter.program.types import Type, integer_dtype
 
 TERMINATORS = frozenset(
     {

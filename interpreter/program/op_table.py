@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lowtide.interpreter.program.batches import Bulk
-from lowtide.interpreter.program.program import DecodedOp, Handler, Program
+from lowtide.interpreter.program.decoded import DecodedOp, Handler
+from lowtide.interpreter.program.program import Program
 
 #: Works out before the run what does not depend on values, and leaves it in `op.data`; or returns what runs in place
 #: of the op.
