@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lowtide.interpreter.api import Loaded, interpret
+    from lowtide.interpreter.api import Loaded, interpret, launch_record
     from lowtide.interpreter.launching import run
     from lowtide.interpreter.machine.exploration import Explored, Explorer, explore
     from lowtide.interpreter.machine.interleavings import Report
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lowtide.interpreter.machine.traces import Trace
 
 _HOMES = {
-    "api": ("Loaded", "interpret"),
+    "api": ("Loaded", "interpret", "launch_record"),
     "launching": ("run",),
     "machine.exploration": ("Explored", "Explorer", "explore"),
     "machine.interleavings": ("Report",),
@@ -38,6 +38,7 @@ __all__ = [
     "Trace",
     "explore",
     "interpret",
+    "launch_record",
     "run",
 ]
 

@@ -23,6 +23,8 @@ from lowtide.interpreter.numbers import domains
 from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.program.types import MemRef, Scalar
 from lowtide.interpreter.ptx.parsing import parse as parse_ptx
+from lowtide.interpreter.recording import arrays_of
+from lowtide.launches import LaunchRecord
 
 Array = NDArray[Any]
 
@@ -127,6 +129,27 @@ def _run(
         payload, _ = memory.contents(placed[position].name)
         _give(argument, numbers.matrix_of(payload, placed[position].element.name).reshape(-1))
     return _output(host, placed[D_POSITION])
+
+
+def launch_record(
+    module: ir.Module | str | Loaded,
+    inputs: Mapping[str, Any],
+    *,
+    sms: int = 2,
+    offsets: Mapping[str, int] = MappingProxyType({}),
+) -> LaunchRecord:
+    """The launches of a module of level llvm as data, with which its PTX runs by itself (`run`). Arguments as for
+    `interpret`. Raises InterpreterError as it does, and for another level, whose kernels take other parameters."""
+    loaded, numbers = module if isinstance(module, Loaded) else Loaded(module), domains.domain("float")
+    memory = GlobalMemory(numbers.payload)
+    host = Host(loaded.module, None, loaded.programs, memory, numbers, Options(sms), Observers())
+    if host.level != "llvm":
+        raise InterpreterError(
+            f"launches are recorded at level llvm, whose kernels take what PTX does, not {host.level}"
+        )
+    arguments = arguments_of(host.function(), inputs, numbers)
+    launches = host.launches(_placed(host, arguments, offsets))
+    return LaunchRecord(arrays_of(memory, numbers), launches)
 
 
 def _give(argument: Argument, values: Any) -> None:

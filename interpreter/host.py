@@ -1,7 +1,5 @@
 """The host side: the host function is run as IR, and each launch that it asks for runs to its end at once."""
 
-import itertools
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,34 +8,30 @@ from mlir import ir
 
 from lowtide import targets
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine.agents import AgentState, Cta, LaunchRequest, Machine, registers_that_fit
-from lowtide.interpreter.machine.clusters import clusters_at_a_time
+from lowtide.interpreter.launching import Launcher, check_shape
+from lowtide.interpreter.machine.agents import AgentState, Cta, LaunchRequest, Machine
 from lowtide.interpreter.machine.execution import advance, run_block
 from lowtide.interpreter.machine.exploration import pause
 from lowtide.interpreter.machine.global_memory import GlobalMemory
-from lowtide.interpreter.machine.interleavings import Order
 from lowtide.interpreter.machine.options import Observers, Options
-from lowtide.interpreter.machine.scheduling import run_all, start_cluster
-from lowtide.interpreter.machine.teams import WARP
-from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.ops.table import HANDLERS
 from lowtide.interpreter.ops.uses import use_of as op_use
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.decoding import decode
-from lowtide.interpreter.program.dependence import Classify, dependences
+from lowtide.interpreter.program.dependence import Classify
+from lowtide.interpreter.program.ir_types import decode_type
 from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.program.types import Scalar
 from lowtide.interpreter.ptx import syntax
 from lowtide.interpreter.ptx.decoding import decode as decode_ptx
 from lowtide.interpreter.ptx.uses import use_of as instruction_use
+from lowtide.interpreter.recording import launch_of
+from lowtide.launches import Launch
 from lowtide.targets import Target
 
 LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm", "ptx")
-MAX_THREADS = 1024
-_BLOCK_SIZES = frozenset({"known_block_size", "gpu.known_block_size", "nvvm.reqntid"})  # exact ones, of a kernel
-MAX_CLUSTER = 8  # CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")
 
 
 class Host:
@@ -60,6 +54,7 @@ class Host:
         self.memory = memory
         self.options = options
         self.observers = observers
+        self.launcher = Launcher(domain, memory, options, observers)
         self.target = _target(module)
         self.functions = {_symbol(op): op for op in _functions(module)}
         self.programs = programs
@@ -72,9 +67,24 @@ class Host:
         return found[0]
 
     def run(self, arguments: list[Any]) -> None:
-        """Evaluate the host function on `Matrix` and scalar arguments."""
+        """Evaluate the host function on `Matrix` and scalar arguments, and run its launches."""
+        self._evaluate(arguments, self.launch)
+
+    def launches(self, arguments: list[Any]) -> tuple[Launch, ...]:
+        """The launches of level llvm as data, none of which is run. Their arrays are those in memory then."""
+        found: list[Launch] = []
+        self._evaluate(arguments, lambda request, op: found.append(self._recorded(request, op)))
+        return tuple(found)
+
+    def _recorded(self, request: LaunchRequest, op: DecodedOp) -> Launch:
+        check_shape(request, self.target, op)
+        kernel = self.functions[request.kernel]
+        types = [decode_type(argument.type) for argument in kernel.regions[0].blocks[0].arguments]
+        return launch_of(request, types, self.memory)
+
+    def _evaluate(self, arguments: list[Any], launch: Callable[[LaunchRequest, Any], None]) -> None:
         program = self._program(_symbol(self.function()))
-        machine = Machine(self.level, self.domain, self.memory, self.options, self.observers, launch=self.launch)
+        machine = Machine(self.level, self.domain, self.memory, self.options, self.observers, launch=launch)
         state = AgentState(machine, Cta(0, machine, None), machine.seats[0], program.slots)
         for slot, value in zip(program.block.arguments, arguments, strict=True):
             state.values[slot] = value
@@ -85,60 +95,11 @@ class Host:
 
     def launch(self, request: LaunchRequest, op: DecodedOp) -> None:
         """Run one launch. Raises InterpreterError for one that no GPU takes."""
-        if request.grid < 1 or request.grid >= 2**31:
-            raise InterpreterError(f"{op.describe()}: a grid of {request.grid} CTAs; 1 to 2^31 - 1 can be launched")
-        if request.threads % WARP or not WARP <= request.threads <= MAX_THREADS:
-            raise InterpreterError(
-                f"{op.describe()}: {request.threads} threads per CTA; take a multiple of {WARP} up to {MAX_THREADS}"
-            )
-        _check_cluster(request, op)
-        limit = self.target.smem_bytes_per_cta if self.target else None
-        if limit is not None and (request.shared_memory or 0) > limit:
-            raise InterpreterError(
-                f"{op.describe()}: {request.shared_memory} bytes of shared memory; a CTA has {limit} on "
-                f"{self.target.name if self.target else ''}: use fewer stages or a smaller tile"
-            )
+        check_shape(request, self.target, op)
         program = self.kernel(request.kernel, op)
         if self.ptx is not None:
             request = replace(request, arguments=_in_registers(request.arguments, op))
-        if len(program.block.arguments) != len(request.arguments):
-            raise InterpreterError(f"{op.describe()}: @{program.name} takes {len(program.block.arguments)} arguments")
-        _check_roles(program, request, op)
-        _check_declared(program, request, op)
-        self.memory.begin_launch(programmatic=request.programmatic)
-        machine = Machine(
-            self.level,
-            self.domain,
-            self.memory,
-            self.options,
-            self.observers,
-            request.grid,
-            request.threads,
-            collective=program.collective and not program.is_hardware,
-            roles=program.roles,
-            registers=_registers_at_entry(program),
-            cluster=request.cluster,
-            order=self._order(program),
-        )
-        count = request.grid // math.prod(request.cluster)
-        clusters = (start_cluster(machine, program, index, request) for index in range(count))
-        ended = itertools.count(1)
-        resident = count if request.cooperative else clusters_at_a_time(self.options.sms, request.cluster)
-        explorer, on_progress = self.observers.explorer, self.observers.on_progress
-        if explorer is not None:
-            explorer.launch()
-        choose = None if explorer is None else explorer.choose
-        run_all(clusters, resident, self.options.seed, lambda cta: on_progress(next(ended), request.grid), choose)
-
-    def _order(self, program: Program) -> Order | None:
-        """What checks a launch for the report: at the levels of instructions, where one is asked for."""
-        report = self.observers.report
-        if report is None or not program.is_hardware:
-            return None
-        if program.dependences is None:
-            program.dependences = dependences(program, self._classify)
-        report.kernels[program.name] = program.dependences
-        return Order(report)
+        self.launcher.run(program, request, op, self._classify)
 
     @property
     def _classify(self) -> Classify:
@@ -190,78 +151,6 @@ def _in_registers(arguments: tuple[Any, ...], op: DecodedOp) -> tuple[Any, ...]:
         Number(value, type.name) if isinstance(type, Scalar) and type.is_float else value
         for value, type in zip(arguments, types, strict=True)
     )
-
-
-def _check_cluster(request: LaunchRequest, op: DecodedOp) -> None:
-    size = math.prod(request.cluster)
-    if size > MAX_CLUSTER:
-        raise InterpreterError(f"{op.describe()}: clusters of {size} CTAs; at most {MAX_CLUSTER} are portable")
-    if request.grid % size:
-        raise InterpreterError(
-            f"{op.describe()}: a grid of {request.grid} CTAs in clusters of {size}; it must be a multiple of {size}"
-        )
-
-
-def _check_roles(program: Program, request: LaunchRequest, op: DecodedOp) -> None:
-    needed = sum(role.warps * role.instances for role in program.roles) * WARP
-    if program.roles and needed != request.threads:
-        roles = " + ".join(f"{role.warps * role.instances} of role {role.name}" for role in program.roles)
-        raise InterpreterError(
-            f"{op.describe()}: {request.threads} threads per CTA; {roles} warps are {needed} threads"
-        )
-
-
-def _check_declared(program: Program, request: LaunchRequest, op: DecodedOp) -> None:
-    """What a kernel says of its launch, and what becomes its PTX leans on, must be so."""
-    required = math.prod(program.attributes.get("nvvm.cluster_dim", (1,)))
-    if program.is_hardware and required != math.prod(request.cluster):
-        raise InterpreterError(
-            f"{op.describe()}: clusters of {math.prod(request.cluster)} CTAs, nvvm.cluster_dim of @{program.name} has "
-            f"{required}; write the same in both"
-        )
-    for name in _BLOCK_SIZES & program.attributes.keys():
-        if (threads := math.prod(program.attributes[name])) != request.threads:
-            raise InterpreterError(
-                f"{op.describe()}: {request.threads} threads per CTA, {name} of @{program.name} has {threads}; write "
-                "the same in both"
-            )
-    most = math.prod(program.attributes.get("nvvm.maxntid", (MAX_THREADS,)))
-    if request.threads > most:
-        raise InterpreterError(
-            f"{op.describe()}: {request.threads} threads per CTA, nvvm.maxntid of @{program.name} allows {most}"
-        )
-    held, most = _registers_at_entry(program), registers_that_fit(request.threads)
-    if held > most:
-        raise InterpreterError(
-            f"{op.describe()}: @{program.name} enters with {held} registers per thread (nvvm.maxnreg), "
-            f"{request.threads} threads can have {most} each; take at most that"
-        )
-    maps = [at for at, argument in enumerate(request.arguments) if isinstance(argument, TensorMap)]
-    names = {"llvm": "llvm.byval, in parameters aligned to 64 bytes,", "ptx": "parameters of 128 bytes, aligned to 64,"}
-    found = {"nvvm": _tensor_maps, "llvm": _by_value, "ptx": _tensor_maps}
-    said = found.get(program.level, lambda program: maps)(program)
-    if maps != said:
-        name = names.get(program.level, "tensor_maps")
-        raise InterpreterError(
-            f"{op.describe()}: passes tensor maps as the arguments {maps}, @{program.name} has {name} = {said}; "
-            "list them, since only those are passed by value, as the TMA unit needs them"
-        )
-
-
-def _tensor_maps(program: Program) -> list[int]:
-    """The arguments that a gpu.func says are tensor maps."""
-    return sorted(program.attributes.get("tensor_maps", ()))
-
-
-def _by_value(program: Program) -> list[int]:
-    """The arguments of an llvm.func that lie in parameter space themselves, aligned as the TMA unit needs it."""
-    described = program.attributes.get("arg_attrs", ())
-    return [at for at, entry in enumerate(described) if "llvm.byval" in entry and entry.get("llvm.align", 1) >= 64]
-
-
-def _registers_at_entry(program: Program) -> int:
-    """Of each thread, by nvvm.maxnreg, a multiple of eight; 0 where the kernel does not say."""
-    return -(-int(program.attributes.get("nvvm.maxnreg", 0)) // 8) * 8
 
 
 def _functions(module: ir.Module) -> list[ir.Operation]:

@@ -38,7 +38,8 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
     At levels nvvm to ptx its shared memory begins in the window of its rank in the cluster, as on hardware.
     """
     origin = program.shared_origin + (window(rank) if program.is_hardware else 0)
-    cta = Cta(index, machine, request.shared_memory, origin)
+    size = None if request.shared_memory is None else request.shared_memory + program.static_bytes
+    cta = Cta(index, machine, size, origin)
     for name, start, size in program.buffers:
         cta.shared.place(name, start, size)
     machine.memory.enter(index, cta.shared.clocks)

@@ -41,7 +41,8 @@ class Program:
     `buffers` are those in shared memory: name, first byte, bytes. `collective`: no op speaks of warps, so a whole CTA
     is one agent. `roles` are those of its sm.roles. `attributes` are the function's. `shared_origin` is the address at
     which its shared memory begins: at no greater power of two than the module asks for, up to 1024 (address 0).
-    `addresses`: by an offset in shared memory, the slot that holds that address.
+    `addresses`: by an offset in shared memory, the slot that holds that address. `static_bytes` of it are the kernel's
+    own variables, before what the launch asks for.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Program:
     attributes: dict[str, Any] = field(default_factory=dict)
     shared_origin: int = 0
     addresses: dict[int, int] = field(default_factory=dict)
+    static_bytes: int = 0
     graph: Graph | None = None
     pointees: dict[str, Type] = field(default_factory=dict)  # what pointers are stepped by, by the type's text
     dependences: list[Any] | None = None  # on data and timing (dependence.py), once they are known

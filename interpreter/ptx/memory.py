@@ -46,7 +46,8 @@ def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells
 def _access(form: Form) -> tuple[str, int, int, bool]:
     """(space, bytes of each element, how many, whether they are a group)."""
     count = next((int(word[1:]) for word in form.words if word in ("v2", "v4", "v8")), 1)
-    return space_of(form), max(1, form.bits // 8), count, count > 1
+    is_group = any(isinstance(operand, Group) for operand in form.instruction.operands)
+    return space_of(form), max(1, form.bits // 8), count, is_group
 
 
 def _load(form: Form) -> tuple[Any, ...]:
