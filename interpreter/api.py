@@ -13,6 +13,7 @@ from lowtide.dialects.text import check_text
 from lowtide.errors import InterpreterError, IRError
 from lowtide.interpreter.host import Host
 from lowtide.interpreter.inputs import D_POSITION, Argument, arguments_of, in_place_of, matrix_of
+from lowtide.interpreter.launching import Launcher
 from lowtide.interpreter.machine.exploration import Explorer
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.interleavings import Report
@@ -105,7 +106,7 @@ def _run(
 ) -> Array:
     trace, paths = observers.trace, observers.paths
     memory = GlobalMemory(numbers.payload, None if trace is None else trace.store)
-    host = Host(loaded.module, loaded.ptx, loaded.programs, memory, numbers, options, observers)
+    host = Host(loaded.module, loaded.ptx, loaded.programs, Launcher(numbers, memory, options, observers))
     arguments = arguments_of(host.function(), inputs, numbers)
     d, type = arguments[D_POSITION].value, arguments[D_POSITION].type
     assert isinstance(type, MemRef) and isinstance(d, np.ndarray)
@@ -142,7 +143,7 @@ def launch_record(
     `interpret`. Raises InterpreterError as it does, and for another level, whose kernels take other parameters."""
     loaded, numbers = module if isinstance(module, Loaded) else Loaded(module), domains.domain("float")
     memory = GlobalMemory(numbers.payload)
-    host = Host(loaded.module, None, loaded.programs, memory, numbers, Options(sms), Observers())
+    host = Host(loaded.module, None, loaded.programs, Launcher(numbers, memory, Options(sms), Observers()))
     if host.level != "llvm":
         raise InterpreterError(
             f"launches are recorded at level llvm, whose kernels take what PTX does, not {host.level}"

@@ -12,9 +12,6 @@ from lowtide.interpreter.launching import Launcher, check_shape
 from lowtide.interpreter.machine.agents import AgentState, Cta, LaunchRequest, Machine
 from lowtide.interpreter.machine.execution import advance, run_block
 from lowtide.interpreter.machine.exploration import pause
-from lowtide.interpreter.machine.global_memory import GlobalMemory
-from lowtide.interpreter.machine.options import Observers, Options
-from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.ops.table import HANDLERS
 from lowtide.interpreter.ops.uses import use_of as op_use
@@ -43,18 +40,14 @@ class Host:
         module: ir.Module,
         ptx: syntax.Module | None,
         programs: dict[tuple[str, str], Program],
-        memory: GlobalMemory,
-        domain: Domain,
-        options: Options,
-        observers: Observers,
+        launcher: Launcher,
     ) -> None:
         self.level = level_of(module) if ptx is None else "ptx"
         self.ptx = ptx
-        self.domain = domain
-        self.memory = memory
-        self.options = options
-        self.observers = observers
-        self.launcher = Launcher(domain, memory, options, observers)
+        self.launcher = launcher
+        self.domain = launcher.domain
+        self.memory = launcher.memory
+        self.observers = launcher.observers
         self.target = _target(module)
         self.functions = {_symbol(op): op for op in _functions(module)}
         self.programs = programs
@@ -84,7 +77,7 @@ class Host:
 
     def _evaluate(self, arguments: list[Any], launch: Callable[[LaunchRequest, Any], None]) -> None:
         program = self._program(_symbol(self.function()))
-        machine = Machine(self.level, self.domain, self.memory, self.options, self.observers, launch=launch)
+        machine = Machine(self.level, self.domain, self.memory, self.launcher.options, self.observers, launch=launch)
         state = AgentState(machine, Cta(0, machine, None), machine.seats[0], program.slots)
         for slot, value in zip(program.block.arguments, arguments, strict=True):
             state.values[slot] = value

@@ -14,8 +14,8 @@ from lowtide.interpreter.machine.lanes import by_lane, disjoint, whole_warp
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Described, Ints
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.integers import INTEGERS
-from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed, unpack
-from lowtide.interpreter.numbers.registers import halves, is_raw, number, types_of
+from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
+from lowtide.interpreter.numbers.registers import halves, is_raw, number, numbers_of, raw, types_of
 from lowtide.interpreter.numbers.storage import cut, in_memory, is_cut
 from lowtide.interpreter.program.batches import Batch, NotTogether
 
@@ -139,21 +139,14 @@ def multiply(
 ) -> Values:
     """D = A · B + C by the warp: the accumulators (32, values) of D.
 
-    `types` are those of A, of B and of the accumulator; `registers` those of A, B and C in the instruction's order:
-    packed, or integers' bits, where several numbers share one, else a payload.
+    `types` are those of A, of B and of the accumulator; `registers` those of A, B and C in the instruction's order.
     """
     whole_warp(state, op)
     domain = state.machine.domain
-    parts = []
-    for each, place, dtype in zip(registers, (fragments.a, fragments.b, fragments.c), types, strict=True):
-        if len(each) < place[0].shape[1] or is_cut(dtype):
-            parts.append(_side_by_side([_numbers(register, dtype, domain) for register in each]))
-        else:
-            columns = domain.full((32, len(each)), 0, dtype)
-            for index, register in enumerate(each):
-                columns[:, index] = register
-            parts.append(columns)
-    a, b, c = parts
+    a, b, c = (
+        _side_by_side([_numbers(register, dtype, domain) for register in each])
+        for each, dtype in zip(registers, types, strict=True)
+    )
     return hardware.mma(fragments, a, b, c, domain, types[:2], types[2])
 
 
@@ -208,10 +201,19 @@ def _fragments(values: list[Any], side: Sequence[tuple[int, ...]], dtype: str, d
 
 
 def _numbers(register: Any, dtype: str, domain: Domain) -> Values:
-    """What a register of 32 bits holds of an operand: array (32 or 1, elements)."""
+    """What a register holds of an operand: array (32 or 1, elements). A vector is as many elements."""
     if is_cut(dtype):
         return cut(np.atleast_1d(number(register, in_memory(dtype), domain)), dtype)[:, None]
-    return unpack(register, dtype, domain)
+    if isinstance(register, np.ndarray) and register.ndim == 2:
+        return register
+    if dtype in INTEGERS:
+        words = np.atleast_1d(np.asarray(raw(register, 32, domain), np.int32))
+        return np.ascontiguousarray(words[:, None]).view(INTEGERS[dtype])
+    count = max(1, _WORD_BYTES // ELEMENT_BYTES[dtype])
+    if isinstance(register, Packed):
+        payload = register.unpack(dtype)
+        return payload if register.dtype == dtype else payload[..., :1].repeat(count, -1)  # zeros
+    return numbers_of(register, count * 8 * ELEMENT_BYTES[dtype], dtype, domain)
 
 
 def _side_by_side(registers: list[Any]) -> Any:

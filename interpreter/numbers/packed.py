@@ -16,7 +16,6 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
-from lowtide.interpreter.numbers.integers import INTEGERS
 
 Values = NDArray[Any]
 
@@ -146,39 +145,8 @@ class Packed:
     __lt__ = __le__ = __gt__ = __ge__ = __int__ = __index__ = __neg__ = __invert__ = __abs__ = __bool__ = _refuse
 
 
-def unpack(value: Any, dtype: str, domain: Domain) -> Values:
-    """The numbers of a 32-bit register, two of 16 bits or four of 8: array (32 or 1, 2 or 4).
-
-    From a packed one, a vector of as many, or plain bits.
-    """
-    if dtype in INTEGERS and not isinstance(value, Mixed):
-        return _integers(value, dtype)
-    width = _BYTES[dtype]
-    if isinstance(value, Packed):
-        payload = value.unpack(dtype)
-        return payload if value.dtype == dtype else payload[..., :1].repeat(_REGISTER_BYTES // width, -1)  # zeros
-    if isinstance(value, Mixed):
-        return np.asarray(value.map(lambda each: unpack(each, dtype, domain)))
-    if isinstance(value, np.ndarray) and value.ndim == 2:
-        return value
-    bits = np.atleast_1d(np.asarray(value, np.int32))[:, None]
-    if not bits.any():
-        return np.zeros((len(bits), _REGISTER_BYTES // width), domain.payload)
-    return domain.from_bits(bits.view(f"u{width}"), dtype)
-
-
 def narrowed_pair(values: Values, row: ElementType, domain: Domain) -> Packed:
     """Numbers (32 or 1, k) rounded to a narrower type, an 8-bit float clamped to its finite values, as a register."""
     if row.bits == 8 and domain.is_float:
         values = np.clip(values, row.lowest, row.largest)  # NaN stays NaN
     return Packed(domain.round(values, row.ir), row.ir)
-
-
-def _integers(value: Any, dtype: str) -> Values:
-    """The integers of a type in a register, the lowest first."""
-    kind = INTEGERS[dtype]
-    if isinstance(value, Packed):
-        return value.unpack(dtype)[..., :1].astype(kind).repeat(_REGISTER_BYTES // kind.itemsize, -1)  # zeros
-    if isinstance(value, np.ndarray) and value.ndim == 2:
-        return value.astype(kind)
-    return np.ascontiguousarray(np.atleast_1d(np.asarray(value, np.int32))[:, None]).view(kind)

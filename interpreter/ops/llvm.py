@@ -3,7 +3,6 @@
 A pointer is its byte address; a struct is a tuple. Integer and float arithmetic is what the arith and math dialects do.
 """
 
-import itertools
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -35,11 +34,12 @@ from lowtide.interpreter.program.ir_types import decode_type
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.program.types import Array, Scalar, Struct, Type, Vector
+from lowtide.interpreter.ptx.decoding import places
+from lowtide.interpreter.ptx.syntax import Variable
 
 OPS = OpTable(acts=False)
 
 _DYNAMIC_INDEX = -(2**31)
-_LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: hardware's own, and the largest swizzle's period
 _ARRAY = re.compile(r"(?:!llvm\.)?array<(\d+) x (.*)>")
 
 # Arithmetic --------------------------------------------------------------------------------------------------------
@@ -177,30 +177,24 @@ def addrspacecast(state: AgentState, op: DecodedOp) -> None:
 
 
 def _prepare_addressof(op: DecodedOp, program: Program) -> None:
-    """Globals of shared memory lie one after the other, as the module lists them, the dynamic one (of size 0) last.
-
-    Hardware may put the dynamic one at any multiple of its alignment. The first that is no multiple of more is taken,
-    so that what leans on a greater alignment, as swizzles do, goes wrong here too.
-    """
+    """Globals of shared memory lie as variables of PTX do, in the order of the module."""
     scope = op.source.parent
     while scope.name not in ("gpu.module", "builtin.module"):
         scope = scope.parent
-    sizes, alignments = {}, {}
+    variables = []
     for child in scope.regions[0].blocks[0].operations:
         variable = child.operation
         if variable.name == "llvm.mlir.global" and decode_attribute(variable.attributes["addr_space"]) == SHARED:
-            type = _pointee(str(decode_attribute(variable.attributes["global_type"])), variable.context)
+            size = size_of(_pointee(str(decode_attribute(variable.attributes["global_type"])), variable.context))
             symbol = decode_attribute(variable.attributes["sym_name"])
-            sizes[symbol] = size_of(type)
-            said = decode_attribute(variable.attributes["alignment"]) if "alignment" in variable.attributes else 0
-            alignments[symbol] = max(_LEAST_ALIGNMENT, said)
+            aligned = decode_attribute(variable.attributes["alignment"]) if "alignment" in variable.attributes else 0
+            variables.append(Variable(symbol, "shared", "b8", size, aligned))
     name = op.attributes["global_name"]
-    if name not in sizes:
+    found, origin, program.static_bytes = places(variables)
+    if name not in found:
         raise InterpreterError(f"{op.describe()}: @{name} is no global of shared memory (addr_space = 3)")
-    before = itertools.takewhile(lambda other: other != name, sizes) if sizes[name] else sizes
-    if not sizes[name]:
-        program.shared_origin = alignments[name] % _MOST_ALIGNMENT
-    op.data = sum(-(-sizes[other] // 256) * 256 for other in before)
+    program.shared_origin = origin
+    op.data = found[name]
 
 
 @OPS.implements("llvm.mlir.addressof", prepare=_prepare_addressof)

@@ -31,16 +31,15 @@ def decode(module: Module, name: str, domain: Domain) -> Program:
     parameters = {parameter.name: at for at, parameter in enumerate(entry.parameters)}
     arguments = DecodedBlock(tuple(parameters.values()), (), (), (), "")
     program = Program(name, "ptx", domain, arguments, len(parameters), collective=False)
-    addresses, alignment, program.static_bytes = places([*module.variables, *entry.variables])
+    addresses, program.shared_origin, program.static_bytes = places([*module.variables, *entry.variables])
     program.graph = graph_of(entry.body, Slots(program, program.reserve_all(entry.registers), parameters, addresses))
-    program.shared_origin = alignment % _MOST_ALIGNMENT
     program.attributes = _attributes(entry)
     return program
 
 
 def places(variables: Sequence[Variable]) -> tuple[dict[str, int], int, int]:
-    """Where variables in shared memory lie, the one whose size the launch gives last; that one's alignment; and the
-    bytes of the others.
+    """Where variables in shared memory lie, from its beginning, the one whose size the launch gives last; the address
+    at which it begins; and the bytes of the others.
 
     Hardware may put it at any multiple of its alignment. The first that is no multiple of more is taken, so that what
     leans on a greater alignment, as swizzles do, goes wrong here too.
@@ -56,7 +55,7 @@ def places(variables: Sequence[Variable]) -> tuple[dict[str, int], int, int]:
         found[variable.name] = at
         at += -(-variable.size // 256) * 256
         alignment = align if not variable.size else alignment
-    return found, alignment, at
+    return found, alignment % _MOST_ALIGNMENT, at
 
 
 def _attributes(entry: Entry) -> dict[str, object]:

@@ -18,9 +18,8 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.integers import INTEGERS
-from lowtide.interpreter.numbers.packed import NARROW_TYPES, PACKED_TYPES, Packed
+from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import Number
-from lowtide.interpreter.numbers.storage import is_cut
 from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.syntax import Group, Operand
@@ -189,29 +188,9 @@ _PRODUCTS = Bulk(_products, key=_product_key, accesses=False, prepare=_together)
     bulk=_PRODUCTS,
 )
 def mma(state: AgentState, op: Op, a: Any, b: Any, c: Any) -> tuple[Any, ...]:
-    plan, domain = op.data, state.machine.domain
-    first, second, sums = (
-        [_operand(value, dtype, domain) for value in _tuple(group)]
-        for group, dtype in zip((a, b, c), plan.types, strict=True)
-    )
-    d = warp_matrices.multiply(state, op, plan.fragments, plan.types, (first, second, sums))
+    plan = op.data
+    given = tuple(group if isinstance(group, tuple) else (group,) for group in (a, b, c))
+    d = warp_matrices.multiply(state, op, plan.fragments, plan.types, given)  # type: ignore[arg-type]
     if plan.accumulator in PACKED_TYPES:
         return tuple(Packed(d[:, at : at + 2], plan.accumulator) for at in range(0, d.shape[1], 2))
     return tuple(held_as(column, plan.accumulator) for column in np.ascontiguousarray(d.T))
-
-
-def _tuple(values: Any) -> tuple[Any, ...]:
-    return values if isinstance(values, tuple) else (values,)
-
-
-def _operand(value: Any, dtype: str, domain: Domain) -> Any:
-    """As machine/warp_matrices.py takes it: packed, bits, or a payload."""
-    if is_cut(dtype):
-        return value
-    if dtype in INTEGERS:
-        return registers.raw(value, 32, domain)
-    if dtype in NARROW_TYPES and dtype not in PACKED_TYPES:
-        return Packed(registers.numbers_of(value, 32, dtype, domain), dtype)
-    if dtype not in PACKED_TYPES:
-        return registers.number(value, dtype, domain)
-    return value if isinstance(value, Packed) else Packed(registers.halves(value, dtype, domain), dtype)
