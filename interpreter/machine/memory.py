@@ -404,13 +404,12 @@ def start_copy(
     global_addresses: Ints,
     size: int,
     used: Ints | None = None,
-    writer: int | None = None,
     by_threads: bool = False,
 ) -> InFlight:
     """An asynchronous copy of `size` bytes from each global address, zero-filled after the first `used` bytes (n,).
 
-    Global memory is read at once; the bytes land by `destination.land`. `writer` is the clock that the write counts by,
-    where not the agent's own; `by_threads` as in `SharedMemory.start_copy`. Raises InterpreterError.
+    Global memory is read at once; the bytes land by `destination.land`. `by_threads` as in `SharedMemory.start_copy`.
+    Raises InterpreterError.
     """
     codes, payload = source.read_raw(access, global_addresses, size, used)
-    return destination.start_copy(access, shared_addresses, codes, payload, writer, by_threads)
+    return destination.start_copy(access, shared_addresses, codes, payload, by_threads=by_threads)
