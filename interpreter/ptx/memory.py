@@ -170,7 +170,8 @@ def createpolicy(state: AgentState, op: Op, *operands: Any) -> int:
     "cp.async",
     words="ca cg shared shared::cta global L2::64B L2::128B L2::256B L2::cache_hint",
     section=f"{_SECTION}: cp.async",
-    bulk=Bulk(_copies, key=lambda op: (op.instruction.name, len(op.readers))),
+    prepare=lambda form: form.instruction.operands[2:3],  # the size
+    bulk=Bulk(_copies, key=lambda op: (op.instruction.name, op.data, len(op.readers))),
 )
 def cp_async_copy(state: AgentState, op: Op, destination: Any, source: Any, size: Any, used: Any = None) -> None:
     """`size` bytes by each active lane, zero-filled after the first `used`."""

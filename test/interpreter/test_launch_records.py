@@ -87,6 +87,12 @@ def test_a_record_runs_in_every_domain_and_order() -> None:
     assert np.array_equal(found.reshape(72, 80), interpret(loaded, given, domain="exact"))
 
 
+def test_launches_are_recorded_at_the_level_whose_kernels_take_what_ptx_does() -> None:
+    kernel, given = compiled("cp.async and mma.sync"), operands()
+    with pytest.raises(InterpreterError, match=r"launches are recorded at level llvm, .* not nvvm"):
+        launch_record(kernel.levels["nvvm"], given)
+
+
 # Kernels that others wrote --------------------------------------------------------------------------------------------
 
 STRANGER = """.version 8.0
