@@ -67,6 +67,11 @@ class CheckResult:
         return all(outcome.finding is Finding.right for outcome in self.outcomes)
 
     @property
+    def failed(self) -> bool:
+        """Whether the interpreter itself failed in some run."""
+        return any(outcome.finding is Finding.failed for outcome in self.outcomes)
+
+    @property
     def verdict(self) -> str:
         """One line."""
         trials = [outcome.trial for outcome in self.outcomes]
@@ -74,10 +79,11 @@ class CheckResult:
         runs = f"{len(self.outcomes)} runs of {shapes} shapes at {len(self.levels)} levels"
         if self.guilty is not None:
             return f"WRONG at level {self.guilty.level}, by step {self.guilty.step}"
-        unrun = [outcome for outcome in self.outcomes if outcome.finding is Finding.unknown]
-        if unrun:
-            levels = ", ".join(dict.fromkeys(outcome.level for outcome in unrun))
-            return f"NOT CHECKED at {levels} by {len(unrun)} of the runs ({unrun[0].message}); ok elsewhere: {runs}"
+        for finding, words in ((Finding.failed, "THE INTERPRETER FAILED"), (Finding.unknown, "NOT CHECKED")):
+            unrun = [outcome for outcome in self.outcomes if outcome.finding is finding]
+            if unrun:
+                levels = ", ".join(dict.fromkeys(outcome.level for outcome in unrun))
+                return f"{words} at {levels} in {len(unrun)} of the runs ({unrun[0].message}); {runs}"
         return f"ok: {runs}"
 
     def lines(self) -> Iterator[str]:

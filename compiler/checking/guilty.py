@@ -15,7 +15,7 @@ from lowtide.compiler.checking.subjects import Step, Subject, write_level
 from lowtide.compiler.checking.trials import Element, Finding, Outcome, Source, Trial, loaded, op_in, outcomes
 from lowtide.compiler.contexts import make_context
 from lowtide.dialects.levels import Level
-from lowtide.errors import InterpreterError
+from lowtide.errors import InterpreterError, InterpreterFault
 from lowtide.interpreter import Trace
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Span
 
@@ -107,7 +107,7 @@ def _among(subject: Subject, steps: Sequence[Step], trial: Trial, note: str) -> 
     for place, (step, outcome) in enumerate(zip(steps[1:], found, strict=True), 1):
         if outcome.finding is Finding.right:
             before, skipped = step, []
-        elif outcome.finding is Finding.unknown:
+        elif not outcome.finding.is_fault:
             skipped.append(step.name)
         else:
             return place, _guilty(subject, before, step, outcome, tuple(skipped), note)
@@ -162,6 +162,6 @@ def _storing(subject: Subject, source: Source, outcome: Outcome) -> str:
         module = loaded(source)
         try:
             run(module, spec, inputs, trace=trace, **trial.how)
-        except InterpreterError:
+        except (InterpreterError, InterpreterFault):
             return ""
     return trace.op

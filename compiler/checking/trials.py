@@ -25,7 +25,7 @@ from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects.levels import Level
-from lowtide.errors import InterpreterError, IRError, NotInterpreted
+from lowtide.errors import InterpreterError, InterpreterFault, IRError, NotInterpreted
 from lowtide.interpreter import Explored, Explorer, Loaded, Paths, Report, explore
 from lowtide.interpreter.numbers.domains import ExactDomain, FieldDomain, FloatDomain
 
@@ -97,12 +97,13 @@ class Trial:
 
 class Finding(Enum):
     """What a trial found at a level. `broken`: a rule of the hardware, in this order of agents or, as far as can be
-    told, in another; `unknown`: the interpreter cannot run it."""
+    told, in another; `unknown`: the interpreter cannot run it; `failed`: the interpreter itself failed."""
 
     right = "right"
     wrong = "wrong"
     broken = "broken"
     unknown = "unknown"
+    failed = "interpreter failed"
 
     @property
     def is_fault(self) -> bool:
@@ -183,12 +184,16 @@ def _outcome(
         report = Report()
         d = run(module, spec, inputs, paths=paths, report=report, **trial.how)
         verdict = _verdict(spec, inputs, d, expected)
+        explored = None
+        if verdict.ok and not report.holds and not report.timed:
+            explored = _explored(module, spec, inputs, expected, trial)
     except NotInterpreted as error:
         return ended(Finding.unknown, str(error))
+    except InterpreterFault as error:
+        return ended(Finding.failed, str(error))
     except InterpreterError as error:
         return ended(Finding.broken, str(error), time.perf_counter() - started)
     if verdict.ok and not report.holds:
-        explored = None if report.timed else _explored(module, spec, inputs, expected, trial)
         holds, why = explored is not None and explored.holds, str(explored or report)
         finding = Finding.right if holds else Finding.broken
         return ended(finding, why, time.perf_counter() - started, None, paths, report, explored)

@@ -12,7 +12,7 @@ from lowtide.compiler.checking.check_result import CheckResult, branch_cells, co
 from lowtide.compiler.checking.subjects import Subject, of_dump, of_file, of_kernel, of_saved
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.check_presets import Options, checks, report
-from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, seed_or_drawn, table
+from lowtide.compiler.cli.console import INTERPRETER_FAILED, busy, line, on_pass, problem_line, seed_or_drawn, table
 from lowtide.compiler.cli.grouped import grouped
 from lowtide.compiler.cli.problem import OpenProblem
 from lowtide.compiler.compile import compile_anew
@@ -63,7 +63,7 @@ def check(
 ) -> None:
     """Run every level on shapes computed from the schedule; name the first guilty step of a wrong kernel.
 
-    Exit status: 0 where all is right, 1 where not, 2 where refused.
+    Exit status: 0 if all is right, 1 if not, 2 if refused, 3 if the interpreter failed and nothing else is wrong.
     """
     seed = seed_or_drawn(seed)
     if all_presets:
@@ -95,7 +95,7 @@ def check(
     else:
         _report(subject, result, where, seed, shapes)
     if not result.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(INTERPRETER_FAILED if result.failed and result.guilty is None else 1)
 
 
 def _refuse_beside_presets(**options_: object) -> None:
@@ -119,7 +119,8 @@ def _check_presets(
         if markdown_file is not None:
             write_whole(markdown_file, text)
     if not all(check.ok for check in done):
-        raise typer.Exit(1)
+        only_faults = all(check.ok or check.failed for check in done)
+        raise typer.Exit(INTERPRETER_FAILED if only_faults else 1)
 
 
 def _subject(what: Path, against: Path | None, target: str | None) -> tuple[Subject, str]:

@@ -13,6 +13,7 @@ from lowtide.compiler.checking.check import check_subject
 from lowtide.compiler.checking.check_result import Branches, CheckResult
 from lowtide.compiler.checking.interpretation import duration
 from lowtide.compiler.checking.subjects import of_kernel
+from lowtide.compiler.checking.trials import Finding
 from lowtide.compiler.cli.console import table
 from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.presets import LADDERS
@@ -35,6 +36,11 @@ class PresetCheck:
     row: tuple[str, ...]
     guilty: str
     found: Mapping[str, Any]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the interpreter failed, and nothing is wrong as far as it ran."""
+        return not self.guilty and any(run["finding"] == Finding.failed.value for run in self.found["runs"])
 
     @classmethod
     def of(cls, name: str, target: str, dtype: str, result: CheckResult) -> "PresetCheck":

@@ -169,7 +169,7 @@ class _Batch:
         for word in case.words:
             fewer = replace(case, words=tuple(other for other in case.words if other != word))
             result = self.run(fewer)
-            if result.ended is Ended.failed:
+            if result.ended.is_failure:
                 case, self.failure = fewer, Failure(fewer, result)
 
     def _drawn(self, strategies: Any) -> Any:
@@ -206,7 +206,7 @@ class _Batch:
             self.journal.note(text_of(pair), self.known[case])
             self.on_progress(self.journal.summary())
         result = self.known[case]
-        if result.ended is Ended.failed:
+        if result.ended.is_failure:
             if self.failure is None or _size(case) <= _size(self.failure.case):
                 self.failure = Failure(case, result)
             raise _CaseFailed(result.message)

@@ -59,9 +59,10 @@ def page(results: Sequence[Result], title: str) -> str:
     rows = [[f"`{one.mutant.name}`", one.detector, one.why] for one in equivalent]
     if rows:
         parts += ["Equivalent:", markdown(["mutant", "check", "argument"], rows)]
-    survived = [[f"`{one.mutant.name}`", one.why] for one in results if one.status is Status.SURVIVED]
-    if survived:
-        parts += ["Survived:", markdown(["mutant", "what was seen"], survived)]
+    for status in (Status.SURVIVED, Status.FAILED):
+        seen = [[f"`{one.mutant.name}`", one.why] for one in results if one.status is status]
+        if seen:
+            parts += [f"{status.value.capitalize()}:", markdown(["mutant", "what was seen"], seen)]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 

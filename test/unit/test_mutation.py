@@ -50,7 +50,7 @@ def test_twenty_mutants_are_killed_or_equivalent_and_are_reported(lowered: dict[
     assert len({(one.level, one.text) for one in drawn}) == len(drawn)
     mutants = random.Random(1).sample(drawn, 20)
     results = [judge(KERNELS[one.kernel], one, lowered[one.kernel]) for one in mutants]
-    assert [one.mutant.name for one in results if one.status is Status.SURVIVED] == []
+    assert [one.mutant.name for one in results if one.status in (Status.SURVIVED, Status.FAILED)] == []
     told = json.loads(report.as_json(results))["mutants"]
     assert {tuple(one) for one in told} == {("name", "level", "schedule", "status", "detector", "why")}
     assert report.summary(results).startswith("20 mutants: ")
