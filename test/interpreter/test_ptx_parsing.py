@@ -164,10 +164,12 @@ def refused_or_read(texts: Iterator[str]) -> int:
 
 
 def test_damaged_text_is_read_or_refused() -> None:
-    assert refused_or_read(damaged(TEXT, range(len(TEXT)))) > len(TEXT)
+    text = TEXT.replace("cp.async.bulk.tensor", "//").replace("%p0|%p1", "%p1")
+    read(text)
+    assert refused_or_read(damaged(text, range(len(text)))) > len(text)
     for mark in "{[(<@":
         with pytest.raises(InterpreterError):
-            read(TEXT + mark * 5000)
+            read(text + mark * 5000)
 
 
 @pytest.mark.parametrize(("target", "schedule"), [("sm_80", "grid.tile = [16, 16], k = 16"), ("sm_90a", ONE_CONSUMER)])

@@ -27,7 +27,7 @@ STORES = [
     for path in (StorePath.direct, StorePath.smem)
     for width in (2, 4, 8, 16)
     for cache in STORE_HINTS[path]
-    if width >= element_type(d).bytes and (path is StorePath.direct or cache is not CacheHint.normal)
+    if width >= element_type(d).bytes and (path is StorePath.direct or (width == 8 and cache is not CacheHint.normal))
 ]
 
 
