@@ -1,6 +1,6 @@
 """What `lt.check` gives: a verdict, the runs, what they cover, and the guilty step; as text and as JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -96,6 +96,7 @@ class CheckResult:
             conditions = f"{met} of {len(verified.conditions)} conditions"
             yield f"covered    {verified.name}: {conditions}, {_of(verified)}"
         yield f"orders     {self._orders()}"
+        yield f"work tiles in the order of level {Level.CTA} {_compared(self.outcomes)}"
         yield f"time       {duration(self.seconds)}"
         if self.guilty is not None:
             yield str(self.guilty)
@@ -191,6 +192,11 @@ def _speaks_for_all(outcome: Outcome) -> bool:
     return (outcome.report is not None and outcome.report.holds) or (
         outcome.explored is not None and outcome.explored.holds
     )
+
+
+def _compared(outcomes: Iterable[Outcome]) -> str:
+    said = [outcome for outcome in outcomes if outcome.in_order is not None]
+    return f"in {sum(outcome.in_order is True for outcome in said)} of {len(said)} runs that show it"
 
 
 def _of(verified: Verified) -> str:

@@ -54,6 +54,8 @@ class Guilty:
             lines.append(f"element    {what}; {at.count} element{plural} wrong")
             if self.op:
                 lines.append(f"stored by  {self.op}")
+        else:
+            lines.append(f"found      {self.outcome.message}")
         lines += [f"on         {self.outcome.trial}", f"again      {self.command}"]
         return "\n".join([*lines, f"note       {self.note}"] if self.note else lines)
 
@@ -88,7 +90,7 @@ def first_guilty(subject: Subject, trials: Sequence[Trial], folder: Path) -> Gui
 def _by_levels(subject: Subject, trial: Trial) -> list[Outcome]:
     """The outcomes of a trial, level by level, to the first fault."""
     found: list[Outcome] = []
-    for outcome in outcomes(subject.problem, subject.interpreted, trial):
+    for outcome in outcomes(subject.problem, subject.interpreted, trial, ordering=subject.ordering):
         found.append(outcome)
         if outcome.finding.is_fault:
             break
@@ -103,7 +105,7 @@ def _among(subject: Subject, steps: Sequence[Step], trial: Trial, note: str) -> 
     """The first of the steps whose file fails, and its place; the first file is right."""
     before = steps[0]
     skipped: list[str] = []
-    found = outcomes(subject.problem, (step.source() for step in steps[1:]), trial)
+    found = outcomes(subject.problem, (step.source() for step in steps[1:]), trial, ordering=subject.ordering)
     for place, (step, outcome) in enumerate(zip(steps[1:], found, strict=True), 1):
         if outcome.finding is Finding.right:
             before, skipped = step, []

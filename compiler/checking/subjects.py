@@ -100,6 +100,12 @@ class Subject:
         able = [level for level in self.levels if level in LEVELS and (host or level != str(Level.PTX))]
         return [Source(level, self.levels[level], self._name(level), host) for level in able]
 
+    @property
+    def ordering(self) -> Source | None:
+        """The level that says the order of work tiles first."""
+        says = (str(level) for level in Level if Level.CTA <= level <= Level.EPILOGUE)
+        return next((source for level in says for source in self.interpreted if source.level == level), None)
+
     def _name(self, level: str) -> str:
         return "" if self.dump is None else str(last_step(self.dump, Level.named(level)))
 

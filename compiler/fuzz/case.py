@@ -153,7 +153,7 @@ def run_case(case: Case) -> Result:
     sources = [source for source in subject.interpreted if source.level in own]
     note = ""
     try:
-        for outcome in outcomes(subject.problem, sources, trial):
+        for outcome in outcomes(subject.problem, sources, trial, ordering=subject.ordering):
             if outcome.finding is Finding.broken and outcome.report is not None:
                 note = f"level {outcome.level}: {outcome.message}"
             elif outcome.finding is Finding.unknown:
