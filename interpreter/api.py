@@ -157,7 +157,7 @@ def level_of(module: ir.Module) -> str:
     level = ir.StringAttr(attributes["tile.level"]).value
     if level not in LEVELS:
         raise InterpreterError(
-            f"level {level} is not interpreted; the last that is, is llvm: interpret the dump of that level"
+            f"level {level!r} is not interpreted; the levels are {', '.join(LEVELS)}: interpret a dump of one of them"
         )
     return level
 

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from lowtide import entry
 from lowtide.compiler.checking.check import BUDGET, check_subject
 from lowtide.compiler.checking.check_result import CheckResult, branch_cells, condition_cells
 from lowtide.compiler.checking.subjects import Subject, of_dump, of_file, of_kernel, of_saved
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.check_presets import Options, checks, report
-from lowtide.compiler.cli.console import INTERPRETER_FAILED, busy, line, on_pass, problem_line, seed_or_drawn, table
+from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, seed_or_drawn, table
 from lowtide.compiler.cli.grouped import grouped
 from lowtide.compiler.cli.problem import OpenProblem
 from lowtide.compiler.compile import compile_anew
@@ -95,7 +96,7 @@ def check(
     else:
         _report(subject, result, where, seed, shapes)
     if not result.ok:
-        raise typer.Exit(INTERPRETER_FAILED if result.failed and result.guilty is None else 1)
+        raise typer.Exit(entry.FAILED if result.failed and result.guilty is None else 1)
 
 
 def _refuse_beside_presets(**options_: object) -> None:
@@ -120,7 +121,7 @@ def _check_presets(
             write_whole(markdown_file, text)
     if not all(check.ok for check in done):
         only_faults = all(check.ok or check.failed for check in done)
-        raise typer.Exit(INTERPRETER_FAILED if only_faults else 1)
+        raise typer.Exit(entry.FAILED if only_faults else 1)
 
 
 def _subject(what: Path, against: Path | None, target: str | None) -> tuple[Subject, str]:

@@ -19,6 +19,7 @@ from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.presets import LADDERS
 from lowtide.compiler.whole_files import write_whole
 from lowtide.errors import Error
+from lowtide.runtime.files import read_json
 
 HEADINGS = (
     *("preset", "target", "types", "conditions met", "branch sides", "in PTX"),
@@ -78,7 +79,7 @@ def read_journal(path: Path, options: Options) -> dict[str, PresetCheck]:
     if not path.exists():
         return {}
     try:
-        held = json.loads(path.read_text())
+        held = read_json(path)
         found = {name: PresetCheck(**{**each, "row": tuple(each["row"])}) for name, each in held["presets"].items()}
         given = held["options"]
     except (OSError, ValueError, KeyError, TypeError) as error:

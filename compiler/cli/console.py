@@ -22,9 +22,6 @@ from lowtide.dialects.levels import Level
 _PATIENCE = 1.0  # seconds before progress is shown
 _WIDTH = 1000  # of tables that do not go to a terminal: nothing wraps
 
-INTERPRETER_FAILED = 3
-"""The exit status where the interpreter itself fails, which says nothing about the kernel."""
-
 OWNERS = {"lowtide": "Lowtide's passes", "mlir": "MLIR's passes", "llvm": "LLVM's backend"}
 
 

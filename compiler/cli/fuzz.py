@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from lowtide import entry
 from lowtide.compiler.cli import options
-from lowtide.compiler.cli.console import INTERPRETER_FAILED, busy, line, seed_or_drawn
+from lowtide.compiler.cli.console import busy, line, seed_or_drawn
 from lowtide.compiler.fuzz.case import Ended
 from lowtide.compiler.fuzz.search import Journal
 from lowtide.compiler.fuzz.search import fuzz as search
@@ -75,4 +76,4 @@ def fuzz(
     line("result", found.summary())
     line("seed", str(seed))
     if failure is not None:
-        raise typer.Exit(INTERPRETER_FAILED if failure.result.ended is Ended.interpreter_failed else 1)
+        raise typer.Exit(entry.FAILED if failure.result.ended is Ended.interpreter_failed else 1)

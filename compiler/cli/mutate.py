@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from lowtide.compiler.cli.console import INTERPRETER_FAILED, busy, line, table
+from lowtide import entry
+from lowtide.compiler.cli.console import busy, line, table
 from lowtide.compiler.driver import lower
 from lowtide.compiler.mutation import report
 from lowtide.compiler.mutation.kernels import KERNELS
@@ -79,7 +80,7 @@ def mutate(
     if markdown_file is not None:
         today = datetime.now(timezone.utc).date().isoformat()
         write_whole(markdown_file, report.page(results, f"{today}, `{_command()}`"))
-    for status, exit_status in ((Status.SURVIVED, 1), (Status.FAILED, INTERPRETER_FAILED)):
+    for status, exit_status in ((Status.SURVIVED, 1), (Status.FAILED, entry.FAILED)):
         if any(result.status is status for result in results):
             raise typer.Exit(exit_status)
 

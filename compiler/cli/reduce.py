@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from lowtide import entry
 from lowtide.compiler.checking.check import check_subject
 from lowtide.compiler.checking.interpretation import ROW_PADDING
 from lowtide.compiler.checking.subjects import of_file
 from lowtide.compiler.checking.trials import Finding, Trial, first_fault
 from lowtide.compiler.cli import options, problem
-from lowtide.compiler.cli.console import INTERPRETER_FAILED, busy, counted, line
+from lowtide.compiler.cli.console import busy, counted, line
 from lowtide.compiler.contexts import make_context, parse_file
 from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
@@ -88,12 +89,16 @@ def reduce(
     write_whole(output, reduced.text)
     _report(reduced, output, command, found.whole)
     if command is None and FAILED in reduced.kind:
-        raise typer.Exit(INTERPRETER_FAILED)
+        raise typer.Exit(entry.FAILED)
 
 
 def _command(command: str, says: str, file: Path) -> Check:
     if "{}" not in command:
         raise Error(f"--check {command!r} does not name the file; write {{}} where it goes")
+    try:
+        shlex.split(command)
+    except ValueError as error:
+        raise Error(f"--check {command!r} is no command line: {error}; close what is open, or escape it") from None
     return Command(command, says, file.name)
 
 

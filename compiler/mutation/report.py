@@ -10,6 +10,7 @@ from lowtide.compiler.mutation.run import Result, Status
 from lowtide.compiler.mutation.sites import Mutant
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
+from lowtide.runtime import files
 
 _LEVELS = tuple(map(str, Level))
 
@@ -39,7 +40,7 @@ def summary(results: Sequence[Result]) -> str:
 def read_json(file: Path) -> list[Result]:
     """The results that `as_json` wrote, without the mutants' texts. Raises Error for a file that holds none."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))["mutants"]
+        found = files.read_json(file)["mutants"]
         return [_result(**one) for one in found]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise Error(f"{file} holds no mutants: {error}; name a file that --json has written") from None
