@@ -8,6 +8,7 @@ from mlir import ir
 from lowtide.dialects.diagnostics import Diagnostics  # importing the package registers the dialects
 from lowtide.dialects.text import check_text
 from lowtide.errors import IRError
+from lowtide.runtime.files import read_file
 
 Source = str | os.PathLike[str]
 _SHOWN = 100  # characters of a bad source
@@ -65,7 +66,7 @@ def parse_file(path: Path, context: ir.Context) -> ir.Module:
 def read_text(path: Path, kind: str) -> str:
     """The text of a file. Raises IRError where it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_file(path, special=True).decode()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise IRError(f"cannot read {path}: {reason}; name a file of {kind}, such as a dumped level") from None

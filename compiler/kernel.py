@@ -20,7 +20,8 @@ from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers
 from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import InterpreterError, IRError, MisalignedError
+from lowtide.errors import Error, InterpreterError, IRError, MisalignedError
+from lowtide.runtime.manifest import problem_text
 from lowtide.targets import Target
 
 _INTERPRETER = "lowtide.interpreter"  # a third of the time that the compiler takes to import, and few need it
@@ -38,6 +39,13 @@ class CompiledKernel:
     def __init__(self, lowered: Lowered, keep: Keep | None = None) -> None:
         self._lowered = lowered
         self._keep = keep
+
+    def __repr__(self) -> str:
+        try:
+            what = problem_text(self.manifest["spec"], self.target.name)
+        except Error:  # a kernel that compilation was stopped in, or whose host side is none
+            what = f"for {self.target.name}, down to level {list(self.levels)[-1]}"
+        return f"<lowtide kernel {what}: {self.schedule.shorthand()}>"
 
     @cached_property
     def levels(self) -> Mapping[str, str]:

@@ -132,7 +132,7 @@ def level_of(module: ir.Module) -> str:
     level = ir.StringAttr(attributes["tile.level"]).value
     if level not in LEVELS:
         raise InterpreterError(
-            f"level {level} is not interpreted; a module is of one of the levels {', '.join(LEVELS[:-1])}"
+            f"level {level!r} is not interpreted; a module is of one of the levels {', '.join(LEVELS[:-1])}"
         )
     return level
 

@@ -23,9 +23,11 @@ from typing import Any
 from lowtide.errors import LaunchError, LoadError
 from lowtide.runtime import driver, storage
 from lowtide.runtime.checks import address_error, check_layout, check_scalar
+from lowtide.runtime.files import read_json
 from lowtide.runtime.folders import write_folder
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.limits import capability_of
+from lowtide.runtime.manifest import problem_text
 from lowtide.runtime.module import choose_code
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch
@@ -53,9 +55,7 @@ class Entry:
         return sum(self.spec.get(name) is not None for name in _EXTENTS)
 
     def __str__(self) -> str:
-        shape = "x".join("?" if self.spec.get(name) is None else str(self.spec[name]) for name in ("m", "n", "k"))
-        spec = self.spec
-        return f"{spec.get('a')} x {spec.get('b')} {spec.get('layout')} {shape} to {spec.get('d')} for {self.target}"
+        return problem_text(self.spec, self.target)
 
 
 class Bundle:
@@ -169,13 +169,13 @@ def load_bundle(path: str | os.PathLike[str]) -> Bundle:
 
     Raises LoadError when it is missing, damaged, or from another version of the format.
     """
-    source = Path(path)
+    source = storage.as_path(path, "load")
     where = source / INDEX
     try:
-        held = json.loads(where.read_bytes())
+        held = read_json(where)
     except OSError as error:
         raise LoadError(f"{where}: {error.strerror or error}; pass the directory that `lt.bundle` wrote") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise LoadError(f"{where}: not JSON ({error}), perhaps truncated; bundle it again") from None
     if not isinstance(held, dict) or (held.get("bundle"), held.get("format")) != (FORMAT, storage.MANIFEST_FORMAT):
         version = held.get("lowtide", "unknown") if isinstance(held, dict) else "unknown"
@@ -203,7 +203,7 @@ def save_bundle(path: str | os.PathLike[str], kernels: Iterable[tuple[Mapping[st
 
     Raises LoadError where the path holds something else, or cannot be written.
     """
-    target, version = Path(path), ""
+    target, version = storage.as_path(path, "bundle into"), ""
     files: dict[str, bytes] = {}
     entries: list[dict[str, Any]] = []
     for number, (manifest, ptx, cubin) in enumerate(kernels):

@@ -26,7 +26,7 @@ from lowtide.runtime.checks import (
 from lowtide.runtime.code import check_code
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.limits import capability_of
-from lowtide.runtime.manifest import BATCH, PACKED_ROWS, WRITTEN, is_mixed, problem_dims, validate
+from lowtide.runtime.manifest import BATCH, PACKED_ROWS, WRITTEN, is_mixed, problem_dims, problem_text, validate
 from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, WorkspaceLaunch, make_plan
@@ -89,7 +89,7 @@ class Kernel:
         self._keys: CallKeys | None = None  # from the first launch on
 
     def __repr__(self) -> str:
-        return f"<lowtide kernel {self.name} for {self.manifest['target']}>"
+        return f"<lowtide kernel {self.name}: {problem_text(self.manifest['spec'], self.manifest['target'])}>"
 
     def __call__(
         self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any

@@ -128,6 +128,13 @@ _MOST_LETTERS = 200  # of a name
 _SHOWN = 80  # characters of a bad value
 
 
+def problem_text(spec: Mapping[str, Any], target: str) -> str:
+    """The problem of a kernel, by the entry `spec` of its manifest, and its target, in a few words; `?` where an extent
+    is given at run time."""
+    shape = "x".join("?" if spec.get(name) is None else str(spec[name]) for name in ("m", "n", "k"))
+    return f"{spec.get('a')} x {spec.get('b')} {spec.get('layout')} {shape} to {spec.get('d')} for {target}"
+
+
 def validate(manifest: Any, where: str = "manifest") -> None:
     """Check every entry but the launches and operands of the host ops, which `host_compiler.compile_host` checks.
 

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from lowtide.errors import LoadError
+from lowtide.runtime.files import parse_json, read_file
 from lowtide.runtime.folders import while_replaced, write_folder
 from lowtide.runtime.manifest import FORMAT as MANIFEST_FORMAT
 from lowtide.runtime.manifest import is_integer, shown, validate
 
-__all__ = ["CUBIN", "DIGEST", "MANIFEST", "MANIFEST_FORMAT", "PTX", "digest", "files_of", "read", "save"]
+__all__ = ["CUBIN", "DIGEST", "MANIFEST", "MANIFEST_FORMAT", "PTX", "as_path", "digest", "files_of", "read", "save"]
 
 MANIFEST, PTX, CUBIN = "manifest.json", "kernel.ptx", "kernel.cubin"
 DIGEST = "sha256"  # the manifest's entry on its other entries
@@ -32,7 +33,7 @@ def save(path: str | os.PathLike[str], manifest: Mapping[str, Any], ptx: str, cu
     Returns the path. Raises LoadError when the manifest is invalid, when `path` holds something else than a saved
     kernel, or when it cannot be written.
     """
-    given = _as_path(path, "save to")
+    given = as_path(path, "save to")
     files, _ = files_of(manifest, ptx, cubin, f"saving {given}")
     try:
         target = Path(os.path.realpath(given))
@@ -76,7 +77,7 @@ def _is_replaceable(target: Path) -> bool:
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str, bytes | None]:
     """Manifest, PTX and cubin of a saved kernel, all of one save. Raises LoadError when something is missing,
     truncated, edited, out of range or of another format."""
-    source = _as_path(path, "load")
+    source = as_path(path, "load")
     return while_replaced(source, lambda: _read(source), LoadError)
 
 
@@ -111,8 +112,8 @@ def _read(source: Path) -> tuple[dict[str, Any], str, bytes | None]:
 def _read_manifest(source: Path, folder: int) -> dict[str, Any]:
     where = source / MANIFEST
     try:
-        manifest = json.loads(_read_bytes(source, folder, MANIFEST))
-    except (ValueError, RecursionError) as error:  # neither UTF-8 nor JSON, or brackets without end
+        manifest = parse_json(_read_bytes(source, folder, MANIFEST))
+    except ValueError as error:  # neither UTF-8 nor JSON
         raise LoadError(f"{where}: not JSON ({error}), perhaps truncated; save the kernel again") from None
     validate(manifest, str(where))
     return dict(manifest)
@@ -127,12 +128,13 @@ def digest(manifest: Mapping[str, Any]) -> str:
 def _read_bytes(source: Path, folder: int, name: str) -> bytes:
     """A file of the folder that was opened as `folder`, wherever that is by now."""
     try:
-        with open(os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
-            return file.read()
+        return read_file(name, folder)
     except FileNotFoundError:
         raise LoadError(f"{source}: {name} is missing; save the kernel again") from None
     except OSError as error:
-        raise LoadError(f"{source / name}: {error.strerror or error}; make it readable") from None
+        raise LoadError(
+            f"{source / name}: {error.strerror or error}; save the kernel again, or make it readable"
+        ) from None
 
 
 def _read_checked(source: Path, folder: int, name: str, entry: Any) -> bytes:
@@ -148,7 +150,7 @@ def _read_checked(source: Path, folder: int, name: str, entry: Any) -> bytes:
     return data
 
 
-def _as_path(path: str | os.PathLike[str], what: str) -> Path:
+def as_path(path: str | os.PathLike[str], what: str) -> Path:
     """Raises LoadError for what names no place on disk."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise LoadError(f"cannot {what} {path!r}: it is {type(path).__name__}; pass a str or a pathlib.Path")

@@ -65,6 +65,7 @@ class _Task:
     trial: Trial
     seconds: float
     variant: int
+    ordering: Source | None
 
 
 def check(
@@ -229,7 +230,7 @@ def _tasks(variant: Variant, trials: Iterable[Trial], at: int) -> Iterator[_Task
             seconds = sum(
                 _seconds(variant.subject, source.level, trial.extents, matrices, slowness) for source in group
             )
-            yield _Task(variant.subject.problem, group, trial, seconds, at)
+            yield _Task(variant.subject.problem, group, trial, seconds, at, variant.subject.ordering)
 
 
 def _run(tasks: Sequence[_Task], variants: int, jobs: int | None, on_progress: Progress) -> list[list[Outcome]]:
@@ -272,7 +273,7 @@ def _ended(tasks: Sequence[_Task], jobs: int | None) -> Iterator[tuple[_Task, li
 def _execute(task: _Task) -> list[Outcome]:
     """In a process of its own: what the trial finds, up to the first fault."""
     found: list[Outcome] = []
-    for outcome in outcomes(task.problem, task.sources, task.trial, observe=True):
+    for outcome in outcomes(task.problem, task.sources, task.trial, observe=True, ordering=task.ordering):
         found.append(outcome)
         if outcome.finding.is_fault:
             break

@@ -359,6 +359,8 @@ def _order(schedule: Schedule) -> Iterator[Share]:
     subject = f"order {order}"
     yield Share(subject, "several columns of tiles", lambda work: columns(work) > 1)
     yield Share(subject, "several rows of tiles", lambda work: rows(work) > 1)
+    # Fewer tiles have the same place in several orders.
+    yield Share(subject, "three rows of three tiles", lambda work: min(rows(work), columns(work)) > 2)
     if order.kind is RasterKind.hilbert:
         yield Share(subject, "more rows of tiles than columns", lambda work: rows(work) > columns(work) > 1)
         yield Share(subject, "more columns of tiles than rows", lambda work: columns(work) > rows(work) > 1)

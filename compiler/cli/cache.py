@@ -80,6 +80,8 @@ def _summary(store: KernelStore, entries: list[Entry]) -> None:
     size = sum(entry.size for entry in entries) / _MIB
     line("folder", str(store.folder))
     line("holds", f"{counted(len(entries), 'kernel')}, {size:.1f} MiB of at most {store.most_bytes / _MIB:.0f} MiB")
+    if (why := store.distrust()) is not None:
+        line("not used", why)
     if records := count_records(store):
         line("tuned", counted(records, "schedule"))
 

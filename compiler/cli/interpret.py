@@ -138,7 +138,8 @@ def _run(given_level: Runnable, reference: ExpectedProblem, trial: Trial, force:
             f"of level {Level.ATOMS} or earlier, which says the epilogue"
         )
     matrices = 1 if trial.batch is None else trial.batch.matrices
-    check_memory(*trial.extents, matrices)
+    between = 0 if trial.batch is None else trial.batch.rows_between
+    check_memory(*trial.extents, matrices, trial.padding, between)
     seconds = 0.0 if force else check_patience(trial.extents, cta_tile(module), level, matrices)
     inputs = trial.inputs(spec)
     line("problem", problem_line(spec if trial.batch is None else replace(spec, batch=matrices), trial.extents))

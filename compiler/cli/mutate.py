@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from lowtide import entry
 from lowtide.compiler.cli.console import busy, line, table
 from lowtide.compiler.driver import lower
 from lowtide.compiler.mutation import report
@@ -50,7 +51,8 @@ def mutate(
     Each mutant is the text of a level with one fault in it: a barrier, wait, fence or arrival dropped or moved, a
     wrong index, offset, mask, layout, predicate, count, operand, and so on. Detectors, cheapest first: MLIR's
     verifier, the table of legal ops, the passes that verify an edited level, the interpreter at that level, and at
-    those below. Exit status: 0 where every mutant is killed or equivalent, 1 where one survives.
+    those below. Exit status: 0 if every mutant is killed or equivalent, 1 if one survives, 3 if none does but the
+    interpreter failed on one.
     """
     for path in filter(None, (json_file, markdown_file)):
         check_writable(path)
@@ -78,8 +80,9 @@ def mutate(
     if markdown_file is not None:
         today = datetime.now(timezone.utc).date().isoformat()
         write_whole(markdown_file, report.page(results, f"{today}, `{_command()}`"))
-    if any(result.status is Status.SURVIVED for result in results):
-        raise typer.Exit(1)
+    for status, exit_status in ((Status.SURVIVED, 1), (Status.FAILED, entry.FAILED)):
+        if any(result.status is status for result in results):
+            raise typer.Exit(exit_status)
 
 
 def _drawn(only: str | None, level: str | None, sample: int | None, seed: int) -> list[Mutant]:

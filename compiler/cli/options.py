@@ -18,6 +18,13 @@ _KERNEL = "The kernel"
 _EXECUTION = "The run"
 
 
+def named_path(text: str) -> Path:
+    """A path that an option gives. Raises Error for an empty one, which is not the current folder."""
+    if not text:
+        raise Error("the name of a folder is empty; name one, or '.' for the current folder")
+    return Path(text)
+
+
 def _kernel(name: str, help_: str) -> typer.models.OptionInfo:
     return typer.Option(name, help=help_, rich_help_panel=_KERNEL, show_default=False)
 
@@ -30,7 +37,17 @@ ScheduleText = Annotated[
     str | None,
     _kernel("--schedule", "A preset's name (`lowtide presets`) or fields: 'grid.tile = [128, 128], stages = 3'."),
 ]
-DumpDir = Annotated[Path | None, _kernel("--dump-ir", "Folder that gets every step as NN-level/NN-pass.mlir.")]
+DumpDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--dump-ir",
+        help="Folder that gets every step as NN-level/NN-pass.mlir.",
+        rich_help_panel=_KERNEL,
+        show_default=False,
+        parser=named_path,
+        metavar="PATH",
+    ),
+]
 TimePasses = Annotated[
     bool, typer.Option("--time-passes", help="Say how long each pass took.", rich_help_panel=_KERNEL)
 ]

@@ -42,7 +42,8 @@ _REFUSALS = (ScheduleError, SpecError)
 
 class Ended(Enum):
     """How a case ended. `one_order`: D is right, but a run does not speak for every order of agents; `not_run`: the
-    interpreter cannot run a level in this number domain; `large`: the tile is too large for its patience."""
+    interpreter cannot run a level in this number domain; `large`: the tile is too large for its patience;
+    `interpreter_failed`: the interpreter itself failed, which says nothing about the kernel."""
 
     right = "right"
     one_order = "right in one order of agents"
@@ -50,6 +51,12 @@ class Ended(Enum):
     not_run = "not run"
     large = "large"
     failed = "failed"
+    interpreter_failed = "interpreter failed"
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether something is to be mended."""
+        return self in (Ended.failed, Ended.interpreter_failed)
 
 
 @dataclass(frozen=True)
@@ -146,14 +153,15 @@ def run_case(case: Case) -> Result:
     sources = [source for source in subject.interpreted if source.level in own]
     note = ""
     try:
-        for outcome in outcomes(subject.problem, sources, trial):
+        for outcome in outcomes(subject.problem, sources, trial, ordering=subject.ordering):
             if outcome.finding is Finding.broken and outcome.report is not None:
                 note = f"level {outcome.level}: {outcome.message}"
             elif outcome.finding is Finding.unknown:
                 return Result(Ended.not_run, f"level {outcome.level}, {trial}: {outcome.message}", words)
             elif outcome.finding is not Finding.right:
                 message = f"level {outcome.level}, {trial}: {outcome.finding.value}: {outcome.message}"
-                return Result(Ended.failed, message, words, _lit_test(case, trial, outcome.level))
+                ended = Ended.interpreter_failed if outcome.finding is Finding.failed else Ended.failed
+                return Result(ended, message, words, _lit_test(case, trial, outcome.level))
     finally:
         loaded.cache_clear()
     return Result(Ended.one_order if note else Ended.right, note, words)

@@ -17,6 +17,7 @@ from lowtide.compiler.fuzz.case import Case, Ended, Result, refusal, run_case
 from lowtide.compiler.fuzz.words import all_pairs, factors, pairs_of, schedule_words, text_of
 from lowtide.compiler.whole_files import write_whole
 from lowtide.errors import Error
+from lowtide.runtime.files import read_json
 
 _EXAMPLES = 12  # of one test of hypothesis: its pairs are those open when it begins
 _ATTEMPTS = 8  # that are refused before a pair is given up
@@ -42,7 +43,7 @@ class Journal:
         if not path.exists():
             return cls()
         try:
-            found = cls(**json.loads(path.read_text(encoding="utf-8")))
+            found = cls(**read_json(path))
         except (OSError, ValueError, TypeError) as error:
             raise Error(f"{path} is no journal of lowtide fuzz: {error}; name another file") from None
         known = set(map(text_of, all_pairs()))  # words may have gone since
@@ -169,7 +170,7 @@ class _Batch:
         for word in case.words:
             fewer = replace(case, words=tuple(other for other in case.words if other != word))
             result = self.run(fewer)
-            if result.ended is Ended.failed:
+            if result.ended.is_failure:
                 case, self.failure = fewer, Failure(fewer, result)
 
     def _drawn(self, strategies: Any) -> Any:
@@ -206,7 +207,7 @@ class _Batch:
             self.journal.note(text_of(pair), self.known[case])
             self.on_progress(self.journal.summary())
         result = self.known[case]
-        if result.ended is Ended.failed:
+        if result.ended.is_failure:
             if self.failure is None or _size(case) <= _size(self.failure.case):
                 self.failure = Failure(case, result)
             raise _CaseFailed(result.message)

@@ -23,11 +23,13 @@ from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import AFTER_ATTRIBUTE, lower
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level, check_level, level_of
-from lowtide.errors import Error, InterpreterError, NotInterpreted
+from lowtide.errors import Error, InterpreterError, InterpreterFault, NotInterpreted
 from lowtide.interpreter import Loaded, Report
 
 _STEPS = 500_000  # ops of an agent: a loop that lost its end is no failure of interest
 _SECONDS = 600.0  # of a command
+FAILED = "the interpreter failed"
+"""How the kind of a failure begins, after its level, that says nothing about the module."""
 _EXACT = ("exact", "field")
 
 Array = np.ndarray[Any, Any]
@@ -80,6 +82,8 @@ class Own:
             return "", None
         except InterpreterError as error:
             return kind_of(str(error)), None
+        except InterpreterFault as error:
+            return f"{FAILED}: {kind_of(str(error))}", None
         return ("" if report.holds else f"in one order only: {kind_of(str(report))}"), d
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.errors import Error
+from lowtide.runtime.files import read_json
 
 _FORMAT = 1
 
@@ -37,7 +38,7 @@ class Journal:
                 check_writable(path)
             return cls(of, path)
         try:
-            held = json.loads(path.read_text(encoding="utf-8"))
+            held = read_json(path)
             found = cls(
                 held["of"],
                 path,

@@ -6,6 +6,7 @@ flight from `start_store` to `land_store`: until then nothing orders them. Where
 operand, what reads the operand comes before what overwrites it in the same way.
 """
 
+import os
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -13,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.numbers.cells import (
     CODES,
@@ -37,6 +39,11 @@ from lowtide.interpreter.numbers.cells import (
 
 _ORIGIN = 1 << 20  # of global memory: a null pointer or a shared address is out of its bounds
 _GAP = 256  # bytes: the least gap between two allocations, and their alignment
+
+
+def physical_memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 class GlobalMemory(Cells):
@@ -220,12 +227,18 @@ class GlobalMemory(Cells):
         self._epoch[units] = self._clocks[access.cta].epoch(access.warp) + 1
 
     def _grow(self, size: int) -> None:
-        """Arrays may be longer than memory is, so that they seldom grow."""
-        for name in ("payload", "codes", "_accessible", *self.state):
-            array = getattr(self, name)
-            wanted = self.entries(size) if name in self.state else padded(size)
-            if len(array) < wanted:
-                longer = np.zeros(max(wanted, 2 * len(array)), array.dtype)
+        """Arrays may be longer than memory is, so that they seldom grow. Raises NotInterpreted for too large ones."""
+        arrays = {name: getattr(self, name) for name in ("payload", "codes", "_accessible", *self.state)}
+        wanted = {name: self.entries(size) if name in self.state else padded(size) for name in arrays}
+        needed = sum(wanted[name] * array.itemsize for name, array in arrays.items())
+        if needed > physical_memory():
+            raise NotInterpreted(
+                f"matrices and workspaces of {size:,} bytes take the interpreter {needed / 2**30:,.0f} GiB, this "
+                f"machine has {physical_memory() / 2**30:,.0f}; take a smaller problem, less padding, or fewer SMs"
+            )
+        for name, array in arrays.items():
+            if len(array) < wanted[name]:
+                longer = np.zeros(max(wanted[name], 2 * len(array)), array.dtype)
                 longer[: len(array)] = array
                 setattr(self, name, longer)
         self.size = size

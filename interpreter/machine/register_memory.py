@@ -35,7 +35,11 @@ def load(state: AgentState, op: Described, cells: Cells, address: Any, width: in
         return (_parts_of_integers(state, op, cells, address, width),)
     found = cells.dtypes_at(rows)
     dtype = max(found, key=lambda name: ELEMENT_BYTES[name]) if found else ZERO_TYPE
-    size = min(width, ELEMENT_BYTES.get(dtype, width))
+    size = ELEMENT_BYTES.get(dtype, width)
+    if size == 2 * width and count % 2 == 0:  # both halves of each element
+        whole = load(state, op, cells, address, size, count // 2)
+        return tuple(half for each in whole for half in registers.split(each, 8 * size, state.machine.domain))
+    size = min(width, size)
     payload, dtype = cells.load_any(access, rows, size, width * count // size)
     if dtype == ZERO_TYPE:
         return (0,) * count

@@ -168,7 +168,7 @@ class _Decoder:
         if implementation is None:
             raise NotInterpreted(
                 f"{self.outline.operation(number).location}: {name} has no meaning to the interpreter at level "
-                f"{self.program.level}; ops are interpreted at levels problem to llvm"
+                f"{self.program.level}; the legal ops of a level are interpreted: take a dump of it"
             )
         self.program.collective &= not implementation.by_warp
         decoded = DecodedOp(

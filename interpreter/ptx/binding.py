@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from operator import itemgetter
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from lowtide.errors import InterpreterError, NotInterpreted
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.execution import UNSET, reads_unset, violation
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.numbers.registers import SIGNED, Number, RegisterError, canonical
@@ -25,6 +26,8 @@ from lowtide.interpreter.ptx.special_registers import SPECIAL
 from lowtide.interpreter.ptx.syntax import Address, Group, Guard, Immediate, Instruction, Name, Operand, Register
 from lowtide.interpreter.ptx.table import Form, Table, bits_of
 
+_OTHER_FORM = (AttributeError, LookupError, StopIteration, TypeError, ValueError)
+"""What rows raise for modifiers or operands that they lack."""
 _SINK = "_"  # in place of a register: the result is dropped
 
 
@@ -117,10 +120,10 @@ class Slots:
 # Running --------------------------------------------------------------------------------------------------------------
 
 
-def _failure(state: AgentState, op: Op, error: Exception) -> InterpreterError:
+def _failure(state: AgentState, op: Op, error: InterpreterError) -> InterpreterError:
     """The error of an instruction, by its text and line; of a kind with what it comes from."""
-    if any(state.values[slot] is None for slot in op.operands):
-        return violation(state, op, "reads a register that was never written")
+    if reads_unset(state, op):
+        return violation(state, op, UNSET)
     found = violation(state, op, str(error))
     return NotInterpreted(str(found)) if isinstance(error, NotInterpreted) else found
 
@@ -130,7 +133,7 @@ def _compute(state: AgentState, op: Op) -> None:
     values = state.values
     try:
         result = op.run(*[read(values) for read in op.readers])
-    except (InterpreterError, TypeError) as error:
+    except InterpreterError as error:
         raise _failure(state, op, error) from error
     op.give(values, op.results, result)
 
@@ -139,7 +142,7 @@ def _effect(state: AgentState, op: Op) -> None:
     values = state.values
     try:
         result = op.run(state, op, *[read(values) for read in op.readers])
-    except (RegisterError, TypeError) as error:
+    except RegisterError as error:
         raise _failure(state, op, error) from error
     op.give(values, op.results, result)
 
@@ -148,7 +151,7 @@ def _resumable_effect(state: AgentState, op: Op) -> Steps:
     values = state.values
     try:
         result = yield from op.run(state, op, *[read(values) for read in op.readers])
-    except (RegisterError, TypeError) as error:
+    except RegisterError as error:
         raise _failure(state, op, error) from error
     op.give(values, op.results, result)
 
@@ -204,14 +207,19 @@ def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
         raise instruction.error(f"{row.name} has {row.results} results; write `_` for one that is dropped")
     results = [slot for operand in operands[: row.results] for slot in _result_slots(instruction, operand, slots)]
     sources = operands[row.results :]
-    widths = _widths(form, len(sources))
     op = Op(instruction, _effect, instruction, results=tuple(results), acts=row.acts)
+    try:
+        op.run = row.handler(form) if row.is_value else row.handler
+        op.data = row.prepare(form) if row.prepare is not None else None
+        signature(op.run).bind(*range((0 if row.is_value else 2) + len(sources)))
+        widths = _widths(form, len(sources))
+    except _OTHER_FORM as error:
+        raise instruction.error(f"no known form of {row.name} has these modifiers and operands") from error
     op.readers = tuple(_reader(op, operand, bits, slots) for operand, bits in zip(sources, widths, strict=True))
     if row.is_value:
-        op.run, op.handler = row.handler(form), _compute
+        op.handler = _compute
     else:
-        op.run, op.resumable = row.handler, row.resumable
-        op.data = row.prepare(form) if row.prepare is not None else None
+        op.resumable = row.resumable
         op.handler = _resumable_effect if row.resumable else _effect
     read = [slot for operand in sources for slot in _slots_of(operand, slots)]
     if instruction.guard is not None:

@@ -5,7 +5,7 @@ numbers/registers.py.
 """
 
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import reduce, wraps
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +30,7 @@ def of_integers(form: Form, function: Callable[..., Any], bits: int = 0, out: in
     to = out or width
     dtype = registers.SIGNED[to]
 
+    @wraps(function)  # which says how many sources there are
     def compute(*values: Any) -> Any:
         result = function(*[v if v.__class__ in _RAW else raw(v, width, domain) for v in values])
         if result.__class__ is np.ndarray and result.dtype == dtype:
@@ -44,7 +45,12 @@ def seen(form: Form, function: Callable[..., Any], out: int = 0) -> Callable[...
     bits = form.bits
     if form.type[0] != "u":
         return of_integers(form, function, out=out)
-    return of_integers(form, lambda *values: function(*(unsigned(value, bits) for value in values)), out=out)
+
+    @wraps(function)
+    def compute(*values: Any) -> Any:
+        return function(*(unsigned(value, bits) for value in values))
+
+    return of_integers(form, compute, out=out)
 
 
 _SAME_SIGNED_OR_NOT: Mapping[str, Callable[..., Any]] = MappingProxyType(

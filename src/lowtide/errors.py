@@ -37,6 +37,10 @@ class NotInterpreted(InterpreterError):
     level, or an operation that a number domain lacks."""
 
 
+class InterpreterFault(Error):
+    """A Python exception inside the interpreter: a fault of the interpreter, which says nothing about the kernel."""
+
+
 class CompileError(Error):
     """LLVM or ptxas refused the code, or the machine code spills or was serialized."""
 

@@ -18,6 +18,15 @@ def test_interpret_runs_every_dumped_level(dump: Path, level: str) -> None:
     assert reported(output, "against") == f"float64, with the epilogue in {problem}"
 
 
+def test_interpret_refuses_ptx_that_is_cut_off(dump: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(dump, tmp_path / "dump")
+    file = level_file(copy, "ptx")
+    text = file.read_text(encoding="utf-8")
+    for cut in (text[: len(text) // 2], text.rstrip().removesuffix("}"), "{" * 5000):
+        file.write_text(cut, encoding="utf-8")
+        assert f"{file}:" in refused("interpret", str(file))
+
+
 @pytest.mark.parametrize("level", LEVELS[1:6])
 def test_interpret_compares_integers_for_equality(dump: Path, level: str) -> None:
     output = accepted("interpret", str(level_file(dump, level)), "--domain", "exact")
