@@ -36,7 +36,7 @@ class Job:
 
 def precompile(
     specs: Iterable[GemmSpec],
-    target: str = "sm_80",
+    target: str | None = None,
     schedule: Schedule | str | None = None,
     *,
     jobs: int | None = None,
@@ -89,7 +89,9 @@ def compile_all(
     return [_error(future) for future in running]
 
 
-def _wanted(specs: Iterable[GemmSpec], target: str, schedule: Schedule | str | None, store: KernelStore) -> list[Job]:
+def _wanted(
+    specs: Iterable[GemmSpec], target: str | None, schedule: Schedule | str | None, store: KernelStore
+) -> list[Job]:
     """What is not there yet, or not assembled, each once."""
     settled = resolve(target)
     found: dict[str, Job] = {}

@@ -9,7 +9,6 @@ import typer
 
 from lowtide.compiler.cli import options, problem
 from lowtide.compiler.cli.console import line, problem_line, table
-from lowtide.compiler.native import NATIVE
 from lowtide.compiler.numerics_words import NUMERICS, REPEATABLE
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.tuning.candidates import MOST
@@ -61,7 +60,7 @@ def tune_(
     jobs: Jobs = None,
     seed: options.Seed = None,
 ) -> None:
-    """Measure schedules on the GPU at hand; `compile_gemm(spec, "native")` then takes the fastest. Needs torch.
+    """Measure schedules on the GPU at hand; `compile_gemm(spec)` then takes the fastest. Needs torch.
 
     Exit status: 0 where all problems were tuned, 2 where one was refused, after the others.
     """
@@ -80,7 +79,7 @@ def tune_(
         try:
             found = tune(
                 spec,
-                target or NATIVE,
+                target,
                 numerics=numerics,
                 budget=budget,
                 confidence=confidence,

@@ -20,7 +20,7 @@ from lowtide.compiler.cache.store import KernelStore
 from lowtide.compiler.cache.tuned import check_keepable, ignore_record, keep_record, key_of_record, load_record
 from lowtide.compiler.compile import Request, compile_gemm
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.compiler.native import NATIVE, resolve
+from lowtide.compiler.native import resolve
 from lowtide.compiler.numerics import confirm_equal
 from lowtide.compiler.numerics_words import ANY, REPEATABLE, check_numerics
 from lowtide.compiler.spec import GemmSpec
@@ -70,7 +70,7 @@ class Tuned:
 
 def tune(
     spec: GemmSpec,
-    target: str = NATIVE,
+    target: str | None = None,
     *,
     at: Mapping[str, int] = MappingProxyType({}),
     numerics: str = REPEATABLE,
@@ -85,7 +85,7 @@ def tune(
 ) -> Tuned:
     """Measure schedules for a spec on the GPU at hand, and keep the fastest in the cache.
 
-    From then on `compile_gemm(spec, "native")` takes it on this model of GPU. At most `most` candidates, those that the
+    From then on `compile_gemm(spec)` takes it on this model of GPU. At most `most` candidates, those that the
     cost model estimates to be the fastest, are compiled by `jobs` processes (None: one for each core), verified, and
     timed in shuffled rounds, until with `confidence` none is faster than the one found by more than 1 %, or `budget`
     seconds have passed (one round is run in any case). `at`: the extents to measure at, by name, where the spec leaves
@@ -124,7 +124,7 @@ def tune(
 
 
 def tuned_schedule(
-    spec: GemmSpec, target: str = NATIVE, *, device: str | None = None, numerics: str = REPEATABLE
+    spec: GemmSpec, target: str | None = None, *, device: str | None = None, numerics: str = REPEATABLE
 ) -> Schedule | None:
     """The schedule that `tune` found for a spec and kept in the cache; None where it has not been tuned.
 
@@ -168,7 +168,7 @@ class _Settings:
 
 def _settled(
     spec: GemmSpec,
-    target: str,
+    target: str | None,
     at: Mapping[str, int],
     numerics: str,
     budget: float,

@@ -3,7 +3,7 @@
     import lowtide as lt
 
     spec = lt.GemmSpec(m=4096, n=None, k=4096, a="bf16", b="bf16", d="bf16")
-    kernel = lt.compile_gemm(spec, target="sm_80")
+    kernel = lt.compile_gemm(spec)
     print(kernel.levels["pipelined"])
 
 Names are imported when they are first used, so that `lowtide.runtime` can be used where no compiler is installed.
