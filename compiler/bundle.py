@@ -9,9 +9,11 @@ from lowtide.compiler.cache.settings import open_store
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import SpecError
+from lowtide.keywords import check_keywords
 from lowtide.runtime.bundle import save_bundle
 
 
+@check_keywords
 def bundle(
     specs: Iterable[GemmSpec],
     path: str | os.PathLike[str],

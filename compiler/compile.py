@@ -23,9 +23,11 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, IRError, ScheduleError, SpecError
+from lowtide.keywords import check_keywords
 from lowtide.targets import Target
 
 
+@check_keywords
 def compile_gemm(
     spec: GemmSpec,
     target: str | None = None,
@@ -149,6 +151,7 @@ def _from_store(store: KernelStore, request: Request, on_progress: Progress | No
     return kernel
 
 
+@check_keywords
 def compile_ir(
     source: str | os.PathLike[str],
     target: str | None = None,

@@ -21,6 +21,7 @@ from lowtide.compiler.native import resolve
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, Error
+from lowtide.keywords import check_keywords
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Job:
     most_bytes: int
 
 
+@check_keywords
 def precompile(
     specs: Iterable[GemmSpec],
     target: str | None = None,

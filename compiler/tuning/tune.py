@@ -31,6 +31,7 @@ from lowtide.compiler.tuning.gpu import Bench, GpuBench
 from lowtide.compiler.tuning.journal import Journal
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, Error, ScheduleError, SpecError
+from lowtide.keywords import check_keywords
 from lowtide.runtime.driver import current_device
 from lowtide.targets import Target
 
@@ -68,6 +69,7 @@ class Tuned:
     refused: Mapping[str, str]
 
 
+@check_keywords
 def tune(
     spec: GemmSpec,
     target: str | None = None,
@@ -123,6 +125,7 @@ def tune(
     return found
 
 
+@check_keywords
 def tuned_schedule(
     spec: GemmSpec, target: str | None = None, *, device: str | None = None, numerics: str = REPEATABLE
 ) -> Schedule | None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from lowtide.compiler.tuning.tune import Tuned, tune, tuned_schedule
     from lowtide.dialects.tile.schedule import Schedule
     from lowtide.errors import (
+        ArgumentError,
         CacheWarning,
         CompileError,
         DependencyError,
@@ -85,6 +86,7 @@ _FUNCTIONS = (  # of epilogues
     "where",
 )
 _ERRORS = (
+    "ArgumentError",
     "CacheWarning",
     "CompileError",
     "DependencyError",
@@ -126,6 +128,7 @@ _HOMES: dict[str, tuple[str, str]] = {
 
 __all__ = [
     "UNBATCHED",
+    "ArgumentError",
     "BlockScales",
     "CacheWarning",
     "CompileError",
