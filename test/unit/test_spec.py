@@ -90,6 +90,7 @@ def test_accumulators_are_those_of_the_inputs_where_none_are_given(a: str, b: st
             r"unknown dtype 'float16' for a: valid are f16, bf16, tf32, f32, f64, s8, u8, e4m3, e5m2; did you mean",
         ),
         ({"b": "bf61"}, r"did you mean 'bf16'\?"),
+        ({"b": "c64"}, r"unknown dtype 'c64' for b: valid are f16, .*, u4$"),
         ({"d": "f64"}, r"d='f64' with f32 accumulators: valid are f16, bf16, f32, e4m3, e5m2, s8, u8"),
         ({"a": "f64", "b": "f64", "acc": "f32"}, "acc='f32' with f64 inputs: .*; use acc='f64'"),
         ({"a": "f64", "b": "f64", "acc": "f64"}, "d='bf16' with f64 accumulators: valid are f64"),
