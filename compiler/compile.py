@@ -159,7 +159,7 @@ def compile_ir(
     *,
     on_progress: Progress | None = None,
 ) -> CompiledKernel:
-    """Go on from IR of any level: text, or the path of a dump, edited or not. See `lowtide.compiler.driver.lower`.
+    """Compile IR of any level: text, or the path of a dump, edited or not. See `lowtide.compiler.driver.lower`.
 
     `target` is the module's own if left out; where given, by name or as `native`, the two must agree.
     """
@@ -169,7 +169,7 @@ def compile_ir(
 def resolve_schedule(schedule: Schedule | str | None, dtype: str) -> Schedule | None:
     """A schedule from its name, its text, or itself, for A and B of a type.
 
-    Raises ScheduleError for a name that is none, and for that of a preset that does not serve the type.
+    Raises ScheduleError for an unknown name, and for a preset that does not serve the type.
     """
     if schedule is None or isinstance(schedule, Schedule):
         return schedule

@@ -110,7 +110,7 @@ class CompiledKernel:
 
     @cached_property
     def _anywhere(self) -> runtime.Kernel | None:
-        """The same kernel with launches that copy what is not aligned; None where there is none."""
+        """The same kernel with launches that copy what is not aligned; None if there is none."""
         lowered = packing(self._lowered)
         return None if lowered is None else CompiledKernel(lowered)._loaded
 

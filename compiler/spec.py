@@ -207,7 +207,7 @@ class GemmSpec:
             most = DECOMPOSITIONS[self.precision].longest
             raise SpecError(
                 f"k is {self.k}; precision={self.precision!r} takes k up to {most}, since pieces lie side by side: "
-                "cut the problem into such parts"
+                "split the problem"
             )
 
     @property
@@ -344,9 +344,7 @@ def _extent(name: str, value: object, least: int = 0) -> int | None:
     if extent < least:
         raise SpecError(f"{name} is {extent}; it must be at least {least}, or None for a run-time argument")
     if extent > LARGEST_EXTENT:
-        raise SpecError(
-            f"{name} is {extent}; extents are {least} to 2**31-1 ({LARGEST_EXTENT}): cut the problem into such parts"
-        )
+        raise SpecError(f"{name} is {extent}; extents are {least} to 2**31-1 ({LARGEST_EXTENT}): split the problem")
     return extent
 
 

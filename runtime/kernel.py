@@ -256,7 +256,7 @@ class Kernel:
         return allocate(inputs[0], libraries[0], shape, output["dtype"], alignment, handle)
 
     def _prepare_known(self, key: tuple[Any, ...]) -> Prepared | None:
-        """The launch of torch tensors of a known signature, of which no record is made then."""
+        """The launch of torch tensors of a known signature; no record is made of them."""
         assert self._keys is not None
         plan = self._plans[self._keys.signature(key)]
         if plan is None:

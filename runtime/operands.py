@@ -42,7 +42,7 @@ class Operand:
 def view(value: Any, name: str, stream: int | None = None) -> Operand:
     """The operand `name` as a record; `stream` is where the launch will go (DLPack's producer orders itself before it).
 
-    Raises LaunchError for arrays that are not in GPU memory, for unknown dtypes and for what is not an array.
+    Raises LaunchError for arrays that are not in GPU memory, for unknown dtypes, and for other objects.
     """
     if isinstance(value, Operand):
         return value

@@ -389,7 +389,7 @@ def _settle(spec: GemmSpec, name: str, value: int | None) -> int:
 
 
 def _finite(matrix: np.ndarray) -> np.ndarray:
-    """The magnitudes, 0 for what is not finite."""
+    """The magnitudes, with 0 for infinities and NaN."""
     return np.where(np.isfinite(matrix), np.abs(matrix), 0.0)
 
 

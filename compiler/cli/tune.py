@@ -27,7 +27,7 @@ Shapes = Annotated[
 Journals = Annotated[
     Path | None,
     typer.Option(
-        "--journal", help="File that a killed run goes on from; with --shapes, a folder of them.", show_default=False
+        "--journal", help="File from which a killed run continues; with --shapes, a folder of them.", show_default=False
     ),
 ]
 _NUMERICS = f"{', '.join(NUMERICS)}. But for any, only schedules that give the bits of the chosen one."

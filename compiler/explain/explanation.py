@@ -187,7 +187,7 @@ def _only(op_class: type[OpT], found: list[OpT]) -> OpT:
 
 
 def _resources(launch: tile.LaunchOp, lowered: Lowered | str, target: Target) -> Resources:
-    """`lowered` is why there is no code, where there is none."""
+    """`lowered` is the reason why there is no code, if there is none."""
     ptx, refused = (lowered.ptx, ()) if isinstance(lowered, Lowered) else (None, (f"not compiled: {lowered}",))
     assembly = None if ptx is None or find_ptxas() is None else assemble(ptx, target, allow_spills=True)
     threads, shared_memory = (int(ir.IntegerAttr(value).value) for value in (launch.threads, launch.shared_memory))

@@ -93,7 +93,7 @@ def tune(
     seconds have passed (one round is run in any case). `at`: the extents to measure at, by name, where the spec leaves
     them to run time. `numerics`: the promise that is kept (docs/numerics.md): but for "any", only schedules that give
     the bits of the model's own choice. `journal`: a
-    file that a killed run goes on from. `progress`: show a bar where standard error is a terminal.
+    file from which a killed run continues. `progress`: show a bar where standard error is a terminal.
 
     The processes start afresh: in a script, call this under `if __name__ == "__main__":`. Raises SpecError,
     TargetError, DeviceError without a GPU or torch, ScheduleError where no schedule is legal, CompileError where the

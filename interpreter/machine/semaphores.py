@@ -30,7 +30,7 @@ def update(
 
     `how`: the operation; `asks`: what the word was matters.
 
-    Raises InterpreterError for what is no written integer of the type.
+    Raises InterpreterError if it is not an integer of the type, or was not written.
     """
     memory, clocks = state.machine.memory, state.cta.shared.clocks
     access = state.access(op)
@@ -74,7 +74,7 @@ def acquire(state: AgentState, address: int) -> None:
 
 
 def arrive(state: AgentState, op: Described, address: int) -> None:
-    """Add one, and release what the agent knows. Raises InterpreterError for what is no written i32."""
+    """Add one, and release what the agent knows. Raises InterpreterError if it is not an i32, or was not written."""
     update(state, op, address, lambda value: value + 1, releases=True)
 
 

@@ -1,4 +1,4 @@
-"""The nvvm dialect, Hopper: mbarriers, TMA, fences and registers, for one warp of which any lanes are active."""
+"""The nvvm dialect, Hopper: mbarriers, TMA, fences and registers, for one warp with any active lanes."""
 
 from typing import Any
 

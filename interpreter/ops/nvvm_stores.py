@@ -1,4 +1,4 @@
-"""The nvvm dialect: stmatrix, the proxy fence, and stores by TMA, for one warp of which any lanes are active."""
+"""The nvvm dialect: stmatrix, the proxy fence, and stores by TMA, for one warp with any active lanes."""
 
 import re
 

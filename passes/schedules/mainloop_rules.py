@@ -35,10 +35,10 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         yield f"stages = {mainloop.stages} is out of range: 2 to 64; nearest is {2 if mainloop.stages < 2 else 64}"
     for count in mainloop.registers or ():
         if count != 0 and (count % 8 or not 24 <= count <= 256):
-            nearest = [each and min(max(round(each / 8) * 8, 24), 256) for each in mainloop.registers or ()]
+            legal = [each and min(max(round(each / 8) * 8, 24), 256) for each in mainloop.registers or ()]
             yield (
                 f"registers = {list(mainloop.registers or ())}: setmaxnreg takes multiples of 8 from 24 to 256, or 0 "
-                f"to leave them; nearest is {nearest}"
+                f"to leave them; nearest is {legal}"
             )
     for name in OPERANDS:
         operand, allowed = mainloop.operand(name), (*RING_COPIES, *TMA_RANKS, *GLOBAL_LOADS)
@@ -107,7 +107,7 @@ def _k_order(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """Where K is turned around, consumers do not know which K step is in a slot."""
     if schedule.turns_k_around and (problem.is_scaled or problem.weights):
         of = "packed weights" if problem.weights else "scales of blocks"
-        yield f"k_order = serpentine leaves consumers of {of} without the place of a step in K; take forward"
+        yield f"k_order = serpentine leaves consumers of {of} without the index of their K step; take forward"
 
 
 def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -252,7 +252,7 @@ def roles_or(otherwise: str, problem: Problem, target: Target) -> str:
 
 
 def _other_atom(problem: Problem, target: Target) -> str:
-    """The largest mma.sync for the problem's types; where there is none, the one that takes most of the others."""
+    """The largest mma.sync for the problem's types; if there is none, the one that takes most of the others."""
     mma_sync = [name for name in atoms_for(problem, target) if name.startswith("mma.")]
     return mma_sync[-1] if mma_sync else "mma.m16n8k16"
 

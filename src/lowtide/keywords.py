@@ -30,7 +30,7 @@ def check_fields(hints: Mapping[str, str] = NO_HINTS) -> Callable[[ClassT], Clas
     unknown fields, by name."""
 
     def decorate(owner: ClassT) -> ClassT:
-        type.__setattr__(owner, "__init__", _checked(owner.__init__, owner.__name__, hints))
+        type.__setattr__(owner, "__init__", _checked(vars(owner)["__init__"], owner.__name__, hints))
         return owner
 
     return decorate

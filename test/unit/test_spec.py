@@ -108,7 +108,7 @@ def test_accumulators_are_those_of_the_inputs_where_none_are_given(a: str, b: st
         ({"n": -4}, "n is -4; it must be at least 0, or None for a run-time argument"),
         ({"batch": 0}, "batch is 0; it must be at least 1"),
         ({"amax": 3}, r"amax is 3 \(int\); it must be True or False"),
-        ({"k": 2**31}, "k is 2147483648; .* cut the problem"),
+        ({"k": 2**31}, "k is 2147483648; .* split the problem"),
         ({"m": 1.0}, r"m is 1.0 \(float\); it must be an integer"),
         ({"m": True}, r"m is True \(bool\)"),
         ({"m": "128"}, r"m is '128' \(str\)"),
