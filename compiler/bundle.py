@@ -9,10 +9,12 @@ from lowtide.compiler.cache.settings import open_store
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import SpecError
+from lowtide.keywords import check_keywords
 from lowtide.runtime.bundle import save_bundle
 from lowtide.runtime.storage import as_path
 
 
+@check_keywords
 def bundle(
     specs: Iterable[GemmSpec],
     path: str | os.PathLike[str],

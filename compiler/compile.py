@@ -14,7 +14,7 @@ from lowtide.compiler.cache.tuned import ignore_record, key_of_record, load_reco
 from lowtide.compiler.cache.versions import versions
 from lowtide.compiler.driver import Lowered, Progress
 from lowtide.compiler.kernel import CachedKernel, CompiledKernel
-from lowtide.compiler.native import NATIVE, resolve
+from lowtide.compiler.native import choose, resolve
 from lowtide.compiler.numerics import confirm, confirm_equal, schedule_for, summation_in
 from lowtide.compiler.numerics_words import ANY, check_numerics
 from lowtide.compiler.presets import PRESETS, check_dtype
@@ -23,13 +23,14 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, IRError, ScheduleError, SpecError
-from lowtide.runtime.driver import current_device
+from lowtide.keywords import check_keywords
 from lowtide.targets import Target
 
 
+@check_keywords
 def compile_gemm(
     spec: GemmSpec,
-    target: str = "sm_80",
+    target: str | None = None,
     schedule: Schedule | str | None = None,
     dump_ir: str | os.PathLike[str] | None = None,
     *,
@@ -39,13 +40,13 @@ def compile_gemm(
 ) -> CompiledKernel:
     """Compile a GEMM for a target.
 
-    `target`: `sm_80`, which every later GPU runs too, if left out; `sm_86`, …, `sm_90a`; or `native`, the one that fits
-    the GPU at hand best (DeviceError without a GPU). On Hopper, name `sm_90a` or `native` to have TMA and wgmma.
+    `target`: None, the best for the GPU at hand, or `sm_90a` on a machine without one; `native`, the same, but
+    DeviceError without a GPU; or a name, `sm_80`, `sm_86`, …, `sm_90a`, for the same kernel on every machine.
     `schedule`: None to have it chosen, a preset's name, `#tile.schedule<…>` text, or a `Schedule`; what it leaves open
     is chosen. `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX. `numerics`: what may
     decide the order of sums, "any", "repeatable" or "batch_invariant" (docs/numerics.md); a schedule that breaks the
-    promise is refused. `tuned`: with `native` and no schedule, take what `lt.tune` found for this spec on this model of
-    GPU, unless the environment has `LOWTIDE_TUNED=off` (docs/tuning.md).
+    promise is refused. `tuned`: for the GPU at hand and without a schedule, take what `lt.tune` found for this spec on
+    this model of GPU, unless the environment has `LOWTIDE_TUNED=off` (docs/tuning.md).
     It is `compile_ir` of the problem. A kernel that was compiled before comes from the cache on disk, unless
     `dump_ir` is given (docs/python-api.md, "The cache"). Raises SpecError, TargetError, DeviceError, ScheduleError,
     PassError, CompileError.
@@ -55,15 +56,16 @@ def compile_gemm(
     if schedule is not None and not isinstance(schedule, str | Schedule):
         raise _no_schedule(schedule)
     check_numerics(numerics)
-    request, store = Request(spec, resolve(target), schedule, numerics), open_store()
+    chosen, store = choose(target), open_store()
+    request = Request(spec, chosen.target, schedule, numerics)
 
     def compiled(request: Request) -> CompiledKernel:
         if store is None or dump_ir is not None:
             return CompiledKernel(_lowered(request, dump_ir, on_progress))
         return _from_store(store, request, on_progress)
 
-    if store is not None and schedule is None and tuned and target == NATIVE and may_be_used():
-        found = _tuned(store, request, current_device().name, compiled)
+    if store is not None and schedule is None and tuned and chosen.gpu and may_be_used():
+        found = _tuned(store, request, chosen.gpu, compiled)
         if found is not None:
             return found
     return compiled(request)
@@ -149,6 +151,7 @@ def _from_store(store: KernelStore, request: Request, on_progress: Progress | No
     return kernel
 
 
+@check_keywords
 def compile_ir(
     source: str | os.PathLike[str],
     target: str | None = None,
@@ -156,7 +159,7 @@ def compile_ir(
     *,
     on_progress: Progress | None = None,
 ) -> CompiledKernel:
-    """Go on from IR of any level: text, or the path of a dump, edited or not. See `lowtide.compiler.driver.lower`.
+    """Compile IR of any level: text, or the path of a dump, edited or not. See `lowtide.compiler.driver.lower`.
 
     `target` is the module's own if left out; where given, by name or as `native`, the two must agree.
     """
@@ -166,7 +169,7 @@ def compile_ir(
 def resolve_schedule(schedule: Schedule | str | None, dtype: str) -> Schedule | None:
     """A schedule from its name, its text, or itself, for A and B of a type.
 
-    Raises ScheduleError for a name that is none, and for that of a preset that does not serve the type.
+    Raises ScheduleError for an unknown name, and for a preset that does not serve the type.
     """
     if schedule is None or isinstance(schedule, Schedule):
         return schedule

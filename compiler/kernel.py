@@ -14,6 +14,7 @@ from lowtide import runtime
 from lowtide.compiler.anywhere import packing
 from lowtide.compiler.cache.store import Stored
 from lowtide.compiler.driver import Lowered, Timing
+from lowtide.compiler.epilogue.operands import RESERVED_NAMES
 from lowtide.compiler.manifest import manifest_of
 from lowtide.compiler.numerics import summation_in
 from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers
@@ -21,6 +22,7 @@ from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, InterpreterError, IRError, MisalignedError
+from lowtide.keywords import check_keywords, nearest
 from lowtide.runtime.manifest import problem_text
 from lowtide.targets import Target
 
@@ -116,7 +118,7 @@ class CompiledKernel:
 
     @cached_property
     def _anywhere(self) -> runtime.Kernel | None:
-        """The same kernel with launches that copy what is not aligned; None where there is none."""
+        """The same kernel with launches that copy what is not aligned; None if there is none."""
         lowered = packing(self._lowered)
         return None if lowered is None else CompiledKernel(lowered)._loaded
 
@@ -159,6 +161,7 @@ class CompiledKernel:
         except MisalignedError as error:
             return self._that_takes(error).workspace_bytes(*matrices, **operands)
 
+    @check_keywords
     def save(self, path: str | PathLike[str]) -> Any:
         """Write the kernel to a folder, which `lowtide.runtime.load` reads where no compiler is installed."""
         return self._loaded.save(path)
@@ -194,7 +197,8 @@ class CompiledKernel:
         missing = [name for name in names if name not in given and name != "d"]
         if unknown or missing:
             what = f"unknown operand {unknown[0]!r}" if unknown else f"missing operand {missing[0]!r}"
-            raise InterpreterError(f"{what}; this kernel takes {', '.join(names)}")
+            hint = nearest(unknown[0], (*names, *RESERVED_NAMES)) if unknown else ""
+            raise InterpreterError(f"{what}; this kernel takes {', '.join(names)}{hint}")
         if out is not None:
             given["d"] = out
         inputs = {name: given[name] for name in names if name in given}

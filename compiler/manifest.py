@@ -258,7 +258,7 @@ class _HostOps:
         return _Made(address, shape, tuple(map(self._named, strides[:-1])), self._made_of(op.operands[0]))
 
     def _made_of(self, memory: ir.Value) -> str:
-        """The argument that a launch makes what lies in a workspace of; "" where there is none."""
+        """The argument that a launch makes what lies in a workspace of; "" if there is none."""
         sources = [memory_of(launch.args[0]) for launch in _launches_with(memory)]
         return next((self.names[source] for source in sources if isinstance(source.owner, ir.Block)), "")
 

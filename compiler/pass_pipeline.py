@@ -155,7 +155,7 @@ def _is_anchor(part: str, name: str) -> bool:
 
 
 def _options(part: str, name: str) -> dict[str, str]:
-    """`name{a=1 b=x,y}` as a dictionary. Raises PassError for what is not of this form."""
+    """`name{a=1 b=x,y}` as a dictionary. Raises PassError for other text."""
     rest = part[len(name) :].strip()
     if not rest:
         return {}

@@ -12,7 +12,7 @@ ENVIRONMENT_VARIABLE = "LOWTIDE_PTXAS"
 
 
 def find_ptxas() -> Path | None:
-    """The ptxas to use; None where there is none. Raises CompileError where $LOWTIDE_PTXAS names no program."""
+    """The ptxas to use; None if there is none. Raises CompileError where $LOWTIDE_PTXAS names no program."""
     named = os.environ.get(ENVIRONMENT_VARIABLE)
     if named:
         found = shutil.which(named)

@@ -22,6 +22,7 @@ from lowtide.elements import (
     weight_types,
 )
 from lowtide.errors import SpecError
+from lowtide.keywords import check_fields
 from lowtide.targets import accumulator_types, operand_types, partner_types
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
@@ -49,6 +50,21 @@ class Unbatched(Enum):
 UNBATCHED: Final = Unbatched.UNBATCHED
 
 
+# What to do in place of fields that other libraries have.
+_INSTEAD = {
+    "sparsity": "sparse operands (2:4) are not supported: multiply the dense matrix",
+    "sparse": "sparse operands (2:4) are not supported: multiply the dense matrix",
+    "groups": "grouped products are not supported: batch= multiplies products of one shape, and calls the others",
+    "experts": "grouped products are not supported: batch= multiplies products of one shape, and calls the others",
+    "dtype": "give the types of a, b and d",
+    "alpha": "scale the sums in the epilogue",
+    "beta": "add a full operand, scaled, in the epilogue",
+    "bias": "add it in the epilogue, as an operand",
+    "activation": "apply it in the epilogue",
+}
+
+
+@check_fields(_INSTEAD)
 @dataclass(frozen=True, kw_only=True)
 class GemmSpec:
     """One GEMM problem: D (M, N) = epilogue(A · B, operands…), or a batch of as many as `batch` says.
@@ -191,7 +207,7 @@ class GemmSpec:
             most = DECOMPOSITIONS[self.precision].longest
             raise SpecError(
                 f"k is {self.k}; precision={self.precision!r} takes k up to {most}, since pieces lie side by side: "
-                "cut the problem into such parts"
+                "split the problem"
             )
 
     @property
@@ -328,9 +344,7 @@ def _extent(name: str, value: object, least: int = 0) -> int | None:
     if extent < least:
         raise SpecError(f"{name} is {extent}; it must be at least {least}, or None for a run-time argument")
     if extent > LARGEST_EXTENT:
-        raise SpecError(
-            f"{name} is {extent}; extents are {least} to 2**31-1 ({LARGEST_EXTENT}): cut the problem into such parts"
-        )
+        raise SpecError(f"{name} is {extent}; extents are {least} to 2**31-1 ({LARGEST_EXTENT}): split the problem")
     return extent
 
 

@@ -19,7 +19,7 @@ def check_writable(path: Path) -> None:
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file by way of a temporary beside it, so that a reader or a crash never sees half of it.
 
-    A symbolic link is followed; what is no regular file (a device, a pipe) is written to as it is. Raises Error where
+    A symbolic link is followed; a device or a pipe is written to directly. Raises Error where
     the folder or the file cannot be written.
     """
     try:

@@ -239,11 +239,13 @@ def readme() -> str:
     """README.md with its excerpts of IR regenerated from the example above them."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     example = re.search(r"<!-- example -->\n```python\n(.*?)```", text, re.DOTALL)
-    if example is None:
-        sys.exit("README.md: no python block after <!-- example -->")
+    schedule = re.search(r'<!-- example: levels -->\n```python\nschedule = "(.*)"\n', text)
+    if example is None or schedule is None:
+        sys.exit("README.md: no python blocks after <!-- example --> and <!-- example: levels -->")
     scope: dict[str, Any] = {}
     exec(compile(example[1], "README.md", "exec"), scope)
-    kernels = {"": scope["kernel"], "sm_90a": lt.compile_gemm(scope["spec"], target="sm_90a")}
+    spec = scope["spec"]
+    kernels = {"": lt.compile_gemm(spec, "sm_80", schedule[1]), "sm_90a": lt.compile_gemm(spec, "sm_90a")}
     for shown, span in _EXCERPTS.items():
         block = re.compile(rf"(<!-- level: {shown} -->\n```mlir\n).*?(```)", re.DOTALL)
         level, _, target = shown.partition(" on ")

@@ -172,7 +172,7 @@ def _parse(text: str, context: ir.Context) -> ir.Module:
 
 
 def _whole(name: str, value: Any, what: str) -> int:
-    """An argument that counts. Raises InterpreterError for what is no integer."""
+    """A count given as an argument. Raises InterpreterError if it is not an integer."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InterpreterError(f"{name} = {value!r} is not an integer; {what}")
     return int(value)
@@ -201,7 +201,7 @@ def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -
 
 def _output(host: Host, matrix: Any) -> Array:
     payload, written = host.memory.contents(matrix.name)
-    if len(matrix.shape) == 3:  # a batch, of which these are the rows of all matrices
+    if len(matrix.shape) == 3:  # a batch: the rows of all its matrices
         payload, written = payload.reshape(matrix.shape), written.reshape(matrix.shape)
     if not written.all():
         place = np.unravel_index(np.flatnonzero(~written)[0], written.shape)

@@ -76,7 +76,7 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
     """The arguments of the host function; D is made where it is not given.
 
     Where K is 0, A and B are zeros of a small K, so that D = epilogue(0): no level has to know of empty matrices.
-    Raises InterpreterError for what is no array or number, has another shape or dtype than the module is for, or
+    Raises InterpreterError for a value that is not an array or number, has another shape or dtype than the module's, or
     disagrees with another operand on an extent. In a batch, an operand without that dimension is shared by all.
     """
     dims = _with_batch(function, _dims(function))
@@ -128,7 +128,7 @@ def _with_batch(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[t
 
 
 def _with_parts(value: Any, dims: Sequence[str], batch: int) -> Any:
-    """A shared operand as a batch of which all parts lie in one place; any other as it is."""
+    """A shared operand as a batch whose parts lie in one place; any other operand unchanged."""
     if _BATCH not in dims or value.ndim == len(dims):
         return value
     return np.broadcast_to(value, (batch, *value.shape))
@@ -339,7 +339,7 @@ def _extents(names: Sequence[str], values: Sequence[Any], dims: Sequence[Sequenc
 
 
 def _without_k(value: Any, type: Type, dims: Sequence[str]) -> Any:
-    """Zeros of a small K in place of an operand of K = 0; what has no K as it is."""
+    """Zeros with a small K in place of an operand with K = 0; an operand without K unchanged."""
     if not any(dim[0] == "k" for dim in dims) or not isinstance(type, MemRef):
         return value
     of_zeros = {"k": _K_OF_ZEROS, "k/128": 1}

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lowtide.errors import LaunchError, LoadError
+from lowtide.keywords import check_keywords
 from lowtide.runtime import driver, storage
 from lowtide.runtime.checks import address_error, check_layout, check_scalar
 from lowtide.runtime.files import read_json
@@ -164,6 +165,7 @@ def _check(entry: Entry, given: list[Operand], operands: Mapping[str, Any], outp
             raise address_error(argument, record.address)
 
 
+@check_keywords
 def load_bundle(path: str | os.PathLike[str]) -> Bundle:
     """The bundle in a directory. Its kernels are read when they are called; nothing touches a driver before.
 

@@ -129,7 +129,7 @@ def _check_apart(name: str, shape: Sequence[int], strides: Sequence[int]) -> Non
 
 
 def pad_row(columns: int, dtype: str, alignment: int) -> int:
-    """The least row length in elements, at least `columns`, of which `alignment` bytes divide the size."""
+    """The least row length in elements, at least `columns`, whose size is a multiple of `alignment` bytes."""
     unit = max(1, alignment // element_type(dtype).bytes)
     return -(-columns // unit) * unit
 

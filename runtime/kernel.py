@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from lowtide.elements import element_type
 from lowtide.errors import LaunchError
+from lowtide.keywords import check_keywords, nearest
 from lowtide.runtime import driver, storage
 from lowtide.runtime.allocation import allocate, torch_allocator
 from lowtide.runtime.call_keys import CallKeys, Recent
@@ -140,11 +141,9 @@ class Kernel:
 
         Arguments and errors as in a call, without `out`; nothing is allocated or launched.
         """
+        by_name = self._by_name(matrices, operands)
         if not self.program.workspaces:
             return 0
-        by_name = self._inputs[len(matrices) :]
-        if len(operands) != len(by_name) or not operands.keys() >= {*by_name}:
-            raise self._names_error(matrices, operands)
         given = dict(zip(self._inputs, [*matrices, *[operands[name] for name in by_name]], strict=True))
         arrays = {self._names[i]: given[self._names[i]] for i in self._memrefs if i != self._output}
         records = {name: view(value, name) for name, value in arrays.items()}
@@ -163,6 +162,7 @@ class Kernel:
         counts = self.program.early(views, driver.device(device).sm_count, clusters)[2]
         return offsets_of(self.program.needs(counts))[1]
 
+    @check_keywords
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the kernel to a directory for `lowtide.runtime.load`. Raises LoadError when it cannot be written."""
         return storage.save(path, self.manifest, self.ptx, self.cubin)
@@ -186,14 +186,19 @@ class Kernel:
         self, matrices: Sequence[Any], out: Any, operands: Mapping[str, Any], stream: Any
     ) -> tuple[list[Any], Any]:
         """The values in the host function's order, and the output, allocated where it is not given."""
-        by_name = self._inputs[len(matrices) :]
-        if len(operands) != len(by_name) or len(matrices) > len(self._inputs) or not operands.keys() >= {*by_name}:
-            raise self._names_error(matrices, operands)
+        by_name = self._by_name(matrices, operands)
         values = [*matrices, *[operands[name] for name in by_name]]
         if out is None:
             out = self._allocate(values, stream)
         values.insert(self._output, out)
         return values, out
+
+    def _by_name(self, matrices: Sequence[Any], operands: Mapping[str, Any]) -> list[str]:
+        """The inputs that are given by name. Raises LaunchError for operands that are not one for each input."""
+        by_name = self._inputs[len(matrices) :]
+        if len(operands) != len(by_name) or len(matrices) > len(self._inputs) or not operands.keys() >= {*by_name}:
+            raise self._names_error(matrices, operands)
+        return by_name
 
     def _names_error(self, matrices: Sequence[Any], operands: Mapping[str, Any]) -> LaunchError:
         """What is wrong with operands that are not one for each input."""
@@ -216,7 +221,10 @@ class Kernel:
             return LaunchError(f"kernel {self.name}: operand {name} is given twice; pass it by position or by name")
         if name == self._names[self._output]:
             return LaunchError(f"kernel {self.name}: {name} is the output; pass it as out=")
-        return LaunchError(f"kernel {self.name}: unknown operand {name!r}; the operands are {', '.join(self._inputs)}")
+        hint = nearest(name, (*self._inputs, "out", "stream", "workspace"))
+        return LaunchError(
+            f"kernel {self.name}: unknown operand {name!r}; the operands are {', '.join(self._inputs)}{hint}"
+        )
 
     def _allocate(self, values: Sequence[Any], stream: Any) -> Any:
         """The output for these inputs, which are in the order of `_inputs`."""
@@ -248,7 +256,7 @@ class Kernel:
         return allocate(inputs[0], libraries[0], shape, output["dtype"], alignment, handle)
 
     def _prepare_known(self, key: tuple[Any, ...]) -> Prepared | None:
-        """The launch of torch tensors of a known signature, of which no record is made then."""
+        """The launch of torch tensors of a known signature; no record is made of them."""
         assert self._keys is not None
         plan = self._plans[self._keys.signature(key)]
         if plan is None:

@@ -87,7 +87,7 @@ KINDS |= dict.fromkeys(BLOCK_SCALES, 2)
 IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of what the epilogue does not take
 WRITTEN = ("amax",)  # kinds of what a kernel writes beside D; they are passed as inputs are
 STALE = 2.0**20  # what these have before a check: more than any result, as a call before may have left it
-UNBATCHED = ("scalar", *WRITTEN)  # kinds of which all products of a batch have the same
+UNBATCHED = ("scalar", *WRITTEN)  # kinds that all products of a batch share
 OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "tn": (("m", "k"), ("n", "k")),
     "tt": (("m", "k"), ("k", "n")),

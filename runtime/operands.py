@@ -42,7 +42,7 @@ class Operand:
 def view(value: Any, name: str, stream: int | None = None) -> Operand:
     """The operand `name` as a record; `stream` is where the launch will go (DLPack's producer orders itself before it).
 
-    Raises LaunchError for arrays that are not in GPU memory, for unknown dtypes and for what is not an array.
+    Raises LaunchError for arrays that are not in GPU memory, for unknown dtypes, and for other objects.
     """
     if isinstance(value, Operand):
         return value
@@ -58,10 +58,10 @@ def view(value: Any, name: str, stream: int | None = None) -> Operand:
         return parse_capsule(_capsule(value, stream), name, owner=value)
     if hasattr(value, "__array_interface__"):
         raise _not_on_gpu(name, value, "the CPU")
-    raise LaunchError(
-        f"operand {name}: {type(value).__name__} is not an array; pass a torch or CuPy array, or an object with"
-        f" __dlpack__ or __cuda_array_interface__"
-    )
+    way_out = "pass a torch or CuPy array, or an object with __dlpack__ or __cuda_array_interface__"
+    if isinstance(value, list | tuple):
+        way_out = "a call multiplies one A and one B: stack matrices of one shape to a batch, or call once for each"
+    raise LaunchError(f"operand {name}: {type(value).__name__} is not an array; {way_out}")
 
 
 def _not_on_gpu(name: str, value: Any, where: str) -> LaunchError:

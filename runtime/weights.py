@@ -19,6 +19,7 @@ import numpy as np
 
 from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS, ElementType, element_type, weight_types
 from lowtide.errors import SpecError
+from lowtide.keywords import check_keywords
 from lowtide.runtime.dtypes import round_to, to_bits
 
 
@@ -28,6 +29,7 @@ def weight_order() -> np.ndarray:
     return np.asarray(16 * s + 8 * i + 2 * t + h)
 
 
+@check_keywords
 def pack_weights(weights: Any, of: Any) -> np.ndarray:
     """The bytes of weights (N, K) as kernels take them for B: uint8, (N, K), of 4 bits (N / 2, K).
 
@@ -72,6 +74,7 @@ def zero_points(zeros: Any, of: Any) -> np.ndarray:
     return ((np.asarray(zeros).astype(np.int64) - int(row.lowest)) & (1 << row.bits) - 1) + int(row.lowest)
 
 
+@check_keywords
 def unpack_weights(packed: Any, of: Any) -> np.ndarray:
     """The weights (N, K) of packed ones, as int64, floats as float64; `of` as in `pack_weights`."""
     dtype = getattr(of, "b", of)

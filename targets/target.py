@@ -1,7 +1,7 @@
 """What a GPU offers one kernel: limits, shared memory, and the instruction atoms it has.
 
-A target is an argument of the compiler and is not read from the GPU at hand, except for `native`
-(`compiler/native.py`). The values of each known target are in `known.py`.
+A target is an argument of the compiler; `compiler/native.py` chooses one if none is named. The values of each known
+target are in `known.py`.
 """
 
 from dataclasses import dataclass

@@ -162,7 +162,7 @@ def _value(setting: Setting, number: int) -> Any:
 def load() -> Library:
     """cuBLASLt: the one this process already uses (torch's), else NVIDIA's wheel's, else the system's.
 
-    Raises DeviceError where there is none.
+    Raises DeviceError if there is none.
     """
     for candidate in _candidates():
         try:

@@ -21,6 +21,7 @@ from lowtide.compiler.native import resolve
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, Error
+from lowtide.keywords import check_keywords
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,10 @@ class Job:
     most_bytes: int
 
 
+@check_keywords
 def precompile(
     specs: Iterable[GemmSpec],
-    target: str = "sm_80",
+    target: str | None = None,
     schedule: Schedule | str | None = None,
     *,
     jobs: int | None = None,
@@ -89,7 +91,9 @@ def compile_all(
     return [_error(future) for future in running]
 
 
-def _wanted(specs: Iterable[GemmSpec], target: str, schedule: Schedule | str | None, store: KernelStore) -> list[Job]:
+def _wanted(
+    specs: Iterable[GemmSpec], target: str | None, schedule: Schedule | str | None, store: KernelStore
+) -> list[Job]:
     """What is not there yet, or not assembled, each once."""
     settled = resolve(target)
     found: dict[str, Job] = {}

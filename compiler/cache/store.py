@@ -71,7 +71,7 @@ class KernelStore:
         self._complained = False
 
     def load(self, key: str) -> Stored | None:
-        """The kernel of this key; None where there is none, or none that can be used: then with a CacheWarning."""
+        """The kernel of this key; None if there is none, or none that can be used: then with a CacheWarning."""
         folder = self.folder / key
         if not os.path.isdir(folder):
             return None
@@ -212,7 +212,7 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def _entry(folder: Path) -> Entry | None:
-    """None for what is no folder, or was replaced or removed meanwhile. Raises OSError."""
+    """None if it is not a folder, or was replaced or removed meanwhile. Raises OSError."""
     try:
         used = folder.stat().st_mtime
         with os.scandir(folder) as files:
@@ -223,7 +223,7 @@ def _entry(folder: Path) -> Entry | None:
 
 
 def _what(error: LoadError) -> str:
-    """Without the way out, which is for who saved a kernel."""
+    """Without the way out, which is for the user who saved a kernel."""
     return str(error).rpartition(";")[0] or str(error)
 
 

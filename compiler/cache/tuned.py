@@ -46,7 +46,7 @@ def words_of_records(numerics: str) -> tuple[str, ...]:
 
 
 def load_record(store: KernelStore, key: str) -> dict[str, Any] | None:
-    """The record of this key; None where there is none, or none that can be used: then with a CacheWarning."""
+    """The record of this key; None if there is none, or none that can be used: then with a CacheWarning."""
     path = _path(store, key)
     if path.exists() and (why := store.distrust()) is not None:
         _ignored(path, why)

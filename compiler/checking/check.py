@@ -39,6 +39,7 @@ from lowtide.errors import Error
 from lowtide.interpreter import Paths
 from lowtide.interpreter.machine.paths import merged
 from lowtide.interpreter.numbers.domains import FieldDomain
+from lowtide.keywords import check_keywords
 from lowtide.passes.schedules.alignment import WIDEST
 from lowtide.passes.support.atoms import mma_atom_name
 from lowtide.targets import mma_atom
@@ -68,6 +69,7 @@ class _Task:
     ordering: Source | None
 
 
+@check_keywords
 def check(
     kernel: CompiledKernel,
     *,

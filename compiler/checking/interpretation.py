@@ -67,7 +67,7 @@ class Batch:
 def estimated_seconds(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
     """About how long the interpreter takes for a product of (M, N, K) at a level, within a factor of a few.
 
-    `cta` is the CTA tile, whole ones of which are computed.
+    `cta` is the CTA tile; whole tiles are computed.
     """
     tiles = (1, 1, 1) if cta is None or level == str(Level.PROBLEM) else cta
     padded = [math.ceil(extent / tile) * tile for extent, tile in zip(extents, tiles, strict=True)]

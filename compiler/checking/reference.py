@@ -26,6 +26,7 @@ from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.spec import SCALES, UNBATCHED, ZEROS, GemmSpec
 from lowtide.elements import element_type, stages_of_sum
 from lowtide.errors import SpecError
+from lowtide.keywords import check_keywords
 from lowtide.runtime.dtypes import half_unit, left_out, multiplied, random_numbers, round_to, split, wrapped
 from lowtide.runtime.manifest import STALE
 from lowtide.runtime.weights import unpack_weights, zero_points
@@ -112,6 +113,7 @@ def reference_with_bound(
     return spec.in_rows(values), spec.in_rows(bounds)
 
 
+@check_keywords
 def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -> Comparison:
     """Compare a kernel's D (as it lies, of the spec's dtype) with `reference` and `error_bound`.
 
@@ -150,6 +152,7 @@ def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -
     return Comparison(worst, (row, column), failed == 0, message, ratio.size - unjudged, failed)
 
 
+@check_keywords
 def random_inputs(
     spec: GemmSpec,
     m: int | None,
@@ -386,7 +389,7 @@ def _settle(spec: GemmSpec, name: str, value: int | None) -> int:
 
 
 def _finite(matrix: np.ndarray) -> np.ndarray:
-    """The magnitudes, 0 for what is not finite."""
+    """The magnitudes, with 0 for infinities and NaN."""
     return np.where(np.isfinite(matrix), np.abs(matrix), 0.0)
 
 

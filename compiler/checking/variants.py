@@ -79,7 +79,7 @@ def _freed(subject: Subject, spec: GemmSpec, fixed: list[str]) -> Iterator[Varia
 
 
 def _fixed(subject: Subject, spec: GemmSpec, names: list[str]) -> list[Variant]:
-    """The same schedule for small values of the extents `names`, the first of which end within tiles as the spec's."""
+    """The same schedule for small values of the extents `names`; the first values end within tiles as the spec's do."""
     if not names:
         return []
     choices = [_small(name, subject, spec) for name in names]

@@ -38,7 +38,7 @@ def compile_(
     output: Output = None,
     emit: Emit = None,
 ) -> None:
-    """Compile a problem, or go on from a dumped level."""
+    """Compile a problem, or continue from a dumped level."""
     last = Level.PTX if emit is None else Level.named(emit)
     if emit is not None and (output is not None or time_passes):
         raise IRError("--emit prints a level and nothing else; leave out --output and --time-passes")

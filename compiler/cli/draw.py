@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from lowtide import targets
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, on_pass, problem_line
 from lowtide.compiler.cli.grouped import grouped
@@ -62,7 +61,7 @@ def draw(
             check_file(output)
             spec = problem.spec()
             chosen = choose(target)
-            text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule, spec.a))
+            text = problem_text(spec, chosen.target, resolve_schedule(schedule, spec.a))
             line("problem", problem_line(spec, (spec.m, spec.n, spec.k)))
             line("target", f"{chosen.name} ({chosen.reason})")
             ranges = None if part is None else parse_part(part)

@@ -20,9 +20,7 @@ JournalFile = Annotated[
 ]
 Merged = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--merge", help="Journal of a run that did not go on from --journal; its pairs count too. Repeatable."
-    ),
+    typer.Option("--merge", help="Journal of another run; its pairs count too. Repeatable."),
 ]
 Budget = Annotated[
     float, typer.Option("--budget", min=0, help="Seconds after which no case is begun; 0 only merges journals.")

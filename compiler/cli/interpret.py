@@ -9,7 +9,6 @@ import numpy as np
 import typer
 from mlir import ir
 
-from lowtide import targets
 from lowtide.compiler.checking import interpretation
 from lowtide.compiler.checking.expected_problem import ExpectedProblem, expected_problem
 from lowtide.compiler.checking.interpretation import check_patience, cta_tile, duration
@@ -79,7 +78,7 @@ def interpret(
                 spec = problem.spec()
                 chosen = choose(target)
                 line("target", f"{chosen.name} ({chosen.reason})")
-                text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule, spec.a))
+                text = problem_text(spec, chosen.target, resolve_schedule(schedule, spec.a))
                 given_level = _lowered(text, chosen.name, level or str(Level.NVVM), context, on_pass(update))
                 reference = ExpectedProblem(spec, "float64")
             else:

@@ -128,7 +128,7 @@ def _trial(
 
 
 def _problem_beside(file: Path) -> Path:
-    """The problem in the dump folder of a file. Raises Error where there is none."""
+    """The problem in the dump folder of a file. Raises Error if there is none."""
     problems = sorted(file.resolve().parent.parent.glob("01-problem/*.mlir"))
     if not problems:
         raise Error(f"{file} no longer says what D must be, and is in no dump folder; give --m, --n and --k")

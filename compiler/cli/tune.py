@@ -9,7 +9,6 @@ import typer
 
 from lowtide.compiler.cli import options, problem
 from lowtide.compiler.cli.console import line, problem_line, table
-from lowtide.compiler.native import NATIVE
 from lowtide.compiler.numerics_words import NUMERICS, REPEATABLE
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.tuning.candidates import MOST
@@ -28,7 +27,7 @@ Shapes = Annotated[
 Journals = Annotated[
     Path | None,
     typer.Option(
-        "--journal", help="File that a killed run goes on from; with --shapes, a folder of them.", show_default=False
+        "--journal", help="File from which a killed run continues; with --shapes, a folder of them.", show_default=False
     ),
 ]
 _NUMERICS = f"{', '.join(NUMERICS)}. But for any, only schedules that give the bits of the chosen one."
@@ -61,7 +60,7 @@ def tune_(
     jobs: Jobs = None,
     seed: options.Seed = None,
 ) -> None:
-    """Measure schedules on the GPU at hand; `compile_gemm(spec, "native")` then takes the fastest. Needs torch.
+    """Measure schedules on the GPU at hand; `compile_gemm(spec)` then takes the fastest. Needs torch.
 
     Exit status: 0 where all problems were tuned, 2 where one was refused, after the others.
     """
@@ -80,7 +79,7 @@ def tune_(
         try:
             found = tune(
                 spec,
-                target or NATIVE,
+                target,
                 numerics=numerics,
                 budget=budget,
                 confidence=confidence,

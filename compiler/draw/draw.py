@@ -11,9 +11,11 @@ from lowtide.compiler.draw.subjects import picture_of
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
+from lowtide.keywords import check_keywords
 from lowtide.targets.tv import Shape
 
 
+@check_keywords
 def draw(
     what: str | os.PathLike[str] | CompiledKernel,
     file: str | os.PathLike[str],

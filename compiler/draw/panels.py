@@ -18,7 +18,7 @@ MOST_ELEMENTS = 1 << 20  # of what a part is drawn of
 
 
 def check_elements(name: str, count: int) -> None:
-    """Raise Error for what has too many elements to look at, before it is computed."""
+    """Raise Error for a picture with too many elements to read, before it is computed."""
     if count > MOST_ELEMENTS:
         raise Error(
             f"{name} has {count} elements; {MOST_ELEMENTS} are the most that a part is drawn of; draw a smaller one"

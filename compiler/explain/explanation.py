@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 
 from mlir import ir
 
-from lowtide.compiler import driver
+from lowtide.compiler import driver, native
 from lowtide.compiler.contexts import make_context, parse_source, parse_text
 from lowtide.compiler.driver import Lowered, Progress
 from lowtide.compiler.explain.accesses import Accesses, accesses_of
 from lowtide.compiler.explain.as_json import accesses_json, composition_json
 from lowtide.compiler.explain.composition import Composition, composition_of
 from lowtide.compiler.explain.packing import Packing, packing_of
-from lowtide.compiler.native import resolve
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.ptxas import assemble
 from lowtide.compiler.ptxas_program import find_ptxas
@@ -53,7 +52,11 @@ class Resources:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `explain` found. `choice` is None where the schedule was not chosen here but read off a kernel."""
+    """What `explain` found.
+
+    `choice` is None if the schedule was not chosen here but read off a kernel. `target_reason` is empty if the target
+    was read off a file.
+    """
 
     spec: GemmSpec
     whole: bool
@@ -66,6 +69,7 @@ class Explanation:
     composition: Composition
     accesses: Accesses
     packing: tuple[Packing, ...]
+    target_reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as docs/explain.md says."""
@@ -82,6 +86,7 @@ class Explanation:
                 ],
             },
             "target": self.target.name,
+            "target_reason": self.target_reason or None,
             "entered_at": self.entered_at,
             "schedule": {"text": str(self.schedule), "fields": self.schedule.texts()},
             "reasons": None if self.choice is None else dict(self.choice.reasons),
@@ -95,10 +100,12 @@ class Explanation:
 
 
 def explain_spec(
-    spec: GemmSpec, target: str, schedule: Schedule | None = None, *, on_progress: Progress | None = None
+    spec: GemmSpec, target: str | None = None, schedule: Schedule | None = None, *, on_progress: Progress | None = None
 ) -> Explanation:
-    """Compile a problem, and explain the result. Raises what compiling raises."""
-    return explain_ir(problem_text(spec, resolve(target), schedule), target, on_progress=on_progress)
+    """Compile a problem, and explain the result. `target` as in `compile_gemm`. Raises what compiling raises."""
+    chosen = native.choose(target)
+    text = problem_text(spec, chosen.target, schedule)
+    return replace(explain_ir(text, chosen.name, on_progress=on_progress), target_reason=chosen.reason)
 
 
 def explain_ir(
@@ -180,7 +187,7 @@ def _only(op_class: type[OpT], found: list[OpT]) -> OpT:
 
 
 def _resources(launch: tile.LaunchOp, lowered: Lowered | str, target: Target) -> Resources:
-    """`lowered` is why there is no code, where there is none."""
+    """`lowered` is the reason why there is no code, if there is none."""
     ptx, refused = (lowered.ptx, ()) if isinstance(lowered, Lowered) else (None, (f"not compiled: {lowered}",))
     assembly = None if ptx is None or find_ptxas() is None else assemble(ptx, target, allow_spills=True)
     threads, shared_memory = (int(ir.IntegerAttr(value).value) for value in (launch.threads, launch.shared_memory))

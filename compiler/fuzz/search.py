@@ -29,7 +29,7 @@ Progress = Callable[[str], None]
 
 @dataclass
 class Journal:
-    """Which pairs kernels had, what refused the others, and how cases ended: a file that a later run goes on from."""
+    """Which pairs kernels had, what refused the others, and how cases ended: a file that later runs continue."""
 
     covered: set[str] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Journal:
 
     @classmethod
     def read(cls, path: Path) -> "Journal":
-        """The journal in a file, an empty one where there is none. Raises Error for a file that holds none."""
+        """The journal in a file, an empty one if there is none. Raises Error for a file that holds none."""
         if not path.exists():
             return cls()
         try:
@@ -52,7 +52,7 @@ class Journal:
         return found
 
     def merge(self, other: "Journal") -> None:
-        """Add what a run found that did not go on from this one."""
+        """Add what another, independent run found."""
         self.covered |= other.covered
         self.refused = {pair: rule for pair, rule in (other.refused | self.refused).items() if pair not in self.covered}
         for own, more in ((self.attempts, other.attempts), (self.ended, other.ended)):

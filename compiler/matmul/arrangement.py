@@ -37,7 +37,7 @@ class Product:
 
 
 class Shaped(Protocol):
-    """An array of which the shape alone is read."""
+    """An array; only its shape is read."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...

@@ -10,6 +10,7 @@ from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.matmul.shape_class import ShapeClass, class_of
 from lowtide.compiler.native import target_of
 from lowtide.errors import LaunchError
+from lowtide.keywords import nearest
 from lowtide.runtime import driver
 from lowtide.runtime.allocation import torch_allocator
 from lowtide.runtime.call_keys import CallKeys, Recent
@@ -22,6 +23,8 @@ Epilogue = Callable[..., Any]
 Key = tuple[Any, ...]
 _MOST_LAUNCHES = 4096
 _ALIGNED = 16  # bytes: bases that are not are another class
+# Of a call of `lt.matmul`, beside operands.
+_OPTIONS = ("epilogue", "out", "numerics", "precision", "weights", "block_scales", "tuned", "stream")
 _FIRST = 3  # A, B and D, before the operands of the epilogue
 
 
@@ -126,9 +129,9 @@ def _no_key(values: Sequence[Any]) -> Key:
 
 
 def _names_error(known: Sequence[str], given: Sequence[str], taker: str) -> LaunchError:
-    takes = f"the {taker} takes {', '.join(known)}" if known else "without an epilogue that takes it there is none"
+    takes = f"the {taker} takes {', '.join(known)}" if known else "operands are those of an epilogue, and there is none"
     unknown = [name for name in given if name not in known]
     if unknown:
-        return LaunchError(f"unknown operand {unknown[0]}: {takes}")
+        return LaunchError(f"unknown operand {unknown[0]}: {takes}{nearest(unknown[0], (*known, *_OPTIONS))}")
     missing = next(name for name in known if name not in given)
     return LaunchError(f"operand {missing} is missing: {takes}: pass {missing}=")

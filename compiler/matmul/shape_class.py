@@ -186,7 +186,7 @@ def rounded_up(extent: int, steps: int, least: int, most: int) -> int:
 
 def _rows(extent: int) -> int:
     """A size; or of all between two sizes one a quarter of the way up: rows of a tile that A does not have take time
-    too, so that a schedule for whole tiles is not the one for others, and those that have fewest lose most by it."""
+    too: a schedule for whole tiles does not serve others, and those with the fewest tiles would lose most."""
     steps = next((steps for most, steps in _ROW_STEPS if extent <= most), 1)
     size = rounded_up(extent, steps, _LEAST, _MOST_ROWS)
     if extent >= size or size == _LEAST:

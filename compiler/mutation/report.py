@@ -52,7 +52,7 @@ def _result(name: str, level: str, schedule: str, status: str, detector: str, wh
 
 
 def page(results: Sequence[Result], title: str) -> str:
-    """The tables, below a line that says when and by which command they were made."""
+    """The tables, below a line with the date and the command that made them."""
     parts = [f"{title}: {summary(results)}.", "Found by, at the level of the fault:", _detectors(results)]
     parts += ["By kind of fault:", _groups(results, "fault", lambda one: one.mutant.operator)]
     parts += ["By schedule:", _groups(results, "schedule", lambda one: one.mutant.kernel)]

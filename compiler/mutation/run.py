@@ -33,7 +33,7 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """A mutant, what became of it, by which detector, and what that says."""
+    """A mutant, its status, the detector that found it, and what that detector says."""
 
     mutant: Mutant
     status: Status

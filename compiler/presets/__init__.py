@@ -100,7 +100,7 @@ PRESETS: Mapping[str, Schedule] = MappingProxyType({name: preset.schedule for na
 def ladder_of(target: str, dtype: str = "bf16") -> dict[str, Preset]:
     """The presets that name a target, for operands of a type, in order.
 
-    Raises ScheduleError where there are none, TargetError for an unknown target.
+    Raises ScheduleError if there are none, TargetError for an unknown target.
     """
     known = targets.get(target)
     serving = {name: one for name, one in LADDERS.items() if dtype in one.dtypes and not one.problem}

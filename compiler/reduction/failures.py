@@ -73,7 +73,7 @@ class Own:
         return ""
 
     def _run(self, source: Loaded, trial: Trial) -> tuple[str, Array | None]:
-        """The kind of failure; D where there is none, or the interpreter cannot say."""
+        """The kind of failure; D if there is none, or the interpreter cannot say."""
         report = Report()
         try:
             inputs = trial.inputs(self.spec)

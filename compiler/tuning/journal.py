@@ -1,4 +1,4 @@
-"""What a run of tuning has measured, as a file that a later run goes on from.
+"""What a run of tuning has measured, as a file from which a later run continues.
 
 It is written whole after each round, so what a killed run leaves is that of a round. It is of one problem, GPU and
 version: times of other code say nothing.
@@ -29,7 +29,7 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path | None, of: Mapping[str, Any]) -> "Journal":
-        """The journal in a file, an empty one where there is none or no path.
+        """The journal in a file, an empty one if there is none or no path.
 
         Raises Error for a file that holds none, that is of something else, or that cannot be written.
         """

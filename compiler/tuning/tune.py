@@ -20,7 +20,7 @@ from lowtide.compiler.cache.store import KernelStore
 from lowtide.compiler.cache.tuned import check_keepable, ignore_record, keep_record, key_of_record, load_record
 from lowtide.compiler.compile import Request, compile_gemm
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.compiler.native import NATIVE, resolve
+from lowtide.compiler.native import resolve
 from lowtide.compiler.numerics import confirm_equal
 from lowtide.compiler.numerics_words import ANY, REPEATABLE, check_numerics
 from lowtide.compiler.spec import GemmSpec
@@ -31,6 +31,7 @@ from lowtide.compiler.tuning.gpu import Bench, GpuBench
 from lowtide.compiler.tuning.journal import Journal
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, Error, ScheduleError, SpecError
+from lowtide.keywords import check_keywords
 from lowtide.runtime.driver import current_device
 from lowtide.targets import Target
 
@@ -68,9 +69,10 @@ class Tuned:
     refused: Mapping[str, str]
 
 
+@check_keywords
 def tune(
     spec: GemmSpec,
-    target: str = NATIVE,
+    target: str | None = None,
     *,
     at: Mapping[str, int] = MappingProxyType({}),
     numerics: str = REPEATABLE,
@@ -85,13 +87,13 @@ def tune(
 ) -> Tuned:
     """Measure schedules for a spec on the GPU at hand, and keep the fastest in the cache.
 
-    From then on `compile_gemm(spec, "native")` takes it on this model of GPU. At most `most` candidates, those that the
+    From then on `compile_gemm(spec)` takes it on this model of GPU. At most `most` candidates, those that the
     cost model estimates to be the fastest, are compiled by `jobs` processes (None: one for each core), verified, and
     timed in shuffled rounds, until with `confidence` none is faster than the one found by more than 1 %, or `budget`
     seconds have passed (one round is run in any case). `at`: the extents to measure at, by name, where the spec leaves
     them to run time. `numerics`: the promise that is kept (docs/numerics.md): but for "any", only schedules that give
     the bits of the model's own choice. `journal`: a
-    file that a killed run goes on from. `progress`: show a bar where standard error is a terminal.
+    file from which a killed run continues. `progress`: show a bar where standard error is a terminal.
 
     The processes start afresh: in a script, call this under `if __name__ == "__main__":`. Raises SpecError,
     TargetError, DeviceError without a GPU or torch, ScheduleError where no schedule is legal, CompileError where the
@@ -123,8 +125,9 @@ def tune(
     return found
 
 
+@check_keywords
 def tuned_schedule(
-    spec: GemmSpec, target: str = NATIVE, *, device: str | None = None, numerics: str = REPEATABLE
+    spec: GemmSpec, target: str | None = None, *, device: str | None = None, numerics: str = REPEATABLE
 ) -> Schedule | None:
     """The schedule that `tune` found for a spec and kept in the cache; None where it has not been tuned.
 
@@ -168,7 +171,7 @@ class _Settings:
 
 def _settled(
     spec: GemmSpec,
-    target: str,
+    target: str | None,
     at: Mapping[str, int],
     numerics: str,
     budget: float,

@@ -75,7 +75,7 @@ def warp_barrier(state: AgentState, op: Described, members: Any) -> None:
 
 
 def elect(state: AgentState, op: Described, members: Any = -1) -> NDArray[np.bool_]:
-    """elect.sync: true for one lane of the member mask, all of which it waits for; the first of the whole warp."""
+    """elect.sync: true for one lane of the member mask; it waits for all of them. The first of the whole warp."""
     _all_members(state, op, members)
     return state.lanes == 0
 
@@ -94,6 +94,6 @@ def name_with_end(cta: Cta, agent: int) -> str:
 
 
 def without_roles(state: AgentState, op: Described) -> None:
-    """Raise InterpreterError inside sm.roles, for an op that is interpreted by warps: agents of roles are none."""
+    """Raise InterpreterError inside sm.roles for an op that is interpreted by warp: agents of roles are not warps."""
     if state.machine.roles:
         raise violation(state, op, "not interpreted in a role; there copies are by TMA and products by wgmma")

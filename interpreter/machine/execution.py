@@ -53,7 +53,7 @@ def run_block(state: AgentState, block: DecodedBlock) -> Steps:
 
 
 def run_straight(state: AgentState, block: DecodedBlock) -> list[Any]:
-    """As `run_block`, for a block of which no op may wait."""
+    """As `run_block`, for a block whose ops may not wait."""
     count_steps(state, len(block.ops) + 1)
     for op in block.ops:
         state.op = op

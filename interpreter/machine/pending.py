@@ -31,7 +31,7 @@ class Pending:
 
 @dataclass(eq=False)
 class PendingRows(Pending):
-    """Accumulators of which each block of rows is written last by a group of its own: what these groups still read."""
+    """Accumulators whose blocks of rows were each written last by another group: what these groups still read."""
 
     groups: tuple[list[OpenRead], ...] = ()
 

@@ -51,7 +51,7 @@ def load(state: AgentState, op: Described, cells: Cells, address: Any, width: in
 
 
 def _parts_of_integers(state: AgentState, op: Described, cells: Cells, address: Any, width: int) -> Any:
-    """A register of bits of which some lie within wider integers: of those, their part."""
+    """A register of bits; of bits that lie within wider integers, their part."""
     access, rows = active_rows(state, op, by_lane(address))
     sizes = cells.wider_integers(rows, width)
     assert sizes is not None and access.lanes is not None

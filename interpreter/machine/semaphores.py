@@ -30,7 +30,7 @@ class Change:
 def update(state: AgentState, op: Described, address: int, change: Change, function: Callable[[int], int]) -> int:
     """Change the word at once; returns what it was. A word that becomes 0 without a release forgets what was released.
 
-    Raises InterpreterError for what is no written integer of the type.
+    Raises InterpreterError if it is not an integer of the type, or was not written.
     """
     memory, clocks = state.machine.memory, state.cta.shared.clocks
     access = state.access(op)
@@ -77,7 +77,7 @@ _ARRIVAL, _LEAVE = Change("add", releases=True), Change("inc")
 
 
 def arrive(state: AgentState, op: Described, address: int) -> None:
-    """Add one, and release what the agent knows. Raises InterpreterError for what is no written i32."""
+    """Add one, and release what the agent knows. Raises InterpreterError if it is not an i32, or was not written."""
     update(state, op, address, _ARRIVAL, lambda value: value + 1)
 
 

@@ -46,7 +46,7 @@ class Trace:
         return self.work.setdefault(cta, {}).setdefault(agent, [])
 
     def store(self, access: Access, span: Span) -> None:
-        """An access has written global memory; what is not D is not recorded."""
+        """An access has written global memory; only writes of D are recorded."""
         output = self.output
         if output is None or not span.addresses.size or not output.start <= span.addresses[0] < output.end:
             return

@@ -347,7 +347,7 @@ class Cells:
         return {_NAMES[code] for code in set(codes.tolist()) if code in _NAMES}
 
     def wider_integers(self, addresses: Ints, width: int) -> Ints | None:
-        """Bytes of the integer that each address lies in, `width` where there is none; None where none is wider."""
+        """Bytes of the integer that each address lies in, `width` if there is none; None where none is wider."""
         at = np.clip(addresses - self.origin, 0, self.size - 1)
         result = np.full(len(at), width, np.int64)
         for size, code in _INTEGERS:

@@ -256,7 +256,7 @@ class HopperDomain(FloatDomain):
 
 
 class ExactDomain(FloatDomain):
-    """Integers of 64 bits that never round; what has no exact integer result is refused."""
+    """Integers of 64 bits that never round; ops without an exact integer result are refused."""
 
     name = "exact"
     is_float = False

@@ -79,7 +79,7 @@ def _product(
 
 
 def _zeros_of(state: AgentState, op: DecodedOp, zeros: Matrix | None) -> NDArray[Any] | None:
-    """The zero point of each of B's rows (N, K); None where there are none."""
+    """The zero point of each of B's rows (N, K); None without zero points."""
     if zeros is None:
         return None
     points = load_window(state, op, Window(zeros, 0, 0, (zeros.shape[0], zeros.shape[1])))
@@ -109,7 +109,7 @@ def _scaled_product(
     scales: dict[OperandKind, Matrix],
     acc: str,
 ) -> NDArray[Any]:
-    """A · B, of which the sum of each block of K is multiplied by its scales."""
+    """A · B; the sum of each block of K is multiplied by its scales."""
     domain, (left, right) = state.machine.domain, factors
     (m, depth), n = left.shape, right.shape[0]
     total = domain.full((m, n), 0, acc)

@@ -60,7 +60,7 @@ class _Scope:
 
 
 def parse(text: str, file: str = "<ptx>") -> Module:
-    """The module. Raises InterpreterError with the line of what is no PTX, or is not interpreted."""
+    """The module. Raises InterpreterError, with the line, for invalid PTX and for what is not interpreted."""
     return _Parser(text, file).module()
 
 

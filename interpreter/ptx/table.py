@@ -1,6 +1,6 @@
 """The table of instructions: what each opcode means, with which types and modifiers, and where the PTX ISA says so.
 
-A row is entered by one of two decorators.
+One of two decorators adds a row.
 
     @TABLE.values("add", types="s32 u32", section="Integer Arithmetic Instructions: add")
     def add(form: Form) -> Callable[..., Any]:       # made once, for an instruction

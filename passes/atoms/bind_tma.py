@@ -115,7 +115,7 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> N
 
 
 def _reads_by_threads(kernel: tile.KernelOp) -> bool:
-    """Whether consumers read slots not by wgmma alone, of which a warpgroup's wait is the end."""
+    """Whether consumers read slots other than by wgmma, whose reads end with the warpgroup's wait."""
     return bool(walk(kernel, sm.LoadScalesOp))
 
 

@@ -183,7 +183,10 @@ class _Loop:
         for window in (self.promote.rows, self.promote.columns):
             view = defining_op(window)
             if not isinstance(view, tile.ViewOp) or view.source not in held:
-                raise Refusal(self.promote, "scales by what is no window of its slot's buffers, beside one that is")
+                raise Refusal(
+                    self.promote,
+                    "one scale is a window of the slot's buffers and the other is not; take both from the slot",
+                )
             offsets = (moved.get(offset, offset) for offset in view.offsets)
             found.append(sm.LoadScalesOp(type_, operand_kind(view), held[view.source], *offsets).result)
         return found

@@ -86,7 +86,7 @@ def _divide(kernel: tile.KernelOp, launch: tile.LaunchOp, store: tile.StoreOp) -
 
 @dataclass(frozen=True)
 class _Exchange:
-    """A store of a part, and the workspaces by which the parts of its tile are added."""
+    """A store of a part, and the workspaces through which the parts of its tile are added."""
 
     store: tile.StoreOp
     partials: ir.Value

@@ -60,7 +60,7 @@ class _Step:
     handed: list[ir.Value]
     """What the products read of the head."""
     next_slot: list[ir.OpView]
-    """The ops behind the head of which the head of the next step reads the results."""
+    """The ops behind the head whose results the head of the next step reads."""
     last_wait: sm.PtxWgmmaWaitOp
 
     @classmethod

@@ -149,7 +149,7 @@ def _origin_of(context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: P
 def _place_next(
     context: Context, op: tile.WorkTilesOp, index: ir.Value, bounds: Bounds, items: Items, tiles: Pair, first: Scalar
 ) -> None:
-    """Gives each tile.next_work_tile of the body the origin of that tile; of this one where there is none."""
+    """Gives each tile.next_work_tile of the body the origin of that tile; of this one if there is none."""
     build = context.build
     for reader in op.body.blocks[0].operations:
         if isinstance(reader, tile.NextWorkTileOp):

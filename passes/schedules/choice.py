@@ -2,7 +2,7 @@
 
 Each part of the schedule is chosen in its own file; this file sets the order. Tiles, with or without roles, are sorted
 by estimated cost, and the first that passes the rules is taken: checking the rules takes longer than the estimate.
-`ranked` goes on from there: it gives the others too, for who can measure them.
+`ranked` gives the others too, for callers that measure them.
 """
 
 from collections.abc import Iterator
@@ -264,7 +264,7 @@ def _cheapest(
 
 
 def _with_roles(problem: Problem, target: Target, given: Schedule) -> Iterator[_Found]:
-    """The legal schedules with roles that agree with what is given. Raises ScheduleError where there are none."""
+    """The legal schedules with roles that agree with what is given. Raises ScheduleError if there are none."""
     whole = _whole_with_roles(problem, target, given)
     best = next(whole)
     yield from _beside(best, whole, *_divided(given, best[0], problem, target))

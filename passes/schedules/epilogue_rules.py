@@ -74,7 +74,7 @@ def _only_stored(schedule: Schedule, problem: Problem, target: Target) -> Iterat
         return
     if target.compute_capability < row.converts_on:
         first = "sm_{}{}".format(*row.converts_on)
-        yield f"D of {row}: {target.name} has no conversion to it, {first} is the first; take it, or another D"
+        yield f"D of {row}: {target.name} has no conversion to it; take target {first}, or another D"
     division = schedule.k_division
     if division is not None and division.is_scattered:
         by_one = replace(division, kind=_ADDED_BY_ONE[division.kind])

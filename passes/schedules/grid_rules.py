@@ -111,7 +111,7 @@ def tail(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
         unit = 2 * WGMMA_ROWS * consumers
         yield (
             f"tail = halves needs {WGMMA_ROWS} rows of a half tile for each of {consumers} consumers, so M of the tile "
-            f"is a multiple of {unit}, not {grid.tile[0]}; take {max(1, round(grid.tile[0] / unit)) * unit}, or whole"
+            f"is a multiple of {unit}, not {grid.tile[0]}; take tail = whole"
         )
 
 
@@ -135,7 +135,9 @@ def ctas(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """The number of CTAs per SM, if it is given."""
     count = schedule.grid.ctas_per_sm
     if count is not None and not 1 <= count <= target.max_ctas_per_sm:
-        yield f"ctas_per_sm = {count}: {target.name} holds 1 to {target.max_ctas_per_sm} CTAs per SM"
+        nearest = 1 if count < 1 else target.max_ctas_per_sm
+        most = target.max_ctas_per_sm
+        yield f"ctas_per_sm = {count}: {target.name} holds 1 to {most} CTAs per SM; nearest is {nearest}"
 
 
 def occupancy(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -181,7 +183,7 @@ def cluster_shares(schedule: Schedule, problem: Problem, target: Target) -> Iter
     if shape != (1, 1) and division is not None and not division.parts:
         yield (
             f"grid.cluster = {list(shape)}: the CTAs of a cluster compute the same K of their tiles, but k_division = "
-            f"{division} gives each its own; take split(n), scatter(n), or grid.cluster = [1, 1]"
+            f"{division} gives each its own; take k_division = split(2), or grid.cluster = [1, 1]"
         )
     for operand in OPERANDS:
         rows, _ = stored_shape(operand, schedule, problem)
@@ -249,8 +251,8 @@ def k_division(schedule: Schedule, problem: Problem, target: Target) -> Iterator
             )
     if division.kind is not KDivisionKind.split and schedule.grid.scheduler is not SchedulerKind.persistent:
         yield (
-            f"k_division = {division} needs a grid of the CTAs that run at once, scheduler = persistent, not "
-            f"{schedule.grid.scheduler}; take persistent, or k_division = split(n)"
+            f"k_division = {division} needs a grid of the CTAs that run at once, not scheduler = "
+            f"{schedule.grid.scheduler}; take scheduler = persistent, or k_division = split({division.parts or 2})"
         )
     if division.is_scattered:
         yield from _shares(schedule, division)

@@ -11,7 +11,7 @@ from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE
 from lowtide.passes.support.atoms import GLOBAL_LOADS, RING_COPIES, TMA_RANKS
 from lowtide.passes.support.matrix_layouts import a_is_mk
 from lowtide.passes.support.problem import Problem
-from lowtide.targets import Target
+from lowtide.targets import KNOWN, Target
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand
 
 OPERANDS: tuple[Operand, ...] = ("a", "b")
@@ -23,23 +23,30 @@ _LOAD_HINTS = (CacheHint.normal, CacheHint.evict_first, CacheHint.evict_last)
 def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """The fields that are words or numbers, if they are given."""
     mainloop = schedule.mainloop
+    if schedule.consumers and not has_wgmma(target):
+        first = next(known.name for known in KNOWN if has_wgmma(known))
+        yield (
+            f"roles = {mainloop.roles}: consumers multiply by wgmma, which {target.name} does not have; take roles = "
+            f"single, or target {first}"
+        )
     if mainloop.k is not None and mainloop.k < 1:
-        yield f"k = {mainloop.k}: a step is at least 1 deep"
+        yield f"k = {mainloop.k}: a step is at least 1 deep; nearest is 1"
     if mainloop.stages is not None and not 2 <= mainloop.stages <= 64:
         yield f"stages = {mainloop.stages} is out of range: 2 to 64; nearest is {2 if mainloop.stages < 2 else 64}"
     for count in mainloop.registers or ():
         if count != 0 and (count % 8 or not 24 <= count <= 256):
-            nearest = min(max(round(count / 8) * 8, 24), 256)
+            legal = [each and min(max(round(each / 8) * 8, 24), 256) for each in mainloop.registers or ()]
             yield (
                 f"registers = {list(mainloop.registers or ())}: setmaxnreg takes multiples of 8 from 24 to 256, or 0 "
-                f"to leave them; nearest is {nearest}"
+                f"to leave them; nearest is {legal}"
             )
     for name in OPERANDS:
         operand, allowed = mainloop.operand(name), (*RING_COPIES, *TMA_RANKS, *GLOBAL_LOADS)
         if operand.copy is not None and operand.copy not in allowed:
             yield f"{name}.copy = {operand.copy} is not one of {', '.join(allowed)}"
         if operand.padding is not None and not 0 <= operand.padding <= _MOST_PADDING:
-            yield f"{name}.padding = {operand.padding} is out of range: 0 to {_MOST_PADDING}"
+            nearest = 0 if operand.padding < 0 else _MOST_PADDING
+            yield f"{name}.padding = {operand.padding} is out of range: 0 to {_MOST_PADDING}; nearest is {nearest}"
         if operand.cache not in (None, *_LOAD_HINTS):
             yield f"{name}.cache = {operand.cache} is not one of {', '.join(map(str, _LOAD_HINTS))}"
         elif operand.cache not in (None, CacheHint.normal) and operand.copy not in (None, *TMA_RANKS):
@@ -67,8 +74,10 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     if multiply.atoms != (schedule.sharing, 1, 1):
         counted = "the consumer warpgroups that share a tile"
         yield f"atoms = {list(multiply.atoms or ())} count {counted}; take [{schedule.sharing}, 1, 1]"
-    if schedule.grid.scheduler is SchedulerKind.one_shot or multiply.fragment_buffers != 1:
-        yield "roles go with scheduler = persistent or even_split and fragment_buffers = 1"
+    if schedule.grid.scheduler is SchedulerKind.one_shot:
+        yield "scheduler = one_shot with roles, whose ring outlives a tile; take scheduler = persistent or even_split"
+    if multiply.fragment_buffers != 1:
+        yield f"fragment_buffers = {multiply.fragment_buffers} with roles: wgmma reads shared memory; take 1"
     yield from _maxnreg(schedule, target)
 
 
@@ -98,12 +107,10 @@ def _k_order(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """Where K is turned around, consumers do not know which K step is in a slot."""
     if schedule.turns_k_around and (problem.is_scaled or problem.weights):
         of = "packed weights" if problem.weights else "scales of blocks"
-        yield f"k_order = serpentine leaves consumers of {of} without the place of a step in K; take forward"
+        yield f"k_order = serpentine leaves consumers of {of} without the index of their K step; take forward"
 
 
 def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    if schedule.is_direct:
-        yield from _direct(schedule, problem)
     if schedule.stages_scales:
         way_out = roles_or("scales = direct", problem, target)
         yield f"scales = staged goes with a producer that loads them; take {way_out}"
@@ -115,6 +122,8 @@ def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iter
         if str(found).startswith(("tma", "wgmma")):
             way_out = roles_or(f"{name} = {other}", problem, target)
             yield f"{name} = {found} needs a producer and consumers; take {way_out}"
+    if schedule.is_direct:
+        yield from _direct(schedule, problem)
     registers = schedule.mainloop.registers
     if registers not in (None, (0, 0)):
         yield f"registers = {list(registers or ())} are those of roles; take {roles_or('[0, 0]', problem, target)}"
@@ -163,13 +172,13 @@ def loaded_once(schedule: Schedule, problem: Problem, target: Target) -> Iterato
     for name, side, extent, most in zip(OPERANDS, "MN", (problem.m, problem.n), schedule.grid.tile, strict=True):
         if schedule.mainloop.operand(name).load is not RepeatKind.once:
             continue
+        if extent is None or steps is None:
+            unknown = " and ".join([side] * (extent is None) + ["K"] * (steps is None))
+            yield f"{name}.load = once needs a known {unknown}; take {name}.load = per_tile"
         if schedule.mainloop.prologue is not RepeatKind.once:
             fills_once = not schedule.consumers and not schedule.is_direct and schedule.k_division is None
             ways = f"prologue = once, or {name}.load = per_tile" if fills_once else f"{name}.load = per_tile"
             yield f"{name}.load = once needs a ring that outlives a work tile; take {ways}"
-        if extent is None or steps is None:
-            unknown = " and ".join([side] * (extent is None) + ["K"] * (steps is None))
-            yield f"{name}.load = once needs a known {unknown}; take {name}.load = per_tile"
         if problem.is_batched:
             yield f"{name}.load = once: each product of a batch has its own {name.upper()}; take {name}.load = per_tile"
         if extent is not None and not _stays_on(side, -(-extent // most), schedule, problem, target):
@@ -243,7 +252,7 @@ def roles_or(otherwise: str, problem: Problem, target: Target) -> str:
 
 
 def _other_atom(problem: Problem, target: Target) -> str:
-    """The largest mma.sync for the problem's types; where there is none, the one that takes most of the others."""
+    """The largest mma.sync for the problem's types; if there is none, the one that takes most of the others."""
     mma_sync = [name for name in atoms_for(problem, target) if name.startswith("mma.")]
     return mma_sync[-1] if mma_sync else "mma.m16n8k16"
 

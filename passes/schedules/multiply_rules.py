@@ -18,6 +18,7 @@ from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, 
 
 _BESIDE_ACCUMULATORS = 40  # registers of a consumer for addresses, the epilogue and the loop
 _BESIDE_SCALED_BLOCKS = 16  # more of them, for the scales of several blocks of 64 rows
+_LEAST_REGISTERS = 24  # that setmaxnreg leaves a warp (PTX ISA, "setmaxnreg")
 _BESIDE_WGMMA = 26  # registers that ptxas wants at entry beside the accumulators of one wgmma (its C7602)
 
 
@@ -28,7 +29,8 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         if extents is not None and any(size(extent) < 1 for extent in extents):
             yield f"{name} = {list(extents)}: every extent is at least 1"
     if multiply.fragment_buffers not in (None, 1, 2):
-        yield f"fragment_buffers = {multiply.fragment_buffers} is not 1 or 2"
+        nearest = 1 if multiply.fragment_buffers < 1 else 2
+        yield f"fragment_buffers = {multiply.fragment_buffers} is not 1 or 2; nearest is {nearest}"
 
 
 def threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -62,9 +64,8 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     try:
         target.mma(mma_atom_name(schedule, problem))
         tiled_mma(schedule, problem)
-    except TargetError as error:
-        known = mma_atom_name(schedule, problem) in MMA_ATOMS
-        reason = str(error) if known else _unknown(schedule, problem, target)
+    except TargetError:
+        reason = _lacking(schedule, problem, target)
         yield f"atom = {schedule.multiply.atom} with {problem.a} operands and {problem.acc} accumulators: {reason}"
         return
     except ScheduleError as error:
@@ -130,15 +131,15 @@ def _within_a_block(problem: Problem) -> list[int]:
     return [k for k in range(step, SCALE_BLOCK + 1, step) if SCALE_BLOCK % k == 0]
 
 
-def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
-    """Why there is no such atom, and which atoms of the target take these types."""
+def _lacking(schedule: Schedule, problem: Problem, target: Target) -> str:
+    """That the target has no such atom, and which of its atoms take these types."""
     name = mma_atom_name(schedule, problem)
     types, atoms = f".{types_of_atom(problem.acc, problem.a, problem.b)}", atoms_for(problem, target)
     usable = [known for known in atoms if known.startswith("wgmma") == (schedule.consumers > 0)]
     if not atoms:
         first = next((one.name for one in KNOWN if any(known.endswith(types) for known in one.mma_atoms)), None)
         way_out = f"{target.name} has none for these types; "
-        way_out += "take f32 accumulators" if first is None else f"{first} is the first that has: take it, or convert"
+        way_out += "take f32 accumulators" if first is None else f"take target {first}, or convert"
     elif not usable and not schedule.consumers:
         way_out = f"{target.name} multiplies these types by wgmma alone; take roles = cooperative(2)"
     elif not usable:
@@ -152,7 +153,8 @@ def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
         way_out += f"wgmma.m64n{nearest}k{wgmma_k(problem.a)}, with N = {nearest} in grid.tile"
     else:
         way_out = f"take {families(usable)}"
-    return f"unknown mma atom {name!r}; {way_out}"
+    lacks = f"{target.name} does not have {name}" if name in MMA_ATOMS else f"unknown mma atom {name!r}"
+    return f"{lacks}; {way_out}"
 
 
 def _sums_of_wgmma(problem: Problem, target: Target) -> list[str]:
@@ -220,9 +222,18 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
         holders = f"{consumers} consumer warpgroup{'s' if consumers > 1 else ''}"
         yield (
             f"grid.tile = [{m}, {n}]: each thread of {holders} holds {held} "
-            f"accumulators and needs about {beside} registers beside them; it has {has}: take {smaller}, "
-            f"or more for consumers in registers{with_it}"
+            f"accumulators and needs about {beside} registers beside them; it has {has}: take {smaller}"
+            f"{_more_registers(held + beside, consumers, schedule, entry, target)}{with_it}"
         )
+
+
+def _more_registers(needed: int, consumers: int, schedule: Schedule, entry: int, target: Target) -> str:
+    """`registers` that give each thread of a consumer as many as it needs, as another way out; empty if none do."""
+    producer, consumer = _LEAST_REGISTERS, -(-needed // 8) * 8
+    warpgroups = schedule.consumers
+    if needed > target.registers_per_thread or producer + warpgroups * consumer > (1 + warpgroups) * entry:
+        return ""
+    return f", or registers = [{producer}, {consumer}]"
 
 
 def _scales_of_columns(n: int, width: int, schedule: Schedule, problem: Problem) -> int:

@@ -1,10 +1,10 @@
-"""What is packed: matrices that may not be aligned, and those of which wgmma wants K contiguous.
+"""What is packed: matrices that may be misaligned, and those whose K must be contiguous for wgmma.
 
 What TMA copies, and D of a kernel with roles, is packed if rows may be of any length. Where a matrix lies is known only
 at the launch. One that is aligned costs nothing by being packed if it is not. Rows that are known to be whole units are
 aligned where they lie one behind the other: such a matrix is packed if asked for.
 
-wgmma transposes 16-bit operands alone. Others of which K is not contiguous are transposed by a launch of their own,
+wgmma transposes 16-bit operands only. Others whose K is not contiguous are transposed by a launch of their own,
 which moves each element once. That is worth it where the kernel reads an element often enough.
 """
 

@@ -42,8 +42,10 @@ def _for_mma_sync(schedule: Schedule, problem: Problem, why: str) -> Iterator[st
         yield f"operands = swapped {why}: mma.sync takes them as B; take as_given, or roles = cooperative(2) on sm_90a"
     if schedule.multiply.atom != WEIGHT_ATOM:
         yield f"atom = {schedule.multiply.atom} {why}, whose order is that of {WEIGHT_ATOM}; take that"
-    if schedule.mainloop.b.copy not in CP_ASYNC_COPIES or keeps_transposed("b", schedule):
-        yield f"b.copy = {schedule.mainloop.b.copy} {why}: they stay packed in stages; take cp.async.16, as_loaded"
+    if schedule.mainloop.b.copy not in CP_ASYNC_COPIES:
+        yield f"b.copy = {schedule.mainloop.b.copy} {why}: they stay packed in stages; take cp.async.16"
+    if keeps_transposed("b", schedule):
+        yield f"b.stage = transposed {why}: they stay packed in stages; take as_loaded"
     if schedule.mainloop.prologue is RepeatKind.once:
         yield f"prologue = once {why}, whose scales are those of one tile; take per_tile"
     if schedule.multiply.fragment_buffers != 1:

@@ -94,7 +94,7 @@ class Problem:
     precision: str | None = None
     """The sum of products of narrower pieces that a product is computed by."""
     given_layout: GemmLayout | None = None
-    """How A and B lay of which these are the pieces; None where they are no pieces."""
+    """The layout of A and B before they were split into pieces; None if they were not split."""
 
     @property
     def decomposition(self) -> Decomposition | None:
@@ -182,7 +182,7 @@ class Problem:
         )
 
     def transpose(self, operands: str) -> "Problem":
-        """The same product, of which those of "ab" are transposed before they are multiplied."""
+        """The same product with those of "ab" transposed before they are multiplied."""
         layout = turned_layout(self.layout, operands)
         return replace(self, layout=layout, transposed=(self.transposed or "") + operands)
 

@@ -12,6 +12,10 @@ class SpecError(Error):
     """An invalid `GemmSpec`: unknown dtype or layout, impossible size, or an epilogue that cannot be traced."""
 
 
+class ArgumentError(SpecError, TypeError):
+    """A keyword that a function does not take, or a field that `GemmSpec` does not have."""
+
+
 class TargetError(Error):
     """An unknown target, or one that cannot run what it is given."""
 

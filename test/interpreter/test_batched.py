@@ -184,7 +184,7 @@ def test_a_dump_of_a_batch_by_tma_is_gone_on_from(level: str) -> None:
 
 def test_k_of_zero_gives_the_epilogue_of_zero() -> None:
     problem = spec(batch=None, epilogue=scaled)
-    kernel = lt.compile_gemm(problem, schedule=MMA)
+    kernel = lt.compile_gemm(problem, "sm_80", schedule=MMA)
     inputs = inputs_of(problem, 2, 20, 24, 0, "b row")
     d = interpret(kernel.levels["epilogue"], inputs, domain="exact")
     row = np.broadcast_to(inputs["row"], (2, 20))[..., None]

@@ -18,7 +18,7 @@ SPEC = spec()
 
 @pytest.fixture(scope="module")
 def kernels():
-    return {name: lt.compile_gemm(SPEC, schedule=schedule) for name, schedule in SCHEDULES.items()}
+    return {name: lt.compile_gemm(SPEC, "sm_80", schedule=schedule) for name, schedule in SCHEDULES.items()}
 
 
 def run(text: str) -> tuple[np.ndarray, np.ndarray]:
@@ -105,7 +105,7 @@ def test_a_planted_fault_is_found(kernels, name, fault):
 )
 def test_what_does_not_go_together_is_refused_with_the_way_out(schedule, message):
     with pytest.raises(lt.ScheduleError, match=message):
-        lt.compile_gemm(SPEC, schedule=schedule)
+        lt.compile_gemm(SPEC, "sm_80", schedule=schedule)
 
 
 def test_roles_take_no_warps_along_k():

@@ -24,12 +24,12 @@ SPEC = spec(epilogue=add_row)
 @pytest.fixture(scope="module")
 def default_kernel():
     """Extents at run time, the schedule chosen."""
-    return lt.compile_gemm(SPEC)
+    return lt.compile_gemm(SPEC, "sm_80")
 
 
 @pytest.fixture(scope="module")
 def persistent_kernel():
-    return lt.compile_gemm(SPEC, schedule=f"{SMALL}, scheduler = persistent")
+    return lt.compile_gemm(SPEC, "sm_80", schedule=f"{SMALL}, scheduler = persistent")
 
 
 HOPPER = {
@@ -81,7 +81,7 @@ def test_256_by_256_by_128_at_level_nvvm():
     """About 2 s on one core of a server, compilation apart: 16 CTAs of 128 threads, 8 k-slices each."""
     square = spec(m=256, n=256, k=128)
     inputs, d = integers(square, 256, 256, 128)
-    kernel = lt.compile_gemm(square)
+    kernel = lt.compile_gemm(square, "sm_80")
     np.testing.assert_array_equal(kernel.interpret(**inputs, level="nvvm", domain="exact"), d)
 
 

@@ -52,7 +52,7 @@ def test_d_in_place_of_an_operand_is_right_and_free_of_races(target, schedule):
 
 
 def test_the_arrays_stay_as_they_are():
-    kernel, given = lt.compile_gemm(spec_of(), schedule=TILES), operands()
+    kernel, given = lt.compile_gemm(spec_of(), "sm_80", schedule=TILES), operands()
     before = given["c"].copy()
     kernel.interpret(**given, out=given["c"], level="cta")
     np.testing.assert_array_equal(given["c"], before)
@@ -63,7 +63,7 @@ def test_the_arrays_stay_as_they_are():
 )
 def test_a_kernel_that_reads_what_another_thread_writes_is_found(row, who):
     schedule = f"{TILES}, epilogue.path = direct, grid.launch = serialized"
-    text = lt.compile_gemm(spec_of(), schedule=schedule).levels["epilogue"]
+    text = lt.compile_gemm(spec_of(), "sm_80", schedule=schedule).levels["epilogue"]
     view = re.search(r"\n( *%\d+ = tile\.view (%\w+)\[)%m(, %n\] : .*)\n *%\d+ = sm\.load_global", text)
     shift = "\n%one = arith.constant 1 : index\n%later = arith.addi %m, %one : index\n"
     faulty = text[: view.start()] + shift + view[1] + row + view[3] + text[view.end(3) :]
@@ -77,7 +77,7 @@ def test_a_kernel_that_reads_what_another_thread_writes_is_found(row, who):
 
 
 def test_an_element_that_no_cta_writes_is_found_in_place_too():
-    text = lt.compile_gemm(spec_of(), schedule=TILES).levels["cta"]
+    text = lt.compile_gemm(spec_of(), "sm_80", schedule=TILES).levels["cta"]
     given = operands()
     inputs = {"a": given["a"], "b": given["b"], "d": given["c"], "c": given["c"], "bias": given["bias"]}
     assert "by [64, 64]" in text
@@ -88,7 +88,7 @@ def test_an_element_that_no_cta_writes_is_found_in_place_too():
 
 
 def test_other_overlaps_of_d_are_refused():
-    kernel, given = lt.compile_gemm(spec_of(), schedule=TILES), operands()
+    kernel, given = lt.compile_gemm(spec_of(), "sm_80", schedule=TILES), operands()
     message = "operand d: the output's bytes reach into those of input {}, which CTAs read while others write; pass"
     wide = np.zeros((M, 2 * N), np.float16)
     square = np.zeros((M, K), np.float16)
@@ -109,4 +109,4 @@ def test_an_operand_of_another_dtype_than_d_is_no_place_for_it():
     spec = lt.GemmSpec(a="f16", b="f16", d="f32", epilogue=narrower)
     given = {name: value for name, value in operands().items() if name != "bias"}
     with pytest.raises(InterpreterError, match="reach into those of input c"):
-        lt.compile_gemm(spec, schedule=TILES).interpret(**given, out=given["c"])
+        lt.compile_gemm(spec, "sm_80", schedule=TILES).interpret(**given, out=given["c"])

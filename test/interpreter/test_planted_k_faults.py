@@ -174,7 +174,7 @@ def test_without_a_fault_every_order_gives_d(levels: dict[str, str]) -> None:
 
 def test_the_bits_of_a_split_repeat_for_every_order_and_number_of_ctas() -> None:
     problem = lt.GemmSpec(m=40, n=45, k=133, a="bf16", b="bf16", d="f32")
-    kernel = lt.compile_gemm(problem, schedule=f"{SCHEDULE}, scheduler = persistent")
+    kernel = lt.compile_gemm(problem, "sm_80", schedule=f"{SCHEDULE}, scheduler = persistent")
     inputs = lt.random_inputs(problem, 40, 45, 133, np.random.default_rng(0))
     results = [interpret(kernel.levels["cta"], inputs, sms=sms, seed=seed) for sms, seed in ((1, 0), (2, 1), (7, 2))]
     assert all((result == results[0]).all() for result in results)

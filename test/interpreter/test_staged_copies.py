@@ -29,7 +29,7 @@ KERNELS = {
 
 @pytest.fixture(scope="module")
 def kernels():
-    return {name: lt.compile_gemm(problem, schedule=schedule) for name, (problem, schedule) in KERNELS.items()}
+    return {name: lt.compile_gemm(problem, "sm_80", schedule=schedule) for name, (problem, schedule) in KERNELS.items()}
 
 
 def run(name: str, text: str, shape: tuple[int, int, int] = (45, 37, 52)) -> tuple[np.ndarray, np.ndarray]:
@@ -53,7 +53,7 @@ def test_a_ring_that_only_stores_of_registers_fill_has_barriers_and_no_groups(ke
 
 def test_loads_of_whole_runs_are_16_bytes_without_a_check_of_alignment():
     whole = lt.GemmSpec(m=64, n=64, k=64, a="f32", b="f32", d="f32")
-    kernel = lt.compile_gemm(whole, schedule=KERNELS["transposed"][1])
+    kernel = lt.compile_gemm(whole, "sm_80", schedule=KERNELS["transposed"][1])
     assert "ptrtoint" not in kernel.levels["nvvm"].split("scf.for")[1]
     assert "ld.global.v4" in kernel.ptx or "ld.global.nc.v4" in kernel.ptx
 

@@ -78,15 +78,22 @@ BYTES = {"a": "s8", "b": "s8", "d": "s32"}
     ("target", "given", "message", "advice", "fields"),
     [
         ("sm_80", "a.load = once, prologue = once", "a.load = once needs a known M and K", "a.load = per_tile", {}),
-        ("sm_80", "b.load = once", "take prologue = once, or b.load = per_tile", "b.load = per_tile", {"n": 64}),
+        ("sm_80", "b.load = once", "a known K; take b.load = per_tile", "b.load = per_tile", {"n": 64}),
+        ("sm_80", "b.load = once", "take prologue = once, or", "prologue = once", {"n": 64, "k": 256}),
         (
             "sm_80",
             "a.copy = ld.global.4, b.copy = ld.global.4, a.load = once",
             "outlives a work tile; take a.load = per_tile",
             "a.load = per_tile",
-            {"m": 64},
+            {"m": 64, "k": 256},
         ),
-        ("sm_90a", "roles = cooperative(2), b.load = once", "take b.load = per_tile", "b.load = per_tile", {"n": 64}),
+        (
+            "sm_90a",
+            "roles = cooperative(2), b.load = once",
+            "take b.load = per_tile",
+            "b.load = per_tile",
+            {"n": 64, "k": 256},
+        ),
         (
             "sm_90a",
             "roles = cooperative(1), epilogue.path = direct, epilogue.buffers = 3",

@@ -229,6 +229,7 @@ def test_the_json_has_the_documented_names_and_types() -> None:
         "format",
         "problem",
         "target",
+        "target_reason",
         "entered_at",
         "schedule",
         "reasons",
@@ -253,7 +254,7 @@ def test_the_json_has_the_documented_names_and_types() -> None:
 
 
 def test_every_level_down_to_epilogue_explains_alike() -> None:
-    levels = lt.compile_gemm(spec(), schedule=SCHEDULE).levels
+    levels = lt.compile_gemm(spec(), "sm_80", schedule=SCHEDULE).levels
     accesses = {}
     for level in ("problem", "cta", "smem", "pipelined", "atoms", "epilogue"):
         found = explain_ir(levels[level]).to_json()
@@ -266,7 +267,7 @@ def test_every_level_down_to_epilogue_explains_alike() -> None:
 
 
 def test_an_edited_layout_is_explained_as_it_is() -> None:
-    text = lt.compile_gemm(spec(), schedule=SCHEDULE).levels["epilogue"]
+    text = lt.compile_gemm(spec(), "sm_80", schedule=SCHEDULE).levels["epilogue"]
     assert text.count("<2,3,3>") == 3  # one layout for both operands, two fields of the schedule
     found = explain_ir(text.replace("<2,3,3>", "<1,3,3>")).to_json()
     assert shared(found, "a", "ldmatrix")["ways"] == 2
@@ -274,7 +275,7 @@ def test_an_edited_layout_is_explained_as_it_is() -> None:
 
 
 def test_a_layout_that_no_instruction_can_follow_is_refused_at_its_op() -> None:
-    text = lt.compile_gemm(spec(), schedule=SCHEDULE).levels["epilogue"]
+    text = lt.compile_gemm(spec(), "sm_80", schedule=SCHEDULE).levels["epilogue"]
     with make_context() as context:
         module = parse_text(text.replace("swizzle<2,3,3>", "swizzle<2,1,3>"), context, "edited")
         with pytest.raises(IRError, match=r":\d+:\d+: sm.cp_async: the buffer's layout parts the 8 elements"):

@@ -49,7 +49,7 @@ class Compiled:
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     folder = tmp_path_factory.mktemp("dump")
-    return Compiled(lt.compile_gemm(spec(), schedule=SCHEDULE, dump_ir=folder), folder)
+    return Compiled(lt.compile_gemm(spec(), "sm_80", schedule=SCHEDULE, dump_ir=folder), folder)
 
 
 def files_in(folder: Path) -> dict[str, str]:
@@ -76,7 +76,7 @@ def replaced(text: str, old: str, new: str) -> str:
 def test_compile_gemm_is_compile_ir_of_the_problem(given: lt.GemmSpec, schedule: str | None) -> None:
     parsed = None if schedule is None else lt.Schedule.parse(schedule)
     problem = problem_text(given, targets.get("sm_80"), parsed)
-    compiled = lt.compile_gemm(given, schedule=schedule)
+    compiled = lt.compile_gemm(given, "sm_80", schedule=schedule)
     assert dict(lt.compile_ir(problem).levels) == dict(compiled.levels)
     assert list(compiled.levels) == [*IR_LEVELS, "ptx"]
 
@@ -141,7 +141,7 @@ def test_an_epilogue_constant_edited_at_a_level_gives_the_ptx_of_the_spec_with_t
 ) -> None:
     edited = replaced(compiled.kernel.levels[level], "1.500000e+00", "2.500000e+00")
     ptx = lt.compile_ir(edited).ptx
-    assert ptx == lt.compile_gemm(spec(2.5), schedule=SCHEDULE).ptx
+    assert ptx == lt.compile_gemm(spec(2.5), "sm_80", schedule=SCHEDULE).ptx
     assert ptx != compiled.kernel.ptx
 
 
@@ -172,7 +172,7 @@ EDITS = [
 
 @pytest.mark.parametrize(("edit", "last"), EDITS, ids=[edit for edit, _ in EDITS])
 def test_an_edited_schedule_gives_the_ptx_of_the_schedule_so_edited(compiled: Compiled, edit: str, last: str) -> None:
-    wanted = lt.compile_gemm(spec(), schedule=with_schedule(str(compiled.kernel.schedule), edit))
+    wanted = lt.compile_gemm(spec(), "sm_80", schedule=with_schedule(str(compiled.kernel.schedule), edit))
     assert wanted.ptx != compiled.kernel.ptx
     for level in {"problem", last}:
         edited = lt.compile_ir(with_schedule(compiled.kernel.levels[level], edit))
@@ -330,7 +330,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(tmp_pat
     ran: list[str] = []
     with pytest.raises(lt.Error, match=r"cannot write .*; name a folder that exists or can be made, and is writable"):
         lt.compile_gemm(
-            spec(), schedule=SCHEDULE, dump_ir=tmp_path / folder, on_progress=lambda _, step: ran.append(step)
+            spec(), "sm_80", schedule=SCHEDULE, dump_ir=tmp_path / folder, on_progress=lambda _, step: ran.append(step)
         )
     assert not ran
     assert files_in(tmp_path) == {"file": "kept"}
@@ -345,7 +345,7 @@ def test_a_compilation_that_ends_early_leaves_whole_files_only(compiled: Compile
             raise Stop
 
     with pytest.raises(Stop):
-        lt.compile_gemm(spec(), schedule=SCHEDULE, dump_ir=tmp_path, on_progress=stop)
+        lt.compile_gemm(spec(), "sm_80", schedule=SCHEDULE, dump_ir=tmp_path, on_progress=stop)
     complete = files_in(compiled.folder)
     assert files_in(tmp_path) == {name: complete[name] for name in complete if name < "06"}
     for path in tmp_path.rglob("*.mlir"):
@@ -368,20 +368,25 @@ def test_a_failed_compilation_leaves_no_code_of_the_one_before(compiled: Compile
 def test_two_compilations_in_two_threads_give_the_texts_of_one_after_the_other(tmp_path: Path) -> None:
     """A legal one and a refused one run beside each other, three times over, each with its own dump folder."""
     given = {"one": 1.5, "two": 2.5, "three": 3.5}
-    alone = {name: dict(lt.compile_gemm(spec(c), schedule=SCHEDULE).levels) for name, c in given.items()}
+    alone = {name: dict(lt.compile_gemm(spec(c), "sm_80", schedule=SCHEDULE).levels) for name, c in given.items()}
     together: dict[str, dict[str, str]] = {}
     refusals: list[str] = []
     start = threading.Barrier(2 * len(given))
 
     def compile_one(name: str) -> None:
         start.wait()
-        together[name] = dict(lt.compile_gemm(spec(given[name]), schedule=SCHEDULE, dump_ir=tmp_path / name).levels)
+        together[name] = dict(
+            lt.compile_gemm(spec(given[name]), "sm_80", schedule=SCHEDULE, dump_ir=tmp_path / name).levels
+        )
 
     def refuse_one(name: str) -> None:
         start.wait()
         try:
             lt.compile_gemm(
-                spec(given[name]), schedule="grid.tile = [64, 64], k = 32, stages = 60", dump_ir=tmp_path / f"no-{name}"
+                spec(given[name]),
+                "sm_80",
+                schedule="grid.tile = [64, 64], k = 32, stages = 60",
+                dump_ir=tmp_path / f"no-{name}",
             )
         except lt.ScheduleError as error:
             refusals.append(str(error))

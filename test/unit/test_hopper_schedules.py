@@ -195,7 +195,10 @@ def test_stages_are_swizzled_as_widely_as_their_rows_allow(
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_86", "sm_89", "sm_90"])
 def test_roles_are_refused_where_there_is_no_wgmma(target: str) -> None:
-    with pytest.raises(ScheduleError, match=rf"atom = wgmma.m64n\d+k16 with bf16 .*: {target} has no wgmma.m64n"):
+    with pytest.raises(
+        ScheduleError,
+        match=rf"roles = cooperative\(2\): .* {target} does not have; take roles = single, or target sm_90a",
+    ):
         choose(PROBLEM, get(target), Schedule().with_(roles=cooperative(2)))
 
 

@@ -16,12 +16,12 @@ BELOW = {
     "dialects": {"elements", "errors", "targets", "dialects"},
     "passes": {"decompositions", "elements", "errors", "targets", "dialects", "passes"},
     "interpreter": {"decompositions", "elements", "errors", "launches", "targets", "dialects", "interpreter"},
-    "runtime": {"decompositions", "elements", "entry", "errors", "launches", "runtime"},
+    "runtime": {"decompositions", "elements", "entry", "errors", "keywords", "launches", "runtime"},
     "compiler": {
-        *("decompositions", "elements", "entry", "errors", "targets"),
+        *("decompositions", "elements", "entry", "errors", "keywords", "targets"),
         *("dialects", "passes", "interpreter", "runtime", "compiler"),
     },
-    "src/lowtide/torch": {"elements", "errors", "runtime", "compiler", "torch"},
+    "src/lowtide/torch": {"elements", "errors", "keywords", "runtime", "compiler", "torch"},
 }
 
 # The layers of the interpreter, lowest first; each imports itself and those before it.

@@ -40,7 +40,7 @@ def test_a_given_field_stands() -> None:
         (
             SERPENTINE,
             {"a": "e4m3", "b": "e4m3", "block_scales": lt.BlockScales()},
-            "consumers of scales of blocks without the place of a step in K; take forward",
+            "consumers of scales of blocks without the index of their K step; take forward",
         ),
         (f"roles = cooperative(2), {SERPENTINE}", {"b": "s4", "group": 128}, "consumers of packed weights without"),
     ],

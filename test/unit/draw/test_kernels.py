@@ -172,7 +172,7 @@ def test_the_command_draws_the_kernel_of_its_options(tmp_path: Path) -> None:
 
 
 def test_a_compiled_kernel_is_drawn(tmp_path: Path) -> None:
-    kernel = lt.compile_gemm(lt.GemmSpec(m=64, n=64, k=64, a="f16", b="f16", d="f16"), schedule=MMA)
+    kernel = lt.compile_gemm(lt.GemmSpec(m=64, n=64, k=64, a="f16", b="f16", d="f16"), "sm_80", schedule=MMA)
     lt.draw(kernel, tmp_path / "k.svg", show="store", part="m=1,n=2")
     assert [panel.title.split(" by ")[0] for panel in drawn_panels(tmp_path / "k.svg")][-1].strip() == "registers to D"
     late = lt.compile_ir(kernel.levels["nvvm"])

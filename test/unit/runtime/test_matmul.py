@@ -173,7 +173,7 @@ def test_epilogues_take_their_operands_by_name(fake: FakeDriver, made: list[Shap
     ):
         with pytest.raises(LaunchError, match=message):
             multiply(a, b, epilogue=biased, out=d, **given)
-    with pytest.raises(LaunchError, match="unknown operand bias: without an epilogue that takes it there is none"):
+    with pytest.raises(LaunchError, match="unknown operand bias: operands are those of an epilogue, and there is none"):
         multiply(a, b, bias=bias)
 
 

@@ -42,6 +42,21 @@ def test_an_unknown_target_is_refused_with_the_known_ones_and_the_nearest():
         targets.get("sm80")
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("sm_75", "kernels need a GPU of compute capability 8.0 or later"),
+        ("sm_87", "take 'sm_86', whose kernels run on later GPUs too, or 'native' for the GPU at hand"),
+        ("sm_100a", "take 'sm_90', whose kernels run on later GPUs too, or 'native' for the GPU at hand"),
+        ("gfx942", "sm_90a"),
+    ],
+)
+def test_a_target_of_another_gpu_is_answered_with_what_that_gpu_runs(name, hint):
+    with pytest.raises(TargetError) as caught:
+        targets.get(name)
+    assert str(caught.value).endswith(hint)
+
+
 def test_an_atom_that_the_target_lacks_is_refused():
     bare = targets.Target(
         "sm_75", (7, 5), 65536, 65536, 1024, 16, 40, 2**22, ("mma.m16n8k8.f32.f16",), ("ldmatrix.x4",)

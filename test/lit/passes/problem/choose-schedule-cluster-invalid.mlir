@@ -80,7 +80,7 @@ func.func @share(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @divided(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: grid.cluster = [2, 1]: the CTAs of a cluster compute the same K of their tiles, but k_division = stream_k gives each its own; take split(n), scatter(n), or grid.cluster = [1, 1]}}
+  // expected-error @below {{choose-schedule: no schedule fits: grid.cluster = [2, 1]: the CTAs of a cluster compute the same K of their tiles, but k_division = stream_k gives each its own; take k_division = split(2), or grid.cluster = [1, 1]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <cluster = [2, 1], k_division = stream_k>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

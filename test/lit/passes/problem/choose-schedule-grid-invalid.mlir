@@ -114,7 +114,7 @@ func.func @tail(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @tail(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: tail = halves needs 64 rows of a half tile for each of 2 consumers, so M of the tile is a multiple of 256, not 128; take 256, or whole}}
+  // expected-error @below {{choose-schedule: tail = halves needs 64 rows of a half tile for each of 2 consumers, so M of the tile is a multiple of 256, not 128; take tail = whole}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [128, 256], tail = halves>, mainloop = <roles = cooperative(2)>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -130,7 +130,7 @@ func.func @tail(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @waves(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles go with scheduler = persistent or even_split and fragment_buffers = 1; nor with roles = single: waves = synchronized waits for CTAs that run at the same time, which those of one_shot do not; take free}}
+  // expected-error @below {{choose-schedule: no schedule fits: scheduler = one_shot with roles, whose ring outlives a tile; take scheduler = persistent or even_split; nor with roles = single: waves = synchronized waits for CTAs that run at the same time, which those of one_shot do not; take free}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <scheduler = one_shot, waves = synchronized>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

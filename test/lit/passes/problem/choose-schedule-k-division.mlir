@@ -16,7 +16,7 @@ func.func @more_parts_than_steps(%a: memref<64x96xf16>, %b: memref<64x96xf16>, %
 
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
 func.func @one_shot(%a: memref<64x96xf16>, %b: memref<64x96xf16>, %d: memref<64x64xf16>) {
-  // expected-error @below {{k_division = stream_k needs a grid of the CTAs that run at once, scheduler = persistent, not one_shot; take persistent, or k_division = split(n)}}
+  // expected-error @below {{k_division = stream_k needs a grid of the CTAs that run at once, not scheduler = one_shot; take scheduler = persistent, or k_division = split(2)}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <scheduler = one_shot, k_division = stream_k>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to f16

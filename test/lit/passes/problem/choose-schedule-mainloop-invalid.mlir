@@ -135,7 +135,7 @@ func.func @stages(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: registers = [-8, 232]: setmaxnreg takes multiples of 8 from 24 to 256, or 0 to leave them; nearest is 24}}
+  // expected-error @below {{choose-schedule: registers = [-8, 232]: setmaxnreg takes multiples of 8 from 24 to 256, or 0 to leave them; nearest is [24, 232]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [-8, 232]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -150,7 +150,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: registers = [16, 232]: setmaxnreg takes multiples of 8 from 24 to 256, or 0 to leave them; nearest is 24}}
+  // expected-error @below {{choose-schedule: registers = [16, 232]: setmaxnreg takes multiples of 8 from 24 to 256, or 0 to leave them; nearest is [24, 232]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [16, 232]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -165,7 +165,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: registers = [40, 264]: setmaxnreg takes multiples of 8 from 24 to 256, or 0 to leave them; nearest is 256}}
+  // expected-error @below {{choose-schedule: registers = [40, 264]: setmaxnreg takes multiples of 8 from 24 to 256, or 0 to leave them; nearest is [40, 256]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [40, 264]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -180,7 +180,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: registers = [40, 230]: setmaxnreg takes multiples of 8 from 24 to 256, or 0 to leave them; nearest is 232}}
+  // expected-error @below {{choose-schedule: registers = [40, 230]: setmaxnreg takes multiples of 8 from 24 to 256, or 0 to leave them; nearest is [40, 232]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [40, 230]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -321,7 +321,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles go with scheduler = persistent or even_split and fragment_buffers = 1; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2) with wgmma, or atom = mma.m16n8k16}}
+  // expected-error @below {{choose-schedule: no schedule fits: scheduler = one_shot with roles, whose ring outlives a tile; take scheduler = persistent or even_split; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2) with wgmma, or atom = mma.m16n8k16}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <scheduler = one_shot>, multiply = <atom = wgmma.m64n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -337,7 +337,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles go with scheduler = persistent or even_split and fragment_buffers = 1; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2) with wgmma, or atom = mma.m16n8k16}}
+  // expected-error @below {{choose-schedule: no schedule fits: fragment_buffers = 2 with roles: wgmma reads shared memory; take 1; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2) with wgmma, or atom = mma.m16n8k16}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<multiply = <atom = wgmma.m64n8k16, fragment_buffers = 2>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

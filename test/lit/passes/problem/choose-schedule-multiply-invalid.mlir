@@ -146,14 +146,13 @@ func.func @registers(%a: !mat, %b: !mat, %d: !mat) {
 // -----
 
 // An atom that the target lacks.
-!mat = memref<?x?xbf16, strided<[?, 1]>>
-module attributes {tile.target = "sm_90"} {
+!mat = memref<?x?xf64, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: atom = wgmma.m64n8k16 with bf16 operands and f32 accumulators: sm_90 has no wgmma.m64n8k16.f32.bf16; it has mma.m16n8k8.f32.f16, mma.m16n8k16.f32.f16, mma.m16n8k8.f32.bf16, mma.m16n8k16.f32.bf16, mma.m16n8k8.f16.f16, mma.m16n8k16.f16.f16}}
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(2)>, multiply = <permutation = [128, 8, 16]>>) {
-  ^bb0(%x: f32):
-    %y = arith.truncf %x : f32 to bf16
-    tile.yield %y : bf16
+  // expected-error @below {{choose-schedule: no schedule fits: atom = mma.m16n8k4 with f64 operands and f64 accumulators: sm_80 does not have mma.m16n8k4.f64.f64; take mma.m8n8k4}}
+  tile.gemm tn %a, %b into %d acc(f64) schedule(#tile.schedule<multiply = <atom = mma.m16n8k4>>) {
+  ^bb0(%x: f64):
+    tile.yield %x : f64
   } : !mat, !mat, !mat
   return
 }
@@ -213,7 +212,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 256]: each thread of 2 consumer warpgroups holds 256 accumulators and needs about 40 registers beside them; it has 232: take grid.tile = [256, 192], or more for consumers in registers; atom = wgmma.m64n192k16 goes with that tile; nor with roles = single: grid.tile = [256, 256] needs 256 accumulator registers per thread, sm_90a has 255; take more warps or a smaller tile}}
+  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 256]: each thread of 2 consumer warpgroups holds 256 accumulators and needs about 40 registers beside them; it has 232: take grid.tile = [256, 192]; atom = wgmma.m64n192k16 goes with that tile; nor with roles = single: grid.tile = [256, 256] needs 256 accumulator registers per thread, sm_90a has 255; take more warps or a smaller tile}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [256, 256]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -229,7 +228,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 136]: each thread of 2 consumer warpgroups holds 136 accumulators and needs about 40 registers beside them; it has 168: take grid.tile = [256, 128], or more for consumers in registers; atom = wgmma.m64n128k16 goes with that tile; nor with roles = single: grid.tile N = 136 is not a multiple of 32, one step of the tiled mma; nearest is 128}}
+  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 136]: each thread of 2 consumer warpgroups holds 136 accumulators and needs about 40 registers beside them; it has 168: take grid.tile = [256, 128], or registers = [24, 176]; atom = wgmma.m64n128k16 goes with that tile; nor with roles = single: grid.tile N = 136 is not a multiple of 32, one step of the tiled mma; nearest is 128}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [256, 136]>, mainloop = <registers = [0, 0]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

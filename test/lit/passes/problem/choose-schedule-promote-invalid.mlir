@@ -73,7 +73,7 @@ func.func @f(%a: !mat, %b: !mat, %d: !out, %sa: !scales, %sb: !scales) {
 !out = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_86"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{sm_86 has none for these types; sm_89 is the first that has: take it, or convert}}
+  // expected-error @below {{sm_86 has none for these types; take target sm_89, or convert}}
   tile.gemm tn %a, %b into %d acc(f32) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
