@@ -66,7 +66,13 @@ class MemRef:
     @property
     def shape_as_it_lies(self) -> tuple[int | None, ...]:
         """The shape of the array that is passed: its last dimension is contiguous."""
-        return self.shape[::-1] if self.is_column_major else self.shape
+        return self.turned(self.shape) if self.is_column_major else self.shape
+
+    @staticmethod
+    def turned(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+        """With rows and columns exchanged, the last two; the batch stays first."""
+        *batch, rows, columns = shape
+        return (*batch, columns, rows)
 
     @property
     def bytes(self) -> int:
@@ -200,8 +206,8 @@ def _memref(type: ir.MemRefType) -> MemRef:
     dynamic = ir.ShapedType.get_dynamic_size()
     shape = tuple(None if size == dynamic else size for size in type.shape)
     if "workgroup" not in str(type.memory_space or ""):
-        is_strided = len(shape) == 2 and isinstance(type.layout, ir.StridedLayoutAttr)
-        strides: list[int] = type.get_strides_and_offset()[0] if is_strided else []
+        is_strided = len(shape) > 1 and isinstance(type.layout, ir.StridedLayoutAttr)
+        strides: list[int] = type.get_strides_and_offset()[0][-2:] if is_strided else []
         is_column_major = strides[:1] == [1] and strides[1:] != [1]
         return MemRef(shape, _element(type.element_type), None, is_column_major)
     if isinstance(type.layout, tile.LayoutAttr):
