@@ -232,9 +232,9 @@ def _with_output(
         raise InterpreterError('A and B are shared by all products of the batch; give D among the inputs, as "d"')
     if None in extents:
         raise InterpreterError('the module does not say how A and B lie; give D among the inputs, under the name "d"')
-    shape = [extent or 0 for extent in extents]
-    _check_size("d", shape, prod(shape), type.element)
-    output = _padded(shape, np.dtype(NUMPY_DTYPES[type.element.name]), type.element)
+    of_d = [extent or 0 for extent in extents]
+    _check_size("d", of_d, prod(of_d), type.element)
+    output = _padded(of_d, np.dtype(NUMPY_DTYPES[type.element.name]), type.element)
     return {name: given.get(name, output) for name in (*names[:D_POSITION], "d", *names[D_POSITION:])}
 
 

@@ -174,6 +174,17 @@ def narrowed_pair(values: Values, row: ElementType, domain: Domain) -> Packed:
     return Packed(domain.round(values, row.ir), row.ir)
 
 
+def widened_pair(value: Any, row: ElementType, domain: Domain) -> Values:
+    """A vector of two 8-bit floats as f16, which holds each: (32 or 1, 2)."""
+    if isinstance(value, Mixed):
+        return np.asarray(value.map(lambda each: widened_pair(each, row, domain)))
+    if isinstance(value, Packed):
+        numbers = value.unpack(row.ir)
+        return domain.round(numbers.reshape(len(numbers), -1), PACKED_TYPES[0])
+    bits = np.atleast_2d(np.asarray(value)).astype(np.int8)
+    return domain.round(domain.from_bits(bits.view(np.uint8), row.ir), PACKED_TYPES[0])
+
+
 def _integers(value: Any, dtype: str) -> Values:
     """The integers of a type in a register, the lowest first."""
     kind = INTEGERS[dtype]

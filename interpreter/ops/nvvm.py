@@ -12,7 +12,7 @@ from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import barrier, named_barrier, warp_barrier
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import uniform, whole_warp
-from lowtide.interpreter.numbers.packed import PACKED_TYPES, narrowed_pair
+from lowtide.interpreter.numbers.packed import PACKED_TYPES, narrowed_pair, widened_pair
 from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.program.ir_types import Scalar, Struct, Vector
 from lowtide.interpreter.program.op_table import OpTable
@@ -187,6 +187,19 @@ def convert_to_f8(state: AgentState, op: DecodedOp) -> None:
     high, low = (np.atleast_1d(np.asarray(state.values[slot])) for slot in op.operands)
     pair = np.stack(np.broadcast_arrays(low, high), axis=1)
     state.values[op.results[0]] = narrowed_pair(pair, op.data, state.machine.domain)
+
+
+def _prepare_widening(op: DecodedOp, program: Program) -> None:
+    row = element_of_ir(str(op.attributes["srcType"]))
+    if row is None:
+        raise InterpreterError(f"{op.describe()}: a conversion of {op.attributes['srcType']} is not interpreted")
+    op.data = row
+
+
+@OPS.implements("nvvm.convert.f8x2.to.f16x2", prepare=_prepare_widening)
+def convert_from_f8(state: AgentState, op: DecodedOp) -> None:
+    """Two floats of 8 bits as two of 16, the lower one first (PTX ISA, "cvt")."""
+    state.values[op.results[0]] = widened_pair(state.values[op.operands[0]], op.data, state.machine.domain)
 
 
 def _prepare_mma(op: DecodedOp, program: Program) -> None:
