@@ -135,9 +135,8 @@ def _widen(vector_: ir.Value, element: ir.Type, wider: ir.Type) -> ir.Value:
         ends = [i, min(i + 1, width - 1)]  # of one by itself, it twice
         pair = nvvm.ConvertF8x2ToF16x2Op(pair_type, shuffle(vector_, vector_, ends), element).dst
         halves += [vector.ExtractOp(pair, [], [at]).result for at in range(min(2, width - i))]
-    return arith.extf(
-        vector_type(width, wider), vector.FromElementsOp(vector_type(width, halves[0].type), halves).result
-    )
+    together = vector.FromElementsOp(vector_type(width, halves[0].type), halves).result
+    return arith.extf(vector_type(width, wider), together)
 
 
 def _outer(context: Context, value: ir.Value, width: int) -> ir.Value:

@@ -46,8 +46,8 @@ class ElementType:
     storage: str | None = None
     """The type of what lies in memory, where that has more bits than are multiplied; then the others are cut off."""
     is_converted_to: bool = False
-    """Whether epilogues convert to it and from it, so that D and operands may be of it, although threads do not hold it:
-    D is stored as it is made, clamped to its finite values."""
+    """Whether epilogues convert to it and from it, so that D and operands may be of it, although threads do not hold
+    it: D is stored as it is made, clamped to its finite values."""
     weights_of: tuple[str, ...] = ()
     """The types of A that packed weights of this type are converted to: those that hold every value of it. Floats must
     have no infinity, since the fields of all bits are taken as numbers."""

@@ -14,11 +14,11 @@ from lowtide.interpreter import Loaded, interpret
 EXTENTS = (37, 27, 40)
 
 
-def added(acc, c: lt.Full["e4m3"]):
+def added(acc, c: lt.Full["e4m3"]):  # noqa: F821
     return acc + c
 
 
-def every_kind(acc, c: lt.Full["e5m2"], row: lt.PerRow["e4m3"], column: lt.PerColumn["e5m2"]):
+def every_kind(acc, c: lt.Full["e5m2"], row: lt.PerRow["e4m3"], column: lt.PerColumn["e5m2"]):  # noqa: F821
     return lt.relu(acc + c) * row + column
 
 
