@@ -80,7 +80,8 @@ def _output(spec: GemmSpec, dtype: str) -> ir.Type:
     if spec.d_order == "row":
         return _matrix(spec.d_shape, dtype)
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    return ir.MemRefType.get(_extents(spec.m, spec.n), ir_type(dtype), ir.StridedLayoutAttr.get(0, [1, dynamic]))
+    extents, outer = _extents(*spec.batch_shape, spec.m, spec.n), [dynamic] * len(spec.batch_shape)
+    return ir.MemRefType.get(extents, ir_type(dtype), ir.StridedLayoutAttr.get(0, [*outer, 1, dynamic]))
 
 
 def _extents(*extents: int | None) -> list[int]:

@@ -92,7 +92,8 @@ class GemmSpec:
     "tf32": by one of tf32, as a = b = "tf32" say.
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
     tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
-    `d_order`: how D and its full operands lie: "row", as (M, N), or "column", as (N, M), last dimension contiguous too.
+    `d_order`: how D and its full operands lie: "row", as (M, N), or "column", as (N, M), last dimension contiguous too;
+    in a batch (batch, M, N) or (batch, N, M).
     `block_scales`: None, or how blocks of A and B of 8-bit floats are scaled (`BlockScales`); the scales are operands
     `scale_a` and `scale_b`.
     `amax`: whether the kernel also takes `amax`, an array of one f32, and sets it to the largest absolute value of what
@@ -126,10 +127,6 @@ class GemmSpec:
             object.__setattr__(self, name, _extent(name, getattr(self, name)))
         if self.batch is not UNBATCHED:
             object.__setattr__(self, "batch", _extent("batch", self.batch, least=1))
-            if self.d_order == "column":
-                raise SpecError(
-                    "a batch has d_order='row'; for D by columns compute Dᵀ = Bᵀ · Aᵀ: exchange a with b, and m with n"
-                )
         _choose("dtype", "a", self.a, operand_types())
         _choose("dtype", "b", self.b, tuple(dict.fromkeys((*operand_types(), *weight_types()))))
         _choose("dtype", "d", self.d, types_of_d())
@@ -275,8 +272,8 @@ class GemmSpec:
         return (*self.batch_shape, *((self.m, self.n) if self.d_order == "row" else (self.n, self.m)))
 
     def in_rows(self, matrix: Any) -> Any:
-        """D, or a full operand, as an array of (M, N), from one as it lies; and back."""
-        return matrix if self.d_order == "row" else matrix.T
+        """D, or a full operand, as an array of (…, M, N), from one as it lies; and back."""
+        return matrix if self.d_order == "row" else matrix.swapaxes(-1, -2)
 
     @property
     def operands(self) -> tuple[Operand, ...]:

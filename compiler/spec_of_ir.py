@@ -170,9 +170,10 @@ def _dtype(type_: ir.Type) -> str:
 
 
 def shape_as_it_lies(type_: ir.MemRefType) -> list[int | None]:
-    """The shape of the array that is passed: columns come first where they are contiguous. None: known at run time."""
+    """The shape of the array that is passed: columns come before rows where they are contiguous. None: known at run
+    time."""
     shape = [None if type_.is_dynamic_dim(axis) else type_.get_dim_size(axis) for axis in range(type_.rank)]
-    return shape[::-1] if is_column_major(type_) else shape
+    return [*shape[:-2], shape[-1], shape[-2]] if is_column_major(type_) else shape
 
 
 def _extents(types: list[ir.Type], lies: tuple[str, str], problem: Problem) -> dict[str, int | None]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +30,7 @@ _NUMPY_NAMES: Mapping[str, str] = MappingProxyType(
 )
 _NAMES: Mapping[str, str] = MappingProxyType({row.ir: row.name for row in ELEMENTS.values()})
 _K_OF_ZEROS = 128  # in place of K = 0: a multiple of every panel that a tensor map sees an operand as
+_MOST_BYTES = 1 << 28  # of an operand: memory keeps some 40 bytes for each of them
 _ROW_BYTES = 16  # rows of matrices begin at multiples of it where nothing says how they lie
 
 # The problem's extents of an operand's dimensions, as it lies in memory; in a batch `_BATCH` comes before them.
@@ -151,7 +153,7 @@ def _without_elements(type: MemRef, letters: Sequence[str], empty: str) -> MemRe
     """The type with extents of 0 where `empty` names the letter, which is one of the array's, as it lies."""
     extents = zip(letters, type.shape_as_it_lies, strict=True)
     shape = tuple(0 if letter[0] in empty else extent for letter, extent in extents)
-    return replace(type, shape=shape[::-1] if type.is_column_major else shape)
+    return replace(type, shape=type.turned(shape) if type.is_column_major else shape)
 
 
 def _dims(function: ir.Operation) -> list[Sequence[str]]:
@@ -216,14 +218,14 @@ def _with_output(
         raise InterpreterError("the first two inputs are the matrices a and b")
     type = types[D_POSITION]
     assert isinstance(type, MemRef)
-    found: dict[str, int] = {}
+    found: dict[str, int] = {}  # as the first operand has it, A and B before others
     without_d = list(zip(types, dims, strict=True)) if dims else []
     del without_d[D_POSITION : D_POSITION + 1]
     for name, (wanted, letters) in zip(names, without_d, strict=False):
         if not isinstance(wanted, MemRef):
             continue
         shape = _matrix(name, given[name], wanted, letters, domain).shape
-        found |= dict(zip(letters[-len(shape) :], shape, strict=True))
+        found = dict(zip(letters[-len(shape) :], shape, strict=True)) | found
     letters = dims[D_POSITION] if dims else ("m", "n")
     known = zip(letters, type.shape_as_it_lies, strict=True)
     extents = [found.get(dim) if extent is None else extent for dim, extent in known]
@@ -231,7 +233,9 @@ def _with_output(
         raise InterpreterError('A and B are shared by all products of the batch; give D among the inputs, as "d"')
     if None in extents:
         raise InterpreterError('the module does not say how A and B lie; give D among the inputs, under the name "d"')
-    output = _padded([extent or 0 for extent in extents], np.dtype(NUMPY_DTYPES[type.element.name]), type.element)
+    of_d = [extent or 0 for extent in extents]
+    _check_size("d", of_d, prod(of_d), type.element)
+    output = _padded(of_d, np.dtype(NUMPY_DTYPES[type.element.name]), type.element)
     return {name: given.get(name, output) for name in (*names[:D_POSITION], "d", *names[D_POSITION:])}
 
 
@@ -281,7 +285,19 @@ def _matrix(name: str, value: Any, type: MemRef, dims: Sequence[str], domain: Do
                 f"operand {name}: extent {axis} of shape {shape} is {extent}, the kernel was compiled for {wanted}; "
                 "compile it with that extent None to give it at run time"
             )
+    steps = (abs(stride) // array.itemsize for stride in array.strides)
+    span = sum((extent - 1) * step for extent, step in zip(shape, steps, strict=True)) + 1
+    _check_size(name, shape, max(span, array.size), type.element)
     return array
+
+
+def _check_size(name: str, shape: Sequence[int], elements: int, element: Scalar) -> None:
+    """Raises InterpreterError for an operand of more elements, gaps between its rows included, than are simulated."""
+    if 0 not in shape and elements * element.bytes > _MOST_BYTES:
+        raise InterpreterError(
+            f"operand {name}: shape {tuple(shape)} spans {elements * element.bytes} bytes, the interpreter's memory "
+            f"has {_MOST_BYTES} for an operand: pass a smaller or denser one, or run the kernel on a GPU"
+        )
 
 
 def _array(name: str, value: Any) -> Array:
@@ -407,7 +423,7 @@ def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: 
     payload = domain.of_matrix(array, type.element.name).reshape(-1, columns) if filled else None
     address = memory.allocate(name, rows, columns, row_stride, type.element.name, payload, offset, batch)
     strides = (*([batch[1]] if count else []), *([row_stride] if array.ndim - argument.is_batch == 2 else []))
-    shape = array.shape[::-1] if type.is_column_major else array.shape
+    shape = type.turned(array.shape) if type.is_column_major else array.shape
     return Matrix(name, address, shape, strides, type.element, type.is_column_major)
 
 

@@ -77,38 +77,49 @@ def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
 
 def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
     name, shape, size = argument["name"], operand.shape, element_type(operand.dtype).bytes
-    if any(stride < 0 for stride in operand.strides):
+    if any(stride < 0 for extent, stride in zip(shape, operand.strides, strict=True) if extent > 1):
         raise LaunchError(f"operand {name}: strides {operand.strides} must not be negative: copy it")
     if shape[-1] > 1 and operand.strides[-1] != 1:
         raise LaunchError(
             f"operand {name}: the last dimension has stride {operand.strides[-1]}, must have 1 (rows may be padded):"
             f" pass a contiguous copy, or compile for the layout in which it lies"
         )
-    alignment = argument.get("row_stride_alignment", 1)
-    strides = list(operand.strides[:-1])
-    dense = pad_row(shape[-1], operand.dtype, alignment)
-    for axis in reversed(range(len(strides))):
-        if shape[axis] == 1:
-            strides[axis] = dense
-        dense = max(dense, shape[axis] * strides[axis])
-        if strides[axis] * size % alignment:
-            raise _misaligned(argument, operand, axis, alignment)
+    strides = aligned_strides(argument, shape, operand.strides)
     if argument["role"] == "output":
         _check_apart(name, shape, strides)
     elements = shape[-1] + sum((extent - 1) * stride for extent, stride in zip(shape[:-1], strides, strict=True))
     return MatrixView(operand.address, shape, tuple(strides), elements * size)
 
 
-def _misaligned(argument: Mapping[str, Any], operand: Operand, axis: int, alignment: int) -> MisalignedError:
-    """The refusal of rows, or matrices of a batch, that are no multiple of the alignment apart."""
-    stride, columns = operand.strides[axis], operand.shape[-1]
-    of_batch = axis == len(operand.shape) - 1 - KINDS[argument["kind"]]
-    units = f"{pad_row(max(stride, columns), operand.dtype, alignment)} elements"
-    what, way_out = ("matrices", f"put {units} between them") if of_batch else ("rows", f"pad each row to {units}")
-    apart = stride * element_type(operand.dtype).bytes
-    return MisalignedError(
-        f"operand {argument['name']}: {what} are {apart} bytes apart, must be a multiple of {alignment}; {way_out}"
-    )
+def aligned_strides(argument: Mapping[str, Any], shape: Sequence[int], given: Sequence[int]) -> list[int]:
+    """The strides of an array, all but the last, in elements; those over an extent of 1 as the smallest allowed.
+
+    Raises MisalignedError where rows, or matrices of a batch, are no multiple of the argument's alignment apart.
+    """
+    alignment, dtype = argument.get("row_stride_alignment", 1), argument["dtype"]
+    strides = list(given[:-1])
+    dense = pad_row(shape[-1], dtype, alignment)
+    for axis in reversed(range(len(strides))):
+        if shape[axis] == 1:
+            strides[axis] = dense
+        dense = max(dense, shape[axis] * strides[axis])
+        apart = strides[axis] * element_type(dtype).bytes
+        if apart % alignment:
+            units = f"{pad_row(max(strides[axis], shape[-1]), dtype, alignment)} elements"
+            of_batch = axis == len(shape) - 1 - KINDS[argument["kind"]]
+            what, way_out = (
+                ("matrices", f"put {units} between them") if of_batch else ("rows", f"pad each row to {units}")
+            )
+            raise MisalignedError(
+                f"operand {argument['name']}: {what} are {apart} bytes apart, must be a multiple of {alignment}; "
+                f"{way_out}{_or_pack(argument)}"
+            )
+    return strides
+
+
+def _or_pack(argument: Mapping[str, Any]) -> str:
+    """The other way out for a matrix that is not aligned."""
+    return f", or compile the kernel with pack = rows for {argument['name']}" if argument["kind"] == "matrix" else ""
 
 
 def _check_apart(name: str, shape: Sequence[int], strides: Sequence[int]) -> None:
@@ -188,7 +199,7 @@ def address_error(argument: Mapping[str, Any], address: int) -> LaunchError:
     kind = MisalignedError if address else LaunchError
     return kind(
         f"operand {argument['name']}: base address {address:#x} must be a multiple of {alignment} bytes and not null;"
-        f" pass a copy, or a slice that starts at a multiple of {elements} elements"
+        f" pass a copy, or a slice that starts at a multiple of {elements} elements{_or_pack(argument)}"
     )
 
 

@@ -35,7 +35,7 @@ from lowtide.compiler.epilogue.trace import (
     number_fault,
     number_of,
 )
-from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type, kernel_types
+from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type, types_of_d
 from lowtide.errors import SpecError
 
 # Names that the call of a kernel, its interpretation, or the reference needs for itself.
@@ -137,8 +137,8 @@ _KINDS = "lt.Full, lt.PerRow, lt.PerColumn or lt.Scalar"
 
 @dataclass(frozen=True)
 class Operand:
-    """A named operand beside A and B: its kind and element type (f16, bf16, f32, s8, u8, s32; f64 with f64
-    accumulators)."""
+    """A named operand beside A and B: its kind and element type (f16, bf16, f32, s8, u8, s32, from sm_89 on e4m3 and
+    e5m2; f64 with f64 accumulators)."""
 
     name: str
     kind: OperandKind
@@ -358,8 +358,8 @@ def _operand(function: Callable[..., Any], parameter: inspect.Parameter, d: str,
             )
         return Operand(name, type.kind, computes_in)
     dtype = d if type.dtype is None else type.dtype
-    valid = kernel_types(computes_in)
-    if dtype in kernel_types() and dtype not in valid:
+    valid = types_of_d(computes_in)
+    if dtype in types_of_d() and dtype not in valid:
         raise SpecError(
             f"{where}: operand {name!r} of {dtype}, but the epilogue computes in {computes_in}: {choices(dtype, valid)}"
         )

@@ -82,10 +82,6 @@ def arrange(
     kinds = {"a": "matrix", "b": "matrix", "d": "full", **{name: kind for name, (kind, _) in operands.items()}}
     flat = (_with_rows(given, kinds) if len(b.shape) == 2 else None) or _with_batch(given, kinds, shape[:-2])
     by_rows = {name: _is_by_rows(flat[name], name) for name in ("a", "b", "d")}
-    if not by_rows["d"] and len(flat["d"].shape) > 2:
-        raise LaunchError(
-            "out: matrices of a batch lie by rows, these by columns; compute the product of the transposes"
-        )
     turned = {name: by_rows.get(name, by_rows["d"] or kinds[name] != "full") for name in flat}
     lying = {name: x if turned[name] else _transposed(x) for name, x in flat.items()}
     (m, n), k = flat["d"].shape[-2:], a.shape[-1]

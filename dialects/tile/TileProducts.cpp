@@ -88,12 +88,12 @@ static LogicalResult verifyBlockScales(GemmOp op) {
   return success();
 }
 
-// Whether columns are contiguous, and rows not known to be.
+// Whether the columns of a matrix, or of those of a batch, are contiguous, and rows not known to be.
 static bool isColumnMajor(MemRefType type) {
   SmallVector<int64_t> strides;
   int64_t offset;
-  return succeeded(type.getStridesAndOffset(strides, offset)) && strides.size() == 2 && strides[0] == 1 &&
-         strides[1] != 1;
+  return succeeded(type.getStridesAndOffset(strides, offset)) && strides.size() > 1 &&
+         strides[strides.size() - 2] == 1 && strides.back() != 1;
 }
 
 LogicalResult GemmOp::verify() {
@@ -129,7 +129,7 @@ LogicalResult GemmOp::verify() {
     if (index >= getKinds().size())
       break; // verifyEpilogue says so
     bool lies = kindOf(getKinds()[index]) == OperandKind::full;
-    if (lies && full && full.getRank() == 2 && isColumnMajor(full) != isColumnMajor(d))
+    if (lies && full && full.getRank() > 1 && isColumnMajor(full) != isColumnMajor(d))
       return emitOpError() << "epilogue operand " << index << " is full and must lie as D does, "
                            << (isColumnMajor(d) ? "column by column" : "row by row");
   }

@@ -181,7 +181,7 @@ class Buffer:
 
     def place(self, offset: Any) -> tuple[Any, Any, Any]:
         """The matrix, row and byte of a row at `offset` bytes from the start. Rows of matrices may alternate."""
-        if self.count == 1:
+        if self.count == 1 or not self.batch_stride:  # one matrix, which a batch may share
             return 0, *divmod(offset, self.stride)
         if self.batch_stride >= self.stride:
             matrix, rest = divmod(offset, self.batch_stride)

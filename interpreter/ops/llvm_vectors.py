@@ -13,7 +13,7 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.cells import ZERO_TYPE
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Halves, Number
-from lowtide.interpreter.ops.vector import all_packed, as_rows, scalar_of, shuffled
+from lowtide.interpreter.ops.vector import all_packed, as_rows, of_one_kind, scalar_of, shuffled
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.types import Vector
@@ -36,7 +36,7 @@ def extractelement(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("llvm.insertelement")
 def insertelement(state: AgentState, op: DecodedOp) -> None:
-    vector, value, index = (state.values[slot] for slot in op.operands)
+    vector, value, index = (of_one_kind(state.values[slot]) for slot in op.operands)
     type = op.result_types[0]
     assert isinstance(type, Vector)
     _check_index(state, op, index, type)

@@ -37,8 +37,8 @@ def extract_aligned_pointer(state: AgentState, op: DecodedOp) -> None:
 @OPS.implements("memref.extract_strided_metadata")
 def extract_strided_metadata(state: AgentState, op: DecodedOp) -> None:
     matrix = _matrix(state, op)
-    strides = (*matrix.strides, 1)
-    strides = strides[::-1] if matrix.is_column_major else strides
+    strides: tuple[int, ...] = (*matrix.strides, 1)
+    strides = MemRef.turned(strides) if matrix.is_column_major else strides
     for slot, value in zip(op.results, (matrix, 0, *matrix.shape, *strides), strict=True):
         state.values[slot] = value
 

@@ -107,6 +107,14 @@ def _convert_to_f8(op: DecodedOp) -> str:
     return f"cvt.rn.satfinite.{row.ptx}x2.f32 $d, $0, $1;"
 
 
+def _convert_from_f8(op: DecodedOp) -> str:
+    """Both of a register."""
+    row = element_of_ir(str(op.attributes["srcType"]))
+    if row is None:
+        raise InterpreterError(f"{op.describe()}: a conversion of {op.attributes['srcType']} is not interpreted")
+    return f"cvt.rn.f16x2.{row.ptx}x2 $d, $0;"
+
+
 # Barriers -------------------------------------------------------------------------------------------------------------
 
 
@@ -171,6 +179,7 @@ enter(
         "nvvm.stmatrix": _stmatrix,
         "nvvm.mma.sync": _mma,
         "nvvm.convert.f32x2.to.f8x2": _convert_to_f8,
+        "nvvm.convert.f8x2.to.f16x2": _convert_from_f8,
         "nvvm.shfl.sync": lambda op: f"shfl.sync.{word(op, 'kind')}.b32 $d, $1, $2, $3, $0;",
         "nvvm.elect.sync": lambda op: f"elect.sync _|$d, {'$0' if op.operands else -1};",
         "nvvm.bar.warp.sync": "bar.warp.sync $0;",

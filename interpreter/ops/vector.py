@@ -12,7 +12,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.cells import ZERO_TYPE, Values
-from lowtide.interpreter.numbers.packed import Packed
+from lowtide.interpreter.numbers.packed import Mixed, Packed
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.program.decoded import DecodedOp
@@ -127,11 +127,20 @@ def stacked(values: Sequence[Packed]) -> Packed:
 
 def all_packed(values: Sequence[Any]) -> list[Packed] | None:
     """The values where some hold numbers, zeros among them as zeros of any type; None where none does."""
+    values = [of_one_kind(value) for value in values]
     like = next((value for value in values if isinstance(value, Packed)), None)
     if like is None:
         return None
     numbers = like.payload.shape[-1]
     return [value if isinstance(value, Packed) else _zeros(value, numbers, like.payload.dtype) for value in values]
+
+
+def of_one_kind(value: Any) -> Any:
+    """A register that holds numbers in some lanes and zeros in others, as numbers; any other value as it is."""
+    if not isinstance(value, Mixed):
+        return value
+    parts = all_packed((value.first, value.second))
+    return value if parts is None else parts[0].blend(value.condition, parts[1])
 
 
 def _zeros(value: Any, numbers: int, dtype: Any) -> Packed:
@@ -178,7 +187,7 @@ def to_elements(state: AgentState, op: DecodedOp) -> None:
 def broadcast(state: AgentState, op: DecodedOp) -> None:
     type = op.result_types[0]
     assert isinstance(type, Vector)
-    value = state.values[op.operands[0]]
+    value = of_one_kind(state.values[op.operands[0]])
     if isinstance(value, Packed):
         spread = _spread(value.payload, (*type.shape, value.payload.shape[-1]))
         state.values[op.results[0]] = Packed(spread, value.dtype)

@@ -58,8 +58,8 @@ def _memref(type: ir.MemRefType) -> MemRef:
     dynamic = ir.ShapedType.get_dynamic_size()
     shape = tuple(None if size == dynamic else size for size in type.shape)
     if "workgroup" not in str(type.memory_space or ""):
-        is_strided = len(shape) == 2 and isinstance(type.layout, ir.StridedLayoutAttr)
-        strides: list[int] = type.get_strides_and_offset()[0] if is_strided else []
+        is_strided = len(shape) > 1 and isinstance(type.layout, ir.StridedLayoutAttr)
+        strides: list[int] = type.get_strides_and_offset()[0][-2:] if is_strided else []
         is_column_major = strides[:1] == [1] and strides[1:] != [1]
         return MemRef(shape, _element(type.element_type), None, is_column_major)
     if isinstance(type.layout, tile.LayoutAttr):

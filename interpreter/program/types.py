@@ -59,7 +59,13 @@ class MemRef:
     @property
     def shape_as_it_lies(self) -> tuple[int | None, ...]:
         """The shape of the array that is passed: its last dimension is contiguous."""
-        return self.shape[::-1] if self.is_column_major else self.shape
+        return self.turned(self.shape) if self.is_column_major else self.shape
+
+    @staticmethod
+    def turned(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+        """With rows and columns exchanged, the last two; the batch stays first."""
+        *batch, rows, columns = shape
+        return (*batch, columns, rows)
 
     @property
     def bytes(self) -> int:

@@ -140,9 +140,9 @@ def prmt(form: Form) -> Callable[..., Any]:
 
 
 def _if_chosen(x: Any, y: Any, selector: int) -> tuple[Any, Any]:
-    """The registers; zero for one that was never written, and no byte of which is chosen."""
-    from_y = [selector >> 4 * byte & 4 for byte in range(4)]
-    return 0 if x is None and all(from_y) else x, 0 if y is None and not any(from_y) else y
+    """The registers; zero for one that was never written, if no byte of it is chosen, or beside bytes of the other."""
+    from_y = [bool(selector >> 4 * byte & 4) for byte in range(4)]
+    return 0 if x is None and any(from_y) else x, 0 if y is None and not all(from_y) else y
 
 
 def _bytes(x: Any, y: Any, selector: int, domain: Domain) -> Any:

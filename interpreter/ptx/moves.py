@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.elements import ELEMENTS
+from lowtide.elements import element_of_ptx
 from lowtide.interpreter.machine import clusters
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers import registers, storage
 from lowtide.interpreter.numbers.packed import Packed, narrowed_pair
-from lowtide.interpreter.numbers.registers import Number, number, raw
+from lowtide.interpreter.numbers.registers import Number, number, numbers_of, raw
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.floats import NUMBERS_TOGETHER, OfNumbers
 from lowtide.interpreter.ptx.syntax import Group
@@ -107,8 +107,12 @@ def cvt(form: Form) -> Callable[..., Any]:
 
 
 def _two(form: Form, target: str, source: str) -> Callable[..., Any]:
-    """cvt.rn.f16x2.f32 d, a, b: a in the upper half, b in the lower. With .satfinite, clamped to finite values."""
-    domain, row = form.domain, next(row for row in ELEMENTS.values() if row.ptx == target)
+    """cvt.rn.f16x2.f32 d, a, b: a in the upper half, b in the lower. With .satfinite, clamped to finite values. And
+    cvt.rn.f16x2.e4m3x2 d, a: both of a register."""
+    domain, row = form.domain, element_of_ptx(target)
+    if source.endswith("x2"):
+        narrow = element_of_ptx(source[:-2])
+        return lambda value: Packed(numbers_of(value, 16, narrow.ir, domain), row.ir)
     if row.bits == 8 and "satfinite" not in form.words:
         raise form.instruction.error(f"cvt to {target}x2 has .satfinite")
 

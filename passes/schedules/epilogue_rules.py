@@ -61,20 +61,17 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         yield f"epilogue.buffers = {buffers} are those of epilogue.path = tma or direct, not {path}; take 1"
     yield from _prefetch(schedule)
     yield from _store(schedule, problem)
-    yield from _only_stored(schedule, problem, target)
+    yield from _only_stored(schedule, problem)
     if cache is not None and path is not None and cache not in STORE_HINTS[path]:
         taken = ", ".join(map(str, STORE_HINTS[path]))
         yield f"epilogue.cache = {cache} with epilogue.path = {path}, whose stores take {taken}"
 
 
-def _only_stored(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+def _only_stored(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """A D whose elements threads do not hold is stored where it is converted."""
     row, path, math = element_type(problem.d), schedule.epilogue.path, schedule.epilogue.math
     if not row.is_converted_to:
         return
-    if target.compute_capability < row.converts_on:
-        first = "sm_{}{}".format(*row.converts_on)
-        yield f"D of {row}: {target.name} has no conversion to it; take target {first}, or another D"
     division = schedule.k_division
     if division is not None and division.is_scattered:
         by_one = replace(division, kind=_ADDED_BY_ONE[division.kind])

@@ -47,8 +47,8 @@ def operands(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
         yield f"grid.operands = {asks}, but the product is {is_}; lower again from the problem that was asked for"
     elif problem.d_is_column_major and not wanted:
         yield "grid.operands = as_given leaves a D that the kernel would store column by column; take swapped"
-    elif wanted and problem.is_batched:
-        yield "grid.operands = swapped is of one product, not of those of a batch; take as_given"
+    elif problem.d_is_column_major and problem.is_batched:
+        yield "grid.operands = swapped: the D of a batch lies by columns as the kernel sees it; take as_given"
     elif problem.d_is_column_major and schedule.epilogue.path not in (None, StorePath.direct):
         yield (
             f"grid.operands = swapped: D lies by columns as the kernel sees it, and epilogue.path = "

@@ -73,7 +73,7 @@ class Problem:
     empty: str = ""
     """Those of m, n and k that are known to be 0, where a kernel or a host function says it."""
     d_is_column_major: bool = False
-    """Whether D and its full operands lie column by column."""
+    """Whether D and its full operands lie column by column, in a batch those of each product."""
     swapped: bool = False
     """Whether this is Dᵀ = Bᵀ · Aᵀ of what was asked for."""
     batch: int | None = 1

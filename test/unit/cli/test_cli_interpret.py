@@ -85,7 +85,6 @@ def test_interpret_takes_a_batch_and_how_its_matrices_lie(tmp_path: Path) -> Non
         (("--shared", "a"), "the problem has no batch"),
         (("--batch", "some"), "--batch some: give a number of products, or any"),
         (("--aligned", "3,2,2"), "--aligned 3,2,2: give 1, 2, 4, 8 or 16 bytes"),
-        (("--batch", "2", "--d-order", "column"), "a batch has d_order='row'"),
     ],
 )
 def test_interpret_refuses_what_says_no_place(options: tuple[str, ...], message: str) -> None:

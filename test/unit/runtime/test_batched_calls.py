@@ -115,6 +115,15 @@ def test_what_is_no_batch_is_refused_before_a_launch(fake: FakeDriver, changes: 
     assert not fake.launches
 
 
+def test_a_stride_over_an_extent_of_1_says_nothing(fake: FakeDriver) -> None:
+    a, b, d = (matrices(1, rows, columns) for rows, columns in ((1, K), (N, K), (1, N)))
+    any_strides = np.lib.stride_tricks.as_strided(a, (1, 1, K), (-6, -10, 2))
+    for stride in (-2, 6, 0):
+        lies = np.lib.stride_tricks.as_strided(d, (1, 1, N), (stride, stride, 2))
+        kernel_of()(InterfaceArray(any_strides), InterfaceArray(b), out=InterfaceArray(lies))
+    assert len(fake.launches) == 3
+
+
 def test_the_output_is_allocated_with_the_batch(fake: FakeDriver, torch: FakeTorch) -> None:
     a, b = Tensor(matrices(BATCH, M, K)), Tensor(aligned(21, K))
     d = kernel_of()(a, b)

@@ -49,7 +49,7 @@ module attributes {tile.level = "problem", tile.target = "sm_80"} {
 !mat = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
   func.func @batch(%a: !mat, %b: !mat, %d: !mat) {
-    // expected-error @below {{grid.operands = swapped is of one product, not of those of a batch; take as_given}}
+    // expected-error @below {{grid.operands = swapped: the D of a batch lies by columns as the kernel sees it; take as_given}}
     tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <operands = swapped>>) {
     ^bb0(%x: f32):
       %0 = arith.truncf %x : f32 to bf16
