@@ -12,6 +12,7 @@ from mlir import ir
 
 from lowtide import runtime
 from lowtide.compiler.anywhere import packing
+from lowtide.compiler.attempts import passed_over
 from lowtide.compiler.cache.store import Stored
 from lowtide.compiler.driver import Lowered, Timing
 from lowtide.compiler.manifest import manifest_of
@@ -21,6 +22,7 @@ from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError, IRError, MisalignedError
+from lowtide.passes.schedules.asked_choice import PassedOver
 from lowtide.targets import Target
 
 _INTERPRETER = "lowtide.interpreter"  # a third of the time that the compiler takes to import, and few need it
@@ -38,6 +40,8 @@ class CompiledKernel:
     def __init__(self, lowered: Lowered, keep: Keep | None = None) -> None:
         self._lowered = lowered
         self._keep = keep
+        if lowered.assembly is not None:
+            self.assembly = lowered.assembly
 
     @cached_property
     def levels(self) -> Mapping[str, str]:
@@ -64,6 +68,11 @@ class CompiledKernel:
     def schedule(self) -> Schedule:
         """With all that was chosen."""
         return _schedule(self._lowered)
+
+    @cached_property
+    def passed_over(self) -> tuple[PassedOver, ...]:
+        """The schedules that would have been chosen before this one, and what ptxas said of the code of each."""
+        return passed_over(self._lowered)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
