@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lowtide.compiler import driver
+from lowtide.compiler import attempts, driver
 from lowtide.compiler.cache.keys import key_of
 from lowtide.compiler.cache.settings import cache_folder, open_store
 from lowtide.compiler.cache.store import KernelStore
@@ -15,7 +15,7 @@ from lowtide.compiler.cache.versions import versions
 from lowtide.compiler.driver import Lowered, Progress
 from lowtide.compiler.kernel import CachedKernel, CompiledKernel
 from lowtide.compiler.native import choose, resolve
-from lowtide.compiler.numerics import confirm, confirm_equal, schedule_for, summation_in
+from lowtide.compiler.numerics import confirm_equal, fixed_by, promise, summation_in
 from lowtide.compiler.numerics_words import ANY, check_numerics
 from lowtide.compiler.presets import PRESETS, check_dtype
 from lowtide.compiler.problem_ir import problem_text
@@ -43,10 +43,11 @@ def compile_gemm(
     `target`: None, the best for the GPU at hand, or `sm_90a` on a machine without one; `native`, the same, but
     DeviceError without a GPU; or a name, `sm_80`, `sm_86`, …, `sm_90a`, for the same kernel on every machine.
     `schedule`: None to have it chosen, a preset's name, `#tile.schedule<…>` text, or a `Schedule`; what it leaves open
-    is chosen. `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX. `numerics`: what may
-    decide the order of sums, "any", "repeatable" or "batch_invariant" (docs/numerics.md); a schedule that breaks the
-    promise is refused. `tuned`: for the GPU at hand and without a schedule, take what `lt.tune` found for this spec on
-    this model of GPU, unless the environment has `LOWTIDE_TUNED=off` (docs/tuning.md).
+    is chosen. A choice that ptxas spills is dropped for the next one (`CompiledKernel.passed_over`); without ptxas the
+    first is taken. `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX. `numerics`: what
+    may decide the order of sums, "any", "repeatable" or "batch_invariant" (docs/numerics.md); a schedule that breaks
+    the promise is refused. `tuned`: for the GPU at hand and without a schedule, take what `lt.tune` found for this spec
+    on this model of GPU, unless the environment has `LOWTIDE_TUNED=off` (docs/tuning.md).
     It is `compile_ir` of the problem. A kernel that was compiled before comes from the cache on disk, unless
     `dump_ir` is given (docs/python-api.md, "The cache"). Raises SpecError, TargetError, DeviceError, ScheduleError,
     PassError, CompileError.
@@ -95,8 +96,8 @@ class Request:
     def problem(self) -> str:
         """What is compiled, as IR of level `problem`. Raises ScheduleError, SpecError."""
         given = resolve_schedule(self.schedule, self.spec.a)
-        fixed = schedule_for(self.spec, self.target, given, self.numerics)
-        return problem_text(self.spec, self.target, fixed)
+        fixed, expected = fixed_by(self.spec, self.target, given, self.numerics)
+        return problem_text(self.spec, self.target, fixed, expected)
 
 
 def _tuned(
@@ -129,11 +130,13 @@ def _order_of(request: Request) -> str:
 def _lowered(
     request: Request, dump_ir: str | os.PathLike[str] | None = None, on_progress: Progress | None = None
 ) -> Lowered:
-    target = request.target.name
-    lowered = driver.compile_ir(request.problem(), target=target, dump_dir=dump_ir, on_progress=on_progress)
-    if request.numerics != ANY:
-        confirm(summation_in(lowered), request.numerics)
-    return lowered
+    return attempts.compile_ir(
+        request.problem(),
+        target=request.target.name,
+        dump_dir=dump_ir,
+        on_progress=on_progress,
+        check=promise(request.numerics),
+    )
 
 
 def _from_store(store: KernelStore, request: Request, on_progress: Progress | None) -> CompiledKernel:
@@ -142,12 +145,13 @@ def _from_store(store: KernelStore, request: Request, on_progress: Progress | No
     stored = store.load(request.key)
     if stored is not None:
         return CachedKernel(stored, request.target, partial(_lowered, request), keep)
-    kernel = CompiledKernel(_lowered(request, None, on_progress), keep)
+    lowered = _lowered(request, None, on_progress)
+    kernel = CompiledKernel(lowered, keep)
     try:
         manifest = kernel.manifest
     except IRError:  # which a launch of it will raise
         return kernel
-    keep(manifest, kernel.ptx, None)
+    keep(manifest, kernel.ptx, None if lowered.assembly is None else lowered.assembly.cubin)
     return kernel
 
 
@@ -163,7 +167,7 @@ def compile_ir(
 
     `target` is the module's own if left out; where given, by name or as `native`, the two must agree.
     """
-    return CompiledKernel(driver.compile_ir(source, target=target, dump_dir=dump_ir, on_progress=on_progress))
+    return CompiledKernel(attempts.compile_ir(source, target=target, dump_dir=dump_ir, on_progress=on_progress))
 
 
 def resolve_schedule(schedule: Schedule | str | None, dtype: str) -> Schedule | None:

@@ -18,6 +18,7 @@ from lowtide.compiler.dumps import DumpFolder
 from lowtide.compiler.native import resolve
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_element
 from lowtide.compiler.ptx import keep_device_side, ptx_text
+from lowtide.compiler.ptxas import Assembly
 from lowtide.compiler.reproducer import command_line, message_at, write_reproducer
 from lowtide.compiler.whole_files import write_whole
 from lowtide.dialects.diagnostics import Diagnostics
@@ -30,6 +31,7 @@ from lowtide.dialects.levels import (
     set_target,
     target_of,
 )
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, Error, IRError, PassError
 from lowtide.passes.base import Pass
 from lowtide.passes.pipeline import ENTRY_STEP, STEPS, Step
@@ -61,6 +63,12 @@ class Lowered:
     """The PTX text where level `ptx` was reached."""
     timings: tuple[Timing, ...]
     dump_dir: Path | None
+    entered: str = ""
+    """The module that came in, if it was of level `problem`."""
+    chosen: Schedule | None = None
+    """The schedule, if it was chosen here, wholly or in part."""
+    assembly: Assembly | None = None
+    """The machine code, if it has been looked at."""
 
 
 def lower(
@@ -92,18 +100,13 @@ def lower(
             later = (level for level in STEPS if level > first)
             dumps.clear((level, n, step.name) for level in later for n, step in enumerate(STEPS[level], 1))
             write_whole(dumps.step(first, 0, "input"), str(compilation.module))
+        if first is Level.PROBLEM:
+            compilation.entered = str(compilation.module)
         compilation.start()
         for level in Level:
             if first < level <= last:
                 compilation.make_level(level)
         return compilation.result()
-
-
-def compile_ir(
-    source: Source, *, target: str | None = None, dump_dir: Source | None = None, on_progress: Progress | None = None
-) -> Lowered:
-    """Go on from a module of any level, dumped and edited or written by hand, to PTX. See `lower`."""
-    return lower(source, target=target, dump_dir=dump_dir, on_progress=on_progress)
 
 
 def _enter(source: Source, target: str | None, dumps: DumpFolder | None, on_progress: Progress) -> "_Compilation":
@@ -138,10 +141,13 @@ class _Compilation:
     texts: dict[str, str] = field(default_factory=dict)
     timings: list[Timing] = field(default_factory=list)
     ptx: str | None = None
+    entered: str = ""
+    chosen: Schedule | None = None
 
     def result(self) -> Lowered:
         folder = self.dumps.path if self.dumps is not None else None
-        return Lowered(self.texts, self.target, self.ptx, tuple(self.timings), folder)
+        timings = tuple(self.timings)
+        return Lowered(self.texts, self.target, self.ptx, timings, folder, self.entered, self.chosen)
 
     def start(self) -> None:
         """Finish the level that the input is at."""
@@ -150,7 +156,10 @@ class _Compilation:
         if not resumed:
             check_level(self.module, self.level)
         if self.level is Level.PROBLEM or resumed:
+            given = Schedule.carried_by(self.module)
             self.make_level(self.level, after=ir.StringAttr(attributes[AFTER_ATTRIBUTE]).value if resumed else None)
+            complete = Schedule.carried_by(self.module)
+            self.chosen = None if complete == given else complete
             return
         entry = parse_pipeline(ENTRY_STEP.text(self.target), self.context)
         if all(isinstance(element, Pass) and element.needs in (None, self.level) for element in entry):

@@ -12,6 +12,7 @@ from mlir import ir
 
 from lowtide import runtime
 from lowtide.compiler.anywhere import packing
+from lowtide.compiler.attempts import passed_over
 from lowtide.compiler.cache.store import Stored
 from lowtide.compiler.driver import Lowered, Timing
 from lowtide.compiler.dtypes import numpy_dtype
@@ -24,6 +25,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, InterpreterError, IRError, MisalignedError
 from lowtide.keywords import check_keywords, nearest
+from lowtide.passes.schedules.asked_choice import PassedOver
 from lowtide.runtime.checks import aligned_strides
 from lowtide.runtime.manifest import problem_text
 from lowtide.targets import Target
@@ -44,6 +46,8 @@ class CompiledKernel:
     def __init__(self, lowered: Lowered, keep: Keep | None = None) -> None:
         self._lowered = lowered
         self._keep = keep
+        if lowered.assembly is not None:
+            self.assembly = lowered.assembly
 
     def __repr__(self) -> str:
         try:
@@ -77,6 +81,11 @@ class CompiledKernel:
     def schedule(self) -> Schedule:
         """With all that was chosen."""
         return _schedule(self._lowered)
+
+    @cached_property
+    def passed_over(self) -> tuple[PassedOver, ...]:
+        """The schedules that would have been chosen before this one, and what ptxas said of the code of each."""
+        return passed_over(self._lowered)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from lowtide.compiler import driver
+from lowtide.compiler import attempts
 from lowtide.compiler.cache.settings import FOLDER_VARIABLE, OFF, open_store
 from lowtide.compiler.cache.store import KernelStore
 from lowtide.compiler.compile import Request
@@ -120,5 +120,5 @@ def _error(future: Future[None]) -> BaseException | None:
 def compile_job(job: Job) -> None:
     """Compile, assemble and keep a kernel; in a process of its own, as a rule."""
     store = KernelStore(job.folder, job.most_bytes)
-    kernel = CompiledKernel(driver.compile_ir(job.problem, target=job.target))
+    kernel = CompiledKernel(attempts.compile_ir(job.problem, target=job.target))
     store.keep(job.key, kernel.manifest, kernel.ptx, kernel.cubin)

@@ -52,6 +52,8 @@ def _print(found: Explanation) -> None:
     fields = found.schedule.texts()
     table(("schedule", "value", heading), [(name, text, reasons.get(name, "")) for name, text in fields.items()])
     typer.echo("")
+    for passed in found.passed_over:
+        line("dropped", str(passed))
     line("sums", found.summation or "nothing is multiplied")
     _print_resources(found)
     _print_packing(found)

@@ -5,12 +5,13 @@ docs/explain.md describes `Explanation.to_json`.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from mlir import ir
 
-from lowtide.compiler import driver, native
+from lowtide.compiler import attempts, driver, native
 from lowtide.compiler.contexts import make_context, parse_source, parse_text
 from lowtide.compiler.driver import Lowered, Progress
 from lowtide.compiler.explain.accesses import Accesses, accesses_of
@@ -28,9 +29,9 @@ from lowtide.dialects.levels import Level, level_of, target_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, IRError, PassError, ScheduleError
 from lowtide.passes.base import walk
-from lowtide.passes.schedules.choice import Choice, choose
+from lowtide.passes.schedules.asked_choice import PassedOver, choice_for, passed_over_in, set_passed_over
+from lowtide.passes.schedules.choice import Choice
 from lowtide.passes.support.kernels import gemm_kernels, launches_of, problem_of, schedule_of
-from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
 FORMAT = 1
@@ -70,6 +71,7 @@ class Explanation:
     accesses: Accesses
     packing: tuple[Packing, ...]
     target_reason: str = ""
+    passed_over: tuple[PassedOver, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as docs/explain.md says."""
@@ -90,6 +92,7 @@ class Explanation:
             "entered_at": self.entered_at,
             "schedule": {"text": str(self.schedule), "fields": self.schedule.texts()},
             "reasons": None if self.choice is None else dict(self.choice.reasons),
+            "passed_over": [{"schedule": str(passed.schedule), "why": passed.why} for passed in self.passed_over],
             "swizzle_candidates": {} if self.choice is None else _candidates(self.choice),
             "summation": self.summation,
             "resources": asdict(self.resources) | {"warnings": list(self.resources.warnings)},
@@ -134,6 +137,7 @@ def explain_ir(
             )
         else:
             settled, module = target_of(origin), origin
+        passed = passed_over_in(module)
         kernel = _only(tile.KernelOp, gemm_kernels(module))
         launch = _only(tile.LaunchOp, launches_of(module, kernel))
         schedule, accesses = schedule_of(kernel), accesses_of(module, in_file=as_given)
@@ -147,12 +151,13 @@ def explain_ir(
             target=settled,
             entered_at=str(entered_at),
             schedule=schedule,
-            choice=_choice(origin, settled),
+            choice=_choice(origin, settled, passed),
             summation=None if (order := summation_of(module)) is None else str(order),
             resources=resources,
             composition=composition_of(kernel, launch, own, schedule, settled, ctas_per_sm, accesses.products),
             accesses=accesses,
             packing=packing_of(found.spec, schedule, problem_of(kernel)),
+            passed_over=passed,
         )
 
 
@@ -161,20 +166,21 @@ def _lowered(
 ) -> Lowered | str:
     """The compiled kernel; or, where it may be refused, why it is."""
     try:
-        return driver.compile_ir(source, target=target, on_progress=on_progress)
+        return attempts.compile_ir(source, target=target, on_progress=on_progress)
     except (ScheduleError, PassError, CompileError) as refusal:
         if not may_be_refused:
             raise
         return str(refusal).splitlines()[0]
 
 
-def _choice(origin: ir.Module, target: Target) -> Choice | None:
-    """How the schedule of a problem is chosen from the fields that it gives; None for a kernel that has its own."""
+def _choice(origin: ir.Module, target: Target, passed: Sequence[PassedOver]) -> Choice | None:
+    """How the schedule of a problem is chosen from the fields that it gives, and from what is passed over; None for a
+    kernel that has its own."""
     gemms = walk(origin, tile.GemmOp)
     if not gemms:
         return None
-    given = gemms[0].schedule
-    return choose(Problem.of(gemms[0]), target, Schedule() if given is None else Schedule.of(given))
+    set_passed_over(origin, passed)
+    return choice_for(gemms[0], origin, target)
 
 
 OpT = TypeVar("OpT", bound=ir.OpView)

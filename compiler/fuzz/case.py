@@ -22,6 +22,7 @@ from lowtide.compiler.fuzz.words import (
     words_of,
 )
 from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.ptxas import BadCode
 from lowtide.compiler.spec import FAST, UNBATCHED, GemmSpec
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.dialects.levels import Level
@@ -37,7 +38,7 @@ _ALWAYS = (Level.NVVM, Level.PTX)
 _PATIENCE = 8.0  # estimated seconds of one core for a run of level ptx
 _KNOWN = {"m": 72, "n": 136, "k": 64}  # extents that are compiled in
 _MATRICES = 3
-_REFUSALS = (ScheduleError, SpecError)
+_REFUSALS = (ScheduleError, SpecError, BadCode)  # given fields may leave no kernel that does not spill
 
 
 class Ended(Enum):

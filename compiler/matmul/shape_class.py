@@ -62,6 +62,12 @@ class ShapeClass:
         """The problem that the schedule is chosen for."""
         return self._spec(epilogue, self.m, self.n, self.k, self.batch)
 
+    @property
+    def extents(self) -> dict[str, int]:
+        """Those that the schedule is chosen for, by name."""
+        batch = {} if self.batch is None else {"batch": self.batch}
+        return {"m": self.m, "n": self.n, "k": self.k, **batch}
+
     def _spec(
         self, epilogue: Callable[..., Any] | None, m: int | None, n: int | None, k: int | None, batch: int | None
     ) -> GemmSpec:

@@ -106,7 +106,9 @@ def tune(
     measured = bench(settings.sized, seed, numerics != ANY)
     described = settings.described(measured.device)
     held = Journal.open(None if journal is None else Path(journal), described)
-    schedules = {each.shorthand(): each for each in candidates(spec, settings.target, numerics, most)}
+    own = compile_gemm(spec, settings.target.name, numerics=numerics, tuned=False)
+    spilled = [passed.schedule for passed in own.passed_over]
+    schedules = {each.shorthand(): each for each in candidates(spec, settings.target, numerics, most, spilled)}
     with _bar(progress) as show:
         show("compiling", 0.0)
         kernels = _compiled(store, settings, list(schedules), held, jobs, begun + _COMPILING * budget)

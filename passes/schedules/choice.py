@@ -5,7 +5,7 @@ by estimated cost, and the first that passes the rules is taken: checking the ru
 `ranked` gives the others too, for callers that measure them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TypeVar
@@ -33,6 +33,7 @@ from lowtide.passes.schedules.grid_cost import RoleTile, reads_of_larger, role_c
 from lowtide.passes.schedules.mainloop_rules import has_wgmma
 from lowtide.passes.schedules.rules import broken_field, broken_rule
 from lowtide.passes.schedules.single_grid_cost import cost
+from lowtide.passes.schedules.sparing import WHY, sparing
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import multiplies_by_wgmma
@@ -56,13 +57,31 @@ class Choice:
     swizzles: dict[str, SwizzleChoice] = field(default_factory=dict)
 
 
-def choose(problem: Problem, target: Target, given: Schedule) -> Choice:
-    """Decides every field that `given` leaves open. Raises ScheduleError where no candidate is legal.
+def choose(problem: Problem, target: Target, given: Schedule, passed_over: Sequence[Schedule] = ()) -> Choice:
+    """Decides every field that `given` leaves open, so that the schedule is none of those to pass over. Raises
+    ScheduleError if no candidate is left, or legal.
 
-    Where the operands are swapped, the other fields are those of the swapped problem; where products are sums of those
-    of pieces, they are those of these.
+    If the operands are swapped, the other fields are those of the swapped problem; if products are sums of products of
+    pieces, they are those of the pieces.
     """
-    return next(ranked(problem, target, given))
+    choices = ranked(problem, target, given)
+    for choice in _with_sparing(choices, problem, target, given) if passed_over else choices:
+        if choice.schedule not in passed_over:
+            return choice
+    raise ScheduleError(f"no schedule is left: {len(passed_over)} are passed over, and no other is legal")
+
+
+def _with_sparing(choices: Iterator[Choice], problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
+    """Each choice, and behind it those with the same tile that take fewer registers."""
+    for choice in choices:
+        yield choice
+        for changes in sparing(choice.schedule, given):
+            try:
+                other = next(ranked(problem, target, choice.schedule.set(changes)))
+            except ScheduleError:
+                continue
+            changed = {path: WHY for path, value in changes.items() if value is not None}
+            yield replace(other, reasons=other.reasons | choice.reasons | changed)
 
 
 def ranked(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:

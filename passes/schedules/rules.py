@@ -24,7 +24,7 @@ Rule = Callable[[Schedule, Problem, Target], Iterator[str]]
 
 # Fields that a complete schedule may leave out: clusters of one CTA, one CTA per SM, launches in order, a whole tail, K
 # undivided, stages as loaded, no hints, nothing packed, atoms in order, one scratch buffer.
-_OPTIONAL = (
+OPTIONAL = (
     "grid.cluster",
     "grid.ctas_per_sm",
     "grid.launch",
@@ -62,7 +62,7 @@ _OF_THE_RING = ("mainloop.stages", "mainloop.a.swizzle", "mainloop.b.swizzle")
 
 def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     # Only roles have registers of their own.
-    optional = _OPTIONAL if schedule.consumers else (*_OPTIONAL, "mainloop.registers")
+    optional = OPTIONAL if schedule.consumers else (*OPTIONAL, "mainloop.registers")
     if schedule.is_direct:
         optional = (*optional, *_OF_THE_RING)
     missing = [path for path in Schedule.paths() if path not in optional and schedule.get(path) is None]
@@ -146,8 +146,9 @@ def broken_field(schedule: Schedule, problem: Problem, target: Target) -> str | 
 
 
 def _first(rules: tuple[Rule, ...], schedule: Schedule, problem: Problem, target: Target) -> str | None:
-    """Rules are of what the kernel multiplies, but for the one that says what may be transposed for it."""
-    for message in copy_rules.transposing(schedule, problem):
+    """Rules are of what the kernel multiplies, but for the one that says what may be transposed for it; and of its own
+    extents, not of those that a schedule is chosen for."""
+    for message in copy_rules.transposing(schedule, problem.compiled):
         return message
-    own = multiplied(schedule, problem)
+    own = multiplied(schedule, problem.compiled)
     return next((message for rule in rules for message in rule(schedule, own, target)), None)

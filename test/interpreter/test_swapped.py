@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lowtide as lt
-from lowtide.compiler.driver import compile_ir
+from lowtide.compiler.attempts import compile_ir
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.interpreter.host import LEVELS
 

@@ -13,8 +13,9 @@ from mlir import ir
 
 from lowtide import targets
 from lowtide.compiler import driver, opt_tool, whole_files
+from lowtide.compiler.attempts import compile_ir
 from lowtide.compiler.contexts import make_context, parse_text
-from lowtide.compiler.driver import Lowered, compile_ir, lower
+from lowtide.compiler.driver import Lowered, lower
 from lowtide.dialects.levels import Level
 from lowtide.errors import CompileError, Error, IRError, PassError, ScheduleError, TargetError
 from lowtide.passes.cta.tile_to_ctas import TileToCtas

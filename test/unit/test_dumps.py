@@ -11,7 +11,8 @@ import pytest
 from mlir import ir
 
 from lowtide.compiler import driver, dumps
-from lowtide.compiler.driver import compile_ir, lower
+from lowtide.compiler.attempts import compile_ir
+from lowtide.compiler.driver import lower
 from lowtide.compiler.dumps import DumpFolder
 from lowtide.compiler.whole_files import write_whole
 from lowtide.dialects.levels import Level

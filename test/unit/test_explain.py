@@ -233,6 +233,7 @@ def test_the_json_has_the_documented_names_and_types() -> None:
         "entered_at",
         "schedule",
         "reasons",
+        "passed_over",
         "swizzle_candidates",
         "summation",
         "resources",

@@ -206,7 +206,7 @@ def test_options_are_compiled_with_open_extents(dtype: str, options: Options, sa
     assert says in str(kernel.summation)
 
 
-def test_a_kernel_that_would_spill_with_open_extents_has_narrower_parts_in_its_epilogue() -> None:
+def test_a_kernel_that_would_spill_with_open_extents_loads_less_of_its_operand_ahead() -> None:
     def added(acc: Any, c: lt.Full) -> Any:
         return acc + c
 
@@ -217,5 +217,5 @@ def test_a_kernel_that_would_spill_with_open_extents_has_narrower_parts_in_its_e
         _ = lt.compile_gemm(of.spec(added), target="sm_90a", schedule=chosen_for_extents).assembly
     kernel = compile_class(of, added)
     assert kernel.assembly is not None
-    assert kernel.schedule.tile_mnk == chosen_for_extents.tile_mnk
-    assert kernel.schedule.epilogue.tile == (128, 16)
+    assert (kernel.passed_over, kernel.schedule.tile_mnk) == ((), chosen_for_extents.tile_mnk)
+    assert (chosen_for_extents.epilogue.prefetch, kernel.schedule.epilogue.prefetch) == (2, 1)

@@ -180,14 +180,43 @@ def test_the_ambiguous_names_are_known() -> None:
     assert {name for name, count in MEANINGS.items() if count > 1} == set(AMBIGUOUS)
 
 
+# Names of fields that take words: these set all of them.
+OF_WORDS = {"copy": "cp.async.16", "stage": "as_loaded", "pack": "rows", "cache": "normal", "load": "once"}
+
+
 @pytest.mark.parametrize(("name", "paths"), AMBIGUOUS.items())
 def test_an_ambiguous_name_is_refused_with_what_to_write_instead(name: str, paths: str) -> None:
-    for refused in (lambda: Schedule().get(name), lambda: Schedule().with_(**{name: None}), lambda: parse(name)):
+    refusals = [lambda: Schedule().get(name)]
+    if name not in OF_WORDS:
+        refusals += [lambda: Schedule().with_(**{name: None}), lambda: parse(name)]
+    for refused in refusals:
         with pytest.raises(ScheduleError, match=f"^schedule field '{name}' is ambiguous: write {paths}$"):
             refused()
     for path in paths.split(" or "):
         assert Schedule().get(path) is None
         assert Schedule().with_(**{path.replace(".", "_"): None}) == Schedule()
+
+
+@pytest.mark.parametrize(("name", "word"), OF_WORDS.items())
+def test_a_name_of_several_fields_sets_all_that_take_the_word(name: str, word: str) -> None:
+    schedule = Schedule.parse(f"{name} = {word}")
+    assert list(schedule.texts().items()) == [(path, word) for path in AMBIGUOUS[name].split(" or ")]
+    assert Schedule().with_(**{name: word}) == schedule
+
+
+def test_a_name_of_several_fields_leaves_out_those_that_have_no_such_word() -> None:
+    assert Schedule.parse("pack = transposed").shorthand() == "a.pack = transposed, b.pack = transposed"
+    assert Schedule.parse("cache = streaming").shorthand() == "epilogue.cache = streaming"
+    with pytest.raises(ScheduleError, match="pack = some is not none, rows or transposed"):
+        Schedule.parse("pack = some")
+
+
+def test_a_name_of_its_own_stands_before_one_of_several_fields() -> None:
+    for text in ("pack = rows, b.pack = none", "b.pack = none, pack = rows"):
+        assert Schedule.parse(text).shorthand() == "a.pack = rows, b.pack = none, epilogue.pack = rows"
+    assert Schedule().with_(pack="rows", b_pack="none") == Schedule.parse("pack = rows, b.pack = none")
+    with pytest.raises(ScheduleError, match=r"gives mainloop\.a\.pack twice; give it once$"):
+        Schedule.parse("pack = rows, pack = none")
 
 
 def parse(name: str) -> Schedule:

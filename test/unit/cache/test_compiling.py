@@ -35,12 +35,20 @@ def test_a_kernel_from_the_cache_is_the_kernel(store: KernelStore, kernel: Compi
     assert second.timings
 
 
-def test_machine_code_is_kept_once_it_is_there(store: KernelStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = lt.compile_gemm(Spec(**SPEC), "sm_80")
+def test_machine_code_is_kept_once_it_is_there(
+    store: KernelStore, kernel: CompiledKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = kernel.schedule
+    first = lt.compile_gemm(Spec(**SPEC), "sm_80", schedule=whole)
     assert not (store.entries()[0].folder / storage.CUBIN).exists()
     cubin = first.cubin
     monkeypatch.setattr("lowtide.compiler.kernel.assemble", None)
-    assert cubin is not None and lt.compile_gemm(Spec(**SPEC), "sm_80").cubin == cubin
+    assert cubin is not None and lt.compile_gemm(Spec(**SPEC), "sm_80", schedule=whole).cubin == cubin
+
+
+def test_a_choice_is_kept_with_the_machine_code_that_it_was_judged_by(store: KernelStore) -> None:
+    lt.compile_gemm(Spec(**SPEC), "sm_80")
+    assert (store.entries()[0].folder / storage.CUBIN).exists()
 
 
 def test_a_damaged_kernel_is_compiled_again(store: KernelStore, kernel: CompiledKernel) -> None:

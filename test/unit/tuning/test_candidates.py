@@ -3,7 +3,8 @@
 import pytest
 
 import lowtide as lt
-from lowtide.compiler.tuning.candidates import candidates, order_of, seen_by_passes
+from lowtide.compiler.problem_ir import seen_by_passes
+from lowtide.compiler.tuning.candidates import candidates, order_of
 from lowtide.dialects.tile import GemmLayout
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import SpecError
