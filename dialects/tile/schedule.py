@@ -208,21 +208,6 @@ class Schedule(_Part):
         return self.multiply.promote not in (None, PromoteKind.none)
 
     @property
-    def overlaps_promotion(self) -> bool:
-        """Whether the slot of the next K step is awaited and read while this one is multiplied."""
-        return self.multiply.promote is PromoteKind.overlapped
-
-    @property
-    def overlaps_stores(self) -> bool:
-        """Whether D of a work tile is held in registers, and stored while the next one is multiplied."""
-        return self.epilogue.path is StorePath.direct and (self.epilogue.buffers or 1) > 1
-
-    @property
-    def starts_with_first_rows(self) -> bool:
-        """Whether a tile's first rows are stored while its last K step still multiplies the others."""
-        return self.epilogue.start is EpilogueStart.first_rows
-
-    @property
     def turns_k_around(self) -> bool:
         """Whether every second work tile of a CTA takes its K steps from the last to the first."""
         return self.mainloop.k_order is KOrderKind.serpentine

@@ -29,9 +29,7 @@ class Context:
     warpgroup: ir.Value | None = None  # the number of this warpgroup among the role's, where wgmma reads its rows of A
     warpgroup_barrier: int = 1  # that of their first warpgroup; the others' follow
     work_tiles: ir.Value | None = None  # how many the loop over work tiles that is being lowered has, of all CTAs
-    unrolls: bool = False  # loops of constant length are unrolled
     promotes: bool = False  # threads add the sums of each K step to others
-    overlaps: bool = False  # they read the slot of the next step before
     values: dict[ir.Value, Lowered] = field(default_factory=dict)
 
     def get(self, value: ir.Value) -> Lowered:

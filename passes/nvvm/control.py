@@ -9,6 +9,7 @@ from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import operand_kind, work_part
+from lowtide.dialects.sm.timing import keep_timing
 from lowtide.dialects.tile import OperandKind, WorkPart
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.context import Context
@@ -123,6 +124,7 @@ def lower_loop(context: Context, op: scf.ForOp, lower_block: LowerBlock) -> None
     flat = [value for init in inits for value in flatten(init)]
     bounds = [context.scalar(value) for value in (op.lowerBound, op.upperBound, op.step)]
     loop = scf.ForOp(*bounds, flat)
+    keep_timing(op, loop)
     annotate(context, op, loop)
     context.values[op.induction_variable] = loop.induction_variable
     bind_all(context, list(op.inner_iter_args), inits, list(loop.inner_iter_args))

@@ -25,7 +25,7 @@ from mlir.dialects import gpu, llvm, memref, nvvm, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import UnrollKind
+from lowtide.dialects.sm.timing import Timing
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.nvvm import (
@@ -62,7 +62,7 @@ from lowtide.passes.nvvm.signatures import (
 from lowtide.passes.schedules.facts import registers_at_entry
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.kernels import cluster_shape, launches_of, schedule_if_any
+from lowtide.passes.support.kernels import cluster_shape, launches_of
 from lowtide.passes.support.rewriting import erase, ops_in
 from lowtide.passes.support.wgmmas import Wgmma, wgmmas
 from lowtide.targets import Target
@@ -240,19 +240,24 @@ def _convert_kernel(
     build = Builder(ir.IntegerType.get_signless(32), constants_in=body)
     with ir.InsertionPoint(body):
         smem = llvm.AddressOfOp(llvm.PointerType.get(_SHARED), _SMEM_SYMBOL).res
-        schedule = schedule_if_any(kernel)
-        unrolls = schedule.mainloop.unroll is UnrollKind.full
         tid, place = nvvm.ThreadIdXOp(build.i32).result, ClusterPlace.of(build, cluster)
-        context = Context(build, tid, threads, target.registers_per_thread, smem, place, unrolls=unrolls)
-        context.promotes, context.overlaps = schedule.promotes, schedule.overlaps_promotion
+        context = Context(build, tid, threads, target.registers_per_thread, smem, place)
+        context.promotes = _adds_in_registers(kernel)
         bind_arguments(context, entry, passed, list(body.arguments))
         _lower_block(context, entry)
         gpu.ReturnOp([])
+    Timing.together(map(Timing.of, walk(kernel, scf.ForOp))).write(function)
 
 
 def _ctas_per_sm(kernel: tile.KernelOp) -> int:
-    """CTAs that must fit on an SM at once: the schedule's, if there is one."""
-    return schedule_if_any(kernel).grid.ctas_per_sm or 1
+    """CTAs that must fit on an SM at once."""
+    return int(ir.IntegerAttr(kernel.attributes["ctas_per_sm"]).value) if "ctas_per_sm" in kernel.attributes else 1
+
+
+def _adds_in_registers(kernel: tile.KernelOp) -> bool:
+    """Whether threads add the sums of each K step to those of the steps before."""
+    loops = walk(kernel, scf.ForOp)
+    return any(isinstance(op, (sm.MapOp, sm.WgmmaPromoteOp)) for loop in loops for op in ops_in(loop.body))
 
 
 def _registers_at_entry(kernel: tile.KernelOp, threads: int, target: Target) -> dict[str, ir.Attribute]:

@@ -4,6 +4,8 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import sm
+from lowtide.dialects.sm import StepForm
+from lowtide.dialects.sm.timing import Timing
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import walk
 from lowtide.passes.nvvm.context import Context
@@ -26,7 +28,7 @@ def annotate(context: Context, op: scf.ForOp, loop: scf.ForOp) -> None:
     """Mark the lowered loop, where the choice is not left to LLVM and ptxas."""
     if context.barrier == 0 or context.instances > 1:  # no role, or consumers in turn
         constant = all(constant_of(bound) is not None for bound in (op.lowerBound, op.upperBound, op.step))
-        _mark(loop, _UNROLLED if context.unrolls and constant else _ROLLED)
+        _mark(loop, _UNROLLED if Timing.of(op).steps is StepForm.unrolled and constant else _ROLLED)
     elif _holds_too_many_descriptors(context, op):
         keep_rolled(loop)
 

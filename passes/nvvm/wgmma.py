@@ -8,6 +8,8 @@ from mlir.dialects import llvm, math, nvvm, vector
 
 from lowtide.dialects import sm
 from lowtide.dialects.enums import gemm_layout
+from lowtide.dialects.sm import SlotRead
+from lowtide.dialects.sm.timing import Timing
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.elements import element_type
 from lowtide.passes.base import Refusal
@@ -69,9 +71,10 @@ def lower_wgmma_promote(context: Context, op: sm.WgmmaPromoteOp) -> None:
         return registers
 
     ahead = 1 if product.columns > 1 else 0
+    overlaps = Timing.of(op.operation.parent.opview).slot is SlotRead.step_before
     for block in range(len(parts)):
         started += [start(*part) for part in parts[len(started) : block + 1 + ahead]]
-        if context.overlaps and factors is None:  # before the scales of the next step are loaded
+        if overlaps and factors is None:  # before the scales of the next step are loaded
             factors = scale_factors(context, op, total.width, len(started))
         in_flight = len(started) - block - 1
         partial = _vectors(sm.PtxWgmmaWaitOp(in_flight, started[block]).result, total.width, total.type.element_type)

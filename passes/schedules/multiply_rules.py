@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tensor_layouts import size
 
-from lowtide.dialects.tile import EpilogueMath, OperandKind
+from lowtide.dialects.tile import EpilogueMath, OperandKind, PromoteKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import LONGEST_PARTIAL_SUM, SCALE_BLOCK, element_type
 from lowtide.errors import ScheduleError, TargetError
@@ -91,9 +91,10 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
 def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Sums of narrow floats are promoted unless they may be fast; a K step is then no longer than such a sum."""
     promotes, k = schedule.promotes, schedule.tile_mnk[2]
-    if schedule.overlaps_promotion and not schedule.consumers:
+    overlaps = schedule.multiply.promote is PromoteKind.overlapped
+    if overlaps and not schedule.consumers:
         yield "promote = overlapped goes with a producer and consumers; take promote = per_step"
-    if schedule.overlaps_promotion and problem.weights:
+    if overlaps and problem.weights:
         yield "promote = overlapped: packed weights are converted between K steps; take promote = per_step"
     if problem.group:
         if not promotes:
