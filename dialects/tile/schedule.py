@@ -55,6 +55,7 @@ from lowtide.dialects.tile.fields import (
 )
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.errors import ScheduleError
+from lowtide.targets import is_by_threads, loads_registers
 
 PartT = TypeVar("PartT", bound="_Part")
 
@@ -83,11 +84,6 @@ def _checked(name: str, kind: Kind, value: Any) -> Any:
     except (TypeError, ValueError) as error:
         why = f": {error}" if str(error) else ""
         raise ScheduleError(f"{name} = {value!r}{why}; it takes {kind.form}") from None
-
-
-GLOBAL_LOADS = "ld.global."
-THREAD_COPIES = ("cp.async.", "staged.", "realigned.")  # to stages of a ring, by all threads of a role, or of a CTA
-"""How the names of loads from global memory to registers begin."""
 
 
 @dataclass(frozen=True)
@@ -241,12 +237,12 @@ class Schedule(_Part):
     @property
     def is_direct(self) -> bool:
         """Whether fragments come straight from global memory: A or B is copied by a load, not to shared memory."""
-        return any((operand.copy or "").startswith(GLOBAL_LOADS) for operand in (self.mainloop.a, self.mainloop.b))
+        return any(loads_registers(operand.copy) for operand in (self.mainloop.a, self.mainloop.b))
 
     @property
     def copied_by_threads(self) -> tuple[str, ...]:
         """The operands, `a` and `b`, that threads copy to the stages of a ring: by cp.async, or through registers."""
-        return tuple(name for name in ("a", "b") if (self.mainloop.operand(name).copy or "").startswith(THREAD_COPIES))
+        return tuple(name for name in ("a", "b") if is_by_threads(self.mainloop.operand(name).copy))
 
     @property
     def cluster(self) -> Extents2:

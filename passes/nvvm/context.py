@@ -9,7 +9,7 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.clusters import ClusterPlace
 from lowtide.passes.nvvm.values import Fragment, Lowered, SharedBuffer, Window
 from lowtide.passes.support.builder import Builder
-from lowtide.targets import CopyAtom, copy_atom
+from lowtide.targets import CopyAtom, copy_atom, family_of
 
 
 @dataclass
@@ -61,6 +61,6 @@ Handler = Callable[[Context, ir.OpView], None]
 
 def atom_of(op: ir.OpView, name: str, family: str) -> CopyAtom:
     """The copy atom that an op names. Refuses an atom of another family."""
-    if not name.startswith(family):
-        raise Refusal(op, f"takes an atom {family}*, not {name}")
+    if family_of(name) != family:
+        raise Refusal(op, f"takes an atom {family}.*, not {name}")
     return copy_atom(name)

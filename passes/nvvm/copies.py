@@ -14,13 +14,13 @@ from lowtide.passes.nvvm.values import Window, gathered, in_value_order, vector_
 from lowtide.passes.support.buffers import is_transposed_buffer
 from lowtide.passes.support.builder import Scalar
 from lowtide.passes.support.element_types import element_bits
-from lowtide.targets import split_coordinates
+from lowtide.targets import family_of, split_coordinates
 
 
 def lower_cp_async(context: Context, op: sm.CpAsyncOp) -> None:
     """One cp.async per run of the thread's values; a shorter source size zero-fills what lies past the edge."""
     window, buffer = context.window(op.source), context.buffer(op.destination)
-    size = atom_of(op, op.copy.atom, "cp.async.").bytes_per_thread
+    size = atom_of(op, op.copy.atom, "cp.async").bytes_per_thread
     element_bytes = element_bits(window.matrix.element) // 8
     run = size // element_bytes
     split = split_coordinates(tv_of(op.copy.tv), window.shape)
@@ -77,12 +77,12 @@ def _cp_async(target: ir.Value, source: ir.Value, size: int, length: ir.Value | 
 
 def lower_store_shared(context: Context, op: sm.StoreSharedOp) -> None:
     """Runs of a fragment's values as vector stores, or matrices by stmatrix."""
-    if op.atom.value.startswith("stmatrix."):
+    if family_of(op.atom.value) == "stmatrix":
         lower_stmatrix(context, op)
         return
     buffer = context.buffer(op.destination)
     fragment = context.fragment(op.value)
-    run, in_runs = in_runs_of(op, "st.shared.", fragment.type)
+    run, in_runs = in_runs_of(op, "st.shared", fragment.type)
     if run > 1 and is_transposed_buffer(buffer.type):
         raise Refusal(op, f"moves {run} elements at once, but its buffer is contiguous along the other dimension")
     split = split_coordinates(in_runs.tv, fragment.type.shape)
@@ -97,7 +97,7 @@ def lower_store_shared(context: Context, op: sm.StoreSharedOp) -> None:
 def lower_load_shared(context: Context, op: sm.LoadSharedOp) -> None:
     """Vector loads of what a thread holds side by side in memory."""
     buffer, fragment = context.buffer(op.source), op.result.type
-    run, trans = run_of(op, "ld.shared.", fragment), bool(op.trans)
+    run, trans = run_of(op, "ld.shared", fragment), bool(op.trans)
     tv = tv_of(fragment.tv)
     split = split_coordinates(tv, fragment.shape)
     values = loaded_values(op, fragment, run, trans != is_transposed_buffer(buffer.type))

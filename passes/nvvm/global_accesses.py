@@ -30,7 +30,7 @@ Store = Callable[[ir.Value, ir.Value, int], None]
 def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
     """Vector stores of the runs of a fragment's values that are inside the matrix, else stores of single elements."""
     window, fragment = context.window(op.destination), context.fragment(op.value)
-    run, in_runs = in_runs_of(op, "st.global.", fragment.type, along_rows=window.turned)
+    run, in_runs = in_runs_of(op, "st.global", fragment.type, along_rows=window.turned)
     split = split_coordinates(in_runs.tv, fragment.type.shape)
     split = split.turned if window.turned else split
     check_runs(op, split, run, (0, 0, 0))
@@ -124,7 +124,7 @@ def lower_load_global(context: Context, op: sm.LoadGlobalOp) -> None:
 
 def _load_full(context: Context, op: sm.LoadGlobalOp, window: Window, split: SplitCoordinates) -> Fragment:
     fragment, trans = op.result.type, bool(op.trans) or window.turned
-    run = run_of(op, "ld.global.", fragment)
+    run = run_of(op, "ld.global", fragment)
     values = loaded_values(op, fragment, run, trans)
     if trans:  # rows of the window are the fragment's columns
         split = split.turned
@@ -223,7 +223,7 @@ def _load_vector(
             index = context.build.add(start, place)
             exists = _vector_exists(context, window, index)
             loaded[place] = _where(exists, matrix.element, partial(_load_at, context, window, index))
-    run = run_of(op, "ld.global.", op.result.type)
+    run = run_of(op, "ld.global", op.result.type)
     type_ = vector_type(run, matrix.element)
     groups: dict[tuple[int, ...], ir.Value] = {}
     registers = []

@@ -23,7 +23,7 @@ def lower_ldmatrix(context: Context, op: sm.LdmatrixOp) -> None:
     """One ldmatrix per group of registers; every lane supplies the address of one row."""
     fragment, buffer = op.result.type, context.buffer(op.source)
     trans = bool(op.trans)
-    matrices = atom_of(op, op.atom.value, "ldmatrix.").matrices
+    matrices = atom_of(op, op.atom.value, "ldmatrix").matrices
     per_register = elements_per_register(element_bits(fragment.element_type))
     source = _rows(op, fragment, matrices, trans, "loads", "of an ldmatrix", per_register)
     split = split_coordinates(source, fragment.shape)
@@ -72,7 +72,7 @@ def lower_stmatrix(context: Context, op: sm.StoreSharedOp) -> None:
     buffer, fragment = context.buffer(op.destination), context.fragment(op.value)
     if element_bits(fragment.type.element_type) != 16:
         raise Refusal(op, f"stores 16-bit elements by stmatrix, not {fragment.type.element_type}; take st.shared.8")
-    matrices = atom_of(op, op.atom.value, "stmatrix.").matrices
+    matrices = atom_of(op, op.atom.value, "stmatrix").matrices
     split = split_coordinates(
         _rows(op, fragment.type, matrices, False, "stores", "of an stmatrix"), fragment.type.shape
     )

@@ -21,7 +21,7 @@ from lowtide.passes.schedules.epilogue_rules import STORE_HINTS, stores_whole_ro
 from lowtide.passes.support.atoms import TMA_RANKS
 from lowtide.passes.support.matrix_layouts import k_is_contiguous
 from lowtide.passes.support.problem import Problem
-from lowtide.targets import has_mma_sync, has_wgmma
+from lowtide.targets import has_mma_sync, has_wgmma, issuer_of
 
 # 4095×4097×4103 on an H200: TMA stores to a workspace take 7 % less time than stores through threads.
 _LONG_K = 2048
@@ -33,7 +33,7 @@ def asks_for_roles(given: Schedule) -> bool:
     operands = (given.mainloop.a, given.mainloop.b)
     return (
         any(operand.copy in TMA_RANKS or operand.cache not in _NO_HINT for operand in operands)
-        or (given.multiply.atom or "").startswith("wgmma")
+        or issuer_of(given.multiply.atom) == "warpgroup"
         or given.mainloop.registers not in (None, (0, 0))
         or given.grid.tail is TailKind.halves
         or given.grid.waves is WavesKind.synchronized
@@ -50,7 +50,7 @@ def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
     multiply = given.multiply
     return (
         any(operand.copy not in (None, *TMA_RANKS) for operand in (given.mainloop.a, given.mainloop.b))
-        or (multiply.atom or "").startswith(("mma.", "fma."))
+        or issuer_of(multiply.atom) in ("warp", "thread")
         or multiply.atom_order is not None
         or multiply.fragment_buffers == 2
         or given.mainloop.prologue is RepeatKind.once
