@@ -28,30 +28,14 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.sm.timing import Timing
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.nvvm import (
-    barriers,
-    compute,
-    control,
-    copies,
-    global_accesses,
-    matrices,
-    matrix_copies,
-    matrix_splits,
-    matrix_transposes,
-    maxima,
-    partial_sums,
-    products,
-    roles,
-    scales,
-    tma,
-    tma_stores,
-    weights,
-    wgmma,
-    work_tiles,
-)
-from lowtide.passes.nvvm.clusters import ClusterPlace, lower_cluster_barrier
-from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.signatures import (
+from lowtide.passes.nvvm.accesses import copies, global_accesses, matrices, maxima, scales, tma, tma_stores
+from lowtide.passes.nvvm.agents import barriers, roles
+from lowtide.passes.nvvm.prepare import matrix_copies, matrix_splits, matrix_transposes
+from lowtide.passes.nvvm.products import mma_sync, weights, wgmma
+from lowtide.passes.nvvm.thread import compute, control
+from lowtide.passes.nvvm.thread.clusters import ClusterPlace, lower_cluster_barrier
+from lowtide.passes.nvvm.thread.context import Context
+from lowtide.passes.nvvm.thread.signatures import (
     Passed,
     argument_types,
     bind_arguments,
@@ -59,6 +43,7 @@ from lowtide.passes.nvvm.signatures import (
     passed_for,
     tensor_map_positions,
 )
+from lowtide.passes.nvvm.work import partial_sums, work_tiles
 from lowtide.passes.schedules.facts import registers_at_entry
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.builder import Builder
@@ -95,7 +80,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.LoadScalesOp: scales.lower_load_scales,
     sm.StoreGlobalOp: global_accesses.lower_store_global,
     sm.SplatOp: compute.lower_splat,
-    sm.MmaSyncOp: products.lower_mma_sync,
+    sm.MmaSyncOp: mma_sync.lower_mma_sync,
     sm.ExtractOp: compute.lower_extract,
     sm.StackOp: compute.lower_stack,
     sm.MapOp: compute.lower_map,
