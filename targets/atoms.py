@@ -22,18 +22,27 @@ from lowtide.errors import TargetError
 
 Operand = Literal["a", "b", "c"]
 MemorySpace = Literal["gmem", "smem", "rmem"]
+Issuer = Literal["thread", "warp", "warpgroup"]  # who executes an instruction together
+Completion = Literal["in order", "groups"]  # how its end is known: to the next instruction, or by a wait for its group
 
 # wgmma's unit: four warps, which multiply 64 rows of A (PTX ISA, "Warpgroup").
 WARPGROUP_WARPS, WARPGROUP_THREADS, WGMMA_ROWS = 4, 128, 64
+
+
+_ISSUERS: Mapping[str, Issuer] = MappingProxyType({"fma": "thread", "mma": "warp", "wgmma": "warpgroup"})
+
+
+def issuer_of(name: str | None) -> Issuer | None:
+    """Who executes the mma atom of this name, with or without types; None without a name, or for an unknown kind."""
+    return _ISSUERS.get((name or "").partition(".")[0])
 
 
 @dataclass(frozen=True)
 class MmaAtom:
     """One mma instruction of a warp, a warpgroup (wgmma) or a thread (fma).
 
-    It computes c += a @ b.T, a: (M, K), b: (N, K), c: (M, N).
-
-    wgmma takes a and b from shared memory: its a and b layouts give every thread the whole tile.
+    It computes c += a @ b.T, a: (M, K), b: (N, K), c: (M, N). The sums are in registers. Where an operand comes from
+    shared memory, its layout gives every thread the whole tile.
     """
 
     name: str
@@ -63,6 +72,15 @@ class MmaAtom:
     where products are then faster (measured on an H200)."""
     k_is_contiguous: bool = False
     """Whether A and B must lie with K contiguous: wgmma transposes 16-bit operands only."""
+    a_in: tuple[MemorySpace, ...] = ("rmem",)
+    """Where A may lie."""
+    b_in: tuple[MemorySpace, ...] = ("rmem",)
+    """Where B may lie."""
+    completion: Completion = "in order"
+
+    @property
+    def issuer(self) -> Issuer:
+        return _ISSUERS[self.name.partition(".")[0]]
 
     def layout(self, operand: Operand) -> Layout:
         """The TV layout of `operand`: (thread, value) to its atom tile."""
@@ -114,18 +132,42 @@ class CopyAtom:
     """Dimensions of the tensor map that a TMA copy reads by; 0 for others."""
 
     @property
+    def family(self) -> str:
+        """The name without size and number: `cp.async`, `ldmatrix`, `tma`."""
+        return family_of(self.name)
+
+    @property
     def is_cp_async(self) -> bool:
-        return self.name.startswith("cp.async.")
+        return self.family == "cp.async"
 
     @property
     def is_staged(self) -> bool:
         """Whether it goes through registers."""
-        return self.name.startswith(("staged.", "realigned."))
+        return self.family in ("staged", "realigned")
 
     @property
     def realigns(self) -> bool:
         """Whether what it moves at once may lie anywhere in global memory."""
-        return self.name.startswith("realigned.")
+        return self.family == "realigned"
+
+
+_FAMILY = re.compile(r"[a-z]+(\.(async|shared|global))?")
+
+
+def family_of(name: str | None) -> str:
+    """The name of a copy atom without size and number; nothing without a name."""
+    found = _FAMILY.match(name or "")
+    return found[0] if found else ""
+
+
+def loads_registers(name: str | None) -> bool:
+    """Whether a copy of an operand goes straight from global memory to registers."""
+    return family_of(name) == "ld.global"
+
+
+def is_by_threads(name: str | None) -> bool:
+    """Whether a copy to a stage of a ring is made by all threads of a role, or of a CTA."""
+    return family_of(name) in ("cp.async", "staged", "realigned")
 
 
 # mma.sync of 16-bit operands by (accumulator, operands, K).
@@ -290,6 +332,9 @@ def wgmma_atom(n: int, c_dtype: str, a_dtype: str, b_dtype: str) -> MmaAtom:
         ptx_version=_PTX_OF_MIXED_BYTES if a_dtype != b_dtype and not c.is_float else 80,
         rate=2048 * 16 // a.bits,
         k_is_contiguous=a.bits != _TRANSPOSED_BITS,
+        a_in=("smem", "rmem") if a.bits == _TRANSPOSED_BITS else ("smem",),
+        b_in=("smem",),
+        completion="groups",
     )
 
 
@@ -385,7 +430,7 @@ def has_wgmma(a_dtype: str, b_dtype: str, c_dtype: str, k_is_contiguous: bool = 
 def has_mma_sync(a_dtype: str, b_dtype: str, c_dtype: str) -> bool:
     """Whether mma.sync multiplies these types with these accumulators, on some target."""
     types = a_dtype, b_dtype, c_dtype
-    warps = (atom for name, atom in MMA_ATOMS.items() if name.startswith("mma."))
+    warps = (atom for atom in MMA_ATOMS.values() if atom.issuer == "warp")
     return any((atom.a_dtype, atom.b_dtype, atom.c_dtype) == types for atom in warps)
 
 

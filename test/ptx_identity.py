@@ -1,25 +1,28 @@
-"""Whether a change leaves the generated code alone: `python test/ptx_identity.py record DIR`, edit, then `compare DIR`.
+"""Whether a change leaves choices and generated code alone: `ptx_identity.py record DIR`, edit, then `compare DIR`.
 
-Some 200 kernels (every preset, both targets, the four layouts, aligned, ragged and run-time shapes, several epilogues
-and types) are compiled to PTX. Texts are compared with registers and labels renamed in order of appearance. Where
-they differ and `nvdisasm` is on PATH, the machine code is compared too: how often each opcode occurs, registers and
-spills. Exit status 0 where every kernel is the same by either measure.
+Some 350 kernels are compiled: every preset; every type; the four layouts; aligned, ragged, run-time and batched shapes;
+several epilogues; K divided in all ways; shapes of models whose choices use the rarer fields. `record` writes the
+schedule and the PTX of each. `compare` checks two things:
+
+- the schedule chosen now is the recorded one;
+- the recorded schedule gives the recorded PTX, with registers and labels renamed in order of appearance.
+
+`--translate OLD NEW` replaces text in the recorded schedules first, for fields that are spelled in another way now. New
+PTX that differs is written beside the old one. Exit status 0 if all kernels are the same.
 """
 
 import argparse
 import re
-import subprocess
 import sys
-import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import lowtide as lt
 from lowtide.compiler.presets import LADDERS
+from lowtide.dialects.tile import KDivisionKind
 
 
 def _plain(acc: Any) -> Any:
@@ -38,62 +41,86 @@ def _row_gelu(acc: Any, scale: lt.PerRow) -> Any:
     return lt.gelu(acc * scale)
 
 
-_SHAPES: dict[str, tuple[int | None, int | None, int | None]] = {
-    "aligned": (1024, 1024, 512),
-    "ragged": (300, 520, 264),
-    "run-time": (None, None, None),
+_SHAPES: Mapping[str, dict[str, int | None]] = {
+    "aligned": {"m": 1024, "n": 1024, "k": 512},
+    "ragged": {"m": 300, "n": 520, "k": 264},
+    "run-time": {"m": None, "n": None, "k": None},
 }
-# Operand, accumulator and D type, epilogue.
-_VARIANTS: dict[str, tuple[str, str, str, Callable[..., Any]]] = {
-    "bf16": ("bf16", "f32", "bf16", _plain),
-    "bf16-bias-relu": ("bf16", "f32", "bf16", _bias_relu),
-    "f16-to-f32-residual": ("f16", "f32", "f32", _residual),
-    "f16-row-gelu": ("f16", "f32", "f16", _row_gelu),
+_VARIANTS: Mapping[str, dict[str, Any]] = {
+    "bf16": {"a": "bf16", "b": "bf16", "d": "bf16"},
+    "bf16-bias-relu": {"a": "bf16", "b": "bf16", "d": "bf16", "epilogue": _bias_relu},
+    "f16-to-f32-residual": {"a": "f16", "b": "f16", "d": "f32", "epilogue": _residual},
+    "f16-row-gelu": {"a": "f16", "b": "f16", "d": "f16", "epilogue": _row_gelu},
 }
-_HALF_SUMS = ("f16", "f16", "f16", _bias_relu)
+_TYPES: Mapping[str, dict[str, Any]] = {
+    "f16-sums": {"a": "f16", "b": "f16", "d": "f16", "acc": "f16", "epilogue": _bias_relu},
+    "f32": {"a": "f32", "b": "f32", "d": "f32", "epilogue": _residual},
+    "tf32": {"a": "tf32", "b": "tf32", "d": "f32"},
+    "tf32x3": {"a": "f32", "b": "f32", "d": "f32", "precision": "tf32x3"},
+    "bf16x6": {"a": "f32", "b": "f32", "d": "f32", "precision": "bf16x6"},
+    "f64": {"a": "f64", "b": "f64", "d": "f64"},
+    "s8": {"a": "s8", "b": "s8", "d": "s32"},
+    "u8-s8": {"a": "u8", "b": "s8", "d": "s8"},
+    "e4m3": {"a": "e4m3", "b": "e4m3", "d": "bf16"},
+    "e4m3-fast": {"a": "e4m3", "b": "e5m2", "d": "bf16", "acc": "fast"},
+}
 _LAYOUTS = ("tn", "tt", "nn", "nt")
+# Whose choices take fields that small shapes do not.
+_MODELS = (
+    (4096, 4096, 4096),
+    (4096, 28672, 4096),
+    (16384, 16384, 16384),
+    (512, 512, 16384),
+    (16, 28672, 4096),
+    (1, 4096, 4096),
+    (81920, 256, 256),
+    (300, 4104, 4104),
+)
+_DIVIDED = {KDivisionKind.stream_k: "", KDivisionKind.hybrid: "", KDivisionKind.none: ""}
 
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel."""
+    """One kernel: fields of its GemmSpec, or a preset's own problem."""
 
     name: str
     target: str
-    shape: tuple[int | None, int | None, int | None]
-    layout: str
-    types: tuple[str, str, str]
-    epilogue: Callable[..., Any]
-    schedule: str | None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    schedule: str | None = None
+    preset: str | None = None
 
-    def ptx(self) -> str:
-        """The kernel's PTX."""
-        m, n, k = self.shape
-        ab, acc, d = self.types
-        spec = lt.GemmSpec(m=m, n=n, k=k, a=ab, b=ab, d=d, acc=acc, layout=self.layout, epilogue=self.epilogue)
-        return lt.compile_gemm(spec, target=self.target, schedule=self.schedule).ptx
+    def compile(self, schedule: str | None) -> Any:
+        spec = lt.GemmSpec(**self.fields) if self.preset is None else LADDERS[self.preset].spec(**self.fields)
+        return lt.compile_gemm(spec, target=self.target, schedule=schedule or self.schedule or self.preset)
 
 
 def cases() -> Iterator[Case]:
     """Every kernel that is compared."""
     for target in ("sm_80", "sm_90a"):
         for layout in _LAYOUTS:
-            for shape_name, shape in _SHAPES.items():
-                for name, (ab, acc, d, epilogue) in _VARIANTS.items():
-                    label = f"{target}-{layout}-{shape_name}-{name}"
-                    yield Case(label, target, shape, layout, (ab, acc, d), epilogue, None)
-            ab, acc, d, epilogue = _HALF_SUMS
-            label = f"{target}-{layout}-f16-sums"
-            yield Case(label, target, _SHAPES["ragged"], layout, (ab, acc, d), epilogue, None)
-    ab, acc, d, epilogue = _VARIANTS["bf16-bias-relu"]
-    for preset, schedule in lt.presets.items():
-        if ab not in LADDERS[preset].dtypes or LADDERS[preset].problem:
-            continue
-        for layout in ("tn", "nt"):
-            for shape_name in ("aligned", "run-time"):
-                target = str(schedule.target)
-                label = f"{preset}-{layout}-{shape_name}"
-                yield Case(label, target, _SHAPES[shape_name], layout, (ab, acc, d), epilogue, preset)
+            for shape, extents in _SHAPES.items():
+                for name, types in _VARIANTS.items():
+                    yield Case(f"{target}-{layout}-{shape}-{name}", target, {**extents, **types, "layout": layout})
+            for name, types in _TYPES.items():
+                fields = {**_SHAPES["ragged" if layout in ("tn", "nt") else "run-time"], **types, "layout": layout}
+                yield Case(f"{target}-{layout}-{name}", "sm_89" if target < "sm_89" else target, fields)
+        for m, n, k in _MODELS:
+            for name in ("bf16", "f16-to-f32-residual"):
+                yield Case(f"{target}-{m}x{n}x{k}-{name}", target, {"m": m, "n": n, "k": k, **_VARIANTS[name]})
+        for kind in KDivisionKind:
+            parts = _DIVIDED.get(kind, "(3)")
+            fields = {"m": 1024, "n": 1536, "k": 2048, **_VARIANTS["bf16-bias-relu"]}
+            yield Case(f"{target}-{kind}", target, fields, f"k_division = {kind}{parts}")
+        for batch in (3, None):
+            for layout in ("tn", "nt"):
+                fields = {**_SHAPES["ragged"], **_VARIANTS["bf16"], "layout": layout, "batch": batch}
+                yield Case(f"{target}-{layout}-batch-{batch}", target, fields)
+        columns = {**_SHAPES["aligned"], **_VARIANTS["f16-to-f32-residual"], "d_order": "column"}
+        yield Case(f"{target}-by-columns", target, columns)
+    for preset, one in LADDERS.items():
+        weights = {"k": 1024, "n": 1024} if "weights" in preset else {}
+        yield Case(f"{preset}-run-time", one.target, weights, preset=preset)
+        yield Case(f"{preset}-aligned", one.target, {**_SHAPES["aligned"], "k": 1024}, preset=preset)
 
 
 _TOKENS = re.compile(r"%(?:rd|rs|r|p|f|fd|rq|h|hh|b)\d+\b|\$L__BB\d+_\d+")
@@ -113,28 +140,40 @@ def normalized(ptx: str) -> str:
     return "\n".join(_TOKENS.sub(renamed, line) for line in kept) + "\n"
 
 
-def machine_code(ptx: str, target: str) -> tuple[Counter[str], str]:
-    """How often each opcode occurs, and ptxas's words on registers and spills."""
-    with tempfile.TemporaryDirectory() as folder:
-        source, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
-        source.write_text(ptx)
-        command = ["ptxas", "-v", f"-arch={target}", "-o", str(cubin), str(source)]
-        words = subprocess.run(command, check=True, capture_output=True, text=True).stderr
-        sass = subprocess.run(["nvdisasm", "-c", str(cubin)], check=True, capture_output=True, text=True).stdout
-    opcodes = re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+\s+|@!?U?PT\s+)?([A-Z][A-Z0-9_.]*)", sass, re.MULTILINE)
-    usage = " ".join(re.findall(r"Used \d+ registers|\d+ bytes spill (?:stores|loads)", words))
-    return Counter(opcodes), usage
-
-
 _REFUSED = "// refused: "
 
 
-def _compile(case: Case) -> str:
-    """The PTX; or, where a preset does not serve the layout, why, which is compared as well."""
+def _compile(case: Case, schedule: str | None = None) -> tuple[str, str]:
+    """Schedule and PTX; or, if the preset does not serve the problem, why."""
     try:
-        return case.ptx()
-    except lt.ScheduleError as error:
-        return f"{_REFUSED}{' '.join(str(error).splitlines()[:1])}\n"
+        kernel = case.compile(schedule)
+    except lt.Error as error:
+        return "", f"{_REFUSED}{' '.join(str(error).splitlines()[:1])}\n"
+    return f"{kernel.schedule}\n", kernel.ptx
+
+
+def _record(case: Case, folder: Path) -> str:
+    schedule, ptx = _compile(case)
+    (folder / f"{case.name}.schedule").write_text(schedule)
+    (folder / f"{case.name}.ptx").write_text(ptx)
+    return f"{case.name}: {ptx.strip()}" if ptx.startswith(_REFUSED) else ""
+
+
+def _compare(case: Case, folder: Path, translations: list[tuple[str, str]]) -> str:
+    """What differs; or nothing."""
+    recorded, old = ((folder / f"{case.name}.{kind}").read_text() for kind in ("schedule", "ptx"))
+    for before, after in translations:
+        recorded = recorded.replace(before, after)
+    chosen, new = _compile(case)
+    found = f"{case.name}: chosen\n  {chosen.strip()}\nin place of\n  {recorded.strip()}\n" * (chosen != recorded)
+    if chosen != recorded and recorded:
+        new = _compile(case, recorded.strip())[1]
+    if _REFUSED in old + new:
+        return found + f"{case.name}: {new.splitlines()[0]}, was {old.splitlines()[0]}" * (new != old)
+    if normalized(old) != normalized(new):
+        (folder / f"{case.name}.new.ptx").write_text(new)
+        found += f"{case.name}: other PTX"
+    return found
 
 
 def main() -> int:
@@ -143,36 +182,18 @@ def main() -> int:
     parser.add_argument("action", choices=("record", "compare"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="kernels whose name holds this text")
+    parser.add_argument("--translate", nargs=2, action="append", default=[], metavar=("OLD", "NEW"))
     arguments = parser.parse_args()
     chosen = [case for case in cases() if arguments.only in case.name]
+    folders = [arguments.folder] * len(chosen)
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    moved, changed, refused = [], [], set[str]()
     with ProcessPoolExecutor() as pool:
-        for case, ptx in zip(chosen, pool.map(_compile, chosen), strict=True):
-            path = arguments.folder / f"{case.name}.ptx"
-            refused.update([case.name] if ptx.startswith(_REFUSED) else [])
-            if arguments.action == "record":
-                path.write_text(ptx)
-            elif _REFUSED in path.read_text() + ptx:
-                if path.read_text() != ptx:
-                    changed.append(case.name)
-                    print(f"{case.name}: refused before or now; {ptx.splitlines()[0]}")
-            elif normalized(path.read_text()) != normalized(ptx):
-                (arguments.folder / f"{case.name}.new.ptx").write_text(ptx)
-                before, after = (machine_code(text, case.target) for text in (path.read_text(), ptx))
-                if before == after:
-                    moved.append(case.name)
-                else:
-                    changed.append(case.name)
-                    print(
-                        f"{case.name}: {before[1]} -> {after[1]}; opcodes {dict(after[0] - before[0])} more, "
-                        f"{dict(before[0] - after[0])} fewer"
-                    )
-    verb = "recorded" if arguments.action == "record" else "compared"
-    if refused:
-        print(f"refused: {', '.join(sorted(refused))}")
-    print(f"{len(chosen)} kernels {verb}; {len(moved)} with instructions moved, {len(changed)} with other machine code")
-    return 1 if changed else 0
+        recording: Callable[..., str] = _record if arguments.action == "record" else _compare
+        rest = () if arguments.action == "record" else ([arguments.translate] * len(chosen),)
+        said = [text for text in pool.map(recording, chosen, folders, *rest) if text]
+    print("\n".join(said))
+    print(f"{len(chosen)} kernels: {arguments.action}; {len(said)} {'refused' if rest == () else 'differ'}")
+    return 1 if said and arguments.action == "compare" else 0
 
 
 if __name__ == "__main__":

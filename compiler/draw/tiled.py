@@ -16,7 +16,7 @@ def mma_picture(name: str, mma: TiledMma) -> Picture:
     check_elements(name, max(m * n, m * k, n * k))
     title = f"{name}: {m}x{n}x{k}, {mma.threads} threads; {LEGEND}"
     c = held_panel(f"C ({m}×{n})", ("m", "n"), mma.tv("c", (m, n)), (m, n))
-    if mma.atom.name.startswith("wgmma"):
+    if "rmem" not in mma.atom.b_in:
         return Picture(name, f"{title}; A ({m}×{k}) and B ({k}×{n}) are read from shared memory", (c,))
     return product_picture(
         name,

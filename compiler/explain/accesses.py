@@ -216,7 +216,7 @@ def _family(op: sm.WgmmaOp) -> str:
 
 
 def _store_shared(op: ir.OpView, names: Names) -> list[Access]:
-    if ir.StringAttr(op.atom).value.startswith("stmatrix."):
+    if targets.family_of(ir.StringAttr(op.atom).value) == "stmatrix":
         return [_stmatrix(op)]
     return [_of_threads(op, names.of_buffer(op.destination), op.value.type, op.destination, "write")]
 

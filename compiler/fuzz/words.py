@@ -90,6 +90,19 @@ _BY_ROWS: Mapping[str, str] = MappingProxyType(
 )
 
 
+# A tile of D that is held in registers: whole tiles of known extents, the ring filled once, few steps of K.
+_HELD: Mapping[str, str] = MappingProxyType(
+    {
+        "known": "mnk",
+        "epilogue.path": "direct",
+        "mainloop.prologue": "once",
+        "mainloop.unroll": "full",
+        "multiply.fragment_buffers": "1",
+        "grid.scheduler": "persistent",
+    }
+)
+
+
 def _pieces_of(row: Decomposition) -> Mapping[str, str]:
     """The type that is split into them."""
     return MappingProxyType({"dtype": row.whole})
@@ -112,6 +125,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         ("mainloop.scales", "staged"): MappingProxyType({**_WIDE_D, "dtype": "e4m3", "scales": "rows, blocks"}),
         ("mainloop.k_order", "serpentine"): MappingProxyType({"target": "sm_90a"}),  # with roles
         ("epilogue.start", "first_rows"): _BY_ROWS,
+        ("epilogue.start", "next_tile"): _HELD,
         ("mainloop.a.pack", "transposed"): MappingProxyType({"layout": "nn"}),
         ("mainloop.b.pack", "transposed"): MappingProxyType({"layout": "tt"}),
         ("mainloop.unroll", "full"): MappingProxyType({"known": "k"}),

@@ -42,15 +42,54 @@ def Sm_TiledCopyAttr : Sm_Attr<"TiledCopy", "tiled_copy"> {
   let assemblyFormat = "`<` custom<AtomName>($atom) `,` qualified($tv) `>`";
 }
 
-def Sm_ClusterLine : I32EnumAttr<"ClusterLine", "CTAs of a cluster, seen from one of them", [
-    I32EnumAttrCase<"row", 0>, I32EnumAttrCase<"column", 1>, I32EnumAttrCase<"cross", 2>]> {
+class Sm_Enum<string name, string summary, list<I32EnumAttrCase> cases> : I32EnumAttr<name, summary, cases> {
   let cppNamespace = "::lowtide::sm";
 }
 
-def Sm_SlotUse : I32EnumAttr<"SlotUse", "what a slot of a ring may be used for", [
-    I32EnumAttrCase<"write", 0>, I32EnumAttrCase<"read", 1>]> {
-  let cppNamespace = "::lowtide::sm";
+def Sm_StoreStart : Sm_Enum<"StoreStart", "when the stores of a tile of D start", [
+    I32EnumAttrCase<"all_sums", 0>, I32EnumAttrCase<"first_rows", 1>, I32EnumAttrCase<"next_tile", 2>]>;
+
+def Sm_CopyIssue : Sm_Enum<"CopyIssue", "where a K step issues the copies of a later one", [
+    I32EnumAttrCase<"at_head", 0>, I32EnumAttrCase<"spread", 1>]>;
+
+def Sm_SlotRead : Sm_Enum<"SlotRead", "when a K step waits for its slot and reads its scales and descriptors", [
+    I32EnumAttrCase<"in_step", 0>, I32EnumAttrCase<"step_before", 1>]>;
+
+def Sm_StepForm : Sm_Enum<"StepForm", "whether the steps of a loop are written out", [
+    I32EnumAttrCase<"rolled", 0>, I32EnumAttrCase<"unrolled", 1>]>;
+
+class Sm_DefaultEnum<EnumAttrInfo enum, string word> : EnumParameter<enum> {
+  let defaultValue = enum.cppType # "::" # word;
 }
+
+def Sm_TimingAttr : Sm_Attr<"Timing", "timing"> {
+  let summary = "When a loop over K does its work: where copies, stores and reads stand among its products";
+  let description = [{
+    The attribute `sm.timing` of the `scf.for` that multiplies, from level `pipelined` on. A loop without it has all
+    defaults.
+
+    | field | value | meaning |
+    |---|---|---|
+    | `stores` | `all_sums`, `first_rows`, `next_tile` | the tile of D is stored when all its sums are complete; its first part already when the sums of its first rows are; or among the products of the next tile of the CTA |
+    | `copies` | `at_head`, `spread` | a step issues the copies of a later step all at once, before its products; or one by one, each behind the fragment loads of a k-slice |
+    | `slot` | `in_step`, `step_before` | a step waits for its slot, and reads scales and matrix descriptors, before its own products; or while the products of the step before it are in flight |
+    | `steps` | `rolled`, `unrolled` | the loop stays a loop, or its steps are written out |
+
+    ```mlir
+    scf.for %k = %c0 to %c4 step %c1 {
+    } {sm.timing = #sm.timing<stores = next_tile, copies = spread, steps = unrolled>}
+    ```
+  }];
+  let parameters = (ins Sm_DefaultEnum<Sm_StoreStart, "all_sums">:$stores, Sm_DefaultEnum<Sm_CopyIssue, "at_head">:$copies,
+                        Sm_DefaultEnum<Sm_SlotRead, "in_step">:$slot, Sm_DefaultEnum<Sm_StepForm, "rolled">:$steps);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def Sm_ClusterLine : Sm_Enum<"ClusterLine", "CTAs of a cluster, seen from one of them", [
+    I32EnumAttrCase<"row", 0>, I32EnumAttrCase<"column", 1>, I32EnumAttrCase<"cross", 2>]>;
+
+def Sm_SlotUse : Sm_Enum<"SlotUse", "what a slot of a ring may be used for", [
+    I32EnumAttrCase<"write", 0>, I32EnumAttrCase<"read", 1>]>;
 
 def Sm_RingType : Sm_Type<"Ring", "ring"> {
   let summary = "A ring of stages in shared memory: each slot holds one buffer of every type listed";

@@ -11,5 +11,5 @@ from .._lowtide import (  # noqa: F401
     TiledCopyAttr,
     TiledMmaAttr,
 )
-from .._sm_enum_gen import ClusterLine, SlotUse  # noqa: F401
+from .._sm_enum_gen import ClusterLine, CopyIssue, SlotRead, SlotUse, StepForm, StoreStart  # noqa: F401
 from .._sm_ops_gen import *  # noqa: F403

@@ -71,8 +71,8 @@ def Tile_PackKind : Tile_Enum<"PackKind", "how a matrix is copied before the ker
 def Tile_StorePath : Tile_Enum<"StorePath", "how the accumulators reach D", [
     I32EnumAttrCase<"smem", 0>, I32EnumAttrCase<"direct", 1>, I32EnumAttrCase<"tma", 2>]>;
 
-def Tile_EpilogueStart : Tile_Enum<"EpilogueStart", "which sums of a tile must be complete before its epilogue starts", [
-    I32EnumAttrCase<"all_sums", 0>, I32EnumAttrCase<"first_rows", 1>]>;
+def Tile_EpilogueStart : Tile_Enum<"EpilogueStart", "when the epilogue of a tile starts", [
+    I32EnumAttrCase<"all_sums", 0>, I32EnumAttrCase<"first_rows", 1>, I32EnumAttrCase<"next_tile", 2>]>;
 
 def Tile_EpilogueMath : Tile_Enum<"EpilogueMath", "where the epilogue region runs", [
     I32EnumAttrCase<"registers", 0>, I32EnumAttrCase<"rows", 1>]>;
@@ -270,13 +270,13 @@ def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
     | `path` | `smem`, `direct`, `tma` | `smem`: stores through shared memory. `direct`: stores from the fragments. `tma`: asynchronous TMA stores from shared memory |
     | `math` | `registers`, `rows` | where the epilogue region runs: `registers`, on the accumulator fragments; `rows`, on whole rows read back from shared memory |
     | `tile` | `[M, N]` | the part of the CTA tile that one scratch buffer in shared memory holds |
-    | `buffers` | integer | `tma`: number of scratch buffers, used in turn; `direct`: 2 holds D of a tile in registers, which are stored among the products of the next tile; default 1 |
+    | `buffers` | integer | with `tma`: number of scratch buffers, used in turn; default 1 |
     | `swizzle` | `<B,M,S>` | swizzle of the scratch buffers |
     | `store` | 16, 8, 4 or 2 | the most bytes that a thread stores at once (`smem`, `direct`); default 16 |
     | `cache` | `normal`, `evict_first`, `evict_last` (`tma`), `streaming`, `write_through` (otherwise) | cache policy of the stores; default `normal` |
     | `pack` | `none`, `rows` | `rows`: where base or rows of D or of a full operand are not aligned, the kernel accesses a workspace with aligned rows, and another kernel copies it from or to the matrix; default `none` |
     | `prefetch` | integer | parts ahead of which a full operand is loaded (`rows`); default 0 |
-    | `start` | `all_sums`, `first_rows` | with roles. `first_rows`: the last K step multiplies the rows of a tile block by block, and the first part is stored once the sums of its rows are complete; default `all_sums` |
+    | `start` | `all_sums`, `first_rows`, `next_tile` | `first_rows`: with roles; the last K step multiplies the rows of a tile block by block, and the first part is stored once the sums of its rows are complete. `next_tile`: with `direct`; a thread holds D of a tile in registers, and stores it among the products of the CTA's next tile; default `all_sums` |
 
     ```mlir
     #tile.epilogue<path = tma, math = registers, tile = [128, 64], buffers = 4, swizzle = <3,3,3>>

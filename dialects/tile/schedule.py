@@ -56,6 +56,7 @@ from lowtide.dialects.tile.fields import (
 )
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.errors import ScheduleError
+from lowtide.targets import is_by_threads, loads_registers
 
 PartT = TypeVar("PartT", bound="_Part")
 
@@ -87,10 +88,6 @@ def _checked(name: str, kind: Kind, value: Any) -> Any:
 
 
 _LOADS = ("normal", "evict_first", "evict_last")  # hints of loads
-
-GLOBAL_LOADS = "ld.global."
-THREAD_COPIES = ("cp.async.", "staged.", "realigned.")  # to stages of a ring, by all threads of a role, or of a CTA
-"""How the names of loads from global memory to registers begin."""
 
 
 @dataclass(frozen=True)
@@ -211,21 +208,6 @@ class Schedule(_Part):
         return self.multiply.promote not in (None, PromoteKind.none)
 
     @property
-    def overlaps_promotion(self) -> bool:
-        """Whether the slot of the next K step is awaited and read while this one is multiplied."""
-        return self.multiply.promote is PromoteKind.overlapped
-
-    @property
-    def overlaps_stores(self) -> bool:
-        """Whether D of a work tile is held in registers, and stored while the next one is multiplied."""
-        return self.epilogue.path is StorePath.direct and (self.epilogue.buffers or 1) > 1
-
-    @property
-    def starts_with_first_rows(self) -> bool:
-        """Whether a tile's first rows are stored while its last K step still multiplies the others."""
-        return self.epilogue.start is EpilogueStart.first_rows
-
-    @property
     def turns_k_around(self) -> bool:
         """Whether every second work tile of a CTA takes its K steps from the last to the first."""
         return self.mainloop.k_order is KOrderKind.serpentine
@@ -259,12 +241,12 @@ class Schedule(_Part):
     @property
     def is_direct(self) -> bool:
         """Whether fragments come straight from global memory: A or B is copied by a load, not to shared memory."""
-        return any((operand.copy or "").startswith(GLOBAL_LOADS) for operand in (self.mainloop.a, self.mainloop.b))
+        return any(loads_registers(operand.copy) for operand in (self.mainloop.a, self.mainloop.b))
 
     @property
     def copied_by_threads(self) -> tuple[str, ...]:
         """The operands, `a` and `b`, that threads copy to the stages of a ring: by cp.async, or through registers."""
-        return tuple(name for name in ("a", "b") if (self.mainloop.operand(name).copy or "").startswith(THREAD_COPIES))
+        return tuple(name for name in ("a", "b") if is_by_threads(self.mainloop.operand(name).copy))
 
     @property
     def cluster(self) -> Extents2:

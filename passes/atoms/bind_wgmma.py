@@ -47,6 +47,7 @@ from mlir.dialects import scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import operand_kind
 from lowtide.dialects.levels import Level
+from lowtide.dialects.sm.timing import keep_timing
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr
@@ -210,6 +211,7 @@ def _overlapped(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tup
     after = sm.RingAdvanceOp(ring, slot, phase)
     inits = [started, first.slot, after.next_index, after.next_phase]
     new = scf.ForOp(Builder.index().constant(1), loop.upperBound, loop.step, inits)
+    keep_timing(loop, new)
     with ir.InsertionPoint(new.body):
         acc, held, slot, phase = new.inner_iter_args
         following = sm.ConsumerWaitOp(ring, slot, phase)
@@ -232,6 +234,7 @@ def _promoted(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple
     """
     loop, ring = found.loop, found.wait.ring
     new = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, [zero, *list(loop.initArgs)[1:]])
+    keep_timing(loop, new)
     with ir.InsertionPoint(new.body):
         total, slot, phase = new.inner_iter_args
         scales = found.scales(new.induction_variable, zero.type)  # in flight while the slot is waited for
@@ -256,6 +259,7 @@ def _converted(found: _Loop, zero: ir.Value, tiled: TiledMma) -> tuple[ir.Value,
     first = [groups.at(Builder.index().constant(step)) for step in range(_STEPS_AHEAD)]
     carried = [value for each in first for value in each.values()]
     new = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, [zero, *list(loop.initArgs)[1:], *carried])
+    keep_timing(loop, new)
     with ir.InsertionPoint(new.body):
         total, slot, phase, *carried = new.inner_iter_args
         of_group = dict(zip(first[0], carried, strict=False))

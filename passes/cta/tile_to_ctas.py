@@ -117,6 +117,9 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
         kernel = tile.KernelOp(name, ir.TypeAttr.get(ir.FunctionType.get(types, [])))
     kernel.attributes["schedule"] = gemm.schedule
     kernel.attributes["problem"] = problem
+    if schedule.grid.ctas_per_sm is not None:
+        each = ir.IntegerType.get_signless(64)
+        kernel.attributes["ctas_per_sm"] = ir.IntegerAttr.get(each, schedule.grid.ctas_per_sm)
     entry = kernel.body.blocks.append(*types)
     a, b, d, *given = list(entry.arguments)[: len(operands)]
     of_store, in_the_sum = _operands(gemm, given)

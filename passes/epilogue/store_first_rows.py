@@ -14,8 +14,8 @@ After    %p:4 = scf.for %i = 1 to %steps - 1 …                                
          …
          Only the first part is stored early: the slot of the last K step is released after it, and the producer waits
          for that.
-Needs    level epilogue, roles, the schedule's epilogue.start; a loop over K as bind-wgmma leaves it, of known steps,
-         and parts stored by TMA. Loops over tiles of one block of rows for each warpgroup are left alone.
+Needs    level epilogue, roles; a loop over K whose timing has stores = first_rows, as bind-wgmma leaves it, of known
+         steps, and parts stored by TMA.
 Refuses  a loop of another form; a first part with rows of a second block.
 Test     test/lit/passes/epilogue/store-first-rows.mlir, store-first-rows-invalid.mlir
 """
@@ -28,10 +28,12 @@ from mlir.dialects import scf
 
 from lowtide.dialects import sm
 from lowtide.dialects.levels import Level
+from lowtide.dialects.sm import StoreStart
+from lowtide.dialects.sm.timing import Timing
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
 from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import kernels_of, schedule_of
+from lowtide.passes.support.kernels import gemm_kernels
 from lowtide.passes.support.rewriting import after, before, copy_ops, ops_in, uses
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
@@ -46,12 +48,14 @@ class StoreFirstRows(Pass):
     gives: ClassVar[Level] = Level.EPILOGUE
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in kernels_of(module, roles=True):
-            if not schedule_of(kernel).starts_with_first_rows:
-                continue
+        for kernel in gemm_kernels(module):
             for loop in walk(kernel, scf.ForOp):
-                products = [op for op in ops_in(loop.body) if isinstance(op, sm.WgmmaOp)]
-                if products and _blocks(products[0]) > 1:
+                if Timing.of(loop).stores is StoreStart.first_rows:
+                    products = [op for op in ops_in(loop.body) if isinstance(op, sm.WgmmaOp)]
+                    if not products or _blocks(products[0]) < 2:
+                        raise Refusal(
+                            loop, "must multiply two blocks of rows for each warpgroup to store the first early"
+                        )
                     with loop.operation.location:
                         _wait_by_rows(_peel_last(loop, products[0]))
 

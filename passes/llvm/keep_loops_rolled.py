@@ -18,7 +18,7 @@ from mlir import ir
 from mlir.dialects import llvm
 
 from lowtide.passes.base import Pass, walk
-from lowtide.passes.nvvm.unrolling import LOOP_ANNOTATION
+from lowtide.passes.nvvm.thread.unrolling import LOOP_ANNOTATION
 from lowtide.targets import Target
 
 _OWN = "loop_annotation"

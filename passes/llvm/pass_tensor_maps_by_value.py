@@ -15,7 +15,7 @@ from mlir import ir
 from mlir.dialects import llvm
 
 from lowtide.passes.base import Pass, walk
-from lowtide.passes.nvvm.values import TENSOR_MAPS_ATTRIBUTE
+from lowtide.passes.nvvm.thread.values import TENSOR_MAPS_ATTRIBUTE
 from lowtide.targets import Target
 
 _BY_VALUE = "{llvm.align = 64 : i64, llvm.byval = !llvm.array<128 x i8>, nvvm.grid_constant}"

@@ -17,7 +17,7 @@ STEPS = (
     Step(OverlapPromotion, "moves whole K steps' heads, before their addresses are folded with what is around them"),
     Step(ExpandMath, "before LLVM, which would lower these math ops to library calls"),
     Step("cse,canonicalize,cse", "folds the addresses that the conversion writes out in full", "simplify"),
-    Step(OverlapStores, "copies addresses, which are fewer by now"),
-    Step(SpreadCopies, "moves the copies of each K step, which stand side by side by now"),
+    Step(SpreadCopies, "moves the copies of a K step, which stand side by side by now"),
+    Step(OverlapStores, "copies addresses, which are fewer by now; writes K steps out, with their copies in place"),
     Step(VerifyRegisters, "checks register requests while the branches still name their roles"),
 )

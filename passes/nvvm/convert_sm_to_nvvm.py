@@ -25,33 +25,17 @@ from mlir.dialects import gpu, llvm, memref, nvvm, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import UnrollKind
+from lowtide.dialects.sm.timing import Timing
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.nvvm import (
-    barriers,
-    compute,
-    control,
-    copies,
-    global_accesses,
-    matrices,
-    matrix_copies,
-    matrix_splits,
-    matrix_transposes,
-    maxima,
-    partial_sums,
-    products,
-    roles,
-    scales,
-    tma,
-    tma_stores,
-    weights,
-    wgmma,
-    work_tiles,
-)
-from lowtide.passes.nvvm.clusters import ClusterPlace, lower_cluster_barrier
-from lowtide.passes.nvvm.context import Context
-from lowtide.passes.nvvm.signatures import (
+from lowtide.passes.nvvm.accesses import copies, global_accesses, matrices, maxima, scales, tma, tma_stores
+from lowtide.passes.nvvm.agents import barriers, roles
+from lowtide.passes.nvvm.prepare import matrix_copies, matrix_splits, matrix_transposes
+from lowtide.passes.nvvm.products import mma_sync, weights, wgmma
+from lowtide.passes.nvvm.thread import compute, control
+from lowtide.passes.nvvm.thread.clusters import ClusterPlace, lower_cluster_barrier
+from lowtide.passes.nvvm.thread.context import Context
+from lowtide.passes.nvvm.thread.signatures import (
     Passed,
     argument_types,
     bind_arguments,
@@ -59,10 +43,11 @@ from lowtide.passes.nvvm.signatures import (
     passed_for,
     tensor_map_positions,
 )
+from lowtide.passes.nvvm.work import partial_sums, work_tiles
 from lowtide.passes.schedules.facts import registers_at_entry
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.kernels import cluster_shape, launches_of, schedule_if_any
+from lowtide.passes.support.kernels import cluster_shape, launches_of
 from lowtide.passes.support.rewriting import erase, ops_in
 from lowtide.passes.support.wgmmas import Wgmma, wgmmas
 from lowtide.targets import Target
@@ -95,7 +80,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.LoadScalesOp: scales.lower_load_scales,
     sm.StoreGlobalOp: global_accesses.lower_store_global,
     sm.SplatOp: compute.lower_splat,
-    sm.MmaSyncOp: products.lower_mma_sync,
+    sm.MmaSyncOp: mma_sync.lower_mma_sync,
     sm.ExtractOp: compute.lower_extract,
     sm.StackOp: compute.lower_stack,
     sm.MapOp: compute.lower_map,
@@ -240,19 +225,24 @@ def _convert_kernel(
     build = Builder(ir.IntegerType.get_signless(32), constants_in=body)
     with ir.InsertionPoint(body):
         smem = llvm.AddressOfOp(llvm.PointerType.get(_SHARED), _SMEM_SYMBOL).res
-        schedule = schedule_if_any(kernel)
-        unrolls = schedule.mainloop.unroll is UnrollKind.full
         tid, place = nvvm.ThreadIdXOp(build.i32).result, ClusterPlace.of(build, cluster)
-        context = Context(build, tid, threads, target.registers_per_thread, smem, place, unrolls=unrolls)
-        context.promotes, context.overlaps = schedule.promotes, schedule.overlaps_promotion
+        context = Context(build, tid, threads, target.registers_per_thread, smem, place)
+        context.promotes = _adds_in_registers(kernel)
         bind_arguments(context, entry, passed, list(body.arguments))
         _lower_block(context, entry)
         gpu.ReturnOp([])
+    Timing.together(map(Timing.of, walk(kernel, scf.ForOp))).write(function)
 
 
 def _ctas_per_sm(kernel: tile.KernelOp) -> int:
-    """CTAs that must fit on an SM at once: the schedule's, if there is one."""
-    return schedule_if_any(kernel).grid.ctas_per_sm or 1
+    """CTAs that must fit on an SM at once."""
+    return int(ir.IntegerAttr(kernel.attributes["ctas_per_sm"]).value) if "ctas_per_sm" in kernel.attributes else 1
+
+
+def _adds_in_registers(kernel: tile.KernelOp) -> bool:
+    """Whether threads add the sums of each K step to those of the steps before."""
+    loops = walk(kernel, scf.ForOp)
+    return any(isinstance(op, (sm.MapOp, sm.WgmmaPromoteOp)) for loop in loops for op in ops_in(loop.body))
 
 
 def _registers_at_entry(kernel: tile.KernelOp, threads: int, target: Target) -> dict[str, ir.Attribute]:

@@ -14,7 +14,7 @@ After    %s0, %a0 = head of the first step, if there is one
          The wait for a slot, the loads of its scales and the arithmetic of its matrix descriptors so take no time
          between the sum of one step and the products of the next. Where several groups of products are in flight, the
          head stands before the last wait, behind the sums of the groups before.
-Needs    a kernel whose schedule has promote = overlapped, and its consumers' loops as convert-sm-to-nvvm leaves them.
+Needs    a loop whose timing has slot = step_before, as convert-sm-to-nvvm leaves it.
 Refuses  a loop that adds products without waiting for a slot first, or of which the next slot follows from products.
 Test     test/lit/passes/nvvm/overlap-promotion.mlir, overlap-promotion-invalid.mlir
 """
@@ -28,9 +28,10 @@ from mlir.dialects import arith, gpu, llvm, nvvm, scf
 
 from lowtide.dialects import sm
 from lowtide.dialects.levels import Level
+from lowtide.dialects.sm import SlotRead
+from lowtide.dialects.sm.timing import Timing
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.kernels import schedule_if_any
 from lowtide.passes.support.rewriting import before, copy_ops, erase, erase_if_unused, ops_in, rebuild_loop
 from lowtide.targets import Target
 
@@ -45,10 +46,9 @@ class OverlapPromotion(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for function in walk(module, gpu.GPUFuncOp):
-            if schedule_if_any(function).overlaps_promotion:
-                for loop in walk(function, scf.ForOp):
-                    if any(isinstance(op, sm.PtxWgmmaWaitOp) for op in ops_in(loop.body)):
-                        _overlap(_Step.match(loop))
+            for loop in walk(function, scf.ForOp):
+                if Timing.of(loop).slot is SlotRead.step_before:
+                    _overlap(_Step.match(loop))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ After    %last, %l0, %l1, … = scf.for %tile = %first to %tiles step %ctas iter
          scf.if %first < %tiles { llvm.store %l0, …; llvm.store %l1, … }
          Stores that come all at once hold up what comes behind them in the memory pipeline: the fragments of the next
          tile. Here each of them stands alone, at even distances between products. The K steps are written out for it.
-Needs    a kernel whose schedule has path = direct and buffers = 2, as the simplifications of level nvvm leave it.
+Needs    a loop over K whose timing has stores = next_tile, as the simplifications of level nvvm leave it.
 Refuses  a K loop of an open number of steps; stores under a condition; addresses that do not follow from the number of
          the tile.
 Test     test/lit/passes/nvvm/overlap-stores.mlir, overlap-stores-invalid.mlir
@@ -26,12 +26,14 @@ from mlir import ir
 from mlir.dialects import arith, gpu, llvm, nvvm, scf
 
 from lowtide.dialects.levels import Level
+from lowtide.dialects.sm import StoreStart
+from lowtide.dialects.sm.timing import Timing
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.kernels import schedule_if_any
 from lowtide.passes.support.rewriting import before, copy_ops, defining_op, erase, ops_in, rebuild_loop
 from lowtide.targets import Target
 
+_WAY_OUT = "take epilogue.start = all_sums, and lower again from level problem"
 _PURE = ("arith.", "llvm.getelementptr", "llvm.mlir.constant")
 
 
@@ -45,14 +47,11 @@ class OverlapStores(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for function in walk(module, gpu.GPUFuncOp):
-            if schedule_if_any(function).overlaps_stores:
-                loops = [loop for loop in walk(function, scf.ForOp) if any(map(_multiplies, ops_in(loop.body)))]
-                if not loops:
-                    raise Refusal(
-                        function, "has no loop over tiles with a loop of mma.sync over K; take epilogue.buffers = 1"
-                    )
-                for loop in loops:
-                    _overlap(_Tile.match(loop))
+            loops = [loop for loop in walk(function, scf.ForOp) if Timing.of(loop).stores is StoreStart.next_tile]
+            if not loops and Timing.of(function).stores is StoreStart.next_tile:
+                raise Refusal(function, f"has no loop over K left whose products take the stores; {_WAY_OUT}")
+            for products in loops:
+                _overlap(_Tile.match(products))
 
 
 @dataclass(frozen=True)
@@ -66,19 +65,20 @@ class _Tile:
     addresses: list[list[ir.OpView]]
 
     @classmethod
-    def match(cls, loop: scf.ForOp) -> "_Tile":
+    def match(cls, products: scf.ForOp) -> "_Tile":
+        loop = products.operation.parent.opview
+        if not isinstance(loop, scf.ForOp) or not any(isinstance(op, nvvm.MmaOp) for op in ops_in(products.body)):
+            raise Refusal(products, f"must be a loop of mma.sync in a loop over tiles; {_WAY_OUT}")
         ops = ops_in(loop.body)
-        at = next(i for i, op in enumerate(ops) if _multiplies(op))
-        stores = [op for op in ops[at + 1 :] if isinstance(op, llvm.StoreOp)]
-        nested = [op for later in ops[at + 1 :] if later.regions for op in walk(later, llvm.StoreOp)]
+        behind = ops[ops.index(products) + 1 :]
+        stores = [op for op in behind if isinstance(op, llvm.StoreOp)]
+        nested = [op for later in behind if later.regions for op in walk(later, llvm.StoreOp)]
         if nested or not stores:
-            raise Refusal(
-                (nested or [loop])[0], "must store the whole tile without conditions; take epilogue.buffers = 1"
-            )
+            raise Refusal((nested or [loop])[0], f"must store the whole tile without conditions; {_WAY_OUT}")
         bases = [_base(store.addr) for store in stores]
         # Those whose pointers differ by constants follow each other: few pointers are held at a time.
         stores.sort(key=lambda store: bases.index(_base(store.addr)))
-        return cls(loop, ops[at], stores, [_address(loop, store) for store in stores])
+        return cls(loop, products, stores, [_address(loop, store) for store in stores])
 
     def store(self, number: int, value: ir.Value, mapping: dict[ir.Value, ir.Value], held: ir.Value | None) -> None:
         """Stores a value where the tile that the mapping says has its element; if it is `held`."""
@@ -90,11 +90,6 @@ class _Tile:
             clone.operands[0], clone.operands[1] = value, mapping.get(store.addr, store.addr)
             if guard is not None:
                 scf.YieldOp([])
-
-
-def _multiplies(op: ir.OpView) -> bool:
-    """Whether an op is a loop whose body multiplies."""
-    return isinstance(op, scf.ForOp) and any(isinstance(inner, nvvm.MmaOp) for inner in ops_in(op.body))
 
 
 def _base(pointer: ir.Value) -> ir.Value:
@@ -111,13 +106,13 @@ def _address(loop: scf.ForOp, store: llvm.StoreOp) -> list[ir.OpView]:
             if not op.name.startswith(_PURE):
                 raise Refusal(
                     store,
-                    f"has an address that follows from {op.name}, which is not repeated; take epilogue.buffers = 1",
+                    f"has an address that follows from {op.name}, which is not repeated; {_WAY_OUT}",
                 )
             found.insert(0, op)
             needed.update(op.operands)
     carried = needed.intersection(loop.inner_iter_args)
     if carried:
-        raise Refusal(store, "has an address that follows from what the tiles carry; take epilogue.buffers = 1")
+        raise Refusal(store, f"has an address that follows from what the tiles carry; {_WAY_OUT}")
     return found
 
 
@@ -188,5 +183,5 @@ def _write_out(
 def _steps(loop: scf.ForOp) -> range:
     low, high, step = (constant_of(bound) for bound in (loop.lowerBound, loop.upperBound, loop.step))
     if low is None or high is None or step is None:
-        raise Refusal(loop, "has an open number of K steps; take epilogue.buffers = 1")
+        raise Refusal(loop, f"has an open number of K steps; {_WAY_OUT}")
     return range(low, high, step)

@@ -1,16 +1,17 @@
 """spread-copies: issue the copies of a later K step one by one, each behind the fragment loads of a k-slice.
 
-Before   nvvm.cp.async.wait.group 6; nvvm.barrier0
-         nvvm.cp.async.shared.global …; nvvm.cp.async.shared.global …; nvvm.cp.async.commit.group
-         nvvm.ldmatrix …; nvvm.mma.sync …; nvvm.ldmatrix …; nvvm.mma.sync …            (two k-slices)
-After    nvvm.cp.async.wait.group 6; nvvm.barrier0
-         nvvm.ldmatrix …; nvvm.cp.async.shared.global …; nvvm.mma.sync …
-         nvvm.ldmatrix …; nvvm.cp.async.shared.global …; nvvm.cp.async.commit.group; nvvm.mma.sync …
+Before   scf.for … {
+           nvvm.cp.async.wait.group 6; nvvm.barrier0
+           nvvm.cp.async.shared.global …; nvvm.cp.async.shared.global …; nvvm.cp.async.commit.group
+           nvvm.ldmatrix …; nvvm.mma.sync …; nvvm.ldmatrix …; nvvm.mma.sync … }        (two k-slices)
+After    scf.for … {
+           nvvm.cp.async.wait.group 6; nvvm.barrier0
+           nvvm.ldmatrix …; nvvm.cp.async.shared.global …; nvvm.mma.sync …
+           nvvm.ldmatrix …; nvvm.cp.async.shared.global …; nvvm.cp.async.commit.group; nvvm.mma.sync … }
          The memory pipeline takes a warp's instructions in order. Copies that come all at once, at the head of a K
          step, hold up the fragments of its first products; nothing waits for the copies themselves until a later step.
-         They stay between the same two waits, and write a slot that no fragment of the step is read from.
-Needs    a kernel whose schedule has path = direct and buffers = 2, as overlap-stores leaves it. Copies under a
-         condition stay where they are.
+         They stay behind the same wait, and write a slot that no fragment of the step is read from.
+Needs    a loop over K whose timing has copies = spread. Copies under a condition stay where they are.
 Refuses  nothing.
 Test     test/lit/passes/nvvm/spread-copies.mlir
 """
@@ -20,38 +21,29 @@ from itertools import pairwise
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import gpu, nvvm
+from mlir.dialects import nvvm, scf
 
 from lowtide.dialects.levels import Level
+from lowtide.dialects.sm import CopyIssue
+from lowtide.dialects.sm.timing import Timing
 from lowtide.passes.base import Pass, walk
-from lowtide.passes.support.kernels import schedule_if_any
 from lowtide.passes.support.rewriting import ops_in
 from lowtide.targets import Target
 
 
 @dataclass(frozen=True)
 class SpreadCopies(Pass):
-    """Moves the copies of each K step that is written out among its products."""
+    """Moves the copies of each K step among its products."""
 
     name: ClassVar[str] = "spread-copies"
     needs: ClassVar[Level] = Level.NVVM
     gives: ClassVar[Level] = Level.NVVM
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for function in walk(module, gpu.GPUFuncOp):
-            if schedule_if_any(function).overlaps_stores:
-                for block in _blocks_that_multiply(function):
-                    for step in _steps(ops_in(block)):
-                        _spread(step)
-
-
-def _blocks_that_multiply(function: gpu.GPUFuncOp) -> list[ir.Block]:
-    """Each once, in program order."""
-    found: list[ir.Block] = []
-    for product in walk(function, nvvm.MmaOp):
-        if product.operation.block not in found:
-            found.append(product.operation.block)
-    return found
+        for loop in walk(module, scf.ForOp):
+            if Timing.of(loop).copies is CopyIssue.spread:
+                for step in _steps(ops_in(loop.body)):
+                    _spread(step)
 
 
 def _steps(ops: list[ir.OpView]) -> list[list[ir.OpView]]:

@@ -42,7 +42,9 @@ from mlir.dialects import arith, scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import raster_kind, scheduler_kind
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import RasterKind, RepeatKind, SchedulerKind, UnrollKind
+from lowtide.dialects.sm import StepForm
+from lowtide.dialects.sm.timing import Timing, keep_timing
+from lowtide.dialects.tile import RasterKind, RepeatKind, SchedulerKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
 from lowtide.passes.support.builder import Builder, constant_of, is_multiple
@@ -62,7 +64,7 @@ class PipelineMainloop(Pass):
     """Software-pipelines the K loop of every kernel, in one role."""
 
     name: ClassVar[str] = "pipeline-mainloop"
-    needs: ClassVar[Level] = Level.SMEM
+    needs: ClassVar[Level] = Level.PIPELINED
     gives: ClassVar[Level] = Level.PIPELINED
 
     def run(self, module: ir.Module, target: Target) -> None:
@@ -75,7 +77,8 @@ class PipelineMainloop(Pass):
                 if stages is None or stages < 2:
                     raise Refusal(kernel, f"schedule has stages = {stages}; a pipeline needs at least 2")
                 loop = StagedLoop.match(mma)
-                if schedule.mainloop.unroll is UnrollKind.full and constant_of(loop.loop.upperBound) is None:
+                unrolled = Timing.of(loop.loop).steps is StepForm.unrolled
+                if unrolled and constant_of(loop.loop.upperBound) is None:
                     raise Refusal(loop.loop, "unroll = full needs a K that is known at compile time; take none")
                 with mma.operation.location:
                     if schedule.mainloop.prologue is RepeatKind.once:
@@ -241,6 +244,7 @@ def _emit_prologue(
     operands `kept`, of a tile at another origin."""
     build = Builder.index()
     loop = scf.ForOp(build.constant(0), slots, build.constant(1), list(cursor))
+    Timing(steps=Timing.of(staged.loop).steps).write(loop)
     with ir.InsertionPoint(loop.body):
         write, phase = loop.inner_iter_args
         places = {**(origin or {}), staged.loop.induction_variable: loop.induction_variable}
@@ -322,6 +326,7 @@ def _emit_main_loop(
         steps = build.smax(steps, -(-(stages - 1) // len(ahead.following)))
     init = staged.loop.initArgs[0]
     loop = scf.ForOp(zero, steps, one, [init, *read_cursor, *write_cursor])
+    keep_timing(staged.loop, loop)
     with ir.InsertionPoint(loop.body):
         acc, read, read_phase, fill, fill_phase = loop.inner_iter_args
         wait = sm.ConsumerWaitOp(ring, read, read_phase)

@@ -8,6 +8,7 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.sm.timing import keep_timing
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
 from lowtide.passes.support.builder import Builder, constant_of
@@ -173,6 +174,7 @@ class Work:
         """
         start = tile.SplatOp(self.splat.result.type, self.splat.value).result
         loop = self._k_loop(place, [start, *cursor])
+        keep_timing(self.staged.loop, loop)
         with ir.InsertionPoint(loop.body):
             acc, slot, phase = loop.inner_iter_args
             staged, scales, step = self.staged, [], loop.induction_variable

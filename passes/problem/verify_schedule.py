@@ -2,7 +2,8 @@
 
 Needs    a schedule on tile.gemm or, entering from a dump of a later level, on its tile.kernel.
 Refuses  a schedule that breaks a rule, with the rule, the limit, and the nearest legal value (schedules/rules.py); a
-         kernel that was lowered for another schedule than the one it carries (schedules/built_for.py, launched_for.py).
+         kernel that was lowered for another schedule than the one it carries (schedules/built_for.py,
+         timed_for.py, launched_for.py).
 Test     test/lit/passes/problem/verify-schedule.mlir and, for each kind of refusal, verify-schedule-…-invalid.mlir
 """
 
@@ -18,6 +19,7 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.built_for import mismatches
 from lowtide.passes.schedules.launched_for import launch_mismatches
 from lowtide.passes.schedules.rules import broken_rule
+from lowtide.passes.schedules.timed_for import timing_mismatches
 from lowtide.passes.support.kernels import gemm_kernels, problem_of, schedule_of
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
@@ -36,6 +38,7 @@ class VerifySchedule(Pass):
             problem = problem_of(kernel)
             _hold(kernel, problem, target)
             _refuse_first(mismatches(kernel, schedule_of(kernel), problem))
+        _refuse_first(timing_mismatches(module))
         _refuse_first(launch_mismatches(module))
 
 

@@ -5,6 +5,7 @@ import re
 from lowtide.dialects.tile import (
     CacheHint,
     EpilogueMath,
+    EpilogueStart,
     OperandKind,
     PackKind,
     RepeatKind,
@@ -20,7 +21,7 @@ from lowtide.passes.schedules.epilogue_rules import STORE_HINTS, stores_whole_ro
 from lowtide.passes.support.atoms import TMA_RANKS
 from lowtide.passes.support.matrix_layouts import k_is_contiguous
 from lowtide.passes.support.problem import Problem
-from lowtide.targets import has_mma_sync, has_wgmma
+from lowtide.targets import has_mma_sync, has_wgmma, issuer_of
 
 # 4095×4097×4103 on an H200: TMA stores to a workspace take 7 % less time than stores through threads.
 _LONG_K = 2048
@@ -32,12 +33,12 @@ def asks_for_roles(given: Schedule) -> bool:
     operands = (given.mainloop.a, given.mainloop.b)
     return (
         any(operand.copy in TMA_RANKS or operand.cache not in _NO_HINT for operand in operands)
-        or (given.multiply.atom or "").startswith("wgmma")
+        or issuer_of(given.multiply.atom) == "warpgroup"
         or given.mainloop.registers not in (None, (0, 0))
         or given.grid.tail is TailKind.halves
         or given.grid.waves is WavesKind.synchronized
         or given.turns_k_around
-        or given.starts_with_first_rows
+        or given.epilogue.start is EpilogueStart.first_rows
         or given.cluster != (1, 1)
         or given.epilogue.path is StorePath.tma
         or asks_for_tma_stores(given)
@@ -49,11 +50,12 @@ def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
     multiply = given.multiply
     return (
         any(operand.copy not in (None, *TMA_RANKS) for operand in (given.mainloop.a, given.mainloop.b))
-        or (multiply.atom or "").startswith(("mma.", "fma."))
+        or issuer_of(multiply.atom) in ("warp", "thread")
         or multiply.atom_order is not None
         or multiply.fragment_buffers == 2
         or given.mainloop.prologue is RepeatKind.once
         or given.mainloop.unroll is UnrollKind.full
+        or given.epilogue.start is EpilogueStart.next_tile
         or given.grid.scheduler is SchedulerKind.one_shot
         or (multiply.atoms is not None and multiply.atoms[1:] != (1, 1))
         or not _may_be_wgmma(problem)
@@ -70,8 +72,8 @@ def _may_be_wgmma(problem: Problem) -> bool:
 def asks_for_tma_stores(given: Schedule) -> bool:
     """Whether a given field has a value that only TMA stores have: the host then checks an N known only at run time."""
     only_tma = set(STORE_HINTS[StorePath.tma]) - set(STORE_HINTS[StorePath.smem])
-    buffers = 1 if given.epilogue.path is StorePath.direct else given.epilogue.buffers or 1
-    return buffers > 1 or given.epilogue.cache in only_tma or given.starts_with_first_rows
+    first_rows = given.epilogue.start is EpilogueStart.first_rows
+    return (given.epilogue.buffers or 1) > 1 or given.epilogue.cache in only_tma or first_rows
 
 
 def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:

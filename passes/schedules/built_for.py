@@ -3,8 +3,8 @@
 Passes read the schedule for what they still have to do, and the ops for what has been done. An edit of only one of the
 two would be lost, or would apply to half of the kernel, so both must agree.
 
-Below level epilogue the kernel is one thread's program, in which little of the schedule is visible. No pass reads the
-schedule there, and only the launches are checked (`launched_for`).
+Below level epilogue the kernel is one thread's program, in which little of the schedule is visible: its timing, and
+the CTAs that must fit on an SM (`timed_for`). Launches are checked at every level (`launched_for`).
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,6 @@ from lowtide.dialects.enums import (
 from lowtide.dialects.tile import (
     CacheHint,
     EpilogueMath,
-    EpilogueStart,
     KDivisionKind,
     KOrderKind,
     PromoteKind,
@@ -82,7 +81,6 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     yield from _roles(kernel, schedule)
     yield from _k_order(kernel, schedule)
     yield from _stores(kernel, schedule)
-    yield from _first_rows(kernel, schedule)
     yield from _scratch(kernel, schedule, problem)
     yield from _prefetched(kernel, schedule)
 
@@ -337,14 +335,6 @@ def _stores(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
             yield refusal(store, built, f"epilogue.path = {path}", AGAIN)
         if cache_hint_of(store) is not hint:
             yield refusal(store, f"has cache({cache_hint_of(store)})", f"epilogue.cache = {hint}", BOTH)
-
-
-def _first_rows(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
-    """Whether a part of the tile is stored before all sums are complete."""
-    stores, early = walk(kernel, sm.TmaStoreOp), bool(walk(kernel, sm.MmaWaitRowsOp))
-    if stores and early != schedule.starts_with_first_rows:
-        built = f"stores after {'the first rows are' if early else 'all sums are'} complete"
-        yield refusal(stores[0], built, f"epilogue.start = {schedule.epilogue.start or EpilogueStart.all_sums}", AGAIN)
 
 
 def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:

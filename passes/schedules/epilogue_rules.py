@@ -7,6 +7,7 @@ from types import MappingProxyType
 from lowtide.dialects.tile import (
     CacheHint,
     EpilogueMath,
+    EpilogueStart,
     KDivisionKind,
     OperandKind,
     PackKind,
@@ -57,8 +58,8 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         yield f"epilogue.math = rows needs epilogue.path = smem; with {path} stores take registers"
     if buffers is not None and buffers < 1:
         yield f"epilogue.buffers = {buffers}: at least 1 buffer; nearest is 1"
-    elif buffers is not None and buffers > 1 and path is StorePath.smem:
-        yield f"epilogue.buffers = {buffers} are those of epilogue.path = tma or direct, not {path}; take 1"
+    elif buffers is not None and buffers > 1 and path not in (None, StorePath.tma):
+        yield f"epilogue.buffers = {buffers} goes with epilogue.path = tma, not {path}; take 1"
     yield from _prefetch(schedule)
     yield from _store(schedule, problem)
     yield from _only_stored(schedule, problem)
@@ -105,9 +106,15 @@ def _store(schedule: Schedule, problem: Problem) -> Iterator[str]:
 
 
 def start(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Stores that start with the first rows, or that stand among the products of the next tile."""
+    if schedule.epilogue.start is EpilogueStart.first_rows:
+        yield from _first_rows(schedule, problem)
+    elif schedule.epilogue.start is EpilogueStart.next_tile:
+        yield from _next_tile(schedule, problem)
+
+
+def _first_rows(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """First rows: those of a block of 64 for each consumer, whose sums a known last K step completes before others."""
-    if not schedule.starts_with_first_rows:
-        return
     found, rows = "epilogue.start = first_rows", WGMMA_ROWS * schedule.sharing
     if schedule.turns != 1 or not schedule.consumers:
         yield f"{found} is for consumers that share a tile, not roles = {schedule.mainloop.roles}; take all_sums"
@@ -126,11 +133,28 @@ def start(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         yield f"{found} needs a K that is known, of two steps of {schedule.tile_mnk[2]} or more; take all_sums"
 
 
+def _next_tile(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """A tile of D that is stored during the next one is whole, and the next one's K steps are written out."""
+    found, mainloop = "epilogue.start = next_tile", schedule.mainloop
+    if schedule.epilogue.path is not StorePath.direct:
+        yield f"{found} stores from registers, not by epilogue.path = {schedule.epilogue.path}; take all_sums"
+    elif mainloop.prologue is not RepeatKind.once or mainloop.unroll is not UnrollKind.full:
+        yield (
+            f"{found} stores a tile among the products of the next one: it needs prologue = once and unroll = full; "
+            "take all_sums"
+        )
+    if schedule.epilogue.cache not in (None, CacheHint.normal):
+        yield f"{found} has stores without a cache hint; take epilogue.cache = normal"
+    for side, extent, most in zip("MN", (problem.m, problem.n), schedule.tile_mnk, strict=False):
+        if extent is None or extent % most:
+            shown = f"an open {side}" if extent is None else f"{side} = {extent}"
+            yield (f"{found} holds whole tiles, and {shown} is not known to be a multiple of {most}; take all_sums")
+
+
 def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Parts that divide the tile in steps of the tiled mma, and that the stores can take."""
     path = schedule.epilogue.path
     if path is StorePath.direct:
-        yield from _held_stores(schedule, problem)
         return
     assert schedule.epilogue.tile is not None
     if path is StorePath.tma and not schedule.consumers:
@@ -160,29 +184,6 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         except ScheduleError as error:
             yield f"epilogue.tile: {error}"
             return
-
-
-def _held_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """A tile of D that is stored during the next one is whole, and the next one's K steps are written out."""
-    if not schedule.overlaps_stores:
-        return
-    buffers, mainloop = f"epilogue.buffers = {schedule.epilogue.buffers}", schedule.mainloop
-    if mainloop.prologue is not RepeatKind.once or mainloop.unroll is not UnrollKind.full:
-        yield (
-            f"{buffers} with epilogue.path = direct stores a tile among the products of the next one: it needs "
-            "prologue = once and unroll = full; take epilogue.buffers = 1"
-        )
-    elif schedule.epilogue.buffers != 2:
-        yield f"{buffers} with epilogue.path = direct: a thread holds its sums and one tile of D; nearest is 2"
-    if schedule.epilogue.cache not in (None, CacheHint.normal):
-        yield f"{buffers} with epilogue.path = direct: its stores have no cache hint; take epilogue.cache = normal"
-    for side, extent, most in zip("MN", (problem.m, problem.n), schedule.tile_mnk, strict=False):
-        if extent is None or extent % most:
-            shown = f"an open {side}" if extent is None else f"{side} = {extent}"
-            yield (
-                f"{buffers} with epilogue.path = direct holds whole tiles, and {shown} is not known to be a multiple "
-                f"of {most}; take epilogue.buffers = 1"
-            )
 
 
 def swizzle(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

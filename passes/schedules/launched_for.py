@@ -13,12 +13,12 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.schedules.built_for import AGAIN, refusal
 from lowtide.passes.schedules.facts import threads_of
-from lowtide.passes.support.kernels import cluster_shape
+from lowtide.passes.support.kernels import cluster_shape, scheduled_kernels
 
 
 def launch_mismatches(module: ir.Module) -> Iterator[Refusal]:
     """A refusal for each launch that differs from its kernel's schedule, at any level."""
-    kernels = _kernels(module)
+    kernels = scheduled_kernels(module)
     for launch in walk(module, tile.LaunchOp):
         kernel = kernels.get(ir.FlatSymbolRefAttr(launch.kernel).value)
         schedule = None if kernel is None else Schedule.of(kernel.attributes["schedule"])
@@ -58,19 +58,4 @@ def _waits_for_earlier_kernels(kernel: ir.Operation) -> bool:
         return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
 
     kernel.walk(visit)
-    return found
-
-
-def _kernels(module: ir.Module) -> dict[str, ir.Operation]:
-    """By name, the kernels that carry a schedule."""
-    found: dict[str, ir.Operation] = {}
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if "schedule" in op.attributes and "sym_name" in op.attributes:
-            attribute = op.attributes["schedule"]
-            if isinstance(attribute, tile.ScheduleAttr):
-                found[ir.StringAttr(op.attributes["sym_name"]).value] = op
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
     return found

@@ -11,7 +11,7 @@ from lowtide.passes.schedules.tma_rules import MAX_BOX_SIDE
 from lowtide.passes.support.atoms import GLOBAL_LOADS, RING_COPIES, TMA_RANKS
 from lowtide.passes.support.matrix_layouts import a_is_mk
 from lowtide.passes.support.problem import Problem
-from lowtide.targets import KNOWN, Target
+from lowtide.targets import KNOWN, Target, family_of, issuer_of
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand
 
 OPERANDS: tuple[Operand, ...] = ("a", "b")
@@ -62,7 +62,7 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     multiply = schedule.multiply
     for name in OPERANDS:
         copy = schedule.mainloop.operand(name).copy
-        by_wgmma = str(multiply.atom).startswith("wgmma")
+        by_wgmma = issuer_of(multiply.atom) == "warpgroup"
         if copy not in (*TMA_RANKS, *RING_COPIES) or not by_wgmma:
             found = f"{copy} and {multiply.atom}"
             single = "an atom of wgmma, or roles = single" if _wgmma_multiplies(problem, target) else "roles = single"
@@ -119,7 +119,7 @@ def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iter
         yield f"k_order = serpentine is that of a producer, which roles = single has none of; take {way_out}"
     asked = [(f"{name}.copy", schedule.mainloop.operand(name).copy, "cp.async.16") for name in OPERANDS]
     for name, found, other in (*asked, ("atom", schedule.multiply.atom, _other_atom(problem, target))):
-        if str(found).startswith(("tma", "wgmma")):
+        if family_of(found) == "tma" or issuer_of(found) == "warpgroup":
             way_out = roles_or(f"{name} = {other}", problem, target)
             yield f"{name} = {found} needs a producer and consumers; take {way_out}"
     if schedule.is_direct:
@@ -240,7 +240,7 @@ def _too_many(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
 
 def has_wgmma(target: Target) -> bool:
     """Whether the target has the instructions of schedules with roles."""
-    return any(name.startswith("wgmma") for name in target.mma_atoms)
+    return any(issuer_of(name) == "warpgroup" for name in target.mma_atoms)
 
 
 def roles_or(otherwise: str, problem: Problem, target: Target) -> str:
@@ -253,13 +253,13 @@ def roles_or(otherwise: str, problem: Problem, target: Target) -> str:
 
 def _other_atom(problem: Problem, target: Target) -> str:
     """The largest mma.sync for the problem's types; if there is none, the one that takes most of the others."""
-    mma_sync = [name for name in atoms_for(problem, target) if name.startswith("mma.")]
+    mma_sync = [name for name in atoms_for(problem, target) if issuer_of(name) == "warp"]
     return mma_sync[-1] if mma_sync else "mma.m16n8k16"
 
 
 def _wgmma_multiplies(problem: Problem, target: Target) -> bool:
     """Whether the target has a wgmma for the problem's types."""
-    return any(name.startswith("wgmma") for name in atoms_for(problem, target))
+    return any(issuer_of(name) == "warpgroup" for name in atoms_for(problem, target))
 
 
 def _maxnreg(schedule: Schedule, target: Target) -> Iterator[str]:

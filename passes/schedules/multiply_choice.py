@@ -230,7 +230,8 @@ def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
             "multiply.atoms": "one per consumer warpgroup that shares the tile",
             "multiply.permutation": "blocks of 64 rows go round-robin to the consumers; columns in order",
             "multiply.fragment_buffers": "wgmma reads shared memory: no fragments of A and B",
-            "multiply.promote": _WHY_PROMOTED + (_WHY_OVERLAPPED if schedule.overlaps_promotion else ""),
+            "multiply.promote": _WHY_PROMOTED
+            + (_WHY_OVERLAPPED if schedule.multiply.promote is PromoteKind.overlapped else ""),
         }
     if schedule.multiply.atom == FMA:
         return {

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tensor_layouts import size
 
-from lowtide.dialects.tile import EpilogueMath, OperandKind
+from lowtide.dialects.tile import EpilogueMath, OperandKind, PromoteKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import LONGEST_PARTIAL_SUM, SCALE_BLOCK, element_type
 from lowtide.errors import ScheduleError, TargetError
@@ -13,7 +13,7 @@ from lowtide.passes.schedules.facts import atoms_for, multiplying_threads, regis
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
 from lowtide.passes.support.matrix_layouts import b_is_nk, k_is_contiguous, k_is_last
 from lowtide.passes.support.problem import Problem
-from lowtide.targets import KNOWN, MMA_ATOMS, Target, accumulator_types, types_of_atom
+from lowtide.targets import KNOWN, MMA_ATOMS, Target, accumulator_types, issuer_of, types_of_atom
 from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, wgmma_k, wgmma_widths
 
 _BESIDE_ACCUMULATORS = 40  # registers of a consumer for addresses, the epilogue and the loop
@@ -92,9 +92,10 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
 def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Sums of narrow floats are promoted unless they may be fast; a K step is then no longer than such a sum."""
     promotes, k = schedule.promotes, schedule.tile_mnk[2]
-    if schedule.overlaps_promotion and not schedule.consumers:
+    overlaps = schedule.multiply.promote is PromoteKind.overlapped
+    if overlaps and not schedule.consumers:
         yield "promote = overlapped goes with a producer and consumers; take promote = per_step"
-    if schedule.overlaps_promotion and problem.weights:
+    if overlaps and problem.weights:
         yield "promote = overlapped: packed weights are converted between K steps; take promote = per_step"
     if problem.group:
         if not promotes:
@@ -135,7 +136,7 @@ def _lacking(schedule: Schedule, problem: Problem, target: Target) -> str:
     """That the target has no such atom, and which of its atoms take these types."""
     name = mma_atom_name(schedule, problem)
     types, atoms = f".{types_of_atom(problem.acc, problem.a, problem.b)}", atoms_for(problem, target)
-    usable = [known for known in atoms if known.startswith("wgmma") == (schedule.consumers > 0)]
+    usable = [known for known in atoms if (issuer_of(known) == "warpgroup") == (schedule.consumers > 0)]
     if not atoms:
         first = next((one.name for one in KNOWN if any(known.endswith(types) for known in one.mma_atoms)), None)
         way_out = f"{target.name} has none for these types; "
@@ -159,7 +160,7 @@ def _lacking(schedule: Schedule, problem: Problem, target: Target) -> str:
 
 def _sums_of_wgmma(problem: Problem, target: Target) -> list[str]:
     """The accumulators that the target's wgmma has for the types of A and B."""
-    wgmmas = [name for name in target.mma_atoms if name.startswith("wgmma")]
+    wgmmas = [name for name in target.mma_atoms if issuer_of(name) == "warpgroup"]
     types = {acc: f".{types_of_atom(acc, problem.a, problem.b)}" for acc in accumulator_types(problem.a, problem.b)}
     return [acc for acc, suffix in types.items() if any(name.endswith(suffix) for name in wgmmas)]
 

@@ -22,7 +22,7 @@ from lowtide.passes.schedules.alignment import (
 from lowtide.passes.schedules.asked_for import asks_for_roles
 from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk, k_is_last
 from lowtide.passes.support.problem import Problem
-from lowtide.targets import Target, has_wgmma, types_of_atom
+from lowtide.targets import Target, has_wgmma, issuer_of, types_of_atom
 
 # Rows or columns of D, at least, for which an operand is transposed where mma.sync takes it as it lies. On an H200, s8
 # nn takes 5.0 µs in place of mma.sync's 4.6 at 512³, 10.9 in place of 11.1 at 1024³, 22.8 in place of 57.2 at 2048³.
@@ -35,7 +35,7 @@ def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
     if not has_wgmma(*types) or has_wgmma(*types, k_is_contiguous=False):
         return given
     suffix = f".{types_of_atom(problem.acc, problem.a, problem.b)}"
-    has_other = any(name.startswith("mma.") and name.endswith(suffix) for name in target.mma_atoms)
+    has_other = any(issuer_of(name) == "warp" and name.endswith(suffix) for name in target.mma_atoms)
     readers = {"a": problem.n, "b": problem.m}
     lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
     turned = [name for name, is_last in lies.items() if not is_last]

@@ -13,7 +13,16 @@ from typing import Any
 
 from tensor_layouts import Layout
 
-from lowtide.dialects.tile import GemmLayout, LaunchKind, RasterKind, RepeatKind, SchedulerKind, StorePath, UnrollKind
+from lowtide.dialects.tile import (
+    EpilogueStart,
+    GemmLayout,
+    LaunchKind,
+    RasterKind,
+    RepeatKind,
+    SchedulerKind,
+    StorePath,
+    UnrollKind,
+)
 from lowtide.dialects.tile.fields import SINGLE, Extents2, Extents3, Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -52,7 +61,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",
         "mainloop.k": "rows of 128 bytes",
         "multiply.atoms": "warps of 64 × 64, to read the fewest fragment bytes",
-        "epilogue.buffers": "D of a tile is stored among the products of the next one",
+        "epilogue.start": "D of a tile is stored among the products of the next one",
         "multiply.permutation": "a thread holds neighbouring columns, for stores of 16 bytes",
     }
 )
@@ -84,7 +93,7 @@ def _keeping_wide(problem: Problem, target: Target) -> Mapping[str, Any]:
         return {}
     values = _fields(_WIDE_TILE, _WIDE_WARPS, problem) | {"grid.ctas_per_sm": 1}
     values |= {"mainloop.stages": _WIDE_SLOTS * steps, "mainloop.b.load": RepeatKind.once}
-    values |= {"epilogue.buffers": 2} if steps in _HOLDING_STEPS else {}
+    values |= {"epilogue.start": EpilogueStart.next_tile} if steps in _HOLDING_STEPS else {}
     return values | {"grid.launch": LaunchKind.programmatic}
 
 

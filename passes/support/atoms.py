@@ -22,10 +22,10 @@ from lowtide.targets.banks import SECTOR_BYTES
 from lowtide.targets.tv import neighbours
 
 # Loads to registers, in kernels without shared memory.
-GLOBAL_LOADS = tuple(name for name in targets.COPY_ATOMS if name.startswith("ld.global."))
+GLOBAL_LOADS = tuple(filter(targets.loads_registers, targets.COPY_ATOMS))
 CP_ASYNC_COPIES = tuple(name for name, atom in targets.COPY_ATOMS.items() if atom.is_cp_async)
 STAGED_COPIES = tuple(name for name, atom in targets.COPY_ATOMS.items() if atom.is_staged)
-RING_COPIES = (*CP_ASYNC_COPIES, *STAGED_COPIES)  # to stages of a ring, by all threads
+RING_COPIES = tuple(filter(targets.is_by_threads, targets.COPY_ATOMS))  # to stages of a ring
 
 # Dimensions of the tensor maps of each TMA copy.
 TMA_RANKS = {name: atom.tensor_rank for name, atom in targets.COPY_ATOMS.items() if atom.tensor_rank}
@@ -49,7 +49,7 @@ def part_of(mma: TiledMma, shape: tuple[int, int]) -> TiledMma:
 
     A wgmma of any width holds its columns in runs of 8: a narrower atom holds fewer runs in the same layout.
     """
-    if not mma.atom.name.startswith("wgmma"):
+    if mma.atom.issuer != "warpgroup":
         return mma
     name = re.sub(r"m64n\d+k", f"m64n{shape[1]}k", mma.atom.name)
     return TiledMma(targets.mma_atom(name), mma.atom_layout)

@@ -36,6 +36,21 @@ def kernels_of(module: ir.Module, *, roles: bool) -> list[tile.KernelOp]:
     return [kernel for kernel in gemm_kernels(module) if is_specialized(schedule_if_any(kernel)) == roles]
 
 
+def scheduled_kernels(module: ir.Module) -> dict[str, ir.Operation]:
+    """By name, the kernels that carry a schedule, at any level."""
+    found: dict[str, ir.Operation] = {}
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if "schedule" in op.attributes and "sym_name" in op.attributes:
+            attribute = op.attributes["schedule"]
+            if isinstance(attribute, tile.ScheduleAttr):
+                found[ir.StringAttr(op.attributes["sym_name"]).value] = op
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
 def launches_of(module: ir.Module, kernel: ir.OpView) -> list[tile.LaunchOp]:
     """The launches of a tile.kernel or gpu.func, in program order."""
     name = ir.StringAttr(kernel.operation.attributes["sym_name"]).value

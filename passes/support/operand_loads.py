@@ -36,7 +36,7 @@ def operand_load(
     element = ir.MemRefType(source.type).element_type
     result = fragment_type(tiled.tv(operand, shape), shape, element)
     atom = load_atom(tiled, operand, shape, trans != is_transposed_buffer(source.type))
-    if atom.startswith("ldmatrix."):
+    if targets.family_of(atom) == "ldmatrix":
         atom = atom.removesuffix(".trans")
         return sm.LdmatrixOp(result, source, offsets, atom, trans=trans or None).result
     return sm.LoadSharedOp(result, source, atom, offsets=offsets, trans=trans or None).result

@@ -6,6 +6,7 @@ from mlir import ir
 from mlir.dialects import memref, scf
 
 from lowtide.dialects import tile
+from lowtide.dialects.sm.timing import keep_timing
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.matrix_layouts import is_column_major
 
@@ -123,11 +124,13 @@ def rebuild_loop(
 ) -> scf.ForOp:
     """A loop of the same bounds that carries other values.
 
-    The body is moved into it: `arguments(new carried values)` stand for the old carried values; `yields(old yielded)`
-    are the new yielded values. The caller replaces the results and erases the old loop.
+    The new loop has the timing of the old one. The body is moved into it: `arguments(new carried values)` stand for the
+    old carried values; `yields(old yielded)` are the new yielded values. The caller replaces the results and erases the
+    old loop.
     """
     with before(loop), loop.operation.location:
         new = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, list(inits))
+        keep_timing(loop, new)
         carried = arguments(list(new.inner_iter_args))
         yielded = move_body(loop.body, new.body, [new.induction_variable, *carried])
         with ir.InsertionPoint(new.body):

@@ -79,7 +79,7 @@ def test_slots_that_do_not_share_what_is_kept_are_found(monkeypatch: pytest.Monk
 
 HELD = (
     "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 7, prologue = once, unroll = full, "
-    "epilogue.path = direct, epilogue.buffers = 2"
+    "epilogue.path = direct, epilogue.start = next_tile"
 )
 
 

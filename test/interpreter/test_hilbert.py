@@ -11,7 +11,7 @@ from one_cta import run_kernel
 from lowtide.dialects.tile import RasterKind, SchedulerKind
 from lowtide.interpreter.machine.work_order import WorkOrder
 from lowtide.interpreter.numbers.domains import domain
-from lowtide.passes.nvvm import hilbert
+from lowtide.passes.nvvm.work import hilbert
 from lowtide.passes.support.builder import Builder
 
 Place = tuple[int, int]

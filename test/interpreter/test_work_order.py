@@ -18,7 +18,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter import Trace, inputs, interpret
 from lowtide.interpreter.machine.work_order import ORDERS, PARTS, SCHEDULERS, WorkOrder
 from lowtide.passes.base import walk
-from lowtide.passes.nvvm import work_tiles
+from lowtide.passes.nvvm.work import work_tiles
 
 # The definitions ------------------------------------------------------------------------------------------------------
 

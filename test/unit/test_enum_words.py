@@ -39,8 +39,8 @@ from lowtide.dialects.tile import (
 )
 from lowtide.passes.base import walk
 from lowtide.passes.llvm.convert_ptx_ops_to_asm import ConvertPtxOpsToAsm
-from lowtide.passes.nvvm import work_tiles
 from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
+from lowtide.passes.nvvm.work import work_tiles
 from lowtide.passes.support.operand_kinds import SCALES
 
 TARGETS = ("sm_80", "sm_90a")
@@ -146,6 +146,10 @@ def test_every_layout_of_a_and_b_has_code_of_its_own(target: str) -> None:
     assert check(outcomes(GemmLayout, code)) == set(map(str, GemmLayout))
 
 
+# Whole tiles of few K steps, which are stored during the next one.
+_HELD = ", epilogue.path = direct, roles = single, prologue = once, unroll = full, k = 256, grid.tile = [64, 64]"
+
+
 @pytest.mark.parametrize(
     ("field", "enum", "taken"),
     [
@@ -157,7 +161,11 @@ def test_every_layout_of_a_and_b_has_code_of_its_own(target: str) -> None:
         ("unroll", UnrollKind, {"sm_80": {"none", "full"}, "sm_90a": {"none", "full"}}),
         ("promote", PromoteKind, {"sm_80": {"none", "per_step"}, "sm_90a": {"none", "per_step", "overlapped"}}),
         ("scales", ScalesKind, {"sm_80": {"direct"}, "sm_90a": {"direct", "staged"}}),
-        ("start", EpilogueStart, {"sm_80": {"all_sums"}, "sm_90a": {"all_sums", "first_rows"}}),
+        (
+            "start",
+            EpilogueStart,
+            {"sm_80": {"all_sums", "next_tile"}, "sm_90a": {"all_sums", "first_rows", "next_tile"}},
+        ),
         ("k_order", KOrderKind, {"sm_80": {"forward"}, "sm_90a": {"forward", "serpentine"}}),
         ("launch", LaunchKind, {"sm_80": {"serialized"}, "sm_90a": {"serialized", "programmatic"}}),
         ("math", EpilogueMath, {"sm_80": {"registers", "rows"}, "sm_90a": {"registers", "rows"}}),
@@ -188,7 +196,7 @@ def test_every_word_of_a_schedule_field_has_code_of_its_own_or_is_refused(
     def code(word: str) -> str:
         errors = []
         # Other fields that a word may need: a number, a path through shared memory, or few steps of K.
-        for rest in ("", "(1)", "(2)", ", path = smem", ", k = 256"):
+        for rest in ("", "(1)", "(2)", ", path = smem", ", k = 256", _HELD):
             try:
                 return lt.compile_gemm(spec, target=target, schedule=f"{field} = {word}{rest}").ptx
             except lt.Error as error:

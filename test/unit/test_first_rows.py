@@ -21,8 +21,8 @@ def biased(acc, bias: lt.PerColumn):
 
 
 def test_bare_sums_of_several_blocks_of_rows_are_stored_early() -> None:
-    assert chosen(8192, 8192, 8192).starts_with_first_rows
-    assert chosen(4096, 28672, 4096).starts_with_first_rows
+    assert chosen(8192, 8192, 8192).epilogue.start is EpilogueStart.first_rows
+    assert chosen(4096, 28672, 4096).epilogue.start is EpilogueStart.first_rows
     assert chosen(8192, 8192, 8192, "epilogue.start = all_sums").epilogue.start is EpilogueStart.all_sums
 
 
@@ -47,7 +47,7 @@ def test_an_epilogue_may_be_stored_early_where_it_is_asked_for() -> None:
         target="sm_90a",
         schedule=FIRST,
     )
-    assert kernel.schedule.starts_with_first_rows
+    assert kernel.schedule.epilogue.start is EpilogueStart.first_rows
     assert kernel.assembly is not None and not kernel.assembly.spill_stores and not kernel.assembly.warnings
 
 
@@ -72,14 +72,14 @@ def test_an_epilogue_may_be_stored_early_where_it_is_asked_for() -> None:
 def test_schedules_that_cannot_are_refused(schedule: str, k: int | None, fields: dict[str, str], message: str) -> None:
     with pytest.raises(lt.ScheduleError, match=f"{message}.*take all_sums"):
         chosen(4096, 4096, k, schedule, **fields)
-    assert not chosen(4096, 4096, k, schedule.replace("first_rows", "all_sums"), **fields).starts_with_first_rows
+    late = chosen(4096, 4096, k, schedule.replace("first_rows", "all_sums"), **fields)
+    assert late.epilogue.start is EpilogueStart.all_sums
 
 
-@pytest.mark.parametrize(
-    ("given", "edited", "built"),
-    [("first_rows", "all_sums", "the first rows are complete"), ("all_sums", "first_rows", "all sums are complete")],
-)
-def test_an_edited_field_takes_effect_above_its_pass_and_is_refused_below(given: str, edited: str, built: str) -> None:
+@pytest.mark.parametrize(("given", "edited"), [("first_rows", "all_sums"), ("all_sums", "first_rows")])
+def test_an_edited_field_takes_effect_before_loops_are_timed_and_is_refused_from_then_on(
+    given: str, edited: str
+) -> None:
     spec = lt.GemmSpec(m=512, n=512, k=256, a="bf16", b="bf16", d="bf16")
     kernel = lt.compile_gemm(spec, target="sm_90a", schedule=TALL.replace("first_rows", given))
 
@@ -88,6 +88,7 @@ def test_an_edited_field_takes_effect_above_its_pass_and_is_refused_below(given:
         assert count == 1
         return text
 
-    assert lt.compile_ir(again("atoms")).ptx != kernel.ptx
-    with pytest.raises(lt.PassError, match=rf"stores after {built}, but .* epilogue.start = {edited}"):
-        lt.compile_ir(again("epilogue"))
+    assert lt.compile_ir(again("smem")).ptx != kernel.ptx
+    for level in ("atoms", "epilogue"):
+        with pytest.raises(lt.PassError, match=r"but the kernel's schedule says .*by epilogue\.start"):
+            lt.compile_ir(again(level))

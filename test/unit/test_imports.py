@@ -1,6 +1,7 @@
 """Imports go down only, a pass imports no pass, and nothing is imported inside a function but to stay optional."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -181,3 +182,18 @@ def test_a_planted_import_is_found() -> None:
     assert circle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
     assert imports_mlir("from mlir import ir")
     assert inside_functions("def f():\n    from lowtide.passes import base") == [2]
+
+
+# How names of instruction atoms begin. What an atom is follows from its row in `targets/`, not from its name.
+ATOMS = re.compile(
+    r"""startswith\(\(?["'](?:wgmma|mma|fma|tma|cp\.async|staged|realigned|[ls]dmatrix|stmatrix|ld\.|st\.)"""
+)
+
+
+@pytest.mark.parametrize("folder", sorted({*BELOW} - {"targets", "interpreter"}))  # which reads the names of PTX
+def test_no_name_of_an_atom_is_tested_above_targets(folder: str) -> None:
+    assert not [str(path) for path in files(folder) if ATOMS.search(path.read_text())]
+
+
+def test_a_test_of_an_atoms_name_is_found() -> None:
+    assert ATOMS.search('if atom.startswith("wgmma"):') and ATOMS.search('name.startswith(("mma.", "fma."))')

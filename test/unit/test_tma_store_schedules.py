@@ -64,7 +64,7 @@ def test_parts_are_as_wide_as_the_widest_swizzle_and_buffers_come_out_even(
         ("epilogue.path = tma, epilogue.buffers = 0", "at least 1 buffer; nearest is 1"),
         (
             "epilogue.path = smem, epilogue.buffers = 2",
-            "epilogue.buffers = 2 are those of epilogue.path = tma or direct, not smem",
+            "epilogue.buffers = 2 goes with epilogue.path = tma, not smem",
         ),
         ("epilogue.path = smem, epilogue.math = rows, epilogue.prefetch = -1", "at least 0 parts; nearest is 0"),
         ("epilogue.path = tma, epilogue.prefetch = 2", "prefetch = 2 needs epilogue.path = smem with epilogue.math ="),

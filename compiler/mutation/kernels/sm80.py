@@ -66,7 +66,7 @@ SM80: tuple[Kernel, ...] = (
         "sm_80",
         SIX_TILES,
         "grid.tile = [64, 32], order = row, k = 64, atoms = [2, 1, 1], stages = 6, prologue = once, unroll = full, "
-        "b.load = once, epilogue.path = direct, epilogue.buffers = 2",
+        "b.load = once, epilogue.path = direct, epilogue.start = next_tile",
         (384, 32, 192),
         parts=(),
     ),

@@ -160,7 +160,7 @@ CASES = [
         Case(
             f"stores-held-{name}",
             "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 7, prologue = once, unroll = full, "
-            "epilogue.path = direct, epilogue.buffers = 2",
+            "epilogue.path = direct, epilogue.start = next_tile",
             ((m, 64, 150),),
             ("overlap-stores", "spread-copies"),
             lt.GemmSpec(m=m, n=64, k=150, a="bf16", b="bf16", d="bf16"),

@@ -1,7 +1,7 @@
 // From a problem to level nvvm: one thread's program. Of a 32×32×32 step a warp fills 4 + 4 copies of 16 bytes a thread, loads two
 // slices of 2 + 2 ldmatrix.x4, and multiplies 2·4·2 atoms.
 // RUN: lowtide-opt %s --check-level -p 'choose-schedule,verify-schedule,tile-to-ctas,cse,promote-operands-to-smem,assign-smem-layouts, \
-// RUN:   pipeline-mainloop,cse,bind-mma-atoms,bind-copy-atoms,split-k-slices,double-buffer-fragments, \
+// RUN:   decide-timing,pipeline-mainloop,cse,bind-mma-atoms,bind-copy-atoms,split-k-slices,double-buffer-fragments, \
 // RUN:   bind-ring-to-cp-async,cse,lower-epilogue,assign-smem-offsets,cse,convert-sm-to-nvvm,expand-math, \
 // RUN:   cse,canonicalize,cse' | filecheck %s
 

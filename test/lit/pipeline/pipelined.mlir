@@ -1,6 +1,6 @@
 // From a problem to level pipelined: a ring of three stages, filled in a prologue and in the main loop, drained after it.
 // RUN: lowtide-opt %s --check-level -p 'choose-schedule,verify-schedule,tile-to-ctas,cse,promote-operands-to-smem,assign-smem-layouts, \
-// RUN:   pipeline-mainloop,cse' | filecheck %s
+// RUN:   decide-timing,pipeline-mainloop,cse' | filecheck %s
 
 // CHECK-LABEL: module attributes {tile.level = "pipelined", tile.target = "sm_80"}
 // CHECK:       tile.kernel @gemm_kernel

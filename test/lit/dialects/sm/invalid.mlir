@@ -463,3 +463,11 @@ tile.kernel @k(%m: memref<?x?xf32>) {
   sm.store_global %a to %w by "st.global.16" : !fragment, !tile.view<8x16xf32>
   tile.return
 }
+
+// -----
+
+// expected-error @below {{expected ::lowtide::sm::StoreStart to be one of: all_sums, first_rows, next_tile}}
+// expected-error @below {{failed to parse Sm_TimingAttr parameter 'stores'}}
+func.func @timing() attributes {sm.timing = #sm.timing<stores = later>} {
+  return
+}

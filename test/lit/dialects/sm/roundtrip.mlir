@@ -131,3 +131,16 @@ tile.kernel @fragments(%d: memref<?x?xf32, strided<[?, 1]>>, %alpha: f32) {
   } : !sm.fragment<128x128xf32, #tv_c>, memref<?x?xf32, strided<[?, 1]>>
   tile.return
 }
+
+// CHECK-LABEL: tile.kernel @timing
+tile.kernel @timing(%n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  // CHECK: } {sm.timing = #sm.timing<stores = next_tile, copies = spread, slot = step_before, steps = unrolled>}
+  scf.for %i = %c0 to %n step %c1 {
+  } {sm.timing = #sm.timing<stores = next_tile, copies = spread, slot = step_before, steps = unrolled>}
+  // CHECK: } {sm.timing = #sm.timing<stores = first_rows>}
+  scf.for %i = %c0 to %n step %c1 {
+  } {sm.timing = #sm.timing<stores = first_rows, copies = at_head, slot = in_step, steps = rolled>}
+  tile.return
+}

@@ -42,7 +42,7 @@ module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {
             sm.mbarrier_arrive %empty[%arg4] after %retired_6 : !sm.mbarriers<2>
             %index_7, %phase_8 = sm.ring_advance %ring[%arg5, %arg6] : !ring
             scf.yield %result_5, %arg5, %index_7, %phase_8 : !pending, index, index, index
-          }
+          } {sm.timing = #sm.timing<stores = first_rows>}
           %result, %retired = sm.mma_wait 0, %5#0 : !pending -> !sm.fragment<128x16xf32, #tv>
           sm.mbarrier_arrive %empty[%5#1] after %retired : !sm.mbarriers<2>
           %6 = sm.extract %result[0, 0] : !sm.fragment<128x16xf32, #tv> to !sm.fragment<64x16xf32, #tv1>
@@ -121,7 +121,7 @@ module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {
             sm.mbarrier_arrive %empty[%arg4] after %retired_6 : !sm.mbarriers<2>
             %index_7, %phase_8 = sm.ring_advance %ring[%arg5, %arg6] : !ring
             scf.yield %result_5, %arg5, %index_7, %phase_8 : !pending, index, index, index
-          }
+          } {sm.timing = #sm.timing<stores = first_rows>}
           %result, %retired = sm.mma_wait 0, %5#0 : !pending -> !sm.fragment<128x16xf32, #tv>
           sm.mbarrier_arrive %empty[%5#1] after %retired : !sm.mbarriers<2>
           %6 = sm.extract %result[0, 0] : !sm.fragment<128x16xf32, #tv> to !sm.fragment<64x16xf32, #tv1>
@@ -199,7 +199,7 @@ module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {
             sm.mbarrier_arrive %empty[%arg4] after %retired_6 : !sm.mbarriers<2>
             %index_7, %phase_8 = sm.ring_advance %ring[%arg5, %arg6] : !ring
             scf.yield %result_5, %arg5, %index_7, %phase_8 : !pending, index, index, index
-          }
+          } {sm.timing = #sm.timing<stores = first_rows>}
           %result, %retired = sm.mma_wait 0, %5#0 : !pending -> !sm.fragment<128x16xf32, #tv>
           sm.mbarrier_arrive %empty[%5#1] after %retired : !sm.mbarriers<2>
           // expected-error @below {{store-first-rows: reads more than the 64 rows whose sums are complete first}}
@@ -279,7 +279,7 @@ module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {
             sm.mbarrier_arrive %empty[%arg4] after %retired_6 : !sm.mbarriers<2>
             %index_7, %phase_8 = sm.ring_advance %ring[%arg5, %arg6] : !ring
             scf.yield %result_5, %arg5, %index_7, %phase_8 : !pending, index, index, index
-          }
+          } {sm.timing = #sm.timing<stores = first_rows>}
           // expected-error @below {{store-first-rows: must be followed by stores by TMA of the parts of the tile}}
           %result, %retired = sm.mma_wait 0, %5#0 : !pending -> !sm.fragment<128x16xf32, #tv>
           sm.mbarrier_arrive %empty[%5#1] after %retired : !sm.mbarriers<2>

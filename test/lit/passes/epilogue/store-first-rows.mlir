@@ -59,7 +59,7 @@ module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {
             sm.mbarrier_arrive %empty[%arg4] after %retired_6 : !sm.mbarriers<2>
             %index_7, %phase_8 = sm.ring_advance %ring[%arg5, %arg6] : !ring
             scf.yield %result_5, %arg5, %index_7, %phase_8 : !pending, index, index, index
-          }
+          } {sm.timing = #sm.timing<stores = first_rows>}
           %result, %retired = sm.mma_wait 0, %5#0 : !pending -> !sm.fragment<128x16xf32, #tv>
           sm.mbarrier_arrive %empty[%5#1] after %retired : !sm.mbarriers<2>
           %6 = sm.extract %result[0, 0] : !sm.fragment<128x16xf32, #tv> to !sm.fragment<64x16xf32, #tv1>

@@ -66,8 +66,7 @@ tile.kernel @kernel(%d: !d, %sa: !d, %sb: !d) {
 // CHECK:         sm.ptx_wgmma_wait 0
 // CHECK-NOT:     arith.mulf
 // CHECK:         math.fma
-tile.kernel @overlapped(%d: !d, %sa: !d, %sb: !d) attributes {
-    schedule = #tile.schedule<multiply = <promote = overlapped>>} {
+tile.kernel @overlapped(%d: !d, %sa: !d, %sb: !d) {
   %c0 = arith.constant 0 : index
   %as = sm.alloc at 0 : !a
   %bs = sm.alloc at 16384 : !b
@@ -84,7 +83,10 @@ tile.kernel @overlapped(%d: !d, %sa: !d, %sb: !d) attributes {
         %columns = tile.view column_block_scale %sb[%column, %c0] : !d to !tile.view<64x8xf32>
         %s = sm.load_global %rows by "ld.global.4" : !tile.view<64x8xf32> to !acc
         %t = sm.load_global %columns by "ld.global.4" : !tile.view<64x8xf32> to !acc
-        %sum, %done = sm.wgmma_promote tn %as, %bs into %zero scaled(%s : !acc, %t : !acc) by <wgmma.m64n8k32.f32.e4m3.e5m2, atoms [1, 1, 1]> : !a, !b, !acc
+        %sum = scf.for %i = %c0 to %m step %c1 iter_args(%acc = %zero) -> (!acc) {
+          %next, %done = sm.wgmma_promote tn %as, %bs into %acc scaled(%s : !acc, %t : !acc) by <wgmma.m64n8k32.f32.e4m3.e5m2, atoms [1, 1, 1]> : !a, !b, !acc
+          scf.yield %next : !acc
+        } {sm.timing = #sm.timing<slot = step_before>}
         %window = tile.view %d[%row, %column] : !d to !tile.view<64x8xf32>
         sm.store_global %sum to %window by "st.global.8" : !acc, !tile.view<64x8xf32>
       }

@@ -3,8 +3,7 @@
 
 module attributes {tile.target = "sm_90a"} {
 gpu.module @kernels {
-gpu.func @kernel(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %steps: i32) kernel attributes {
-    schedule = #tile.schedule<multiply = <promote = overlapped>>} {
+gpu.func @kernel(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %steps: i32) kernel {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %c4 = arith.constant 4 : i32
@@ -30,7 +29,7 @@ gpu.func @kernel(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %
     %flipped = arith.xori %phase, %c1 : i32
     %next_phase = arith.select %last, %flipped, %phase : i32
     scf.yield %next_acc, %next, %next_phase : f32, i32, i32
-  }
+  } {sm.timing = #sm.timing<slot = step_before>}
   gpu.return
 }
 }
@@ -38,8 +37,7 @@ gpu.func @kernel(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %
 // -----
 module attributes {tile.target = "sm_90a"} {
 gpu.module @kernels {
-gpu.func @kernel(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %steps: i32) kernel attributes {
-    schedule = #tile.schedule<multiply = <promote = overlapped>>} {
+gpu.func @kernel(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %steps: i32) kernel {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %c4 = arith.constant 4 : i32
@@ -66,7 +64,7 @@ gpu.func @kernel(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %
     %flipped = arith.xori %phase, %c1 : i32
     %next_phase = arith.select %last, %flipped, %phase : i32
     scf.yield %next_acc, %next, %next_phase : f32, i32, i32
-  }
+  } {sm.timing = #sm.timing<slot = step_before>}
   gpu.return
 }
 }

@@ -47,7 +47,7 @@
 // CHECK-NOT:     scf.if
 // CHECK:         scf.for
 
-// Other schedules keep their loops.
+// Other loops stay as they are.
 // CHECK-LABEL: gpu.func @per_step(
 // CHECK-NOT:     nvvm.mbarrier
 // CHECK:         scf.for
@@ -55,8 +55,7 @@
 // CHECK-NOT:       nvvm.mbarrier
 module attributes {tile.target = "sm_90a"} {
 gpu.module @kernels {
-gpu.func @kernel(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %steps: i32) kernel attributes {
-    schedule = #tile.schedule<multiply = <promote = overlapped>>} {
+gpu.func @kernel(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %steps: i32) kernel {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %c4 = arith.constant 4 : i32
@@ -82,12 +81,11 @@ gpu.func @kernel(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %
     %flipped = arith.xori %phase, %c1 : i32
     %next_phase = arith.select %last, %flipped, %phase : i32
     scf.yield %next_acc, %next, %next_phase : f32, i32, i32
-  }
+  } {sm.timing = #sm.timing<slot = step_before>}
   gpu.return
 }
 
-gpu.func @known(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %steps: i32) kernel attributes {
-    schedule = #tile.schedule<multiply = <promote = overlapped>>} {
+gpu.func @known(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %steps: i32) kernel {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %c4 = arith.constant 4 : i32
@@ -113,12 +111,11 @@ gpu.func @known(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %s
     %flipped = arith.xori %phase, %c1 : i32
     %next_phase = arith.select %last, %flipped, %phase : i32
     scf.yield %next_acc, %next, %next_phase : f32, i32, i32
-  }
+  } {sm.timing = #sm.timing<slot = step_before>}
   gpu.return
 }
 
-gpu.func @per_step(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %steps: i32) kernel attributes {
-    schedule = #tile.schedule<multiply = <promote = per_step>>} {
+gpu.func @per_step(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %steps: i32) kernel {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %c4 = arith.constant 4 : i32

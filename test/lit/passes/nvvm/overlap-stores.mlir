@@ -34,8 +34,7 @@ gpu.module @kernels {
 // CHECK-NEXT:    llvm.store %[[LAST]]#2, %[[LAST_AT]]
 // CHECK:         llvm.store %[[LAST]]#3
 // CHECK-NEXT:  }
-gpu.func @two_stores(%d: !llvm.ptr<1>, %first: i32, %tiles: i32, %ctas: i32, %pair: vector<2xf16>) kernel attributes {
-    schedule = #tile.schedule<epilogue = <path = direct, buffers = 2>>} {
+gpu.func @two_stores(%d: !llvm.ptr<1>, %first: i32, %tiles: i32, %ctas: i32, %pair: vector<2xf16>) kernel {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %c2 = arith.constant 2 : i32
@@ -48,7 +47,7 @@ gpu.func @two_stores(%d: !llvm.ptr<1>, %first: i32, %tiles: i32, %ctas: i32, %pa
       %next = llvm.extractvalue %product[0] : !llvm.struct<(f32, f32, f32, f32)>
       %after = arith.addi %at, %i : i32
       scf.yield %next, %after : f32, i32
-    }
+    } {sm.timing = #sm.timing<stores = next_tile>}
     %all = vector.broadcast %sum#0 : f32 to vector<4xf32>
     %low = arith.addf %all, %zeros : vector<4xf32>
     %high = arith.mulf %all, %all : vector<4xf32>
@@ -62,13 +61,12 @@ gpu.func @two_stores(%d: !llvm.ptr<1>, %first: i32, %tiles: i32, %ctas: i32, %pa
   gpu.return
 }
 
-// One buffer: D is stored where its tile is multiplied.
+// Other timings: D is stored where its tile is multiplied.
 // CHECK-LABEL: gpu.func @at_once
 // CHECK:         scf.for
 // CHECK:           llvm.store
 // CHECK-NOT:   scf.if
-gpu.func @at_once(%d: !llvm.ptr<1>, %first: i32, %tiles: i32, %ctas: i32, %value: f32) kernel attributes {
-    schedule = #tile.schedule<epilogue = <path = direct>>} {
+gpu.func @at_once(%d: !llvm.ptr<1>, %first: i32, %tiles: i32, %ctas: i32, %value: f32) kernel {
   scf.for %tile = %first to %tiles step %ctas : i32 {
     llvm.store %value, %d : f32, !llvm.ptr<1>
   }

@@ -359,7 +359,7 @@ tile.kernel @kernel(%a: !mat, %m: index) attributes {schedule = #tile.schedule<m
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
-tile.kernel @kernel(%a: !mat, %k: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, unroll = full>>} {
+tile.kernel @kernel(%a: !mat, %k: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
   %c0 = arith.constant 0 : index
@@ -373,7 +373,7 @@ tile.kernel @kernel(%a: !mat, %k: index) attributes {schedule = #tile.schedule<m
     sm.barrier
     %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
     scf.yield %next : !tile
-  }
+  } {sm.timing = #sm.timing<steps = unrolled>}
   tile.return
 }
 }

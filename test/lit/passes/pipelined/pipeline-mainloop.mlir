@@ -53,7 +53,7 @@
 !a = memref<32x32xbf16, #a, #gpu.address_space<workgroup>>
 !b = memref<64x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x64xf32>
-module attributes {tile.level = "smem", tile.target = "sm_80"} {
+module attributes {tile.level = "pipelined", tile.target = "sm_80"} {
 tile.kernel @four_stages(%a: !mat, %b: !mat, %m: index, %k: index) attributes {schedule = #tile.schedule<mainloop = <stages = 4>>} {
   %bs = sm.alloc : !b
   %as = sm.alloc : !a

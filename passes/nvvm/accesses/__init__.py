@@ -1,0 +1,1 @@
+"""Copies, loads and stores: of threads, of warps (ldmatrix, stmatrix), by TMA."""

@@ -1,0 +1,109 @@
+"""Lowering of TMA loads to one thread's program."""
+
+from collections.abc import Iterator
+
+from mlir import ir
+from mlir.dialects import llvm, nvvm, scf
+
+from lowtide.dialects import sm
+from lowtide.dialects.enums import cache_hint_of, multicast_of
+from lowtide.dialects.tile import CacheHint
+from lowtide.passes.base import Refusal
+from lowtide.passes.nvvm.agents.barriers import first_of_warpgroup
+from lowtide.passes.nvvm.agents.roles import barrier_pointer
+from lowtide.passes.nvvm.thread.clusters import CLUSTER_SPACE
+from lowtide.passes.nvvm.thread.context import Context
+from lowtide.passes.nvvm.thread.memory import element_pointer
+from lowtide.passes.support.panels import SWIZZLE_ROWS, Panels
+
+# L2 cache-policy operands by cache hint, as createpolicy.fractional returns them for fraction 1.0 (PTX ISA,
+# "createpolicy"). The ISA does not define the encoding; these are the constants that compilers pass.
+_CACHE_POLICIES = {
+    CacheHint.normal: 0x1000000000000000,
+    CacheHint.evict_first: 0x12F0000000000000,
+    CacheHint.evict_last: 0x14F0000000000000,
+}
+
+
+def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
+    """One instruction for each box that the buffer holds; the coordinates go innermost first."""
+    panels = Panels.of(op.destination.type)
+    if panels.width != op.map.type.shape[-1]:
+        raise Refusal(
+            op,
+            f"boxes have rows of {op.map.type.shape[-1]} elements, the buffer panels of {panels.width}; both must be "
+            "the row of the swizzle",
+        )
+    buffer, map_type = context.buffer(op.destination), op.map.type
+    barrier = barrier_pointer(context, op.barriers, op.index)
+    policy, line, build = cache_policy(context, op), multicast_of(op), context.build
+    place, parties = context.cluster.share(line)
+    rows = _share_of(op, panels.rows, parties)
+    mask = None if line is None else context.cluster.mask(build, line)
+    pointer = element_pointer(buffer.pointer, build.mul(place, rows * panels.row_bytes), build.i8)
+    origin = build.add(context.scalar(op.row), build.mul(place, rows)), context.scalar(op.column)
+    box = list(map_type.shape)[0 if op.batch is None else 1 :]
+
+    def start_loads() -> None:
+        for offset, coordinates in _boxes(context, panels, rows, box, *origin):
+            start = element_pointer(pointer, offset, build.i8)
+            cluster = llvm.AddrSpaceCastOp(llvm.PointerType.get(CLUSTER_SPACE), start).result
+            place = [*coordinates, *matrix_of(context, op)]
+            nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
+                cluster, context.scalar(op.map), place, barrier, [], multicastMask=mask, l2CacheHint=policy
+            )
+
+    if context.elected:
+        start_loads()
+        return
+    with ir.InsertionPoint(first_of_warpgroup(context).then_block):
+        start_loads()
+        scf.YieldOp([])
+
+
+def matrix_of(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> list[ir.Value]:
+    """The outermost coordinate, that of a batch; nothing without one."""
+    return [] if op.batch is None else [context.scalar(op.batch)]
+
+
+def _share_of(op: sm.TmaLoadOp, rows: int, parties: int) -> int:
+    """The rows of a tile that each of the CTAs that share it loads: whole boxes that begin where the swizzle does."""
+    share, box_rows = rows // parties, op.map.type.shape[-2]
+    if rows % parties or share % box_rows or (parties > 1 and share % SWIZZLE_ROWS):
+        raise Refusal(
+            op,
+            f"shares {rows} rows among {parties} CTAs in boxes of {box_rows} rows; each must load whole boxes, and a "
+            f"multiple of {SWIZZLE_ROWS} rows",
+        )
+    return share
+
+
+def _boxes(
+    context: Context, panels: Panels, rows: int, box: list[int], row: ir.Value, column: ir.Value
+) -> Iterator[tuple[int, list[ir.Value]]]:
+    """The boxes that fill the first `rows` of a buffer from (row, column) of the matrix: byte offset, coordinates.
+
+    In maps of three to five dimensions the third counts panels, which start at a multiple of their width.
+    """
+    build = context.build
+    *outer, box_rows, width = box
+    together = outer[-1] if outer else 1
+    for panel in range(0, panels.count, together):
+        for first in range(0, rows, box_rows):
+            at_row, at_column = build.add(row, first), build.add(column, panel * width)
+            if outer:
+                zeros = [build.constant(0)] * (len(outer) - 1)
+                coordinates = [build.constant(0), at_row, build.udiv(at_column, width), *zeros]
+            else:
+                coordinates = [at_column, at_row]
+            yield panels.offset(first, panel * width), coordinates
+
+
+def cache_policy(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> ir.Value | None:
+    """The operand for the op's L2 eviction priority; None where it has no hint. Refuses a hint of st.global's."""
+    if op.cache is None:
+        return None
+    hint = cache_hint_of(op)
+    if hint not in _CACHE_POLICIES:
+        raise Refusal(op, f"has cache({hint}), which is for st.global; TMA takes evict_first or evict_last")
+    return context.build.constant(_CACHE_POLICIES[hint], context.build.i64)

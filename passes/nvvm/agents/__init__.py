@@ -1,0 +1,1 @@
+"""Roles as branches, and the barriers that join them."""

@@ -1,0 +1,1 @@
+"""Launches that prepare a matrix: copy its rows, split it into pieces, transpose it."""

@@ -1,0 +1,1 @@
+"""Products: mma.sync, wgmma and its matrix descriptors, packed weights, factors of scales."""

@@ -1,0 +1,1 @@
+"""One thread's program: what ops are lowered to and share, registers, memory, control flow, arithmetic."""

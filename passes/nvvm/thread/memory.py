@@ -1,0 +1,162 @@
+"""Addresses of elements in shared and global memory, and bounds checks for global memory."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from mlir import ir
+from mlir.dialects import llvm
+from numpy.typing import NDArray
+from tensor_layouts import Layout, compose, flatten, mode
+
+from lowtide.dialects.tile.layouts import layout_of
+from lowtide.errors import ScheduleError
+from lowtide.passes.nvvm.thread.context import Context
+from lowtide.passes.nvvm.thread.thread_offsets import ThreadOffset
+from lowtide.passes.nvvm.thread.values import SharedBuffer, Window
+from lowtide.passes.support.builder import Scalar, constant_of
+from lowtide.passes.support.element_types import element_bits
+from lowtide.targets.tv import offsets
+
+_DYNAMIC = -(2**31)  # llvm.getelementptr's marker for an index that is an operand
+
+
+def element_pointer(base: ir.Value, index: Scalar, element: ir.Type) -> ir.Value:
+    """base + index elements."""
+    known = index if isinstance(index, int) else constant_of(index)
+    if known == 0:
+        return base
+    if known is not None and abs(known) < 2**31:  # what the op holds as an attribute
+        return llvm.GEPOp(base.type, base, [], [known], element, None).result
+    return llvm.GEPOp(base.type, base, [index], [_DYNAMIC], element, None).result
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One dimension of a buffer: its layout, and the coordinate of each thread of an access along it."""
+
+    layout: Layout
+    thread: Layout
+    places: NDArray[np.int64]
+
+    @property
+    def thread_offset(self) -> Layout:
+        """The offset of each thread."""
+        return compose(self.layout, self.thread)
+
+    def offset(self, value: int) -> int:
+        """The offset that a step of `value` adds. Raises ScheduleError if it is not the same for all threads."""
+        here, moved = offsets(self.layout, self.places), offsets(self.layout, self.places + value)
+        step: int = moved[0] - here[0]
+        if np.any(moved - here != step):
+            raise ScheduleError(
+                f"threads at {self.thread} and a value {value} further on lie in different panels of {self.layout}"
+            )
+        return int(step)
+
+
+@dataclass(frozen=True)
+class SharedAccess:
+    """Offsets of a thread's values in a buffer: a run-time part for the thread, a constant for each value."""
+
+    buffer: SharedBuffer
+    thread: ThreadOffset
+    axes: tuple[Axis, Axis]
+    element_bytes: int
+
+    def pointer(self, context: Context, row: int, column: int) -> ir.Value:
+        """The address of the element that lies (row, column) beyond the thread's own, as !llvm.ptr<3>."""
+        build = context.build
+        offset, constant = self.thread.at(build, self.axes[0].offset(row) + self.axes[1].offset(column))
+        # The run-time part first, the constant last: then it folds into the instruction's address.
+        start = element_pointer(self.buffer.pointer, build.mul(offset, self.element_bytes), build.i8)
+        return element_pointer(start, constant * self.element_bytes, build.i8)
+
+
+def shared_access(context: Context, buffer: SharedBuffer, row_thread: Layout, col_thread: Layout) -> SharedAccess:
+    """Access to a buffer by the thread's row and column. Dimensions may be nested, as those of panels are."""
+    layout, swizzle = layout_of(buffer.type.layout)
+    threads = np.arange(context.threads)
+    rows, columns = (
+        Axis(mode(layout, dim), thread, offsets(thread, threads)) for dim, thread in enumerate((row_thread, col_thread))
+    )
+    thread = _sum(rows.thread_offset, columns.thread_offset)
+    offset = ThreadOffset.of(context.build, thread, context.threads, context.tid, swizzle)
+    return SharedAccess(buffer, offset, (rows, columns), element_bits(buffer.type.element_type) // 8)
+
+
+def _sum(first_part: Layout, second_part: Layout) -> Layout:
+    """The layout t -> first(t) + second(t), over the common refinement of their shapes."""
+    first, second = _flat(first_part), _flat(second_part)
+    modes: list[tuple[int, int]] = []
+    while first and second:
+        (s, d), (t, e) = first.pop(0), second.pop(0)
+        step = min(s, t)
+        if max(s, t) % step:
+            raise ScheduleError(f"thread layouts {first_part} and {second_part} have no common refinement")
+        modes.append((step, d + e))
+        if s > step:
+            first.insert(0, (s // step, d * step))
+        if t > step:
+            second.insert(0, (t // step, e * step))
+    shape, stride = zip(*modes, *first, *second, strict=True)
+    return Layout(shape, stride)
+
+
+def _flat(layout: Layout) -> list[tuple[int, int]]:
+    flat = flatten(layout)
+    if isinstance(flat.shape, int):
+        return [(flat.shape, flat.stride)]
+    return list(zip(flat.shape, flat.stride, strict=True))
+
+
+class Inside(Enum):
+    """What is known of a window along one dimension: fully inside the matrix, all or nothing, or neither."""
+
+    ALL = 0
+    ALL_OR_NOTHING = 1
+    PARTLY = 2
+
+
+def inside(window: Window, dim: int) -> Inside:
+    extent, offset, shape = window.matrix.extents[dim], window.offsets[dim], window.shape[dim]
+    if not isinstance(extent, int) or extent % offset.multiple:
+        return Inside.PARTLY
+    if offset.room is not None and shape <= offset.room:
+        return Inside.ALL_OR_NOTHING if extent % offset.span else Inside.ALL
+    whole = offset.multiple % shape == 0 and offset.shift % shape == 0
+    return Inside.ALL_OR_NOTHING if whole else Inside.PARTLY
+
+
+def is_before_edge(context: Context, window: Window, dim: int, index: ir.Value) -> ir.Value | None:
+    """Whether `index` is inside the matrix along one dimension; None if it always is."""
+    known = inside(window, dim)
+    if known is Inside.ALL:
+        return None
+    probe = window.offsets[dim].value if known is Inside.ALL_OR_NOTHING else index
+    return context.build.ult(probe, window.matrix.extents[dim])
+
+
+def both(context: Context, x: ir.Value | None, y: ir.Value | None) -> ir.Value | None:
+    """The conjunction of two conditions, None being true."""
+    if x is None or y is None:
+        return y if x is None else x
+    return context.build.and_(x, y)
+
+
+def global_pointer(context: Context, window: Window, row: ir.Value, column: ir.Value) -> ir.Value:
+    """The address of element (row, column) of the matrix, in 64 bits since the row stride may be large."""
+    matrix, build = window.matrix, context.build
+    start = build.mul(build.zext(row, build.i64), matrix.row_stride)
+    return element_pointer(matrix.pointer, build.add(start, build.zext(column, build.i64)), matrix.element)
+
+
+def pointer_beyond(context: Context, window: Window, start: ir.Value, rows: int, columns: int) -> ir.Value:
+    """The address of the element that lies (rows, columns) beyond the one at `start`.
+
+    Rows are stepped over by a product that is the same for all threads and in every round of a loop, so an address
+    costs one addition in 64 bits wherever `start` changes.
+    """
+    matrix, build = window.matrix, context.build
+    row = element_pointer(start, build.mul(matrix.row_stride, rows), matrix.element) if rows else start
+    return element_pointer(row, columns, matrix.element)

@@ -1,0 +1,237 @@
+"""The work items of a kernel: its tiles, or ranges of their K by the division of K, in one thread's program.
+
+The items of `split` and `scatter` are numbered, and the scheduler hands them out as it does tiles. In `tail`,
+`stream_k` and `hybrid` each CTA has a list of its own. Counts of K steps of all tiles do not fit in 32 bits, so those
+are in 64.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from mlir import ir
+from mlir.dialects import nvvm, scf
+
+from lowtide.dialects import tile
+from lowtide.dialects.tile import KDivisionKind
+from lowtide.passes.nvvm.thread.clusters import ClusterPlace
+from lowtide.passes.nvvm.thread.context import Context
+from lowtide.passes.support.builder import Builder
+
+Bounds: TypeAlias = tuple[ir.Value, ir.Value, ir.Value]  # first, end, step
+#: The number of its tile and, where K is divided: begin and end of K, part, parts, slot of part 0
+Item: TypeAlias = tuple[ir.Value, ...]
+
+
+@dataclass(frozen=True)
+class Items:
+    """How many items there are in all, and the item with a number. `bounds` are those of a CTA's own list."""
+
+    total: ir.Value
+    at: Callable[[ir.Value], Item]
+    bounds: Bounds | None = None
+
+
+@dataclass(frozen=True)
+class _Depth:
+    """The extent of K, and its steps."""
+
+    extent: ir.Value
+    step: int
+    steps: ir.Value
+
+    @classmethod
+    def of(cls, context: Context, op: tile.WorkTilesOp) -> "_Depth":
+        extent, step = context.scalar(op.depth), list(op.tile)[2]
+        build = context.build
+        return cls(extent, step, build.udiv(build.add(extent, step - 1), step))
+
+    def places(self, build: Builder, first: ir.Value, end: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Begin and end along K of the steps from `first` to `end`; the last step may reach past K."""
+        return build.mul(first, self.step), build.umin(build.mul(end, self.step), self.extent)
+
+
+def _whole_tiles(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
+    return Items(tiles, lambda index: (index,))
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The steps of a tile in parts. The first ones have one step more where the steps do not divide evenly."""
+
+    build: Builder
+    cluster: ClusterPlace
+    depth: _Depth
+    count: ir.Value
+    each: ir.Value
+    over: ir.Value
+
+    @classmethod
+    def of(cls, context: Context, op: tile.WorkTilesOp, most: ir.Value | None = None) -> "_Parts":
+        """As many as the op says, but at most one for each step, and at most `most`."""
+        build, depth = context.build, _Depth.of(context, op)
+        count = build.umin(depth.steps, op.k_parts.value)
+        count = count if most is None else build.umin(count, most)
+        return cls(build, context.cluster, depth, count, build.udiv(depth.steps, count), build.urem(depth.steps, count))
+
+    def _begin(self, part: ir.Value) -> ir.Value:
+        return self.build.add(self.build.mul(part, self.each), self.build.umin(part, self.over))
+
+    def item(self, number: ir.Value, part: ir.Value) -> Item:
+        """A part of the tile with a number or, in clusters, of the CTA's own tile of a super-tile."""
+        build, cluster = self.build, self.cluster
+        range_of_k = self.depth.places(build, self._begin(part), self._begin(build.add(part, 1)))
+        tile_number = build.add(build.mul(number, cluster.size), cluster.rank)
+        return number, *range_of_k, part, self.count, build.mul(tile_number, self.count)
+
+
+def _split(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
+    """The parts of a tile are neighbours, part 0 the last of them."""
+    build, parts = context.build, _Parts.of(context, op)
+
+    def at(index: ir.Value) -> Item:
+        number, place = build.udiv(index, parts.count), build.urem(index, parts.count)
+        return parts.item(number, build.sub(build.sub(parts.count, 1), place))
+
+    return Items(build.mul(tiles, parts.count), at)
+
+
+def _scatter(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
+    """The same part of all tiles of a round, which then read the same K of their operands; then the next part.
+
+    A round is a whole number of tiles, of which the last one may have fewer. The worker's own list counts by the first
+    tile of a round: a division less on the way to the first load.
+    """
+    build, parts = context.build, _Parts.of(context, op)
+    workers = (nvvm.ClusterDimXOp if context.cluster.size > 1 else nvvm.GridDimXOp)(build.i32).result
+    most = build.udiv(workers, parts.count)
+
+    def at(first: ir.Value) -> Item:
+        here = build.umin(build.sub(tiles, first), most)
+        part = build.udiv(cta, here)
+        return parts.item(build.add(first, build.sub(cta, build.mul(part, here))), part)
+
+    # A round of n tiles has n · parts workers.
+    end = build.sub(tiles, build.udiv(cta, parts.count))
+    return Items(build.mul(tiles, parts.count), at, (build.constant(0), end, most))
+
+
+def _tail(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
+    """Whole tiles in waves; then the others in rounds, in each the last part of all its tiles first, part 0 last.
+
+    A round is a whole number of tiles, so that part 0 waits for workers with lower numbers only.
+    """
+    build = context.build
+    workers = (nvvm.ClusterDimXOp if context.cluster.size > 1 else nvvm.GridDimXOp)(build.i32).result
+    parts = _Parts.of(context, op, workers)
+    waves, over, most = build.udiv(tiles, workers), build.urem(tiles, workers), build.udiv(workers, parts.count)
+    left = build.sub(over, build.umin(over, build.udiv(cta, parts.count)))
+    rounds = build.udiv(build.add(left, build.sub(most, 1)), most)
+    rounds = build.select(build.ult(cta, build.mul(most, parts.count)), rounds, 0)
+
+    def of_tail(first: ir.Value) -> Item:
+        here = build.umin(build.sub(over, first), most)
+        place = build.udiv(cta, here)
+        own = build.add(first, build.sub(cta, build.mul(here, place)))
+        _, *part = parts.item(own, build.sub(build.sub(parts.count, 1), place))
+        return build.add(build.mul(waves, workers), own), *part
+
+    def at(index: ir.Value) -> Item:
+        zero, one = build.constant(0), build.constant(1)
+        branch = scf.IfOp(build.ult(index, waves), [build.i32] * 6, has_else=True)  # a whole tile without divisions
+        with ir.InsertionPoint(branch.then_block):
+            steps = parts.depth.places(build, zero, parts.depth.steps)
+            scf.YieldOp([build.add(build.mul(index, workers), cta), *steps, zero, one, zero])
+        with ir.InsertionPoint(branch.else_block):
+            scf.YieldOp(of_tail(build.mul(build.sub(index, waves), most)))
+        return tuple(branch.results)
+
+    return Items(tiles, at, (build.constant(0), build.add(waves, rounds), build.constant(1)))
+
+
+def _stream_k(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
+    return _streamed(context, op, cta, tiles, context.build.constant(0))
+
+
+def _hybrid(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
+    """Whole tiles in waves first, and one full wave and the rest in even shares; all in waves where they divide."""
+    build = context.build
+    ctas = nvvm.GridDimXOp(build.i32).result
+    full, rest = build.udiv(tiles, ctas), build.urem(tiles, ctas)
+    one_less = build.select(build.eq(full, 0), 0, build.sub(full, 1))
+    return _streamed(context, op, cta, tiles, build.select(build.eq(rest, 0), full, one_less))
+
+
+def _streamed(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value, waves: ir.Value) -> Items:
+    """`waves` whole tiles for each CTA, and its share of the steps of the other tiles.
+
+    Shares are numbered from the last CTA to the first, so that part 0, at the end of a share, waits for the beginnings
+    of shares of lower-numbered CTAs.
+    """
+    build, depth = context.build, _Depth.of(context, op)
+    ctas = nvvm.GridDimXOp(build.i32).result
+    first_tile = build.mul(waves, ctas)
+    shares = _Shares(
+        build, build.zext(build.sub(tiles, first_tile), build.i64), build.zext(depth.steps, build.i64), ctas
+    )
+    share = build.sub(build.sub(ctas, 1), cta)
+    begin, end = shares.begin(share), shares.begin(build.add(share, 1))
+    streams = build.ult(begin, end)
+    first, last = shares.tile_of(begin), shares.tile_of(build.sub(end, 1))
+    count = build.select(streams, build.add(build.sub(last, first), 1), 0)
+
+    def at(index: ir.Value) -> Item:
+        is_whole = build.ult(index, waves)
+        streamed = build.add(first, build.sub(index, waves))
+        start = build.mul(build.zext(streamed, build.i64), shares.steps)
+        low = build.trunc(build.sub(build.umax(begin, start), start), build.i32)
+        high = build.trunc(build.sub(build.umin(end, build.add(start, shares.steps)), start), build.i32)
+        owner, final = shares.holder(start), shares.holder(build.sub(build.add(start, shares.steps), 1))
+        number = build.select(is_whole, build.add(build.mul(index, ctas), cta), build.add(first_tile, streamed))
+        range_of_k = depth.places(build, build.select(is_whole, 0, low), build.select(is_whole, depth.steps, high))
+        part = build.select(is_whole, 0, build.sub(share, owner))
+        parts = build.select(is_whole, 1, build.add(build.sub(final, owner), 1))
+        return number, *range_of_k, part, parts, build.select(is_whole, share, owner)
+
+    bounds = build.constant(0), build.add(waves, count), build.constant(1)
+    return Items(tiles, at, bounds)
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """Even shares of the steps of `tiles` tiles: share s begins at step s · all / shares. Steps are i64, shares i32."""
+
+    build: Builder
+    tiles: ir.Value
+    steps: ir.Value
+    shares: ir.Value
+
+    @property
+    def _all(self) -> ir.Value:
+        return self.build.mul(self.tiles, self.steps)
+
+    def _wide(self, value: ir.Value) -> ir.Value:
+        return self.build.zext(value, self.build.i64)
+
+    def begin(self, share: ir.Value) -> ir.Value:
+        return self.build.udiv(self.build.mul(self._wide(share), self._all), self._wide(self.shares))
+
+    def holder(self, step: ir.Value) -> ir.Value:
+        """The share that holds a step: the last one that begins at it or before."""
+        build = self.build
+        after = build.mul(build.add(step, 1), self._wide(self.shares))
+        return build.trunc(build.udiv(build.sub(after, 1), build.umax(self._all, 1)), build.i32)
+
+    def tile_of(self, step: ir.Value) -> ir.Value:
+        return self.build.trunc(self.build.udiv(step, self.steps), self.build.i32)
+
+
+ITEMS: dict[KDivisionKind, Callable[[Context, tile.WorkTilesOp, ir.Value, ir.Value], Items]] = {
+    KDivisionKind.none: _whole_tiles,
+    KDivisionKind.split: _split,
+    KDivisionKind.scatter: _scatter,
+    KDivisionKind.stream_k: _stream_k,
+    KDivisionKind.hybrid: _hybrid,
+    KDivisionKind.tail: _tail,
+    KDivisionKind.scatter_tail: _tail,
+}
