@@ -35,7 +35,8 @@ def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
     if not has_wgmma(*types) or has_wgmma(*types, k_is_contiguous=False):
         return given
     suffix = f".{types_of_atom(problem.acc, problem.a, problem.b)}"
-    has_other = any(issuer_of(name) == "warp" and name.endswith(suffix) for name in target.mma_atoms)
+    by_warps = any(issuer_of(name) == "warp" and name.endswith(suffix) for name in target.mma_atoms)
+    has_other = by_warps and not problem.is_scaled  # scales of blocks want roles, and so wgmma
     readers = {"a": problem.n, "b": problem.m}
     lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
     turned = [name for name, is_last in lies.items() if not is_last]
