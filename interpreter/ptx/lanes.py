@@ -117,6 +117,8 @@ def prmt(form: Form) -> Callable[..., Any]:
     domain = form.domain
 
     def compute(x: Any, y: Any, selector: Any) -> Any:
+        if x is None and y is None:  # nor was the result: a compiler does not care for these bytes
+            return None
         if not isinstance(selector, np.ndarray):
             x, y = _if_chosen(x, y, int(selector))
         if not isinstance(selector, np.ndarray) and not (registers.is_raw(x) and registers.is_raw(y)):
@@ -140,9 +142,9 @@ def prmt(form: Form) -> Callable[..., Any]:
 
 
 def _if_chosen(x: Any, y: Any, selector: int) -> tuple[Any, Any]:
-    """The registers; zero for one that was never written, if no byte of it is chosen, or beside bytes of the other."""
-    from_y = [bool(selector >> 4 * byte & 4) for byte in range(4)]
-    return 0 if x is None and any(from_y) else x, 0 if y is None and not all(from_y) else y
+    """The registers; zero for one that was never written, and no byte of which is chosen."""
+    from_y = [selector >> 4 * byte & 4 for byte in range(4)]
+    return 0 if x is None and all(from_y) else x, 0 if y is None and not any(from_y) else y
 
 
 def _bytes(x: Any, y: Any, selector: int, domain: Domain) -> Any:
@@ -160,10 +162,10 @@ def _bytes(x: Any, y: Any, selector: int, domain: Domain) -> Any:
 
 
 def _halves(x: Any, y: Any, selector: int, domain: Domain) -> Any:
-    """The result where the selector takes whole halves; None where it does not."""
+    """The result where the selector takes whole halves, of what was never written any; None where it does not."""
     chosen = [selector >> 8 * half & 0xFF for half in (0, 1)]
     if any(pair not in (0x10, 0x32, 0x54, 0x76) for pair in chosen):
         return None
-    halves = [*registers.split(x, 32, domain), *registers.split(y, 32, domain)]
+    halves = [half for each in (x, y) for half in ((None,) * 2 if each is None else registers.split(each, 32, domain))]
     low, high = (halves[(pair & 15) // 2] for pair in chosen)
     return registers.join(low, high, 16, domain)
