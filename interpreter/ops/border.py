@@ -4,6 +4,8 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from lowtide.interpreter.machine.pending import PendingRegister, PendingRegisters
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.domains import Domain
@@ -26,8 +28,8 @@ def to_register(type: Type) -> Conversion | None:
             else tuple(convert(each) for convert, each in zip(parts, value, strict=True))
         )
     if isinstance(type, Vector):
-        element = type.element.name
-        return lambda value: value if isinstance(value, _KEPT) else Packed(value, element)
+        element = type.element
+        return lambda value: _one_register(value, element)
     if isinstance(type, Scalar) and type.is_float:
         name = type.name
         return lambda value: value if isinstance(value, _KEPT) else Number(value, name)
@@ -53,6 +55,19 @@ def from_register(type: Type, domain: Domain) -> Conversion | None:
         name = type.name
         return lambda held: held if _stays(held) else registers.number(held, name, domain)
     return None
+
+
+def _one_register(value: Any, element: Scalar) -> Any:
+    """A vector whose elements fill a register: numbers, or integers as the bits that they are or as numbers held."""
+    if isinstance(value, Packed) and value.payload.ndim > 2:
+        return Packed(value.payload.reshape(len(value), -1), value.dtype)
+    if isinstance(value, _KEPT):
+        return value
+    if element.is_float:
+        return Packed(value, element.name)
+    rows = np.ascontiguousarray(value, element.dtype)
+    bits = rows.view(registers.SIGNED[8 * rows.itemsize * rows.shape[-1]])[:, 0]
+    return bits if len(bits) > 1 else int(bits[0])
 
 
 def _stays(held: Any) -> bool:
