@@ -159,7 +159,7 @@ def cast(x: Any, dtype: str) -> Any:
     valid = _floats(None if tracer is None else tracer.dtype)
     if dtype not in valid:
         unknown = "" if dtype in kernel_types() else "unknown dtype "
-        raise SpecError(f"cast to {unknown}{dtype!r}: {choices(dtype, valid)}")
+        raise SpecError(f"cast to {unknown}{dtype!r}: {choices(dtype, valid)} [cast-type]")
     if tracer is None:
         with np.errstate(over="ignore"):
             rounded = np.asarray(x).astype(numpy_dtype(dtype))

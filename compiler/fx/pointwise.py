@@ -64,7 +64,7 @@ def _pow(x: Any, exponent: Any) -> Any:
     if float(exponent).is_integer() and 1 <= abs(exponent) <= 8:
         power = x ** int(abs(exponent))
         return power if exponent > 0 else 1.0 / power
-    raise SpecError(f"pow with the exponent {exponent}: whole ones to 8 and a half are computed")
+    raise SpecError(f"pow with the exponent {exponent}: whole ones to 8 and a half are computed [pow-exponent]")
 
 
 def _clamp(x: Any, low: Any = None, high: Any = None) -> Any:
