@@ -53,7 +53,8 @@ def parse_text(text: str, context: ir.Context, name: str) -> ir.Module:
         try:
             parsed = ir.Operation.parse(text, source_name=name, context=context)
         except ir.MLIRError as error:
-            raise IRError(f"not a legal module: {'; '.join(diagnostics.of(error))} [text-legal]") from None
+            found = f"not a legal module: {'; '.join(diagnostics.of(error))}"
+            raise IRError(with_code(found, "text-legal")) from None
     return _as_module(parsed)
 
 

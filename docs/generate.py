@@ -136,6 +136,27 @@ def levels_page() -> str:
     return _PAGES_HEAD + "\n".join(lines) + "\n"
 
 
+def refusals_page() -> str:
+    """Every code at the end of a refusal, and the file that its rule is in."""
+    codes = re.compile(r"""\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]["']|with_code\([^\n]*, "([a-z0-9-]+)"\)""")
+    rows = []
+    for path in (path for folder in _REFUSING for end in ("py", "cpp") for path in (ROOT / folder).rglob(f"*.{end}")):
+        file = path.relative_to(ROOT).as_posix()
+        for code in codes.finditer(path.read_text(encoding="utf-8")):
+            rows.append(f"| `{code[1] or code[2]}` | [{file}](../{file}) |")
+    lines = [
+        "# Refusals",
+        "",
+        "A message of Lowtide ends with the code of the rule that is broken ([errors](python-api.md#errors)). This",
+        "table says in which file each rule is.",
+        "",
+        "| code | file |",
+        "|---|---|",
+        *sorted(rows),
+    ]
+    return _PAGES_HEAD + "\n".join(lines) + "\n"
+
+
 def instructions_page() -> str:
     """The page of PTX instructions that the interpreter runs: the rows of its table."""
     groups: dict[tuple[str, str, str], list[str]] = {}
@@ -269,6 +290,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "dialects/sm.md": lambda: dialect_page("sm"),
         "passes.md": passes_page,
         "levels.md": levels_page,
+        "refusals.md": refusals_page,
         "ptx-instructions.md": instructions_page,
         "schedule.md": schedule_page,
         **{f"{page.name}.md": functools.partial(ladder_page, page, results().get(page.name)) for page in LADDER_PAGES},

@@ -172,7 +172,8 @@ def _parse(text: str, context: ir.Context) -> ir.Module:
         try:
             return ir.Module.parse(text, context)
         except ir.MLIRError as error:
-            raise IRError(f"not a legal module: {'; '.join(diagnostics.of(error))} [module-legal]") from None
+            found = f"not a legal module: {'; '.join(diagnostics.of(error))}"
+            raise IRError(with_code(found, "module-legal")) from None
 
 
 def _whole(name: str, value: Any, what: str) -> int:

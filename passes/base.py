@@ -16,7 +16,7 @@ from mlir import ir
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.levels import LEVEL_ATTRIBUTE, Level, level_of, set_level
 from lowtide.dialects.locations import where
-from lowtide.errors import Error, IRError, PassError
+from lowtide.errors import Error, IRError, PassError, with_code
 from lowtide.targets import Target
 
 OpT = TypeVar("OpT", bound=ir.OpView)
@@ -133,7 +133,7 @@ def verify(module: ir.Module, what: str) -> None:
         try:
             module.operation.verify()
         except ir.MLIRError as error:
-            raise IRError(f"{what}: {'; '.join(diagnostics.of(error))} [ir-verifies]") from None
+            raise IRError(with_code(f"{what}: {'; '.join(diagnostics.of(error))}", "ir-verifies")) from None
 
 
 def walk(module: ir.Module | ir.Operation | ir.OpView, op_class: type[OpT]) -> list[OpT]:

@@ -18,7 +18,7 @@ from lowtide.dialects.sm import FragmentType, TiledCopyAttr, TiledMmaAttr
 from lowtide.dialects.text import check_text
 from lowtide.dialects.tile import LayoutAttr, SwizzleAttr, ThreadValueAttr
 from lowtide.dialects.tile.layouts import layout_of, swizzle_bits, tv_of
-from lowtide.errors import Error
+from lowtide.errors import Error, without_codes
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.targets import COPY_ATOMS, MMA_ATOMS
 from lowtide.targets.tv import Shape
@@ -77,7 +77,9 @@ def _parsed(text: str, context: ir.Context) -> ir.Attribute | ir.Type:
         except (ir.MLIRError, ValueError) as error:
             found = diagnostics.of(error) if isinstance(error, ir.MLIRError) else [str(error)]
             reason = found[0].partition(": ")[2] or found[0]
-            raise Error(f"{_cut(text)!r} cannot be drawn: {reason}; give {_FORMS} [drawn-parse]") from None
+            raise Error(
+                f"{_cut(text)!r} cannot be drawn: {without_codes(reason)}; give {_FORMS} [drawn-parse]"
+            ) from None
 
 
 def _picture_of_ir(found: ir.Attribute | ir.Type, text: str, shape: Shape | None) -> Picture:

@@ -61,7 +61,7 @@ def test_another_dtype_is_refused_and_not_rounded(sm_80_kernel, dtype):
 def test_the_cast_to_bf16_is_by_ml_dtypes():
     kernel = lt.compile_gemm(lt.GemmSpec(a="bf16", b="bf16", d="bf16"), target="sm_80")
     a, b = np.ones((M, K), np.float32), np.ones((N, K), ml_dtypes.bfloat16)
-    with pytest.raises(lt.Error, match=r"compiled for bf16: cast it by \.astype\(ml_dtypes\.bfloat16\)"):
+    with pytest.raises(lt.Error, match=r"bf16.*ml_dtypes\.bfloat16.*\[array-dtype\]"):
         kernel.interpret(a, b)
     assert (kernel.interpret(a.astype(ml_dtypes.bfloat16), b) == K).all()
 
@@ -73,7 +73,7 @@ def test_an_epilogue_operand_of_another_dtype_is_refused(sm_80_kernel):
 def test_domains_of_integers_take_integers_of_any_dtype(sm_80_kernel):
     integers = given(a=np.ones((M, K), np.int8), b=np.ones((N, K), np.int64), bias=np.ones(N, np.int32))
     assert (sm_80_kernel.interpret(**integers, domain="exact") == 2 * K + 2).all()
-    with pytest.raises(lt.Error, match="operand a: dtype is f32"):
+    with pytest.raises(lt.Error, match=r"operand a.*f32.*\[array-dtype\]"):
         sm_80_kernel.interpret(**integers | {"a": np.ones((M, K), np.float32)}, domain="exact")
 
 
@@ -177,7 +177,7 @@ def test_where_m_or_n_is_0_d_is_empty(kernel, level, extents):
 
 
 def test_empty_operands_must_agree_too(kernel):
-    with pytest.raises(lt.Error, match=r"operand b: shape \(0, 8\) makes k = 8, but a of shape \(40, 16\) makes it 16"):
+    with pytest.raises(lt.Error, match=r"operand b.*\(0, 8\) makes k = 8, but a.*\(40, 16\).*it 16.*\[dims-differ\]"):
         kernel.interpret(**given(n=0, b=np.ones((0, 8), np.float16)))
 
 
