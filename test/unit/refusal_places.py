@@ -9,7 +9,7 @@ import ast
 import inspect
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,9 +41,9 @@ class Place:
 class Source:
     """One file of Python: its functions, and which one each node is in."""
 
-    def __init__(self, path: Path) -> None:
-        self.name = path.relative_to(ROOT).as_posix()
-        self.tree = ast.parse(path.read_text(encoding="utf-8"))
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.tree = ast.parse(text)
         self.parents: dict[ast.AST, ast.AST] = {}
         self.nodes: list[ast.AST] = [self.tree]
         for node in self.nodes:  # which grows
@@ -87,10 +87,10 @@ def _parameters(function: ast.FunctionDef) -> list[str]:
 
 
 class Scan:
-    """All places of the Python source."""
+    """All places of some Python source: texts by the names of their files."""
 
-    def __init__(self) -> None:
-        self.sources = [Source(path) for path in sources() if path.suffix == ".py"]
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.sources = [Source(name, text) for name, text in texts.items()]
         self.calls: dict[str, list[tuple[Source, ast.Call]]] = defaultdict(list)
         self.classes = set(_CLASSES)
         for source in self.sources:
@@ -224,26 +224,27 @@ class Scan:
         for value in given:
             yield self._place(source, value, value)
         if not given and text.id in _parameters(function):
-            yield self._of_callers(source, function, text.id)
+            called = self._of_callers(source, function, text.id)
+            yield called if called is not None else f"!ends with {text.id}"
         elif not given:
             yield f"!ends with {text.id}"
 
-    def _of_callers(self, source: Source, function: ast.FunctionDef, parameter: str) -> list[Place]:
-        """The places that call a function, by what they give for a parameter."""
+    def _of_callers(self, source: Source, function: ast.FunctionDef, parameter: str) -> list[Place] | None:
+        """The places that call a function, by what they give for a parameter; None if nothing gives it."""
         names = _parameters(function)
         called = function.name
         if called == "__init__":
             owner = next(node for node in source.around(function) if isinstance(node, ast.ClassDef))
             called = owner.name
         index = names.index(parameter) - (names[0] in ("self", "cls"))
-        found: list[Place] = []
+        found: list[Place] | None = None
         for other, call in self.calls[called]:
             if called.startswith("_") and other is not source:
                 continue
             by_name = next((each.value for each in call.keywords if each.arg == parameter), None)
             value = by_name or (call.args[index] if index < len(call.args) else None)
             if value is not None:
-                found += self._place(other, call, value)
+                found = (found or []) + self._place(other, call, value)
         return found
 
 
@@ -254,10 +255,9 @@ def _text_of(node: ast.AST, constructs: bool, of_rules: bool) -> ast.expr | None
     return node.value if of_rules and isinstance(node, ast.Yield) else None
 
 
-def cpp_places() -> Iterator[Place]:
-    """The places of the C++ source. The text of each ends with a code."""
-    for path in (path for path in sources() if path.suffix == ".cpp"):
-        text = path.read_text(encoding="utf-8")
+def cpp_places(texts: Mapping[str, str]) -> Iterator[Place]:
+    """The places of some C++ source. The text of each ends with a code."""
+    for name, text in texts.items():
         for match in _EMITS.finditer(text):
             statement = text[match.start() : _end(text, match.end())]
             strings = _STRING.findall(statement)
@@ -267,15 +267,14 @@ def cpp_places() -> Iterator[Place]:
             ends_so = bool(strings) and re.fullmatch(r"\)*( : success\(\))?", statement.rpartition(strings[-1])[2])
             codes = (code[1],) if code and ends_so else ()
             fault = "" if codes else f"no code behind {statement[-50:]!r}"
-            yield Place(path.relative_to(ROOT).as_posix(), text.count("\n", 0, match.start()) + 1, codes, fault)
+            yield Place(name, text.count("\n", 0, match.start()) + 1, codes, fault)
 
 
-def sources() -> Iterator[Path]:
-    """The files that may refuse something."""
-    for folder in FOLDERS:
-        for suffix in ("py", "cpp"):
-            found = sorted((ROOT / folder).rglob(f"*.{suffix}"))
-            yield from (path for path in found if not path.name.endswith("_gen.py"))
+def sources(suffix: str) -> dict[str, str]:
+    """The texts of the files that may refuse something, by name."""
+    paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob(f"*.{suffix}"))]
+    written = [path for path in paths if not path.name.endswith("_gen.py")]
+    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in written}
 
 
 def codes_in(text: str) -> list[str]:

@@ -9,8 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-import refusal_places
-from refusal_places import ROOT, Place
+from refusal_places import ROOT, Place, Scan, codes_in, cpp_places, sources
 
 import lowtide as lt
 from lowtide.errors import before_code, with_code, without_codes
@@ -33,14 +32,14 @@ SPEC = lt.GemmSpec(m=256, n=256, k=256, a="bf16", b="bf16", d="bf16")
 
 @cache
 def places() -> list[Place]:
-    return [*refusal_places.Scan().places, *refusal_places.cpp_places()]
+    return [*Scan(sources("py")).places, *cpp_places(sources("cpp"))]
 
 
 @cache
 def codes() -> Counter[str]:
     """Every code in the source, by how often it is written."""
-    texts = [path.read_text(encoding="utf-8") for path in refusal_places.sources()]
-    return Counter(code for text in texts for code in refusal_places.codes_in(text))
+    texts = (sources("py") | sources("cpp")).values()
+    return Counter(code for text in texts for code in codes_in(text))
 
 
 def test_each_refusal_ends_with_a_code() -> None:
@@ -57,6 +56,43 @@ def test_the_scan_reaches_what_it_is_for() -> None:
     assert {place.file for place in places() if place.fault} == {file for file, _ in PASSED_ON}
     for code in ("ctas-per-sm", "ring-copy", "extent-kind", "last-stride", "shared-race", "layout-modes"):
         assert any(code in place.codes for place in places()), code
+
+
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        ('raise SpecError(f"k is {k}")', "ends with k"),
+        ('raise SpecError(f"k is {k}; take 1")', "no code behind '; take 1'"),
+        ('raise SpecError(f"k is {k} [k-least]")', ""),
+        ('raise refused(f"k is {k}; take 1")', "no code behind '; take 1'"),
+        ('raise refused("k is odd [k-even]")', ""),
+        ('text = "k" if k else "none [k-given]"\n    raise SpecError(text)', "no code behind 'k'"),
+        ("try:\n        f()\n    except OSError as e:\n        raise SpecError(str(e))", "ends with what OSError says"),
+        ("try:\n        f()\n    except SpecError as e:\n        raise SpecError(str(e))", ""),
+        (
+            'try:\n        f()\n    except SpecError as e:\n        raise SpecError(f"k: {e} [k-read]")',
+            "has a code beside that of the error that it quotes",
+        ),
+    ],
+)
+def test_the_scan_finds_a_planted_place_without_a_code(statement: str, fault: str) -> None:
+    text = "from lowtide.errors import SpecError\n\ndef refused(what):\n    return SpecError(f'k: {what}')\n\n"
+    text += "FINE = refused('k is 0 [k-given]')\n\n"
+    found = Scan({"planted.py": f"{text}def check(k):\n    {statement}\n"}).places
+    assert [place.fault for place in found if place.fault] == [fault] * bool(fault)
+
+
+@pytest.mark.parametrize(
+    ("statement", "codes"),
+    [
+        ('return emitOpError() << "takes " << k << "; not 3 [k-taken]";', ("k-taken",)),
+        ('return emitOpError() << "takes " << k << "; [k-taken]" << k;', ()),
+        ('return emitError("takes; 3");', ()),
+    ],
+)
+def test_the_scan_of_cpp_finds_a_planted_place_without_a_code(statement: str, codes: tuple[str, ...]) -> None:
+    (place,) = cpp_places({"planted.cpp": f"void f() {{ {statement} }}"})
+    assert place.codes == codes and (place.fault != "") == (not codes)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +161,3 @@ def test_each_code_is_named_by_a_test_or_listed() -> None:
     unnamed = set(codes()) - named_by_tests()
     assert sorted(unnamed - set(listed())) == [], "no test names these: match them as r'\\[code\\]'"
     assert sorted(set(listed()) - unnamed) == [], "take these off test/unit/codes_without_tests.txt"
-
-
-def test_the_list_is_sorted_and_does_not_grow() -> None:
-    assert listed() == sorted(set(listed()))
-    assert len(listed()) <= 418
