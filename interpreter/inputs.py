@@ -267,10 +267,12 @@ def _checked(name: str, value: Any, type: Type, dims: Sequence[str], domain: Dom
         except OverflowError:
             bits = int(value).bit_length()
             raise InterpreterError(
-                f"operand {name}: an integer of {bits} bits is beyond every float; scale it down"
+                f"operand {name}: an integer of {bits} bits is beyond every float; scale it down [scalar-beyond-floats]"
             ) from None
     if not -np.inf < value < np.inf or int(value) != value:
-        raise InterpreterError(f"operand {name}: {value} is not an integer as {type.name} needs; round it")
+        raise InterpreterError(
+            f"operand {name}: {value} is not an integer as {type.name} needs; round it [scalar-integer]"
+        )
     return int(value)
 
 

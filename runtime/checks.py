@@ -246,4 +246,5 @@ def check_scalar(argument: Mapping[str, Any], value: Any) -> int | float:
     except OverflowError:
         raise LaunchError(
             f"operand {name}: an integer of {int(value).bit_length()} bits is beyond every float; scale it down"
+            " [scalar-beyond]"
         ) from None

@@ -130,7 +130,7 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     if approximate == "none":
         return 0.5 * real * (1.0 + erf(real * math.sqrt(0.5)))
     if approximate != "tanh":
-        raise SpecError(f"gelu(approximate={approximate!r}): {choices(approximate, ('none', 'tanh'))}")
+        raise SpecError(f"gelu(approximate={approximate!r}): {choices(approximate, ('none', 'tanh'))} [gelu-kind]")
     return real * sigmoid(2.0 * math.sqrt(2.0 / math.pi) * (real + 0.044715 * (real * real * real)))
 
 

@@ -418,6 +418,7 @@ def _as_output(tracer: Tracer, value: object, d: str) -> Node:
         raise SpecError(
             f"a float: the value is {tracer.dtype}, which does not hold every {d} of D: compute with integers alone "
             "(+ − ×, lt.maximum, lt.minimum, lt.where of integer operands and constants), or take d='f32'"
+            " [integers-of-d]"
         )
     return node
 
@@ -428,16 +429,19 @@ def _result(tracer: Tracer, returned: object, function: Callable[..., Any], d: s
     if inspect.iscoroutine(returned):
         returned.close()  # else Python warns that no one awaited it
     if returned is None:
-        raise SpecError(f"{start} None; return the value of d's element")
+        raise SpecError(f"{start} None; return the value of d's element [epilogue-none]")
     if isinstance(returned, Predicate):
-        raise SpecError(f"{start} a comparison; return lt.where(condition, x, y)")
+        raise SpecError(f"{start} a comparison; return lt.where(condition, x, y) [epilogue-comparison]")
     if not isinstance(returned, Traced) and number_of(returned) is None:
         ways = {"generator": "yield", "coroutine": "async", "async_generator": "async and yield"}
         way_out = f" (without {ways[kind]})" if (kind := type(returned).__name__) in ways else ""
-        raise SpecError(f"{start} {kind}; it must return one number made from its arguments, or a constant{way_out}")
+        raise SpecError(
+            f"{start} {kind}; it must return one number made from its arguments, or a constant{way_out}"
+            " [epilogue-result]"
+        )
     is_whole = is_integer(returned) and not element_type(d).is_float
     if (fault := number_fault(returned, INTEGER_TYPE if is_whole else tracer.dtype)) is not None:
-        raise SpecError(f"{start} {'; '.join(fault)}")
+        raise SpecError(f"{start} {'; '.join(fault)} [epilogue-constant]")
     try:
         return _as_output(tracer, returned, d)
     except SpecError as error:

@@ -38,7 +38,9 @@ def _sub(x: Any, y: Any, alpha: Any = 1) -> Any:
 
 def _div(x: Any, y: Any, rounding_mode: Any = None) -> Any:
     if rounding_mode is not None:
-        raise SpecError(f"div with rounding_mode={rounding_mode!r}: an epilogue divides without rounding to integers")
+        raise SpecError(
+            f"div with rounding_mode={rounding_mode!r}: an epilogue divides without rounding to integers [div-rounding]"
+        )
     exponent = _exponent(y)
     return x / y if exponent is None else x * sigmoid(exponent)
 

@@ -117,15 +117,18 @@ def test_a_scalar_that_is_no_number_is_refused(sm_80_kernel, alpha):
 
 @pytest.mark.parametrize("alpha", [10**400, -(10**5000)], ids=["long", "too long to print"])
 def test_a_scalar_that_no_float_holds_is_refused(sm_80_kernel, alpha):
-    refused(sm_80_kernel, f"operand alpha: an integer of {alpha.bit_length()} bits is beyond every float", alpha=alpha)
-    with pytest.raises(LaunchError, match=f"operand alpha: an integer of {alpha.bit_length()} bits is beyond every"):
+    bits = alpha.bit_length()
+    beyond = f"alpha: an integer of {bits} bits is beyond every float; scale it down [scalar-beyond-floats]"
+    refused(sm_80_kernel, beyond, alpha=alpha)
+    with pytest.raises(LaunchError, match=rf"alpha: an integer of {bits} bits .*\[scalar-beyond\]"):
         check_scalar({"name": "alpha", "dtype": "f32"}, alpha)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, 0.5])
 def test_an_integer_argument_takes_integers_alone(number):
     with pytest.raises(
-        LaunchError, match=r"operand m: .* is not an integer in \[-2147483648, 2147483647\] as s32 needs"
+        LaunchError,
+        match=r"operand m: .* is not an integer in \[-2147483648, 2147483647\] as s32 needs.*\[scalar-range\]",
     ):
         check_scalar({"name": "m", "dtype": "s32"}, number)
 
