@@ -34,6 +34,7 @@ class BlockScales:
                 raise SpecError(
                     f"scales of {name} by blocks of {block!r}: a block is {' or '.join(map(str, _BLOCKS))}, of rows or "
                     "columns and of K; take one of these, and the epilogue for scales of whole rows, columns or tensors"
+                    " [block-extents]"
                 )
 
     @property

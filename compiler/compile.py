@@ -53,7 +53,7 @@ def compile_gemm(
     PassError, CompileError.
     """
     if not isinstance(spec, GemmSpec):
-        raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec")
+        raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec [spec-kind]")
     if schedule is not None and not isinstance(schedule, str | Schedule):
         raise _no_schedule(schedule)
     check_numerics(numerics)
@@ -186,8 +186,10 @@ def resolve_schedule(schedule: Schedule | str | None, dtype: str) -> Schedule | 
         return Schedule.parse(schedule)
     nearest = difflib.get_close_matches(schedule, PRESETS, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    raise ScheduleError(f"unknown preset {schedule!r}; the presets are {', '.join(PRESETS)}{hint}")
+    raise ScheduleError(f"unknown preset {schedule!r}; the presets are {', '.join(PRESETS)}{hint} [unknown-preset]")
 
 
 def _no_schedule(given: object) -> ScheduleError:
-    return ScheduleError(f"schedule is {type(given).__name__}; give None, a preset's name or a lowtide.Schedule")
+    return ScheduleError(
+        f"schedule is {type(given).__name__}; give None, a preset's name or a lowtide.Schedule [schedule-kind]"
+    )

@@ -31,6 +31,7 @@ def parse_source(source: Source, context: ir.Context) -> ir.Module:
     if not isinstance(source, str | os.PathLike) or not isinstance(os.fspath(source), str):
         raise IRError(
             f"IR is text or the path of a dump, this is {type(source).__name__}; pass a str or a pathlib.Path"
+            " [source-kind]"
         )
     if not isinstance(source, str) or source.rstrip().endswith(".mlir"):
         return parse_file(Path(source), context)
@@ -38,7 +39,7 @@ def parse_source(source: Source, context: ir.Context) -> ir.Module:
         cut = source if len(source) <= _SHOWN else source[:_SHOWN] + "…"
         raise IRError(
             f"{cut!r} is neither the text of a module nor the path of a dump; pass a pathlib.Path, or a string that "
-            "ends in .mlir"
+            "ends in .mlir [source-text]"
         )
     check_text(source, "<text>")
     return parse_text(source, context, "<text>")
@@ -52,7 +53,8 @@ def parse_text(text: str, context: ir.Context, name: str) -> ir.Module:
         try:
             parsed = ir.Operation.parse(text, source_name=name, context=context)
         except ir.MLIRError as error:
-            raise IRError(f"not a legal module: {'; '.join(diagnostics.of(error))}") from None
+            found = f"not a legal module: {'; '.join(diagnostics.of(error))}"
+            raise IRError(with_code(found, "text-legal")) from None
     return _as_module(parsed)
 
 
@@ -69,7 +71,9 @@ def read_text(path: Path, kind: str) -> str:
         return read_file(path, special=True).decode()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise IRError(f"cannot read {path}: {reason}; name a file of {kind}, such as a dumped level") from None
+        raise IRError(
+            f"cannot read {path}: {reason}; name a file of {kind}, such as a dumped level [source-read]"
+        ) from None
 
 
 def _as_module(parsed: ir.OpView) -> ir.Module:

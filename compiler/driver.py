@@ -95,7 +95,10 @@ def lower(
         compilation = _enter(source, target, dumps, on_progress or (lambda level, step: None))
         first = compilation.level
         if last < first:
-            raise IRError(f"the module is of level {first}, past level {last} already; ask for {first} or a later one")
+            raise IRError(
+                f"the module is of level {first}, past level {last} already; ask for {first} or a later one"
+                " [past-last-level]"
+            )
         if dumps is not None:
             later = (level for level in STEPS if level > first)
             dumps.clear((level, n, step.name) for level in later for n, step in enumerate(STEPS[level], 1))
@@ -117,13 +120,16 @@ def _enter(source: Source, target: str | None, dumps: DumpFolder | None, on_prog
     attributes = module.operation.attributes
     if TARGET_ATTRIBUTE not in attributes:
         if asked is None:
-            raise IRError(f'the module has no {TARGET_ATTRIBUTE} and no target was given: add one, e.g. target="sm_80"')
+            raise IRError(
+                f'the module has no {TARGET_ATTRIBUTE} and no target was given: add one, e.g. target="sm_80"'
+                " [target-unsaid]"
+            )
         set_target(module, asked)
     settled = target_of(module)
     if asked not in (None, settled):
         raise IRError(
             f"target {target} was asked for, but the module is for {settled.name}: leave the argument out, or lower "
-            f"again from level {Level.PROBLEM} with {TARGET_ATTRIBUTE} changed"
+            f"again from level {Level.PROBLEM} with {TARGET_ATTRIBUTE} changed [target-differs]"
         )
     return _Compilation(context, module, settled, dumps, on_progress, level_of(module))
 
@@ -223,7 +229,10 @@ class _Compilation:
         self.module = parse_text(text, self.context, name)
         # Below these levels upstream's printers are at work, and the text is long: a test holds those.
         if level <= Level.EPILOGUE and str(self.module) != text:
-            raise IRError(f"level {level} does not read back as it was printed; this is a fault of the dialects")
+            raise IRError(
+                f"level {level} does not read back as it was printed; this is a fault of the dialects"
+                " [level-reads-back]"
+            )
         self.level = level
         self.texts[str(level)] = text
         self.timings.append(Timing(level, "check, print and reparse", "lowtide", time.perf_counter() - started))
@@ -271,7 +280,9 @@ def _position(level: Level, steps: tuple[Step, ...], after: str) -> int:
     """How many of a level's steps are done once the named one is. Raises IRError for a name that is none of theirs."""
     names = [step.name for step in steps]
     if after not in names:
-        raise IRError(f"{AFTER_ATTRIBUTE} names {after!r}, no step of level {level}; its steps: {', '.join(names)}")
+        raise IRError(
+            f"{AFTER_ATTRIBUTE} names {after!r}, no step of level {level}; its steps: {', '.join(names)} [unknown-step]"
+        )
     return names.index(after) + 1
 
 

@@ -92,7 +92,7 @@ class CompiledKernel:
         """What the saved kernel says about itself. Raises IRError where the host side cannot be evaluated."""
         text = self.levels.get(str(Level.LLVM))
         if text is None:
-            raise IRError("no host-side IR is at hand: compilation was entered below level llvm")
+            raise IRError("no host-side IR is at hand: compilation was entered below level llvm [no-host-side]")
         manifest = manifest_of(text, next(iter(self.levels.values())), str(self.schedule))
         return manifest | {"summation": self.summation}
 

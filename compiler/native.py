@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowtide import targets
-from lowtide.errors import DeviceError, TargetError
+from lowtide.errors import DeviceError, TargetError, without_codes
 from lowtide.runtime import driver
 from lowtide.runtime.module import choose_code
 from lowtide.targets import KNOWN, Target
@@ -51,7 +51,9 @@ def native_target() -> tuple[Target, driver.Device]:
     except DeviceError as error:
         raise DeviceError(f'target="{NATIVE}" needs a GPU: {_first_clause(error)}; {way_out}') from None
     except TargetError as error:
-        raise TargetError(f'target="{NATIVE}": {error}; {way_out}, for another GPU') from None
+        raise TargetError(
+            f'target="{NATIVE}": {without_codes(str(error))}; {way_out}, for another GPU [native-target]'
+        ) from None
 
 
 def target_of(gpu: driver.Device) -> Target:
@@ -84,11 +86,14 @@ def _fitting(among: Sequence[Target]) -> tuple[Target, driver.Device]:
 def _best(among: Sequence[Target], gpu: driver.Device) -> Target:
     running = [target for target in among if choose_code(target.name, gpu.capability, has_cubin=False)]
     if not running:
-        raise TargetError(f"no target runs on {gpu.name}, of compute capability {'.'.join(map(str, gpu.capability))}")
+        raise TargetError(
+            f"no target runs on {gpu.name}, of compute capability {'.'.join(map(str, gpu.capability))}"
+            " [no-target-for-gpu]"
+        )
     fitting = [target for target in running if target.smem_bytes_per_cta <= gpu.shared_memory] or running
     return max(fitting, key=lambda target: (target.compute_capability, target.architecture_specific))
 
 
 def _first_clause(error: Exception) -> str:
     """What is wrong, without details in brackets and the way out."""
-    return str(error).partition(";")[0].partition(" (")[0]
+    return without_codes(str(error)).partition(";")[0].partition(" (")[0]

@@ -69,6 +69,7 @@ def confirm_equal(summation: str | None, chosen_one: str) -> None:
     if summation != chosen_one:
         raise ScheduleError(
             f"it sums in the order {summation}, the schedule that is chosen in {chosen_one}: D would have other bits"
+            " [other-order]"
         )
 
 
@@ -79,10 +80,10 @@ def confirm(summation: Summation | None, numerics: str) -> None:
     if summation.cut_by_ctas:
         raise ScheduleError(
             f"numerics={numerics!r}: {summation}, so that the number of SMs decides the order of sums; take"
-            " k_division = split(n), scatter(n) or none"
+            " k_division = split(n), scatter(n) or none [order-by-sms]"
         )
     if numerics == BATCH_INVARIANT and (summation.is_divided or len(summation.sums) > 1):
         raise ScheduleError(
             f"numerics={numerics!r}: {summation}; every element of D must be one sum in one order: take"
-            " k_division = none"
+            " k_division = none [more-than-one-sum]"
         )

@@ -166,7 +166,9 @@ class _Job:
             return self.target
         written = target_of(module)
         if self.target is not None and self.target != written:
-            raise Error(f"--target={self.target.name}, but the module is for {written.name}: leave one of them out")
+            raise Error(
+                f"--target={self.target.name}, but the module is for {written.name}: leave one of them out [opt-target]"
+            )
         return written
 
     def _print(self, module: ir.Module) -> str:

@@ -47,7 +47,7 @@ def assemble(ptx: str, target: Target, *, ptxas: Path | None = None, allow_spill
     if program is None:
         raise CompileError(
             f"no ptxas: not in ${ENVIRONMENT_VARIABLE}, on PATH or in a wheel; pip install nvidia-cuda-nvcc, or leave "
-            "the PTX to the driver"
+            "the PTX to the driver [no-ptxas]"
         )
     with tempfile.TemporaryDirectory(prefix="lowtide-ptxas-") as folder:
         source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
@@ -63,10 +63,12 @@ def _run(command: list[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CompileError(f"{command[0]} did not run: {error}") from None
+        raise CompileError(f"{command[0]} did not run: {error} [ptxas-ran]") from None
     log = done.stdout + done.stderr
     if done.returncode != 0:
-        raise CompileError(f"{' '.join(command)} refused the PTX (status {done.returncode}):\n{log.strip()}")
+        raise CompileError(
+            f"{' '.join(command)} refused the PTX (status {done.returncode}):\n{log.strip()} [ptxas-refused]"
+        )
     return log
 
 
@@ -103,7 +105,7 @@ def confirm_registers(assembly: Assembly, schedule: Schedule, target: Target) ->
         raise BadCode(
             f"ptxas gives each of {threads} threads {assembly.registers} registers, {held * threads} in all; "
             f"an SM of {target.name} has {target.registers_per_sm}, so that no CTA would start: keep the kernel's "
-            "known_block_size, or take fewer warps"
+            "known_block_size, or take fewer warps [ptxas-registers]"
         )
     (producer, consumer), consumers = schedule.mainloop.registers or (0, 0), schedule.consumers
     wanted, entry = producer + consumers * consumer, (1 + consumers) * held
@@ -112,6 +114,7 @@ def confirm_registers(assembly: Assembly, schedule: Schedule, target: Target) ->
             f"registers = [{producer}, {consumer}] need {wanted} per lane over all warpgroups, ptxas lets the CTA "
             f"enter with {entry} ({1 + consumers} × {assembly.registers}), so that the last to ask would wait "
             f"forever: keep the kernel's nvvm.maxnreg, or take consumer ≤ {(entry - producer) // consumers // 8 * 8}"
+            " [ptxas-registers-sum]"
         )
 
 
@@ -124,7 +127,7 @@ def _refuse_bad_code(assembly: Assembly, allow_spills: bool) -> None:
         raise BadCode(
             f"the kernel spills {assembly.spill_stores} bytes per thread to memory and loads {assembly.spill_loads} "
             f"(at {assembly.registers} registers per thread); take a smaller grid.tile, or more warps: larger "
-            "multiply.atoms, or with roles more consumers"
+            "multiply.atoms, or with roles more consumers [kernel-spills]"
         )
 
 

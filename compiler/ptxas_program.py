@@ -17,7 +17,7 @@ def find_ptxas() -> Path | None:
     if named:
         found = shutil.which(named)
         if found is None:
-            raise CompileError(f"{ENVIRONMENT_VARIABLE}={named} is no program; correct it, or unset it")
+            raise CompileError(f"{ENVIRONMENT_VARIABLE}={named} is no program; correct it, or unset it [ptxas-program]")
         return Path(found)
     found = shutil.which("ptxas")
     return Path(found) if found is not None else _in_wheel()

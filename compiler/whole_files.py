@@ -13,7 +13,9 @@ def check_writable(path: Path) -> None:
     """Raise Error for a file that `write_whole` could not write, before the work of making it."""
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise Error(f"cannot write {path}; name a file in a folder that exists or can be made, and is writable")
+        raise Error(
+            f"cannot write {path}; name a file in a folder that exists or can be made, and is writable [file-writable]"
+        )
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -41,5 +43,5 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
         raise Error(
             f"cannot write {path}: {getattr(error, 'strerror', None) or error}; name a folder that exists or can be "
-            "made, and is writable"
+            "made, and is writable [file-written]"
         ) from None

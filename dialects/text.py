@@ -35,7 +35,7 @@ def check_text(text: str, name: str, error: type[Error] = IRError) -> None:
             line, column = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
             raise error(
                 f"{name}:{line}:{column}: brackets are nested more than {MOST_NESTING} deep; IR of Lowtide needs about "
-                "10: close those before"
+                "10: close those before [nested-brackets]"
             )
 
 

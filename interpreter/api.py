@@ -90,7 +90,7 @@ def interpret(
     sms = _whole("sms", sms, "it is how many SMs there are, at least 1")
     seed = _whole("seed", seed, "it draws the order of agents")
     if sms < 1:
-        raise InterpreterError(f"sms = {sms}: a launch needs at least one SM")
+        raise InterpreterError(f"sms = {sms}: a launch needs at least one SM [sms-least]")
     max_steps = _whole("max_steps", max_steps, "it is how many ops an agent may run")
     options, observers = Options(sms, seed, max_steps), Observers(trace, paths, report, explorer, on_progress)
     return _run(loaded, inputs, domains.domain(domain), offsets, options, observers)
@@ -125,7 +125,9 @@ def _run(
         paths.settle()
     changed = memory.changed_since(given, {placed[x].name for x in (D_POSITION, *dict(results))})
     if changed is not None:
-        raise InterpreterError(f"level {host.level}: {changed} has changed; a kernel writes D and workspaces alone")
+        raise InterpreterError(
+            f"level {host.level}: {changed} has changed; a kernel writes D and workspaces alone [kernel-wrote]"
+        )
     for position, argument in results:
         payload, _ = memory.contents(placed[position].name)
         _give(argument, numbers.matrix_of(payload, placed[position].element.name).reshape(-1))
@@ -157,7 +159,9 @@ def _give(argument: Argument, values: Any) -> None:
     """Writes an amax into the array that was given for it. Raises InterpreterError for one that is read-only."""
     assert isinstance(argument.value, np.ndarray)
     if not argument.value.flags.writeable:
-        raise InterpreterError(f"operand {argument.name}: the array is read-only; pass one that may be written")
+        raise InterpreterError(
+            f"operand {argument.name}: the array is read-only; pass one that may be written [argument-read-only]"
+        )
     argument.value[...] = values
 
 
@@ -168,13 +172,14 @@ def _parse(text: str, context: ir.Context) -> ir.Module:
         try:
             return ir.Module.parse(text, context)
         except ir.MLIRError as error:
-            raise IRError(f"not a legal module: {'; '.join(diagnostics.of(error))}") from None
+            found = f"not a legal module: {'; '.join(diagnostics.of(error))}"
+            raise IRError(with_code(found, "module-legal")) from None
 
 
 def _whole(name: str, value: Any, what: str) -> int:
     """A count given as an argument. Raises InterpreterError if it is not an integer."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InterpreterError(f"{name} = {value!r} is not an integer; {what}")
+        raise InterpreterError(f"{name} = {value!r} is not an integer; {what} [argument-integer]")
     return int(value)
 
 
@@ -207,6 +212,6 @@ def _output(host: Host, matrix: Any) -> Array:
         place = np.unravel_index(np.flatnonzero(~written)[0], written.shape)
         raise InterpreterError(
             f"level {host.level}: D[{', '.join(map(str, place))}] was never written, nor {int((~written).sum()) - 1} "
-            "other elements; the work tiles and stores must cover D"
+            "other elements; the work tiles and stores must cover D [d-unwritten]"
         )
     return host.domain.matrix_of(payload, matrix.element.name)

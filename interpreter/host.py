@@ -56,7 +56,9 @@ class Host:
         """The one host function. Raises InterpreterError where the module has none, or several."""
         found = [op for op in self.functions.values() if op.name == "func.func"]
         if len(found) != 1:
-            raise InterpreterError(f"a module has one host function (func.func), this one has {len(found)}")
+            raise InterpreterError(
+                f"a module has one host function (func.func), this one has {len(found)} [one-host-function]"
+            )
         return found[0]
 
     def run(self, arguments: list[Any]) -> None:
@@ -82,7 +84,7 @@ class Host:
         for slot, value in zip(program.block.arguments, arguments, strict=True):
             state.values[slot] = value
         if advance(state, run_block(state, program.block)) is not None:
-            raise InterpreterError("the host function waits for something; only kernels wait")
+            raise InterpreterError("the host function waits for something; only kernels wait [host-waits]")
         for check in state.cta.at_end:
             check(state)
 
@@ -101,7 +103,7 @@ class Host:
     def kernel(self, name: str, op: DecodedOp) -> Program:
         """The kernel `name`, decoded."""
         if name not in (self.functions if self.ptx is None else self.ptx.entries):
-            raise InterpreterError(f"{op.describe()}: there is no kernel @{name} in the module")
+            raise InterpreterError(f"{op.describe()}: there is no kernel @{name} in the module [kernel-named]")
         program = self._program(name) if self.ptx is None else self._program_of_ptx(self.ptx, name)
         if self.observers.paths is not None:
             self.observers.paths.enter(program)

@@ -118,7 +118,10 @@ class Bundle:
             if kernel is None:
                 manifest, ptx, cubin = storage.read(self.path / entry.folder)
                 if storage.digest(manifest) != entry.sha256:
-                    raise LoadError(f"{self.path / entry.folder}: it is the kernel of another bundle; bundle it again")
+                    raise LoadError(
+                        f"{self.path / entry.folder}: it is the kernel of another bundle; bundle it again"
+                        " [other-bundle]"
+                    )
                 kernel = self._kernels[entry.folder] = Kernel(manifest, ptx, cubin)
             return kernel
 
@@ -134,10 +137,10 @@ class Bundle:
             try:
                 _check(entry, given, operands, output)
             except LaunchError as error:
-                refusals.append(f"{entry}: {error}")
+                refusals.append(f"{entry}: {without_codes(str(error))}")
             else:
                 return entry
-        raise LaunchError(f"no kernel of {self.path} takes these operands; " + "; ".join(refusals))
+        raise LaunchError(f"no kernel of {self.path} takes these operands; {'; '.join(refusals)} [no-kernel-fits]")
 
 
 def _age(entry: Entry) -> tuple[int, int, bool]:
@@ -150,7 +153,7 @@ def _check(entry: Entry, given: list[Operand], operands: Mapping[str, Any], outp
     """Raises LaunchError where a kernel does not take the operands."""
     inputs = [x for x in entry.arguments if x["role"] == "input"]
     if len(given) > len(inputs) or {x["name"] for x in inputs[len(given) :]} != set(operands):
-        raise LaunchError(f"it takes {', '.join(x['name'] for x in inputs)}")
+        raise LaunchError(f"it takes {', '.join(x['name'] for x in inputs)} [bundle-inputs]")
     values: list[Any] = [*given, *(operands[x["name"]] for x in inputs[len(given) :])]
     pairs = list(zip(inputs, values, strict=True))
     if output is not None:
@@ -183,14 +186,18 @@ def load_bundle(path: str | os.PathLike[str]) -> Bundle:
         version = held.get("lowtide", "unknown") if isinstance(held, dict) else "unknown"
         raise LoadError(
             f"{where}: it was written by another version of lowtide ({version!s:.80}); this one reads bundles of format"
-            f" {FORMAT} with kernels of format {storage.MANIFEST_FORMAT}: bundle it again"
+            f" {FORMAT} with kernels of format {storage.MANIFEST_FORMAT}: bundle it again [bundle-version]"
         )
     if held.pop(storage.DIGEST, None) != storage.digest(held):
-        raise LoadError(f"{where}: its sha256 is not that of its entries: damaged or edited; bundle it again")
+        raise LoadError(
+            f"{where}: its sha256 is not that of its entries: damaged or edited; bundle it again [bundle-digest]"
+        )
     try:
         entries = [_entry(each) for each in held["kernels"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise LoadError(f"{where}: an entry is missing or no entry of a kernel ({error}); bundle it again") from None
+        raise LoadError(
+            f"{where}: an entry is missing or no entry of a kernel ({error}); bundle it again [bundle-entry]"
+        ) from None
     return Bundle(source, entries)
 
 
@@ -219,10 +226,12 @@ def save_bundle(path: str | os.PathLike[str], kernels: Iterable[tuple[Mapping[st
         written = write_folder(Path(os.path.realpath(target)), files, _is_replaceable)
     except OSError as error:
         raise LoadError(
-            f"cannot write {target}: {error.strerror or error}; choose a path that can be written"
+            f"cannot write {target}: {error.strerror or error}; choose a path that can be written [bundle-write]"
         ) from None
     if not written:
-        raise LoadError(f"cannot write {target}: it is no bundle; choose another path, or remove it first")
+        raise LoadError(
+            f"cannot write {target}: it is no bundle; choose another path, or remove it first [bundle-replaces]"
+        )
     return target
 
 

@@ -53,22 +53,27 @@ def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
     """
     name, dtype = argument["name"], argument["dtype"]
     if operand.dtype != dtype:
-        raise LaunchError(f"operand {name}: dtype is {operand.dtype}, the kernel was compiled for {dtype}: cast it")
+        raise LaunchError(
+            f"operand {name}: dtype is {operand.dtype}, the kernel was compiled for {dtype}: cast it [operand-dtype]"
+        )
     rank, shape = len(argument["shape"]), operand.shape
     may_be_shared = is_batched(argument) and argument["role"] == "input"
     if len(shape) != rank and not (may_be_shared and len(shape) == rank - 1):
         shared = f", or {rank - 1} if the batch shares it" if may_be_shared else ""
         raise LaunchError(
             f"operand {name}: shape {shape} has rank {len(shape)}, must have rank {rank}{shared}: reshape it"
+            " [operand-rank]"
         )
     for axis, (extent, wanted) in enumerate(zip(shape, argument["shape"][-len(shape) :], strict=True)):
         if wanted is not None and extent != wanted:
             raise LaunchError(
                 f"operand {name}: extent {axis} of shape {shape} is {extent}, the kernel was compiled for {wanted};"
-                f" compile it with that extent None to give it at run time"
+                f" compile it with that extent None to give it at run time [operand-extent]"
             )
         if not 0 <= extent <= MAX_EXTENT:
-            raise LaunchError(f"operand {name}: extent {axis} of shape {shape} must be in [0, {MAX_EXTENT}]; split it")
+            raise LaunchError(
+                f"operand {name}: extent {axis} of shape {shape} must be in [0, {MAX_EXTENT}]; split it [extent-range]"
+            )
     if 0 in shape:
         row = pad_row(shape[-1], dtype, argument.get("row_stride_alignment", 1))
         return MatrixView(operand.address, shape, (row,) * (len(shape) - 1), 0)
@@ -82,7 +87,7 @@ def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
     if shape[-1] > 1 and operand.strides[-1] != 1:
         raise LaunchError(
             f"operand {name}: the last dimension has stride {operand.strides[-1]}, must have 1 (rows may be padded):"
-            f" pass a contiguous copy, or compile for the layout in which it lies"
+            f" pass a contiguous copy, or compile for the layout in which it lies [last-stride]"
         )
     strides = aligned_strides(argument, shape, operand.strides)
     if argument["role"] == "output":
@@ -128,13 +133,14 @@ def _check_apart(name: str, shape: Sequence[int], strides: Sequence[int]) -> Non
     if rows > 1 and strides[-1] < columns:
         raise LaunchError(
             f"operand {name}: rows of {columns} elements overlap at row stride {strides[-1]}; pass a full matrix"
+            " [rows-apart]"
         )
     end = columns
     for stride, extent in sorted(zip(strides, shape[:-1], strict=True)):
         if extent > 1 and stride < end:
             raise LaunchError(
                 f"operand {name}: matrices of {rows} x {columns} elements overlap at strides {(*strides, 1)}, but each"
-                " element is written; pass a full array"
+                " element is written; pass a full array [batch-apart]"
             )
         end += (extent - 1) * stride
 
@@ -148,7 +154,9 @@ def pad_row(columns: int, dtype: str, alignment: int) -> int:
 def check_output(argument: Mapping[str, Any], operand: Operand) -> None:
     """Raises LaunchError when the output may not be written."""
     if operand.read_only:
-        raise LaunchError(f"operand {argument['name']}: the output is read-only; pass a writable array")
+        raise LaunchError(
+            f"operand {argument['name']}: the output is read-only; pass a writable array [output-read-only]"
+        )
 
 
 def check_dims(dims: Mapping[str, Sequence[str]], views: Mapping[str, MatrixView]) -> dict[str, int]:
@@ -162,7 +170,7 @@ def check_dims(dims: Mapping[str, Sequence[str]], views: Mapping[str, MatrixView
             if extent != first:
                 raise LaunchError(
                     f"operand {name}: shape {view.shape} makes {dim} = {extent}, but {owner} of shape"
-                    f" {views[owner].shape} makes it {first}; {name} must be ({', '.join(dims[name])})"
+                    f" {views[owner].shape} makes it {first}; {name} must be ({', '.join(dims[name])}) [extents-differ]"
                 )
     extents = {dim: extent for dim, (extent, _) in found.items()}
     for name, view in views.items():
@@ -172,6 +180,7 @@ def check_dims(dims: Mapping[str, Sequence[str]], views: Mapping[str, MatrixView
                 raise LaunchError(
                     f"operand {name}: shape {view.shape} has {extent} blocks of {block} along {letter.upper()}, but "
                     f"{letter} = {extents[letter]} has {blocks}; {name} must be ({', '.join(dims[name])}), rounded up"
+                    " [blocks-differ]"
                 )
     return extents
 
@@ -183,10 +192,13 @@ def check_devices(devices: Mapping[str, int | None]) -> int:
     for name in names:
         ordinal = devices[name]
         if ordinal is None:
-            raise LaunchError(f"operand {name}: its address is not GPU memory; copy the array to the GPU")
+            raise LaunchError(
+                f"operand {name}: its address is not GPU memory; copy the array to the GPU [not-gpu-memory]"
+            )
         if ordinal != first:
             raise LaunchError(
                 f"operand {name} is on GPU {ordinal}, {names[0]} is on GPU {first}; all must be on one: copy it there"
+                " [one-gpu]"
             )
     assert first is not None
     return first
@@ -210,7 +222,7 @@ def overlap_error(output: Mapping[str, Any], argument: Mapping[str, Any]) -> Lau
     whole = f", or {name} itself, with the same base and strides" if may_be else ""
     return LaunchError(
         f"operand {output['name']}: the output's bytes reach into those of input {name}, which CTAs read while others"
-        f" write; pass another output, or none to have it allocated{whole}"
+        f" write; pass another output, or none to have it allocated{whole} [output-overlaps]"
     )
 
 
@@ -219,13 +231,14 @@ def check_scalar(argument: Mapping[str, Any], value: Any) -> int | float:
     name, dtype = argument["name"], argument["dtype"]
     if not isinstance(value, (int, float, np.integer, np.floating)):
         raise LaunchError(
-            f"operand {name}: {type(value).__name__} is not a number; a scalar goes by value: use .item()"
+            f"operand {name}: {type(value).__name__} is not a number; a scalar goes by value: use .item() [scalar-kind]"
         )
     row = element_type(dtype)
     if not row.is_float:
         if not row.lowest <= value <= row.largest or int(value) != value:
             raise LaunchError(
                 f"operand {name}: {value} is not an integer in [{row.lowest}, {row.largest}] as {dtype} needs"
+                " [scalar-range]"
             )
         return int(value)
     try:
@@ -233,4 +246,5 @@ def check_scalar(argument: Mapping[str, Any], value: Any) -> int | float:
     except OverflowError:
         raise LaunchError(
             f"operand {name}: an integer of {int(value).bit_length()} bits is beyond every float; scale it down"
+            " [scalar-beyond]"
         ) from None

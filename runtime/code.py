@@ -44,7 +44,7 @@ def check_code(
         if cubin is not None:
             _check_cubin(cubin, capability, launches)
     except ValueError as error:
-        raise LoadError(f"{name}: {error}; compile and save the kernel again") from None
+        raise LoadError(f"{name}: {error}; compile and save the kernel again [ptx-code]") from None
 
 
 def sections(cubin: bytes) -> Iterator[Section]:

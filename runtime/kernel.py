@@ -205,7 +205,7 @@ class Kernel:
         if len(matrices) > len(self._inputs):
             return LaunchError(
                 f"kernel {self.name}: {len(matrices)} operands given, it has {len(self._inputs)}:"
-                f" {', '.join(self._inputs)}; the output goes by out="
+                f" {', '.join(self._inputs)}; the output goes by out= [operand-count]"
             )
         given = self._inputs[: len(matrices)]
         for name in operands:
@@ -214,11 +214,14 @@ class Kernel:
         missing = next(name for name in self._inputs if name not in given and name not in operands)
         return LaunchError(
             f"kernel {self.name}: operand {missing} is missing; it takes {', '.join(self._inputs)}: pass {missing}="
+            " [operand-not-given]"
         )
 
     def _name_error(self, name: str, twice: bool) -> LaunchError:
         if twice:
-            return LaunchError(f"kernel {self.name}: operand {name} is given twice; pass it by position or by name")
+            return LaunchError(
+                f"kernel {self.name}: operand {name} is given twice; pass it by position or by name [operand-twice]"
+            )
         if name == self._names[self._output]:
             return LaunchError(f"kernel {self.name}: {name} is the output; pass it as out=")
         hint = nearest(name, (*self._inputs, "out", "stream", "workspace"))
@@ -289,6 +292,7 @@ class Kernel:
         if self._written and 0 in self._output_shape(extents):
             raise LaunchError(
                 f"kernel {self.name}: D has no elements, and so no largest absolute value; pass M and N of at least 1"
+                " [amax-of-nothing]"
             )
         calls: list[Any] = [None] * len(self._names)
         for index in self._scalars:
@@ -299,7 +303,9 @@ class Kernel:
         device = self._device_of(operands)
         module = self.module_for(device)
         if not extents["k"] and is_mixed(self.manifest["spec"]):
-            raise LaunchError(f"kernel {self.name}: K of packed weights is 0; pad A, and the weights, with zeros")
+            raise LaunchError(
+                f"kernel {self.name}: K of packed weights is 0; pad A, and the weights, with zeros [weights-without-k]"
+            )
         if not extents["k"]:
             operands = with_zeros(operands, self._arguments, self._dims, self._zeros, device, module.context)
             views = {name: check_layout(self._any_shape[name], x) for name, x in operands.items()}
@@ -327,7 +333,7 @@ class Kernel:
         if batch is None:
             raise LaunchError(
                 f"kernel {self.name}: A and B are shared by all products of a batch, so that nothing says how many"
-                " there are; pass out= with that as its first extent"
+                " there are; pass out= with that as its first extent [batch-of-shared]"
             )
         return int(batch)
 

@@ -144,19 +144,20 @@ def validate(manifest: Any, where: str = "manifest") -> None:
     if not isinstance(manifest, dict):
         raise LoadError(
             f"{where}: a manifest is a JSON object, this is {type(manifest).__name__}; save the kernel again"
+            " [manifest-object]"
         )
     found = manifest.get("format")
     if found != FORMAT or not is_integer(found):
         raise LoadError(
             f"{where}: format {shown(found)} was saved by another version of lowtide"
             f" ({shown(manifest.get('lowtide', 'unknown'), str)}); this one reads format {FORMAT}: compile and save it"
-            " again"
+            " again [manifest-format]"
         )
     try:
         _check_plain(manifest)
         _check_entries(manifest)
     except ValueError as error:
-        raise LoadError(f"{where}: {error}; save the kernel again") from None
+        raise LoadError(f"{where}: {error}; save the kernel again [manifest-entry]") from None
 
 
 def shown(value: Any, form: Callable[[Any], str] = repr, most: int = _SHOWN) -> str:

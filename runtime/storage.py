@@ -38,14 +38,17 @@ def save(path: str | os.PathLike[str], manifest: Mapping[str, Any], ptx: str, cu
     try:
         target = Path(os.path.realpath(given))
         if target == Path.cwd() or target in Path.cwd().parents:
-            raise LoadError(f"cannot save to {given}: it is the working directory, or holds it; name a folder in it")
+            raise LoadError(
+                f"cannot save to {given}: it is the working directory, or holds it; name a folder in it [save-over-cwd]"
+            )
         if not write_folder(target, files, _is_replaceable):
             raise LoadError(
                 f"cannot save to {given}: it is not a saved kernel; choose another path, or remove it first"
+                " [save-over-other]"
             )
     except OSError as error:
         raise LoadError(
-            f"cannot save to {given}: {error.strerror or error}; choose a path that can be written"
+            f"cannot save to {given}: {error.strerror or error}; choose a path that can be written [save-write]"
         ) from None
     return given
 
@@ -87,12 +90,14 @@ def _read(source: Path) -> tuple[dict[str, Any], str, bytes | None]:
     except OSError as error:
         known = {errno.ENOENT: "no such directory", errno.ENOTDIR: "is no directory"}
         what = known.get(error.errno or 0, error.strerror or str(error))
-        raise LoadError(f"{source}: {what}; pass the directory that `kernel.save` wrote") from None
+        raise LoadError(f"{source}: {what}; pass the directory that `kernel.save` wrote [load-read]") from None
     try:
         manifest = _read_manifest(source, folder)
         files, where = manifest.get("files"), source / MANIFEST
         if not isinstance(files, dict) or PTX not in files or not set(files) <= {PTX, CUBIN}:
-            raise LoadError(f"{where}: entry 'files' must list {PTX}, and may list {CUBIN}; save the kernel again")
+            raise LoadError(
+                f"{where}: entry 'files' must list {PTX}, and may list {CUBIN}; save the kernel again [manifest-files]"
+            )
         data = _read_checked(source, folder, PTX, files[PTX])
         cubin = _read_checked(source, folder, CUBIN, files[CUBIN]) if CUBIN in files else None
     finally:
@@ -100,11 +105,11 @@ def _read(source: Path) -> tuple[dict[str, Any], str, bytes | None]:
     try:
         ptx = data.decode()
     except UnicodeDecodeError as error:
-        raise LoadError(f"{source / PTX}: not UTF-8 ({error}); save the kernel again") from None
+        raise LoadError(f"{source / PTX}: not UTF-8 ({error}); save the kernel again [ptx-utf8]") from None
     if manifest.pop(DIGEST, None) != digest(manifest):
         raise LoadError(
             f"{where}: entry {DIGEST!r} is missing, or not that of the other entries: damaged or edited; save the"
-            " kernel again"
+            " kernel again [manifest-digest]"
         )
     return manifest, ptx, cubin
 
@@ -130,7 +135,7 @@ def _read_bytes(source: Path, folder: int, name: str) -> bytes:
     try:
         return read_file(name, folder)
     except FileNotFoundError:
-        raise LoadError(f"{source}: {name} is missing; save the kernel again") from None
+        raise LoadError(f"{source}: {name} is missing; save the kernel again [file-missing]") from None
     except OSError as error:
         raise LoadError(
             f"{source / name}: {error.strerror or error}; save the kernel again, or make it readable"
@@ -140,20 +145,29 @@ def _read_bytes(source: Path, folder: int, name: str) -> bytes:
 def _read_checked(source: Path, folder: int, name: str, entry: Any) -> bytes:
     data = _read_bytes(source, folder, name)
     if not isinstance(entry, dict) or not is_integer(entry.get("size")) or not isinstance(entry.get("sha256"), str):
-        raise LoadError(f"{source / MANIFEST}: files[{name!r}] must have size and sha256; save the kernel again")
+        raise LoadError(
+            f"{source / MANIFEST}: files[{name!r}] must have size and sha256; save the kernel again [file-entry]"
+        )
     if len(data) != entry["size"]:
         raise LoadError(
             f"{source / name}: {len(data)} bytes, the manifest says {shown(entry['size'])}: truncated; save it again"
+            " [file-size]"
         )
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-        raise LoadError(f"{source / name}: its sha256 is not the manifest's: damaged or edited; save the kernel again")
+        raise LoadError(
+            f"{source / name}: its sha256 is not the manifest's: damaged or edited; save the kernel again [file-digest]"
+        )
     return data
 
 
 def as_path(path: str | os.PathLike[str], what: str) -> Path:
     """Raises LoadError for what names no place on disk."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise LoadError(f"cannot {what} {path!r}: it is {type(path).__name__}; pass a str or a pathlib.Path")
+        raise LoadError(
+            f"cannot {what} {path!r}: it is {type(path).__name__}; pass a str or a pathlib.Path [path-type]"
+        )
     if not os.fspath(path) or "\0" in os.fspath(path):
-        raise LoadError(f"cannot {what} {os.fspath(path)!r}: a path is not empty and has no null character")
+        raise LoadError(
+            f"cannot {what} {os.fspath(path)!r}: a path is not empty and has no null character [path-empty]"
+        )
     return Path(path)

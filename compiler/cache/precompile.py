@@ -53,7 +53,9 @@ def precompile(
     """
     store = open_store()
     if store is None:
-        raise Error(f"{FOLDER_VARIABLE}={OFF}: there is no cache to compile into; unset it, or name a folder")
+        raise Error(
+            f"{FOLDER_VARIABLE}={OFF}: there is no cache to compile into; unset it, or name a folder [precompile-cache]"
+        )
     wanted = _wanted(specs, target, schedule, store)
     if not wanted:
         return 0
@@ -107,12 +109,12 @@ def _wanted(
 
 def _error(future: Future[None]) -> BaseException | None:
     if future.cancelled():
-        return CompileError("there was no time to compile it: give a larger budget")
+        return CompileError("there was no time to compile it: give a larger budget [precompile-budget]")
     error = future.exception()
     if isinstance(error, BrokenProcessPool):
         return CompileError(
             "a process that compiled has died: ask for fewer jobs; in a script, call this under `if __name__ == "
-            '"__main__":`'
+            '"__main__":` [precompile-process-died]'
         )
     return error
 

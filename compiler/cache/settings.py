@@ -48,5 +48,5 @@ def size_of(text: str) -> int:
     """Bytes. Raises Error."""
     found = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE | re.ASCII)
     if found is None:
-        raise Error(f"{SIZE_VARIABLE}={text}: give a number of bytes, or such as 512M or 2G")
+        raise Error(f"{SIZE_VARIABLE}={text}: give a number of bytes, or such as 512M or 2G [cache-size]")
     return int(found[1]) * _UNITS[found[2].upper()]

@@ -154,7 +154,7 @@ class KernelStore:
                 raise LoadError(f"{self.folder / key}: it belongs to another user")
         manifest, ptx, cubin = storage.read(self.folder / key)
         if manifest.pop(_OWN_KEY, None) != key:
-            raise LoadError(f"{self.folder / key}: it is the kernel of another key")
+            raise LoadError(f"{self.folder / key}: it is the kernel of another key [other-key]")
         del manifest["files"]
         return Stored(manifest, ptx, cubin)
 

@@ -87,7 +87,7 @@ def keep_record(store: KernelStore, key: str, entries: Mapping[str, Any]) -> Pat
 
 
 def _not_kept(error: Error) -> Error:
-    return Error(f"the result of tuning cannot be kept: {error} ({FOLDER_VARIABLE} names the cache)")
+    return Error(f"the result of tuning cannot be kept: {error} ({FOLDER_VARIABLE} names the cache) [tuned-not-kept]")
 
 
 def count_records(store: KernelStore) -> int:

@@ -108,7 +108,9 @@ def check_subject(
     planned = [_planned(variant, budget * shares[at], seed + at) for at, variant in enumerate(variants)]
     tasks = [task for at, (_, trials) in enumerate(planned) for task in _tasks(variants[at], trials, at)]
     if not tasks:
-        raise Error(f"no shape is small enough for {budget:.0f} s of the interpreter; give more with --budget")
+        raise Error(
+            f"no shape is small enough for {budget:.0f} s of the interpreter; give more with --budget [check-budget]"
+        )
     try:
         return _checked(
             subject, variants, planned, _run(tasks, len(variants), jobs, on_progress), dump_ir, on_progress, started
@@ -162,7 +164,9 @@ def _guilty(subject: Subject, found: Iterable[Outcome], dump_ir: str | PathLike[
     folder = Path(dump_ir) if dump_ir is not None else Path(tempfile.mkdtemp(prefix="lowtide-check-"))
     guilty = first_guilty(subject, [fault.trial for fault in first], folder)
     if guilty is None:
-        raise Error(f"level {first[0].level} failed once and not again, on {first[0].trial}: {first[0].message}")
+        raise Error(
+            f"level {first[0].level} failed once and not again, on {first[0].trial}: {first[0].message} [failed-once]"
+        )
     return guilty
 
 

@@ -84,7 +84,7 @@ def check_patience(
         other = f", an earlier level (--level {earlier[-1]})" if earlier else ""
         raise InterpreterError(
             f"{'x'.join(map(str, extents))} at level {level} takes the interpreter about {duration(seconds)}, more "
-            f"than {duration(LONGEST_SECONDS)}: take a GPU, a smaller problem{other}, or --force"
+            f"than {duration(LONGEST_SECONDS)}: take a GPU, a smaller problem{other}, or --force [interpreter-patience]"
         )
     return seconds
 
@@ -216,7 +216,9 @@ def batch_of(spec: GemmSpec, batch: Batch | None = None) -> tuple[int, ...]:
     """D's dimensions before those of a matrix: the number of matrices, or none. Raises SpecError where it is open."""
     matrices = spec.batch if batch is None else batch.matrices
     if spec.is_batched and not isinstance(matrices, int):
-        raise SpecError("the batch is a run-time argument of this kernel; say how many matrices it is to be run with")
+        raise SpecError(
+            "the batch is a run-time argument of this kernel; say how many matrices it is to be run with [batch-to-run]"
+        )
     return (matrices,) if spec.is_batched and isinstance(matrices, int) else ()
 
 

@@ -57,7 +57,7 @@ def host_beside(file: Path) -> str:
     raise IRError(
         f"{file} is device code alone: what launches it, and with which arguments, is in level {Level.LLVM}. Give the "
         f"file in its dump folder ({Level.PTX.value:02d}-{Level.PTX} beside {folder.name}), which --dump-ir makes, or "
-        "in the folder of its saved kernel"
+        "in the folder of its saved kernel [device-code-alone]"
     )
 
 
@@ -69,5 +69,5 @@ def saved_origin(file: Path) -> str | None:
     try:
         origin = read_json(manifest).get("origin")
     except (OSError, ValueError, AttributeError) as error:
-        raise IRError(f"{manifest} cannot be read: {error}; save the kernel again") from None
+        raise IRError(f"{manifest} cannot be read: {error}; save the kernel again [saved-manifest]") from None
     return origin if isinstance(origin, str) else None

@@ -140,7 +140,9 @@ def of_dump(folder: Path) -> Subject:
         if path is not None:
             levels[str(level)] = read_text(path, "MLIR text")
     if not levels:
-        raise IRError(f"{folder} has no folder NN-level of dumped steps; name one that --dump-ir has filled")
+        raise IRError(
+            f"{folder} has no folder NN-level of dumped steps; name one that --dump-ir has filled [no-dumped-steps]"
+        )
     with make_context() as context:
         texts = [text for level, text in levels.items() if level != str(Level.PTX)]
         modules = [parse_text(text, context, str(folder)) for text in reversed(texts)]
@@ -160,7 +162,7 @@ def of_saved(folder: Path) -> tuple[Subject, str]:
     if origin is None:
         raise IRError(
             f"{folder} does not hold the IR that it was compiled from: compile it from level {Level.ATOMS} or before, "
-            "with this version of Lowtide, and save it again"
+            "with this version of Lowtide, and save it again [saved-without-ir]"
         )
     kernel = CompiledKernel(lower(origin, target=manifest["target"]))
     same = ptx == kernel.ptx
@@ -176,7 +178,9 @@ def of_file(against: Path | None, levels: Mapping[str, str], schedule: Schedule)
         module = parse_file(against, context)
         problem = _problem_of(str(module))
         if not problem:
-            raise IRError(f"{against} does not say its epilogue; name a dump of level {Level.PROBLEM}")
+            raise IRError(
+                f"{against} does not say its epilogue; name a dump of level {Level.PROBLEM} [against-epilogue]"
+            )
         return Subject(levels, problem, schedule, target_of(module))
 
 
@@ -192,6 +196,7 @@ def _subject(levels: Mapping[str, str], schedule: Schedule, dump: Path | None) -
             return Subject(levels, problem, schedule, target, dump)
     raise IRError(
         f"no level at hand ({', '.join(levels)}) says its epilogue any more: give an earlier dump with --against"
+        " [levels-epilogue]"
     )
 
 

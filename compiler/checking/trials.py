@@ -248,7 +248,7 @@ def _explored(module: Loaded, spec: GemmSpec, inputs: dict[str, Any], expected: 
         d = run(module, spec, own, report=report, explorer=explorer, **trial.how)
         verdict = _verdict(spec, own, d, expected)
         if not verdict.ok or report.timed:
-            raise InterpreterError("; ".join(report.timed) or verdict.message)
+            raise InterpreterError(f"{'; '.join(report.timed) or verdict.message} [wrong-in-an-order]")
 
     return explore(once, MOST_ORDERS, MOST_SECONDS)
 

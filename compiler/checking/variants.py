@@ -42,7 +42,7 @@ def variants_of(subject: Subject) -> list[Variant]:
         if not own:
             raise Error(
                 f"{subject.dump}: {_extents_text(spec)} is too large for the interpreter, and files are not compiled "
-                "again for other extents; dump a smaller problem, or one of run-time extents"
+                "again for other extents; dump a smaller problem, or one of run-time extents [dump-too-large]"
             )
         return own
     freed = next(_freed(subject, spec, fixed), None)

@@ -73,7 +73,7 @@ def check_memory(m: int, n: int, k: int, matrices: int = 1, padding: int = 0, ro
         count = f"{matrices} of " if matrices > 1 else ""
         raise SpecError(
             f"{count}{m}x{n}x{k} takes about {needed / 2**30:,.0f} GiB of host memory to make and to check, this "
-            f"machine has {present / 2**30:,.0f}; take a smaller problem, or only compile it"
+            f"machine has {present / 2**30:,.0f}; take a smaller problem, or only compile it [host-memory]"
         )
 
 

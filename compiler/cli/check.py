@@ -102,7 +102,9 @@ def check(
 def _refuse_beside_presets(**options_: object) -> None:
     given = [name for name, value in options_.items() if value is not None]
     if given:
-        raise Error(f"{given[0]} beside --all-presets: each has its own; only --dtype and --layout go with it")
+        raise Error(
+            f"{given[0]} beside --all-presets: each has its own; only --dtype and --layout go with it [beside-presets]"
+        )
 
 
 def _check_presets(
@@ -127,7 +129,7 @@ def _check_presets(
 def _subject(what: Path, against: Path | None, target: str | None) -> tuple[Subject, str]:
     """What is in a folder or a file, and what there is to say of it."""
     if target is not None and what.is_dir():
-        raise Error(f"--target beside {what}: its files say their target; leave it out")
+        raise Error(f"--target beside {what}: its files say their target; leave it out [target-beside]")
     if (what / MANIFEST).exists():
         return of_saved(what)
     if what.is_dir():

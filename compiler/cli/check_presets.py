@@ -83,9 +83,12 @@ def read_journal(path: Path, options: Options) -> dict[str, PresetCheck]:
         found = {name: PresetCheck(**{**each, "row": tuple(each["row"])}) for name, each in held["presets"].items()}
         given = held["options"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Error(f"{path} is no journal of lowtide check: {error}; name another file") from None
+        raise Error(f"{path} is no journal of lowtide check: {error}; name another file [check-journal]") from None
     if given != asdict(options):
-        raise Error(f"{path} is of a check with {given}, not {asdict(options)}; give these options, or another file")
+        raise Error(
+            f"{path} is of a check with {given}, not {asdict(options)}; give these options, or another file"
+            " [journal-options]"
+        )
     return found
 
 

@@ -41,7 +41,7 @@ def compile_(
     """Compile a problem, or continue from a dumped level."""
     last = Level.PTX if emit is None else Level.named(emit)
     if emit is not None and (output is not None or time_passes):
-        raise IRError("--emit prints a level and nothing else; leave out --output and --time-passes")
+        raise IRError("--emit prints a level and nothing else; leave out --output and --time-passes [emit-alone]")
     source: str | Path
     reason = ""
     if ir_file is not None:

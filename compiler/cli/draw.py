@@ -53,11 +53,13 @@ def draw(
     with busy("drawing") as update:
         if what is not None:
             if option := options.first_given(**problem.given, target=target, schedule=schedule):
-                raise Error(f"{option} beside {what!r}: it says all that is drawn; leave one out")
+                raise Error(f"{option} beside {what!r}: it says all that is drawn; leave one out [draw-beside]")
             draw_what(what, output, part=part, shape=None if shape is None else _shape(shape), show=show)
         else:
             if shape is not None:
-                raise Error("--shape is for a thread-value layout; a kernel says its tiles: choose with --part")
+                raise Error(
+                    "--shape is for a thread-value layout; a kernel says its tiles: choose with --part [draw-shape]"
+                )
             check_file(output)
             spec = problem.spec()
             chosen = choose(target)
@@ -72,5 +74,5 @@ def draw(
 def _shape(text: str) -> Shape:
     match = re.fullmatch(r"([1-9]\d{0,8})x([1-9]\d{0,8})", text.strip())
     if match is None:
-        raise Error(f"--shape {text!r} is not ROWSxCOLUMNS; give one such as 128x32")
+        raise Error(f"--shape {text!r} is not ROWSxCOLUMNS; give one such as 128x32 [shape-form]")
     return int(match[1]), int(match[2])

@@ -43,7 +43,7 @@ def fuzz(
     found = Journal() if journal is None else Journal.read(journal)
     for path in merge or ():
         if not path.exists():
-            raise Error(f"there is no journal {path} to merge")
+            raise Error(f"there is no journal {path} to merge [no-journal]")
         found.merge(Journal.read(path))
     if journal is not None:
         check_writable(journal)

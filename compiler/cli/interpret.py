@@ -74,7 +74,10 @@ def interpret(
         with busy("compiling") as update:
             if file is None:
                 if against is not None:
-                    raise IRError("--against goes with a FILE; the problem of the options is checked against float64")
+                    raise IRError(
+                        "--against goes with a FILE; the problem of the options is checked against float64"
+                        " [against-file]"
+                    )
                 spec = problem.spec()
                 chosen = choose(target)
                 line("target", f"{chosen.name} ({chosen.reason})")
@@ -110,14 +113,14 @@ def _read(file: Path, target: str | None, level: str | None, context: ir.Context
     """The level in a file, checked; lowered if another level is asked for."""
     if file.suffix == SUFFIX:
         if level not in (None, str(Level.PTX)):
-            raise IRError(f"--level {level}, but {file} is past that level; give a dump of an earlier one")
+            raise IRError(f"--level {level}, but {file} is past that level; give a dump of an earlier one [level-past]")
         return runnable(str(Level.PTX), read_text(file, "PTX"), host_beside(file), context, str(file))
     module = parse_file(file, context)
     own = level_of(module)
     if level is not None and level != str(own):
         return _lowered(file, target, level, context, progress)
     if target is not None and resolve(target) != target_of(module):
-        raise IRError(f"--target {target}, but {file} is for {target_of(module).name}; leave it out")
+        raise IRError(f"--target {target}, but {file} is for {target_of(module).name}; leave it out [target-of-file]")
     if AFTER_ATTRIBUTE not in module.operation.attributes:
         check_level(module, own)
     return Runnable(str(own), module, Loaded(module))
@@ -134,7 +137,7 @@ def _run(given_level: Runnable, reference: ExpectedProblem, trial: Trial, force:
     if reference.module is not None and number_domain(trial.domain).is_float:
         raise IRError(
             f"{reference.name}: rounding differs from level to level; compare with --domain exact, or against a dump "
-            f"of level {Level.ATOMS} or earlier, which says the epilogue"
+            f"of level {Level.ATOMS} or earlier, which says the epilogue [against-rounding]"
         )
     matrices = 1 if trial.batch is None else trial.batch.matrices
     between = 0 if trial.batch is None else trial.batch.rows_between
@@ -175,5 +178,8 @@ def _extents(spec: GemmSpec, given: tuple[int | None, ...]) -> tuple[int, int, i
     found = [getattr(spec, name) if value is None else value for name, value in zip("mnk", given, strict=True)]
     for name, value in zip("mnk", found, strict=True):
         if value is None:
-            raise SpecError(f"{name} is a run-time argument of this kernel; say which it is to be run with: --{name}")
+            raise SpecError(
+                f"{name} is a run-time argument of this kernel; say which it is to be run with: --{name}"
+                " [extent-to-run]"
+            )
     return found[0], found[1], found[2]

@@ -90,14 +90,14 @@ def _drawn(only: str | None, level: str | None, sample: int | None, seed: int) -
     counts = COUNTS if level is None else {str(Level.named(level)): COUNTS.get(level, 0)}
     kernels = [kernel for name, kernel in KERNELS.items() if only is None or only in name]
     if not kernels:
-        raise Error(f"no kernel has {only!r} in its name; the kernels are {', '.join(KERNELS)}")
+        raise Error(f"no kernel has {only!r} in its name; the kernels are {', '.join(KERNELS)} [mutated-kernel]")
     drawing, mutants = Drawing(seed), []
     with busy("compiling") as update:
         for kernel in kernels:
             update(f"compiling {kernel.name}")
             mutants += list(drawing.draw(kernel.name, lower(kernel.problem()).levels, counts))
     if not mutants:
-        raise Error(f"no fault is planted in level {level}; take one of {', '.join(COUNTS)}")
+        raise Error(f"no fault is planted in level {level}; take one of {', '.join(COUNTS)} [mutated-level]")
     if sample is None or sample >= len(mutants):
         return mutants
     chosen = sorted(random.Random(seed).sample(range(len(mutants)), sample))
@@ -111,7 +111,7 @@ def _check_right(mutants: list[Mutant], jobs: int) -> None:
         wrong = wrongly_found(list(places), jobs)
     if wrong:
         told = "\n  ".join(f"{name}, level {level}: {found.detector}: {found.why}" for name, level, found in wrong)
-        raise Error(f"without a fault these are not right; mend that first\n  {told}")
+        raise Error(f"without a fault these are not right; mend that first\n  {told} [unmutated-wrong]")
 
 
 def _command() -> str:

@@ -128,15 +128,19 @@ def lies(spec: GemmSpec, batch: str | None, rows_between: int, shared: str | Non
     given = make_batch(batch)
     if not spec.is_batched:
         if isinstance(given, int) or shared is not None or rows_between:
-            raise SpecError("--batch, --shared and --rows-between: the problem has no batch; leave them out")
+            raise SpecError(
+                "--batch, --shared and --rows-between: the problem has no batch; leave them out [batch-options]"
+            )
         return None
     matrices = given if isinstance(given, int) else spec.batch
     if not isinstance(matrices, int):
-        raise SpecError("the batch is a run-time argument of this kernel; say how many products: --batch")
+        raise SpecError(
+            "the batch is a run-time argument of this kernel; say how many products: --batch [batch-option]"
+        )
     names = () if shared is None else tuple(filter(None, shared.split(",")))
     own = ("a", "b", *(operand.name for operand in spec.operands))
     if set(names) - set(own):
-        raise SpecError(f"--shared {shared}: the inputs are {', '.join(own)}")
+        raise SpecError(f"--shared {shared}: the inputs are {', '.join(own)} [shared-inputs]")
     return Batch(matrices, names, rows_between)
 
 
@@ -145,7 +149,9 @@ def place(text: str) -> Place:
     parts = [part.split(",") for part in text.split(";")]
     known = all(len(part) == 3 and {*part} <= {"1", "2", "4", "8", "16"} for part in parts)
     if not known or len(parts) not in (1, 3):
-        raise SpecError(f"--aligned {text}: give 1, 2, 4, 8 or 16 bytes for each of A, B and D, such as 2,2,16")
+        raise SpecError(
+            f"--aligned {text}: give 1, 2, 4, 8 or 16 bytes for each of A, B and D, such as 2,2,16 [aligned-bytes]"
+        )
     found = [(int(a), int(b), int(d)) for a, b, d in parts]
     return Place(found[0], found[0]) if len(found) == 1 else Place(*found)
 
@@ -153,7 +159,10 @@ def place(text: str) -> Place:
 def refuse_beside_file(file: Path, **options: object) -> None:
     """Raise Error for an option that was given although a file says what it would."""
     if option := first_given(**options):
-        raise Error(f"{option} beside {file}: the file says its problem and its schedule; edit it, or leave it out")
+        raise Error(
+            f"{option} beside {file}: the file says its problem and its schedule; edit it, or leave it out"
+            " [beside-file]"
+        )
 
 
 def first_given(**options: object) -> str:

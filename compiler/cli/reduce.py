@@ -71,7 +71,7 @@ def reduce(
         trial, check = Trial((1, 1, 1), 1, 0, domain, 0), _command(command, says, file)
     else:
         if says:
-            raise Error("--says goes with --check: it is about the output of that command")
+            raise Error("--says goes with --check: it is about the output of that command [says-without-check]")
         with busy("looking for a run that fails"):
             trial = _trial(file, found, (m, n, k), sms, seed or 0, domain, padding)
             if trial.batch is None:
@@ -83,6 +83,7 @@ def reduce(
             raise Error(
                 f"{file} breaks no rule on {trial}, nor does what is lowered from it, and D stays. Where D itself is "
                 "wrong, the fault is in the step before: reduce the file that `lowtide check` calls right"
+                " [nothing-broken]"
             )
     with busy("reducing") as update:
         reduced = search(text, trial, check, budget=budget, on_progress=update)
@@ -117,13 +118,16 @@ def _trial(
     if m is not None and n is not None and k is not None:
         return Trial((m, n, k), sms, padding, domain, seed)
     if any(extent is not None for extent in given):
-        raise Error("--m, --n and --k go together; give all that the file leaves open, or none")
+        raise Error("--m, --n and --k go together; give all that the file leaves open, or none [extents-together]")
     kernel = CompiledKernel(lower(file))
     subject = of_file(None if found.whole else _problem_beside(file), kernel.levels, kernel.schedule)
     found_at = check_subject(subject, budget=_SECONDS, seed=seed).outcomes
     fault = first_fault(found_at) or next((each for each in found_at if each.finding is Finding.failed), None)
     if fault is None:
-        raise Error(f"{file} is right on all shapes that its schedule asks for; give the run that fails, or a --check")
+        raise Error(
+            f"{file} is right on all shapes that its schedule asks for; give the run that fails, or a --check"
+            " [right-on-all]"
+        )
     return fault.trial
 
 
@@ -131,7 +135,9 @@ def _problem_beside(file: Path) -> Path:
     """The problem in the dump folder of a file. Raises Error if there is none."""
     problems = sorted(file.resolve().parent.parent.glob("01-problem/*.mlir"))
     if not problems:
-        raise Error(f"{file} no longer says what D must be, and is in no dump folder; give --m, --n and --k")
+        raise Error(
+            f"{file} no longer says what D must be, and is in no dump folder; give --m, --n and --k [problem-lost]"
+        )
     return problems[-1]
 
 

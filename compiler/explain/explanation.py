@@ -125,6 +125,7 @@ def explain_ir(
         if entered_at > Level.EPILOGUE:
             raise IRError(
                 f"level {entered_at} no longer says which access is whose; explain a dump of level epilogue or earlier"
+                " [explained-level]"
             )
         found = spec_of(origin)
         # The file itself where it is of that level: its places can then be told.
@@ -188,7 +189,10 @@ OpT = TypeVar("OpT", bound=ir.OpView)
 
 def _only(op_class: type[OpT], found: list[OpT]) -> OpT:
     if len(found) != 1:
-        raise IRError(f"a kernel is explained alone: one {op_class.OPERATION_NAME}, this module has {len(found)}")
+        raise IRError(
+            f"a kernel is explained alone: one {op_class.OPERATION_NAME}, this module has {len(found)}"
+            " [explained-alone]"
+        )
     return found[0]
 
 

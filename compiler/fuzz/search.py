@@ -45,7 +45,7 @@ class Journal:
         try:
             found = cls(**read_json(path))
         except (OSError, ValueError, TypeError) as error:
-            raise Error(f"{path} is no journal of lowtide fuzz: {error}; name another file") from None
+            raise Error(f"{path} is no journal of lowtide fuzz: {error}; name another file [fuzz-journal]") from None
         known = set(map(text_of, all_pairs()))  # words may have gone since
         found.covered = set(found.covered) & known
         found.refused = {pair: rule for pair, rule in found.refused.items() if pair in known}
@@ -226,4 +226,6 @@ def hypothesis_or_refuse() -> Any:
     try:
         return importlib.import_module("hypothesis")
     except ImportError:
-        raise Error("cases are drawn by hypothesis, which is not installed; pip install 'lowtide[fuzz]'") from None
+        raise Error(
+            "cases are drawn by hypothesis, which is not installed; pip install 'lowtide[fuzz]' [fuzz-hypothesis]"
+        ) from None

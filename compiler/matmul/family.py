@@ -85,7 +85,7 @@ class Family:
         if any(getattr(value, "requires_grad", False) for value in values):
             raise LaunchError(
                 "an operand requires a gradient, and lt.matmul is not recorded by autograd: call lowtide.torch.matmul"
-                " without out=, or this under torch.no_grad()"
+                " without out=, or this under torch.no_grad() [product-autograd]"
             )
 
     def records(self, values: Sequence[Any], stream: int | None) -> dict[str, Operand]:
@@ -93,7 +93,7 @@ class Family:
         named = dict(zip(("a", "b", "d", *self.names), values, strict=True))
         for name in ("a", "b"):
             if named[name] is None:
-                raise LaunchError(f"{name} is None; give it an array")
+                raise LaunchError(f"{name} is None; give it an array [operand-none]")
         return {
             name: _record(value, "out" if name == "d" else name, stream)
             for name, value in named.items()
@@ -120,7 +120,7 @@ class Family:
 def _record(value: Any, name: str, stream: int | None) -> Operand:
     record = view(value, name, stream)
     if record.library == "torch" and hasattr(value, "is_neg") and value.is_neg():
-        raise LaunchError(f"operand {name}: a view that negates its memory; pass x.resolve_neg()")
+        raise LaunchError(f"operand {name}: a view that negates its memory; pass x.resolve_neg() [negated-view]")
     return record
 
 
@@ -134,4 +134,4 @@ def _names_error(known: Sequence[str], given: Sequence[str], taker: str) -> Laun
     if unknown:
         return LaunchError(f"unknown operand {unknown[0]}: {takes}{nearest(unknown[0], (*known, *_OPTIONS))}")
     missing = next(name for name in known if name not in given)
-    return LaunchError(f"operand {missing} is missing: {takes}: pass {missing}=")
+    return LaunchError(f"operand {missing} is missing: {takes}: pass {missing}= [product-operand-missing]")

@@ -138,7 +138,7 @@ def class_of(
     if options.weights is None and b in weight_types(product.a):
         raise LaunchError(
             f"operands a and b: {product.a} is multiplied by {b} where B is packed: pass lt.pack_weights(weights, "
-            f'"{b}") transposed, and weights="{b}", or convert B'
+            f'"{b}") transposed, and weights="{b}", or convert B [packed-types]'
         )
     sums_of(product.a, b)
     rows = _invariant_rows if options.numerics == BATCH_INVARIANT else _rows
@@ -167,7 +167,7 @@ def _groups(product: Product, operands: Mapping[str, Operand]) -> dict[str, Any]
     if product.layout not in WEIGHT_LAYOUTS or product.b != _BYTES:
         raise LaunchError(
             f"operand b: packed weights are bytes with K contiguous, as lt.pack_weights makes them, not {product.b} of"
-            f" layout {product.layout}: pass packed.mT"
+            f" layout {product.layout}: pass packed.mT [packed-layout]"
         )
     scales = operands.get(SCALES)
     if scales is None:
@@ -176,7 +176,7 @@ def _groups(product: Product, operands: Mapping[str, Operand]) -> dict[str, Any]
     if not count or product.k % count or scales.shape[1] != product.n:
         raise LaunchError(
             f"operand {SCALES}: shape is {scales.shape}; scales are (K / group, N), of K = {product.k} and"
-            f" N = {product.n}: one for each group and column"
+            f" N = {product.n}: one for each group and column [group-scales]"
         )
     return {"group": product.k // count, "scales": scales.dtype, "zero_points": ZEROS in operands}
 
@@ -209,7 +209,9 @@ def sums_of(a: str, b: str) -> str:
     """The type of the sums. Raises LaunchError for types that are not multiplied by each other."""
     found = accumulator_types(a, a if b in weight_types(a) else b)
     if not found:
-        raise LaunchError(f"operands a and b: {a} and {b} are not multiplied by each other; convert one of them")
+        raise LaunchError(
+            f"operands a and b: {a} and {b} are not multiplied by each other; convert one of them [product-types]"
+        )
     return found[0]
 
 

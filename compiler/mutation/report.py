@@ -43,7 +43,7 @@ def read_json(file: Path) -> list[Result]:
         found = files.read_json(file)["mutants"]
         return [_result(**one) for one in found]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise Error(f"{file} holds no mutants: {error}; name a file that --json has written") from None
+        raise Error(f"{file} holds no mutants: {error}; name a file that --json has written [mutants-file]") from None
 
 
 def _result(name: str, level: str, schedule: str, status: str, detector: str, why: str) -> Result:

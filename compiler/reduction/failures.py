@@ -131,7 +131,7 @@ class Command:
                 return ""
             except OSError as error:
                 raise Error(
-                    f"--check {self.command!r} cannot be run: {error}; name a program and its arguments"
+                    f"--check {self.command!r} cannot be run: {error}; name a program and its arguments [check-runs]"
                 ) from None
         if done.returncode == 0 or self.says not in done.stdout + done.stderr:
             return ""

@@ -49,10 +49,10 @@ class Journal:
             if held["format"] != _FORMAT or not all(found.seconds.values()):
                 raise ValueError("another format")
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Error(f"{path} is no journal of lowtide tune: {error}; name another file") from None
+            raise Error(f"{path} is no journal of lowtide tune: {error}; name another file [tuning-journal]") from None
         other = [name for name in of if found.of.get(name) != json.loads(json.dumps(of[name]))]
         if other:
-            raise Error(f"{path} is of another {' and '.join(other)}; remove it, or name another file")
+            raise Error(f"{path} is of another {' and '.join(other)}; remove it, or name another file [other-journal]")
         check_writable(path)
         return found
 

@@ -181,14 +181,16 @@ def _settled(
     most: int,
 ) -> _Settings:
     if not isinstance(spec, GemmSpec):
-        raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec")
+        raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec [tuned-spec-kind]")
     check_numerics(numerics)
     if spec.is_mixed:
-        raise SpecError("packed weights are not tuned yet: give a schedule, or leave it to the cost model")
+        raise SpecError(
+            "packed weights are not tuned yet: give a schedule, or leave it to the cost model [weights-tuned]"
+        )
     if not budget > 0 or not 0.5 <= confidence < 1 or most < 1:
         raise SpecError(
             f"budget={budget}, confidence={confidence}, most={most}: give seconds above 0, a probability from 0.5 to "
-            "below 1, and at least 1 candidate"
+            "below 1, and at least 1 candidate [tuning-limits]"
         )
     return _Settings(spec, _sized(spec, at), resolve(target), numerics, confidence, most)
 
@@ -199,19 +201,22 @@ def _sized(spec: GemmSpec, at: Mapping[str, int]) -> GemmSpec:
     if set(at) != set(open_):
         raise SpecError(
             f"at has {', '.join(at) or 'no extents'}, and the spec leaves {', '.join(open_) or 'none'} to run time: "
-            "give these, to say what is measured"
+            "give these, to say what is measured [tuned-extent]"
         )
     named: dict[str, Any] = dict(at)
     sized = replace(spec, **named)
     if 0 in (sized.m, sized.n, sized.k):
-        raise SpecError("an extent is 0: there is nothing to time; take larger extents")
+        raise SpecError("an extent is 0: there is nothing to time; take larger extents [tuned-nothing]")
     return sized
 
 
 def _store() -> KernelStore:
     store = open_store()
     if store is None:
-        raise Error(f"{FOLDER_VARIABLE}={OFF}: there is no cache to keep the result in; unset it, or name a folder")
+        raise Error(
+            f"{FOLDER_VARIABLE}={OFF}: there is no cache to keep the result in; unset it, or name a folder"
+            " [tuning-cache]"
+        )
     check_keepable(store)
     return store
 

@@ -75,7 +75,7 @@ class _Part:
             if kind is not None and value is not None:
                 object.__setattr__(self, entry.name, _checked(name, kind, value))
             elif isinstance(entry.default, _Part) and not isinstance(value, type(entry.default)):
-                raise ScheduleError(f"{name} = {value!r}; it takes a {type(entry.default).__name__}")
+                raise ScheduleError(f"{name} = {value!r}; it takes a {type(entry.default).__name__} [field-type]")
 
 
 def _checked(name: str, kind: Kind, value: Any) -> Any:
@@ -84,7 +84,7 @@ def _checked(name: str, kind: Kind, value: Any) -> Any:
         return kind.check(value)
     except (TypeError, ValueError) as error:
         why = f": {error}" if str(error) else ""
-        raise ScheduleError(f"{name} = {value!r}{why}; it takes {kind.form}") from None
+        raise ScheduleError(f"{name} = {value!r}{why}; it takes {kind.form} [field-form]") from None
 
 
 _LOADS = ("normal", "evict_first", "evict_last")  # hints of loads
@@ -324,7 +324,7 @@ class Schedule(_Part):
             try:
                 return ScheduleAttr.get(_encoded(self))
             except ValueError as error:
-                raise ScheduleError(_first(diagnostics.errors) or str(error)) from None
+                raise ScheduleError(with_code(_first(diagnostics.errors) or str(error), "schedule-attribute")) from None
 
     @classmethod
     def of(cls, attribute: ScheduleAttr) -> "Schedule":
@@ -423,8 +423,10 @@ def _resolve(name: str, separator: str = ".") -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise ScheduleError(f"schedule field {name!r} is ambiguous: write {' or '.join(found)}")
-    raise ScheduleError(f"unknown schedule field {name!r}; the fields are {', '.join(Schedule.paths())}")
+        raise ScheduleError(f"schedule field {name!r} is ambiguous: write {' or '.join(found)} [ambiguous-field]")
+    raise ScheduleError(
+        f"unknown schedule field {name!r}; the fields are {', '.join(Schedule.paths())} [unknown-field]"
+    )
 
 
 @cache
@@ -472,7 +474,8 @@ def _parsed(attribute: str, text: str) -> Schedule:
             return Schedule.of(ScheduleAttr(ir.Attribute.parse(attribute)))
         except (ir.MLIRError, ValueError) as error:
             found = diagnostics.of(error) if isinstance(error, ir.MLIRError) else []
-            raise ScheduleError(f"{text!r} is not a schedule: {_first(found) or error}") from None
+            message = f"{text!r} is not a schedule: {_first(found) or error}"
+            raise ScheduleError(with_code(message, "not-a-schedule")) from None
 
 
 def _first(messages: list[str]) -> str:
@@ -493,5 +496,7 @@ def _assignments(text: str) -> Iterator[tuple[str, str]]:
         if not piece.strip() and not pieces:
             return
         if not equals:
-            raise ScheduleError(f"{text!r} is not a schedule: {piece.strip()!r} is not name = value")
+            raise ScheduleError(
+                f"{text!r} is not a schedule: {piece.strip()!r} is not name = value [not-an-assignment]"
+            )
         yield name.strip(), value.strip()

@@ -188,7 +188,7 @@ class GlobalMemory(Cells):
         addresses = np.asarray(addresses, np.int64)
         if (addresses & (size - 1)).any():
             row = int(np.flatnonzero(addresses & (size - 1))[0])
-            rule = f"misaligned: {size} bytes need an address that is a multiple of {size}"
+            rule = f"misaligned: {size} bytes need an address that is a multiple of {size} [global-misaligned]"
             self.fail(access, addresses - self.origin, row, 0, rule)
         codes = np.full((len(addresses), size), ZERO, np.uint8)
         payload = np.zeros((len(addresses), size), self.payload.dtype)
@@ -246,7 +246,9 @@ class GlobalMemory(Cells):
     def _check_written(self, access: Access, addresses: Ints, unwritten: Values) -> None:
         if unwritten.any():
             row, byte = (int(index[0]) for index in np.nonzero(unwritten))
-            self.fail(access, addresses, row, byte, "uninitialised: read where nothing was written")
+            self.fail(
+                access, addresses, row, byte, "uninitialised: read where nothing was written [global-uninitialised]"
+            )
 
     def _earlier_kernels_known(self, access: Access) -> bool:
         """Whether the kernels before this one have ended, as far as who accesses memory knows."""
@@ -255,7 +257,10 @@ class GlobalMemory(Cells):
 
     def _check_open(self, access: Access, span: Span) -> None:
         if self._earlier_kernels is not None and span.addresses.size and not self._earlier_kernels_known(access):
-            rule = "the kernels before this one may still write here; wait for them by griddepcontrol.wait before"
+            rule = (
+                "the kernels before this one may still write here; wait for them by griddepcontrol.wait before"
+                " [earlier-kernels]"
+            )
             self.fail(access, span.addresses, 0, 0, rule)
 
     def _check_accessible(self, access: Access, span: Span) -> None:
@@ -263,7 +268,11 @@ class GlobalMemory(Cells):
         if not accessible.all():
             row, byte = (int(index[0]) for index in np.nonzero(~accessible))
             self.fail(
-                access, span.addresses, row, byte, f"out of bounds: {span.size} bytes, not all of them in a matrix"
+                access,
+                span.addresses,
+                row,
+                byte,
+                f"out of bounds: {span.size} bytes, not all of them in a matrix [outside-matrices]",
             )
 
     def _before_read(self, access: Access, span: Span) -> None:
@@ -304,7 +313,13 @@ class GlobalMemory(Cells):
             overwritten = self._writer[units] != thread
             if overwritten.any():
                 row, byte = span.first(overwritten)
-                self.fail(access, span.addresses, row, byte, "race: two lanes write the same bytes in one instruction")
+                self.fail(
+                    access,
+                    span.addresses,
+                    row,
+                    byte,
+                    "race: two lanes write the same bytes in one instruction [global-lanes-race]",
+                )
 
     def _note_replaced(self, buffer: Buffer, span: Span) -> None:
         """Remember which bytes of the operand in whose place D is written now hold an element of D."""
@@ -378,7 +393,7 @@ class GlobalMemory(Cells):
             if cta == access.cta
             else "let its CTA arrive at a semaphore after that, and this one wait for it before"
         )
-        what = f"race {rule.format(who)}, nothing orders the two; it did so{self.by(site)}; {remedy}"
+        what = f"race {rule.format(who)}, nothing orders the two; it did so{self.by(site)}; {remedy} [global-race]"
         self.fail(access, span.addresses, row, byte, what)
 
     def _is_acquired(self, access: Access, warp: Ints, stored: Ints) -> NDArray[np.bool_]:

@@ -58,10 +58,18 @@ def _whole(state: AgentState, program: Program) -> Steps:
     yield from run_block(state, program.block) if program.graph is None else run_graph(state, program.graph)
     cta = state.cta
     if state.mmas and state.op is not None:
-        raise violation(state, state.op, f"ends with {len(state.mmas)} groups of wgmma in flight; wait for them before")
+        raise violation(
+            state,
+            state.op,
+            f"ends with {len(state.mmas)} groups of wgmma in flight; wait for them before [wgmma-unwaited]",
+        )
     copies = cta.copies.in_flight(state.warp)
     if copies and state.op is not None:  # the next CTA on this SM may have its shared memory
-        raise violation(state, state.op, f"ends with {copies} copies by cp.async in flight; wait for them before")
+        raise violation(
+            state,
+            state.op,
+            f"ends with {copies} copies by cp.async in flight; wait for them before [cp-async-unwaited]",
+        )
     cta.ended.add(state.warp)
     cta.cluster.ended += 1
     if len(cta.ended) == len(state.machine.seats):
@@ -133,7 +141,12 @@ def _resume(agent: Agent) -> bool:
 
 def _deadlock(running: list[Agent]) -> InterpreterError:
     return InterpreterError(
-        "\n".join([f"deadlock, level {running[0].state.machine.level}: nobody can go on", *_standing(running)])
+        "\n".join(
+            [
+                f"deadlock, level {running[0].state.machine.level}: nobody can go on [agents-deadlock]",
+                *_standing(running),
+            ]
+        )
     )
 
 

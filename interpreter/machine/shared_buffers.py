@@ -79,7 +79,7 @@ def reserve(op: DecodedOp, program: Program, name: str, size: int, at: int | Non
         if start < begin + held and begin < start + size:
             raise InterpreterError(
                 f"{op.describe()}: {name} at bytes [{start}, {start + size}) overlaps {other} at [{begin}, "
-                f"{begin + held}); buffers share storage by sm.ring_reuse only"
+                f"{begin + held}); buffers share storage by sm.ring_reuse only [buffers-overlap]"
             )
     taken.append((name, start, size))
     return start

@@ -39,6 +39,7 @@ class SharedScales:
             if place.size and not 0 <= place.min() <= place.max() < (extent or 0):
                 raise InterpreterError(
                     f"{op.describe()}: reads scale {place.max()} of a buffer of {self.buffer.type.shape}"
+                    " [scale-outside]"
                 )
         return found
 

@@ -108,7 +108,9 @@ class Packed:
         """The payload, as numbers of `dtype`. Raises InterpreterError where it holds another type's, and is no zero of
         as many bits."""
         if self.dtype not in (dtype, ZERO_TYPE) and (_BYTES.get(self.dtype) != _BYTES.get(dtype) or self._has_bits()):
-            raise InterpreterError(f"a register that holds two {self.dtype} is read as two {dtype}; load it as {dtype}")
+            raise InterpreterError(
+                f"a register that holds two {self.dtype} is read as two {dtype}; load it as {dtype} [pair-read]"
+            )
         return self.payload
 
     def _has_bits(self) -> bool:
@@ -125,7 +127,9 @@ class Packed:
         if not isinstance(other, Packed):
             return joined(condition, self, other)
         if self.dtype != other.dtype and ZERO_TYPE not in (self.dtype, other.dtype):
-            raise InterpreterError(f"a register that holds {self.dtype} is joined with one that holds {other.dtype}")
+            raise InterpreterError(
+                f"a register that holds {self.dtype} is joined with one that holds {other.dtype} [pair-joined]"
+            )
         column = np.asarray(condition).reshape(-1, *(1,) * (self.payload.ndim - 1))
         dtype = other.dtype if self.dtype == ZERO_TYPE else self.dtype
         return Packed(np.where(column, self.payload, other.payload), dtype)
@@ -137,7 +141,7 @@ class Packed:
     def _refuse(self, *operands: Any) -> NoReturn:
         raise InterpreterError(
             f"integer arithmetic on a register that holds two {self.dtype}: the interpreter keeps numbers, not their "
-            "bits; cast it to a vector of its type first (llvm.bitcast)"
+            "bits; cast it to a vector of its type first (llvm.bitcast) [pair-arithmetic]"
         )
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __and__ = __rand__ = __or__ = __ror__ = _refuse

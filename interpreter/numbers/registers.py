@@ -164,7 +164,7 @@ def raw(value: Any, bits: int, domain: Domain) -> Any:
         if value.dtype == ZERO_TYPE or not domain.is_float:
             raise NotBits(
                 f"an integer operation on a register that holds {_what(value)}: the number domain {domain.name!r} has "
-                "numbers, not their bits; take the domain 'float'"
+                "numbers, not their bits; take the domain 'float' [register-not-bits]"
             )
         words = np.ascontiguousarray(domain.to_bits(rows, value.dtype)).view(f"i{width * rows.shape[1] // 8}")[:, 0]
         words = words.astype(SIGNED[bits])
@@ -175,7 +175,9 @@ def raw(value: Any, bits: int, domain: Domain) -> Any:
     if isinstance(value, Pair):
         return _join_raw(raw(value.low, 32, domain), raw(value.high, 32, domain), 32)
     readable(value)
-    raise RegisterError(f"a register that holds {_what(value)} is used as an integer of {bits} bits")
+    raise RegisterError(
+        f"a register that holds {_what(value)} is used as an integer of {bits} bits [register-as-integer]"
+    )
 
 
 def number(value: Any, dtype: str, domain: Domain) -> Any:

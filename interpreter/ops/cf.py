@@ -16,4 +16,6 @@ def assert_(state: AgentState, op: DecodedOp) -> None:
     if state.mask is not None:
         condition = condition | ~state.mask
     if not condition.all():
-        raise InterpreterError(f"{op.source.location}: {op.attributes['msg']} (assertion of the {state.who()})")
+        raise InterpreterError(
+            f"{op.source.location}: {op.attributes['msg']} (assertion of the {state.who()}) [assertion-failed]"
+        )

@@ -116,7 +116,9 @@ def size_of(type: Type) -> int:
         return int(np.prod(type.shape)) * type.element.bytes
     if isinstance(type, Array):
         return type.length * size_of(type.element)
-    raise InterpreterError(f"the size of {type} in memory is not interpreted; address elements, vectors or arrays")
+    raise InterpreterError(
+        f"the size of {type} in memory is not interpreted; address elements, vectors or arrays [size-of-type]"
+    )
 
 
 def _pointee(text: str, context: ir.Context) -> Type:
@@ -136,7 +138,9 @@ def _prepare_gep(op: DecodedOp, program: Program) -> None:
     for depth, index in enumerate(op.attributes["rawConstantIndices"]):
         if depth:
             if not isinstance(type, Array | Vector):
-                raise InterpreterError(f"{op.describe()}: index {depth} goes into {type}; only arrays are interpreted")
+                raise InterpreterError(
+                    f"{op.describe()}: index {depth} goes into {type}; only arrays are interpreted [gep-type]"
+                )
             type = type.element
         if index == _DYNAMIC_INDEX:
             steps.append((next(slots), size_of(type)))
@@ -208,7 +212,9 @@ def _prepare_access(op: DecodedOp, program: Program) -> None:
     type = op.result_types[0] if is_load else op.operand_types[0]
     element = type.element if isinstance(type, Vector) else type
     if not isinstance(element, Scalar) or element.bits == 1:
-        raise InterpreterError(f"{op.describe()}: memory holds floats, integers of at least 8 bits and their vectors")
+        raise InterpreterError(
+            f"{op.describe()}: memory holds floats, integers of at least 8 bits and their vectors [memory-of-type]"
+        )
     count = int(np.prod(type.shape)) if isinstance(type, Vector) else 1
     pointer = 0 if is_load else 1
     op.data = (op.operands[pointer], op.operand_types[pointer], element, count, op.attributes.get("alignment"))
@@ -297,7 +303,7 @@ def store(state: AgentState, op: DecodedOp) -> None:
     cells = memory_of(state, op, pointer, address)
     access, rows = active_rows(state, op, by_lane(address))
     if value is None:
-        raise violation(state, op, "a value that was never given (undef or poison) is stored")
+        raise violation(state, op, "a value that was never given (undef or poison) is stored [store-undef]")
     dtype = element.name
     if isinstance(value, Packed):
         dtype, count = value.dtype, value.payload.shape[-1] * count

@@ -98,7 +98,9 @@ def _constants(op: DecodedOp, given: list[Operand]) -> dict[int, int]:
         if not operand.register:
             maker = value.owner
             if not isinstance(maker, ir.Operation | ir.OpView) or maker.operation.name != "llvm.mlir.constant":
-                raise InterpreterError(f"{op.describe()}: operand ${operand.number} must be a constant (constraint n)")
+                raise InterpreterError(
+                    f"{op.describe()}: operand ${operand.number} must be a constant (constraint n) [asm-constant]"
+                )
             found[operand.number] = int(decode_attribute(maker.operation.attributes["value"]))
     return found
 

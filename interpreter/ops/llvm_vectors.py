@@ -93,4 +93,6 @@ def _payload(state: AgentState, type: Vector) -> Any:
 def _check_index(state: AgentState, op: DecodedOp, index: Any, type: Vector) -> None:
     """Raises InterpreterError for a position outside the vector, and one by lane in a vector of pairs."""
     if np.any((np.asarray(index) < 0) | (np.asarray(index) >= type.shape[0])):
-        raise violation(state, op, f"position {index} is outside the vector's {type.shape[0]} elements")
+        raise violation(
+            state, op, f"position {index} is outside the vector's {type.shape[0]} elements [llvm-vector-position]"
+        )

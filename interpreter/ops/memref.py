@@ -17,7 +17,7 @@ DYNAMIC = -(2**63)
 def _matrix(state: AgentState, op: DecodedOp) -> Matrix:
     value: Any = state.values[op.operands[0]]
     if not isinstance(value, Matrix):
-        raise violation(state, op, "the operand must be a matrix in global memory")
+        raise violation(state, op, "the operand must be a matrix in global memory [matrix-operand]")
     return value
 
 
@@ -25,7 +25,7 @@ def _matrix(state: AgentState, op: DecodedOp) -> Matrix:
 def dim(state: AgentState, op: DecodedOp) -> None:
     shape, index = _matrix(state, op).shape, state.values[op.operands[1]]
     if not 0 <= index < len(shape):
-        raise violation(state, op, f"dimension {index} of a memref of {len(shape)} dimensions")
+        raise violation(state, op, f"dimension {index} of a memref of {len(shape)} dimensions [memref-dimension]")
     state.values[op.results[0]] = shape[index]
 
 
@@ -56,7 +56,9 @@ def reinterpret_cast(state: AgentState, op: DecodedOp) -> None:
 
     offsets, sizes, strides = (values(f"static_{name}") for name in ("offsets", "sizes", "strides"))
     if offsets != [0] or strides[-1] != 1:
-        raise violation(state, op, f"offset {offsets[0]}, strides {strides}; take 0, and 1 for columns")
+        raise violation(
+            state, op, f"offset {offsets[0]}, strides {strides}; take 0, and 1 for columns [reinterpret-cast]"
+        )
     state.values[op.results[0]] = Matrix(source.name, source.address, tuple(sizes), tuple(strides[:-1]), type.element)
 
 

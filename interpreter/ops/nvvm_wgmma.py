@@ -63,6 +63,7 @@ def ptx_wgmma(op: DecodedOp, program: Program) -> Op:
     if any(len(list(value.uses)) > 1 for value in list(op.source.operands)[1:-1]):
         raise InterpreterError(
             f"{op.describe()}: another op reads registers of its A, which none may before a wait; give each its own"
+            " [held-read]"
         )
     shape, d, a = match.groups()
     count = len(op.operands) - 2

@@ -29,7 +29,7 @@ def for_(state: AgentState, op: DecodedOp) -> Steps:
     induction, carried = block.arguments[0], block.arguments[1:]
     current = [values[slot] for slot in op.operands[3:]]
     if np.any(np.asarray(step) <= 0):
-        raise violation(state, op, f"the step is {step}; scf.for needs a step of at least 1")
+        raise violation(state, op, f"the step is {step}; scf.for needs a step of at least 1 [loop-step]")
     if np.any(np.asarray(lower < upper)):
         for each in block.invariant:
             state.op = each

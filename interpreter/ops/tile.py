@@ -58,7 +58,7 @@ def workspace(state: AgentState, op: DecodedOp) -> None:
     type, (size,) = op.result_types[0], (state.values[slot] for slot in op.operands)
     assert isinstance(type, MemRef)
     if size < 0:
-        raise violation(state, op, f"a workspace of {size} elements")
+        raise violation(state, op, f"a workspace of {size} elements [workspace-size]")
     machine, dtype, is_zeroed = state.machine, in_memory(type.element.name), "zeroed" in op.attributes
     name = f"workspace {len(machine.memory.buffers)}"
     zeros = np.zeros((1, size), machine.domain.payload) if is_zeroed else None
@@ -75,7 +75,8 @@ def _check_zero(state: AgentState, op: DecodedOp, name: str) -> None:
         raise violation(
             state,
             op,
-            f"element {left[0]} is not zero after the launches, as the next call needs it: reset it at the end",
+            f"element {left[0]} is not zero after the launches, as the next call needs it: reset it at the end"
+            " [workspace-not-reset]",
         )
 
 
@@ -89,7 +90,7 @@ def cluster_count(state: AgentState, op: DecodedOp) -> None:
 def launch(state: AgentState, op: DecodedOp) -> None:
     start = state.machine.launch
     if start is None:
-        raise violation(state, op, "a kernel launches nothing; launch from the host function")
+        raise violation(state, op, "a kernel launches nothing; launch from the host function [kernel-launches]")
     grid, *arguments = (state.values[slot] for slot in op.operands)
     if grid == 0:
         return
@@ -160,7 +161,9 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     if cluster != machine.cluster:
         launched = list(machine.cluster)
         raise violation(
-            state, op, f"hands tiles to clusters of {list(cluster)}, but the launch has those of {launched}"
+            state,
+            op,
+            f"hands tiles to clusters of {list(cluster)}, but the launch has those of {launched} [work-tiles-cluster]",
         )
     turn, turns = _turn(state, op)
     sides = [height * order.pieces, width, *step]
@@ -209,7 +212,9 @@ def _turn(state: AgentState, op: DecodedOp) -> tuple[int, int]:
     if "in_turn" not in op.attributes:
         return 0, 1
     if state.seat.role is None:
-        raise violation(state, op, "the instances of a role take tiles in turn; write it inside sm.roles")
+        raise violation(
+            state, op, "the instances of a role take tiles in turn; write it inside sm.roles [turns-in-roles]"
+        )
     return state.seat.instance, state.machine.roles[state.seat.role].instances
 
 

@@ -44,7 +44,7 @@ def part_of(state: AgentState, op: DecodedOp, operand: Any, kind: OperandKind, n
 def matrix_at(state: AgentState, op: DecodedOp, batch: Matrix, number: int) -> Matrix:
     """A matrix, or vector, of a batch. Raises InterpreterError for one that the batch does not have."""
     if not 0 <= number < batch.shape[0]:
-        raise violation(state, op, f"matrix {number} of {batch.name}, a batch of {batch.shape[0]}")
+        raise violation(state, op, f"matrix {number} of {batch.name}, a batch of {batch.shape[0]} [matrix-of-batch]")
     return batch.part(number)
 
 

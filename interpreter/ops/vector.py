@@ -66,7 +66,7 @@ def _position(state: AgentState, op: DecodedOp, dynamic: Sequence[int]) -> tuple
     vector = op.operand_types[0 if op.name == "vector.extract" else 1]
     for index, extent in zip(position, vector.shape, strict=False):  # type: ignore[union-attr]
         if np.any((np.asarray(index) < 0) | (np.asarray(index) >= extent)):
-            raise violation(state, op, f"position {index} is outside the vector's {extent} elements")
+            raise violation(state, op, f"position {index} is outside the vector's {extent} elements [vector-position]")
     return position
 
 
@@ -147,7 +147,9 @@ def _zeros(value: Any, numbers: int, dtype: Any) -> Packed:
     """Integers that are zero as registers of so many numbers, and what was never written. Raises InterpreterError."""
     bits = np.zeros(1, np.int64) if value is None else np.atleast_1d(np.asarray(value))
     if bits.any():
-        raise InterpreterError("a vector of integers beside one that holds numbers: cast one of them (llvm.bitcast)")
+        raise InterpreterError(
+            "a vector of integers beside one that holds numbers: cast one of them (llvm.bitcast) [vector-zeros]"
+        )
     return Packed(np.zeros((*bits.shape, numbers), dtype), ZERO_TYPE)
 
 

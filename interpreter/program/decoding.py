@@ -134,6 +134,7 @@ class _Decoder:
             raise NotInterpreted(
                 f"{op.location}: a block ends with {name}{' of a value' if kind else ''}, which is not interpreted; "
                 f"known are {', '.join(name for name, kind in BRANCHES.items() if kind != 'return')} and a plain return"
+                " [block-end]"
             )
         ending = Ending(op)
         if kind == "return":
@@ -197,7 +198,7 @@ class _Decoder:
             if len(blocks) > 1:
                 raise NotInterpreted(
                     f"{self.outline.operation(number).location}: a region of {name} has {len(blocks)} blocks; only the "
-                    "body of a function may"
+                    "body of a function may [region-blocks]"
                 )
         return tuple([self.region(blocks, name) for blocks in regions])
 

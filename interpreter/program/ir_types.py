@@ -50,7 +50,9 @@ def decode_type(type: ir.Type) -> Type:
 def _element(type: ir.Type) -> Scalar:
     decoded = decode_type(type)
     if not isinstance(decoded, Scalar):
-        raise InterpreterError(f"elements of type {type} are not interpreted; use f16, bf16, f32 or integers")
+        raise InterpreterError(
+            f"elements of type {type} are not interpreted; use f16, bf16, f32 or integers [element-not-interpreted]"
+        )
     return decoded
 
 

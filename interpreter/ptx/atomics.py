@@ -64,10 +64,12 @@ class _Atomic:
 
 def _prepare(form: Form) -> _Atomic:
     if "global" not in form.words:
-        raise form.instruction.error("atomic operations on global memory are interpreted; name the space: .global")
+        raise form.instruction.error(
+            "atomic operations on global memory are interpreted; name the space: .global [atomic-space]"
+        )
     names = [name for name in _CHANGES if name in form.words]
     if len(names) != 1:
-        raise form.instruction.error(f"an atomic operation is one of {', '.join(_CHANGES)}")
+        raise form.instruction.error(f"an atomic operation is one of {', '.join(_CHANGES)} [atomic-kind]")
     orders = form.words & {"acq_rel", "release", "acquire"}
     change = Change(
         names[0],
@@ -137,7 +139,7 @@ def ld_strong(state: AgentState, op: Op, address: Any) -> Any:
     for lane in lanes:
         place = int(rows[lane])
         if place < state.machine.memory.origin:
-            raise violation(state, op, f"{place:#x} is no address in global memory")
+            raise violation(state, op, f"{place:#x} is no address in global memory [strong-load-space]")
         state.touch(place, ASK)
         found[lane] = seen = semaphores.read(state, op, place, dtype)
         if op.instruction.name.startswith("ld.acquire"):

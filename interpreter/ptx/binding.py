@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.errors import InterpreterError, NotInterpreted
+from lowtide.errors import InterpreterError, NotInterpreted, with_code
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import UNSET, reads_unset, violation
 from lowtide.interpreter.numbers.blending import blend
@@ -204,7 +204,9 @@ def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
     row = form.row
     operands = instruction.operands
     if len(operands) < row.results:
-        raise instruction.error(f"{row.name} has {row.results} results; write `_` for one that is dropped")
+        raise instruction.error(
+            f"{row.name} has {row.results} results; write `_` for one that is dropped [result-count]"
+        )
     results = [slot for operand in operands[: row.results] for slot in _result_slots(instruction, operand, slots)]
     sources = operands[row.results :]
     op = Op(instruction, _effect, instruction, results=tuple(results), acts=row.acts)
@@ -317,13 +319,15 @@ def _named_reader(op: Op, name: str, offset: int, slots: Slots) -> Callable[[lis
     """A parameter's value, a variable's address, a special register."""
     if name in slots.parameters:
         if offset:
-            raise op.instruction.error(f"a part of parameter {name} is not interpreted; parameters are read whole")
+            raise op.instruction.error(
+                f"a part of parameter {name} is not interpreted; parameters are read whole [parameter-part]"
+            )
         return itemgetter(slots.parameters[name])
     if name in slots.addresses:
         return itemgetter(slots.address(slots.addresses[name] + offset))
     if name in SPECIAL:
-        raise op.instruction.error(f"{name} is read by mov alone")
-    raise op.instruction.error(f"{name} is no register, variable or parameter that is known here")
+        raise op.instruction.error(f"{name} is read by mov alone [mov-alone]")
+    raise op.instruction.error(f"{name} is no register, variable or parameter that is known here [name-unknown]")
 
 
 def bind_special(instruction: Instruction, slots: Slots) -> Op | None:

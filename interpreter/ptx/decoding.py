@@ -26,7 +26,9 @@ def decode(module: Module, name: str, domain: Domain) -> Program:
     Raises InterpreterError for a kernel that it lacks, and for an instruction that is not interpreted.
     """
     if name not in module.entries:
-        raise InterpreterError(f"{module.file} has no kernel {name}; it has {', '.join(module.entries) or 'none'}")
+        raise InterpreterError(
+            f"{module.file} has no kernel {name}; it has {', '.join(module.entries) or 'none'} [entry-named]"
+        )
     entry = module.entries[name]
     parameters = {parameter.name: at for at, parameter in enumerate(entry.parameters)}
     arguments = DecodedBlock(tuple(parameters.values()), (), (), (), "")
@@ -48,7 +50,7 @@ def places(variables: Sequence[Variable]) -> tuple[dict[str, int], int, int]:
     for variable in sorted(variables, key=lambda each: each.size == 0):
         if variable.space != "shared":
             raise InterpreterError(
-                f"variable {variable.name} is in {variable.space} memory; only shared is interpreted"
+                f"variable {variable.name} is in {variable.space} memory; only shared is interpreted [variable-space]"
             )
         align = max(_LEAST_ALIGNMENT, variable.align)
         at = -(-at // align) * align

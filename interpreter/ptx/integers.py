@@ -116,7 +116,7 @@ def high_product(form: Form) -> Callable[..., Any]:
 
 def _quotient(x: Any, y: Any) -> Any:
     if np.any(np.asarray(y) == 0):
-        raise InterpreterError("a division by zero has no value; guard the divisor")
+        raise InterpreterError("a division by zero has no value; guard the divisor [quotient-by-zero]")
     if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
         if np.asarray(x).dtype.kind == "u" or np.asarray(y).dtype.kind == "u":
             return x // y
@@ -318,7 +318,9 @@ def setp(form: Form) -> Callable[..., Any]:
 def _of_integers(form: Form, word: str) -> Callable[..., Any]:
     word = _UNSIGNED.get(word, word)
     if word not in _COMPARISONS:
-        raise form.instruction.error(f"integers are not compared by .{word}; take one of {', '.join(_COMPARISONS)}")
+        raise form.instruction.error(
+            f"integers are not compared by .{word}; take one of {', '.join(_COMPARISONS)} [integers-compared]"
+        )
     function = _COMPARISONS[word]
     if form.type[0] != "u" or word in ("eq", "ne"):
 
@@ -334,7 +336,9 @@ def _of_integers(form: Form, word: str) -> Callable[..., Any]:
 
 def _of_floats(form: Form, word: str) -> Callable[..., Any]:
     if word not in _OF_FLOATS:
-        raise form.instruction.error(f"floats are not compared by .{word}; take one of {', '.join(_OF_FLOATS)}")
+        raise form.instruction.error(
+            f"floats are not compared by .{word}; take one of {', '.join(_OF_FLOATS)} [floats-compared]"
+        )
     domain, dtype, predicate = form.domain, form.type, _OF_FLOATS[word]
 
     def compute(x: Any, y: Any) -> Any:

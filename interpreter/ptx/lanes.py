@@ -44,7 +44,9 @@ _REDUCTIONS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
 def _whole(state: AgentState, op: Op, members: Any) -> None:
     whole_warp(state, op)
     if uniform(state, op, members) & _ALL != _ALL:
-        raise violation(state, op, "only the member mask of the whole warp, 0xffffffff, is interpreted")
+        raise violation(
+            state, op, "only the member mask of the whole warp, 0xffffffff, is interpreted [lanes-member-mask]"
+        )
 
 
 @TABLE.effects(
@@ -104,7 +106,9 @@ def redux(state: AgentState, op: Op, value: Any, members: Any) -> Any:
     (name, is_signed), domain = op.data, state.machine.domain
     if isinstance(value, Number):
         if name != "max":
-            raise violation(state, op, f"floats are reduced by .max alone, which keeps them floats, not by .{name}")
+            raise violation(
+                state, op, f"floats are reduced by .max alone, which keeps them floats, not by .{name} [redux-floats]"
+            )
         return Number(reduce(domain.maximum, np.asarray(value.payload).reshape(-1)), value.dtype)
     lanes = by_lane(raw(value, 32, domain))
     given = [int(canonical(each, 32) if is_signed else unsigned(each, 32)) for each in lanes.tolist()]

@@ -38,7 +38,9 @@ def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells
         inside = np.asarray(address) >= GENERIC_SHARED
         active = inside if inside.ndim == 0 or state.mask is None else inside[state.mask]
         if active.any() and not active.all():
-            raise violation(state, op, "lanes access shared and global memory in one instruction; split it")
+            raise violation(
+                state, op, "lanes access shared and global memory in one instruction; split it [mixed-spaces]"
+            )
         return (state.cta.shared, address - GENERIC_SHARED) if active.any() else (state.machine.memory, address)
     return (state.machine.memory if space == "global" else state.cta.shared), address
 

@@ -95,11 +95,11 @@ _TO_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil
 def cvt(form: Form) -> Callable[..., Any]:
     """By whether it leads from integers or floats to integers or floats; to two floats of 16 bits from two of 32."""
     if len(form.types) != 2:
-        raise form.instruction.error("cvt has two types, that of the result and that of the operand")
+        raise form.instruction.error("cvt has two types, that of the result and that of the operand [cvt-types]")
     target, source = form.types
     kinds = "f" in source, "f" in target
     if storage.is_cut(target) != ("rna" in form.words):
-        raise form.instruction.error("cvt to tf32 has .rna, and no other")
+        raise form.instruction.error("cvt to tf32 has .rna, and no other [cvt-tf32]")
     if target.endswith("x2"):
         return _two(form, target[:-2], source)
     makers = {(False, False): _between_integers, (False, True): _to_float, (True, False): _to_integer}
@@ -114,7 +114,7 @@ def _two(form: Form, target: str, source: str) -> Callable[..., Any]:
         narrow = element_of_ptx(source[:-2])
         return lambda value: Packed(numbers_of(value, 16, narrow.ir, domain), row.ir)
     if row.bits == 8 and "satfinite" not in form.words:
-        raise form.instruction.error(f"cvt to {target}x2 has .satfinite")
+        raise form.instruction.error(f"cvt to {target}x2 has .satfinite [cvt-satfinite]")
 
     def compute(high: Any, low: Any) -> Packed:
         parts = [np.atleast_1d(number(value, source, domain)) for value in (low, high)]

@@ -96,7 +96,7 @@ class _Parser:
                 self.kinds.append(str(kind))
                 self.starts.append(match.start())
         if place != len(self.text):
-            self._fail(f"{self.text[place : place + 10]!r} is no word of PTX", place)
+            self._fail(f"{self.text[place : place + 10]!r} is no word of PTX [ptx-word]", place)
         self.words.append("")
         self.kinds.append("end")
         self.starts.append(len(self.text))
@@ -127,7 +127,7 @@ class _Parser:
 
     def expect(self, word: str) -> None:
         if not self.take(word):
-            self._fail(f"{word!r} is expected, not {self.word!r}")
+            self._fail(f"{word!r} is expected, not {self.word!r} [ptx-expected]")
 
     def integer(self) -> int:
         sign = -1 if self.take("-") else 1
@@ -184,7 +184,10 @@ class _Parser:
             while not self.take("}"):
                 self.next()
         elif not self.take(";"):
-            self._fail(f"{word} is not interpreted; a module has kernels (.entry) and variables in shared memory")
+            self._fail(
+                f"{word} is not interpreted; a module has kernels (.entry) and variables in shared memory"
+                " [ptx-top-level]"
+            )
 
     def _variable(self) -> Variable:
         """`.shared .align 16 .b8 name[1024]`, `.param .u64 .ptr .global .align 1 name`."""
@@ -201,7 +204,7 @@ class _Parser:
                 self._fail(f"{word} of a variable is not interpreted")
         name, size = self.name("a variable"), _BYTES.get(type, 0)
         if not size:
-            self._fail(f"{name} has no type that is interpreted")
+            self._fail(f"{name} has no type that is interpreted [ptx-variable-type]")
         align = align or size
         while self.take("["):
             if self.take("]"):
@@ -210,7 +213,7 @@ class _Parser:
                 size *= self.integer()
                 self.expect("]")
         if self.word == "=":
-            self._fail(f"initialised variables, as {name}, are not interpreted")
+            self._fail(f"initialised variables, as {name}, are not interpreted [ptx-initialised]")
         return Variable(name, space, type, size, align)
 
     def body(self, registers: Mapping[str, str]) -> Entry:
@@ -287,7 +290,7 @@ class _Parser:
         self.at += 1
         unique = name if self.scope.outer is None else f"{name}@{place}"
         if name in self.scope.labels:
-            self._fail(f"label {name} stands here a second time", place)
+            self._fail(f"label {name} stands here a second time [ptx-label-twice]", place)
         self.scope.labels[name] = unique
         self.entry.body.append(Label(unique, self.line(place)))
 
@@ -319,16 +322,16 @@ class _Parser:
             negated = self.take("!")
             register = self._named(self.next())
             if not isinstance(register, Register):
-                self._fail("a guard is a predicate register")
+                self._fail("a guard is a predicate register [ptx-guard]")
             guard = Guard(register, negated)
         if self.kinds[self.at] != "name":
-            self._fail(f"an instruction is expected, not {self.word!r}")
+            self._fail(f"an instruction is expected, not {self.word!r} [ptx-instruction]")
         name = self.next()
         operands: list[Operand] = []
         while self.word != ";":
             operands.append(self._operand())
             if not (self.take(",") or self.take("|")) and self.word != ";":
-                self._fail(f"',' or ';' is expected, not {self.word!r}")
+                self._fail(f"',' or ';' is expected, not {self.word!r} [ptx-comma]")
         place = self.starts[self.at]
         self.at += 1
         made = Instruction(name, tuple(operands), guard, self.file, self.line(start), self.text[start : place + 1])
@@ -378,7 +381,9 @@ class _Parser:
         if kind == "integer":
             return Immediate(sign * self._value(word))
         if kind != "float" or word[:2].lower() not in ("0f", "0d") or sign < 0:
-            self._fail(f"the constant {word!r} is not interpreted; write floats by their bits, 0f… or 0d…")
+            self._fail(
+                f"the constant {word!r} is not interpreted; write floats by their bits, 0f… or 0d… [ptx-constant]"
+            )
         return Immediate(int(word[2:], 16), "f32" if word[1] in "fF" else "f64")
 
     def _named(self, name: str) -> Register | Name:
@@ -400,5 +405,5 @@ class _Parser:
             while inner is not None and isinstance(target, Name) and target.name not in inner.labels:
                 inner = inner.outer
             if inner is None or not isinstance(target, Name):
-                raise jump.error("there is no such label")
+                raise jump.error("there is no such label [no-label]")
             jump.operands = (Name(inner.labels[target.name]),)

@@ -66,7 +66,9 @@ class Form:
     def type(self) -> str:
         """The last type: that of the operands."""
         if not self.types:
-            raise self.instruction.error(f"{self.row.name} has a type; {self.row.name} takes {_listed(self.row.types)}")
+            raise self.instruction.error(
+                f"{self.row.name} has a type; {self.row.name} takes {_listed(self.row.types)} [instruction-type]"
+            )
         return self.types[-1]
 
     @property
@@ -137,13 +139,15 @@ class Table:
                 break
         else:
             known = sorted({name.split(".")[0] for name in self.rows})
-            raise instruction.error(f"instruction {parts[0]!r} is not interpreted; known are {', '.join(known)}")
+            raise instruction.error(
+                f"instruction {parts[0]!r} is not interpreted; known are {', '.join(known)} [instruction-unknown]"
+            )
         rest = parts[count:]
         unknown = [word for word in rest if word not in row.types and word not in row.words]
         if unknown:
             raise instruction.error(
                 f"modifier .{unknown[0]} of {row.name} is not interpreted; known are "
-                f"{_listed(row.types | row.words) or 'none'}"
+                f"{_listed(row.types | row.words) or 'none'} [modifier-unknown]"
             )
         types = tuple(word for word in rest if word in row.types)
         words = frozenset(word for word in rest if word not in row.types)

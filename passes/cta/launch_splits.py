@@ -61,7 +61,8 @@ class LaunchSplits(Pass):
                 continue
             if len(launches) != 1:
                 raise Refusal(
-                    splits[0], f"is for one tile.launch of a product in its function, which has {len(launches)}"
+                    splits[0],
+                    f"is for one tile.launch of a product in its function, which has {len(launches)} [splits-launch]",
                 )
             _assert_same_k(splits)
             for split in splits:

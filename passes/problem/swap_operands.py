@@ -77,7 +77,9 @@ def _transpose(gemm: tile.GemmOp, matrix: ir.Value) -> None:
     block = matrix.owner
     if not isinstance(block, ir.Block) or any(use.owner != gemm.operation for use in matrix.uses):
         raise Refusal(
-            gemm, "exchanges the dimensions of D and of full operands, which must be arguments that it alone reads"
+            gemm,
+            "exchanges the dimensions of D and of full operands, which must be arguments that it alone reads"
+            " [swapped-arguments]",
         )
     type_ = ir.MemRefType(matrix.type)
     strides, offset = type_.get_strides_and_offset()

@@ -14,7 +14,7 @@ from lowtide.dialects.tile import OperandsKind, StorePath, TailKind
 from lowtide.dialects.tile.fields import Roles, cooperative, pingpong
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import ScheduleError
+from lowtide.errors import ScheduleError, without_codes
 from lowtide.passes.schedules import (
     division_choice,
     epilogue_choice,
@@ -161,7 +161,7 @@ def _with_reasons(
     if schedule.epilogue.path is StorePath.direct:
         reasons["epilogue.swizzle"] = "direct stores have no scratch"
     if why_no_roles:
-        reasons["mainloop.roles"] += f"; a producer and consumers would not do: {why_no_roles}"
+        reasons["mainloop.roles"] += f"; a producer and consumers would not do: {without_codes(why_no_roles)}"
     reasons |= {path: "given" for path in given.decided()}
     return Choice(schedule, {path: reasons[path] for path in schedule.decided() if path in reasons}, swizzles)
 
@@ -254,7 +254,7 @@ def _why_none_fits(without_roles: str, with_roles: str, given: Schedule, problem
         return f"no schedule fits: {without_roles}"
     if with_roles == without_roles or (for_roles and not for_none):
         return f"no schedule fits: {with_roles}"
-    return f"no schedule fits: {with_roles}; nor with roles = single: {without_roles}"
+    return f"no schedule fits: {without_codes(with_roles)}; nor with roles = single: {without_roles}"
 
 
 def _cheapest(

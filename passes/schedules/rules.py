@@ -67,7 +67,7 @@ def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
         optional = (*optional, *_OF_THE_RING)
     missing = [path for path in Schedule.paths() if path not in optional and schedule.get(path) is None]
     if missing:
-        yield f"field {missing[0]} is not decided; run choose-schedule first, or write it"
+        yield f"field {missing[0]} is not decided; run choose-schedule first, or write it [field-undecided]"
 
 
 def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -75,7 +75,7 @@ def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
     of_each = ("A", problem.a, multiplied), ("B", problem.b, multiplied), ("the accumulator", problem.acc, summed)
     for name, element, known in (*of_each, ("D", problem.d, types_of_d())):
         if element not in known:
-            yield f"{name} of {element}: elements are one of {', '.join(known)}"
+            yield f"{name} of {element}: elements are one of {', '.join(known)} [elements-of-problem]"
             return
     computed = element_type(problem.acc).computes_in
     for name, element in (("D", problem.d), *(("an operand", operand) for operand in problem.operands)):

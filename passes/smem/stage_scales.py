@@ -77,7 +77,10 @@ def _barriers_around(promote: tile.PromoteOp) -> tuple[sm.BarrierOp, sm.BarrierO
     place = here.index(product) if product in here else len(here)
     barriers = [[op for op in part if isinstance(op, sm.BarrierOp)] for part in (here[:place], here[place:])]
     if not isinstance(product, tile.MmaOp) or not all(barriers):
-        raise Refusal(promote, "needs the copies of its product's operands before it; run promote-operands-to-smem")
+        raise Refusal(
+            promote,
+            "needs the copies of its product's operands before it; run promote-operands-to-smem [staged-scales-copies]",
+        )
     return barriers[0][-1], barriers[1][0]
 
 

@@ -29,4 +29,6 @@ def check_type(op: ir.Operation) -> None:
     scalable = isinstance(result, ir.VectorType) and result.scalable
     taken = (ir.F32Type, ir.F64Type) if op.name in F64_OPS else (ir.F32Type,)
     if not isinstance(element, taken) or scalable:
-        raise Refusal(op, f"takes f32 and fixed vectors of f32, not {result}: extend before it, truncate after it")
+        raise Refusal(
+            op, f"takes f32 and fixed vectors of f32, not {result}: extend before it, truncate after it [math-type]"
+        )

@@ -77,5 +77,7 @@ def dims_of_b(layout: GemmLayout) -> tuple[int, int]:
 def k_is_last(layout: GemmLayout) -> tuple[bool, bool]:
     """Whether A lies as (M, K), and B as (N, K)."""
     if layout not in _K_IS_LAST:
-        raise ScheduleError(f"no pass takes the layout {layout}; take one of {', '.join(map(str, _K_IS_LAST))}")
+        raise ScheduleError(
+            f"no pass takes the layout {layout}; take one of {', '.join(map(str, _K_IS_LAST))} [matrix-layout]"
+        )
     return _K_IS_LAST[layout]

@@ -334,7 +334,7 @@ ELEMENTS: Mapping[str, ElementType] = MappingProxyType(_ROWS)
 def element_type(name: str) -> ElementType:
     """The row of the type that Lowtide calls `name`. Raises SpecError that lists the known ones."""
     if name not in ELEMENTS:
-        raise SpecError(f"unknown element type {name!r}; known are {', '.join(ELEMENTS)}")
+        raise SpecError(f"unknown element type {name!r}; known are {', '.join(ELEMENTS)} [unknown-element]")
     return ELEMENTS[name]
 
 
@@ -350,6 +350,7 @@ def element_of_ptx(name: str) -> ElementType:
     if row is None:
         raise SpecError(
             f"{name!r} is no element type in PTX; known are {', '.join(row.ptx for row in ELEMENTS.values())}"
+            " [ptx-element]"
         )
     return row
 
@@ -359,7 +360,7 @@ def argument_type(ir_type: str) -> ElementType:
     row = element_of_ir(ir_type)
     if row is None:
         known = ", ".join(row.ir for row in ELEMENTS.values())
-        raise SpecError(f"{ir_type!r} is no element type in IR; known are {known}")
+        raise SpecError(f"{ir_type!r} is no element type in IR; known are {known} [ir-element]")
     return row
 
 

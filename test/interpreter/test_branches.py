@@ -123,7 +123,9 @@ def test_lanes_take_their_branch_and_meet_at_the_post_dominator():
 
 
 def test_an_aligned_instruction_before_the_lanes_meet_is_reported():
-    with pytest.raises(InterpreterError, match=r"all 32 lanes must execute it together .* lanes \[4, 5, "):
+    with pytest.raises(
+        InterpreterError, match=r"all 32 lanes must execute it together .* lanes \[4, 5, .*\[warp-aligned\]"
+    ):
         run(
             [
                 Block((set_to(0, LANES < 4),), choose(0, to(1), to(2))),

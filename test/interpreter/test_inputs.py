@@ -61,7 +61,7 @@ def test_another_dtype_is_refused_and_not_rounded(sm_80_kernel, dtype):
 def test_the_cast_to_bf16_is_by_ml_dtypes():
     kernel = lt.compile_gemm(lt.GemmSpec(a="bf16", b="bf16", d="bf16"), target="sm_80")
     a, b = np.ones((M, K), np.float32), np.ones((N, K), ml_dtypes.bfloat16)
-    with pytest.raises(lt.Error, match=r"compiled for bf16: cast it by \.astype\(ml_dtypes\.bfloat16\)"):
+    with pytest.raises(lt.Error, match=r"bf16.*ml_dtypes\.bfloat16.*\[array-dtype\]"):
         kernel.interpret(a, b)
     assert (kernel.interpret(a.astype(ml_dtypes.bfloat16), b) == K).all()
 
@@ -73,7 +73,7 @@ def test_an_epilogue_operand_of_another_dtype_is_refused(sm_80_kernel):
 def test_domains_of_integers_take_integers_of_any_dtype(sm_80_kernel):
     integers = given(a=np.ones((M, K), np.int8), b=np.ones((N, K), np.int64), bias=np.ones(N, np.int32))
     assert (sm_80_kernel.interpret(**integers, domain="exact") == 2 * K + 2).all()
-    with pytest.raises(lt.Error, match="operand a: dtype is f32"):
+    with pytest.raises(lt.Error, match=r"operand a.*f32.*\[array-dtype\]"):
         sm_80_kernel.interpret(**integers | {"a": np.ones((M, K), np.float32)}, domain="exact")
 
 
@@ -117,15 +117,18 @@ def test_a_scalar_that_is_no_number_is_refused(sm_80_kernel, alpha):
 
 @pytest.mark.parametrize("alpha", [10**400, -(10**5000)], ids=["long", "too long to print"])
 def test_a_scalar_that_no_float_holds_is_refused(sm_80_kernel, alpha):
-    refused(sm_80_kernel, f"operand alpha: an integer of {alpha.bit_length()} bits is beyond every float", alpha=alpha)
-    with pytest.raises(LaunchError, match=f"operand alpha: an integer of {alpha.bit_length()} bits is beyond every"):
+    bits = alpha.bit_length()
+    beyond = f"alpha: an integer of {bits} bits is beyond every float; scale it down [scalar-beyond-floats]"
+    refused(sm_80_kernel, beyond, alpha=alpha)
+    with pytest.raises(LaunchError, match=rf"alpha: an integer of {bits} bits .*\[scalar-beyond\]"):
         check_scalar({"name": "alpha", "dtype": "f32"}, alpha)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, 0.5])
 def test_an_integer_argument_takes_integers_alone(number):
     with pytest.raises(
-        LaunchError, match=r"operand m: .* is not an integer in \[-2147483648, 2147483647\] as s32 needs"
+        LaunchError,
+        match=r"operand m: .* is not an integer in \[-2147483648, 2147483647\] as s32 needs.*\[scalar-range\]",
     ):
         check_scalar({"name": "m", "dtype": "s32"}, number)
 
@@ -177,7 +180,7 @@ def test_where_m_or_n_is_0_d_is_empty(kernel, level, extents):
 
 
 def test_empty_operands_must_agree_too(kernel):
-    with pytest.raises(lt.Error, match=r"operand b: shape \(0, 8\) makes k = 8, but a of shape \(40, 16\) makes it 16"):
+    with pytest.raises(lt.Error, match=r"operand b.*\(0, 8\) makes k = 8, but a.*\(40, 16\).*it 16.*\[dims-differ\]"):
         kernel.interpret(**given(n=0, b=np.ones((0, 8), np.float16)))
 
 

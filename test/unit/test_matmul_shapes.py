@@ -131,7 +131,7 @@ def test_what_no_kernel_reads_is_refused(arrays: Any, message: str) -> None:
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_an_operand_must_be_given(name: str) -> None:
     arrays = {"a": A, "b": B} | {name: None}
-    with pytest.raises(LaunchError, match=f"{name} is None; give it an array"):
+    with pytest.raises(LaunchError, match=rf"{name} is None; give it an array.*\[operand-none\]"):
         lt.matmul(**arrays)
 
 
@@ -213,7 +213,7 @@ def test_a_kernel_that_would_spill_with_open_extents_loads_less_of_its_operand_a
     product = Product("bf16", "bf16", "bf16", "tn", "row", None, 4096, 6400, 1600, True, True)
     of = class_of(product, Options(), "sm_90a", {"c": Operand(0, (4096, 6400), (6400, 1), "bf16", 0)})
     chosen_for_extents = chosen(of.example(added), targets.get("sm_90a"))
-    with pytest.raises(lt.CompileError, match="spills"):
+    with pytest.raises(lt.CompileError, match=r"\[kernel-spills\]"):
         _ = lt.compile_gemm(of.spec(added), target="sm_90a", schedule=chosen_for_extents).assembly
     kernel = compile_class(of, added)
     assert kernel.assembly is not None

@@ -46,7 +46,10 @@ def _rows(
     tv = tv_of(fragment.tv)
     _, held = extents(tv)
     if held % (per_register * matrices):
-        raise Refusal(op, f"{verb} {per_register * matrices} elements per thread at once, but a thread has {held}")
+        raise Refusal(
+            op,
+            f"{verb} {per_register * matrices} elements per thread at once, but a thread has {held} [matrix-elements]",
+        )
     source = row_addresses(tv, matrices, trans, per_register)
     check_rows(tv, source, fragment.shape, matrices, trans, operand, per_register)
     return source

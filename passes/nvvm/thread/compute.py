@@ -44,7 +44,10 @@ def lower_extract(context: Context, op: sm.ExtractOp) -> None:
     except KeyError:
         values = []
     if not values or not np.array_equal(held[:, values], wanted):
-        raise Refusal(op, "the threads do not hold the same elements of the sub-tile in both thread-value layouts")
+        raise Refusal(
+            op,
+            "the threads do not hold the same elements of the sub-tile in both thread-value layouts [extract-layout]",
+        )
     width = source.width
     while not _are_whole_registers(values, width):
         width //= 2

@@ -176,7 +176,7 @@ def test_a_journal_is_gone_on_from_and_of_one_problem(tmp_path: Path) -> None:
     assert (again.schedule, again.rounds, again.certain) == (first.schedule, first.rounds, first.certain)
     held = json.loads(path.read_text())
     path.write_text(json.dumps(held | {"of": held["of"] | {"version": "0"}}))
-    with pytest.raises(Error, match="is of another version; remove it"):
+    with pytest.raises(Error, match=r"version.*\[other-journal\]"):
         tune(journal=path)
 
 
@@ -188,22 +188,22 @@ def test_bad_input_is_refused_with_the_way_out(store: KernelStore, monkeypatch: 
             lt.tune(SPEC, *given)
     with pytest.raises(SpecError, match="the spec leaves m to run time"):
         lt.tune(lt.GemmSpec(n=64, k=64, a="f16", b="f16", d="f16"), TARGET)
-    with pytest.raises(SpecError, match="at has m, and the spec leaves none to run time"):
+    with pytest.raises(SpecError, match=r"has m.*none.*\[tuned-extent\]"):
         tune(at={"m": 64})
-    with pytest.raises(SpecError, match="budget=0"):
+    with pytest.raises(SpecError, match=r"budget=0.*\[tuning-limits\]"):
         tune(budget=0)
-    with pytest.raises(SpecError, match="numerics"):
+    with pytest.raises(SpecError, match=r"\[numerics-word\]"):
         tune(numerics="some")
     own = tuning.candidates(SPEC, get(TARGET), most=1)[0].shorthand()
-    with pytest.raises(CompileError, match="wrong on this GPU: off by one"):
+    with pytest.raises(CompileError, match=r"off by one.*\[chosen-wrong\]"):
         tune(wrong={own: "off by one"})
     (store.folder / tuned.FOLDER).write_text("no folder")
     bench = FakeBench({})
-    with pytest.raises(Error, match="the result of tuning cannot be kept"):
+    with pytest.raises(Error, match=r"the result of tuning cannot be kept.*\[tuned-not-kept\]"):
         lt.tune(SPEC, TARGET, bench=lambda *_: bench)
     assert not bench.admitted  # it is said before anything is measured
     monkeypatch.setenv("LOWTIDE_CACHE", "off")
-    with pytest.raises(Error, match="there is no cache to keep the result in"):
+    with pytest.raises(Error, match=r"there is no cache to keep the result in.*\[tuning-cache\]"):
         tune()
 
 

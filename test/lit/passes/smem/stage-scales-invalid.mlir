@@ -17,7 +17,7 @@ tile.kernel @without_copies(%a: !mat, %b: !mat, %sa: !scales, %sb: !scales) attr
   %p = tile.mma tn %at, %bt, %zero : !a, !b, !tile
   %rows = tile.view row_scale %sa[%c0, %c0] : !scales to !window
   %columns = tile.view column_block_scale %sb[%c0, %c0] : !scales to !window
-  // expected-error @below {{stage-scales: needs the copies of its product's operands before it; run promote-operands-to-smem}}
+  // expected-error @below {{stage-scales: needs the copies of its product's operands before it; run promote-operands-to-smem [staged-scales-copies]}}
   %sum = tile.promote %p into %zero block_scaled(%rows : !window, %columns : !window) : !tile
   tile.return
 }
