@@ -13,7 +13,7 @@ from lowtide.compiler.driver import Lowered, Progress, lower
 from lowtide.compiler.ptxas import Assembly, BadCode, assemble, confirm_registers
 from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.levels import Level
-from lowtide.errors import ScheduleError
+from lowtide.errors import ScheduleError, before_code, without_codes
 from lowtide.passes.schedules.asked_choice import PassedOver, passed_over_in, set_passed_over
 
 _MOST = 12  # attempts
@@ -50,9 +50,10 @@ def compile_ir(
             if not refused and (lowered.chosen is None or isinstance(error, ScheduleError)):
                 raise
             refused.append(error)
-            source = _passing_over(lowered, str(error))
+            source = _passing_over(lowered, without_codes(str(error)))
     first, others = refused[0], len(refused) - 1
-    raise type(first)(f"{first}; the next choices do no better ({others} tried)" if others else str(first)) from None
+    tried = f"; the next choices do no better ({others} tried)" if others else ""
+    raise type(first)(before_code(str(first), tried)) from None
 
 
 def _good_code(lowered: Lowered) -> Assembly | None:

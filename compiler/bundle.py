@@ -33,7 +33,7 @@ def bundle(
     """
     problems, names = list(specs), list(targets)
     if not problems or not names:
-        raise SpecError(f"{len(problems)} specs and {len(names)} targets: give at least one of each")
+        raise SpecError(f"{len(problems)} specs and {len(names)} targets: give at least one of each [bundle-empty]")
     target_folder = as_path(path, "bundle into")
     if open_store() is not None:
         for target in names:

@@ -7,7 +7,7 @@ from mlir import ir
 
 from lowtide.dialects.diagnostics import Diagnostics  # importing the package registers the dialects
 from lowtide.dialects.text import check_text
-from lowtide.errors import IRError
+from lowtide.errors import IRError, with_code
 from lowtide.runtime.files import read_file
 
 Source = str | os.PathLike[str]

@@ -85,7 +85,7 @@ def _pattern(text: str, is_regex: bool, line: int) -> re.Pattern[str]:
     try:
         return re.compile("".join(part if i % 2 else re.escape(part) for i, part in enumerate(parts)))
     except (re.error, OverflowError, RecursionError) as error:
-        raise Error(f"{line}: {text!r} has no regular expression in its braces: {error}") from None
+        raise Error(f"{line}: {text!r} has no regular expression in its braces: {error} [expected-pattern]") from None
 
 
 def unmet(expected: list[Expectation], reports: list[Report]) -> list[str]:

@@ -203,7 +203,9 @@ class CompiledKernel:
         every rule of the hardware that the kernel breaks.
         """
         if not isinstance(level, str) or level not in self.levels:
-            raise InterpreterError(f"level {level!r} is not at hand; this kernel has {', '.join(self.levels)}")
+            raise InterpreterError(
+                f"level {level!r} is not at hand; this kernel has {', '.join(self.levels)} [level-at-hand]"
+            )
         arguments = {argument["name"]: argument for argument in self.manifest["arguments"]}
         names = list(arguments)
         given = {"a": a, "b": b, **operands}
@@ -212,7 +214,7 @@ class CompiledKernel:
         if unknown or missing:
             what = f"unknown operand {unknown[0]!r}" if unknown else f"missing operand {missing[0]!r}"
             hint = nearest(unknown[0], (*names, *RESERVED_NAMES)) if unknown else ""
-            raise InterpreterError(f"{what}; this kernel takes {', '.join(names)}{hint}")
+            raise InterpreterError(f"{what}; this kernel takes {', '.join(names)}{hint} [operands-of-kernel]")
         if out is not None:
             _check_out(out, arguments["d"]["dtype"], domain)
             given["d"] = out
@@ -262,11 +264,17 @@ class CachedKernel(CompiledKernel):
 def _check_out(out: Any, dtype: str, domain: str) -> None:
     """Raises InterpreterError for what D is not written to."""
     if not isinstance(out, np.ndarray):
-        raise InterpreterError(f"out: {type(out).__name__} is not a numpy array; pass one, or none to have D made")
+        raise InterpreterError(
+            f"out: {type(out).__name__} is not a numpy array; pass one, or none to have D made [out-numpy]"
+        )
     if not out.flags.writeable:
-        raise InterpreterError("out: the array is read-only; pass one that may be written, or none to have D made")
+        raise InterpreterError(
+            "out: the array is read-only; pass one that may be written, or none to have D made [out-read-only]"
+        )
     if domain not in _INTEGER_DOMAINS and out.dtype != numpy_dtype(dtype):
-        raise InterpreterError(f"out: dtype is {out.dtype}, D is {dtype}; pass an array of {numpy_dtype(dtype)}")
+        raise InterpreterError(
+            f"out: dtype is {out.dtype}, D is {dtype}; pass an array of {numpy_dtype(dtype)} [out-dtype-of-d]"
+        )
 
 
 def _check_alignment(inputs: Mapping[str, Any], arguments: Mapping[str, Mapping[str, Any]]) -> None:

@@ -49,7 +49,7 @@ def native_target() -> tuple[Target, driver.Device]:
     try:
         return _fitting(KNOWN)
     except DeviceError as error:
-        raise DeviceError(f'target="{NATIVE}" needs a GPU: {_first_clause(error)}; {way_out}') from None
+        raise DeviceError(f'target="{NATIVE}" needs a GPU: {_first_clause(error)}; {way_out} [native-gpu]') from None
     except TargetError as error:
         raise TargetError(
             f'target="{NATIVE}": {without_codes(str(error))}; {way_out}, for another GPU [native-target]'

@@ -122,7 +122,7 @@ def _refuse_bad_code(assembly: Assembly, allow_spills: bool) -> None:
     codes = ((re.search(r"\(C(75\d{2})\)", line), line) for line in assembly.warnings)
     advisories = [line for code, line in codes if code is not None and code[1] not in _HARMLESS_ADVISORIES]
     if advisories:
-        raise BadCode(f"ptxas: {advisories[0]}; {_way_out(advisories[0])}")
+        raise BadCode(f"ptxas: {advisories[0]}; {_way_out(advisories[0])} [ptxas-advisory]")
     if (assembly.spill_stores or assembly.spill_loads) and not allow_spills:
         raise BadCode(
             f"the kernel spills {assembly.spill_stores} bytes per thread to memory and loads {assembly.spill_loads} "

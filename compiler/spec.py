@@ -214,7 +214,7 @@ class GemmSpec:
             most = DECOMPOSITIONS[self.precision].longest
             raise SpecError(
                 f"k is {self.k}; precision={self.precision!r} takes k up to {most}, since pieces lie side by side: "
-                "split the problem"
+                "split the problem [pieces-k]"
             )
 
     @property
@@ -368,7 +368,9 @@ def _extent(name: str, value: object, least: int = 0) -> int | None:
             f"{name} is {extent}; it must be at least {least}, or None for a run-time argument [extent-least]"
         )
     if extent > LARGEST_EXTENT:
-        raise SpecError(f"{name} is {extent}; extents are {least} to 2**31-1 ({LARGEST_EXTENT}): split the problem")
+        raise SpecError(
+            f"{name} is {extent}; extents are {least} to 2**31-1 ({LARGEST_EXTENT}): split the problem [extent-most]"
+        )
     return extent
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lowtide.dialects.diagnostics import Diagnostics  # importing the package registers the dialects
 from lowtide.dialects.text import check_text
-from lowtide.errors import InterpreterError, IRError
+from lowtide.errors import InterpreterError, IRError, with_code
 from lowtide.interpreter.host import Host
 from lowtide.interpreter.inputs import D_POSITION, Argument, arguments_of, in_place_of, matrix_of
 from lowtide.interpreter.launching import Launcher
@@ -148,7 +148,7 @@ def launch_record(
     host = Host(loaded.module, None, loaded.programs, Launcher(numbers, memory, Options(sms), Observers()))
     if host.level != "llvm":
         raise InterpreterError(
-            f"launches are recorded at level llvm, whose kernels take what PTX does, not {host.level}"
+            f"launches are recorded at level llvm, whose kernels take what PTX does, not {host.level} [record-level]"
         )
     arguments = arguments_of(host.function(), inputs, numbers)
     launches = host.launches(_placed(host, arguments, offsets))

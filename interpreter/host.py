@@ -130,11 +130,15 @@ def level_of(module: ir.Module) -> str:
     """The module's `tile.level`. Raises InterpreterError for one that is not interpreted."""
     attributes = module.operation.attributes
     if "tile.level" not in attributes:
-        raise InterpreterError('the module does not say its level; give it `attributes {tile.level = "…"}`')
+        raise InterpreterError(
+            'the module does not say its level; give it `attributes {tile.level = "…"}` [level-unsaid]'
+        )
     level = ir.StringAttr(attributes["tile.level"]).value
     if level not in LEVELS:
         raise InterpreterError(
             f"level {level!r} is not interpreted; a module is of one of the levels {', '.join(LEVELS[:-1])}"
+            ""
+            " [level-not-interpreted]"
         )
     return level
 

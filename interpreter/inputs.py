@@ -236,7 +236,9 @@ def _with_output(
             'A and B are shared by all products of the batch; give D among the inputs, as "d" [batch-unsaid]'
         )
     if None in extents:
-        raise InterpreterError('the module does not say how A and B lie; give D among the inputs, under the name "d"')
+        raise InterpreterError(
+            'the module does not say how A and B lie; give D among the inputs, under the name "d" [layout-unsaid]'
+        )
     of_d = [extent or 0 for extent in extents]
     _check_size("d", of_d, prod(of_d), type.element)
     output = _padded(of_d, np.dtype(NUMPY_DTYPES[type.element.name]), type.element)
@@ -308,6 +310,8 @@ def _check_size(name: str, shape: Sequence[int], elements: int, element: Scalar)
         raise InterpreterError(
             f"operand {name}: shape {tuple(shape)} spans {elements * element.bytes} bytes, the interpreter's memory "
             f"has {_MOST_BYTES} for an operand: pass a smaller or denser one, or run the kernel on a GPU"
+            ""
+            " [operand-spans]"
         )
 
 

@@ -95,7 +95,9 @@ def _element(dtype: str) -> str:
     """The name of an element's type in memory: of a row of `elements`, or of an integer of some bits."""
     name = element_type(dtype).ir if dtype in ELEMENTS else dtype
     if name not in ELEMENT_BYTES:
-        raise InterpreterError(f"elements of type {dtype} are not interpreted; take one of {', '.join(ELEMENT_BYTES)}")
+        raise InterpreterError(
+            f"elements of type {dtype} are not interpreted; take one of {', '.join(ELEMENT_BYTES)} [launched-element]"
+        )
     return name
 
 
@@ -104,7 +106,7 @@ def _placed(memory: GlobalMemory, numbers: domains.Domain, name: str, array: Arr
     if len(array.shape) > 3 or len(array.strides) != max(0, len(array.shape) - 1):
         raise NotInterpreted(
             f"array {name}: {len(array.shape)} dimensions with {len(array.strides)} strides; up to three are "
-            "interpreted, with a stride for each but the last"
+            "interpreted, with a stride for each but the last [launched-strides]"
         )
     count, rows, columns = (*(1,) * (3 - len(array.shape)), *array.shape)
     batch_stride, row_stride = (*(0,) * (2 - len(array.strides)), *array.strides)
@@ -124,16 +126,22 @@ def _request(
 ) -> LaunchRequest:
     """The launch with its parameters as registers hold them. Raises InterpreterError for parameters that do not fit."""
     if launch.kernel not in module.entries:
-        raise InterpreterError(f"{module.file} has no kernel {launch.kernel}; it has {', '.join(module.entries)}")
+        raise InterpreterError(
+            f"{module.file} has no kernel {launch.kernel}; it has {', '.join(module.entries)} [launched-kernel]"
+        )
     for name, extents in (("grid", launch.grid), ("block", launch.block), ("cluster", launch.cluster)):
         if extents[1:] != (1, 1):
             raise NotInterpreted(
                 f"{source.describe()}: a {name} of {list(extents)}; those of one dimension are interpreted"
+                ""
+                " [launched-dimensions]"
             )
     entry: Entry = module.entries[launch.kernel]
     if len(entry.parameters) != len(launch.parameters):
         raise InterpreterError(
             f"{source.describe()}: {len(launch.parameters)} parameters; {launch.kernel} takes {len(entry.parameters)}"
+            ""
+            " [launched-parameters]"
         )
     values = [
         _register(parameter, variable.type, addresses, numbers)
@@ -183,7 +191,9 @@ class Launcher:
     def run(self, program: Program, request: LaunchRequest, op: Described, classify: Classify) -> None:
         """Run a launch that `op` asks for to its end. Raises InterpreterError for one that does not fit the kernel."""
         if len(program.block.arguments) != len(request.arguments):
-            raise InterpreterError(f"{op.describe()}: @{program.name} takes {len(program.block.arguments)} arguments")
+            raise InterpreterError(
+                f"{op.describe()}: @{program.name} takes {len(program.block.arguments)} arguments [kernel-arguments]"
+            )
         _check_roles(program, request, op)
         _check_declared(program, request, op)
         self.memory.begin_launch(programmatic=request.programmatic)
@@ -225,27 +235,35 @@ class Launcher:
 def check_shape(request: LaunchRequest, target: Target | None, op: Described) -> None:
     """Raises InterpreterError for a launch that no GPU takes, or that the target does not."""
     if request.grid < 1 or request.grid >= 2**31:
-        raise InterpreterError(f"{op.describe()}: a grid of {request.grid} CTAs; 1 to 2^31 - 1 can be launched")
+        raise InterpreterError(
+            f"{op.describe()}: a grid of {request.grid} CTAs; 1 to 2^31 - 1 can be launched [grid-size]"
+        )
     if request.threads % WARP or not WARP <= request.threads <= MAX_THREADS:
         raise InterpreterError(
             f"{op.describe()}: {request.threads} threads per CTA; take a multiple of {WARP} up to {MAX_THREADS}"
+            ""
+            " [threads-per-cta]"
         )
     _check_cluster(request, op)
     limit = target.smem_bytes_per_cta if target else None
     if limit is not None and (request.shared_memory or 0) > limit:
         raise InterpreterError(
             f"{op.describe()}: {request.shared_memory} bytes of shared memory; a CTA has {limit} on "
-            f"{target.name if target else ''}: use fewer stages or a smaller tile"
+            f"{target.name if target else ''}: use fewer stages or a smaller tile [smem-of-launch]"
         )
 
 
 def _check_cluster(request: LaunchRequest, op: Described) -> None:
     size = math.prod(request.cluster)
     if size > MAX_CLUSTER:
-        raise InterpreterError(f"{op.describe()}: clusters of {size} CTAs; at most {MAX_CLUSTER} are portable")
+        raise InterpreterError(
+            f"{op.describe()}: clusters of {size} CTAs; at most {MAX_CLUSTER} are portable [cluster-portable]"
+        )
     if request.grid % size:
         raise InterpreterError(
             f"{op.describe()}: a grid of {request.grid} CTAs in clusters of {size}; it must be a multiple of {size}"
+            ""
+            " [cluster-grid]"
         )
 
 
@@ -254,7 +272,7 @@ def _check_roles(program: Program, request: LaunchRequest, op: Described) -> Non
     if program.roles and needed != request.threads:
         roles = " + ".join(f"{role.warps * role.instances} of role {role.name}" for role in program.roles)
         raise InterpreterError(
-            f"{op.describe()}: {request.threads} threads per CTA; {roles} warps are {needed} threads"
+            f"{op.describe()}: {request.threads} threads per CTA; {roles} warps are {needed} threads [roles-threads]"
         )
 
 
@@ -264,24 +282,26 @@ def _check_declared(program: Program, request: LaunchRequest, op: Described) -> 
     if program.is_hardware and required != math.prod(request.cluster):
         raise InterpreterError(
             f"{op.describe()}: clusters of {math.prod(request.cluster)} CTAs, nvvm.cluster_dim of @{program.name} has "
-            f"{required}; write the same in both"
+            f"{required}; write the same in both [cluster-declared]"
         )
     for name in _BLOCK_SIZES & program.attributes.keys():
         if (threads := math.prod(program.attributes[name])) != request.threads:
             raise InterpreterError(
                 f"{op.describe()}: {request.threads} threads per CTA, {name} of @{program.name} has {threads}; write "
-                "the same in both"
+                "the same in both [threads-declared]"
             )
     most = math.prod(program.attributes.get("nvvm.maxntid", (MAX_THREADS,)))
     if request.threads > most:
         raise InterpreterError(
             f"{op.describe()}: {request.threads} threads per CTA, nvvm.maxntid of @{program.name} allows {most}"
+            ""
+            " [threads-allowed]"
         )
     held, most = _registers_at_entry(program), registers_that_fit(request.threads)
     if held > most:
         raise InterpreterError(
             f"{op.describe()}: @{program.name} enters with {held} registers per thread (nvvm.maxnreg), "
-            f"{request.threads} threads can have {most} each; take at most that"
+            f"{request.threads} threads can have {most} each; take at most that [registers-share]"
         )
     maps = [at for at, argument in enumerate(request.arguments) if isinstance(argument, TensorMap)]
     names = {"llvm": "llvm.byval, in parameters aligned to 64 bytes,", "ptx": "parameters of 128 bytes, aligned to 64,"}
@@ -291,7 +311,7 @@ def _check_declared(program: Program, request: LaunchRequest, op: Described) -> 
         name = names.get(program.level, "tensor_maps")
         raise InterpreterError(
             f"{op.describe()}: passes tensor maps as the arguments {maps}, @{program.name} has {name} = {said}; "
-            "list them, since only those are passed by value, as the TMA unit needs them"
+            "list them, since only those are passed by value, as the TMA unit needs them [tensor-maps-declared]"
         )
 
 

@@ -72,4 +72,4 @@ def _pointer(address: int, memory: GlobalMemory) -> Pointer:
     for buffer in memory.buffers:
         if buffer.start <= place < buffer.end or place == buffer.start:
             return Pointer(buffer.name, place - buffer.start)
-    raise InterpreterError(f"the address {address:#x} that a launch passes is that of no array")
+    raise InterpreterError(f"the address {address:#x} that a launch passes is that of no array [pointer-of-array]")

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lowtide.errors import LaunchError, LoadError
+from lowtide.errors import LaunchError, LoadError, without_codes
 from lowtide.keywords import check_keywords
 from lowtide.runtime import driver, storage
 from lowtide.runtime.checks import address_error, check_layout, check_scalar
@@ -179,9 +179,11 @@ def load_bundle(path: str | os.PathLike[str]) -> Bundle:
     try:
         held = read_json(where)
     except OSError as error:
-        raise LoadError(f"{where}: {error.strerror or error}; pass the directory that `lt.bundle` wrote") from None
+        raise LoadError(
+            f"{where}: {error.strerror or error}; pass the directory that `lt.bundle` wrote [bundle-read]"
+        ) from None
     except ValueError as error:
-        raise LoadError(f"{where}: not JSON ({error}), perhaps truncated; bundle it again") from None
+        raise LoadError(f"{where}: not JSON ({error}), perhaps truncated; bundle it again [bundle-json]") from None
     if not isinstance(held, dict) or (held.get("bundle"), held.get("format")) != (FORMAT, storage.MANIFEST_FORMAT):
         version = held.get("lowtide", "unknown") if isinstance(held, dict) else "unknown"
         raise LoadError(

@@ -83,7 +83,7 @@ def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
 def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
     name, shape, size = argument["name"], operand.shape, element_type(operand.dtype).bytes
     if any(stride < 0 for extent, stride in zip(shape, operand.strides, strict=True) if extent > 1):
-        raise LaunchError(f"operand {name}: strides {operand.strides} must not be negative: copy it")
+        raise LaunchError(f"operand {name}: strides {operand.strides} must not be negative: copy it [negative-strides]")
     if shape[-1] > 1 and operand.strides[-1] != 1:
         raise LaunchError(
             f"operand {name}: the last dimension has stride {operand.strides[-1]}, must have 1 (rows may be padded):"
@@ -117,7 +117,7 @@ def aligned_strides(argument: Mapping[str, Any], shape: Sequence[int], given: Se
             )
             raise MisalignedError(
                 f"operand {argument['name']}: {what} are {apart} bytes apart, must be a multiple of {alignment}; "
-                f"{way_out}{_or_pack(argument)}"
+                f"{way_out}{_or_pack(argument)} [rows-misaligned]"
             )
     return strides
 

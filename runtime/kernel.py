@@ -223,10 +223,11 @@ class Kernel:
                 f"kernel {self.name}: operand {name} is given twice; pass it by position or by name [operand-twice]"
             )
         if name == self._names[self._output]:
-            return LaunchError(f"kernel {self.name}: {name} is the output; pass it as out=")
+            return LaunchError(f"kernel {self.name}: {name} is the output; pass it as out= [output-by-position]")
         hint = nearest(name, (*self._inputs, "out", "stream", "workspace"))
         return LaunchError(
             f"kernel {self.name}: unknown operand {name!r}; the operands are {', '.join(self._inputs)}{hint}"
+            " [operand-unknown]"
         )
 
     def _allocate(self, values: Sequence[Any], stream: Any) -> Any:

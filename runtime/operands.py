@@ -61,7 +61,7 @@ def view(value: Any, name: str, stream: int | None = None) -> Operand:
     way_out = "pass a torch or CuPy array, or an object with __dlpack__ or __cuda_array_interface__"
     if isinstance(value, list | tuple):
         way_out = "a call multiplies one A and one B: stack matrices of one shape to a batch, or call once for each"
-    raise LaunchError(f"operand {name}: {type(value).__name__} is not an array; {way_out}")
+    raise LaunchError(f"operand {name}: {type(value).__name__} is not an array; {way_out} [operand-array]")
 
 
 def _not_on_gpu(name: str, value: Any, where: str) -> LaunchError:

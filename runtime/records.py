@@ -34,7 +34,9 @@ def launch_record(manifest: Mapping[str, Any], operands: Mapping[str, Any], sm_c
     for number, argument in enumerate(manifest["arguments"]):
         name = argument["name"]
         if name not in operands:
-            raise LaunchError(f"{program.name}: operand {name} is missing; pass {', '.join(program.arguments)}")
+            raise LaunchError(
+                f"{program.name}: operand {name} is missing; pass {', '.join(program.arguments)} [recorded-operand]"
+            )
         if name in program.scalars:
             views[name] = operands[name]
             continue
@@ -83,7 +85,9 @@ def _parameter(value: Any, kind: str, names: Mapping[int, str]) -> Parameter:
         tensor = value.tensor
         span = swizzle_span(tensor.swizzle, tensor.dtype)
         if span is None or any(step != 1 for step in tensor.element_strides):
-            raise LaunchError(f"operand {tensor.name}: a tensor map with element strides is not recorded")
+            raise LaunchError(
+                f"operand {tensor.name}: a tensor map with element strides is not recorded [recorded-strides]"
+            )
         strides = tensor.strides[:-1]
         return TensorMap(_pointer(value.address, names), tensor.dtype, tensor.shape, strides, tensor.box, span)
     if kind == "ptr":

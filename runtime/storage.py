@@ -119,7 +119,9 @@ def _read_manifest(source: Path, folder: int) -> dict[str, Any]:
     try:
         manifest = parse_json(_read_bytes(source, folder, MANIFEST))
     except ValueError as error:  # neither UTF-8 nor JSON
-        raise LoadError(f"{where}: not JSON ({error}), perhaps truncated; save the kernel again") from None
+        raise LoadError(
+            f"{where}: not JSON ({error}), perhaps truncated; save the kernel again [manifest-json]"
+        ) from None
     validate(manifest, str(where))
     return dict(manifest)
 
@@ -138,7 +140,7 @@ def _read_bytes(source: Path, folder: int, name: str) -> bytes:
         raise LoadError(f"{source}: {name} is missing; save the kernel again [file-missing]") from None
     except OSError as error:
         raise LoadError(
-            f"{source / name}: {error.strerror or error}; save the kernel again, or make it readable"
+            f"{source / name}: {error.strerror or error}; save the kernel again, or make it readable [file-readable]"
         ) from None
 
 

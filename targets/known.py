@@ -86,7 +86,9 @@ def get(name: str) -> Target:
         if target.name == name:
             return target
     names = [target.name for target in KNOWN]
-    raise TargetError(f"unknown target {name!r}; known are {', '.join(names)}{_hint(str(name), names)}")
+    raise TargetError(
+        f"unknown target {name!r}; known are {', '.join(names)}{_hint(str(name), names)} [unknown-target]"
+    )
 
 
 def _hint(name: str, names: list[str]) -> str:

@@ -40,7 +40,9 @@ def _store(given: str, most_bytes: int) -> KernelStore:
     try:
         folder = Path(given).expanduser() if given else platformdirs.user_cache_path("lowtide") / "kernels"
     except RuntimeError as error:  # no such user, or no home
-        raise Error(f"{FOLDER_VARIABLE}={given}: {error}; name a folder by its whole path, or `{OFF}`") from None
+        raise Error(
+            f"{FOLDER_VARIABLE}={given}: {error}; name a folder by its whole path, or `{OFF}` [cache-folder]"
+        ) from None
     return KernelStore(folder.absolute(), most_bytes)
 
 

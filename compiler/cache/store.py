@@ -151,7 +151,7 @@ class KernelStore:
         """Raises LoadError."""
         with suppress(OSError):  # what is not there is said below
             if not _is_ours(os.stat(self.folder / key)):
-                raise LoadError(f"{self.folder / key}: it belongs to another user")
+                raise LoadError(f"{self.folder / key}: it belongs to another user [cache-owner]")
         manifest, ptx, cubin = storage.read(self.folder / key)
         if manifest.pop(_OWN_KEY, None) != key:
             raise LoadError(f"{self.folder / key}: it is the kernel of another key [other-key]")

@@ -165,7 +165,9 @@ def outcomes(
         module = parse_text(problem, context, "<problem>")
         found = spec_of(module)
         if not found.whole:
-            raise IRError("the problem's module does not say its epilogue; give one of level problem")
+            raise IRError(
+                "the problem's module does not say its epilogue; give one of level problem [problem-epilogue]"
+            )
         spec = found.spec
         inputs = trial.inputs(spec)
         try:

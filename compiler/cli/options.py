@@ -21,7 +21,7 @@ _EXECUTION = "The run"
 def named_path(text: str) -> Path:
     """A path that an option gives. Raises Error for an empty one, which is not the current folder."""
     if not text:
-        raise Error("the name of a folder is empty; name one, or '.' for the current folder")
+        raise Error("the name of a folder is empty; name one, or '.' for the current folder [folder-name]")
     return Path(text)
 
 

@@ -95,11 +95,13 @@ def reduce(
 
 def _command(command: str, says: str, file: Path) -> Check:
     if "{}" not in command:
-        raise Error(f"--check {command!r} does not name the file; write {{}} where it goes")
+        raise Error(f"--check {command!r} does not name the file; write {{}} where it goes [check-names-file]")
     try:
         shlex.split(command)
     except ValueError as error:
-        raise Error(f"--check {command!r} is no command line: {error}; close what is open, or escape it") from None
+        raise Error(
+            f"--check {command!r} is no command line: {error}; close what is open, or escape it [check-command-line]"
+        ) from None
     return Command(command, says, file.name)
 
 

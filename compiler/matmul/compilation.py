@@ -16,7 +16,7 @@ from lowtide.compiler.problem_ir import problem_text, seen_by_passes
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import CompileError, ScheduleError
+from lowtide.errors import CompileError, ScheduleError, before_code
 from lowtide.passes.schedules.alignment import PACK_FIELDS
 from lowtide.passes.schedules.opening import opened
 
@@ -35,9 +35,8 @@ def compile_class(of: ShapeClass, epilogue: Epilogue | None) -> CompiledKernel:
             return CompiledKernel(attempts.compile_ir(problem, target=of.target, check=promise(of.numerics, order)))
         except (ScheduleError, CompileError) as error:
             refusals.append(error)
-    raise type(refusals[0])(
-        f"{of}: {refusals[0]}" + ("" if order is None else "; pass aligned operands, or numerics='repeatable'")
-    )
+    way_out = "" if order is None else "; pass aligned operands, or numerics='repeatable'"
+    raise type(refusals[0])(before_code(f"{of}: {refusals[0]}", way_out))
 
 
 def compile_tuned(of: ShapeClass, epilogue: Epilogue | None, schedule: str, keeps_bits: bool) -> CompiledKernel:

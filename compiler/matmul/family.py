@@ -132,6 +132,8 @@ def _names_error(known: Sequence[str], given: Sequence[str], taker: str) -> Laun
     takes = f"the {taker} takes {', '.join(known)}" if known else "operands are those of an epilogue, and there is none"
     unknown = [name for name in given if name not in known]
     if unknown:
-        return LaunchError(f"unknown operand {unknown[0]}: {takes}{nearest(unknown[0], (*known, *_OPTIONS))}")
+        return LaunchError(
+            f"unknown operand {unknown[0]}: {takes}{nearest(unknown[0], (*known, *_OPTIONS))} [product-operand-unknown]"
+        )
     missing = next(name for name in known if name not in given)
     return LaunchError(f"operand {missing} is missing: {takes}: pass {missing}= [product-operand-missing]")

@@ -55,7 +55,7 @@ from lowtide.dialects.tile.fields import (
     Word,
 )
 from lowtide.dialects.tile.layouts import SwizzleBits
-from lowtide.errors import ScheduleError
+from lowtide.errors import ScheduleError, with_code
 from lowtide.targets import is_by_threads, loads_registers
 
 PartT = TypeVar("PartT", bound="_Part")
@@ -379,7 +379,7 @@ class _Given:
         """Raises ScheduleError for a field that is given twice; `by` is what gives it again."""
         values = self._shared if shared else self._own
         if path in values:
-            raise ScheduleError(f"{by} gives {path} twice; give it once")
+            raise ScheduleError(f"{by} gives {path} twice; give it once [given-name-twice]")
         values[path] = value
 
     @property

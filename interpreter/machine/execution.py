@@ -69,7 +69,7 @@ def count_steps(state: AgentState, count: int) -> None:
     if state.steps > most:
         raise OutOfSteps(
             f"the {state.who()} has run {most} ops and has not ended: a loop may have no end; give max_steps more if it"
-            " has"
+            " has [out-of-steps]"
         )
 
 
@@ -78,7 +78,7 @@ def violation(state: AgentState, op: Described, rule: str) -> InterpreterError:
     return InterpreterError(f"{op.describe()}, level {state.machine.level}, {state.who()}: {rule}")
 
 
-UNSET = "reads a register that was never written, or poison"
+UNSET = "reads a register that was never written, or poison [register-unset]"
 
 
 def reads_unset(state: AgentState, op: Described) -> bool:
@@ -103,4 +103,6 @@ def advance(state: AgentState, steps: Steps) -> Wait | None:
         where = "" if op is None else f"{op.describe()}, level {state.machine.level}, {state.who()}: "
         raise InterpreterFault(
             f"{where}{text}: the interpreter failed, which says nothing about the kernel; please report it"
+            ""
+            " [interpreter-failed]"
         ) from error

@@ -196,7 +196,9 @@ def _prepare_addressof(op: DecodedOp, program: Program) -> None:
     name = op.attributes["global_name"]
     found, origin, program.static_bytes = places(variables)
     if name not in found:
-        raise InterpreterError(f"{op.describe()}: @{name} is no global of shared memory (addr_space = 3)")
+        raise InterpreterError(
+            f"{op.describe()}: @{name} is no global of shared memory (addr_space = 3) [addressof-global]"
+        )
     program.shared_origin = origin
     op.data = found[name]
 

@@ -103,7 +103,9 @@ def _convert_to_f8(op: DecodedOp) -> str:
     match = re.search(r"f8\w+", str(op.attributes["dstTy"]))
     row = None if match is None else element_of_ir(match[0])
     if row is None or word(op, "sat") != "satfinite":
-        raise InterpreterError(f"{op.describe()}: a conversion to {op.attributes['dstTy']} that clamps is interpreted")
+        raise InterpreterError(
+            f"{op.describe()}: a conversion to {op.attributes['dstTy']} that clamps is interpreted [convert-clamps]"
+        )
     return f"cvt.rn.satfinite.{row.ptx}x2.f32 $d, $0, $1;"
 
 
@@ -111,7 +113,9 @@ def _convert_from_f8(op: DecodedOp) -> str:
     """Both of a register."""
     row = element_of_ir(str(op.attributes["srcType"]))
     if row is None:
-        raise InterpreterError(f"{op.describe()}: a conversion of {op.attributes['srcType']} is not interpreted")
+        raise InterpreterError(
+            f"{op.describe()}: a conversion of {op.attributes['srcType']} is not interpreted [convert-from-f8]"
+        )
     return f"cvt.rn.f16x2.{row.ptx}x2 $d, $0;"
 
 
@@ -122,7 +126,9 @@ def _barrier(op: DecodedOp) -> str:
     """Of all threads, or of the number that the op gives."""
     identifier, threads, reduction = numbers_of_groups(op)
     if reduction:
-        raise InterpreterError(f"{op.describe()}: a barrier with a reduction is not interpreted; use a plain one")
+        raise InterpreterError(
+            f"{op.describe()}: a barrier with a reduction is not interpreted; use a plain one [barrier-reduction]"
+        )
     return f"bar.sync {', '.join([*(identifier or ['0']), *threads])};"
 
 

@@ -59,7 +59,9 @@ def ptx_wgmma(op: DecodedOp, program: Program) -> Op:
     """A in registers of two elements."""
     match = _ATOM.fullmatch(op.attributes["atom"])
     if match is None:
-        raise InterpreterError(f"{op.describe()}: unknown atom {op.attributes['atom']}; wgmma.m64nNk16 takes A so")
+        raise InterpreterError(
+            f"{op.describe()}: unknown atom {op.attributes['atom']}; wgmma.m64nNk16 takes A so [held-atom]"
+        )
     if any(len(list(value.uses)) > 1 for value in list(op.source.operands)[1:-1]):
         raise InterpreterError(
             f"{op.describe()}: another op reads registers of its A, which none may before a wait; give each its own"

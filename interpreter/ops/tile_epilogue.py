@@ -100,7 +100,9 @@ def _check_extents(state: AgentState, op: DecodedOp, operand: Window, window: Wi
     for axis in _AXES[operand.kind]:
         if operand.inside[axis] != window.inside[axis]:
             rule = f"{operand.inside[axis]} {('rows', 'columns')[axis]} of {operand.matrix.name} lie in the tile"
-            raise violation(state, op, f"{rule}, of D {window.inside[axis]}; an operand has the extents of D")
+            raise violation(
+                state, op, f"{rule}, of D {window.inside[axis]}; an operand has the extents of D [operand-extents-of-d]"
+            )
 
 
 def _epilogue_by_lane(

@@ -112,7 +112,11 @@ def red(state: AgentState, op: Op, address: Any, operand: Any) -> None:
     """As `atom`. An f32 that is not negative, or NaN, is raised as its bits are."""
     if isinstance(operand, Number):
         if op.data.change.how != "max" or op.data.is_signed or operand.dtype != "f32":
-            raise violation(state, op, "of floats the larger f32 is found by .max.u32, if none is negative; no other")
+            raise violation(
+                state,
+                op,
+                "of floats the larger f32 is found by .max.u32, if none is negative; no other [atomic-max-sign]",
+            )
         rows, values = by_lane(address), np.broadcast_to(operand.payload, 32)
         for lane in active_lane_numbers(state):
             maxima.lift(state, op, int(rows[lane]), values[lane : lane + 1])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.errors import InterpreterError, NotInterpreted, with_code
+from lowtide.errors import InterpreterError, NotInterpreted
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import UNSET, reads_unset, violation
 from lowtide.interpreter.numbers.blending import blend
@@ -216,7 +216,7 @@ def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
         signature(op.run).bind(*range((0 if row.is_value else 2) + len(sources)))
         widths = _widths(form, len(sources))
     except _OTHER_FORM as error:
-        raise instruction.error(f"no known form of {row.name} has these modifiers and operands") from error
+        raise instruction.error(f"no known form of {row.name} has these modifiers and operands [form-known]") from error
     op.readers = tuple(_reader(op, operand, bits, slots) for operand, bits in zip(sources, widths, strict=True))
     if row.is_value:
         op.handler = _compute
@@ -273,7 +273,7 @@ def _result_slots(instruction: Instruction, operand: Operand, slots: Slots) -> l
         return [slot for element in operand.elements for slot in _result_slots(instruction, element, slots)]
     if isinstance(operand, Name) and operand.name == _SINK:
         return [slots.program.reserve()]
-    raise instruction.error("a result goes into a register")
+    raise instruction.error("a result goes into a register [result-register]")
 
 
 def _reader(op: Op, operand: Operand, bits: int, slots: Slots) -> Callable[[list[Any]], Any]:

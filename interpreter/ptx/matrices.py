@@ -106,10 +106,12 @@ class _Mma:
 def _mma(form: Form) -> _Mma:
     shape = shape_of(form)
     if shape is None or len(form.types) != 4 or ".row.col." not in form.instruction.name:
-        raise form.instruction.error("mma.sync has a shape, .row.col and four types, those of D, A, B and C")
+        raise form.instruction.error(
+            "mma.sync has a shape, .row.col and four types, those of D, A, B and C [ptx-mma-types]"
+        )
     d, a, b, c = form.types
     if c != d:
-        raise form.instruction.error("mma.sync of C and D of one type is interpreted")
+        raise form.instruction.error("mma.sync of C and D of one type is interpreted [ptx-mma-one-type]")
     try:
         rows = (*hardware.operands_of_mma(a, b), element_of_ptx(c))
         fragments = hardware.fragments_of(shape, rows[0].bits)
@@ -121,7 +123,7 @@ def _mma(form: Form) -> _Mma:
     )
     given = tuple(len(_parts(operand)) for operand in form.instruction.operands[1:])
     if given != counts:
-        raise form.instruction.error(f"takes {list(counts)} registers of A, B and C, not {list(given)}")
+        raise form.instruction.error(f"takes {list(counts)} registers of A, B and C, not {list(given)} [mma-registers]")
     return _Mma(fragments, tuple(row.ir for row in rows), counts)  # type: ignore[arg-type]
 
 

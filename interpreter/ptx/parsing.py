@@ -115,7 +115,7 @@ class _Parser:
     def next(self) -> str:
         """The word, which is left behind; the end stays where it is."""
         if self.kinds[self.at] == "end":
-            self._fail("the text ends within a statement or a kernel; is it cut off?")
+            self._fail("the text ends within a statement or a kernel; is it cut off? [ptx-cut-off]")
         self.at += 1
         return self.words[self.at - 1]
 
@@ -132,7 +132,7 @@ class _Parser:
     def integer(self) -> int:
         sign = -1 if self.take("-") else 1
         if self.kinds[self.at] != "integer":
-            self._fail(f"an integer is expected, not {self.word!r}")
+            self._fail(f"an integer is expected, not {self.word!r} [ptx-integer]")
         return sign * self._value(self.next())
 
     def _value(self, word: str) -> int:
@@ -141,15 +141,15 @@ class _Parser:
         base = {"0x": 16, "0b": 2}.get(digits[:2]) or (8 if digits[0] == "0" else 10)
         significant = digits[2:] if base in (16, 2) else digits
         if base == 8 and not set(significant) <= set("01234567"):
-            self._fail(f"{word} is no octal number; write it without the leading 0")
+            self._fail(f"{word} is no octal number; write it without the leading 0 [ptx-octal]")
         if len(significant) > _MOST_BITS or (value := int(significant, base)) >= 1 << _MOST_BITS:
-            self._fail(f"{word[:20]}… does not fit into {_MOST_BITS} bits")
+            self._fail(f"{word[:20]}… does not fit into {_MOST_BITS} bits [ptx-number-bits]")
         return value
 
     def name(self, of: str) -> str:
         """A name, of a kernel for example."""
         if self.kinds[self.at] != "name":
-            self._fail(f"the name of {of} is expected, not {self.word!r}")
+            self._fail(f"the name of {of} is expected, not {self.word!r} [ptx-operand]")
         return self.next()
 
     # The module ---------------------------------------------------------------------------------------------------
@@ -197,11 +197,11 @@ class _Parser:
             if word == ".align":
                 align = self.integer()
                 if align < 1 or align & (align - 1):
-                    self._fail(f"an alignment of {align} bytes; it is a power of two")
+                    self._fail(f"an alignment of {align} bytes; it is a power of two [ptx-alignment]")
             elif word[1:] in _BYTES:
                 type = word[1:]
             elif word != ".ptr" and word not in _SPACES:
-                self._fail(f"{word} of a variable is not interpreted")
+                self._fail(f"{word} of a variable is not interpreted [ptx-variable-word]")
         name, size = self.name("a variable"), _BYTES.get(type, 0)
         if not size:
             self._fail(f"{name} has no type that is interpreted [ptx-variable-type]")
@@ -270,7 +270,7 @@ class _Parser:
             self.at += 1
             self.scope = _Scope(self.scope, depth=self.scope.depth + 1)
             if self.scope.depth > _MOST_DEPTH:
-                self._fail(f"braces within braces, more than {_MOST_DEPTH} deep, are not interpreted")
+                self._fail(f"braces within braces, more than {_MOST_DEPTH} deep, are not interpreted [ptx-braces]")
             while not self.take("}"):
                 self._statement()
             assert self.scope.outer is not None
@@ -283,7 +283,8 @@ class _Parser:
         elif word in (".pragma", ".branchtargets", ".callprototype", ".calltargets"):
             self._to_semicolon()
         elif not self.take(";"):
-            self._fail(f"a statement is expected, not {word!r}" + "; is the text cut off?" * (kind == "end"))
+            hint = "; is the text cut off?" if kind == "end" else ""
+            self._fail(f"a statement is expected, not {word!r}{hint} [ptx-statement]")
 
     def _label(self) -> None:
         place, name = self.starts[self.at], self.next()
@@ -299,7 +300,11 @@ class _Parser:
         self.at += 1
         type = self.next()[1:]
         if type not in _REGISTERS:
-            self._fail(f"registers of type {type} are not interpreted; known are {', '.join(sorted(_REGISTERS))}")
+            self._fail(
+                f"registers of type {type} are not interpreted; known are {', '.join(sorted(_REGISTERS))}"
+                ""
+                " [ptx-register-type]"
+            )
         while True:
             name = self.name("a register")
             if self.take("<"):
@@ -355,7 +360,7 @@ class _Parser:
             return self._named(self.next())
         if kind in ("integer", "float") or self.word == "-":
             return self._immediate()
-        self._fail(f"{what} is expected, not {self.word!r}")
+        self._fail(f"{what} is expected, not {self.word!r} [ptx-expected-what]")
 
     def _elements(self) -> tuple[Operand, ...]:
         elements = [self._element("a register or a number")]

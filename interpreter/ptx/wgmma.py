@@ -46,7 +46,9 @@ class Plan:
 def _plan_of(form: Form) -> Plan:
     shape = shape_of(form)
     if shape is None or len(form.types) != 3:
-        raise form.instruction.error("wgmma.mma_async has a shape and three types, those of D, A and B")
+        raise form.instruction.error(
+            "wgmma.mma_async has a shape and three types, those of D, A and B [ptx-wgmma-types]"
+        )
     d, a, b = form.types
     try:
         kind = wgmma.kind_of(a, b, d, shape)
@@ -54,13 +56,13 @@ def _plan_of(form: Form) -> Plan:
         signs, is_held = [1, 1] if kind.negates else [], isinstance(form.instruction.operands[1], Group)
         turned = (not is_held) + 1 if kind.transposes else 0  # those of the operands that may be transposed
         if len(further) != len(signs) + turned or further[: len(signs)] != signs:
-            raise InterpreterError("operands that are negated are not interpreted")
+            raise InterpreterError("operands that are negated are not interpreted [ptx-wgmma-negated]")
         k_major = (is_held or further[2] == 0, further[-1] == 0) if kind.transposes else (True, True)
         product = wgmma.Product.of(shape, (a, b, d), k_major)
     except InterpreterError as error:
         raise form.instruction.error(str(error)) from error
     if d in PACKED_TYPES and not form.are_places:
-        raise form.instruction.error("accumulators of f16 are interpreted at level ptx alone")
+        raise form.instruction.error("accumulators of f16 are interpreted at level ptx alone [asm-f16-sums]")
     return Plan(product, d in PACKED_TYPES, form.are_places)
 
 
@@ -78,7 +80,7 @@ def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: A
     whole_warp(state, op)
     is_scaled = bool(np.all(scale))
     if is_scaled != bool(np.any(scale)):
-        raise violation(state, op, "lanes differ in scale-d; it is the same for the whole warpgroup")
+        raise violation(state, op, "lanes differ in scale-d; it is the same for the whole warpgroup [ptx-scale-d]")
     before = _of_places(state, op, is_scaled) if plan.are_places else _of_values(state, op, is_scaled)
     held = _held_of(state, plan.product, a) if isinstance(a, tuple) else None
     values, group = wgmma.multiply(state, op, plan.product, (a if held is None else None, b), before, held)
@@ -103,12 +105,16 @@ def given_registers(state: AgentState, op: Op, held: Any) -> Values | None:
     plan, domain = op.data, state.machine.domain
     if not state.fenced:
         raise violation(
-            state, op, "registers that other instructions wrote are handed to wgmma; put wgmma.fence before it"
+            state,
+            op,
+            "registers that other instructions wrote are handed to wgmma; put wgmma.fence before it [ptx-wgmma-fence]",
         )
     if held is None:
         return None
     if any(value is None for value in held):
-        raise violation(state, op, "an accumulator was never written; write it, or let scale-d be false")
+        raise violation(
+            state, op, "an accumulator was never written; write it, or let scale-d be false [ptx-accumulator-unwritten]"
+        )
     if plan.is_packed:
         parts = [registers.halves(value, plan.product.accumulator, domain) for value in held]
         return np.concatenate([np.broadcast_to(part, (32, 2)) for part in parts], axis=1)
@@ -140,10 +146,14 @@ def _of_one_wgmma(state: AgentState, op: Op, held: list[Any]) -> Any:
     owner = held[0].owner if isinstance(held[0], PendingRegister) else None
     if owner is not None:
         if any(getattr(value, "owner", None) is not owner or value.index != at for at, value in enumerate(held)):
-            raise violation(state, op, "its accumulators are not those of one wgmma, in their order")
+            raise violation(
+                state, op, "its accumulators are not those of one wgmma, in their order [asm-accumulators-order]"
+            )
         return owner
     if any(isinstance(value, PendingRegister) for value in held):
-        raise violation(state, op, "some of its accumulators are still in flight; wait for them before")
+        raise violation(
+            state, op, "some of its accumulators are still in flight; wait for them before [asm-accumulators-in-flight]"
+        )
     return held
 
 
@@ -166,7 +176,11 @@ class _Accumulators:
             held = state.values[slot]
             if not isinstance(held, _InFlight) or held.owner is not self:
                 raise violation(
-                    state, op, f"a register of wgmma group {self.group} was written while it was in flight; wait before"
+                    state,
+                    op,
+                    f"a register of wgmma group {self.group} was written while it was in flight; wait before"
+                    ""
+                    " [ptx-written-in-flight]",
                 )
             if is_packed:
                 state.values[slot] = Packed(self.values[:, 2 * index : 2 * index + 2], "f16")
@@ -202,7 +216,9 @@ class _HeldA:
         for slot, value in zip(self.slots, self.values, strict=True):
             held = state.values[slot]
             if not isinstance(held, _ReadByWgmma) or held.owner is not self:
-                raise violation(state, op, f"a register of A of wgmma group {self.group} was written; wait before")
+                raise violation(
+                    state, op, f"a register of A of wgmma group {self.group} was written; wait before [ptx-a-written]"
+                )
             state.values[slot] = value
 
 
@@ -223,7 +239,7 @@ class _ReadByWgmma(Unreadable):
 def _take_over(state: AgentState, op: Op, owner: _HeldA) -> None:
     """Nothing may touch the registers of A until a wait covers the group."""
     if len(set(owner.slots)) < len(owner.slots):
-        raise violation(state, op, "A has a register twice")
+        raise violation(state, op, "A has a register twice [ptx-a-twice]")
     _pending(state).append(owner)
     for slot in owner.slots:
         state.values[slot] = _ReadByWgmma(owner)
@@ -236,7 +252,11 @@ def _of_places(state: AgentState, op: Op, is_scaled: bool) -> Values | None:
     if isinstance(first, _InFlight) and first.owner.slots == op.results:
         for index, value in enumerate(held):
             if not isinstance(value, _InFlight) or value.owner is not first.owner or value.index != index:
-                raise violation(state, op, "some of its accumulators were written while a wgmma was in flight")
+                raise violation(
+                    state,
+                    op,
+                    "some of its accumulators were written while a wgmma was in flight [ptx-accumulators-written]",
+                )
         _pending(state).remove(first.owner)
         return first.owner.values if is_scaled else None
     for value in held:

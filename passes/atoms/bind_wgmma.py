@@ -186,7 +186,9 @@ class _Loop:
             if not isinstance(view, tile.ViewOp) or view.source not in held:
                 raise Refusal(
                     self.promote,
-                    "one scale is a window of the slot's buffers and the other is not; take both from the slot",
+                    "one scale is a window of the slot's buffers and the other is not; take both from the slot"
+                    ""
+                    " [scales-of-slot]",
                 )
             offsets = (moved.get(offset, offset) for offset in view.offsets)
             found.append(sm.LoadScalesOp(type_, operand_kind(view), held[view.source], *offsets).result)

@@ -54,7 +54,10 @@ class StoreFirstRows(Pass):
                     products = [op for op in ops_in(loop.body) if isinstance(op, sm.WgmmaOp)]
                     if not products or _blocks(products[0]) < 2:
                         raise Refusal(
-                            loop, "must multiply two blocks of rows for each warpgroup to store the first early"
+                            loop,
+                            "must multiply two blocks of rows for each warpgroup to store the first early"
+                            ""
+                            " [first-rows-blocks]",
                         )
                     with loop.operation.location:
                         _wait_by_rows(_peel_last(loop, products[0]))

@@ -79,7 +79,9 @@ class PipelineMainloop(Pass):
                 loop = StagedLoop.match(mma)
                 unrolled = Timing.of(loop.loop).steps is StepForm.unrolled
                 if unrolled and constant_of(loop.loop.upperBound) is None:
-                    raise Refusal(loop.loop, "unroll = full needs a K that is known at compile time; take none")
+                    raise Refusal(
+                        loop.loop, "unroll = full needs a K that is known at compile time; take none [unroll-known]"
+                    )
                 with mma.operation.location:
                     if schedule.mainloop.prologue is RepeatKind.once:
                         _pipeline_across_tiles(kernel, loop, stages, launches_of(module, kernel))

@@ -56,7 +56,7 @@ def expected_in(module: ir.Module) -> dict[str, int]:
     if not set(found) <= set(_EXTENTS) or min(found.values(), default=1) < 1:
         raise IRError(
             f"{EXPECTED} = {attributes[EXPECTED]}: it names extents of at least 1, each {', '.join(_EXTENTS)} or left "
-            "out, e.g. {m = 4096, n = 2880}"
+            "out, e.g. {m = 4096, n = 2880} [expected-extents]"
         )
     return found
 
@@ -75,7 +75,7 @@ def passed_over_in(module: ir.Module) -> tuple[PassedOver, ...]:
     except (ValueError, KeyError):
         raise IRError(
             f'{PASSED_OVER} lists what is not chosen as {{schedule = #tile.schedule<…>, why = "…"}}; leave it out to '
-            "choose among all"
+            "choose among all [passed-over-list]"
         ) from None
 
 

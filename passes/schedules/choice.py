@@ -68,7 +68,9 @@ def choose(problem: Problem, target: Target, given: Schedule, passed_over: Seque
     for choice in _with_sparing(choices, problem, target, given) if passed_over else choices:
         if choice.schedule not in passed_over:
             return choice
-    raise ScheduleError(f"no schedule is left: {len(passed_over)} are passed over, and no other is legal")
+    raise ScheduleError(
+        f"no schedule is left: {len(passed_over)} are passed over, and no other is legal [no-schedule-left]"
+    )
 
 
 def _with_sparing(choices: Iterator[Choice], problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:

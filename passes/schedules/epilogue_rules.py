@@ -57,9 +57,9 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     if path not in (None, StorePath.smem) and schedule.epilogue.math is EpilogueMath.rows:
         yield f"epilogue.math = rows needs epilogue.path = smem; with {path} stores take registers [math-path]"
     if buffers is not None and buffers < 1:
-        yield f"epilogue.buffers = {buffers}: at least 1 buffer; nearest is 1"
+        yield f"epilogue.buffers = {buffers}: at least 1 buffer; nearest is 1 [buffers-least]"
     elif buffers is not None and buffers > 1 and path not in (None, StorePath.tma):
-        yield f"epilogue.buffers = {buffers} goes with epilogue.path = tma, not {path}; take 1"
+        yield f"epilogue.buffers = {buffers} goes with epilogue.path = tma, not {path}; take 1 [buffers-path]"
     yield from _prefetch(schedule)
     yield from _store(schedule, problem)
     yield from _only_stored(schedule, problem)
@@ -158,18 +158,26 @@ def _next_tile(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """A tile of D that is stored during the next one is whole, and the next one's K steps are written out."""
     found, mainloop = "epilogue.start = next_tile", schedule.mainloop
     if schedule.epilogue.path is not StorePath.direct:
-        yield f"{found} stores from registers, not by epilogue.path = {schedule.epilogue.path}; take all_sums"
+        yield (
+            f"{found} stores from registers, not by epilogue.path = {schedule.epilogue.path}; take all_sums"
+            ""
+            " [next-tile-path]"
+        )
     elif mainloop.prologue is not RepeatKind.once or mainloop.unroll is not UnrollKind.full:
         yield (
             f"{found} stores a tile among the products of the next one: it needs prologue = once and unroll = full; "
-            "take all_sums"
+            "take all_sums [held-store-loop]"
         )
     if schedule.epilogue.cache not in (None, CacheHint.normal):
-        yield f"{found} has stores without a cache hint; take epilogue.cache = normal"
+        yield f"{found} has stores without a cache hint; take epilogue.cache = normal [held-store-cache]"
     for side, extent, most in zip("MN", (problem.m, problem.n), schedule.tile_mnk, strict=False):
         if extent is None or extent % most:
             shown = f"an open {side}" if extent is None else f"{side} = {extent}"
-            yield (f"{found} holds whole tiles, and {shown} is not known to be a multiple of {most}; take all_sums")
+            yield (
+                f"{found} holds whole tiles, and {shown} is not known to be a multiple of {most}; take all_sums"
+                ""
+                " [held-store-edges]"
+            )
 
 
 def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

@@ -49,9 +49,17 @@ def operands(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
             " [operands-order]"
         )
     elif problem.d_is_column_major and not wanted:
-        yield "grid.operands = as_given leaves a D that the kernel would store column by column; take swapped"
+        yield (
+            "grid.operands = as_given leaves a D that the kernel would store column by column; take swapped"
+            ""
+            " [column-major-d]"
+        )
     elif problem.d_is_column_major and problem.is_batched:
-        yield "grid.operands = swapped: the D of a batch lies by columns as the kernel sees it; take as_given"
+        yield (
+            "grid.operands = swapped: the D of a batch lies by columns as the kernel sees it; take as_given"
+            ""
+            " [swapped-batch]"
+        )
     elif problem.d_is_column_major and schedule.epilogue.path not in (None, StorePath.direct):
         yield (
             f"grid.operands = swapped: D lies by columns as the kernel sees it, and epilogue.path = "
@@ -121,7 +129,7 @@ def tail(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
         unit = 2 * WGMMA_ROWS * consumers
         yield (
             f"tail = halves needs {WGMMA_ROWS} rows of a half tile for each of {consumers} consumers, so M of the tile "
-            f"is a multiple of {unit}, not {grid.tile[0]}; take tail = whole"
+            f"is a multiple of {unit}, not {grid.tile[0]}; take tail = whole [tail-rows]"
         )
 
 
@@ -153,7 +161,7 @@ def ctas(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     if count is not None and not 1 <= count <= target.max_ctas_per_sm:
         nearest = 1 if count < 1 else target.max_ctas_per_sm
         most = target.max_ctas_per_sm
-        yield f"ctas_per_sm = {count}: {target.name} holds 1 to {most} CTAs per SM; nearest is {nearest}"
+        yield f"ctas_per_sm = {count}: {target.name} holds 1 to {most} CTAs per SM; nearest is {nearest} [ctas-per-sm]"
 
 
 def occupancy(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -202,7 +210,7 @@ def cluster_shares(schedule: Schedule, problem: Problem, target: Target) -> Iter
     if shape != (1, 1) and division is not None and not division.parts:
         yield (
             f"grid.cluster = {list(shape)}: the CTAs of a cluster compute the same K of their tiles, but k_division = "
-            f"{division} gives each its own; take k_division = split(2), or grid.cluster = [1, 1]"
+            f"{division} gives each its own; take k_division = split(2), or grid.cluster = [1, 1] [cluster-division]"
         )
     for operand in OPERANDS:
         rows, _ = stored_shape(operand, schedule, problem)
@@ -275,6 +283,8 @@ def k_division(schedule: Schedule, problem: Problem, target: Target) -> Iterator
         yield (
             f"k_division = {division} needs a grid of the CTAs that run at once, not scheduler = "
             f"{schedule.grid.scheduler}; take scheduler = persistent, or k_division = split({division.parts or 2})"
+            ""
+            " [division-scheduler]"
         )
     if division.is_scattered:
         yield from _shares(schedule, division)

@@ -27,10 +27,10 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         first = next(known.name for known in KNOWN if has_wgmma(known))
         yield (
             f"roles = {mainloop.roles}: consumers multiply by wgmma, which {target.name} does not have; take roles = "
-            f"single, or target {first}"
+            f"single, or target {first} [roles-target]"
         )
     if mainloop.k is not None and mainloop.k < 1:
-        yield f"k = {mainloop.k}: a step is at least 1 deep; nearest is 1"
+        yield f"k = {mainloop.k}: a step is at least 1 deep; nearest is 1 [k-depth]"
     if mainloop.stages is not None and not 2 <= mainloop.stages <= 64:
         yield (
             f"stages = {mainloop.stages} is out of range: 2 to 64; nearest is {2 if mainloop.stages < 2 else 64}"
@@ -41,7 +41,7 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             legal = [each and min(max(round(each / 8) * 8, 24), 256) for each in mainloop.registers or ()]
             yield (
                 f"registers = {list(mainloop.registers or ())}: setmaxnreg takes multiples of 8 from 24 to 256, or 0 "
-                f"to leave them; nearest is {legal}"
+                f"to leave them; nearest is {legal} [registers-range]"
             )
     for name in OPERANDS:
         operand, allowed = mainloop.operand(name), (*RING_COPIES, *TMA_RANKS, *GLOBAL_LOADS)
@@ -49,7 +49,11 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             yield f"{name}.copy = {operand.copy} is not one of {', '.join(allowed)} [copy-words]"
         if operand.padding is not None and not 0 <= operand.padding <= _MOST_PADDING:
             nearest = 0 if operand.padding < 0 else _MOST_PADDING
-            yield f"{name}.padding = {operand.padding} is out of range: 0 to {_MOST_PADDING}; nearest is {nearest}"
+            yield (
+                f"{name}.padding = {operand.padding} is out of range: 0 to {_MOST_PADDING}; nearest is {nearest}"
+                ""
+                " [padding-range]"
+            )
         if operand.cache not in (None, *_LOAD_HINTS):
             yield f"{name}.cache = {operand.cache} is not one of {', '.join(map(str, _LOAD_HINTS))} [cache-words]"
         elif operand.cache not in (None, CacheHint.normal) and operand.copy not in (None, *TMA_RANKS):
@@ -82,11 +86,19 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     yield from _k_order(schedule, problem)
     if multiply.atoms != (schedule.sharing, 1, 1):
         counted = "the consumer warpgroups that share a tile"
-        yield f"atoms = {list(multiply.atoms or ())} count {counted}; take [{schedule.sharing}, 1, 1]"
+        yield f"atoms = {list(multiply.atoms or ())} count {counted}; take [{schedule.sharing}, 1, 1] [roles-atoms]"
     if schedule.grid.scheduler is SchedulerKind.one_shot:
-        yield "scheduler = one_shot with roles, whose ring outlives a tile; take scheduler = persistent or even_split"
+        yield (
+            "scheduler = one_shot with roles, whose ring outlives a tile; take scheduler = persistent or even_split"
+            ""
+            " [roles-scheduler]"
+        )
     if multiply.fragment_buffers != 1:
-        yield f"fragment_buffers = {multiply.fragment_buffers} with roles: wgmma reads shared memory; take 1"
+        yield (
+            f"fragment_buffers = {multiply.fragment_buffers} with roles: wgmma reads shared memory; take 1"
+            ""
+            " [roles-buffers]"
+        )
     yield from _maxnreg(schedule, target)
 
 
@@ -127,7 +139,11 @@ def _k_order(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """Where K is turned around, consumers do not know which K step is in a slot."""
     if schedule.turns_k_around and (problem.is_scaled or problem.weights):
         of = "packed weights" if problem.weights else "scales of blocks"
-        yield f"k_order = serpentine leaves consumers of {of} without the index of their K step; take forward"
+        yield (
+            f"k_order = serpentine leaves consumers of {of} without the index of their K step; take forward"
+            ""
+            " [k-order-scales]"
+        )
 
 
 def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -144,7 +160,7 @@ def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iter
     for name, found, other in (*asked, ("atom", schedule.multiply.atom, _other_atom(problem, target))):
         if family_of(found) == "tma" or issuer_of(found) == "warpgroup":
             way_out = roles_or(f"{name} = {other}", problem, target)
-            yield f"{name} = {found} needs a producer and consumers; take {way_out}"
+            yield f"{name} = {found} needs a producer and consumers; take {way_out} [atom-roles]"
     if schedule.is_direct:
         yield from _direct(schedule, problem)
     registers = schedule.mainloop.registers
@@ -214,11 +230,11 @@ def loaded_once(schedule: Schedule, problem: Problem, target: Target) -> Iterato
             continue
         if extent is None or steps is None:
             unknown = " and ".join([side] * (extent is None) + ["K"] * (steps is None))
-            yield f"{name}.load = once needs a known {unknown}; take {name}.load = per_tile"
+            yield f"{name}.load = once needs a known {unknown}; take {name}.load = per_tile [load-once-known]"
         if schedule.mainloop.prologue is not RepeatKind.once:
             fills_once = not schedule.consumers and not schedule.is_direct and schedule.k_division is None
             ways = f"prologue = once, or {name}.load = per_tile" if fills_once else f"{name}.load = per_tile"
-            yield f"{name}.load = once needs a ring that outlives a work tile; take {ways}"
+            yield f"{name}.load = once needs a ring that outlives a work tile; take {ways} [load-once-ring]"
         if problem.is_batched:
             yield (
                 f"{name}.load = once: each product of a batch has its own {name.upper()}; take {name}.load = per_tile"

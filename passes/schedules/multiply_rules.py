@@ -30,7 +30,7 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             yield f"{name} = {list(extents)}: every extent is at least 1 [atom-extents]"
     if multiply.fragment_buffers not in (None, 1, 2):
         nearest = 1 if multiply.fragment_buffers < 1 else 2
-        yield f"fragment_buffers = {multiply.fragment_buffers} is not 1 or 2; nearest is {nearest}"
+        yield f"fragment_buffers = {multiply.fragment_buffers} is not 1 or 2; nearest is {nearest} [fragment-buffers]"
 
 
 def threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -97,9 +97,13 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
     promotes, k = schedule.promotes, schedule.tile_mnk[2]
     overlaps = schedule.multiply.promote is PromoteKind.overlapped
     if overlaps and not schedule.consumers:
-        yield "promote = overlapped goes with a producer and consumers; take promote = per_step"
+        yield "promote = overlapped goes with a producer and consumers; take promote = per_step [promote-roles]"
     if overlaps and problem.weights:
-        yield "promote = overlapped: packed weights are converted between K steps; take promote = per_step"
+        yield (
+            "promote = overlapped: packed weights are converted between K steps; take promote = per_step"
+            ""
+            " [promote-weights]"
+        )
     if problem.group:
         if not promotes:
             yield (
@@ -162,7 +166,7 @@ def _lacking(schedule: Schedule, problem: Problem, target: Target) -> str:
     else:
         way_out = f"take {families(usable)}"
     lacks = f"{target.name} does not have {name}" if name in MMA_ATOMS else f"unknown mma atom {name!r}"
-    return f"{lacks}; {way_out}"
+    return f"{lacks}; {way_out} [atom-of-types]"
 
 
 def _sums_of_wgmma(problem: Problem, target: Target) -> list[str]:
@@ -234,7 +238,7 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
         yield (
             f"grid.tile = [{m}, {n}]: each thread of {holders} holds {held} "
             f"accumulators and needs about {beside} registers beside them; it has {has}: take {smaller}"
-            f"{_more_registers(held + beside, consumers, schedule, entry, target)}{with_it}"
+            f"{_more_registers(held + beside, consumers, schedule, entry, target)}{with_it} [consumer-registers]"
         )
 
 

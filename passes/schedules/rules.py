@@ -81,10 +81,16 @@ def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
     for name, element in (("D", problem.d), *(("an operand", operand) for operand in problem.operands)):
         if element_type(element).computes_in != computed:
             taken = ", ".join(types_of_d(computed))
-            yield f"{name} of {element} with {problem.acc} accumulators, whose epilogue takes {taken}: convert it"
+            yield (
+                f"{name} of {element} with {problem.acc} accumulators, whose epilogue takes {taken}: convert it"
+                " [elements-converted]"
+            )
         elif target.compute_capability < element_type(element).converts_on:
             first = "sm_{}{}".format(*element_type(element).converts_on)
-            yield f"{name} of {element}: {target.name} has no conversions of it, {first} is the first; take it, or f16"
+            yield (
+                f"{name} of {element}: {target.name} has no conversions of it, {first} is the first; take it, or f16"
+                " [elements-conversion]"
+            )
 
 
 _VALUE_RULES: tuple[Rule, ...] = (

@@ -52,11 +52,15 @@ def _for_mma_sync(schedule: Schedule, problem: Problem, why: str) -> Iterator[st
             " [weights-swapped]"
         )
     if schedule.multiply.atom != WEIGHT_ATOM:
-        yield f"atom = {schedule.multiply.atom} {why}, whose order is that of {WEIGHT_ATOM}; take that"
+        yield f"atom = {schedule.multiply.atom} {why}, whose order is that of {WEIGHT_ATOM}; take that [weights-atom]"
     if schedule.mainloop.b.copy not in CP_ASYNC_COPIES:
-        yield f"b.copy = {schedule.mainloop.b.copy} {why}: they stay packed in stages; take cp.async.16"
+        yield (
+            f"b.copy = {schedule.mainloop.b.copy} {why}: they stay packed in stages; take cp.async.16"
+            ""
+            " [weights-copy-direct]"
+        )
     if keeps_transposed("b", schedule):
-        yield f"b.stage = transposed {why}: they stay packed in stages; take as_loaded"
+        yield f"b.stage = transposed {why}: they stay packed in stages; take as_loaded [weights-copy-b]"
     if schedule.mainloop.prologue is RepeatKind.once:
         yield f"prologue = once {why}, whose scales are those of one tile; take per_tile [weights-prologue]"
     if schedule.multiply.fragment_buffers != 1:

@@ -65,7 +65,10 @@ def _stage(kernel: tile.KernelOp, promote: tile.PromoteOp) -> None:
         if not isinstance(view, tile.ViewOp) or operand_kind(view) not in SCALES:
             continue
         if view.source not in list(kernel.body.blocks[0].arguments) or len(view.offsets) != 2:
-            raise Refusal(promote, "a scale must be a window of a kernel argument; take one at the K of the step")
+            raise Refusal(
+                promote,
+                "a scale must be a window of a kernel argument; take one at the K of the step [staged-scales-window]",
+            )
         promote.operation.operands[position] = _copied(kernel, promote, view, barrier)
         erase_if_unused(view)
     last.operation.move_after(promote.operation)

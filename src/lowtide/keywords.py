@@ -47,7 +47,7 @@ def _checked(function: CallableT, called: str, hints: Mapping[str, str]) -> Call
         except TypeError as error:
             unknown = next((name for name in given if name not in signature.parameters), "")
             hint = f"; {hints[unknown]}" if unknown in hints else nearest(unknown, known)
-            raise ArgumentError(f"{called}: {error}; it takes {', '.join(known)}{hint}") from None
+            raise ArgumentError(f"{called}: {error}; it takes {', '.join(known)}{hint} [unknown-argument]") from None
         return function(*args, **given)
 
     return cast(CallableT, checked)

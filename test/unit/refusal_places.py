@@ -51,6 +51,13 @@ class Source:
                 self.parents[child] = node
                 self.nodes.append(child)
         self.functions = [node for node in self.nodes if isinstance(node, ast.FunctionDef)]
+        self.constants = {
+            target.id: node.value
+            for node in self.tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
         self.own_classes = {
             each.name
             for node in self.tree.body
@@ -209,8 +216,9 @@ class Scan:
                     yield f"!ends with what {', '.join(sorted(foreign))} says"
                 return
         function = source.function(text)
-        if function is None:
-            yield f"!ends with {text.id}"
+        constant = next((each.constants[text.id] for each in self.sources if text.id in each.constants), None)
+        if function is None or (constant is not None and text.id.isupper()):
+            yield from self._ends(source, constant) if constant is not None else [f"!ends with {text.id}"]
             return
         given = [
             node.value

@@ -21,7 +21,7 @@ PASSED_ON = {
     ("interpreter/machine/scheduling.py", "ends with what join gives"),  # followed by where each agent stands
     ("interpreter/numbers/registers.py", "ends with self.why"),
     ("interpreter/numbers/registers.py", "ends with value.why"),
-    ("interpreter/ptx/matrices.py", "ends with value.why"),
+    ("interpreter/ptx/wgmma.py", "ends with value.why"),
     ("passes/problem/verify_schedule.py", "ends with what broken_rule gives"),
     ("passes/schedules/choice.py", "ends with refused[0]"),
     ("passes/schedules/choice.py", "ends with what broken_field gives"),

@@ -108,7 +108,7 @@ def _origin(context: Context, value: ir.Value) -> tuple[int, int, int | None, in
 def lower_if(context: Context, op: scf.IfOp, lower_block: LowerBlock) -> None:
     """A branch that all threads of the CTA, or of the role, take together."""
     if len(op.results):
-        raise Refusal(op, "has results; scf.if with results is not supported in a kernel")
+        raise Refusal(op, "has results; scf.if with results is not supported in a kernel [branch-results]")
     has_else = len(op.elseRegion.blocks) > 0
     branch = scf.IfOp(context.scalar(op.condition), has_else=has_else)
     blocks = [(op.then_block, branch.then_block)] + ([(op.else_block, branch.else_block)] if has_else else [])
