@@ -379,7 +379,7 @@ class _Given:
         """Raises ScheduleError for a field that is given twice; `by` is what gives it again."""
         values = self._shared if shared else self._own
         if path in values:
-            raise ScheduleError(f"{by} gives {path} twice; give it once [given-name-twice]")
+            raise ScheduleError(f"{by} gives {path} twice; give it once [path-twice]")
         values[path] = value
 
     @property

@@ -188,7 +188,7 @@ def test_bits_of_numbers_are_refused_where_there_are_none():
 
 
 def test_bytes_of_a_register_that_was_never_written_are_not_chosen():
-    with pytest.raises(InterpreterError, match=r"reads a register that was never written.*\[register-unwritten\]"):
+    with pytest.raises(InterpreterError, match=r"reads a register that was never written.*\[register-unset\]"):
         binary("prmt.b32 %r4, %r2, %r9, 0x0432;", X, Y)
 
 
@@ -366,7 +366,7 @@ def test_a_loop_without_end_is_reported_with_where_it_stands():
         ),
         (
             "add.s32 %r4, %r2, %r8;",
-            r"`add\.s32 %r4, %r2, %r8;` .*reads a register that was never written.*\[register-unwritten\]",
+            r"`add\.s32 %r4, %r2, %r8;` .*reads a register that was never written.*\[register-unset\]",
         ),
     ],
 )

@@ -32,7 +32,7 @@ func.func @permutation_extent(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @fragment_buffers(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: fragment_buffers = 3 is not 1 or 2 [fragment-buffers]}}
+  // expected-error @below {{choose-schedule: fragment_buffers = 3 is not 1 or 2; nearest is 2 [fragment-buffers]}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <fragment_buffers = 3>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
