@@ -48,6 +48,8 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
         state = AgentState(machine, cta, seat, program.slots)
         for slot, value in zip(program.block.arguments, request.arguments, strict=True):
             state.values[slot] = value
+        for slot, value in program.constants.values():
+            state.values[slot] = value
         for offset, slot in program.addresses.items():
             state.values[slot] = cta.shared.origin + offset
         agents.append(Agent(state, _whole(state, program)))

@@ -41,8 +41,8 @@ class Program:
     `buffers` are those in shared memory: name, first byte, bytes. `collective`: no op speaks of warps, so a whole CTA
     is one agent. `roles` are those of its sm.roles. `attributes` are the function's. `shared_origin` is the address at
     which its shared memory begins: at no greater power of two than the module asks for, up to 1024 (address 0).
-    `addresses`: by an offset in shared memory, the slot that holds that address. `static_bytes` of it are the kernel's
-    own variables, before what the launch asks for.
+    `constants` are slots and what they hold, `addresses` slots of addresses by the offset in shared memory.
+    `static_bytes` of it are the kernel's own variables, before what the launch asks for.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Program:
     ring_users: dict[int, RingUsers] = field(default_factory=dict)  # by the slot of the ring
     attributes: dict[str, Any] = field(default_factory=dict)
     shared_origin: int = 0
+    constants: dict[Any, tuple[int, Any]] = field(default_factory=dict)
     addresses: dict[int, int] = field(default_factory=dict)
     static_bytes: int = 0
     graph: Graph | None = None

@@ -97,9 +97,15 @@ class Slots:
         """The slot of a register."""
         return self.where[register.slot]
 
-    def constant(self, immediate: Immediate, bits: int) -> Any:
-        """A constant as a register of so many bits. Floats that the domain lacks stay bits, so that only computing with
-        them is refused."""
+    def constant(self, immediate: Immediate, bits: int) -> int:
+        """A slot that holds a constant as a register of so many bits: it is read as fast as a register."""
+        known, key = self.program.constants, (immediate, bits)
+        if key not in known:
+            known[key] = self.program.reserve(), self._value(immediate, bits)
+        return known[key][0]
+
+    def _value(self, immediate: Immediate, bits: int) -> Any:
+        """Floats that the domain lacks stay bits, so that only computing with them is refused."""
         if not immediate.type:
             return canonical(immediate.value, bits)
         width = bits_of(immediate.type)
@@ -281,11 +287,11 @@ def _reader(op: Op, operand: Operand, bits: int, slots: Slots) -> Callable[[list
     if isinstance(operand, Register):
         return _register_reader(slots.of(operand), slots)
     if isinstance(operand, Immediate):
-        constant = slots.constant(operand, bits)
-        return lambda values: constant
+        return itemgetter(slots.constant(operand, bits))
     if isinstance(operand, Group):
         readers = [_reader(op, element, bits, slots) for element in operand.elements]
-        if len(readers) > 1 and all(isinstance(read, itemgetter) for read in readers):
+        are_plain = all(isinstance(element, Register) for element in operand.elements)
+        if len(readers) > 1 and are_plain and all(isinstance(read, itemgetter) for read in readers):
             return itemgetter(*_slots_of(operand, slots))
         return lambda values: tuple([read(values) for read in readers])
     if isinstance(operand, Address):
@@ -307,8 +313,7 @@ def _address_reader(op: Op, address: Address, slots: Slots) -> Callable[[list[An
     if isinstance(base, Name):
         return _named_reader(op, base.name, offset, slots)
     if isinstance(base, Immediate):
-        constant = slots.constant(Immediate(base.value + offset), 64)
-        return lambda values: constant
+        return itemgetter(slots.constant(Immediate(base.value + offset), 64))
     read = itemgetter(slots.of(base))
     if not offset:
         return read
