@@ -245,9 +245,7 @@ def test_an_unknown_name_is_refused_with_the_fields_that_there_are(name: str) ->
     ],
 )
 def test_a_field_that_text_gives_twice_is_refused(text: str) -> None:
-    with pytest.raises(
-        ScheduleError, match=r"gives mainloop\.stages twice; give it once \[path-twice\]$"
-    ):
+    with pytest.raises(ScheduleError, match=r"gives mainloop\.stages twice; give it once \[path-twice\]$"):
         Schedule.parse(text)
 
 
