@@ -219,5 +219,5 @@ def test_what_is_passed_over_is_read_back_and_nothing_else_is_taken_for_it() -> 
         set_passed_over(module, passed)
         assert list(passed_over_in(module)) == passed
         text = str(module)
-    with pytest.raises(IRError, match=r"tile.passed_over lists what is not chosen as \{schedule"):
+    with pytest.raises(IRError, match=r"tile.passed_over lists what is not chosen as \{schedule.*\[passed-over-list\]"):
         lower(text.replace('why = "it spills"', "why = 3"), until=Level.PROBLEM)

@@ -197,7 +197,8 @@ def test_stages_are_swizzled_as_widely_as_their_rows_allow(
 def test_roles_are_refused_where_there_is_no_wgmma(target: str) -> None:
     with pytest.raises(
         ScheduleError,
-        match=rf"roles = cooperative\(2\): .* {target} does not have; take roles = single, or target sm_90a",
+        match=rf"roles = cooperative\(2\): .* {target} does not have; take roles = single, or target sm_90a"
+        r".*\[roles-target\]",
     ):
         choose(PROBLEM, get(target), Schedule().with_(roles=cooperative(2)))
 

@@ -42,7 +42,7 @@ def test_an_unknown_argument_is_refused_with_the_known_ones(function: Callable[.
         function(**{name: None for name in inspect.signature(function).parameters}, **{wrong: 1})
     assert isinstance(caught.value, TypeError) and isinstance(caught.value, lt.SpecError)
     assert f"unexpected keyword argument '{wrong}'; it takes {', '.join(known)}" in str(caught.value)
-    assert str(caught.value).endswith(f"; did you mean {known[-1]!r}?")
+    assert str(caught.value).endswith(f"; did you mean {known[-1]!r}? [unknown-argument]")
 
 
 def test_missing_and_positional_fields_are_refused_with_the_names() -> None:
@@ -55,7 +55,7 @@ def test_missing_and_positional_fields_are_refused_with_the_names() -> None:
 def test_fields_of_other_libraries_are_answered_with_what_to_do(name: str, instead: str) -> None:
     with pytest.raises(lt.ArgumentError) as caught:
         lt.GemmSpec(**TYPES, **{name: 1})
-    assert str(caught.value).endswith(f"; {instead}")
+    assert str(caught.value).endswith(f"; {instead} [unknown-argument]")
 
 
 def test_a_spec_is_replaced_and_pickled_as_any_dataclass() -> None:
@@ -68,7 +68,8 @@ def test_a_spec_is_replaced_and_pickled_as_any_dataclass() -> None:
 def test_calls_name_the_nearest_of_their_options_and_operands() -> None:
     kernel = lt.compile_gemm(lt.GemmSpec(**TYPES), "sm_80")
     with pytest.raises(
-        lt.InterpreterError, match="unknown operand 'sed'; this kernel takes a, b, d; did you mean 'seed'"
+        lt.InterpreterError,
+        match=r"unknown operand 'sed'; this kernel takes a, b, d; did you mean 'seed'.*\[operands-of-kernel\]",
     ):
         kernel.interpret(None, None, sed=1)
     for call in (kernel, kernel.bind, kernel.workspace_bytes):

@@ -118,8 +118,14 @@ def test_d_is_aligned_where_tma_may_store_it() -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ((heads(2, 3, 24, 32), array(2, 3, 32, 40), array(2, 3, 24, 40)), "a: its first dimensions.*cannot be taken"),
-        ((array(3, 24, 32), array(2, 32, 40), array(3, 24, 40)), r"their batches, \(3,\) and \(2,\), differ"),
+        (
+            (heads(2, 3, 24, 32), array(2, 3, 32, 40), array(2, 3, 24, 40)),
+            r"a: its first dimensions.*cannot be taken.*\[batch-as-one\]",
+        ),
+        (
+            (array(3, 24, 32), array(2, 32, 40), array(3, 24, 40)),
+            r"their batches, \(3,\) and \(2,\), differ.*\[batches-differ\]",
+        ),
         ((array(48, 64)[::2, ::2], B, D), "the elements of its rows or of its columns must be contiguous"),
     ],
 )

@@ -133,7 +133,7 @@ def test_an_operand_of_the_epilogue_is_not_named_like_the_scales():
         ("roles = cooperative(2), k = 256", r"take k = 128.*\[weights-group\]"),
         ("operands = swapped, roles = single", r"take as_given, or roles = cooperative.*\[weights-swapped\]"),
         ("atom = mma.m16n8k8", r"take that.*\[weights-atom\]"),
-        ("b.copy = staged.16", r"they stay packed in stages; take cp.async.16.*\[weights-copy-b\]"),
+        ("b.copy = staged.16", r"they stay packed in stages; take cp.async.16 \[weights-copy-direct\]"),
         ("prologue = once, scheduler = persistent", r"take per_tile.*\[weights-prologue\]"),
         ("fragment_buffers = 2", r"take 1.*\[weights-buffers\]"),
         ("k = 48", r"take k = 32.*\[weights-block\]"),

@@ -190,7 +190,9 @@ def test_an_ambiguous_name_is_refused_with_what_to_write_instead(name: str, path
     if name not in OF_WORDS:
         refusals += [lambda: Schedule().with_(**{name: None}), lambda: parse(name)]
     for refused in refusals:
-        with pytest.raises(ScheduleError, match=f"^schedule field '{name}' is ambiguous: write {paths}$"):
+        with pytest.raises(
+            ScheduleError, match=rf"^schedule field '{name}' is ambiguous: write {paths} \[ambiguous-field\]$"
+        ):
             refused()
     for path in paths.split(" or "):
         assert Schedule().get(path) is None

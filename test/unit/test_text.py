@@ -109,11 +109,11 @@ def test_a_path_that_cannot_be_is_refused(source: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"spec": None}, "spec is NoneType; give a lowtide.GemmSpec"),
+        ({"spec": None}, r"spec is NoneType; give a lowtide.GemmSpec.*\[spec-kind\]"),
         ({"target": 5}, "unknown target 5"),
         ({"target": ""}, "unknown target ''"),
-        ({"schedule": 5}, "schedule is int; give None, a preset's name"),
-        ({"dump_ir": 5}, "a dump folder is a str or a pathlib.Path, not int"),
+        ({"schedule": 5}, r"schedule is int; give None, a preset's name.*\[schedule-kind\]"),
+        ({"dump_ir": 5}, r"a dump folder is a str or a pathlib.Path, not int.*\[dump-kind\]"),
         ({"dump_ir": b"dump"}, "a dump folder is a str or a pathlib.Path, not bytes"),
     ],
 )

@@ -64,7 +64,7 @@ def test_parts_are_as_wide_as_the_widest_swizzle_and_buffers_come_out_even(
         ("epilogue.path = tma, epilogue.buffers = 0", r"at least 1 buffer; nearest is 1.*\[buffers-least\]"),
         (
             "epilogue.path = smem, epilogue.buffers = 2",
-            "epilogue.buffers = 2 goes with epilogue.path = tma, not smem",
+            r"epilogue.buffers = 2 goes with epilogue.path = tma, not smem.*\[buffers-path\]",
         ),
         (
             "epilogue.path = tma, epilogue.cache = often",

@@ -56,7 +56,7 @@ def test_an_unknown_target_is_refused_with_the_known_ones_and_the_nearest():
 def test_a_target_of_another_gpu_is_answered_with_what_that_gpu_runs(name, hint):
     with pytest.raises(TargetError) as caught:
         targets.get(name)
-    assert str(caught.value).endswith(hint)
+    assert str(caught.value).endswith(f"{hint} [unknown-target]")
 
 
 def test_an_atom_that_the_target_lacks_is_refused():
