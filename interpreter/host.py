@@ -137,7 +137,6 @@ def level_of(module: ir.Module) -> str:
     if level not in LEVELS:
         raise InterpreterError(
             f"level {level!r} is not interpreted; a module is of one of the levels {', '.join(LEVELS[:-1])}"
-            ""
             " [level-not-interpreted]"
         )
     return level

@@ -310,7 +310,6 @@ def _check_size(name: str, shape: Sequence[int], elements: int, element: Scalar)
         raise InterpreterError(
             f"operand {name}: shape {tuple(shape)} spans {elements * element.bytes} bytes, the interpreter's memory "
             f"has {_MOST_BYTES} for an operand: pass a smaller or denser one, or run the kernel on a GPU"
-            ""
             " [operand-spans]"
         )
 

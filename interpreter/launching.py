@@ -133,14 +133,12 @@ def _request(
         if extents[1:] != (1, 1):
             raise NotInterpreted(
                 f"{source.describe()}: a {name} of {list(extents)}; those of one dimension are interpreted"
-                ""
                 " [launched-dimensions]"
             )
     entry: Entry = module.entries[launch.kernel]
     if len(entry.parameters) != len(launch.parameters):
         raise InterpreterError(
             f"{source.describe()}: {len(launch.parameters)} parameters; {launch.kernel} takes {len(entry.parameters)}"
-            ""
             " [launched-parameters]"
         )
     values = [
@@ -241,7 +239,6 @@ def check_shape(request: LaunchRequest, target: Target | None, op: Described) ->
     if request.threads % WARP or not WARP <= request.threads <= MAX_THREADS:
         raise InterpreterError(
             f"{op.describe()}: {request.threads} threads per CTA; take a multiple of {WARP} up to {MAX_THREADS}"
-            ""
             " [threads-per-cta]"
         )
     _check_cluster(request, op)
@@ -262,7 +259,6 @@ def _check_cluster(request: LaunchRequest, op: Described) -> None:
     if request.grid % size:
         raise InterpreterError(
             f"{op.describe()}: a grid of {request.grid} CTAs in clusters of {size}; it must be a multiple of {size}"
-            ""
             " [cluster-grid]"
         )
 
@@ -294,7 +290,6 @@ def _check_declared(program: Program, request: LaunchRequest, op: Described) -> 
     if request.threads > most:
         raise InterpreterError(
             f"{op.describe()}: {request.threads} threads per CTA, nvvm.maxntid of @{program.name} allows {most}"
-            ""
             " [threads-allowed]"
         )
     held, most = _registers_at_entry(program), registers_that_fit(request.threads)

@@ -103,6 +103,5 @@ def advance(state: AgentState, steps: Steps) -> Wait | None:
         where = "" if op is None else f"{op.describe()}, level {state.machine.level}, {state.who()}: "
         raise InterpreterFault(
             f"{where}{text}: the interpreter failed, which says nothing about the kernel; please report it"
-            ""
             " [interpreter-failed]"
         ) from error

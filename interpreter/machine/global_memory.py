@@ -235,7 +235,6 @@ class GlobalMemory(Cells):
             raise NotInterpreted(
                 f"matrices and workspaces of {size:,} bytes take the interpreter {needed / 2**30:,.0f} GiB, this "
                 f"machine has {physical_memory() / 2**30:,.0f}; take a smaller problem, less padding, or fewer SMs"
-                ""
                 " [memory-of-machine]"
             )
         for name, array in arrays.items():

@@ -45,7 +45,6 @@ def _instruction(op: DecodedOp) -> str:
     if name not in _INSTRUCTIONS:
         raise InterpreterError(
             f"{op.describe()}: intrinsic {name} is not interpreted; known are {', '.join(_INSTRUCTIONS)}"
-            ""
             " [no-intrinsic-meaning]"
         )
     return _INSTRUCTIONS[name]

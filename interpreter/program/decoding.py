@@ -170,7 +170,6 @@ class _Decoder:
             raise NotInterpreted(
                 f"{self.outline.operation(number).location}: {name} has no meaning to the interpreter at level "
                 f"{self.program.level}; the legal ops of a level are interpreted: take a dump of it"
-                ""
                 " [op-without-meaning]"
             )
         self.program.collective &= not implementation.by_warp

@@ -302,7 +302,6 @@ class _Parser:
         if type not in _REGISTERS:
             self._fail(
                 f"registers of type {type} are not interpreted; known are {', '.join(sorted(_REGISTERS))}"
-                ""
                 " [ptx-register-type]"
             )
         while True:

@@ -179,7 +179,6 @@ class _Accumulators:
                     state,
                     op,
                     f"a register of wgmma group {self.group} was written while it was in flight; wait before"
-                    ""
                     " [ptx-written-in-flight]",
                 )
             if is_packed:

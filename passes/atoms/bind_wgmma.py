@@ -187,7 +187,6 @@ class _Loop:
                 raise Refusal(
                     self.promote,
                     "one scale is a window of the slot's buffers and the other is not; take both from the slot"
-                    ""
                     " [scales-of-slot]",
                 )
             offsets = (moved.get(offset, offset) for offset in view.offsets)

@@ -56,7 +56,6 @@ class StoreFirstRows(Pass):
                         raise Refusal(
                             loop,
                             "must multiply two blocks of rows for each warpgroup to store the first early"
-                            ""
                             " [first-rows-blocks]",
                         )
                     with loop.operation.location:

@@ -160,7 +160,6 @@ def _next_tile(schedule: Schedule, problem: Problem) -> Iterator[str]:
     if schedule.epilogue.path is not StorePath.direct:
         yield (
             f"{found} stores from registers, not by epilogue.path = {schedule.epilogue.path}; take all_sums"
-            ""
             " [next-tile-path]"
         )
     elif mainloop.prologue is not RepeatKind.once or mainloop.unroll is not UnrollKind.full:
@@ -175,7 +174,6 @@ def _next_tile(schedule: Schedule, problem: Problem) -> Iterator[str]:
             shown = f"an open {side}" if extent is None else f"{side} = {extent}"
             yield (
                 f"{found} holds whole tiles, and {shown} is not known to be a multiple of {most}; take all_sums"
-                ""
                 " [held-store-edges]"
             )
 

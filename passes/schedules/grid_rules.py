@@ -51,13 +51,11 @@ def operands(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
     elif problem.d_is_column_major and not wanted:
         yield (
             "grid.operands = as_given leaves a D that the kernel would store column by column; take swapped"
-            ""
             " [column-major-d]"
         )
     elif problem.d_is_column_major and problem.is_batched:
         yield (
             "grid.operands = swapped: the D of a batch lies by columns as the kernel sees it; take as_given"
-            ""
             " [swapped-batch]"
         )
     elif problem.d_is_column_major and schedule.epilogue.path not in (None, StorePath.direct):
@@ -283,7 +281,6 @@ def k_division(schedule: Schedule, problem: Problem, target: Target) -> Iterator
         yield (
             f"k_division = {division} needs a grid of the CTAs that run at once, not scheduler = "
             f"{schedule.grid.scheduler}; take scheduler = persistent, or k_division = split({division.parts or 2})"
-            ""
             " [division-scheduler]"
         )
     if division.is_scattered:

@@ -51,7 +51,6 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             nearest = 0 if operand.padding < 0 else _MOST_PADDING
             yield (
                 f"{name}.padding = {operand.padding} is out of range: 0 to {_MOST_PADDING}; nearest is {nearest}"
-                ""
                 " [padding-range]"
             )
         if operand.cache not in (None, *_LOAD_HINTS):
@@ -90,13 +89,11 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     if schedule.grid.scheduler is SchedulerKind.one_shot:
         yield (
             "scheduler = one_shot with roles, whose ring outlives a tile; take scheduler = persistent or even_split"
-            ""
             " [roles-scheduler]"
         )
     if multiply.fragment_buffers != 1:
         yield (
             f"fragment_buffers = {multiply.fragment_buffers} with roles: wgmma reads shared memory; take 1"
-            ""
             " [roles-buffers]"
         )
     yield from _maxnreg(schedule, target)
@@ -141,7 +138,6 @@ def _k_order(schedule: Schedule, problem: Problem) -> Iterator[str]:
         of = "packed weights" if problem.weights else "scales of blocks"
         yield (
             f"k_order = serpentine leaves consumers of {of} without the index of their K step; take forward"
-            ""
             " [k-order-scales]"
         )
 

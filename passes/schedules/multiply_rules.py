@@ -101,7 +101,6 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
     if overlaps and problem.weights:
         yield (
             "promote = overlapped: packed weights are converted between K steps; take promote = per_step"
-            ""
             " [promote-weights]"
         )
     if problem.group:

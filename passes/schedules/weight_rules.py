@@ -56,7 +56,6 @@ def _for_mma_sync(schedule: Schedule, problem: Problem, why: str) -> Iterator[st
     if schedule.mainloop.b.copy not in CP_ASYNC_COPIES:
         yield (
             f"b.copy = {schedule.mainloop.b.copy} {why}: they stay packed in stages; take cp.async.16"
-            ""
             " [weights-copy-direct]"
         )
     if keeps_transposed("b", schedule):

@@ -81,7 +81,7 @@ def refused(text, inputs, message, **options):
 
 def test_an_unknown_level_is_refused():
     refused(
-        'module attributes {tile.level = "sass"} {}', {}, r"level sass is not interpreted.*\[level-not-interpreted\]"
+        'module attributes {tile.level = "sass"} {}', {}, r"level 'sass' is not interpreted.*\[level-not-interpreted\]"
     )
 
 

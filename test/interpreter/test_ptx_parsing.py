@@ -116,20 +116,44 @@ def test_an_instruction_describes_itself_by_text_and_line():
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [
-        ("bra AGAIN;", "bra ELSEWHERE;", r"`bra ELSEWHERE;` at k\.ptx:33: there is no such label"),
-        ("add.s32 	%r4, %r3, -128;", "add.s32 %r4 %r3;", r"k\.ptx:25: ',' or ';' is expected, not '%r3'"),
-        (".reg .b64", "#reg .b64", r"k\.ptx:19: '#reg \.b64 ' is no word of PTX"),
-        (".extern .shared", ".func", r"k\.ptx:7: \.func is not interpreted"),
-        ("-128;", "0189;", r"k\.ptx:25: 0189 is no octal number; write it without the leading 0"),
-        ("-128;", f"{2**64};", r"k\.ptx:25: 18446744073709551616… does not fit into 64 bits"),
-        (".align 1024", ".align 0", r"k\.ptx:7: an alignment of 0 bytes; it is a power of two"),
-        (".reg .b64", ".reg .b65", r"k\.ptx:19: registers of type b65 are not interpreted; known are b128, b16, "),
-        ("[%rd1+-16]", "[[[%rd1]]]", r"k\.ptx:23: an address, which is a register.* is expected, not '\['"),
+        ("bra AGAIN;", "bra ELSEWHERE;", r"`bra ELSEWHERE;` at k\.ptx:33: there is no such label.*\[no-label\]"),
+        (
+            "add.s32 	%r4, %r3, -128;",
+            "add.s32 %r4 %r3;",
+            r"k\.ptx:25: ',' or ';' is expected, not '%r3'.*\[ptx-comma\]",
+        ),
+        (".reg .b64", "#reg .b64", r"k\.ptx:19: '#reg \.b64 ' is no word of PTX.*\[ptx-word\]"),
+        (".extern .shared", ".func", r"k\.ptx:7: \.func is not interpreted.*\[ptx-top-level\]"),
+        ("-128;", "0189;", r"k\.ptx:25: 0189 is no octal number; write it without the leading 0.*\[ptx-octal\]"),
+        ("-128;", f"{2**64};", r"k\.ptx:25: 18446744073709551616… does not fit into 64 bits.*\[ptx-number-bits\]"),
+        (".align 1024", ".align 0", r"k\.ptx:7: an alignment of 0 bytes; it is a power of two.*\[ptx-alignment\]"),
+        (
+            ".reg .b64",
+            ".reg .b65",
+            r"k\.ptx:19: registers of type b65 are not interpreted; known are b128, b16, .*\[ptx-register-type\]",
+        ),
+        (
+            "[%rd1+-16]",
+            "[[[%rd1]]]",
+            r"k\.ptx:23: an address, which is a register.* is expected, not '\['.*\[ptx-expected-what\]",
+        ),
         ("{%r1, %r2};", "{{%r1}, %r2};", r"k\.ptx:23: a register or a number is expected, not '{'"),
-        ("add.s32", "{" * 5000, r"k\.ptx:25: braces within braces, more than 64 deep, are not interpreted"),
-        ("%r4, %r3, -128", "%r4, %r3", r"k\.ptx:25: no known form of add has these modifiers and operands"),
+        (
+            "add.s32",
+            "{" * 5000,
+            r"k\.ptx:25: braces within braces, more than 64 deep, are not interpreted.*\[ptx-braces\]",
+        ),
+        (
+            "%r4, %r3, -128",
+            "%r4, %r3",
+            r"k\.ptx:25: no known form of add has these modifiers and operands.*\[form-known\]",
+        ),
         ("setp.lt.f32", "setp.lt", r"k\.ptx:39: no known form of setp has these modifiers and operands"),
-        ("0f3F800000", "1.5", r"k\.ptx:24: the constant '1\.5' is not interpreted; write floats by their bits"),
+        (
+            "0f3F800000",
+            "1.5",
+            r"k\.ptx:24: the constant '1\.5' is not interpreted; write floats by their bits.*\[ptx-constant\]",
+        ),
     ],
 )
 def test_what_is_no_ptx_is_named_with_its_line(old, new, found):
