@@ -24,9 +24,10 @@ array of the tile's shape. Fragments: array (32, values).
 
 from typing import Any
 
-from lowtide.errors import InterpreterError, InterpreterFault
+from lowtide.errors import InterpreterError, InterpreterFault, NotInterpreted
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.registers import RegisterError
 from lowtide.interpreter.program.program import DecodedBlock
 
 _OF_PYTHON = (
@@ -90,12 +91,17 @@ def advance(state: AgentState, steps: Steps) -> Wait | None:
     """Run until the next wait; None at the end.
 
     Raises InterpreterFault for an exception of Python, unless the op reads a value that was never given: that is a
-    fault of the program.
+    fault of the program, as is a register that does not hold what the op reads.
     """
     try:
         return next(steps)
     except StopIteration:
         return None
+    except RegisterError as error:
+        if state.op is None:
+            raise
+        found = violation(state, state.op, str(error))
+        raise NotInterpreted(str(found)) if isinstance(error, NotInterpreted) else found from error
     except _OF_PYTHON as error:
         op, text = state.op, f"{type(error).__name__}: {error}"
         if op is not None and reads_unset(state, op):
