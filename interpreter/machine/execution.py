@@ -74,9 +74,11 @@ def count_steps(state: AgentState, count: int) -> None:
         )
 
 
-def violation(state: AgentState, op: Described, rule: str) -> InterpreterError:
+def violation(
+    state: AgentState, op: Described, rule: str, kind: type[InterpreterError] = InterpreterError
+) -> InterpreterError:
     """The error for a broken rule: the op, its location, the agent that ran it, and the rule."""
-    return InterpreterError(f"{op.describe()}, level {state.machine.level}, {state.who()}: {rule}")
+    return kind(f"{op.describe()}, level {state.machine.level}, {state.who()}: {rule}")
 
 
 UNSET = "reads a register that was never written, or poison [register-unset]"
@@ -85,6 +87,13 @@ UNSET = "reads a register that was never written, or poison [register-unset]"
 def reads_unset(state: AgentState, op: Described) -> bool:
     """Whether an operand of the op has no value."""
     return any(state.values[slot] is None for slot in getattr(op, "operands", ()))
+
+
+def violated_by(state: AgentState, op: Described, error: InterpreterError) -> InterpreterError:
+    """The error of an op, by its text and place; of a kind with what it comes from."""
+    if reads_unset(state, op):
+        return violation(state, op, UNSET)
+    return violation(state, op, str(error), NotInterpreted if isinstance(error, NotInterpreted) else InterpreterError)
 
 
 def advance(state: AgentState, steps: Steps) -> Wait | None:
@@ -100,8 +109,7 @@ def advance(state: AgentState, steps: Steps) -> Wait | None:
     except RegisterError as error:
         if state.op is None:
             raise
-        found = violation(state, state.op, str(error))
-        raise NotInterpreted(str(found)) if isinstance(error, NotInterpreted) else found from error
+        raise violated_by(state, state.op, error) from error
     except _OF_PYTHON as error:
         op, text = state.op, f"{type(error).__name__}: {error}"
         if op is not None and reads_unset(state, op):

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.errors import InterpreterError, NotInterpreted
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.execution import UNSET, reads_unset, violation
+from lowtide.interpreter.machine.execution import violated_by
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.numbers.registers import SIGNED, Number, RegisterError, canonical
@@ -127,21 +127,13 @@ class Slots:
 # Running --------------------------------------------------------------------------------------------------------------
 
 
-def _failure(state: AgentState, op: Op, error: InterpreterError) -> InterpreterError:
-    """The error of an instruction, by its text and line; of a kind with what it comes from."""
-    if reads_unset(state, op):
-        return violation(state, op, UNSET)
-    found = violation(state, op, str(error))
-    return NotInterpreted(str(found)) if isinstance(error, NotInterpreted) else found
-
-
 def _compute(state: AgentState, op: Op) -> None:
     """A row of values: sources to a destination."""
     values = state.values
     try:
         result = op.run(*[read(values) for read in op.readers])
     except InterpreterError as error:
-        raise _failure(state, op, error) from error
+        raise violated_by(state, op, error) from error
     op.give(values, op.results, result)
 
 
@@ -150,8 +142,8 @@ def _compute_one(state: AgentState, op: Op) -> None:
     values = state.values
     try:
         values[op.results[0]] = op.run(*[read(values) for read in op.readers])
-    except (InterpreterError, TypeError) as error:
-        raise _failure(state, op, error) from error
+    except InterpreterError as error:
+        raise violated_by(state, op, error) from error
 
 
 def _effect(state: AgentState, op: Op) -> None:
@@ -159,7 +151,7 @@ def _effect(state: AgentState, op: Op) -> None:
     try:
         result = op.run(state, op, *[read(values) for read in op.readers])
     except RegisterError as error:
-        raise _failure(state, op, error) from error
+        raise violated_by(state, op, error) from error
     op.give(values, op.results, result)
 
 
@@ -168,7 +160,7 @@ def _resumable_effect(state: AgentState, op: Op) -> Steps:
     try:
         result = yield from op.run(state, op, *[read(values) for read in op.readers])
     except RegisterError as error:
-        raise _failure(state, op, error) from error
+        raise violated_by(state, op, error) from error
     op.give(values, op.results, result)
 
 

@@ -80,5 +80,7 @@ def test_a_wgmma_with_a_in_other_registers_than_it_has_is_refused(types: str, co
     instruction = (
         f"wgmma.mma_async.sync.aligned.m64n8k{k}.{types} {{%r6, %r6, %r6, %r6}}, {{{held}}}, %rd1, %p1, 1, 1{turned};"
     )
-    with pytest.raises(InterpreterError, match=rf"in {count} registers; of 16-bit elements it has 4"):
+    with pytest.raises(
+        InterpreterError, match=rf"in {count} registers; of 16-bit elements it has 4 \[held-registers\]"
+    ):
         run_at("", instruction, "")
