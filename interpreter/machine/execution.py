@@ -24,9 +24,10 @@ array of the tile's shape. Fragments: array (32, values).
 
 from typing import Any
 
-from lowtide.errors import InterpreterError, InterpreterFault
+from lowtide.errors import InterpreterError, InterpreterFault, NotInterpreted
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.registers import RegisterError
 from lowtide.interpreter.program.program import DecodedBlock
 
 _OF_PYTHON = (
@@ -73,9 +74,11 @@ def count_steps(state: AgentState, count: int) -> None:
         )
 
 
-def violation(state: AgentState, op: Described, rule: str) -> InterpreterError:
+def violation(
+    state: AgentState, op: Described, rule: str, kind: type[InterpreterError] = InterpreterError
+) -> InterpreterError:
     """The error for a broken rule: the op, its location, the agent that ran it, and the rule."""
-    return InterpreterError(f"{op.describe()}, level {state.machine.level}, {state.who()}: {rule}")
+    return kind(f"{op.describe()}, level {state.machine.level}, {state.who()}: {rule}")
 
 
 UNSET = "reads a register that was never written, or poison [register-unset]"
@@ -86,16 +89,27 @@ def reads_unset(state: AgentState, op: Described) -> bool:
     return any(state.values[slot] is None for slot in getattr(op, "operands", ()))
 
 
+def violated_by(state: AgentState, op: Described, error: InterpreterError) -> InterpreterError:
+    """The error of an op, by its text and place; of a kind with what it comes from."""
+    if reads_unset(state, op):
+        return violation(state, op, UNSET)
+    return violation(state, op, str(error), NotInterpreted if isinstance(error, NotInterpreted) else InterpreterError)
+
+
 def advance(state: AgentState, steps: Steps) -> Wait | None:
     """Run until the next wait; None at the end.
 
     Raises InterpreterFault for an exception of Python, unless the op reads a value that was never given: that is a
-    fault of the program.
+    fault of the program, as is a register that does not hold what the op reads.
     """
     try:
         return next(steps)
     except StopIteration:
         return None
+    except RegisterError as error:
+        if state.op is None:
+            raise
+        raise violated_by(state, state.op, error) from error
     except _OF_PYTHON as error:
         op, text = state.op, f"{type(error).__name__}: {error}"
         if op is not None and reads_unset(state, op):

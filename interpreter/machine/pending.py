@@ -13,11 +13,12 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.registers import RegisterError
 
 Values = NDArray[Any]
 
 
-class TouchedWhilePending(ValueError):
+class TouchedWhilePending(RegisterError):
     """A register that a wgmma may still write was used."""
 
 

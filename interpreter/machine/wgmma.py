@@ -167,9 +167,7 @@ def multiply(
 
 
 def held_operand(parts: Sequence[Values], product: Product) -> Values:
-    """A of 16-bit elements in registers, (32, 8), of its four registers (32 or 1, 2). Raises ValueError for others."""
-    if len(parts) != HELD_REGISTERS or not product.holds_a:
-        raise ValueError(f"A in {len(parts)} registers; of 16-bit elements it has {HELD_REGISTERS}")
+    """A of 16-bit elements in registers, (32, 8), of its four registers (32 or 1, 2)."""
     return np.concatenate([np.broadcast_to(part, (32, 2)) for part in parts], axis=1)
 
 

@@ -2,6 +2,7 @@
 `Packed`. Integers, pointers and what already is of a register's kind stay as they are."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ Conversion: TypeAlias = Callable[[Any], Any]
 _KEPT = (Packed, Number, Half, PendingRegister, PendingRegisters, type(None))
 
 
+@lru_cache(maxsize=256)
 def to_register(type: Type) -> Conversion | None:
     """Makes what registers hold of a value of this type; None where it stays as it is."""
     if isinstance(type, Struct):
@@ -36,6 +38,7 @@ def to_register(type: Type) -> Conversion | None:
     return None
 
 
+@lru_cache(maxsize=256)
 def from_register(type: Type, domain: Domain) -> Conversion | None:
     """Makes a value of this type of what registers hold; None where it stays as it is."""
     if isinstance(type, Struct):

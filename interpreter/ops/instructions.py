@@ -68,13 +68,12 @@ def instruction(op: DecodedOp, program: Program, text: str) -> Op:
     where = [op.results[0] if name.startswith("$d") else op.operands[int(name[1:])] for name in names]
     conversions = zip(op.operands, map(to_register, op.operand_types), strict=True)
     readers = {slot: convert for slot, convert in conversions if convert is not None}
-    slots = Slots(program, where, readers=readers, are_places=False)
+    slots = Slots(program, where, readers=readers, give=_giver(op, program), are_places=False)
     try:
         made = bind_special(parsed, slots) or bind(parsed, ROWS, slots)
     except InterpreterError as error:
         raise type(error)(f"{op.describe()}: {error}") from error
     made.source, made.results, made.is_typed = op, op.results, True
-    made.give = _giver(op, program)
     return made
 
 

@@ -56,6 +56,7 @@ class Program:
     ring_users: dict[int, RingUsers] = field(default_factory=dict)  # by the slot of the ring
     attributes: dict[str, Any] = field(default_factory=dict)
     shared_origin: int = 0
+    forms: dict[Any, Any] = field(default_factory=dict)  # instructions as their rows see them, once they are known
     constants: dict[Any, tuple[int, Any]] = field(default_factory=dict)
     addresses: dict[int, int] = field(default_factory=dict)
     static_bytes: int = 0

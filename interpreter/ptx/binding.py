@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.errors import InterpreterError, NotInterpreted
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.execution import UNSET, reads_unset, violation
+from lowtide.interpreter.machine.execution import violated_by
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.numbers.registers import SIGNED, Number, RegisterError, canonical
@@ -24,7 +24,7 @@ from lowtide.interpreter.program.batches import Bulk
 from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.ptx.special_registers import SPECIAL
 from lowtide.interpreter.ptx.syntax import Address, Group, Guard, Immediate, Instruction, Name, Operand, Register
-from lowtide.interpreter.ptx.table import Form, Table, bits_of
+from lowtide.interpreter.ptx.table import Form, Row, Table, bits_of
 
 _OTHER_FORM = (AttributeError, LookupError, StopIteration, TypeError, ValueError)
 """What rows raise for modifiers or operands that they lack."""
@@ -82,8 +82,8 @@ class Slots:
     """Where registers, parameters and variables lie among an agent's values.
 
     `where` has the slot of each register, by its number; `addresses` are those of variables in shared memory, from its
-    beginning. `readers` make a register of what a slot holds, where that is another kind of value. `are_places`: a
-    register is a place, whose contents change; else a value that is given once.
+    beginning. `readers` make a register of what a slot holds, where that is another kind of value, and `give` puts
+    results there. `are_places`: a register is a place, whose contents change; else a value that is given once.
     """
 
     program: Program
@@ -91,6 +91,7 @@ class Slots:
     parameters: Mapping[str, int] = field(default_factory=dict)
     addresses: Mapping[str, int] = field(default_factory=dict)
     readers: Mapping[int, Callable[[Any], Any]] = field(default_factory=dict)
+    give: Callable[[list[Any], tuple[int, ...], Any], None] | None = None
     are_places: bool = True
 
     def of(self, register: Register) -> int:
@@ -126,22 +127,23 @@ class Slots:
 # Running --------------------------------------------------------------------------------------------------------------
 
 
-def _failure(state: AgentState, op: Op, error: InterpreterError) -> InterpreterError:
-    """The error of an instruction, by its text and line; of a kind with what it comes from."""
-    if reads_unset(state, op):
-        return violation(state, op, UNSET)
-    found = violation(state, op, str(error))
-    return NotInterpreted(str(found)) if isinstance(error, NotInterpreted) else found
-
-
 def _compute(state: AgentState, op: Op) -> None:
     """A row of values: sources to a destination."""
     values = state.values
     try:
         result = op.run(*[read(values) for read in op.readers])
     except InterpreterError as error:
-        raise _failure(state, op, error) from error
+        raise violated_by(state, op, error) from error
     op.give(values, op.results, result)
+
+
+def _compute_one(state: AgentState, op: Op) -> None:
+    """As `_compute`, to one register."""
+    values = state.values
+    try:
+        values[op.results[0]] = op.run(*[read(values) for read in op.readers])
+    except InterpreterError as error:
+        raise violated_by(state, op, error) from error
 
 
 def _effect(state: AgentState, op: Op) -> None:
@@ -149,7 +151,7 @@ def _effect(state: AgentState, op: Op) -> None:
     try:
         result = op.run(state, op, *[read(values) for read in op.readers])
     except RegisterError as error:
-        raise _failure(state, op, error) from error
+        raise violated_by(state, op, error) from error
     op.give(values, op.results, result)
 
 
@@ -158,7 +160,7 @@ def _resumable_effect(state: AgentState, op: Op) -> Steps:
     try:
         result = yield from op.run(state, op, *[read(values) for read in op.readers])
     except RegisterError as error:
-        raise _failure(state, op, error) from error
+        raise violated_by(state, op, error) from error
     op.give(values, op.results, result)
 
 
@@ -206,26 +208,15 @@ def _guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool
 
 def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
     """The instruction, ready to run. Raises InterpreterError for one that the table lacks."""
-    form = table.form(instruction, slots.program.domain, slots.are_places)
-    row = form.row
+    row, run, data, widths = _formed(instruction, table, slots)
     operands = instruction.operands
-    if len(operands) < row.results:
-        raise instruction.error(
-            f"{row.name} has {row.results} results; write `_` for one that is dropped [result-count]"
-        )
     results = [slot for operand in operands[: row.results] for slot in _result_slots(instruction, operand, slots)]
     sources = operands[row.results :]
-    op = Op(instruction, _effect, instruction, results=tuple(results), acts=row.acts)
-    try:
-        op.run = row.handler(form) if row.is_value else row.handler
-        op.data = row.prepare(form) if row.prepare is not None else None
-        signature(op.run).bind(*range((0 if row.is_value else 2) + len(sources)))
-        widths = _widths(form, len(sources))
-    except _OTHER_FORM as error:
-        raise instruction.error(f"no known form of {row.name} has these modifiers and operands [form-known]") from error
+    op = Op(instruction, _effect, instruction, results=tuple(results), acts=row.acts, run=run, data=data)
+    op.give = slots.give or give
     op.readers = tuple(_reader(op, operand, bits, slots) for operand, bits in zip(sources, widths, strict=True))
     if row.is_value:
-        op.handler = _compute
+        op.handler = _compute_one if slots.give is None and isinstance(operands[0], Register) else _compute
     else:
         op.resumable = row.resumable
         op.handler = _resumable_effect if row.resumable else _effect
@@ -239,6 +230,30 @@ def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
         op.is_free = row.is_value or row.bulk is not None
     op.operands = tuple(read)
     return op
+
+
+def _formed(instruction: Instruction, table: Table, slots: Slots) -> tuple[Row, Callable[..., Any], Any, list[int]]:
+    """An instruction's row, what runs it, what the row works out before, and the widths of its sources' constants; once
+    for all ops that are written so."""
+    known = slots.program.forms
+    if instruction not in known:
+        form = table.form(instruction, slots.program.domain, slots.are_places)
+        row, count = form.row, len(instruction.operands) - form.row.results
+        if count < 0:
+            raise instruction.error(
+                f"{row.name} has {row.results} results; write `_` for one that is dropped [result-count]"
+            )
+        try:
+            run = row.handler(form) if row.is_value else row.handler
+            data = row.prepare(form) if row.prepare is not None else None
+            signature(run).bind(*range((0 if row.is_value else 2) + count))
+            known[instruction] = row, run, data, _widths(form, count)
+        except _OTHER_FORM as error:
+            raise instruction.error(
+                f"no known form of {row.name} has these modifiers and operands [form-known]"
+            ) from error
+    found: tuple[Row, Callable[..., Any], Any, list[int]] = known[instruction]
+    return found
 
 
 def _widths(form: Form, count: int) -> list[int]:

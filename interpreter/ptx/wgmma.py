@@ -59,6 +59,12 @@ def _plan_of(form: Form) -> Plan:
             raise InterpreterError("operands that are negated are not interpreted [ptx-wgmma-negated]")
         k_major = (is_held or further[2] == 0, further[-1] == 0) if kind.transposes else (True, True)
         product = wgmma.Product.of(shape, (a, b, d), k_major)
+        held = form.instruction.operands[1]
+        if isinstance(held, Group) and (not product.holds_a or len(held.elements) != wgmma.HELD_REGISTERS):
+            raise InterpreterError(
+                f"A of {a} in {len(held.elements)} registers; of 16-bit elements it has {wgmma.HELD_REGISTERS} "
+                "[held-registers]"
+            )
     except InterpreterError as error:
         raise form.instruction.error(str(error)) from error
     if d in PACKED_TYPES and not form.are_places:
