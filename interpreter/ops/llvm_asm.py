@@ -34,7 +34,7 @@ from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedOp, Program
 from lowtide.interpreter.ptx.binding import Op, Slots
 from lowtide.interpreter.ptx.decoding import graph_of
-from lowtide.interpreter.ptx.matrices import held_of, product_of
+from lowtide.interpreter.ptx.matrices import accumulators_of, held_of, product_of
 from lowtide.interpreter.ptx.parsing import parse_body
 from lowtide.interpreter.ptx.rows import ROWS
 from lowtide.interpreter.ptx.table import Table, joined
@@ -57,22 +57,20 @@ _OTHERS = ROWS.rows["wgmma.mma_async"], ROWS.rows["wgmma.wait_group"]
 )
 def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: Any) -> tuple[Any, ...]:
     """The new accumulators, in flight."""
-    product, is_packed = op.data
-    if is_packed:
-        raise violation(state, op, "accumulators of f16 in assembly are not interpreted")
+    product: wgmma.Product = op.data
     is_scaled = bool(np.all(scale))
     if is_scaled != bool(np.any(scale)):
         raise violation(state, op, "lanes differ in scale-d; it is the same for the whole warpgroup")
-    before = _accumulators(state, op, is_scaled)
+    before = _accumulators(state, op, product, is_scaled)
     if is_scaled and before is None:
         raise violation(state, op, "an accumulator was never written; write it, or let scale-d be false")
     held = held_of(state, product, a) if isinstance(a, tuple) else None
     values, group = wgmma.multiply(state, op, product, (a if held is None else None, b), before, held)
-    pending = PendingRegisters(values, group=group)
+    pending = PendingRegisters(values, group=group, packed=product.packed)
     return tuple(pending[index] for index in range(len(op.results)))
 
 
-def _accumulators(state: AgentState, op: Op, is_scaled: bool) -> Any:
+def _accumulators(state: AgentState, op: Op, product: wgmma.Product, is_scaled: bool) -> Any:
     """The accumulators before, (32, values); None where one was never written, or they are cleared."""
     # Those that are cleared need not be inputs: the slots then hold what they held when the assembly ran before.
     held: list[Any] = [state.values[slot] if is_scaled else None for slot in op.results]
@@ -90,8 +88,7 @@ def _accumulators(state: AgentState, op: Op, is_scaled: bool) -> Any:
         )
     if any(value is None for value in held):
         return None
-    columns = [registers.number(value, "f32", state.machine.domain) for value in held]
-    return np.stack([np.broadcast_to(column, (32,)) for column in columns], axis=1)
+    return accumulators_of(held, product, state.machine.domain)
 
 
 @_ACCUMULATORS.effects("wgmma.wait_group", words=" ".join(_OTHERS[1].words), section=_OTHERS[1].section)

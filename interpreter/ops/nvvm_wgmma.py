@@ -76,13 +76,13 @@ def _chains(state: AgentState, batch: Batch) -> None:
     acc, plan = values[ops[0].operands[0]], ops[0].data
     if not batch.data or (acc.user is not None if isinstance(acc, PendingRegisters) else not state.fenced):
         raise NotTogether
-    registers = _registers(acc, plan.product.n // 2) if plan.is_scaled else None
+    registers = _registers(state, acc, plan.product) if plan.is_scaled else None
     descriptors = [(values[op.operands[1]], values[op.operands[2]]) for op in ops]
     result, group = wgmma_chains.multiply(state, ops, plan.product, descriptors, registers)
     if isinstance(acc, PendingRegisters):
         hand_to(state, ops[0], acc)
     for op, user in zip(ops, (*ops[1:], None), strict=True):  # until a wait, a register is read by none of them
-        values[op.results[0]] = PendingRegisters(result, user, group)
+        values[op.results[0]] = PendingRegisters(result, user, group, plan.product.packed)
 
 
 _CHAINS = Bulk(_chains, key=lambda op: op.data.product, prepare=_is_chain, chained=True)
@@ -100,9 +100,9 @@ def mma_async(state: AgentState, op: DecodedOp) -> None:
             op,
             "registers that other instructions wrote are handed to wgmma; put nvvm.wgmma.fence.aligned before it",
         )
-    registers = _registers(acc, plan.product.n // 2) if plan.is_scaled else None
+    registers = _registers(state, acc, plan.product) if plan.is_scaled else None
     result, group = wgmma.multiply(state, op, plan.product, (descriptors[0], descriptors[1]), registers)
-    state.values[op.results[0]] = PendingRegisters(result, group=group)
+    state.values[op.results[0]] = PendingRegisters(result, group=group, packed=plan.product.packed)
 
 
 def _prepare_held(op: DecodedOp, program: Program) -> None:
@@ -126,20 +126,23 @@ def ptx_wgmma(state: AgentState, op: DecodedOp) -> None:
     if isinstance(acc, PendingRegisters):
         hand_to(state, op, acc)
     parts = [halves(value, plan.product.dtypes[0], domain) for value in held]
-    before = _registers(acc, plan.product.n // 2) if plan.is_scaled else None
+    before = _registers(state, acc, plan.product) if plan.is_scaled else None
     a = wgmma.held_operand(parts, plan.product)
     result, group = wgmma.multiply(state, op, plan.product, (None, b), before, a)
-    state.values[op.results[0]] = PendingRegisters(result, group=group)
+    state.values[op.results[0]] = PendingRegisters(result, group=group, packed=plan.product.packed)
 
 
-def _registers(acc: Any, count: int) -> Values:
+def _registers(state: AgentState, acc: Any, product: wgmma.Product) -> Values:
     """Accumulators as an array (32, values)."""
     if isinstance(acc, PendingRegisters):
         return acc.registers
-    columns = [np.broadcast_to(register, 32) for register in acc]
-    if len(columns) != count:
-        raise ValueError(f"{len(columns)} accumulators per thread, the instruction has {count}")
-    return np.stack(columns, axis=1)
+    if product.packed:
+        columns = [half for each in acc for half in halves(each, product.packed, state.machine.domain).T]
+    else:
+        columns = list(acc)
+    if len(columns) != product.n // 2:
+        raise ValueError(f"{len(columns)} accumulators per thread, the instruction has {product.n // 2}")
+    return np.stack([np.broadcast_to(column, 32) for column in columns], axis=1)
 
 
 # Groups ---------------------------------------------------------------------------------------------------------------
@@ -162,5 +165,5 @@ def ptx_wgmma_wait(state: AgentState, op: DecodedOp) -> Steps:
     if isinstance(acc, PendingRegisters):
         hand_to(state, op, acc)
         check_done(state, op, acc.group)
-        acc = tuple(acc.registers.T)
+        acc = acc.readable()
     state.values[op.results[0]] = acc

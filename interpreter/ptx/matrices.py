@@ -253,8 +253,7 @@ class _ReadByWgmma(Unreadable):
         )
 
 
-def product_of(form: Form) -> tuple[wgmma.Product, bool]:
-    """The product; whether accumulators hold two numbers each."""
+def product_of(form: Form) -> wgmma.Product:
     words = form.instruction.name.split(".")
     shape = next((match for word in words if (match := re.fullmatch(_MMA, word))), None)
     if shape is None or len(form.types) != 3:
@@ -269,7 +268,7 @@ def product_of(form: Form) -> tuple[wgmma.Product, bool]:
         if len(further) != len(signs) + turned or further[: len(signs)] != signs:
             raise InterpreterError("operands that are negated are not interpreted")
         k_major = (is_held or further[2] == 0, further[-1] == 0) if kind.transposes else (True, True)
-        return wgmma.Product.of((m, n, k), (a, b, d), k_major), d in PACKED_TYPES
+        return wgmma.Product.of((m, n, k), (a, b, d), k_major)
     except InterpreterError as error:
         raise form.instruction.error(str(error)) from error
 
@@ -287,12 +286,12 @@ _WGMMA_SHAPES = " ".join(f"m64n{n}k{k}" for k in (8, 16, 32) for n in range(8, 2
 )
 def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: Any) -> tuple[Any, ...]:
     """`scale` false: the accumulators count as zero before. Predicates are the same in all lanes."""
-    product, is_packed = op.data
+    product: wgmma.Product = op.data
     whole_warp(state, op)
     is_scaled = bool(np.all(scale))
     if is_scaled != bool(np.any(scale)):
         raise violation(state, op, "lanes differ in scale-d; it is the same for the whole warpgroup")
-    before = _before(state, op, product, is_packed, is_scaled)
+    before = _before(state, op, product, is_scaled)
     held = held_of(state, product, a) if isinstance(a, tuple) else None
     values, group = wgmma.multiply(state, op, product, (a if held is None else None, b), before, held)
     owner = _Accumulators(values, group, op.results, product.accumulator)
@@ -317,7 +316,7 @@ def _take_over(state: AgentState, op: Op, owner: "_HeldA") -> None:
         state.values[slot] = _ReadByWgmma(owner)
 
 
-def _before(state: AgentState, op: Op, product: wgmma.Product, is_packed: bool, is_scaled: bool) -> Values | None:
+def _before(state: AgentState, op: Op, product: wgmma.Product, is_scaled: bool) -> Values | None:
     """The accumulators before: those of the last wgmma on these registers, or what other instructions wrote."""
     held = [state.values[slot] for slot in op.results]
     first = held[0]
@@ -336,11 +335,15 @@ def _before(state: AgentState, op: Op, product: wgmma.Product, is_packed: bool, 
         )
     if not is_scaled:
         return None
-    domain = state.machine.domain
     if any(value is None for value in held):
         raise violation(state, op, "an accumulator was never written; write it, or let scale-d be false")
-    if is_packed:
-        parts = [registers.halves(value, product.accumulator, domain) for value in held]
+    return accumulators_of(held, product, state.machine.domain)
+
+
+def accumulators_of(held: list[Any], product: wgmma.Product, domain: Domain) -> Values:
+    """The accumulators (32, values) that registers hold, one or two in each."""
+    if product.packed:
+        parts = [registers.halves(value, product.packed, domain) for value in held]
         return np.concatenate([np.broadcast_to(part, (32, 2)) for part in parts], axis=1)
     columns = [_accumulator(value, product.accumulator, domain) for value in held]
     return np.stack([np.broadcast_to(column, (32,)) for column in columns], axis=1)
