@@ -18,7 +18,7 @@ from lowtide.targets import Target
 
 
 def packing(lowered: Lowered) -> Lowered | None:
-    """A compilation again, with its schedule, but for what is packed: those of A, B and D of which the schedule does
+    """The compilation again, with its schedule, except that it packs those of A, B and D of which the schedule does
     not say it (`pack = none` stays), or what of these the rules let be packed. None where nothing more can be, or the
     levels at hand do not say what the kernel computes."""
     text = lowered.levels.get(str(Level.PROBLEM))

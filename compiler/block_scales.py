@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.elements import EPILOGUE_TYPE, SCALE_BLOCK
 from lowtide.errors import SpecError
+from lowtide.keywords import check_fields
 
 Block = tuple[int, int]
 
 _BLOCKS: tuple[Block, ...] = ((1, SCALE_BLOCK), (SCALE_BLOCK, SCALE_BLOCK))
 
 
+@check_fields()
 @dataclass(frozen=True, kw_only=True)
 class BlockScales:
     """f32 scales of blocks of A and of B: D = epilogue(Σ scale_a · scale_b · (A · B of 128 of K), operands…).
@@ -32,6 +34,7 @@ class BlockScales:
                 raise SpecError(
                     f"scales of {name} by blocks of {block!r}: a block is {' or '.join(map(str, _BLOCKS))}, of rows or "
                     "columns and of K; take one of these, and the epilogue for scales of whole rows, columns or tensors"
+                    " [block-extents]"
                 )
 
     @property

@@ -9,9 +9,12 @@ from lowtide.compiler.cache.settings import open_store
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import SpecError
+from lowtide.keywords import check_keywords
 from lowtide.runtime.bundle import save_bundle
+from lowtide.runtime.storage import as_path
 
 
+@check_keywords
 def bundle(
     specs: Iterable[GemmSpec],
     path: str | os.PathLike[str],
@@ -30,9 +33,10 @@ def bundle(
     """
     problems, names = list(specs), list(targets)
     if not problems or not names:
-        raise SpecError(f"{len(problems)} specs and {len(names)} targets: give at least one of each")
+        raise SpecError(f"{len(problems)} specs and {len(names)} targets: give at least one of each [bundle-empty]")
+    target_folder = as_path(path, "bundle into")
     if open_store() is not None:
         for target in names:
             precompile(problems, target, jobs=jobs, progress=progress)
     kernels = [compile_gemm(spec, target) for target in names for spec in problems]
-    return save_bundle(path, ((kernel.manifest, kernel.ptx, kernel.cubin) for kernel in kernels))
+    return save_bundle(target_folder, ((kernel.manifest, kernel.ptx, kernel.cubin) for kernel in kernels))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lowtide.compiler import driver
+from lowtide.compiler import attempts, driver
 from lowtide.compiler.cache.keys import key_of
 from lowtide.compiler.cache.settings import cache_folder, open_store
 from lowtide.compiler.cache.store import KernelStore
@@ -14,8 +14,8 @@ from lowtide.compiler.cache.tuned import ignore_record, key_of_record, load_reco
 from lowtide.compiler.cache.versions import versions
 from lowtide.compiler.driver import Lowered, Progress
 from lowtide.compiler.kernel import CachedKernel, CompiledKernel
-from lowtide.compiler.native import NATIVE, resolve
-from lowtide.compiler.numerics import confirm, confirm_equal, schedule_for, summation_in
+from lowtide.compiler.native import choose, resolve
+from lowtide.compiler.numerics import confirm_equal, fixed_by, promise, summation_in
 from lowtide.compiler.numerics_words import ANY, check_numerics
 from lowtide.compiler.presets import PRESETS, check_dtype
 from lowtide.compiler.problem_ir import problem_text
@@ -23,13 +23,14 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, IRError, ScheduleError, SpecError
-from lowtide.runtime.driver import current_device
+from lowtide.keywords import check_keywords
 from lowtide.targets import Target
 
 
+@check_keywords
 def compile_gemm(
     spec: GemmSpec,
-    target: str = "sm_80",
+    target: str | None = None,
     schedule: Schedule | str | None = None,
     dump_ir: str | os.PathLike[str] | None = None,
     *,
@@ -39,31 +40,33 @@ def compile_gemm(
 ) -> CompiledKernel:
     """Compile a GEMM for a target.
 
-    `target`: `sm_80`, which every later GPU runs too, if left out; `sm_86`, …, `sm_90a`; or `native`, the one that fits
-    the GPU at hand best (DeviceError without a GPU). On Hopper, name `sm_90a` or `native` to have TMA and wgmma.
+    `target`: None, the best for the GPU at hand, or `sm_90a` on a machine without one; `native`, the same, but
+    DeviceError without a GPU; or a name, `sm_80`, `sm_86`, …, `sm_90a`, for the same kernel on every machine.
     `schedule`: None to have it chosen, a preset's name, `#tile.schedule<…>` text, or a `Schedule`; what it leaves open
-    is chosen. `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX. `numerics`: what may
-    decide the order of sums, "any", "repeatable" or "batch_invariant" (docs/numerics.md); a schedule that breaks the
-    promise is refused. `tuned`: with `native` and no schedule, take what `lt.tune` found for this spec on this model of
-    GPU, unless the environment has `LOWTIDE_TUNED=off` (docs/tuning.md).
+    is chosen. A choice that ptxas spills is dropped for the next one (`CompiledKernel.passed_over`); without ptxas the
+    first is taken. `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX. `numerics`: what
+    may decide the order of sums, "any", "repeatable" or "batch_invariant" (docs/numerics.md); a schedule that breaks
+    the promise is refused. `tuned`: for the GPU at hand and without a schedule, take what `lt.tune` found for this spec
+    on this model of GPU, unless the environment has `LOWTIDE_TUNED=off` (docs/tuning.md).
     It is `compile_ir` of the problem. A kernel that was compiled before comes from the cache on disk, unless
     `dump_ir` is given (docs/python-api.md, "The cache"). Raises SpecError, TargetError, DeviceError, ScheduleError,
     PassError, CompileError.
     """
     if not isinstance(spec, GemmSpec):
-        raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec")
+        raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec [spec-kind]")
     if schedule is not None and not isinstance(schedule, str | Schedule):
         raise _no_schedule(schedule)
     check_numerics(numerics)
-    request, store = Request(spec, resolve(target), schedule, numerics), open_store()
+    chosen, store = choose(target), open_store()
+    request = Request(spec, chosen.target, schedule, numerics)
 
     def compiled(request: Request) -> CompiledKernel:
         if store is None or dump_ir is not None:
             return CompiledKernel(_lowered(request, dump_ir, on_progress))
         return _from_store(store, request, on_progress)
 
-    if store is not None and schedule is None and tuned and target == NATIVE and may_be_used():
-        found = _tuned(store, request, current_device().name, compiled)
+    if store is not None and schedule is None and tuned and chosen.gpu and may_be_used():
+        found = _tuned(store, request, chosen.gpu, compiled)
         if found is not None:
             return found
     return compiled(request)
@@ -93,8 +96,8 @@ class Request:
     def problem(self) -> str:
         """What is compiled, as IR of level `problem`. Raises ScheduleError, SpecError."""
         given = resolve_schedule(self.schedule, self.spec.a)
-        fixed = schedule_for(self.spec, self.target, given, self.numerics)
-        return problem_text(self.spec, self.target, fixed)
+        fixed, expected = fixed_by(self.spec, self.target, given, self.numerics)
+        return problem_text(self.spec, self.target, fixed, expected)
 
 
 def _tuned(
@@ -127,11 +130,13 @@ def _order_of(request: Request) -> str:
 def _lowered(
     request: Request, dump_ir: str | os.PathLike[str] | None = None, on_progress: Progress | None = None
 ) -> Lowered:
-    target = request.target.name
-    lowered = driver.compile_ir(request.problem(), target=target, dump_dir=dump_ir, on_progress=on_progress)
-    if request.numerics != ANY:
-        confirm(summation_in(lowered), request.numerics)
-    return lowered
+    return attempts.compile_ir(
+        request.problem(),
+        target=request.target.name,
+        dump_dir=dump_ir,
+        on_progress=on_progress,
+        check=promise(request.numerics),
+    )
 
 
 def _from_store(store: KernelStore, request: Request, on_progress: Progress | None) -> CompiledKernel:
@@ -140,15 +145,17 @@ def _from_store(store: KernelStore, request: Request, on_progress: Progress | No
     stored = store.load(request.key)
     if stored is not None:
         return CachedKernel(stored, request.target, partial(_lowered, request), keep)
-    kernel = CompiledKernel(_lowered(request, None, on_progress), keep)
+    lowered = _lowered(request, None, on_progress)
+    kernel = CompiledKernel(lowered, keep)
     try:
         manifest = kernel.manifest
     except IRError:  # which a launch of it will raise
         return kernel
-    keep(manifest, kernel.ptx, None)
+    keep(manifest, kernel.ptx, None if lowered.assembly is None else lowered.assembly.cubin)
     return kernel
 
 
+@check_keywords
 def compile_ir(
     source: str | os.PathLike[str],
     target: str | None = None,
@@ -156,17 +163,17 @@ def compile_ir(
     *,
     on_progress: Progress | None = None,
 ) -> CompiledKernel:
-    """Go on from IR of any level: text, or the path of a dump, edited or not. See `lowtide.compiler.driver.lower`.
+    """Compile IR of any level: text, or the path of a dump, edited or not. See `lowtide.compiler.driver.lower`.
 
     `target` is the module's own if left out; where given, by name or as `native`, the two must agree.
     """
-    return CompiledKernel(driver.compile_ir(source, target=target, dump_dir=dump_ir, on_progress=on_progress))
+    return CompiledKernel(attempts.compile_ir(source, target=target, dump_dir=dump_ir, on_progress=on_progress))
 
 
 def resolve_schedule(schedule: Schedule | str | None, dtype: str) -> Schedule | None:
     """A schedule from its name, its text, or itself, for A and B of a type.
 
-    Raises ScheduleError for a name that is none, and for that of a preset that does not serve the type.
+    Raises ScheduleError for an unknown name, and for a preset that does not serve the type.
     """
     if schedule is None or isinstance(schedule, Schedule):
         return schedule
@@ -179,8 +186,10 @@ def resolve_schedule(schedule: Schedule | str | None, dtype: str) -> Schedule | 
         return Schedule.parse(schedule)
     nearest = difflib.get_close_matches(schedule, PRESETS, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    raise ScheduleError(f"unknown preset {schedule!r}; the presets are {', '.join(PRESETS)}{hint}")
+    raise ScheduleError(f"unknown preset {schedule!r}; the presets are {', '.join(PRESETS)}{hint} [unknown-preset]")
 
 
 def _no_schedule(given: object) -> ScheduleError:
-    return ScheduleError(f"schedule is {type(given).__name__}; give None, a preset's name or a lowtide.Schedule")
+    return ScheduleError(
+        f"schedule is {type(given).__name__}; give None, a preset's name or a lowtide.Schedule [schedule-kind]"
+    )

@@ -7,7 +7,8 @@ from mlir import ir
 
 from lowtide.dialects.diagnostics import Diagnostics  # importing the package registers the dialects
 from lowtide.dialects.text import check_text
-from lowtide.errors import IRError
+from lowtide.errors import IRError, with_code
+from lowtide.runtime.files import read_file
 
 Source = str | os.PathLike[str]
 _SHOWN = 100  # characters of a bad source
@@ -30,6 +31,7 @@ def parse_source(source: Source, context: ir.Context) -> ir.Module:
     if not isinstance(source, str | os.PathLike) or not isinstance(os.fspath(source), str):
         raise IRError(
             f"IR is text or the path of a dump, this is {type(source).__name__}; pass a str or a pathlib.Path"
+            " [source-kind]"
         )
     if not isinstance(source, str) or source.rstrip().endswith(".mlir"):
         return parse_file(Path(source), context)
@@ -37,7 +39,7 @@ def parse_source(source: Source, context: ir.Context) -> ir.Module:
         cut = source if len(source) <= _SHOWN else source[:_SHOWN] + "…"
         raise IRError(
             f"{cut!r} is neither the text of a module nor the path of a dump; pass a pathlib.Path, or a string that "
-            "ends in .mlir"
+            "ends in .mlir [source-text]"
         )
     check_text(source, "<text>")
     return parse_text(source, context, "<text>")
@@ -51,7 +53,8 @@ def parse_text(text: str, context: ir.Context, name: str) -> ir.Module:
         try:
             parsed = ir.Operation.parse(text, source_name=name, context=context)
         except ir.MLIRError as error:
-            raise IRError(f"not a legal module: {'; '.join(diagnostics.of(error))}") from None
+            found = f"not a legal module: {'; '.join(diagnostics.of(error))}"
+            raise IRError(with_code(found, "text-legal")) from None
     return _as_module(parsed)
 
 
@@ -65,10 +68,12 @@ def parse_file(path: Path, context: ir.Context) -> ir.Module:
 def read_text(path: Path, kind: str) -> str:
     """The text of a file. Raises IRError where it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_file(path, special=True).decode()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise IRError(f"cannot read {path}: {reason}; name a file of {kind}, such as a dumped level") from None
+        raise IRError(
+            f"cannot read {path}: {reason}; name a file of {kind}, such as a dumped level [source-read]"
+        ) from None
 
 
 def _as_module(parsed: ir.OpView) -> ir.Module:

@@ -13,5 +13,5 @@ def instruction_count(cubin: bytes, kernel: str = "") -> int:
         own = f".text.{kernel}".encode()
         total = sum(section.size for section in sections(cubin) if section.name.startswith(own))
     except ValueError as error:
-        raise CompileError(f"{error}; assemble the PTX again") from None
+        raise CompileError(f"{error}; assemble the PTX again [cubin-read]") from None
     return total // INSTRUCTION_BYTES

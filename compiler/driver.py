@@ -18,6 +18,7 @@ from lowtide.compiler.dumps import DumpFolder
 from lowtide.compiler.native import resolve
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_element
 from lowtide.compiler.ptx import keep_device_side, ptx_text
+from lowtide.compiler.ptxas import Assembly
 from lowtide.compiler.reproducer import command_line, message_at, write_reproducer
 from lowtide.compiler.whole_files import write_whole
 from lowtide.dialects.diagnostics import Diagnostics
@@ -30,6 +31,7 @@ from lowtide.dialects.levels import (
     set_target,
     target_of,
 )
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, Error, IRError, PassError
 from lowtide.passes.base import Pass
 from lowtide.passes.pipeline import ENTRY_STEP, STEPS, Step
@@ -61,6 +63,12 @@ class Lowered:
     """The PTX text where level `ptx` was reached."""
     timings: tuple[Timing, ...]
     dump_dir: Path | None
+    entered: str = ""
+    """The module that came in, if it was of level `problem`."""
+    chosen: Schedule | None = None
+    """The schedule, if it was chosen here, wholly or in part."""
+    assembly: Assembly | None = None
+    """The machine code, if it has been looked at."""
 
 
 def lower(
@@ -87,23 +95,21 @@ def lower(
         compilation = _enter(source, target, dumps, on_progress or (lambda level, step: None))
         first = compilation.level
         if last < first:
-            raise IRError(f"the module is of level {first}, past level {last} already; ask for {first} or a later one")
+            raise IRError(
+                f"the module is of level {first}, past level {last} already; ask for {first} or a later one"
+                " [past-last-level]"
+            )
         if dumps is not None:
             later = (level for level in STEPS if level > first)
             dumps.clear((level, n, step.name) for level in later for n, step in enumerate(STEPS[level], 1))
             write_whole(dumps.step(first, 0, "input"), str(compilation.module))
+        if first is Level.PROBLEM:
+            compilation.entered = str(compilation.module)
         compilation.start()
         for level in Level:
             if first < level <= last:
                 compilation.make_level(level)
         return compilation.result()
-
-
-def compile_ir(
-    source: Source, *, target: str | None = None, dump_dir: Source | None = None, on_progress: Progress | None = None
-) -> Lowered:
-    """Go on from a module of any level, dumped and edited or written by hand, to PTX. See `lower`."""
-    return lower(source, target=target, dump_dir=dump_dir, on_progress=on_progress)
 
 
 def _enter(source: Source, target: str | None, dumps: DumpFolder | None, on_progress: Progress) -> "_Compilation":
@@ -114,13 +120,16 @@ def _enter(source: Source, target: str | None, dumps: DumpFolder | None, on_prog
     attributes = module.operation.attributes
     if TARGET_ATTRIBUTE not in attributes:
         if asked is None:
-            raise IRError(f'the module has no {TARGET_ATTRIBUTE} and no target was given: add one, e.g. target="sm_80"')
+            raise IRError(
+                f'the module has no {TARGET_ATTRIBUTE} and no target was given: add one, e.g. target="sm_80"'
+                " [target-unsaid]"
+            )
         set_target(module, asked)
     settled = target_of(module)
     if asked not in (None, settled):
         raise IRError(
             f"target {target} was asked for, but the module is for {settled.name}: leave the argument out, or lower "
-            f"again from level {Level.PROBLEM} with {TARGET_ATTRIBUTE} changed"
+            f"again from level {Level.PROBLEM} with {TARGET_ATTRIBUTE} changed [target-differs]"
         )
     return _Compilation(context, module, settled, dumps, on_progress, level_of(module))
 
@@ -138,10 +147,13 @@ class _Compilation:
     texts: dict[str, str] = field(default_factory=dict)
     timings: list[Timing] = field(default_factory=list)
     ptx: str | None = None
+    entered: str = ""
+    chosen: Schedule | None = None
 
     def result(self) -> Lowered:
         folder = self.dumps.path if self.dumps is not None else None
-        return Lowered(self.texts, self.target, self.ptx, tuple(self.timings), folder)
+        timings = tuple(self.timings)
+        return Lowered(self.texts, self.target, self.ptx, timings, folder, self.entered, self.chosen)
 
     def start(self) -> None:
         """Finish the level that the input is at."""
@@ -150,7 +162,10 @@ class _Compilation:
         if not resumed:
             check_level(self.module, self.level)
         if self.level is Level.PROBLEM or resumed:
+            given = Schedule.carried_by(self.module)
             self.make_level(self.level, after=ir.StringAttr(attributes[AFTER_ATTRIBUTE]).value if resumed else None)
+            complete = Schedule.carried_by(self.module)
+            self.chosen = None if complete == given else complete
             return
         entry = parse_pipeline(ENTRY_STEP.text(self.target), self.context)
         if all(isinstance(element, Pass) and element.needs in (None, self.level) for element in entry):
@@ -214,7 +229,10 @@ class _Compilation:
         self.module = parse_text(text, self.context, name)
         # Below these levels upstream's printers are at work, and the text is long: a test holds those.
         if level <= Level.EPILOGUE and str(self.module) != text:
-            raise IRError(f"level {level} does not read back as it was printed; this is a fault of the dialects")
+            raise IRError(
+                f"level {level} does not read back as it was printed; this is a fault of the dialects"
+                " [level-reads-back]"
+            )
         self.level = level
         self.texts[str(level)] = text
         self.timings.append(Timing(level, "check, print and reparse", "lowtide", time.perf_counter() - started))
@@ -262,7 +280,9 @@ def _position(level: Level, steps: tuple[Step, ...], after: str) -> int:
     """How many of a level's steps are done once the named one is. Raises IRError for a name that is none of theirs."""
     names = [step.name for step in steps]
     if after not in names:
-        raise IRError(f"{AFTER_ATTRIBUTE} names {after!r}, no step of level {level}; its steps: {', '.join(names)}")
+        raise IRError(
+            f"{AFTER_ATTRIBUTE} names {after!r}, no step of level {level}; its steps: {', '.join(names)} [unknown-step]"
+        )
     return names.index(after) + 1
 
 

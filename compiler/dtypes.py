@@ -21,5 +21,7 @@ def choices(given: object, valid: Sequence[str]) -> str:
         return text
     elsewhere = {theirs: row.name for row in ELEMENTS.values() for theirs in (row.library, *row.aliases)}
     nearest = elsewhere.get(given.lower(), given.lower())
-    close = [nearest] if nearest in valid else difflib.get_close_matches(nearest, valid, 1)
+    # A type of another kind, such as f64 for c64, is no help.
+    alike = [name for name in valid if name[:1] == nearest[:1]]
+    close = [nearest] if nearest in valid else difflib.get_close_matches(nearest, alike, 1)
     return f"{text}; did you mean {close[0]!r}?" if close else text

@@ -32,9 +32,9 @@ class DumpFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-            raise Error(f"a dump folder is a str or a pathlib.Path, not {type(path).__name__}")
+            raise Error(f"a dump folder is a str or a pathlib.Path, not {type(path).__name__} [dump-kind]")
         if not os.fspath(path):
-            raise Error("the name of the dump folder is empty; name one, or '.' for the current folder")
+            raise Error("the name of the dump folder is empty; name one, or '.' for the current folder [dump-name]")
         self.path = Path(path)
         self._handle: int | None = None
 
@@ -62,6 +62,7 @@ class DumpFolder:
             os.close(handle)
             raise Error(
                 f"another compilation is dumping into {self.path}; name another folder, or wait until that one is done"
+                " [dump-locked]"
             ) from None
         except OSError:
             os.close(handle)  # a file system without locks: the files may mix, the compilation never reads them
@@ -85,4 +86,6 @@ class DumpFolder:
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
-                raise Error(f"cannot replace {path}: {error.strerror}; remove it, or name another folder") from None
+                raise Error(
+                    f"cannot replace {path}: {error.strerror}; remove it, or name another folder [dump-replaced]"
+                ) from None

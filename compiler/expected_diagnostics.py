@@ -9,6 +9,8 @@ regular expression.
 import re
 from dataclasses import dataclass
 
+from lowtide.errors import Error
+
 _EXPECTED = re.compile(
     r"expected-(?P<kind>error|warning|remark|note)(?P<re>-re)?\s*(?:@(?P<place>[+-]\d+|above|below|unknown))?\s*"
     r"\{\{(?P<text>.*)\}\}\s*$"
@@ -44,7 +46,7 @@ class Expectation:
 
 
 def expectations(text: str, first_line: int = 1) -> list[Expectation]:
-    """Every expectation in a text whose first line has that number."""
+    """Every expectation in a text whose first line has that number. Raises Error for a pattern that is none."""
     lines = text.splitlines()
     found = [_EXPECTED.search(line) for line in lines]
     result = []
@@ -56,7 +58,7 @@ def expectations(text: str, first_line: int = 1) -> list[Expectation]:
                     kind=match["kind"],
                     line=None if line is None else line + first_line,
                     text=match["text"],
-                    pattern=_pattern(match["text"], is_regex=match["re"] is not None),
+                    pattern=_pattern(match["text"], match["re"] is not None, index + first_line),
                     written_at=index + first_line,
                 )
             )
@@ -76,11 +78,14 @@ def _line(place: str | None, index: int, found: list[re.Match[str] | None]) -> i
     return index + int(place or 0)
 
 
-def _pattern(text: str, *, is_regex: bool) -> re.Pattern[str]:
+def _pattern(text: str, is_regex: bool, line: int) -> re.Pattern[str]:
     if not is_regex:
         return re.compile(re.escape(text))
     parts = re.split(r"\{\{(.*?)\}\}", text)
-    return re.compile("".join(part if i % 2 else re.escape(part) for i, part in enumerate(parts)))
+    try:
+        return re.compile("".join(part if i % 2 else re.escape(part) for i, part in enumerate(parts)))
+    except (re.error, OverflowError, RecursionError) as error:
+        raise Error(f"{line}: {text!r} has no regular expression in its braces: {error} [expected-pattern]") from None
 
 
 def unmet(expected: list[Expectation], reports: list[Report]) -> list[str]:

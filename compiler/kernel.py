@@ -12,17 +12,25 @@ from mlir import ir
 
 from lowtide import runtime
 from lowtide.compiler.anywhere import packing
+from lowtide.compiler.attempts import passed_over
 from lowtide.compiler.cache.store import Stored
 from lowtide.compiler.driver import Lowered, Timing
+from lowtide.compiler.dtypes import numpy_dtype
+from lowtide.compiler.epilogue.operands import RESERVED_NAMES
 from lowtide.compiler.manifest import manifest_of
 from lowtide.compiler.numerics import summation_in
 from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers
 from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import InterpreterError, IRError, MisalignedError
+from lowtide.errors import Error, InterpreterError, IRError, MisalignedError
+from lowtide.keywords import check_keywords, nearest
+from lowtide.passes.schedules.asked_choice import PassedOver
+from lowtide.runtime.checks import aligned_strides
+from lowtide.runtime.manifest import problem_text
 from lowtide.targets import Target
 
+_INTEGER_DOMAINS = ("exact", "field")
 _INTERPRETER = "lowtide.interpreter"  # a third of the time that the compiler takes to import, and few need it
 
 Keep = Callable[[Mapping[str, Any], str, bytes | None], None]
@@ -38,6 +46,15 @@ class CompiledKernel:
     def __init__(self, lowered: Lowered, keep: Keep | None = None) -> None:
         self._lowered = lowered
         self._keep = keep
+        if lowered.assembly is not None:
+            self.assembly = lowered.assembly
+
+    def __repr__(self) -> str:
+        try:
+            what = problem_text(self.manifest["spec"], self.target.name)
+        except Error:  # a kernel that compilation was stopped in, or whose host side is none
+            what = f"for {self.target.name}, down to level {list(self.levels)[-1]}"
+        return f"<lowtide kernel {what}: {self.schedule.shorthand()}>"
 
     @cached_property
     def levels(self) -> Mapping[str, str]:
@@ -66,11 +83,16 @@ class CompiledKernel:
         return _schedule(self._lowered)
 
     @cached_property
+    def passed_over(self) -> tuple[PassedOver, ...]:
+        """The schedules that would have been chosen before this one, and what ptxas said of the code of each."""
+        return passed_over(self._lowered)
+
+    @cached_property
     def manifest(self) -> dict[str, Any]:
         """What the saved kernel says about itself. Raises IRError where the host side cannot be evaluated."""
         text = self.levels.get(str(Level.LLVM))
         if text is None:
-            raise IRError("no host-side IR is at hand: compilation was entered below level llvm")
+            raise IRError("no host-side IR is at hand: compilation was entered below level llvm [no-host-side]")
         manifest = manifest_of(text, next(iter(self.levels.values())), str(self.schedule))
         return manifest | {"summation": self.summation}
 
@@ -108,7 +130,7 @@ class CompiledKernel:
 
     @cached_property
     def _anywhere(self) -> runtime.Kernel | None:
-        """The same kernel with launches that copy what is not aligned; None where there is none."""
+        """The same kernel with launches that copy what is not aligned; None if there is none."""
         lowered = packing(self._lowered)
         return None if lowered is None else CompiledKernel(lowered)._loaded
 
@@ -151,6 +173,7 @@ class CompiledKernel:
         except MisalignedError as error:
             return self._that_takes(error).workspace_bytes(*matrices, **operands)
 
+    @check_keywords
     def save(self, path: str | PathLike[str]) -> Any:
         """Write the kernel to a folder, which `lowtide.runtime.load` reads where no compiler is installed."""
         return self._loaded.save(path)
@@ -171,32 +194,42 @@ class CompiledKernel:
         """Run a level on a CPU under the hardware's rules: numpy in, D out.
 
         Operands as in a call: the dtypes that the kernel was compiled for; any M, N, K, 0 included. In the domains
-        "exact" and "field" arrays may hold integers of any dtype. `out`: an array that lies as D shall lie, such as a
-        full operand, in whose place D is then computed; no array is written, D is returned. `sms`: how many SMs, at
+        "exact" and "field" arrays may hold integers of any dtype. `out`: a numpy array of D's shape and dtype, which is
+        written and returned; it may be a full operand. In those two domains D is int64: an `out` of another dtype only
+        says how D lies. `sms`: how many SMs, at
         least 1; `seed`: an integer that draws the order in which agents run; `max_steps`: how many ops each of them may
         run. In the domain "hopper", sums in tensor cores have the bits that an H200 gives them. Raises
         InterpreterError for operands that do not fit, for a level that is not interpreted or was not compiled, and for
         every rule of the hardware that the kernel breaks.
         """
         if not isinstance(level, str) or level not in self.levels:
-            raise InterpreterError(f"level {level!r} is not at hand; this kernel has {', '.join(self.levels)}")
-        names = [argument["name"] for argument in self.manifest["arguments"]]
+            raise InterpreterError(
+                f"level {level!r} is not at hand; this kernel has {', '.join(self.levels)} [level-at-hand]"
+            )
+        arguments = {argument["name"]: argument for argument in self.manifest["arguments"]}
+        names = list(arguments)
         given = {"a": a, "b": b, **operands}
         unknown = sorted(set(given) - set(names))
         missing = [name for name in names if name not in given and name != "d"]
         if unknown or missing:
             what = f"unknown operand {unknown[0]!r}" if unknown else f"missing operand {missing[0]!r}"
-            raise InterpreterError(f"{what}; this kernel takes {', '.join(names)}")
+            hint = nearest(unknown[0], (*names, *RESERVED_NAMES)) if unknown else ""
+            raise InterpreterError(f"{what}; this kernel takes {', '.join(names)}{hint} [operands-of-kernel]")
         if out is not None:
+            _check_out(out, arguments["d"]["dtype"], domain)
             given["d"] = out
         inputs = {name: given[name] for name in names if name in given}
+        _check_alignment(inputs, arguments)
         interpreter = importlib.import_module(_INTERPRETER)
         is_ptx = level == str(Level.PTX)
         source = interpreter.Loaded(self.levels[str(Level.LLVM)], self.ptx) if is_ptx else self.levels[level]
         result: np.ndarray[Any, Any] = interpreter.interpret(
             source, inputs, sms=sms, seed=seed, domain=domain, max_steps=max_steps
         )
-        return result
+        if out is None or out.dtype != result.dtype:
+            return result
+        out[...] = result
+        return out
 
 
 class CachedKernel(CompiledKernel):
@@ -226,6 +259,34 @@ class CachedKernel(CompiledKernel):
     def summation(self) -> str | None:
         found: str | None = self.manifest["summation"]
         return found
+
+
+def _check_out(out: Any, dtype: str, domain: str) -> None:
+    """Raises InterpreterError for what D is not written to."""
+    if not isinstance(out, np.ndarray):
+        raise InterpreterError(
+            f"out: {type(out).__name__} is not a numpy array; pass one, or none to have D made [out-numpy]"
+        )
+    if not out.flags.writeable:
+        raise InterpreterError(
+            "out: the array is read-only; pass one that may be written, or none to have D made [out-read-only]"
+        )
+    if domain not in _INTEGER_DOMAINS and out.dtype != numpy_dtype(dtype):
+        raise InterpreterError(
+            f"out: dtype is {out.dtype}, D is {dtype}; pass an array of {numpy_dtype(dtype)} [out-dtype-of-d]"
+        )
+
+
+def _check_alignment(inputs: Mapping[str, Any], arguments: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises InterpreterError for rows that a call refuses too, since accesses would be misaligned."""
+    for name, array in inputs.items():
+        argument = arguments[name]
+        if argument["kind"] != "matrix" or not isinstance(array, np.ndarray) or array.ndim < 2 or 0 in array.shape:
+            continue
+        try:
+            aligned_strides(argument, array.shape, [stride // array.itemsize for stride in array.strides])
+        except MisalignedError as error:
+            raise InterpreterError(str(error)) from None
 
 
 def _schedule(lowered: Lowered) -> Schedule:

@@ -98,7 +98,9 @@ def _example(spec: dict[str, Any]) -> Mapping[str, int]:
 def _facts(function: ir.OpView) -> dict[str, Any]:
     """What `#tile.problem` says of the tile.gemm: the problem, its accumulator, layout and kinds."""
     if "tile.problem" not in function.attributes:
-        raise IRError("the host function lacks tile.problem = #tile.problem<…>, which tile-to-ctas writes")
+        raise IRError(
+            "the host function lacks tile.problem = #tile.problem<…>, which tile-to-ctas writes [problem-of-host]"
+        )
     d_type = function.regions[0].blocks[0].arguments[2].type
     problem = Problem.of_attribute(function.attributes["tile.problem"], d_type)
     asked = problem.asked
@@ -219,7 +221,10 @@ class _HostOps:
         elif name.startswith("arith.") or name == "tile.sm_count":
             self._entry(op, name, list(op.operands), _arith_attributes(op))
         else:
-            raise IRError(f"the runtime cannot evaluate {name} on the host side; keep to arith, memref and cf.assert")
+            raise IRError(
+                f"the runtime cannot evaluate {name} on the host side; keep to arith, memref and cf.assert"
+                " [host-arithmetic]"
+            )
 
     def _matrix(self, op: ir.OpView, name: str) -> None:
         """An op that makes a matrix, or asks something of one."""
@@ -242,7 +247,9 @@ class _HostOps:
         elif name == "arith.select":
             self.made[op.results[0]] = self._selected(*op.operands)
         else:
-            raise IRError(f"the runtime cannot evaluate {name} on the host side; keep to the ops that launches need")
+            raise IRError(
+                f"the runtime cannot evaluate {name} on the host side; keep to the ops that launches need [host-matrix]"
+            )
 
     def _reinterpreted(self, op: ir.OpView) -> _Made:
         given = iter([self.names[value] for value in list(op.operands)[1:]])
@@ -253,12 +260,14 @@ class _HostOps:
 
         offsets, sizes, strides = (values(f"static_{name}") for name in ("offsets", "sizes", "strides"))
         if offsets != [0] or strides[-1] != 1:
-            raise IRError("memref.reinterpret_cast on the host side: takes offset 0, and columns one element apart")
+            raise IRError(
+                "memref.reinterpret_cast on the host side: takes offset 0, and columns one element apart [host-cast]"
+            )
         address, shape = self._address(op.operands[0]), tuple(sizes)
         return _Made(address, shape, tuple(map(self._named, strides[:-1])), self._made_of(op.operands[0]))
 
     def _made_of(self, memory: ir.Value) -> str:
-        """The argument that a launch makes what lies in a workspace of; "" where there is none."""
+        """The argument that a launch makes what lies in a workspace of; "" if there is none."""
         sources = [memory_of(launch.args[0]) for launch in _launches_with(memory)]
         return next((self.names[source] for source in sources if isinstance(source.owner, ir.Block)), "")
 
@@ -388,7 +397,7 @@ def _kernel_argument_types(module: ir.Module, name: str) -> list[str]:
                 return [
                     _kernel_argument_type(argument.type) for argument in op.operation.regions[0].blocks[0].arguments
                 ]
-    raise IRError(f"the launched kernel @{name} is not in a gpu.module; lower to level nvvm first")
+    raise IRError(f"the launched kernel @{name} is not in a gpu.module; lower to level nvvm first [kernel-module]")
 
 
 def _kernel_argument_type(type_: ir.Type) -> str:

@@ -1,6 +1,6 @@
 """Schedules that keep a promise on the order of sums, and the check that a compiled kernel does."""
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 
 from lowtide.compiler.chosen import chosen
 from lowtide.compiler.contexts import make_context, parse_text
@@ -18,15 +18,41 @@ from lowtide.targets import Target
 _WHOLE = {"grid.k_division": KDivision(KDivisionKind.none)}
 
 
-def schedule_for(spec: GemmSpec, target: Target, given: Schedule | None, numerics: str) -> Schedule | None:
-    """The fields that are fixed before the rest is chosen. Raises ScheduleError."""
+def fixed_by(
+    spec: GemmSpec, target: Target, given: Schedule | None, numerics: str
+) -> tuple[Schedule | None, Mapping[str, int]]:
+    """The fields that are fixed before the rest is chosen, and the extents that it is chosen for in place of those of
+    the problem, by name. Raises ScheduleError."""
     if numerics == REPEATABLE and (given is None or given.grid.k_division is None):
         own = chosen(spec, target, given).k_division
-        return (given or Schedule()).filled(_WHOLE) if own is not None and own.kind in BY_CTAS else given
+        by_ctas = own is not None and own.kind in BY_CTAS
+        return (given or Schedule()).filled(_WHOLE) if by_ctas else given, {}
     if numerics != BATCH_INVARIANT:
-        return given
+        return given, {}
     whole = (given or Schedule()).filled(_WHOLE)
-    return whole if given is not None or spec.m is None else chosen(replace(spec, m=INVARIANT_ROWS), target, whole)
+    return whole, {"m": INVARIANT_ROWS} if given is None and spec.m is not None else {}
+
+
+def promise(numerics: str, order: str | None = None) -> Callable[[Lowered], None]:
+    """What checks the kernels that are tried one after the other, each a ScheduleError if it breaks the promise.
+
+    `order`: that of the sums that must be kept. Without one, batch_invariant keeps to that of the first kernel, which
+    is chosen whatever M is.
+    """
+    wanted = order
+
+    def check(lowered: Lowered) -> None:
+        nonlocal wanted
+        if numerics == ANY:
+            return
+        summation = summation_in(lowered)
+        confirm(summation, numerics)
+        if wanted is not None:
+            confirm_equal(str(summation), wanted)
+        elif numerics == BATCH_INVARIANT:
+            wanted = str(summation)
+
+    return check
 
 
 def summation_in(lowered: Lowered) -> Summation | None:
@@ -43,6 +69,7 @@ def confirm_equal(summation: str | None, chosen_one: str) -> None:
     if summation != chosen_one:
         raise ScheduleError(
             f"it sums in the order {summation}, the schedule that is chosen in {chosen_one}: D would have other bits"
+            " [other-order]"
         )
 
 
@@ -53,10 +80,10 @@ def confirm(summation: Summation | None, numerics: str) -> None:
     if summation.cut_by_ctas:
         raise ScheduleError(
             f"numerics={numerics!r}: {summation}, so that the number of SMs decides the order of sums; take"
-            " k_division = split(n), scatter(n) or none"
+            " k_division = split(n), scatter(n) or none [order-by-sms]"
         )
     if numerics == BATCH_INVARIANT and (summation.is_divided or len(summation.sums) > 1):
         raise ScheduleError(
             f"numerics={numerics!r}: {summation}; every element of D must be one sum in one order: take"
-            " k_division = none"
+            " k_division = none [more-than-one-sum]"
         )

@@ -10,4 +10,4 @@ INVARIANT_ROWS = 4096  # the M that a schedule is chosen for where the order of 
 def check_numerics(word: object) -> None:
     """Raises SpecError for a word that is none."""
     if word not in NUMERICS:
-        raise SpecError(f"numerics={word!r}; it is one of {', '.join(NUMERICS)}")
+        raise SpecError(f"numerics={word!r}; it is one of {', '.join(NUMERICS)} [numerics-word]")

@@ -7,6 +7,7 @@ not, 2 for a wrong command line; 130 after an interrupt, 141 where the reader of
 """
 
 import argparse
+import errno
 import re
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from lowtide.dialects.text import check_text
 from lowtide.entry import guard
 from lowtide.errors import Error
 from lowtide.passes.pipeline import REGISTRY
+from lowtide.runtime.files import bounded, read_file
 from lowtide.targets import Target
 
 _SEPARATOR = re.compile(r"^// -----.*\n?", re.MULTILINE)
@@ -40,10 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(kind.name)
         return 0
     try:
-        text = sys.stdin.read() if options.input == "-" else Path(options.input).read_text(encoding="utf-8")
+        text = _read(options.input)
         target = resolve(options.target) if options.target else None
         parse_pipeline(options.pass_pipeline, make_context())
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         print(f"lowtide-opt: error: cannot read {options.input}: {reason}; name a file of MLIR text", file=sys.stderr)
         return 1
@@ -51,12 +53,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"lowtide-opt: error: {error}", file=sys.stderr)
         return 1
     outputs, succeeded = [], True
-    for first_line, chunk in _chunks(text, split=options.split_input_file):
-        job = _Job(chunk, first_line, options, target)
-        outputs.append(job.run())
-        succeeded &= job.succeeded()
-    output = "// -----\n".join(printed for printed in outputs if printed is not None)
     try:
+        for first_line, chunk in _chunks(text, split=options.split_input_file):
+            job = _Job(chunk, first_line, options, target)
+            outputs.append(job.run())
+            succeeded &= job.succeeded()
+        output = "// -----\n".join(printed for printed in outputs if printed is not None)
         if options.output == "-":
             print(output, end="")
         elif succeeded:
@@ -65,6 +67,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"lowtide-opt: error: {error}", file=sys.stderr)
         return 1
     return 0 if succeeded else 1
+
+
+def _read(name: str) -> str:
+    """The text of a file, or of standard input. Raises OSError and ValueError for what cannot be read."""
+    if name != "-":
+        return read_file(name, special=True).decode()
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "standard input is closed")
+    return bounded(sys.stdin.buffer).decode()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -155,7 +166,9 @@ class _Job:
             return self.target
         written = target_of(module)
         if self.target is not None and self.target != written:
-            raise Error(f"--target={self.target.name}, but the module is for {written.name}: leave one of them out")
+            raise Error(
+                f"--target={self.target.name}, but the module is for {written.name}: leave one of them out [opt-target]"
+            )
         return written
 
     def _print(self, module: ir.Module) -> str:

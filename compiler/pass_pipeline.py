@@ -85,7 +85,9 @@ def run_element(element: Element, module: ir.Module, target: Target | None) -> N
     """Run one pass, then the verifier. Raises UpstreamFailure, or what a pass of ours raises."""
     if isinstance(element, Pass):
         if target is None:
-            raise PassError(f"{element.name} needs a target: give --target, or write tile.target on the module")
+            raise PassError(
+                f"{element.name} needs a target: give --target, or write tile.target on the module [pass-target]"
+            )
         _run_ours(element, module, target)
         return
     with module.context:
@@ -93,7 +95,7 @@ def run_element(element: Element, module: ir.Module, target: Target | None) -> N
     try:
         manager.run(module.operation)
     except ir.MLIRError:  # what went wrong is in the diagnostics, for whoever has attached a handler
-        raise UpstreamFailure(f"{element.text} failed") from None
+        raise UpstreamFailure(f"{element.text} failed [upstream-failed]") from None
 
 
 def _run_ours(element: Pass, module: ir.Module, target: Target) -> None:
@@ -104,6 +106,7 @@ def _run_ours(element: Pass, module: ir.Module, target: Target) -> None:
     except Exception as error:
         raise PassError(
             f"{element.name} stopped with {type(error).__name__}: {error}; this is a fault of the pass, not of the IR"
+            " [pass-stopped]"
         ) from error
 
 
@@ -111,9 +114,11 @@ def _check_upstream(part: str, ours: Mapping[str, type[Pass]], context: ir.Conte
     """What MLIR's parser would refuse, refused with the nearest name."""
     for name, nested in _names(part):
         if nested and name in ours:
-            raise PassError(f"{name} is a pass of ours and runs on the whole module: take it out of {part}")
+            raise PassError(
+                f"{name} is a pass of ours and runs on the whole module: take it out of {part} [pass-nested]"
+            )
         if _is_anchor(part, name) and not context.is_registered_operation(name) and name != "any":
-            raise PassError(f"{part}: there is no op {name!r} to nest passes in")
+            raise PassError(f"{part}: there is no op {name!r} to nest passes in [pass-anchor]")
     try:
         with context:
             PassManager.parse(f"builtin.module({part})")
@@ -126,10 +131,10 @@ def _explain(message: str, ours: Mapping[str, type[Pass]]) -> str:
     lines = [line for line in message.splitlines() if line.strip() and set(line.strip()) != {"^"}]
     quoted = message.split("'")
     if "does not refer to a registered pass" not in message or len(quoted) < 3:
-        return "pass pipeline: " + "; ".join(line.strip() for line in lines)
+        return f"pass pipeline: {'; '.join(line.strip() for line in lines)} [pipeline-parse]"
     nearest = difflib.get_close_matches(quoted[1], [*ours, *_USUAL_UPSTREAM], n=1)
     suggestion = f"did you mean {nearest[0]!r}?" if nearest else f"ours are {', '.join(ours) or 'none'}"
-    return f"unknown pass {quoted[1]!r}: neither ours nor upstream's; {suggestion}"
+    return f"unknown pass {quoted[1]!r}: neither ours nor upstream's; {suggestion} [unknown-pass]"
 
 
 def _names(part: str) -> Iterator[tuple[str, bool]]:
@@ -155,12 +160,14 @@ def _is_anchor(part: str, name: str) -> bool:
 
 
 def _options(part: str, name: str) -> dict[str, str]:
-    """`name{a=1 b=x,y}` as a dictionary. Raises PassError for what is not of this form."""
+    """`name{a=1 b=x,y}` as a dictionary. Raises PassError for other text."""
     rest = part[len(name) :].strip()
     if not rest:
         return {}
     if not (rest.startswith("{") and rest.endswith("}")):
-        raise PassError(f"{part}: after {name} comes nothing or {{key=value …}}; a pass of ours holds no others")
+        raise PassError(
+            f"{part}: after {name} comes nothing or {{key=value …}}; a pass of ours holds no others [pass-options]"
+        )
     options: dict[str, str] = {}
     for entry in _split(rest[1:-1], " "):
         key, equals, value = entry.partition("=")
@@ -180,15 +187,15 @@ def _split(text: str, separator: str) -> list[str]:
             open_brackets += character
         elif character in ")}]":
             if not open_brackets or _CLOSING[open_brackets[-1]] != character:
-                raise PassError(f"pass pipeline: {character!r} closes nothing in {text!r}")
+                raise PassError(f"pass pipeline: {character!r} closes nothing in {text!r} [pipeline-closes]")
             open_brackets = open_brackets[:-1]
         if character == separator and not open_brackets and not quote:
             parts.append("")
         else:
             parts[-1] += character
     if open_brackets or quote:
-        raise PassError(f"pass pipeline: {(open_brackets or quote)[-1]!r} is not closed in {text!r}")
+        raise PassError(f"pass pipeline: {(open_brackets or quote)[-1]!r} is not closed in {text!r} [pipeline-open]")
     stripped = [part.strip() for part in parts]
     if separator == "," and not all(stripped) and len(stripped) > 1:
-        raise PassError(f"pass pipeline: an empty name in {text!r}")
+        raise PassError(f"pass pipeline: an empty name in {text!r} [pipeline-empty-name]")
     return [part for part in stripped if part]

@@ -1,8 +1,11 @@
 """A spec as IR of level `problem`: the host function with one tile.gemm."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from mlir import ir
 
-from lowtide.compiler.contexts import make_context
+from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.epilogue.emit import emit, ir_type, value_type
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.presets import check_target
@@ -11,13 +14,19 @@ from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, set_level, set_target
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.passes.base import walk
+from lowtide.passes.schedules.asked_choice import set_expected
+from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
 FUNCTION = "gemm"
 
 
-def problem_text(spec: GemmSpec, target: Target, schedule: Schedule | None = None) -> str:
-    """The module, as text. `schedule` fixes the fields that it gives.
+def problem_text(
+    spec: GemmSpec, target: Target, schedule: Schedule | None = None, expected: Mapping[str, int] = MappingProxyType({})
+) -> str:
+    """The module, as text. `schedule` fixes the fields that it gives; the others are chosen for the `expected` extents,
+    by name, and the kernel serves others too.
 
     Raises ScheduleError for one that is meant for a target with instructions that this one lacks.
     """
@@ -27,9 +36,18 @@ def problem_text(spec: GemmSpec, target: Target, schedule: Schedule | None = Non
         module = ir.Module.create()
         set_level(module, Level.PROBLEM)
         set_target(module, target)
+        set_expected(module, expected)
         with ir.InsertionPoint(module.body):
             _emit_function(spec, schedule)
         return str(module)
+
+
+def seen_by_passes(spec: GemmSpec, target: Target) -> Problem:
+    """The problem as passes see it."""
+    with make_context() as context:
+        module = parse_text(problem_text(spec, target), context, "<problem>")  # owns the op: must outlive it
+        (gemm,) = walk(module, tile.GemmOp)
+        return Problem.of(gemm)
 
 
 def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
@@ -80,7 +98,8 @@ def _output(spec: GemmSpec, dtype: str) -> ir.Type:
     if spec.d_order == "row":
         return _matrix(spec.d_shape, dtype)
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    return ir.MemRefType.get(_extents(spec.m, spec.n), ir_type(dtype), ir.StridedLayoutAttr.get(0, [1, dynamic]))
+    extents, outer = _extents(*spec.batch_shape, spec.m, spec.n), [dynamic] * len(spec.batch_shape)
+    return ir.MemRefType.get(extents, ir_type(dtype), ir.StridedLayoutAttr.get(0, [*outer, 1, dynamic]))
 
 
 def _extents(*extents: int | None) -> list[int]:

@@ -13,7 +13,7 @@ def keep_device_side(module: ir.Module) -> None:
     """
     device = [op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp)]
     if len(device) != 1:
-        raise CompileError(f"level llvm has {len(device)} gpu.module; PTX is made of exactly one")
+        raise CompileError(f"level llvm has {len(device)} gpu.module; PTX is made of exactly one [one-gpu-module]")
     for op in list(module.body.operations):
         if not isinstance(op, gpu.GPUModuleOp):
             op.operation.erase()
@@ -24,4 +24,4 @@ def ptx_text(module: ir.Module) -> str:
     for op in module.body.operations:
         if isinstance(op, gpu.BinaryOp):
             return str(gpu.ObjectAttr(op.objects[0]).object.decode("utf-8")).rstrip("\0")
-    raise CompileError("the NVPTX backend left no PTX")
+    raise CompileError("the NVPTX backend left no PTX [no-ptx]")

@@ -18,6 +18,11 @@ _REGISTER_UNIT = 8  # registers per thread are allocated in multiples of this
 _HARMLESS_ADVISORIES = frozenset({"7519"})
 
 
+class BadCode(CompileError):
+    """Machine code that a kernel must not have: it spills, wgmma is serialized, or its roles want more registers than
+    there are. Another schedule may have better code."""
+
+
 @dataclass(frozen=True)
 class Assembly:
     """Machine code, and ptxas's report on it. Registers, spills and stack bytes are per thread."""
@@ -33,7 +38,7 @@ class Assembly:
 
 
 def assemble(ptx: str, target: Target, *, ptxas: Path | None = None, allow_spills: bool = False) -> Assembly:
-    """Assemble for a target. Raises CompileError: no ptxas, PTX refused, spills, or a C75xx advisory.
+    """Assemble for a target. Raises CompileError: no ptxas, or PTX refused; BadCode: spills, or a C75xx advisory.
 
     Spills cost more than any schedule gains; the advisories C7510 and on say that wgmma was serialized, C7508 that
     setmaxnreg was ignored.
@@ -42,7 +47,7 @@ def assemble(ptx: str, target: Target, *, ptxas: Path | None = None, allow_spill
     if program is None:
         raise CompileError(
             f"no ptxas: not in ${ENVIRONMENT_VARIABLE}, on PATH or in a wheel; pip install nvidia-cuda-nvcc, or leave "
-            "the PTX to the driver"
+            "the PTX to the driver [no-ptxas]"
         )
     with tempfile.TemporaryDirectory(prefix="lowtide-ptxas-") as folder:
         source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
@@ -58,10 +63,12 @@ def _run(command: list[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CompileError(f"{command[0]} did not run: {error}") from None
+        raise CompileError(f"{command[0]} did not run: {error} [ptxas-ran]") from None
     log = done.stdout + done.stderr
     if done.returncode != 0:
-        raise CompileError(f"{' '.join(command)} refused the PTX (status {done.returncode}):\n{log.strip()}")
+        raise CompileError(
+            f"{' '.join(command)} refused the PTX (status {done.returncode}):\n{log.strip()} [ptxas-refused]"
+        )
     return log
 
 
@@ -87,7 +94,7 @@ def _largest(pattern: str, log: str) -> int:
 def confirm_registers(assembly: Assembly, schedule: Schedule, target: Target) -> None:
     """Compare the registers that ptxas gave a kernel with what its CTA can have and what its roles will ask for.
 
-    Raises CompileError: a CTA that could not start, or warps that would wait for registers forever. Nothing is checked
+    Raises BadCode: a CTA that could not start, or warps that would wait for registers forever. Nothing is checked
     where the schedule does not say how many threads there are.
     """
     if schedule.multiply.atoms is None:
@@ -95,18 +102,19 @@ def confirm_registers(assembly: Assembly, schedule: Schedule, target: Target) ->
     threads = threads_of(schedule)
     held = -(-assembly.registers // _REGISTER_UNIT) * _REGISTER_UNIT
     if held * threads > target.registers_per_sm:
-        raise CompileError(
+        raise BadCode(
             f"ptxas gives each of {threads} threads {assembly.registers} registers, {held * threads} in all; "
             f"an SM of {target.name} has {target.registers_per_sm}, so that no CTA would start: keep the kernel's "
-            "known_block_size, or take fewer warps"
+            "known_block_size, or take fewer warps [ptxas-registers]"
         )
     (producer, consumer), consumers = schedule.mainloop.registers or (0, 0), schedule.consumers
     wanted, entry = producer + consumers * consumer, (1 + consumers) * held
     if consumer and wanted > entry:
-        raise CompileError(
+        raise BadCode(
             f"registers = [{producer}, {consumer}] need {wanted} per lane over all warpgroups, ptxas lets the CTA "
             f"enter with {entry} ({1 + consumers} × {assembly.registers}), so that the last to ask would wait "
             f"forever: keep the kernel's nvvm.maxnreg, or take consumer ≤ {(entry - producer) // consumers // 8 * 8}"
+            " [ptxas-registers-sum]"
         )
 
 
@@ -114,12 +122,12 @@ def _refuse_bad_code(assembly: Assembly, allow_spills: bool) -> None:
     codes = ((re.search(r"\(C(75\d{2})\)", line), line) for line in assembly.warnings)
     advisories = [line for code, line in codes if code is not None and code[1] not in _HARMLESS_ADVISORIES]
     if advisories:
-        raise CompileError(f"ptxas: {advisories[0]}; {_way_out(advisories[0])}")
+        raise BadCode(f"ptxas: {advisories[0]}; {_way_out(advisories[0])} [ptxas-advisory]")
     if (assembly.spill_stores or assembly.spill_loads) and not allow_spills:
-        raise CompileError(
+        raise BadCode(
             f"the kernel spills {assembly.spill_stores} bytes per thread to memory and loads {assembly.spill_loads} "
             f"(at {assembly.registers} registers per thread); take a smaller grid.tile, or more warps: larger "
-            "multiply.atoms, or with roles more consumers"
+            "multiply.atoms, or with roles more consumers [kernel-spills]"
         )
 
 

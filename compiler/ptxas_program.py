@@ -12,12 +12,12 @@ ENVIRONMENT_VARIABLE = "LOWTIDE_PTXAS"
 
 
 def find_ptxas() -> Path | None:
-    """The ptxas to use; None where there is none. Raises CompileError where $LOWTIDE_PTXAS names no program."""
+    """The ptxas to use; None if there is none. Raises CompileError where $LOWTIDE_PTXAS names no program."""
     named = os.environ.get(ENVIRONMENT_VARIABLE)
     if named:
         found = shutil.which(named)
         if found is None:
-            raise CompileError(f"{ENVIRONMENT_VARIABLE}={named} is no program; correct it, or unset it")
+            raise CompileError(f"{ENVIRONMENT_VARIABLE}={named} is no program; correct it, or unset it [ptxas-program]")
         return Path(found)
     found = shutil.which("ptxas")
     return Path(found) if found is not None else _in_wheel()

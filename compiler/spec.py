@@ -22,6 +22,7 @@ from lowtide.elements import (
     weight_types,
 )
 from lowtide.errors import SpecError
+from lowtide.keywords import check_fields
 from lowtide.targets import accumulator_types, operand_types, partner_types
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
@@ -49,6 +50,21 @@ class Unbatched(Enum):
 UNBATCHED: Final = Unbatched.UNBATCHED
 
 
+# What to do in place of fields that other libraries have.
+_INSTEAD = {
+    "sparsity": "sparse operands (2:4) are not supported: multiply the dense matrix",
+    "sparse": "sparse operands (2:4) are not supported: multiply the dense matrix",
+    "groups": "grouped products are not supported: batch= multiplies products of one shape, and calls the others",
+    "experts": "grouped products are not supported: batch= multiplies products of one shape, and calls the others",
+    "dtype": "give the types of a, b and d",
+    "alpha": "scale the sums in the epilogue",
+    "beta": "add a full operand, scaled, in the epilogue",
+    "bias": "add it in the epilogue, as an operand",
+    "activation": "apply it in the epilogue",
+}
+
+
+@check_fields(_INSTEAD)
 @dataclass(frozen=True, kw_only=True)
 class GemmSpec:
     """One GEMM problem: D (M, N) = epilogue(A · B, operands…), or a batch of as many as `batch` says.
@@ -76,7 +92,8 @@ class GemmSpec:
     "tf32": by one of tf32, as a = b = "tf32" say.
     `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
     tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
-    `d_order`: how D and its full operands lie: "row", as (M, N), or "column", as (N, M), last dimension contiguous too.
+    `d_order`: how D and its full operands lie: "row", as (M, N), or "column", as (N, M), last dimension contiguous too;
+    in a batch (batch, M, N) or (batch, N, M).
     `block_scales`: None, or how blocks of A and B of 8-bit floats are scaled (`BlockScales`); the scales are operands
     `scale_a` and `scale_b`.
     `amax`: whether the kernel also takes `amax`, an array of one f32, and sets it to the largest absolute value of what
@@ -110,10 +127,6 @@ class GemmSpec:
             object.__setattr__(self, name, _extent(name, getattr(self, name)))
         if self.batch is not UNBATCHED:
             object.__setattr__(self, "batch", _extent("batch", self.batch, least=1))
-            if self.d_order == "column":
-                raise SpecError(
-                    "a batch has d_order='row'; for D by columns compute Dᵀ = Bᵀ · Aᵀ: exchange a with b, and m with n"
-                )
         _choose("dtype", "a", self.a, operand_types())
         _choose("dtype", "b", self.b, tuple(dict.fromkeys((*operand_types(), *weight_types()))))
         _choose("dtype", "d", self.d, types_of_d())
@@ -127,7 +140,7 @@ class GemmSpec:
         if not sums:
             raise SpecError(
                 f"a is {self.a} but b is {self.b}: mma instructions multiply {self.a} by "
-                f"{' or '.join(partner_types(self.a)) or 'none'}; convert one of the two"
+                f"{' or '.join(partner_types(self.a)) or 'none'}; convert one of the two [types-differ]"
             )
         if self.acc is None:
             object.__setattr__(self, "acc", sums[0])
@@ -135,22 +148,30 @@ class GemmSpec:
             takers = dict.fromkeys(dtype for dtype in operand_types() if self.sums in accumulator_types(dtype, dtype))
             raise SpecError(
                 f"acc={self.acc!r} with {self.a} inputs: {self.sums} accumulators take {' and '.join(takers)} inputs "
-                f"only; use acc={sums[0]!r}"
+                f"only; use acc={sums[0]!r} [sums-of-type]"
             )
         of_sum = output_types(self.sums)
         if self.d not in of_sum:
-            raise SpecError(f"d={self.d!r} with {self.sums} accumulators: {choices(self.d, of_sum)}")
+            raise SpecError(f"d={self.d!r} with {self.sums} accumulators: {choices(self.d, of_sum)} [d-of-sums]")
         if not isinstance(self.amax, bool):
-            raise SpecError(f"amax is {self.amax!r} ({type(self.amax).__name__}); it must be True or False")
+            raise SpecError(f"amax is {self.amax!r} ({type(self.amax).__name__}); it must be True or False [amax-word]")
         if self.amax and element_type(self.sums).computes_in != EPILOGUE_TYPE:
-            raise SpecError(f"amax=True with {self.sums} accumulators: an amax is {EPILOGUE_TYPE}; take amax=False")
+            raise SpecError(
+                f"amax=True with {self.sums} accumulators: an amax is {EPILOGUE_TYPE}; take amax=False [amax-type]"
+            )
         object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.sums, self.d, bool(self.amax)))
         names = [operand.name for operand in self.epilogue_graph.operands]
         for own in (SCALES, ZEROS) if self.group else ():
             if own in names:
-                raise SpecError(f"the epilogue's operand {own!r} has the name of the weights' {own}: rename it")
+                raise SpecError(
+                    f"the epilogue's operand {own!r} has the name of the weights' {own}: rename it"
+                    " [weights-operand-name]"
+                )
         if self.amax and AMAX in names:
-            raise SpecError(f"the epilogue's operand {AMAX!r} has the name of the largest absolute value: rename it")
+            raise SpecError(
+                f"the epilogue's operand {AMAX!r} has the name of the largest absolute value: rename it"
+                " [amax-operand-name]"
+            )
         self._check_block_scales()
 
     @property
@@ -181,7 +202,9 @@ class GemmSpec:
         valid = (self.a, *narrower, *decompositions_of(self.a))
         _choose("precision", "precision", self.precision, valid)
         if self.a != self.b:
-            raise SpecError(f"precision={self.precision!r}: a is {self.a} but b is {self.b}; they must be equal")
+            raise SpecError(
+                f"precision={self.precision!r}: a is {self.a} but b is {self.b}; they must be equal [pieces-types]"
+            )
         if self.precision in narrower:
             object.__setattr__(self, "a", self.precision)
             object.__setattr__(self, "b", self.precision)
@@ -191,7 +214,7 @@ class GemmSpec:
             most = DECOMPOSITIONS[self.precision].longest
             raise SpecError(
                 f"k is {self.k}; precision={self.precision!r} takes k up to {most}, since pieces lie side by side: "
-                "cut the problem into such parts"
+                "split the problem [pieces-k]"
             )
 
     @property
@@ -205,18 +228,24 @@ class GemmSpec:
         if not isinstance(self.block_scales, BlockScales):
             raise SpecError(
                 f"block_scales is {self.block_scales!r}; it must be lt.BlockScales(a=(1, 128), b=(128, 128)), or None"
+                " [scales-kind]"
             )
         if not promotes(self.a):
             takers = choices("", tuple(dtype for dtype in operand_types() if promotes(dtype)))
-            raise SpecError(f"scales of blocks of {self.a}: {takers}; scale others in the epilogue")
+            raise SpecError(f"scales of blocks of {self.a}: {takers}; scale others in the epilogue [scales-type]")
         if self.is_fast:
-            raise SpecError("acc='fast' with scales of blocks, whose sums are of 128 products at most; use acc='f32'")
+            raise SpecError(
+                "acc='fast' with scales of blocks, whose sums are of 128 products at most; use acc='f32' [scales-fast]"
+            )
         if self.is_batched:
-            raise SpecError("a batch has no scales of blocks yet; launch its products one by one")
+            raise SpecError("a batch has no scales of blocks yet; launch its products one by one [scales-batch]")
         taken = {operand.name for operand in self.epilogue_graph.operands}
         for operand in self.block_scales.operands:
             if operand.name in taken:
-                raise SpecError(f"the epilogue's operand {operand.name!r} has the name of scales of blocks; rename it")
+                raise SpecError(
+                    f"the epilogue's operand {operand.name!r} has the name of scales of blocks; rename it"
+                    " [scales-operand-name]"
+                )
 
     @property
     def sums(self) -> str:
@@ -259,8 +288,8 @@ class GemmSpec:
         return (*self.batch_shape, *((self.m, self.n) if self.d_order == "row" else (self.n, self.m)))
 
     def in_rows(self, matrix: Any) -> Any:
-        """D, or a full operand, as an array of (M, N), from one as it lies; and back."""
-        return matrix if self.d_order == "row" else matrix.T
+        """D, or a full operand, as an array of (…, M, N), from one as it lies; and back."""
+        return matrix if self.d_order == "row" else matrix.swapaxes(-1, -2)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -280,35 +309,44 @@ def _check_weights(spec: GemmSpec) -> None:
         if spec.group is not None or spec.scales is not None or spec.zero_points:
             raise SpecError(
                 f"group and scales are of packed weights, b of {', '.join(weight_types())} beside a of f16 or bf16; "
-                "scale D in the epilogue"
+                "scale D in the epilogue [weights-beside]"
             )
         return
     row = element_type(spec.b)
     if spec.layout not in WEIGHT_LAYOUTS or spec.is_batched:
-        raise SpecError("packed weights are one matrix with K contiguous: take layout='tn' or 'nn', and no batch")
+        raise SpecError(
+            "packed weights are one matrix with K contiguous: take layout='tn' or 'nn', and no batch [weights-layout]"
+        )
     if spec.d_order != "row":
-        raise SpecError("packed weights take D by rows: d_order='row'")
+        raise SpecError("packed weights take D by rows: d_order='row' [weights-by-rows]")
     if spec.group not in (None, *WEIGHT_GROUPS):
         raise SpecError(
             f"group is {spec.group!r}; groups are of {', '.join(map(str, WEIGHT_GROUPS))} elements of K, or None"
+            " [group-size]"
         )
     if spec.zero_points and row.is_float:
-        raise SpecError(f"weights of {spec.b} have no zero points, which are those of integers; take zero_points=False")
+        raise SpecError(
+            f"weights of {spec.b} have no zero points, which are those of integers; take zero_points=False"
+            " [zero-points-type]"
+        )
     if spec.group is None and spec.zero_points:
-        raise SpecError("zero points are those of groups; take group=128")
+        raise SpecError("zero points are those of groups; take group=128 [zero-points-group]")
     if spec.group is None and (spec.scales is not None or row.per_byte > 1):
-        raise SpecError(f"weights of {spec.b} {'with scales ' if spec.scales else ''}need groups; take group=128")
+        raise SpecError(
+            f"weights of {spec.b} {'with scales ' if spec.scales else ''}need groups; take group=128"
+            " [weights-need-group]"
+        )
     _choose("dtype", SCALES, spec.scales or spec.a, SCALE_TYPES)
     unit = spec.group or WEIGHT_BLOCK
     if spec.k is not None and (spec.k % unit or not spec.k):
         raise SpecError(
             f"k is {spec.k}; K of packed weights is a positive multiple of {unit}: pad A and the weights with zeros to "
-            f"{-(-max(spec.k, 1) // unit) * unit}"
+            f"{-(-max(spec.k, 1) // unit) * unit} [weights-k]"
         )
     if spec.n is not None and row.per_byte > 1 and spec.n % WEIGHT_ROWS:
         raise SpecError(
             f"n is {spec.n}; weights of {spec.b} are packed in {WEIGHT_ROWS} rows at a time: pad them to "
-            f"{-(-spec.n // WEIGHT_ROWS) * WEIGHT_ROWS}"
+            f"{-(-spec.n // WEIGHT_ROWS) * WEIGHT_ROWS} [weights-n]"
         )
 
 
@@ -323,13 +361,15 @@ def _extent(name: str, value: object, least: int = 0) -> int | None:
     except TypeError:
         raise SpecError(
             f"{name} is {value!r} ({type(value).__name__}); it must be an integer of at least {least}, or None for a "
-            "run-time argument"
+            "run-time argument [extent-kind]"
         ) from None
     if extent < least:
-        raise SpecError(f"{name} is {extent}; it must be at least {least}, or None for a run-time argument")
+        raise SpecError(
+            f"{name} is {extent}; it must be at least {least}, or None for a run-time argument [extent-least]"
+        )
     if extent > LARGEST_EXTENT:
         raise SpecError(
-            f"{name} is {extent}; extents are {least} to 2**31-1 ({LARGEST_EXTENT}): cut the problem into such parts"
+            f"{name} is {extent}; extents are {least} to 2**31-1 ({LARGEST_EXTENT}): split the problem [extent-most]"
         )
     return extent
 
@@ -337,4 +377,4 @@ def _extent(name: str, value: object, least: int = 0) -> int | None:
 def _choose(what: str, name: str, value: object, valid: tuple[str, ...]) -> None:
     if value not in valid or not isinstance(value, str):
         where = "" if what == name else f" for {name}"
-        raise SpecError(f"unknown {what} {value!r}{where}: {choices(value, valid)}")
+        raise SpecError(f"unknown {what} {value!r}{where}: {choices(value, valid)} [unknown-word]")

@@ -86,7 +86,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
     else:
         raise SpecError(
             "the module does not say what it computes: its host function has neither a tile.gemm nor tile.problem = "
-            "#tile.problem<…>; begin from a dump of Lowtide"
+            "#tile.problem<…>; begin from a dump of Lowtide [no-problem-in-ir]"
         )
     layout, kinds = str(problem.layout), [str(kind) for kind in problem.kinds]
     d_order = "column" if problem.d_is_column_major else "row"
@@ -135,7 +135,7 @@ def argument_names(function: ir.OpView) -> list[str]:
     for index, name in enumerate(found[3:], 3):
         twice = f"the epilogue operand's name {name!r} is given twice: rename one" if name in found[:index] else None
         if (error := name_error(name) or twice) is not None:
-            raise IRError(f"{where(function)}: {error} (tile.name of argument {index})")
+            raise IRError(f"{where(function)}: {error} (tile.name of argument {index}) [argument-name]")
     return found
 
 
@@ -143,9 +143,11 @@ def host_function(module: ir.Module) -> ir.OpView:
     """The module's one func.func. Raises IRError where it has another number of them, or too few arguments."""
     functions = [op for op in module.body.operations if op.operation.name == "func.func"]
     if len(functions) != 1:
-        raise IRError(f"a module has one host function (func.func), this one has {len(functions)}")
+        raise IRError(f"a module has one host function (func.func), this one has {len(functions)} [one-function]")
     if len(functions[0].regions[0].blocks[0].arguments) < 3:
-        raise IRError(f"{where(functions[0])}: the host function takes a, b, d and the epilogue's operands")
+        raise IRError(
+            f"{where(functions[0])}: the host function takes a, b, d and the epilogue's operands [function-arguments]"
+        )
     return functions[0]
 
 
@@ -160,6 +162,7 @@ def epilogue_ops(block: ir.Block) -> list[ir.OpView]:
         if not isinstance(constant, arith.ConstantOp):
             raise SpecError(
                 f"{where(reader)}: the epilogue reads a value from outside its region; make it one of its operands"
+                " [epilogue-outside]"
             )
         constants[value] = constant
     return [*constants.values(), *block.operations]
@@ -170,9 +173,10 @@ def _dtype(type_: ir.Type) -> str:
 
 
 def shape_as_it_lies(type_: ir.MemRefType) -> list[int | None]:
-    """The shape of the array that is passed: columns come first where they are contiguous. None: known at run time."""
+    """The shape of the array that is passed: columns come before rows where they are contiguous. None: known at run
+    time."""
     shape = [None if type_.is_dynamic_dim(axis) else type_.get_dim_size(axis) for axis in range(type_.rank)]
-    return shape[::-1] if is_column_major(type_) else shape
+    return [*shape[:-2], shape[-1], shape[-2]] if is_column_major(type_) else shape
 
 
 def _extents(types: list[ir.Type], lies: tuple[str, str], problem: Problem) -> dict[str, int | None]:
@@ -318,7 +322,7 @@ def _node(op: ir.OpView) -> tuple[str, float | None]:
             return _COMPARE[predicate], None
     raise SpecError(
         f"{where(op)}: the float64 reference has no {name} as this epilogue uses it; compare with another file "
-        "(--against) in the domain exact"
+        "(--against) in the domain exact [reference-lacks]"
     )
 
 

@@ -30,7 +30,7 @@ class Sum:
     instructions: tuple[str, ...]
     """Those that multiply, in order, such as `wgmma k16 bf16 x bf16 in f32`: its K, element types, accumulators."""
     slices: int
-    """Sums of which each has every so many-th instruction's K; they are added last."""
+    """Interleaved sums: each adds the K of every n-th instruction; the sums are added last."""
     promoted: int | None
     """Products that are summed from zero, then added to the sum in f32; None where all are one sum."""
     division: str

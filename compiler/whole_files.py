@@ -13,13 +13,15 @@ def check_writable(path: Path) -> None:
     """Raise Error for a file that `write_whole` could not write, before the work of making it."""
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise Error(f"cannot write {path}; name a file in a folder that exists or can be made, and is writable")
+        raise Error(
+            f"cannot write {path}; name a file in a folder that exists or can be made, and is writable [file-writable]"
+        )
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file by way of a temporary beside it, so that a reader or a crash never sees half of it.
 
-    A symbolic link is followed; what is no regular file (a device, a pipe) is written to as it is. Raises Error where
+    A symbolic link is followed; a device or a pipe is written to directly. Raises Error where
     the folder or the file cannot be written.
     """
     try:
@@ -41,5 +43,5 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
         raise Error(
             f"cannot write {path}: {getattr(error, 'strerror', None) or error}; name a folder that exists or can be "
-            "made, and is writable"
+            "made, and is writable [file-written]"
         ) from None

@@ -44,7 +44,7 @@ class Level(IntEnum):
         for level in cls:
             if str(level) == name:
                 return level
-        raise IRError(f"unknown level {name!r}; the levels are {', '.join(map(str, cls))}")
+        raise IRError(f"unknown level {name!r}; the levels are {', '.join(map(str, cls))} [unknown-level]")
 
 
 PROBLEM, CTA, SMEM, PIPELINED, ATOMS, EPILOGUE, NVVM, LLVM, PTX = Level
@@ -184,17 +184,19 @@ def set_target(module: ir.Module, target: Target) -> None:
 def _string_attribute(module: ir.Module, name: str, meaning: str) -> str:
     attributes = module.operation.attributes
     if name not in attributes:
-        raise IRError(f"{where(module.operation)}: the module lacks {name}; it names {meaning}")
+        raise IRError(f"{where(module.operation)}: the module lacks {name}; it names {meaning} [module-lacks]")
     attribute = attributes[name]
     if not isinstance(attribute, ir.StringAttr):
-        raise IRError(f"{where(module.operation)}: {name} is {attribute}, not a string; it names {meaning}")
+        raise IRError(
+            f"{where(module.operation)}: {name} is {attribute}, not a string; it names {meaning} [module-attribute]"
+        )
     return attribute.value
 
 
 def check_level(module: ir.Module, level: Level) -> None:
     """Raise IRError for the first op that does not belong to the level: op, location, level, where it belongs."""
     if level is Level.PTX:
-        raise IRError("level ptx is text, not IR; the last level that is IR is llvm")
+        raise IRError("level ptx is text, not IR; the last level that is IR is llvm [level-is-text]")
     for top in module.body.operations:
         host = top.operation.name.startswith("func.")
         complaint = _first_complaint(top.operation, level, host)
@@ -226,15 +228,18 @@ def _misplaced(name: str, level: Level, host: bool) -> str | None:
     side = "host" if host else "device"
     if life is None:
         home = "the other side's code" if _life(name, not host) else "no level of ours"
-        return f"{name} does not belong in {side} code at level {level}; it belongs to {home}"
+        return f"{name} does not belong in {side} code at level {level}; it belongs to {home} [not-at-any-level]"
     if level > life.last:
         successor = Level(life.last + 1)
         return (
             f"{name} does not belong in {side} code at level {level}; it lives from {life.first} to {life.last}: "
-            f"the step to {successor} should have replaced it"
+            f"the step to {successor} should have replaced it [past-its-levels]"
         )
     if level < life.first:
-        return f"{name} does not belong in {side} code at level {level}; it lives from {life.first} to {life.last}"
+        return (
+            f"{name} does not belong in {side} code at level {level}; it lives from {life.first} to {life.last}"
+            " [before-its-levels]"
+        )
     return None
 
 
@@ -242,7 +247,7 @@ def _broken_rule(op: ir.Operation, name: str, level: Level) -> str | None:
     """The message for an op that belongs to the level but does not have the form required there."""
     for rule in _RULES_OF.get(name, ()):
         if rule.first <= level <= rule.last and not rule.holds(op.opview):
-            return f"at level {level} {name} {rule.message}; this one does not"
+            return f"at level {level} {name} {rule.message}; this one does not [form-at-level]"
     return None
 
 

@@ -24,7 +24,12 @@ def check_text(text: str, name: str, error: type[Error] = IRError) -> None:
     try:
         encoded = text.encode()
     except UnicodeEncodeError as fault:
-        raise error(f"{name}: not Unicode text: {fault.reason}; read it as UTF-8") from None
+        raise error(f"{name}: not Unicode text: {fault.reason}; read it as UTF-8 [not-unicode]") from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise error(
+            f"{name}:{line}: a null character, which is no text of IR; give the file as it was written [null-character]"
+        )
     if _is_shallow(encoded):
         return
     for depth, place in _depths(text):
@@ -32,7 +37,7 @@ def check_text(text: str, name: str, error: type[Error] = IRError) -> None:
             line, column = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
             raise error(
                 f"{name}:{line}:{column}: brackets are nested more than {MOST_NESTING} deep; IR of Lowtide needs about "
-                "10: close those before"
+                "10: close those before [nested-brackets]"
             )
 
 

@@ -19,7 +19,7 @@ def spec_scaled_by(factor: float) -> lt.GemmSpec:
 
 
 def main(folder: Path) -> None:
-    lt.compile_gemm(spec_scaled_by(0.5), schedule=SCHEDULE, dump_ir=folder)
+    lt.compile_gemm(spec_scaled_by(0.5), "sm_80", schedule=SCHEDULE, dump_ir=folder)
     files = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*"))
     print("\n".join(files))
 
@@ -30,7 +30,7 @@ def main(folder: Path) -> None:
 
     kernel = lt.compile_ir(edited)
     print(f"levels from the edited one on: {', '.join(kernel.levels)}")
-    assert kernel.ptx == lt.compile_gemm(spec_scaled_by(0.25), schedule=SCHEDULE).ptx
+    assert kernel.ptx == lt.compile_gemm(spec_scaled_by(0.25), "sm_80", schedule=SCHEDULE).ptx
     print("its PTX is that of a spec scaled by 0.25")
 
 

@@ -29,7 +29,7 @@ def main() -> None:
     integers, scales = quantized(rng.standard_normal((n, k)))
 
     spec = lt.GemmSpec(m=None, n=n, k=k, a="bf16", b="s4", d="f32", group=GROUP, scales="f32")
-    kernel = lt.compile_gemm(spec, target="sm_80")
+    kernel = lt.compile_gemm(spec)
     packed = lt.pack_weights(integers, spec)
     d = kernel.interpret(a, packed, scales=scales)
 

@@ -1,10 +1,49 @@
-"""Every level on a CPU, with the hardware's own rules; see `interpret`."""
+"""Every level on a CPU, with the hardware's own rules; see `interpret`, and `run` for PTX without a compiler.
 
-from lowtide.interpreter.api import Loaded, interpret
-from lowtide.interpreter.machine.agents import MAX_STEPS
-from lowtide.interpreter.machine.exploration import Explored, Explorer, explore
-from lowtide.interpreter.machine.interleavings import Report
-from lowtide.interpreter.machine.paths import Paths
-from lowtide.interpreter.machine.traces import Trace
+Names are imported when they are first used, so that PTX runs where no MLIR is installed.
+"""
 
-__all__ = ["MAX_STEPS", "Explored", "Explorer", "Loaded", "Paths", "Report", "Trace", "explore", "interpret"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lowtide.interpreter.api import Loaded, interpret, launch_record
+    from lowtide.interpreter.launching import run
+    from lowtide.interpreter.machine.exploration import Explored, Explorer, explore
+    from lowtide.interpreter.machine.interleavings import Report
+    from lowtide.interpreter.machine.options import MAX_STEPS, Observers, Options
+    from lowtide.interpreter.machine.paths import Paths
+    from lowtide.interpreter.machine.traces import Trace
+
+_HOMES = {
+    "api": ("Loaded", "interpret", "launch_record"),
+    "launching": ("run",),
+    "machine.exploration": ("Explored", "Explorer", "explore"),
+    "machine.interleavings": ("Report",),
+    "machine.options": ("MAX_STEPS", "Observers", "Options"),
+    "machine.paths": ("Paths",),
+    "machine.traces": ("Trace",),
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "MAX_STEPS",
+    "Explored",
+    "Explorer",
+    "Loaded",
+    "Observers",
+    "Options",
+    "Paths",
+    "Report",
+    "Trace",
+    "explore",
+    "interpret",
+    "launch_record",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

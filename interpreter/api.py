@@ -10,19 +10,22 @@ from numpy.typing import NDArray
 
 from lowtide.dialects.diagnostics import Diagnostics  # importing the package registers the dialects
 from lowtide.dialects.text import check_text
-from lowtide.errors import InterpreterError, IRError
-from lowtide.interpreter.host import LEVELS, Host, Progress
+from lowtide.errors import InterpreterError, IRError, with_code
+from lowtide.interpreter.host import Host
 from lowtide.interpreter.inputs import D_POSITION, Argument, arguments_of, in_place_of, matrix_of
-from lowtide.interpreter.machine.agents import MAX_STEPS
+from lowtide.interpreter.launching import Launcher
 from lowtide.interpreter.machine.exploration import Explorer
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.interleavings import Report
+from lowtide.interpreter.machine.options import MAX_STEPS, Observers, Options, Progress
 from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers import domains
-from lowtide.interpreter.program.ir_types import MemRef, Scalar
 from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import MemRef, Scalar
 from lowtide.interpreter.ptx.parsing import parse as parse_ptx
+from lowtide.interpreter.recording import arrays_of
+from lowtide.launches import LaunchRecord
 
 Array = NDArray[Any]
 
@@ -77,6 +80,7 @@ def interpret(
     order in place of `seed` (`explore`). `max_steps` is how many ops an agent may run; one that runs more is
     reported, as in a loop without end. Matrices begin at multiples of 256 bytes, plus those that `offsets` has for
     their names.
+    These are keywords here and records below (`Options`, `Observers`).
     Raises InterpreterError for a level that is not interpreted, inputs that do not fit, and every broken rule of the
     hardware: races, deadlocks, bytes read before they are written or before their copy is waited for, accesses out of
     bounds; and where D is not written everywhere, or an operand has changed. Raises IRError for text that is no legal
@@ -86,26 +90,23 @@ def interpret(
     sms = _whole("sms", sms, "it is how many SMs there are, at least 1")
     seed = _whole("seed", seed, "it draws the order of agents")
     if sms < 1:
-        raise InterpreterError(f"sms = {sms}: a launch needs at least one SM")
+        raise InterpreterError(f"sms = {sms}: a launch needs at least one SM [sms-least]")
     max_steps = _whole("max_steps", max_steps, "it is how many ops an agent may run")
-    numbers = domains.domain(domain)
+    options, observers = Options(sms, seed, max_steps), Observers(trace, paths, report, explorer, on_progress)
+    return _run(loaded, inputs, domains.domain(domain), offsets, options, observers)
+
+
+def _run(
+    loaded: Loaded,
+    inputs: Mapping[str, Any],
+    numbers: domains.Domain,
+    offsets: Mapping[str, int],
+    options: Options,
+    observers: Observers,
+) -> Array:
+    trace, paths = observers.trace, observers.paths
     memory = GlobalMemory(numbers.payload, None if trace is None else trace.store)
-    host = Host(
-        loaded.module,
-        loaded.programs,
-        level_of(loaded.module),
-        numbers,
-        memory,
-        sms,
-        seed,
-        on_progress,
-        trace,
-        paths,
-        max_steps,
-        loaded.ptx,
-        report,
-        explorer,
-    )
+    host = Host(loaded.module, loaded.ptx, loaded.programs, Launcher(numbers, memory, options, observers))
     arguments = arguments_of(host.function(), inputs, numbers)
     d, type = arguments[D_POSITION].value, arguments[D_POSITION].type
     assert isinstance(type, MemRef) and isinstance(d, np.ndarray)
@@ -124,18 +125,43 @@ def interpret(
         paths.settle()
     changed = memory.changed_since(given, {placed[x].name for x in (D_POSITION, *dict(results))})
     if changed is not None:
-        raise InterpreterError(f"level {host.level}: {changed} has changed; a kernel writes D and workspaces alone")
+        raise InterpreterError(
+            f"level {host.level}: {changed} has changed; a kernel writes D and workspaces alone [kernel-wrote]"
+        )
     for position, argument in results:
         payload, _ = memory.contents(placed[position].name)
         _give(argument, numbers.matrix_of(payload, placed[position].element.name).reshape(-1))
     return _output(host, placed[D_POSITION])
 
 
+def launch_record(
+    module: ir.Module | str | Loaded,
+    inputs: Mapping[str, Any],
+    *,
+    sms: int = 2,
+    offsets: Mapping[str, int] = MappingProxyType({}),
+) -> LaunchRecord:
+    """The launches of a module of level llvm as data, with which its PTX runs by itself (`run`). Arguments as for
+    `interpret`. Raises InterpreterError as it does, and for another level, whose kernels take other parameters."""
+    loaded, numbers = module if isinstance(module, Loaded) else Loaded(module), domains.domain("float")
+    memory = GlobalMemory(numbers.payload)
+    host = Host(loaded.module, None, loaded.programs, Launcher(numbers, memory, Options(sms), Observers()))
+    if host.level != "llvm":
+        raise InterpreterError(
+            f"launches are recorded at level llvm, whose kernels take what PTX does, not {host.level} [record-level]"
+        )
+    arguments = arguments_of(host.function(), inputs, numbers)
+    launches = host.launches(_placed(host, arguments, offsets))
+    return LaunchRecord(arrays_of(memory, numbers), launches)
+
+
 def _give(argument: Argument, values: Any) -> None:
     """Writes an amax into the array that was given for it. Raises InterpreterError for one that is read-only."""
     assert isinstance(argument.value, np.ndarray)
     if not argument.value.flags.writeable:
-        raise InterpreterError(f"operand {argument.name}: the array is read-only; pass one that may be written")
+        raise InterpreterError(
+            f"operand {argument.name}: the array is read-only; pass one that may be written [argument-read-only]"
+        )
     argument.value[...] = values
 
 
@@ -146,26 +172,14 @@ def _parse(text: str, context: ir.Context) -> ir.Module:
         try:
             return ir.Module.parse(text, context)
         except ir.MLIRError as error:
-            raise IRError(f"not a legal module: {'; '.join(diagnostics.of(error))}") from None
-
-
-def level_of(module: ir.Module) -> str:
-    """The module's `tile.level`. Raises InterpreterError for one that is not interpreted."""
-    attributes = module.operation.attributes
-    if "tile.level" not in attributes:
-        raise InterpreterError('the module does not say its level; give it `attributes {tile.level = "…"}`')
-    level = ir.StringAttr(attributes["tile.level"]).value
-    if level not in LEVELS:
-        raise InterpreterError(
-            f"level {level} is not interpreted; the last that is, is llvm: interpret the dump of that level"
-        )
-    return level
+            found = f"not a legal module: {'; '.join(diagnostics.of(error))}"
+            raise IRError(with_code(found, "module-legal")) from None
 
 
 def _whole(name: str, value: Any, what: str) -> int:
-    """An argument that counts. Raises InterpreterError for what is no integer."""
+    """A count given as an argument. Raises InterpreterError if it is not an integer."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InterpreterError(f"{name} = {value!r} is not an integer; {what}")
+        raise InterpreterError(f"{name} = {value!r} is not an integer; {what} [argument-integer]")
     return int(value)
 
 
@@ -192,12 +206,12 @@ def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -
 
 def _output(host: Host, matrix: Any) -> Array:
     payload, written = host.memory.contents(matrix.name)
-    if len(matrix.shape) == 3:  # a batch, of which these are the rows of all matrices
+    if len(matrix.shape) == 3:  # a batch: the rows of all its matrices
         payload, written = payload.reshape(matrix.shape), written.reshape(matrix.shape)
     if not written.all():
         place = np.unravel_index(np.flatnonzero(~written)[0], written.shape)
         raise InterpreterError(
             f"level {host.level}: D[{', '.join(map(str, place))}] was never written, nor {int((~written).sum()) - 1} "
-            "other elements; the work tiles and stores must cover D"
+            "other elements; the work tiles and stores must cover D [d-unwritten]"
         )
     return host.domain.matrix_of(payload, matrix.element.name)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,8 @@ from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.matrices import Matrix
 from lowtide.interpreter.numbers.domains import FLOAT_DTYPES, NUMPY_DTYPES, Domain
 from lowtide.interpreter.program.ir_attributes import decode_attribute
-from lowtide.interpreter.program.ir_types import MemRef, Scalar, Type, decode_type
+from lowtide.interpreter.program.ir_types import decode_type
+from lowtide.interpreter.program.types import MemRef, Scalar, Type
 
 Array = NDArray[Any]
 
@@ -28,6 +30,7 @@ _NUMPY_NAMES: Mapping[str, str] = MappingProxyType(
 )
 _NAMES: Mapping[str, str] = MappingProxyType({row.ir: row.name for row in ELEMENTS.values()})
 _K_OF_ZEROS = 128  # in place of K = 0: a multiple of every panel that a tensor map sees an operand as
+_MOST_BYTES = 1 << 28  # of an operand: memory keeps some 40 bytes for each of them
 _ROW_BYTES = 16  # rows of matrices begin at multiples of it where nothing says how they lie
 
 # The problem's extents of an operand's dimensions, as it lies in memory; in a batch `_BATCH` comes before them.
@@ -75,19 +78,20 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
     """The arguments of the host function; D is made where it is not given.
 
     Where K is 0, A and B are zeros of a small K, so that D = epilogue(0): no level has to know of empty matrices.
-    Raises InterpreterError for what is no array or number, has another shape or dtype than the module is for, or
+    Raises InterpreterError for a value that is not an array or number, has another shape or dtype than the module's, or
     disagrees with another operand on an extent. In a batch, an operand without that dimension is shared by all.
     """
     dims = _with_batch(function, _dims(function))
     types = _types(function, dims)
     given = dict(inputs)
     if len(types) <= D_POSITION or not isinstance(types[D_POSITION], MemRef):
-        raise InterpreterError("the host function's arguments are a, b, d and the epilogue's operands")
+        raise InterpreterError("the host function's arguments are a, b, d and the epilogue's operands [argument-kinds]")
     if "d" not in given:
         given = _with_output(given, types, dims, domain)
     if len(given) != len(types):
         raise InterpreterError(
             f"the host function takes {len(types)} arguments, {len(given)} are given: {', '.join(given)}"
+            " [argument-count]"
         )
     allowed = dims or [()] * len(types)
     values = [
@@ -99,6 +103,7 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
     if extents.get("k") == 0 and any("g" in letters or _PACKED_ROWS in letters for letters in dims):
         raise InterpreterError(
             "K of packed weights is 0, must be a positive multiple of their group; pad them with zeros"
+            " [weights-of-no-k]"
         )
     if _BATCH in extents:
         values = [_with_parts(*each, extents[_BATCH]) for each in zip(values, dims, strict=True)]
@@ -127,7 +132,7 @@ def _with_batch(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[t
 
 
 def _with_parts(value: Any, dims: Sequence[str], batch: int) -> Any:
-    """A shared operand as a batch of which all parts lie in one place; any other as it is."""
+    """A shared operand as a batch whose parts lie in one place; any other operand unchanged."""
     if _BATCH not in dims or value.ndim == len(dims):
         return value
     return np.broadcast_to(value, (batch, *value.shape))
@@ -150,7 +155,7 @@ def _without_elements(type: MemRef, letters: Sequence[str], empty: str) -> MemRe
     """The type with extents of 0 where `empty` names the letter, which is one of the array's, as it lies."""
     extents = zip(letters, type.shape_as_it_lies, strict=True)
     shape = tuple(0 if letter[0] in empty else extent for letter, extent in extents)
-    return replace(type, shape=shape[::-1] if type.is_column_major else shape)
+    return replace(type, shape=type.turned(shape) if type.is_column_major else shape)
 
 
 def _dims(function: ir.Operation) -> list[Sequence[str]]:
@@ -212,25 +217,31 @@ def _with_output(
     """The inputs with an array for D in its place, rows at multiples of 16 bytes."""
     names = list(given)
     if len(names) < D_POSITION:
-        raise InterpreterError("the first two inputs are the matrices a and b")
+        raise InterpreterError("the first two inputs are the matrices a and b [first-two-matrices]")
     type = types[D_POSITION]
     assert isinstance(type, MemRef)
-    found: dict[str, int] = {}
+    found: dict[str, int] = {}  # as the first operand has it, A and B before others
     without_d = list(zip(types, dims, strict=True)) if dims else []
     del without_d[D_POSITION : D_POSITION + 1]
     for name, (wanted, letters) in zip(names, without_d, strict=False):
         if not isinstance(wanted, MemRef):
             continue
         shape = _matrix(name, given[name], wanted, letters, domain).shape
-        found |= dict(zip(letters[-len(shape) :], shape, strict=True))
+        found = dict(zip(letters[-len(shape) :], shape, strict=True)) | found
     letters = dims[D_POSITION] if dims else ("m", "n")
     known = zip(letters, type.shape_as_it_lies, strict=True)
     extents = [found.get(dim) if extent is None else extent for dim, extent in known]
     if extents[0] is None and letters[0] == _BATCH:
-        raise InterpreterError('A and B are shared by all products of the batch; give D among the inputs, as "d"')
+        raise InterpreterError(
+            'A and B are shared by all products of the batch; give D among the inputs, as "d" [batch-unsaid]'
+        )
     if None in extents:
-        raise InterpreterError('the module does not say how A and B lie; give D among the inputs, under the name "d"')
-    output = _padded([extent or 0 for extent in extents], np.dtype(NUMPY_DTYPES[type.element.name]), type.element)
+        raise InterpreterError(
+            'the module does not say how A and B lie; give D among the inputs, under the name "d" [layout-unsaid]'
+        )
+    of_d = [extent or 0 for extent in extents]
+    _check_size("d", of_d, prod(of_d), type.element)
+    output = _padded(of_d, np.dtype(NUMPY_DTYPES[type.element.name]), type.element)
     return {name: given.get(name, output) for name in (*names[:D_POSITION], "d", *names[D_POSITION:])}
 
 
@@ -244,20 +255,26 @@ def _checked(name: str, value: Any, type: Type, dims: Sequence[str], domain: Dom
     if isinstance(type, MemRef):
         return _matrix(name, value, type, dims, None if name == "d" else domain)
     if not isinstance(type, Scalar):
-        raise InterpreterError(f"{name}: an argument of type {type} is not interpreted; pass memrefs and scalars")
+        raise InterpreterError(
+            f"{name}: an argument of type {type} is not interpreted; pass memrefs and scalars [argument-type]"
+        )
     if not isinstance(value, int | float | np.integer | np.floating):
         kind = value.__class__.__name__
-        raise InterpreterError(f"operand {name}: {kind} is not a number; a scalar goes by value: use .item()")
+        raise InterpreterError(
+            f"operand {name}: {kind} is not a number; a scalar goes by value: use .item() [scalar-number]"
+        )
     if type.is_float:
         try:
             return float(value)
         except OverflowError:
             bits = int(value).bit_length()
             raise InterpreterError(
-                f"operand {name}: an integer of {bits} bits is beyond every float; scale it down"
+                f"operand {name}: an integer of {bits} bits is beyond every float; scale it down [scalar-beyond-floats]"
             ) from None
     if not -np.inf < value < np.inf or int(value) != value:
-        raise InterpreterError(f"operand {name}: {value} is not an integer as {type.name} needs; round it")
+        raise InterpreterError(
+            f"operand {name}: {value} is not an integer as {type.name} needs; round it [scalar-integer]"
+        )
     return int(value)
 
 
@@ -273,29 +290,47 @@ def _matrix(name: str, value: Any, type: MemRef, dims: Sequence[str], domain: Do
         shared = f", or {len(type.shape) - 1} if the batch shares it" if may_be_shared else ""
         raise InterpreterError(
             f"operand {name}: shape {shape} has rank {len(shape)}, must have rank {len(type.shape)}{shared}: reshape it"
+            " [matrix-rank]"
         )
     for axis, (extent, wanted) in enumerate(zip(shape, type.shape_as_it_lies[-len(shape) :], strict=True)):
         if wanted is not None and extent != wanted:
             raise InterpreterError(
                 f"operand {name}: extent {axis} of shape {shape} is {extent}, the kernel was compiled for {wanted}; "
-                "compile it with that extent None to give it at run time"
+                "compile it with that extent None to give it at run time [matrix-extent]"
             )
+    steps = (abs(stride) // array.itemsize for stride in array.strides)
+    span = sum((extent - 1) * step for extent, step in zip(shape, steps, strict=True)) + 1
+    _check_size(name, shape, max(span, array.size), type.element)
     return array
+
+
+def _check_size(name: str, shape: Sequence[int], elements: int, element: Scalar) -> None:
+    """Raises InterpreterError for an operand of more elements, gaps between its rows included, than are simulated."""
+    if 0 not in shape and elements * element.bytes > _MOST_BYTES:
+        raise InterpreterError(
+            f"operand {name}: shape {tuple(shape)} spans {elements * element.bytes} bytes, the interpreter's memory "
+            f"has {_MOST_BYTES} for an operand: pass a smaller or denser one, or run the kernel on a GPU"
+            ""
+            " [operand-spans]"
+        )
 
 
 def _array(name: str, value: Any) -> Array:
     if isinstance(value, np.ma.MaskedArray):
-        raise InterpreterError(f"operand {name}: masked arrays are not read; pass the data without its mask")
+        raise InterpreterError(
+            f"operand {name}: masked arrays are not read; pass the data without its mask [masked-array]"
+        )
     if isinstance(value, np.ndarray):
         return value
     kind = f"{type(value).__module__.partition('.')[0]}.{type(value).__name__}".removeprefix("builtins.")
     if not any(hasattr(value, way) for way in ("__array__", "__array_interface__")) or isinstance(value, np.generic):
-        raise InterpreterError(f"operand {name}: {kind} is not an array; pass a numpy array")
+        raise InterpreterError(f"operand {name}: {kind} is not an array; pass a numpy array [numpy-array]")
     try:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InterpreterError(
             f"operand {name}: this {kind} gives no numpy array ({error}); copy it to the CPU, or pass one"
+            " [array-to-cpu]"
         ) from None
 
 
@@ -307,7 +342,7 @@ def _check_dtype(name: str, array: Array, element: Scalar, domain: Domain) -> No
     names = {np.dtype(dtype): name for name, dtype in FLOAT_DTYPES.items()}
     raise InterpreterError(
         f"operand {name}: dtype is {names.get(array.dtype, array.dtype)}, the kernel was compiled for "
-        f"{_NAMES[element.name]}: cast it by .astype({_NUMPY_NAMES[element.name]})"
+        f"{_NAMES[element.name]}: cast it by .astype({_NUMPY_NAMES[element.name]}) [array-dtype]"
     )
 
 
@@ -323,7 +358,7 @@ def _extents(names: Sequence[str], values: Sequence[Any], dims: Sequence[Sequenc
             if extent != first:
                 raise InterpreterError(
                     f"operand {name}: shape {shape} makes {dim} = {extent}, but {owner} of shape {shapes[owner]} makes "
-                    f"it {first}; {name} must be ({', '.join(letters)})"
+                    f"it {first}; {name} must be ({', '.join(letters)}) [dims-differ]"
                 )
     extents = {dim: extent for dim, (extent, _) in found.items()}
     for (name, shape), letters in zip(shapes.items(), dims, strict=True):
@@ -333,12 +368,13 @@ def _extents(names: Sequence[str], values: Sequence[Any], dims: Sequence[Sequenc
                 raise InterpreterError(
                     f"operand {name}: shape {shape} has {extent} blocks of {block} along {letter.upper()}, but "
                     f"{letter} = {extents[letter]} has {blocks}; {name} must be ({', '.join(letters)}), rounded up"
+                    " [scale-blocks-differ]"
                 )
     return extents
 
 
 def _without_k(value: Any, type: Type, dims: Sequence[str]) -> Any:
-    """Zeros of a small K in place of an operand of K = 0; what has no K as it is."""
+    """Zeros with a small K in place of an operand with K = 0; an operand without K unchanged."""
     if not any(dim[0] == "k" for dim in dims) or not isinstance(type, MemRef):
         return value
     of_zeros = {"k": _K_OF_ZEROS, "k/128": 1}
@@ -363,7 +399,7 @@ def in_place_of(arguments: Sequence[Argument]) -> int | None:
             raise InterpreterError(
                 f"operand d: the output's bytes reach into those of input {argument.name}, which CTAs read while "
                 "others write; pass another output, none to have it allocated, or a full operand itself: its base, "
-                "strides and dtype"
+                "strides and dtype [output-overlaps-input]"
             )
         found = position if found is None else found
     return found
@@ -389,7 +425,7 @@ def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: 
     if columns > 1 and array.strides[-1] != size:
         raise InterpreterError(
             f"operand {name}: the last dimension has stride {array.strides[-1]} bytes, must have {size} (rows may be "
-            "padded): pass a contiguous copy, or compile for the layout in which it lies"
+            "padded): pass a contiguous copy, or compile for the layout in which it lies [columns-strided]"
         )
     row_stride = columns
     if array.ndim - argument.is_batch == 2:
@@ -398,7 +434,7 @@ def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: 
             if rows > 1:
                 raise InterpreterError(
                     f"operand {name}: rows of {columns} elements overlap at {array.strides[-2]} bytes apart; pass a "
-                    "copy"
+                    "copy [rows-overlap]"
                 )
             unit = _ROW_BYTES // type.element.bytes
             row_stride = -(-columns // unit) * unit  # of one row it says nothing
@@ -406,7 +442,7 @@ def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: 
     payload = domain.of_matrix(array, type.element.name).reshape(-1, columns) if filled else None
     address = memory.allocate(name, rows, columns, row_stride, type.element.name, payload, offset, batch)
     strides = (*([batch[1]] if count else []), *([row_stride] if array.ndim - argument.is_batch == 2 else []))
-    shape = array.shape[::-1] if type.is_column_major else array.shape
+    shape = type.turned(array.shape) if type.is_column_major else array.shape
     return Matrix(name, address, shape, strides, type.element, type.is_column_major)
 
 
@@ -418,7 +454,7 @@ def _batch_stride(name: str, array: Array, dense: int, is_input: bool) -> int:
     if rest or stride < 0:
         raise InterpreterError(
             f"operand {name}: matrices {array.strides[0]} bytes apart; take a multiple of the element's size, not "
-            "negative: pass a copy"
+            "negative: pass a copy [matrices-apart]"
         )
     apart = sorted((array.strides[axis], array.shape[axis]) for axis in range(array.ndim - 1) if array.shape[axis] > 1)
     end = array.shape[-1] * array.dtype.itemsize
@@ -426,7 +462,7 @@ def _batch_stride(name: str, array: Array, dense: int, is_input: bool) -> int:
         if step < end and not is_input:
             raise InterpreterError(
                 f"operand {name}: with the strides {array.strides} bytes its matrices overlap, but each element is "
-                "written; pass a full array"
+                "written; pass a full array [matrices-overlap]"
             )
         end += (extent - 1) * step
     return stride

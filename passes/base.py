@@ -16,7 +16,7 @@ from mlir import ir
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.levels import LEVEL_ATTRIBUTE, Level, level_of, set_level
 from lowtide.dialects.locations import where
-from lowtide.errors import Error, IRError, PassError
+from lowtide.errors import Error, IRError, PassError, with_code
 from lowtide.targets import Target
 
 OpT = TypeVar("OpT", bound=ir.OpView)
@@ -79,7 +79,7 @@ class Pass(ABC):
         if level is not self.needs:
             raise PassError(
                 f"{where(module.operation)}: {self.name} takes level {self.needs}, but the module is of level {level}: "
-                f"run the passes from {min(level, self.needs)} on, or correct {LEVEL_ATTRIBUTE}"
+                f"run the passes from {min(level, self.needs)} on, or correct {LEVEL_ATTRIBUTE} [pass-level]"
             )
 
     @classmethod
@@ -94,7 +94,7 @@ class Pass(ABC):
                 nearest = difflib.get_close_matches(field, known, n=1)
                 suggestion = f"; did you mean {nearest[0]!r}?" if nearest else ""
                 offered = ", ".join(known) if known else "none"
-                raise PassError(f"{cls.name} has no option {key!r}; its options: {offered}{suggestion}")
+                raise PassError(f"{cls.name} has no option {key!r}; its options: {offered}{suggestion} [pass-option]")
             values[field] = _read_option(cls.name, key, text, hints[field])
         return cls(**values)
 
@@ -117,7 +117,7 @@ def _read_option(pass_name: str, key: str, text: str, kind: Any) -> Any:
             return tuple(int(part) for part in text.split(","))
     except (ValueError, KeyError):
         form = {bool: "true or false", int: "an integer"}.get(kind, "integers with commas between")
-        raise PassError(f"option {key} of {pass_name} takes {form}, not {text!r}") from None
+        raise PassError(f"option {key} of {pass_name} takes {form}, not {text!r} [option-value]") from None
     return text
 
 
@@ -133,7 +133,7 @@ def verify(module: ir.Module, what: str) -> None:
         try:
             module.operation.verify()
         except ir.MLIRError as error:
-            raise IRError(f"{what}: {'; '.join(diagnostics.of(error))}") from None
+            raise IRError(with_code(f"{what}: {'; '.join(diagnostics.of(error))}", "ir-verifies")) from None
 
 
 def walk(module: ir.Module | ir.Operation | ir.OpView, op_class: type[OpT]) -> list[OpT]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 
 from lowtide.errors import LoadError
+from lowtide.keywords import check_keywords
 from lowtide.runtime.bundle import Bundle, load_bundle
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.host_program import HostProgram, LaunchRecord
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 
+@check_keywords
 def load(path: str | os.PathLike[str]) -> Kernel:
     """The kernel saved in the directory `path`; touches no driver.
 

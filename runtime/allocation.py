@@ -28,7 +28,7 @@ def allocate(like: Any, library: str, shape: tuple[int, ...], dtype: str, alignm
     if library not in makers:
         raise LaunchError(
             f"out: cannot allocate the output as {type(like).__name__}, only as a torch or CuPy array;"
-            f" pass out= with shape {shape}, dtype {dtype} and rows of {padded} elements"
+            f" pass out= with shape {shape}, dtype {dtype} and rows of {padded} elements [output-library]"
         )
     whole = makers[library](like, (*outer, padded), dtype, stream)
     return whole if padded == columns else whole[..., :columns]
@@ -57,7 +57,9 @@ def _cupy_empty(like: Any, shape: tuple[int, ...], dtype: str, stream: int | Non
     cupy = sys.modules["cupy"]
     kind = getattr(cupy, element_type(dtype).library, None)
     if kind is None:
-        raise LaunchError(f"out: CuPy has no {dtype}; pass out= with such an array of another library, by DLPack")
+        raise LaunchError(
+            f"out: CuPy has no {dtype}; pass out= with such an array of another library, by DLPack [cupy-dtype]"
+        )
     context: AbstractContextManager[Any] = nullcontext() if stream is None else cupy.cuda.ExternalStream(stream)
     with cupy.cuda.Device(like.device.id), context:
         return cupy.empty(shape, dtype=kind)

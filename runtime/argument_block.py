@@ -69,7 +69,9 @@ class ArgumentLayout:
             self._struct.pack_into(storage, start, *maps, *plain, *[base + offset for offset in self._offsets])
         except (struct.error, OverflowError) as error:
             shown = ", ".join(f"{values[i]}: {self.types[i]}" for i in self._plain)
-            raise LaunchError(f"the launch arguments ({shown}) do not fit their types ({error})") from None
+            raise LaunchError(
+                f"the launch arguments ({shown}) do not fit their types ({error}) [argument-fits]"
+            ) from None
         return ArgumentBlock(storage, base + self._pointers)
 
 

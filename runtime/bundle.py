@@ -20,12 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lowtide.errors import LaunchError, LoadError
+from lowtide.errors import LaunchError, LoadError, without_codes
+from lowtide.keywords import check_keywords
 from lowtide.runtime import driver, storage
 from lowtide.runtime.checks import address_error, check_layout, check_scalar
+from lowtide.runtime.files import read_json
 from lowtide.runtime.folders import write_folder
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.limits import capability_of
+from lowtide.runtime.manifest import problem_text
 from lowtide.runtime.module import choose_code
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch
@@ -53,9 +56,7 @@ class Entry:
         return sum(self.spec.get(name) is not None for name in _EXTENTS)
 
     def __str__(self) -> str:
-        shape = "x".join("?" if self.spec.get(name) is None else str(self.spec[name]) for name in ("m", "n", "k"))
-        spec = self.spec
-        return f"{spec.get('a')} x {spec.get('b')} {spec.get('layout')} {shape} to {spec.get('d')} for {self.target}"
+        return problem_text(self.spec, self.target)
 
 
 class Bundle:
@@ -117,7 +118,10 @@ class Bundle:
             if kernel is None:
                 manifest, ptx, cubin = storage.read(self.path / entry.folder)
                 if storage.digest(manifest) != entry.sha256:
-                    raise LoadError(f"{self.path / entry.folder}: it is the kernel of another bundle; bundle it again")
+                    raise LoadError(
+                        f"{self.path / entry.folder}: it is the kernel of another bundle; bundle it again"
+                        " [other-bundle]"
+                    )
                 kernel = self._kernels[entry.folder] = Kernel(manifest, ptx, cubin)
             return kernel
 
@@ -133,10 +137,10 @@ class Bundle:
             try:
                 _check(entry, given, operands, output)
             except LaunchError as error:
-                refusals.append(f"{entry}: {error}")
+                refusals.append(f"{entry}: {without_codes(str(error))}")
             else:
                 return entry
-        raise LaunchError(f"no kernel of {self.path} takes these operands; " + "; ".join(refusals))
+        raise LaunchError(f"no kernel of {self.path} takes these operands; {'; '.join(refusals)} [no-kernel-fits]")
 
 
 def _age(entry: Entry) -> tuple[int, int, bool]:
@@ -149,7 +153,7 @@ def _check(entry: Entry, given: list[Operand], operands: Mapping[str, Any], outp
     """Raises LaunchError where a kernel does not take the operands."""
     inputs = [x for x in entry.arguments if x["role"] == "input"]
     if len(given) > len(inputs) or {x["name"] for x in inputs[len(given) :]} != set(operands):
-        raise LaunchError(f"it takes {', '.join(x['name'] for x in inputs)}")
+        raise LaunchError(f"it takes {', '.join(x['name'] for x in inputs)} [bundle-inputs]")
     values: list[Any] = [*given, *(operands[x["name"]] for x in inputs[len(given) :])]
     pairs = list(zip(inputs, values, strict=True))
     if output is not None:
@@ -164,31 +168,38 @@ def _check(entry: Entry, given: list[Operand], operands: Mapping[str, Any], outp
             raise address_error(argument, record.address)
 
 
+@check_keywords
 def load_bundle(path: str | os.PathLike[str]) -> Bundle:
     """The bundle in a directory. Its kernels are read when they are called; nothing touches a driver before.
 
     Raises LoadError when it is missing, damaged, or from another version of the format.
     """
-    source = Path(path)
+    source = storage.as_path(path, "load")
     where = source / INDEX
     try:
-        held = json.loads(where.read_bytes())
+        held = read_json(where)
     except OSError as error:
-        raise LoadError(f"{where}: {error.strerror or error}; pass the directory that `lt.bundle` wrote") from None
-    except (ValueError, RecursionError) as error:
-        raise LoadError(f"{where}: not JSON ({error}), perhaps truncated; bundle it again") from None
+        raise LoadError(
+            f"{where}: {error.strerror or error}; pass the directory that `lt.bundle` wrote [bundle-read]"
+        ) from None
+    except ValueError as error:
+        raise LoadError(f"{where}: not JSON ({error}), perhaps truncated; bundle it again [bundle-json]") from None
     if not isinstance(held, dict) or (held.get("bundle"), held.get("format")) != (FORMAT, storage.MANIFEST_FORMAT):
         version = held.get("lowtide", "unknown") if isinstance(held, dict) else "unknown"
         raise LoadError(
             f"{where}: it was written by another version of lowtide ({version!s:.80}); this one reads bundles of format"
-            f" {FORMAT} with kernels of format {storage.MANIFEST_FORMAT}: bundle it again"
+            f" {FORMAT} with kernels of format {storage.MANIFEST_FORMAT}: bundle it again [bundle-version]"
         )
     if held.pop(storage.DIGEST, None) != storage.digest(held):
-        raise LoadError(f"{where}: its sha256 is not that of its entries: damaged or edited; bundle it again")
+        raise LoadError(
+            f"{where}: its sha256 is not that of its entries: damaged or edited; bundle it again [bundle-digest]"
+        )
     try:
         entries = [_entry(each) for each in held["kernels"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise LoadError(f"{where}: an entry is missing or no entry of a kernel ({error}); bundle it again") from None
+        raise LoadError(
+            f"{where}: an entry is missing or no entry of a kernel ({error}); bundle it again [bundle-entry]"
+        ) from None
     return Bundle(source, entries)
 
 
@@ -203,7 +214,7 @@ def save_bundle(path: str | os.PathLike[str], kernels: Iterable[tuple[Mapping[st
 
     Raises LoadError where the path holds something else, or cannot be written.
     """
-    target, version = Path(path), ""
+    target, version = storage.as_path(path, "bundle into"), ""
     files: dict[str, bytes] = {}
     entries: list[dict[str, Any]] = []
     for number, (manifest, ptx, cubin) in enumerate(kernels):
@@ -217,10 +228,12 @@ def save_bundle(path: str | os.PathLike[str], kernels: Iterable[tuple[Mapping[st
         written = write_folder(Path(os.path.realpath(target)), files, _is_replaceable)
     except OSError as error:
         raise LoadError(
-            f"cannot write {target}: {error.strerror or error}; choose a path that can be written"
+            f"cannot write {target}: {error.strerror or error}; choose a path that can be written [bundle-write]"
         ) from None
     if not written:
-        raise LoadError(f"cannot write {target}: it is no bundle; choose another path, or remove it first")
+        raise LoadError(
+            f"cannot write {target}: it is no bundle; choose another path, or remove it first [bundle-replaces]"
+        )
     return target
 
 

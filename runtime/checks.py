@@ -53,22 +53,27 @@ def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
     """
     name, dtype = argument["name"], argument["dtype"]
     if operand.dtype != dtype:
-        raise LaunchError(f"operand {name}: dtype is {operand.dtype}, the kernel was compiled for {dtype}: cast it")
+        raise LaunchError(
+            f"operand {name}: dtype is {operand.dtype}, the kernel was compiled for {dtype}: cast it [operand-dtype]"
+        )
     rank, shape = len(argument["shape"]), operand.shape
     may_be_shared = is_batched(argument) and argument["role"] == "input"
     if len(shape) != rank and not (may_be_shared and len(shape) == rank - 1):
         shared = f", or {rank - 1} if the batch shares it" if may_be_shared else ""
         raise LaunchError(
             f"operand {name}: shape {shape} has rank {len(shape)}, must have rank {rank}{shared}: reshape it"
+            " [operand-rank]"
         )
     for axis, (extent, wanted) in enumerate(zip(shape, argument["shape"][-len(shape) :], strict=True)):
         if wanted is not None and extent != wanted:
             raise LaunchError(
                 f"operand {name}: extent {axis} of shape {shape} is {extent}, the kernel was compiled for {wanted};"
-                f" compile it with that extent None to give it at run time"
+                f" compile it with that extent None to give it at run time [operand-extent]"
             )
         if not 0 <= extent <= MAX_EXTENT:
-            raise LaunchError(f"operand {name}: extent {axis} of shape {shape} must be in [0, {MAX_EXTENT}]; split it")
+            raise LaunchError(
+                f"operand {name}: extent {axis} of shape {shape} must be in [0, {MAX_EXTENT}]; split it [extent-range]"
+            )
     if 0 in shape:
         row = pad_row(shape[-1], dtype, argument.get("row_stride_alignment", 1))
         return MatrixView(operand.address, shape, (row,) * (len(shape) - 1), 0)
@@ -77,38 +82,49 @@ def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
 
 def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
     name, shape, size = argument["name"], operand.shape, element_type(operand.dtype).bytes
-    if any(stride < 0 for stride in operand.strides):
-        raise LaunchError(f"operand {name}: strides {operand.strides} must not be negative: copy it")
+    if any(stride < 0 for extent, stride in zip(shape, operand.strides, strict=True) if extent > 1):
+        raise LaunchError(f"operand {name}: strides {operand.strides} must not be negative: copy it [negative-strides]")
     if shape[-1] > 1 and operand.strides[-1] != 1:
         raise LaunchError(
             f"operand {name}: the last dimension has stride {operand.strides[-1]}, must have 1 (rows may be padded):"
-            f" pass a contiguous copy, or compile for the layout in which it lies"
+            f" pass a contiguous copy, or compile for the layout in which it lies [last-stride]"
         )
-    alignment = argument.get("row_stride_alignment", 1)
-    strides = list(operand.strides[:-1])
-    dense = pad_row(shape[-1], operand.dtype, alignment)
-    for axis in reversed(range(len(strides))):
-        if shape[axis] == 1:
-            strides[axis] = dense
-        dense = max(dense, shape[axis] * strides[axis])
-        if strides[axis] * size % alignment:
-            raise _misaligned(argument, operand, axis, alignment)
+    strides = aligned_strides(argument, shape, operand.strides)
     if argument["role"] == "output":
         _check_apart(name, shape, strides)
     elements = shape[-1] + sum((extent - 1) * stride for extent, stride in zip(shape[:-1], strides, strict=True))
     return MatrixView(operand.address, shape, tuple(strides), elements * size)
 
 
-def _misaligned(argument: Mapping[str, Any], operand: Operand, axis: int, alignment: int) -> MisalignedError:
-    """The refusal of rows, or matrices of a batch, that are no multiple of the alignment apart."""
-    stride, columns = operand.strides[axis], operand.shape[-1]
-    of_batch = axis == len(operand.shape) - 1 - KINDS[argument["kind"]]
-    units = f"{pad_row(max(stride, columns), operand.dtype, alignment)} elements"
-    what, way_out = ("matrices", f"put {units} between them") if of_batch else ("rows", f"pad each row to {units}")
-    apart = stride * element_type(operand.dtype).bytes
-    return MisalignedError(
-        f"operand {argument['name']}: {what} are {apart} bytes apart, must be a multiple of {alignment}; {way_out}"
-    )
+def aligned_strides(argument: Mapping[str, Any], shape: Sequence[int], given: Sequence[int]) -> list[int]:
+    """The strides of an array, all but the last, in elements; those over an extent of 1 as the smallest allowed.
+
+    Raises MisalignedError where rows, or matrices of a batch, are no multiple of the argument's alignment apart.
+    """
+    alignment, dtype = argument.get("row_stride_alignment", 1), argument["dtype"]
+    strides = list(given[:-1])
+    dense = pad_row(shape[-1], dtype, alignment)
+    for axis in reversed(range(len(strides))):
+        if shape[axis] == 1:
+            strides[axis] = dense
+        dense = max(dense, shape[axis] * strides[axis])
+        apart = strides[axis] * element_type(dtype).bytes
+        if apart % alignment:
+            units = f"{pad_row(max(strides[axis], shape[-1]), dtype, alignment)} elements"
+            of_batch = axis == len(shape) - 1 - KINDS[argument["kind"]]
+            what, way_out = (
+                ("matrices", f"put {units} between them") if of_batch else ("rows", f"pad each row to {units}")
+            )
+            raise MisalignedError(
+                f"operand {argument['name']}: {what} are {apart} bytes apart, must be a multiple of {alignment}; "
+                f"{way_out}{_or_pack(argument)} [rows-misaligned]"
+            )
+    return strides
+
+
+def _or_pack(argument: Mapping[str, Any]) -> str:
+    """The other way out for a matrix that is not aligned."""
+    return f", or compile the kernel with pack = rows for {argument['name']}" if argument["kind"] == "matrix" else ""
 
 
 def _check_apart(name: str, shape: Sequence[int], strides: Sequence[int]) -> None:
@@ -117,19 +133,20 @@ def _check_apart(name: str, shape: Sequence[int], strides: Sequence[int]) -> Non
     if rows > 1 and strides[-1] < columns:
         raise LaunchError(
             f"operand {name}: rows of {columns} elements overlap at row stride {strides[-1]}; pass a full matrix"
+            " [rows-apart]"
         )
     end = columns
     for stride, extent in sorted(zip(strides, shape[:-1], strict=True)):
         if extent > 1 and stride < end:
             raise LaunchError(
                 f"operand {name}: matrices of {rows} x {columns} elements overlap at strides {(*strides, 1)}, but each"
-                " element is written; pass a full array"
+                " element is written; pass a full array [batch-apart]"
             )
         end += (extent - 1) * stride
 
 
 def pad_row(columns: int, dtype: str, alignment: int) -> int:
-    """The least row length in elements, at least `columns`, of which `alignment` bytes divide the size."""
+    """The least row length in elements, at least `columns`, whose size is a multiple of `alignment` bytes."""
     unit = max(1, alignment // element_type(dtype).bytes)
     return -(-columns // unit) * unit
 
@@ -137,7 +154,9 @@ def pad_row(columns: int, dtype: str, alignment: int) -> int:
 def check_output(argument: Mapping[str, Any], operand: Operand) -> None:
     """Raises LaunchError when the output may not be written."""
     if operand.read_only:
-        raise LaunchError(f"operand {argument['name']}: the output is read-only; pass a writable array")
+        raise LaunchError(
+            f"operand {argument['name']}: the output is read-only; pass a writable array [output-read-only]"
+        )
 
 
 def check_dims(dims: Mapping[str, Sequence[str]], views: Mapping[str, MatrixView]) -> dict[str, int]:
@@ -151,7 +170,7 @@ def check_dims(dims: Mapping[str, Sequence[str]], views: Mapping[str, MatrixView
             if extent != first:
                 raise LaunchError(
                     f"operand {name}: shape {view.shape} makes {dim} = {extent}, but {owner} of shape"
-                    f" {views[owner].shape} makes it {first}; {name} must be ({', '.join(dims[name])})"
+                    f" {views[owner].shape} makes it {first}; {name} must be ({', '.join(dims[name])}) [extents-differ]"
                 )
     extents = {dim: extent for dim, (extent, _) in found.items()}
     for name, view in views.items():
@@ -161,6 +180,7 @@ def check_dims(dims: Mapping[str, Sequence[str]], views: Mapping[str, MatrixView
                 raise LaunchError(
                     f"operand {name}: shape {view.shape} has {extent} blocks of {block} along {letter.upper()}, but "
                     f"{letter} = {extents[letter]} has {blocks}; {name} must be ({', '.join(dims[name])}), rounded up"
+                    " [blocks-differ]"
                 )
     return extents
 
@@ -172,10 +192,13 @@ def check_devices(devices: Mapping[str, int | None]) -> int:
     for name in names:
         ordinal = devices[name]
         if ordinal is None:
-            raise LaunchError(f"operand {name}: its address is not GPU memory; copy the array to the GPU")
+            raise LaunchError(
+                f"operand {name}: its address is not GPU memory; copy the array to the GPU [not-gpu-memory]"
+            )
         if ordinal != first:
             raise LaunchError(
                 f"operand {name} is on GPU {ordinal}, {names[0]} is on GPU {first}; all must be on one: copy it there"
+                " [one-gpu]"
             )
     assert first is not None
     return first
@@ -188,7 +211,7 @@ def address_error(argument: Mapping[str, Any], address: int) -> LaunchError:
     kind = MisalignedError if address else LaunchError
     return kind(
         f"operand {argument['name']}: base address {address:#x} must be a multiple of {alignment} bytes and not null;"
-        f" pass a copy, or a slice that starts at a multiple of {elements} elements"
+        f" pass a copy, or a slice that starts at a multiple of {elements} elements{_or_pack(argument)}"
     )
 
 
@@ -199,7 +222,7 @@ def overlap_error(output: Mapping[str, Any], argument: Mapping[str, Any]) -> Lau
     whole = f", or {name} itself, with the same base and strides" if may_be else ""
     return LaunchError(
         f"operand {output['name']}: the output's bytes reach into those of input {name}, which CTAs read while others"
-        f" write; pass another output, or none to have it allocated{whole}"
+        f" write; pass another output, or none to have it allocated{whole} [output-overlaps]"
     )
 
 
@@ -208,13 +231,14 @@ def check_scalar(argument: Mapping[str, Any], value: Any) -> int | float:
     name, dtype = argument["name"], argument["dtype"]
     if not isinstance(value, (int, float, np.integer, np.floating)):
         raise LaunchError(
-            f"operand {name}: {type(value).__name__} is not a number; a scalar goes by value: use .item()"
+            f"operand {name}: {type(value).__name__} is not a number; a scalar goes by value: use .item() [scalar-kind]"
         )
     row = element_type(dtype)
     if not row.is_float:
         if not row.lowest <= value <= row.largest or int(value) != value:
             raise LaunchError(
                 f"operand {name}: {value} is not an integer in [{row.lowest}, {row.largest}] as {dtype} needs"
+                " [scalar-range]"
             )
         return int(value)
     try:
@@ -222,4 +246,5 @@ def check_scalar(argument: Mapping[str, Any], value: Any) -> int | float:
     except OverflowError:
         raise LaunchError(
             f"operand {name}: an integer of {int(value).bit_length()} bits is beyond every float; scale it down"
+            " [scalar-beyond]"
         ) from None

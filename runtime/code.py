@@ -44,11 +44,11 @@ def check_code(
         if cubin is not None:
             _check_cubin(cubin, capability, launches)
     except ValueError as error:
-        raise LoadError(f"{name}: {error}; compile and save the kernel again") from None
+        raise LoadError(f"{name}: {error}; compile and save the kernel again [ptx-code]") from None
 
 
 def sections(cubin: bytes) -> Iterator[Section]:
-    """The sections of a 64-bit ELF file. Raises ValueError for what is none, or is cut off."""
+    """The sections of a 64-bit ELF file. Raises ValueError for other files, and for one that is cut off."""
     if len(cubin) < _HEADER_BYTES or cubin[:5] != b"\x7fELF\x02":
         raise ValueError("the machine code is no 64-bit ELF file")
     (table,) = struct.unpack_from("<Q", cubin, 40)

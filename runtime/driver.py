@@ -28,7 +28,7 @@ def api() -> ModuleType:
     except ImportError as error:
         raise DeviceError(
             f"cuda-python cannot be imported ({error}); launching a kernel needs cuda-python 13:"
-            f" `pip install 'cuda-python>=13,<14'`, or {_WAY_OUT}"
+            f" `pip install 'cuda-python>=13,<14'`, or {_WAY_OUT} [cuda-python]"
         ) from None
 
 
@@ -45,17 +45,17 @@ def initialize() -> None:
         result = cuda.cuInit(0)
         count = (0, 0) if result[0] else cuda.cuDeviceGetCount()
     except RuntimeError as error:  # the bindings found no libcuda
-        raise DeviceError(f"no NVIDIA driver is installed here ({error}); {_WAY_OUT}") from None
+        raise DeviceError(f"no NVIDIA driver is installed here ({error}); {_WAY_OUT} [no-driver]") from None
     if result[0]:
-        raise DeviceError(f"the NVIDIA driver did not start: {describe(result[0])}; {_WAY_OUT}")
+        raise DeviceError(f"the NVIDIA driver did not start: {describe(result[0])}; {_WAY_OUT} [driver-start]")
     if count[0] or count[1] == 0:
-        raise DeviceError(f"the NVIDIA driver sees no GPU; {_WAY_OUT}")
+        raise DeviceError(f"the NVIDIA driver sees no GPU; {_WAY_OUT} [no-gpu]")
 
 
 def check(result: tuple[Any, ...], what: str, error: type[Exception] = DeviceError) -> Any:
     """The value of a driver call, or `error` that says `what` failed and why."""
     if result[0]:
-        raise error(f"{what} failed: {describe(result[0])}")
+        raise error(f"{what} failed: {describe(result[0])} [driver-failed]")
     return result[1] if len(result) == 2 else result[1:]
 
 
@@ -73,7 +73,7 @@ def function_address(name: str, version: int) -> int:
     needed = f"{name} of the NVIDIA driver, new in CUDA {version // 1000}.{version % 1000 // 10} (update the driver)"
     address, _ = check(api().cuGetProcAddress(name.encode(), version, 0), f"finding {needed}")
     if not address:
-        raise DeviceError(f"finding {needed} failed: this driver lacks it")
+        raise DeviceError(f"finding {needed} failed: this driver lacks it [driver-function]")
     return int(address)
 
 

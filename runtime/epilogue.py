@@ -94,12 +94,12 @@ def evaluate(
                 inputs = [values[name] for name in op.get("operands", ())]
             except KeyError as error:
                 raise LoadError(
-                    f"epilogue_program: {op['op']} uses the undefined value {error}; save it again"
+                    f"epilogue_program: {op['op']} uses the undefined value {error}; save it again [program-value]"
                 ) from None
             values[op["results"][0]] = _apply(op["op"], inputs, op.get("attributes", {}), computed)
     result = program["result"]
     if result not in values:
-        raise LoadError(f"epilogue_program: its result {result!r} is not defined; save it again")
+        raise LoadError(f"epilogue_program: its result {result!r} is not defined; save it again [program-result]")
     # No truncf where D is the accumulator, or an operand, in its own type.
     unrounded = {op["results"][0]: op["operands"][0] for op in program["ops"] if op["op"] == "arith.truncf"}
     return values[result], _reach(values[unrounded.get(result, result)], d)
@@ -147,7 +147,9 @@ def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any], dty
         value, low, high = inputs[0]
         least = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
         return np.abs(value), least, np.maximum(np.abs(low), np.abs(high))
-    raise LoadError(f"epilogue_program: unknown op {name}; the kernel was saved by another version, save it again")
+    raise LoadError(
+        f"epilogue_program: unknown op {name}; the kernel was saved by another version, save it again [program-op]"
+    )
 
 
 def _of_integers(function: Callable[..., Any], inputs: list[Interval]) -> Interval:
@@ -235,7 +237,7 @@ def _cast(x: Interval, dtype: str) -> Interval:
     row = element_of_ir(dtype)
     if row is None or not row.is_float:
         floats = ", ".join(row.ir for row in ELEMENTS.values() if row.is_float)
-        raise LoadError(f"epilogue_program: arith.truncf to {dtype!r}, must be one of {floats}")
+        raise LoadError(f"epilogue_program: arith.truncf to {dtype!r}, must be one of {floats} [program-cast]")
     return x[0], round_to(x[1], row.name), round_to(x[2], row.name)
 
 
@@ -254,7 +256,10 @@ def _compare(predicate: str, a: Interval, b: Interval) -> Interval:
         return a[0] == b[0], same, meets
     if kind == "ne":
         return a[0] != b[0], ~meets, ~same
-    raise LoadError(f"epilogue_program: predicate {predicate!r} of arith.cmpf is not known; save the kernel again")
+    raise LoadError(
+        f"epilogue_program: predicate {predicate!r} of arith.cmpf is not known; save the kernel again"
+        " [program-predicate]"
+    )
 
 
 def _truth(x: Interval) -> Interval:

@@ -125,7 +125,7 @@ def explained(name: str, size: int) -> Iterator[None]:
     except (DeviceError, RuntimeError) as error:
         raise LaunchError(
             f"kernel {name}: a workspace of {size} bytes cannot be had ({error}); free memory, pass workspace=, or"
-            " compile without division of K (grid.k_division = none)"
+            " compile without division of K (grid.k_division = none) [workspace-memory]"
         ) from None
 
 

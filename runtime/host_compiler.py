@@ -63,12 +63,12 @@ def _geometry(limits: tuple[int, int, int], name: str) -> Callable[..., tuple[in
         if not all(1 <= extent <= limit for extent, limit in zip(extents, limits, strict=True)):
             raise LaunchError(
                 f"{name}: the grid would be {extents} CTAs, CUDA allows 1 to {limits} on each axis;"
-                f" use a smaller problem or a bigger CTA tile"
+                f" use a smaller problem or a bigger CTA tile [grid-axes]"
             )
         if any(extent % side for extent, side in zip(extents, cluster, strict=True)):
             raise LaunchError(
                 f"{name}: the grid would be {extents} CTAs, must be whole clusters of {cluster};"
-                f" compile it with a smaller cluster, or with a grid that is rounded up to clusters"
+                f" compile it with a smaller cluster, or with a grid that is rounded up to clusters [grid-clusters]"
             )
         return extents
 
@@ -131,7 +131,10 @@ class _Compiler:
             self.at = f"{self.name}: host[{position}] ({op['op']})"
             self.visit(op)
         if not self.launches:
-            raise LoadError(f"{self.name}: the host function launches nothing; compile and save the kernel again")
+            raise LoadError(
+                f"{self.name}: the host function launches nothing; compile and save the kernel again"
+                " [host-launches-nothing]"
+            )
         clustered = {shape.kernel for shape in self.launches if shape.cluster}
         for kernel, refusal in self.counted:
             if kernel not in clustered:
@@ -182,15 +185,17 @@ class _Compiler:
         return "\n".join([*early, *late, ""])
 
     def failure(self, messages: tuple[str, ...]) -> Callable[[int], LaunchError]:
-        return lambda index: LaunchError(f"{self.name}: {messages[index]}")
+        return lambda index: LaunchError(f"{self.name}: {messages[index]} [host-assertion]")
 
     def zero_division(self) -> LaunchError:
-        return LaunchError(f"{self.name}: the host function divides by zero for these extents")
+        return LaunchError(f"{self.name}: the host function divides by zero for these extents [host-divides-by-zero]")
 
     def shift(self, count: int) -> int:
         """How far a shift goes; by 64 bits or more it has no value."""
         if not 0 <= count < 64:
-            raise LaunchError(f"{self.name}: the host function shifts 64 bits by {count}; compile and save it again")
+            raise LaunchError(
+                f"{self.name}: the host function shifts 64 bits by {count}; compile and save it again [host-shift]"
+            )
         return count
 
     def visit(self, op: Mapping[str, Any]) -> None:
@@ -420,7 +425,7 @@ class _Compiler:
 
     def refuse(self, what: str) -> LoadError:
         """A LoadError at the op that is being visited."""
-        return LoadError(f"{self.at}: {shown(what, str, _LONGEST)}; compile and save the kernel again")
+        return LoadError(f"{self.at}: {shown(what, str, _LONGEST)}; compile and save the kernel again [host-program]")
 
     def word(self, attributes: Mapping[str, Any], key: str, known: Mapping[str, Any]) -> str:
         """An attribute that is one of the known words."""

@@ -79,7 +79,10 @@ class HostProgram:
         """The workspaces of a call, from their elements as `early` gives them. Raises LaunchError for one below 0."""
         for count in counts:
             if count < 0:
-                raise LaunchError(f"{self.name}: a workspace would have {count} elements; compile and save it again")
+                raise LaunchError(
+                    f"{self.name}: a workspace would have {count} elements; compile and save it again"
+                    " [workspace-elements]"
+                )
         return needs_of(self.workspaces, counts)
 
     def __call__(
@@ -101,13 +104,16 @@ class HostProgram:
         if missing:
             raise LaunchError(
                 f"{self.name}: operand {missing[0]} is missing; the operands are {', '.join(self.arguments)}"
+                " [operand-missing]"
             )
         if self.uses_sm_count and sm_count is None:
-            raise LaunchError(f"{self.name}: the grid depends on the number of SMs, which is not given; pass sm_count=")
+            raise LaunchError(
+                f"{self.name}: the grid depends on the number of SMs, which is not given; pass sm_count= [sm-count]"
+            )
         if self.uses_cluster_count and cluster_count is None:
             raise LaunchError(
                 f"{self.name}: the grid depends on the number of resident clusters, which is not given; pass"
-                " cluster_count="
+                " cluster_count= [cluster-count]"
             )
         clusters = dict.fromkeys((shape.kernel for shape in self.launches), cluster_count or 0)
         kept, grids, counts = self.early(arguments, sm_count or 0, clusters)

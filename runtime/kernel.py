@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from lowtide.elements import element_type
 from lowtide.errors import LaunchError
+from lowtide.keywords import check_keywords, nearest
 from lowtide.runtime import driver, storage
 from lowtide.runtime.allocation import allocate, torch_allocator
 from lowtide.runtime.call_keys import CallKeys, Recent
@@ -26,7 +27,7 @@ from lowtide.runtime.checks import (
 from lowtide.runtime.code import check_code
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.limits import capability_of
-from lowtide.runtime.manifest import BATCH, PACKED_ROWS, WRITTEN, is_mixed, problem_dims, validate
+from lowtide.runtime.manifest import BATCH, PACKED_ROWS, WRITTEN, is_mixed, problem_dims, problem_text, validate
 from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, WorkspaceLaunch, make_plan
@@ -89,7 +90,7 @@ class Kernel:
         self._keys: CallKeys | None = None  # from the first launch on
 
     def __repr__(self) -> str:
-        return f"<lowtide kernel {self.name} for {self.manifest['target']}>"
+        return f"<lowtide kernel {self.name}: {problem_text(self.manifest['spec'], self.manifest['target'])}>"
 
     def __call__(
         self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any
@@ -140,11 +141,9 @@ class Kernel:
 
         Arguments and errors as in a call, without `out`; nothing is allocated or launched.
         """
+        by_name = self._by_name(matrices, operands)
         if not self.program.workspaces:
             return 0
-        by_name = self._inputs[len(matrices) :]
-        if len(operands) != len(by_name) or not operands.keys() >= {*by_name}:
-            raise self._names_error(matrices, operands)
         given = dict(zip(self._inputs, [*matrices, *[operands[name] for name in by_name]], strict=True))
         arrays = {self._names[i]: given[self._names[i]] for i in self._memrefs if i != self._output}
         records = {name: view(value, name) for name, value in arrays.items()}
@@ -163,6 +162,7 @@ class Kernel:
         counts = self.program.early(views, driver.device(device).sm_count, clusters)[2]
         return offsets_of(self.program.needs(counts))[1]
 
+    @check_keywords
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the kernel to a directory for `lowtide.runtime.load`. Raises LoadError when it cannot be written."""
         return storage.save(path, self.manifest, self.ptx, self.cubin)
@@ -186,21 +186,26 @@ class Kernel:
         self, matrices: Sequence[Any], out: Any, operands: Mapping[str, Any], stream: Any
     ) -> tuple[list[Any], Any]:
         """The values in the host function's order, and the output, allocated where it is not given."""
-        by_name = self._inputs[len(matrices) :]
-        if len(operands) != len(by_name) or len(matrices) > len(self._inputs) or not operands.keys() >= {*by_name}:
-            raise self._names_error(matrices, operands)
+        by_name = self._by_name(matrices, operands)
         values = [*matrices, *[operands[name] for name in by_name]]
         if out is None:
             out = self._allocate(values, stream)
         values.insert(self._output, out)
         return values, out
 
+    def _by_name(self, matrices: Sequence[Any], operands: Mapping[str, Any]) -> list[str]:
+        """The inputs that are given by name. Raises LaunchError for operands that are not one for each input."""
+        by_name = self._inputs[len(matrices) :]
+        if len(operands) != len(by_name) or len(matrices) > len(self._inputs) or not operands.keys() >= {*by_name}:
+            raise self._names_error(matrices, operands)
+        return by_name
+
     def _names_error(self, matrices: Sequence[Any], operands: Mapping[str, Any]) -> LaunchError:
         """What is wrong with operands that are not one for each input."""
         if len(matrices) > len(self._inputs):
             return LaunchError(
                 f"kernel {self.name}: {len(matrices)} operands given, it has {len(self._inputs)}:"
-                f" {', '.join(self._inputs)}; the output goes by out="
+                f" {', '.join(self._inputs)}; the output goes by out= [operand-count]"
             )
         given = self._inputs[: len(matrices)]
         for name in operands:
@@ -209,14 +214,21 @@ class Kernel:
         missing = next(name for name in self._inputs if name not in given and name not in operands)
         return LaunchError(
             f"kernel {self.name}: operand {missing} is missing; it takes {', '.join(self._inputs)}: pass {missing}="
+            " [operand-not-given]"
         )
 
     def _name_error(self, name: str, twice: bool) -> LaunchError:
         if twice:
-            return LaunchError(f"kernel {self.name}: operand {name} is given twice; pass it by position or by name")
+            return LaunchError(
+                f"kernel {self.name}: operand {name} is given twice; pass it by position or by name [operand-twice]"
+            )
         if name == self._names[self._output]:
-            return LaunchError(f"kernel {self.name}: {name} is the output; pass it as out=")
-        return LaunchError(f"kernel {self.name}: unknown operand {name!r}; the operands are {', '.join(self._inputs)}")
+            return LaunchError(f"kernel {self.name}: {name} is the output; pass it as out= [output-by-position]")
+        hint = nearest(name, (*self._inputs, "out", "stream", "workspace"))
+        return LaunchError(
+            f"kernel {self.name}: unknown operand {name!r}; the operands are {', '.join(self._inputs)}{hint}"
+            " [operand-unknown]"
+        )
 
     def _allocate(self, values: Sequence[Any], stream: Any) -> Any:
         """The output for these inputs, which are in the order of `_inputs`."""
@@ -248,7 +260,7 @@ class Kernel:
         return allocate(inputs[0], libraries[0], shape, output["dtype"], alignment, handle)
 
     def _prepare_known(self, key: tuple[Any, ...]) -> Prepared | None:
-        """The launch of torch tensors of a known signature, of which no record is made then."""
+        """The launch of torch tensors of a known signature; no record is made of them."""
         assert self._keys is not None
         plan = self._plans[self._keys.signature(key)]
         if plan is None:
@@ -281,6 +293,7 @@ class Kernel:
         if self._written and 0 in self._output_shape(extents):
             raise LaunchError(
                 f"kernel {self.name}: D has no elements, and so no largest absolute value; pass M and N of at least 1"
+                " [amax-of-nothing]"
             )
         calls: list[Any] = [None] * len(self._names)
         for index in self._scalars:
@@ -291,7 +304,9 @@ class Kernel:
         device = self._device_of(operands)
         module = self.module_for(device)
         if not extents["k"] and is_mixed(self.manifest["spec"]):
-            raise LaunchError(f"kernel {self.name}: K of packed weights is 0; pad A, and the weights, with zeros")
+            raise LaunchError(
+                f"kernel {self.name}: K of packed weights is 0; pad A, and the weights, with zeros [weights-without-k]"
+            )
         if not extents["k"]:
             operands = with_zeros(operands, self._arguments, self._dims, self._zeros, device, module.context)
             views = {name: check_layout(self._any_shape[name], x) for name, x in operands.items()}
@@ -319,7 +334,7 @@ class Kernel:
         if batch is None:
             raise LaunchError(
                 f"kernel {self.name}: A and B are shared by all products of a batch, so that nothing says how many"
-                " there are; pass out= with that as its first extent"
+                " there are; pass out= with that as its first extent [batch-of-shared]"
             )
         return int(batch)
 

@@ -56,6 +56,6 @@ def resident_clusters(name: str, shape: LaunchShape, function: Any, device: driv
         raise LaunchError(
             f"kernel {name}: no cluster of {math.prod(shape.cluster)} CTAs fits on {device.name} at once, with"
             f" {shape.shared_memory} bytes of shared memory and {math.prod(shape.block)} threads per CTA; compile it"
-            " with a smaller grid.cluster, or [1, 1]"
+            " with a smaller grid.cluster, or [1, 1] [cluster-fits]"
         )
     return count

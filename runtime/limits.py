@@ -43,5 +43,5 @@ def capability_of(target: str) -> tuple[int, int, str]:
     """Major and minor capability and suffix ("", "a", "f") of a target's name, e.g. sm_90a → (9, 0, "a")."""
     match = re.fullmatch(r"sm_(\d+)(\d)([af]?)", target)
     if match is None:
-        raise LoadError(f"target {target!r} is not of the form sm_NN, sm_NNa or sm_NNf")
+        raise LoadError(f"target {target!r} is not of the form sm_NN, sm_NNa or sm_NNf [target-form]")
     return int(match[1]), int(match[2]), match[3]

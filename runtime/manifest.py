@@ -87,7 +87,7 @@ KINDS |= dict.fromkeys(BLOCK_SCALES, 2)
 IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of what the epilogue does not take
 WRITTEN = ("amax",)  # kinds of what a kernel writes beside D; they are passed as inputs are
 STALE = 2.0**20  # what these have before a check: more than any result, as a call before may have left it
-UNBATCHED = ("scalar", *WRITTEN)  # kinds of which all products of a batch have the same
+UNBATCHED = ("scalar", *WRITTEN)  # kinds that all products of a batch share
 OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "tn": (("m", "k"), ("n", "k")),
     "tt": (("m", "k"), ("k", "n")),
@@ -128,6 +128,13 @@ _MOST_LETTERS = 200  # of a name
 _SHOWN = 80  # characters of a bad value
 
 
+def problem_text(spec: Mapping[str, Any], target: str) -> str:
+    """The problem of a kernel, by the entry `spec` of its manifest, and its target, in a few words; `?` where an extent
+    is given at run time."""
+    shape = "x".join("?" if spec.get(name) is None else str(spec[name]) for name in ("m", "n", "k"))
+    return f"{spec.get('a')} x {spec.get('b')} {spec.get('layout')} {shape} to {spec.get('d')} for {target}"
+
+
 def validate(manifest: Any, where: str = "manifest") -> None:
     """Check every entry but the launches and operands of the host ops, which `host_compiler.compile_host` checks.
 
@@ -137,19 +144,20 @@ def validate(manifest: Any, where: str = "manifest") -> None:
     if not isinstance(manifest, dict):
         raise LoadError(
             f"{where}: a manifest is a JSON object, this is {type(manifest).__name__}; save the kernel again"
+            " [manifest-object]"
         )
     found = manifest.get("format")
     if found != FORMAT or not is_integer(found):
         raise LoadError(
             f"{where}: format {shown(found)} was saved by another version of lowtide"
             f" ({shown(manifest.get('lowtide', 'unknown'), str)}); this one reads format {FORMAT}: compile and save it"
-            " again"
+            " again [manifest-format]"
         )
     try:
         _check_plain(manifest)
         _check_entries(manifest)
     except ValueError as error:
-        raise LoadError(f"{where}: {error}; save the kernel again") from None
+        raise LoadError(f"{where}: {error}; save the kernel again [manifest-entry]") from None
 
 
 def shown(value: Any, form: Callable[[Any], str] = repr, most: int = _SHOWN) -> str:

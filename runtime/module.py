@@ -57,6 +57,7 @@ def architecture_error(name: str, target: str, device: driver.Device) -> LoadErr
     return LoadError(
         f"kernel {name} was compiled for {target}, which runs on {limit}; GPU {device.ordinal} ({device.name}) has"
         f" {device.capability[0]}.{device.capability[1]}: compile it with a target of at most {here}"
+        " [kernel-architecture]"
     )
 
 
@@ -112,7 +113,7 @@ def _check_shared_memory(name: str, kernel: str, wanted: int, device: driver.Dev
     if wanted > device.shared_memory:
         raise DeviceError(
             f"kernel {name}: {kernel} needs {wanted} bytes of shared memory, {device.name} has at most"
-            f" {device.shared_memory} per CTA; compile it with fewer stages or a smaller CTA tile"
+            f" {device.shared_memory} per CTA; compile it with fewer stages or a smaller CTA tile [kernel-smem]"
         )
 
 
@@ -142,5 +143,5 @@ def _prepare(name: str, kernel: str, function: Any, shapes: list[LaunchShape], d
         if threads > int(most):
             raise LaunchError(
                 f"kernel {name}: {kernel} has {threads} threads per CTA, its registers allow {int(most)} on"
-                f" {device.name}; compile it with fewer warps or a smaller CTA tile"
+                f" {device.name}; compile it with fewer warps or a smaller CTA tile [kernel-threads]"
             )

@@ -42,7 +42,7 @@ class Operand:
 def view(value: Any, name: str, stream: int | None = None) -> Operand:
     """The operand `name` as a record; `stream` is where the launch will go (DLPack's producer orders itself before it).
 
-    Raises LaunchError for arrays that are not in GPU memory, for unknown dtypes and for what is not an array.
+    Raises LaunchError for arrays that are not in GPU memory, for unknown dtypes, and for other objects.
     """
     if isinstance(value, Operand):
         return value
@@ -58,22 +58,25 @@ def view(value: Any, name: str, stream: int | None = None) -> Operand:
         return parse_capsule(_capsule(value, stream), name, owner=value)
     if hasattr(value, "__array_interface__"):
         raise _not_on_gpu(name, value, "the CPU")
-    raise LaunchError(
-        f"operand {name}: {type(value).__name__} is not an array; pass a torch or CuPy array, or an object with"
-        f" __dlpack__ or __cuda_array_interface__"
-    )
+    way_out = "pass a torch or CuPy array, or an object with __dlpack__ or __cuda_array_interface__"
+    if isinstance(value, list | tuple):
+        way_out = "a call multiplies one A and one B: stack matrices of one shape to a batch, or call once for each"
+    raise LaunchError(f"operand {name}: {type(value).__name__} is not an array; {way_out} [operand-array]")
 
 
 def _not_on_gpu(name: str, value: Any, where: str) -> LaunchError:
     kind = f"{type(value).__module__.partition('.')[0]}.{type(value).__name__}"
     return LaunchError(
         f"operand {name}: this {kind} is on {where}; operands must be on the GPU: copy it there,"
-        f" or run on the CPU by `kernel.interpret(...)`"
+        f" or run on the CPU by `kernel.interpret(...)` [operand-on-gpu]"
     )
 
 
 def _unknown_dtype(name: str, dtype: object) -> LaunchError:
-    return LaunchError(f"operand {name}: dtype {dtype} is unknown; known are {', '.join(ELEMENTS)}: cast it first")
+    return LaunchError(
+        f"operand {name}: dtype {dtype} is unknown; known are {', '.join(ELEMENTS)}: cast it first"
+        " [operand-dtype-known]"
+    )
 
 
 def _view_torch(tensor: Any, name: str) -> Operand:
@@ -83,7 +86,9 @@ def _view_torch(tensor: Any, name: str) -> Operand:
     try:
         address, strides = tensor.data_ptr(), tuple(tensor.stride())
     except RuntimeError as error:
-        raise LaunchError(f"operand {name}: not a strided tensor ({error}); call .to_dense() first") from None
+        raise LaunchError(
+            f"operand {name}: not a strided tensor ({error}); call .to_dense() first [strided-tensor]"
+        ) from None
     dtype = LIBRARY_NAMES.get(str(tensor.dtype).rpartition(".")[2])
     if dtype is None:
         raise _unknown_dtype(name, tensor.dtype)
@@ -97,13 +102,16 @@ def _view_interface(value: Any, interface: Any, name: str) -> Operand:
     if dtype is None or typestr[0] == ">":
         raise _unknown_dtype(name, f"{typestr!r} of __cuda_array_interface__ (which has no bf16: pass it by DLPack)")
     if interface.get("mask") is not None:
-        raise LaunchError(f"operand {name}: masked arrays are not read; pass the data without its mask")
+        raise LaunchError(
+            f"operand {name}: masked arrays are not read; pass the data without its mask [masked-operand]"
+        )
     address, read_only = interface["data"]
     strides = interface.get("strides")
     size = element_type(dtype).bytes
     if strides is not None and any(x % size for x in strides):
         raise LaunchError(
             f"operand {name}: strides {tuple(strides)} bytes are not multiples of {dtype}'s {size}; copy it"
+            " [byte-strides]"
         )
     return Operand(
         address=int(address or 0),
@@ -184,13 +192,13 @@ def parse_capsule(capsule: Any, name: str, owner: Any = None) -> Operand:
         if versioned.major > 1:
             raise LaunchError(
                 f"operand {name}: DLPack version {versioned.major} is not known, 1 is;"
-                f" pass its __dlpack__(max_version=(1, 0))"
+                f" pass its __dlpack__(max_version=(1, 0)) [dlpack-version]"
             )
         tensor, read_only = versioned.tensor, bool(versioned.flags & _READ_ONLY_FLAG)
     elif _capsule_is(capsule, b"dltensor"):
         tensor = _ManagedTensor.from_address(_capsule_pointer(capsule, b"dltensor")).tensor
     else:
-        raise LaunchError(f"operand {name}: not a fresh DLPack capsule; pass the array itself")
+        raise LaunchError(f"operand {name}: not a fresh DLPack capsule; pass the array itself [dlpack-fresh]")
     dtype = DLPACK_NAMES.get((tensor.code, tensor.bits))
     if dtype is None or tensor.lanes != 1:
         raise _unknown_dtype(name, f"(code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes) of DLPack")

@@ -96,6 +96,7 @@ class LaunchPlan:
                     name = self.arguments[index]["name"]
                     raise LaunchError(
                         f"kernel {self.name}: workspace= reaches into operand {name}; pass memory of its own"
+                        " [workspace-overlaps]"
                     )
 
     def encode(self, tensor_map: TensorMap) -> bytes:
@@ -107,7 +108,7 @@ class LaunchPlan:
         grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
         block = (config.blockDimX, config.blockDimY, config.blockDimZ)
         what = f"launching kernel {self.name} with grid {grid} of {block} threads"
-        return LaunchError(f"{what} failed: {driver.describe(result[0])}")
+        return LaunchError(f"{what} failed: {driver.describe(result[0])} [launch-failed]")
 
     def configs_in(self, stream: int) -> tuple[Any, ...]:
         """The CUlaunchConfig of each launch, in `stream`."""

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from lowtide.errors import LoadError
+from lowtide.runtime.files import parse_json, read_file
 from lowtide.runtime.folders import while_replaced, write_folder
 from lowtide.runtime.manifest import FORMAT as MANIFEST_FORMAT
 from lowtide.runtime.manifest import is_integer, shown, validate
 
-__all__ = ["CUBIN", "DIGEST", "MANIFEST", "MANIFEST_FORMAT", "PTX", "digest", "files_of", "read", "save"]
+__all__ = ["CUBIN", "DIGEST", "MANIFEST", "MANIFEST_FORMAT", "PTX", "as_path", "digest", "files_of", "read", "save"]
 
 MANIFEST, PTX, CUBIN = "manifest.json", "kernel.ptx", "kernel.cubin"
 DIGEST = "sha256"  # the manifest's entry on its other entries
@@ -32,19 +33,22 @@ def save(path: str | os.PathLike[str], manifest: Mapping[str, Any], ptx: str, cu
     Returns the path. Raises LoadError when the manifest is invalid, when `path` holds something else than a saved
     kernel, or when it cannot be written.
     """
-    given = _as_path(path, "save to")
+    given = as_path(path, "save to")
     files, _ = files_of(manifest, ptx, cubin, f"saving {given}")
     try:
         target = Path(os.path.realpath(given))
         if target == Path.cwd() or target in Path.cwd().parents:
-            raise LoadError(f"cannot save to {given}: it is the working directory, or holds it; name a folder in it")
+            raise LoadError(
+                f"cannot save to {given}: it is the working directory, or holds it; name a folder in it [save-over-cwd]"
+            )
         if not write_folder(target, files, _is_replaceable):
             raise LoadError(
                 f"cannot save to {given}: it is not a saved kernel; choose another path, or remove it first"
+                " [save-over-other]"
             )
     except OSError as error:
         raise LoadError(
-            f"cannot save to {given}: {error.strerror or error}; choose a path that can be written"
+            f"cannot save to {given}: {error.strerror or error}; choose a path that can be written [save-write]"
         ) from None
     return given
 
@@ -76,7 +80,7 @@ def _is_replaceable(target: Path) -> bool:
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str, bytes | None]:
     """Manifest, PTX and cubin of a saved kernel, all of one save. Raises LoadError when something is missing,
     truncated, edited, out of range or of another format."""
-    source = _as_path(path, "load")
+    source = as_path(path, "load")
     return while_replaced(source, lambda: _read(source), LoadError)
 
 
@@ -86,12 +90,14 @@ def _read(source: Path) -> tuple[dict[str, Any], str, bytes | None]:
     except OSError as error:
         known = {errno.ENOENT: "no such directory", errno.ENOTDIR: "is no directory"}
         what = known.get(error.errno or 0, error.strerror or str(error))
-        raise LoadError(f"{source}: {what}; pass the directory that `kernel.save` wrote") from None
+        raise LoadError(f"{source}: {what}; pass the directory that `kernel.save` wrote [load-read]") from None
     try:
         manifest = _read_manifest(source, folder)
         files, where = manifest.get("files"), source / MANIFEST
         if not isinstance(files, dict) or PTX not in files or not set(files) <= {PTX, CUBIN}:
-            raise LoadError(f"{where}: entry 'files' must list {PTX}, and may list {CUBIN}; save the kernel again")
+            raise LoadError(
+                f"{where}: entry 'files' must list {PTX}, and may list {CUBIN}; save the kernel again [manifest-files]"
+            )
         data = _read_checked(source, folder, PTX, files[PTX])
         cubin = _read_checked(source, folder, CUBIN, files[CUBIN]) if CUBIN in files else None
     finally:
@@ -99,11 +105,11 @@ def _read(source: Path) -> tuple[dict[str, Any], str, bytes | None]:
     try:
         ptx = data.decode()
     except UnicodeDecodeError as error:
-        raise LoadError(f"{source / PTX}: not UTF-8 ({error}); save the kernel again") from None
+        raise LoadError(f"{source / PTX}: not UTF-8 ({error}); save the kernel again [ptx-utf8]") from None
     if manifest.pop(DIGEST, None) != digest(manifest):
         raise LoadError(
             f"{where}: entry {DIGEST!r} is missing, or not that of the other entries: damaged or edited; save the"
-            " kernel again"
+            " kernel again [manifest-digest]"
         )
     return manifest, ptx, cubin
 
@@ -111,9 +117,11 @@ def _read(source: Path) -> tuple[dict[str, Any], str, bytes | None]:
 def _read_manifest(source: Path, folder: int) -> dict[str, Any]:
     where = source / MANIFEST
     try:
-        manifest = json.loads(_read_bytes(source, folder, MANIFEST))
-    except (ValueError, RecursionError) as error:  # neither UTF-8 nor JSON, or brackets without end
-        raise LoadError(f"{where}: not JSON ({error}), perhaps truncated; save the kernel again") from None
+        manifest = parse_json(_read_bytes(source, folder, MANIFEST))
+    except ValueError as error:  # neither UTF-8 nor JSON
+        raise LoadError(
+            f"{where}: not JSON ({error}), perhaps truncated; save the kernel again [manifest-json]"
+        ) from None
     validate(manifest, str(where))
     return dict(manifest)
 
@@ -127,31 +135,41 @@ def digest(manifest: Mapping[str, Any]) -> str:
 def _read_bytes(source: Path, folder: int, name: str) -> bytes:
     """A file of the folder that was opened as `folder`, wherever that is by now."""
     try:
-        with open(os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
-            return file.read()
+        return read_file(name, folder)
     except FileNotFoundError:
-        raise LoadError(f"{source}: {name} is missing; save the kernel again") from None
+        raise LoadError(f"{source}: {name} is missing; save the kernel again [file-missing]") from None
     except OSError as error:
-        raise LoadError(f"{source / name}: {error.strerror or error}; make it readable") from None
+        raise LoadError(
+            f"{source / name}: {error.strerror or error}; save the kernel again, or make it readable [file-readable]"
+        ) from None
 
 
 def _read_checked(source: Path, folder: int, name: str, entry: Any) -> bytes:
     data = _read_bytes(source, folder, name)
     if not isinstance(entry, dict) or not is_integer(entry.get("size")) or not isinstance(entry.get("sha256"), str):
-        raise LoadError(f"{source / MANIFEST}: files[{name!r}] must have size and sha256; save the kernel again")
+        raise LoadError(
+            f"{source / MANIFEST}: files[{name!r}] must have size and sha256; save the kernel again [file-entry]"
+        )
     if len(data) != entry["size"]:
         raise LoadError(
             f"{source / name}: {len(data)} bytes, the manifest says {shown(entry['size'])}: truncated; save it again"
+            " [file-size]"
         )
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-        raise LoadError(f"{source / name}: its sha256 is not the manifest's: damaged or edited; save the kernel again")
+        raise LoadError(
+            f"{source / name}: its sha256 is not the manifest's: damaged or edited; save the kernel again [file-digest]"
+        )
     return data
 
 
-def _as_path(path: str | os.PathLike[str], what: str) -> Path:
+def as_path(path: str | os.PathLike[str], what: str) -> Path:
     """Raises LoadError for what names no place on disk."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise LoadError(f"cannot {what} {path!r}: it is {type(path).__name__}; pass a str or a pathlib.Path")
+        raise LoadError(
+            f"cannot {what} {path!r}: it is {type(path).__name__}; pass a str or a pathlib.Path [path-type]"
+        )
     if not os.fspath(path) or "\0" in os.fspath(path):
-        raise LoadError(f"cannot {what} {os.fspath(path)!r}: a path is not empty and has no null character")
+        raise LoadError(
+            f"cannot {what} {os.fspath(path)!r}: a path is not empty and has no null character [path-empty]"
+        )
     return Path(path)

@@ -33,6 +33,7 @@ def handle_of(stream: Any) -> int:
         if version != 0:
             raise LaunchError(
                 f"stream: __cuda_stream__ version {version} is unknown, this is version 0; pass its handle"
+                " [stream-version]"
             )
         return int(handle)
     for attribute in ("cuda_stream", "ptr"):
@@ -41,7 +42,7 @@ def handle_of(stream: Any) -> int:
             return handle
     raise LaunchError(
         f"stream: {type(stream).__name__} is not a CUDA stream; pass None, a handle (int), or an object with"
-        f" .cuda_stream (torch), .ptr (CuPy) or __cuda_stream__"
+        f" .cuda_stream (torch), .ptr (CuPy) or __cuda_stream__ [stream-kind]"
     )
 
 

@@ -77,6 +77,7 @@ def boxed_matrix(
             raise LaunchError(
                 f"operand {name}: a tensor map of rank {len(box)} sees its {columns} columns as panels of {width},"
                 f" which must divide them; pad the operand, or compile with a.copy = tma and b.copy = tma"
+                " [map-whole-panels]"
             )
         inner = (*(1,) * outer, columns // width, rows, width)
         inner_strides = (*(width,) * outer, width, row_stride, 1)
@@ -110,27 +111,34 @@ def check_box(
     """Check the parts of a map that do not depend on the tensor. Raises `error`."""
     at = f"operand {name}: a tensor map's box of {'×'.join(map(str, box))} {dtype}"
     if not 2 <= len(box) <= 5:
-        raise error(f"{at} has rank {len(box)}, must have rank 2 to 5; fold dimensions that lie together")
+        raise error(f"{at} has rank {len(box)}, must have rank 2 to 5; fold dimensions that lie together [map-rank]")
     if any(not 1 <= side <= MAX_BOX_SIDE for side in box):
-        raise error(f"{at} must have sides of 1 to {MAX_BOX_SIDE}; copy it as several boxes")
+        raise error(f"{at} must have sides of 1 to {MAX_BOX_SIDE}; copy it as several boxes [map-sides]")
     row = box[-1] * element_type(dtype).bytes
     if row % _CHUNK:
         unit = _CHUNK // element_type(dtype).bytes
         raise error(
             f"{at} has rows of {row} bytes, must be a multiple of {_CHUNK}; make its last side a multiple of {unit}"
+            " [map-row-bytes]"
         )
     span = swizzle_span(swizzle, dtype)
     if span is None:
         base = _swizzle_base(dtype)
         legal = ", ".join(f"<{bits}, {base}, {_SWIZZLE_SHIFT}>" for bits in _SWIZZLE_BITS)
-        raise error(f"{at} has swizzle {swizzle}; on {dtype} TMA has {legal} (32, 64, 128 bytes) and none: take one")
+        raise error(
+            f"{at} has swizzle {swizzle}; on {dtype} TMA has {legal} (32, 64, 128 bytes) and none: take one"
+            " [map-swizzle]"
+        )
     if span and row > span:
         raise error(
             f"{at} has rows of {row} bytes, its swizzle permutes {span}; make its last side at most"
-            f" {span // element_type(dtype).bytes}, or take a wider swizzle"
+            f" {span // element_type(dtype).bytes}, or take a wider swizzle [map-swizzle-span]"
         )
     if l2_promotion not in L2_PROMOTIONS:
-        raise error(f"{at} has L2 promotion {l2_promotion}, must be one of {', '.join(map(str, L2_PROMOTIONS))} bytes")
+        raise error(
+            f"{at} has L2 promotion {l2_promotion}, must be one of {', '.join(map(str, L2_PROMOTIONS))} bytes"
+            " [map-promotion]"
+        )
     if element_strides:
         _check_element_strides(at, tuple(element_strides), len(box), error)
 
@@ -139,10 +147,13 @@ def _check_element_strides(at: str, strides: tuple[int, ...], rank: int, error: 
     if len(strides) != rank or any(not 1 <= stride <= _MAX_ELEMENT_STRIDE for stride in strides):
         raise error(
             f"{at} has element strides {strides}, must have {rank} of 1 to {_MAX_ELEMENT_STRIDE};"
-            f" pass a copy of the elements that are wanted"
+            f" pass a copy of the elements that are wanted [map-element-strides]"
         )
     if strides[-1] != 1:
-        raise error(f"{at} has element strides {strides}, TMA ignores all but 1 in the last dimension; pass a copy")
+        raise error(
+            f"{at} has element strides {strides}, TMA ignores all but 1 in the last dimension; pass a copy"
+            " [map-last-element-stride]"
+        )
 
 
 def check_tensor_map(tensor_map: TensorMap) -> None:
@@ -157,7 +168,7 @@ def check_address(address: int, tensor: BoxedTensor) -> None:
         raise LaunchError(
             f"operand {tensor.name}: a tensor map of shape {tensor.shape} starts at address {address:#x}, must be a"
             f" multiple of {_CHUNK} bytes and not null; pass a copy, or a slice that starts at a multiple of"
-            f" {_CHUNK // element_type(tensor.dtype).bytes} elements"
+            f" {_CHUNK // element_type(tensor.dtype).bytes} elements [map-address]"
         )
 
 
@@ -175,14 +186,17 @@ def check_tensor(tensor: BoxedTensor) -> None:
     if not len(tensor.shape) == len(tensor.strides) == len(tensor.box):
         raise LaunchError(
             f"{at} has {len(tensor.strides)} strides and a box of rank {len(tensor.box)}; all must have one rank"
+            " [map-ranks-agree]"
         )
     if any(not 1 <= extent <= _MAX_EXTENT for extent in tensor.shape):
-        raise LaunchError(f"{at} must have extents of 1 to {_MAX_EXTENT}; split the operand")
+        raise LaunchError(f"{at} must have extents of 1 to {_MAX_EXTENT}; split the operand [map-extents]")
     if tensor.strides[-1] != 1:
-        raise LaunchError(f"{at} has stride {tensor.strides[-1]} in its last dimension, must have 1; pass a copy")
+        raise LaunchError(
+            f"{at} has stride {tensor.strides[-1]} in its last dimension, must have 1; pass a copy [map-last-stride]"
+        )
     for stride in tensor.strides[:-1]:
         if stride * size % _CHUNK or not 0 <= stride * size < _MAX_STRIDE:
             raise LaunchError(
                 f"{at} has rows {stride * size} bytes apart, must be a multiple of {_CHUNK} below 2^40; pad each row"
-                f" to a multiple of {_CHUNK // size} elements"
+                f" to a multiple of {_CHUNK // size} elements [map-row-stride]"
             )

@@ -158,6 +158,7 @@ def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
         if not isinstance(extent, int) or extent < 0:
             raise LoadError(
                 f"manifest: example.{dim} is {extent!r}, must be an integer ≥ 0 ({dim} is a run-time extent)"
+                " [example-extent]"
             )
         extents[dim] = extent
     extents["one"] = 1
@@ -175,6 +176,7 @@ def at_size(manifest: Mapping[str, Any], size: tuple[int, int, int]) -> Mapping[
         if manifest["spec"][dim] not in (None, extent):
             raise LoadError(
                 f"size: {dim} = {extent}, but the kernel is compiled for {manifest['spec'][dim]}; give that"
+                " [size-compiled]"
             )
     return {**manifest, "example": example}
 
@@ -223,6 +225,7 @@ def expected(
         if float(size.max()) > limit:
             raise LoadError(
                 f"manifest: k is too large for exact {manifest['spec']['acc']} sums; give a smaller example.k"
+                " [example-k]"
             )
         error = np.zeros_like(product)
     else:
@@ -371,7 +374,7 @@ def verify_kernel(
     if manifest.get("epilogue_program") is None:
         raise LoadError(
             "manifest: there is no epilogue_program to check D by, as where a dump was compiled that no longer says its"
-            " epilogue; compile it from level atoms or before and save it again"
+            " epilogue; compile it from level atoms or before and save it again [no-epilogue-program]"
         )
     module = kernel.module_for(ordinal)
     rng = np.random.default_rng(seed)

@@ -19,6 +19,7 @@ import numpy as np
 
 from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS, ElementType, element_type, weight_types
 from lowtide.errors import SpecError
+from lowtide.keywords import check_keywords
 from lowtide.runtime.dtypes import round_to, to_bits
 
 
@@ -28,6 +29,7 @@ def weight_order() -> np.ndarray:
     return np.asarray(16 * s + 8 * i + 2 * t + h)
 
 
+@check_keywords
 def pack_weights(weights: Any, of: Any) -> np.ndarray:
     """The bytes of weights (N, K) as kernels take them for B: uint8, (N, K), of 4 bits (N / 2, K).
 
@@ -40,23 +42,23 @@ def pack_weights(weights: Any, of: Any) -> np.ndarray:
     """
     dtype = getattr(of, "b", of)
     if dtype not in weight_types():
-        raise SpecError(f"weights of {dtype!r}: they are one of {', '.join(weight_types())}")
+        raise SpecError(f"weights of {dtype!r}: they are one of {', '.join(weight_types())} [weight-type]")
     row, values = element_type(dtype), np.asarray(weights)
     if values.ndim != 2 or _is_integer(values.dtype) == row.is_float:
         raise SpecError(
             f"weights of {dtype} are a matrix (N, K) of {'floats' if row.is_float else 'integers'}, not {values.dtype} "
-            f"of shape {values.shape}: quantize them"
+            f"of shape {values.shape}: quantize them [weight-values]"
         )
     n, k = values.shape
     if k % WEIGHT_BLOCK:
         raise SpecError(
             f"K of the weights is {k}, must be a multiple of {WEIGHT_BLOCK}: pad them, and A, with zeros to "
-            f"{-(-k // WEIGHT_BLOCK) * WEIGHT_BLOCK}"
+            f"{-(-k // WEIGHT_BLOCK) * WEIGHT_BLOCK} [weight-k]"
         )
     if row.per_byte > 1 and n % WEIGHT_ROWS:
         raise SpecError(
             f"N of the weights is {n}, of {dtype} it must be a multiple of {WEIGHT_ROWS}: pad them to "
-            f"{-(-n // WEIGHT_ROWS) * WEIGHT_ROWS} rows"
+            f"{-(-n // WEIGHT_ROWS) * WEIGHT_ROWS} rows [weight-n]"
         )
     stored = _float_bits(values, row) if row.is_float else _unsigned(values.astype(np.int64), row)
     ordered = stored.reshape(n, -1, WEIGHT_BLOCK)[..., weight_order()].reshape(n, k)
@@ -72,6 +74,7 @@ def zero_points(zeros: Any, of: Any) -> np.ndarray:
     return ((np.asarray(zeros).astype(np.int64) - int(row.lowest)) & (1 << row.bits) - 1) + int(row.lowest)
 
 
+@check_keywords
 def unpack_weights(packed: Any, of: Any) -> np.ndarray:
     """The weights (N, K) of packed ones, as int64, floats as float64; `of` as in `pack_weights`."""
     dtype = getattr(of, "b", of)
@@ -95,7 +98,7 @@ def _unsigned(values: np.ndarray, row: ElementType) -> np.ndarray:
     if values.size and not row.lowest <= values.min() <= values.max() <= row.largest:
         raise SpecError(
             f"weights from {values.min()} to {values.max()} are no {row}, {row.lowest:.0f} to {row.largest:.0f}: clamp "
-            "them"
+            "them [weight-range]"
         )
     return (values - int(row.lowest)).astype(np.uint8)
 
@@ -109,7 +112,7 @@ def _float_bits(values: np.ndarray, row: ElementType) -> np.ndarray:
         raise SpecError(
             f"weights such as {values[wrong][0]} are no {row}, which is finite up to {row.largest:.0f} and has "
             f"{row.precision} bits: scale, clamp and round them, by .astype(ml_dtypes.{row.library}) or torch's "
-            f".to(torch.{row.library}).float()"
+            f".to(torch.{row.library}).float() [weight-float]"
         )
     return to_bits(values, row.name).astype(np.uint8)
 

@@ -81,25 +81,28 @@ def given_addresses(name: str, workspace: Operand, needs: Sequence[Need], device
     width, count = element_type(workspace.dtype).bytes, 1
     for extent, stride in zip(reversed(workspace.shape), reversed(workspace.strides), strict=True):
         if extent > 1 and stride != count:
-            raise LaunchError(f"kernel {name}: workspace= must be one piece of memory; pass a contiguous array")
+            raise LaunchError(
+                f"kernel {name}: workspace= must be one piece of memory; pass a contiguous array [workspace-contiguous]"
+            )
         count *= extent
     if count * width < size:
         raise LaunchError(
             f"kernel {name}: workspace= has {count * width} bytes, these operands need {size} (see workspace_bytes);"
-            " pass as many, or none and the runtime allocates them"
+            " pass as many, or none and the runtime allocates them [workspace-bytes]"
         )
     if workspace.address % ALIGNMENT:
         raise LaunchError(
             f"kernel {name}: workspace= begins at {workspace.address:#x}, must begin at a multiple of {ALIGNMENT} bytes"
-            f" and have {size} bytes from there"
+            f" and have {size} bytes from there [workspace-aligned]"
         )
     where = driver.pointer_device(workspace.address) if workspace.device is None else workspace.device
     if where != device:
         raise LaunchError(
             f"kernel {name}: workspace= is on GPU {where}, the operands are on GPU {device}; allocate it there"
+            " [workspace-gpu]"
         )
     if workspace.read_only:
-        raise LaunchError(f"kernel {name}: workspace= is read-only; pass a writable array")
+        raise LaunchError(f"kernel {name}: workspace= is read-only; pass a writable array [workspace-read-only]")
     return [workspace.address + offset for offset in offsets]
 
 

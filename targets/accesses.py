@@ -109,7 +109,9 @@ def shared_access_conflicts(smem: LayoutExpr, access: WarpAccess, element_bytes:
     """
     rows = size(mode(smem.shape, 0))
     if (rows, size(smem) // rows) != access.stored_shape:
-        raise ScheduleError(f"{access.name}: layout {smem} is not one of the tile {access.stored_shape}")
+        raise ScheduleError(
+            f"{access.name}: layout {smem} is not one of the tile {access.stored_shape} [access-layout]"
+        )
     starts = _vector_starts(access.name, smem, rows, access.stored_coordinates(), access.vector)
     return worst_conflict(starts * element_bytes, access.vector * element_bytes, access.kind)
 
@@ -138,7 +140,7 @@ def core_matrix_rows(name: str, stored_shape: Shape, element_bytes: int) -> NDAr
     if rows % _CORE_ROWS or columns % vector:
         raise ScheduleError(
             f"{name}: an operand of {rows}x{columns} does not divide into core matrices of {_CORE_ROWS}x{vector}; take "
-            "a tile that does"
+            "a tile that does [core-matrices]"
         )
     row = np.arange(rows).reshape(-1, 1, _CORE_ROWS)
     column = np.arange(0, columns, vector).reshape(1, -1, 1)
@@ -152,7 +154,7 @@ def _vector_starts(name: str, smem: LayoutExpr, rows: int, stored: NDArray[np.in
     if np.any(place != place[0] + np.arange(vector)[:, None, None]):
         raise ScheduleError(
             f"{name}: layout {smem} parts the {vector} elements of a vector; "
-            f"take a swizzle with M >= {(vector - 1).bit_length()}, or narrower vectors"
+            f"take a swizzle with M >= {(vector - 1).bit_length()}, or narrower vectors [vector-parted]"
         )
     first: NDArray[np.int64] = place[0]
     return first

@@ -459,7 +459,9 @@ def families(names: Iterable[str]) -> str:
 
 def _unknown(kind: str, name: str, known: Mapping[str, object]) -> TargetError:
     nearest = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.0)[0]
-    return TargetError(f"unknown {kind} atom {name!r}; known are {families(known)}; did you mean {nearest!r}?")
+    return TargetError(
+        f"unknown {kind} atom {name!r}; known are {families(known)}; did you mean {nearest!r}? [unknown-atom]"
+    )
 
 
 def mma_atom(name: str) -> MmaAtom:

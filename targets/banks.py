@@ -52,7 +52,7 @@ def worst_conflict(addresses: NDArray[np.int64], bytes_per_lane: int, kind: Acce
     if bytes_per_lane not in _LANES_PER_PHASE or (kind == "ldmatrix" and bytes_per_lane != 16):
         raise ScheduleError(
             f"a {kind} access has no {bytes_per_lane} bytes per lane; "
-            + ("ldmatrix rows are 16 bytes" if kind == "ldmatrix" else "take 1, 2, 4, 8 or 16")
+            f"{'ldmatrix rows are 16 bytes' if kind == 'ldmatrix' else 'take 1, 2, 4, 8 or 16'} [access-bytes]"
         )
     active = addresses >= 0
     misaligned = active & (addresses % bytes_per_lane != 0)
@@ -60,7 +60,7 @@ def worst_conflict(addresses: NDArray[np.int64], bytes_per_lane: int, kind: Acce
         access, lane = np.argwhere(misaligned)[0]
         raise ScheduleError(
             f"lane {lane} accesses {bytes_per_lane} bytes at address {addresses[access, lane]}, which {bytes_per_lane} "
-            "does not divide; align the rows or take narrower accesses"
+            "does not divide; align the rows or take narrower accesses [access-aligned]"
         )
     phases = _phases(addresses, bytes_per_lane)
     units, slots = _units(phases, bytes_per_lane)

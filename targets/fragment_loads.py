@@ -119,5 +119,5 @@ def _no_runs(tv: Layout, shape: Shape, trans: bool, vector: int) -> ScheduleErro
     along = "rows" if trans else "columns"
     return ScheduleError(
         f"no thread of {tv} holds runs of {vector} elements along the {along} of its tile, aligned to their size; take "
-        "narrower loads, or a permutation that brings them together"
+        "narrower loads, or a permutation that brings them together [no-runs]"
     )

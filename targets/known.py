@@ -1,6 +1,7 @@
 """The table of known targets. A newer target has the mma.sync and copy atoms of the older ones."""
 
 import difflib
+import re
 
 from lowtide.errors import TargetError
 from lowtide.targets.atoms import COPY_ATOMS, MMA_ATOMS, WGMMA_ATOMS
@@ -80,10 +81,25 @@ KNOWN: tuple[Target, ...] = (
 
 
 def get(name: str) -> Target:
-    """The known target `name`. Raises TargetError that lists the known ones and the nearest."""
+    """The known target `name`. Raises TargetError that lists the known ones, and says what other GPUs run."""
     for target in KNOWN:
         if target.name == name:
             return target
     names = [target.name for target in KNOWN]
-    nearest = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)[0]
-    raise TargetError(f"unknown target {name!r}; known are {', '.join(names)}; did you mean {nearest!r}?")
+    raise TargetError(
+        f"unknown target {name!r}; known are {', '.join(names)}{_hint(str(name), names)} [unknown-target]"
+    )
+
+
+def _hint(name: str, names: list[str]) -> str:
+    """What a GPU of this architecture runs; the nearest name if it is none."""
+    number = re.fullmatch(r"sm_(\d+)(\d)[af]?", name)
+    if number is None:
+        close = difflib.get_close_matches(name, names, n=1)
+        return f"; did you mean {close[0]!r}?" if close else ""
+    capability = int(number[1]), int(number[2])
+    running = [target for target in KNOWN if target.compute_capability <= capability]
+    if not running:
+        return f"; kernels need a GPU of compute capability {'.'.join(map(str, KNOWN[0].compute_capability))} or later"
+    newest = [target.name for target in running if not target.architecture_specific][-1]
+    return f"; take {newest!r}, whose kernels run on later GPUs too, or 'native' for the GPU at hand"

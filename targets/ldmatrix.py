@@ -78,7 +78,7 @@ def ldmatrix_source(tiled_mma: TiledMma, operand: Operand, tile_shape: Shape, tr
     bits = element_type(dtype).bits
     if operand == "c" or bits not in _BITS or (trans and bits != _BITS_TRANSPOSED):
         moved = "transposes 16-bit operands" if trans else "loads 8-bit and 16-bit operands"
-        raise ScheduleError(f"ldmatrix {moved} a and b, not {operand} of {dtype}; use ld.shared")
+        raise ScheduleError(f"ldmatrix {moved} a and b, not {operand} of {dtype}; use ld.shared [ldmatrix-operand]")
     fragment, per_register = tiled_mma.tv(operand, tile_shape), elements_per_register(bits)
     _, values = extents(fragment)
     matrices = _width(
@@ -134,11 +134,13 @@ def check_rows(
         raise ScheduleError(
             f"operand {operand}: ldmatrix{'.trans' if trans else ''} needs {_NUMBERS.get(count, count)} elements side "
             f"by side along the {'rows' if trans else 'columns'} of the tile {shape[0]}x{shape[1]}, {count}-aligned; "
-            "this tiled MMA's permutation scatters them; drop it or use ld.shared"
+            "this tiled MMA's permutation scatters them; drop it or use ld.shared [ldmatrix-rows]"
         )
     # The composed layout and the enumeration are two ways to the same address.
     given = indices(source).reshape(threads // 32, 32, -1)[:, : 8 * matrices]
     given = given.reshape(threads // 32, matrices, 8, -1).transpose(2, 0, 3, 1).reshape(8, threads // 32, values // per)
     starts = start[:, 0]
     if not np.array_equal(given, starts[..., 0] + shape[0] * starts[..., 1]):
-        raise ScheduleError(f"operand {operand}: registers of {fragment} do not group into ldmatrix.x{matrices}")
+        raise ScheduleError(
+            f"operand {operand}: registers of {fragment} do not group into ldmatrix.x{matrices} [ldmatrix-registers]"
+        )

@@ -72,7 +72,9 @@ def choose_swizzle(stored_shape: Shape, accesses: Sequence[WarpAccess], element_
     Raises ScheduleError where two accesses have one name.
     """
     if len({access.name for access in accesses}) != len(accesses):
-        raise ScheduleError(f"accesses {[access.name for access in accesses]} share a name; name each for itself")
+        raise ScheduleError(
+            f"accesses {[access.name for access in accesses]} share a name; name each for itself [access-names]"
+        )
     counts: dict[SwizzleBits, dict[str, Conflict]] = {}
     for candidates in swizzle_candidates(stored_shape, element_bytes):
         for bits in candidates:

@@ -1,7 +1,7 @@
 """What a GPU offers one kernel: limits, shared memory, and the instruction atoms it has.
 
-A target is an argument of the compiler and is not read from the GPU at hand, except for `native`
-(`compiler/native.py`). The values of each known target are in `known.py`.
+A target is an argument of the compiler; `compiler/native.py` chooses one if none is named. The values of each known
+target are in `known.py`.
 """
 
 from dataclasses import dataclass
@@ -64,14 +64,14 @@ class Target:
         """The mma atom `name`. Raises TargetError where the target lacks it or nobody knows it."""
         atom = mma_atom(name)
         if name not in self.mma_atoms:
-            raise TargetError(f"{self.name} has no {name}; it has {families(self.mma_atoms)}")
+            raise TargetError(f"{self.name} has no {name}; it has {families(self.mma_atoms)} [target-mma]")
         return atom
 
     def copy(self, name: str) -> CopyAtom:
         """The copy atom `name`. Raises TargetError where the target lacks it or nobody knows it."""
         atom = copy_atom(name)
         if name not in self.copy_atoms:
-            raise TargetError(f"{self.name} has no {name}; it has {', '.join(self.copy_atoms)}")
+            raise TargetError(f"{self.name} has no {name}; it has {', '.join(self.copy_atoms)} [target-copy]")
         return atom
 
     def ctas_per_sm(self, threads: int, smem_bytes: int, registers: int = 1) -> int:

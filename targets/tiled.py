@@ -48,17 +48,23 @@ class TiledMma:
             zip(self.atom.shape_mnk, self.atom_layout, self.permutation, strict=True)
         ):
             if count < 1:
-                raise ScheduleError(f"atom layout {self.atom_layout}: a count is at least 1; set {_MODES[axis]} to 1")
+                raise ScheduleError(
+                    f"atom layout {self.atom_layout}: a count is at least 1; set {_MODES[axis]} to 1"
+                    " [atom-layout-count]"
+                )
             if permutation is None:
                 continue
             extent = size(permutation)
             if extent < 1 or extent % (atom * count):
                 raise ScheduleError(
                     f"permutation of {_MODES[axis]} has extent {extent}, which the {count} atoms of {atom} do not "
-                    f"divide; nearest is {max(1, round(extent / (atom * count))) * atom * count}"
+                    f"divide; nearest is {max(1, round(extent / (atom * count))) * atom * count} [permutation-divides]"
                 )
             if isinstance(permutation, Layout) and sorted(map(permutation, range(extent))) != list(range(extent)):
-                raise ScheduleError(f"permutation of {_MODES[axis]} {permutation} does not permute 0…{extent - 1}")
+                raise ScheduleError(
+                    f"permutation of {_MODES[axis]} {permutation} does not permute 0…{extent - 1}"
+                    " [permutation-permutes]"
+                )
         self._check_order()
 
     def _check_order(self) -> None:
@@ -69,12 +75,12 @@ class TiledMma:
         if extents != self.atom_layout:
             raise ScheduleError(
                 f"atom_order {self.order} has extents {list(extents)} and atoms are {list(self.atom_layout)}; give it "
-                "one mode of that extent each for M, N and K"
+                "one mode of that extent each for M, N and K [atom-order-extents]"
             )
         if not is_bijective(self.order):
             raise ScheduleError(
                 f"atom_order {self.order} does not number {prod(extents)} atoms once each; give strides that reach "
-                f"each of 0…{prod(extents) - 1}"
+                f"each of 0…{prod(extents) - 1} [atom-order-numbers]"
             )
 
     @property
@@ -116,7 +122,7 @@ class TiledMma:
         if extent < 1 or extent % tile:
             raise ScheduleError(
                 f"operand {operand}: the tile's {_MODES[axis]} = {extent} is not a multiple of the tiled MMA's {tile}; "
-                f"nearest is {max(1, round(extent / tile)) * tile}"
+                f"nearest is {max(1, round(extent / tile)) * tile} [tiled-mma-divides]"
             )
         permutation = self.permutation[axis]
         whole = Layout(extent, stride)
@@ -191,14 +197,14 @@ def make_tiled_copy(atom: CopyAtom, thread_layout: Layout, value_layout: Layout,
         if not is_bijective(layout):
             raise ScheduleError(
                 f"{atom.name}: {what} layout {layout} does not number {size(layout)} {what}s once each; "
-                f"give strides that reach each of 0…{size(layout) - 1}"
+                f"give strides that reach each of 0…{size(layout) - 1} [copy-numbers]"
             )
     covered = raked_product(thread_layout, value_layout)
     block_rows, block_columns = size(mode(covered, 0)), size(mode(covered, 1))
     if rows % block_rows or columns % block_columns:
         raise ScheduleError(
             f"{atom.name}: threads {thread_layout} with values {value_layout} cover {block_rows}x{block_columns}, "
-            f"which does not divide the tile {rows}x{columns}; take another thread layout or tile"
+            f"which does not divide the tile {rows}x{columns}; take another thread layout or tile [copy-covers]"
         )
     block = compose(right_inverse(covered), Layout((threads, values)))
     placed = compose(Layout((block_rows, block_columns), (1, rows)), block)
@@ -222,5 +228,5 @@ def default_copy_threads(threads: int, rows: int, columns: int, vector: int, mos
             return Layout((down, across), (across, 1))
     raise ScheduleError(
         f"{threads} threads cannot share a tile {rows}x{columns} in vectors of {vector} elements; "
-        "take a larger tile, fewer warps, or extents that are powers of two"
+        "take a larger tile, fewer warps, or extents that are powers of two [copy-threads]"
     )

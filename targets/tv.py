@@ -40,7 +40,7 @@ def offsets(layout: Any, index: NDArray[np.int64]) -> NDArray[np.int64]:
 def extents(tv: Layout) -> tuple[int, int]:
     """(threads, values) of a TV layout. Raises ScheduleError where it has not exactly two top modes."""
     if isinstance(tv.shape, int) or len(tv.shape) != 2:
-        raise ScheduleError(f"a TV layout has two top modes (thread, value), this has another form: {tv}")
+        raise ScheduleError(f"a TV layout has two top modes (thread, value), this has another form: {tv} [tv-modes]")
     return size(mode(tv, 0)), size(mode(tv, 1))
 
 
@@ -55,7 +55,9 @@ def coordinates(tv: Layout, shape: Shape) -> NDArray[np.int64]:
     """The (row, column) of each element: array (threads, values, 2). Raises ScheduleError for one outside `shape`."""
     rows, columns = shape
     if cosize(tv) > rows * columns:
-        raise ScheduleError(f"TV layout {tv} reaches index {cosize(tv) - 1}, outside its tile {rows}x{columns}")
+        raise ScheduleError(
+            f"TV layout {tv} reaches index {cosize(tv) - 1}, outside its tile {rows}x{columns} [tv-inside]"
+        )
     index = indices(tv)
     found = np.stack([index % rows, index // rows], axis=-1)
     found.flags.writeable = False  # callers share it
@@ -98,7 +100,7 @@ def runs(tv: Layout, shape: Shape, vector: int, transposed: bool = False) -> Run
             line = "rows" if transposed else "columns"
             raise ScheduleError(
                 f"a thread does not hold {vector} neighbours along the {line} of the tile {shape[0]}x{shape[1]} by the "
-                f"TV layout {tv}; take narrower vectors"
+                f"TV layout {tv}; take narrower vectors [tv-neighbours]"
             )
         extent, stride, number = modes[place]
         run.append((taken, stride, number))
@@ -176,6 +178,6 @@ def split_coordinates(tv: Layout, shape: Shape) -> SplitCoordinates:
     if not np.array_equal(np.stack([row, column], axis=-1), coordinates(tv, shape)):
         raise ScheduleError(
             f"TV layout {tv} on a tile {rows}x{columns} does not separate into a thread part and a value part; "
-            "give threads and values extents that divide the tile's"
+            "give threads and values extents that divide the tile's [tv-separates]"
         )
     return split

@@ -39,7 +39,9 @@ def matplotlib_or_refuse() -> ModuleType:
     try:
         return importlib.import_module("matplotlib")
     except ImportError:
-        raise Error("charts are drawn by matplotlib, which is not installed; pip install 'lowtide[bench]'") from None
+        raise Error(
+            "charts are drawn by matplotlib, which is not installed; pip install 'lowtide[bench]' [charts-matplotlib]"
+        ) from None
 
 
 def svg(title: str, unit: str, bars: Sequence[Bar]) -> str:

@@ -91,18 +91,20 @@ class Contest:
     def __init__(self, spec: GemmSpec, seed: int, say: Callable[[str], None]) -> None:
         m, n, k = spec.m, spec.n, spec.k
         if None in (m, n, k, spec.batch) or m is None or n is None or k is None:
-            raise SpecError("m, n, k and the batch must be given to time a product")
+            raise SpecError("m, n, k and the batch must be given to time a product [extents-to-time]")
         peer = product_of(spec.a, batched=spec.is_batched)
         types = peer.d or (spec.a,)
         if spec.a != spec.b or spec.d not in types or spec.epilogue is not None or spec.block_scales is not None:
             raise SpecError(
                 f"{peer.name} multiplies A and B of one dtype, of {spec.a} to a D of {' or '.join(types)}, without "
-                "epilogue and scales here; time such a product"
+                "epilogue and scales here; time such a product [peer-types]"
             )
         if element_type(spec.a).kind == "unsigned":
-            raise SpecError(f"torch multiplies no matrices of {spec.a}; time s8")
+            raise SpecError(f"torch multiplies no matrices of {spec.a}; time s8 [torch-bytes]")
         if spec.layout not in peer.layouts:
-            raise SpecError(f"{peer.name} takes the layout {' or '.join(peer.layouts)}; time such a product")
+            raise SpecError(
+                f"{peer.name} takes the layout {' or '.join(peer.layouts)}; time such a product [peer-layout]"
+            )
         self._peer = peer
         self.spec = spec
         self._seed = seed
@@ -151,7 +153,7 @@ class Contest:
         spec = self.spec
         torch = torch_product(self._torch, self.sets, spec.a, spec.sums, batched=spec.is_batched, is_fast=spec.is_fast)
         if self._complaint(torch):
-            raise DeviceError(f"{torch.name}'s own result is wrong: this GPU is not to be trusted")
+            raise DeviceError(f"{torch.name}'s own result is wrong: this GPU is not to be trusted [gpu-untrusted]")
         with_cublaslt = algorithms and self._peer.by_cublaslt
         offered, fastest = self._cublaslt(algorithms, finalists) if with_cublaslt else (0, ())
         race([torch, *fastest, *self._others], self._timed, rounds, self._seed)

@@ -121,7 +121,9 @@ def describe(
     """
     if element_type(acc).cublas_sums is None:
         known = ", ".join(row.name for row in ELEMENTS.values() if row.cublas_sums is not None)
-        raise DeviceError(f"cuBLASLt sums in {known}, not in {acc}; leave cuBLASLt out of the comparison")
+        raise DeviceError(
+            f"cuBLASLt sums in {known}, not in {acc}; leave cuBLASLt out of the comparison [cublaslt-sums]"
+        )
     a_rows, a_columns = (m, k) if layout[0] == "t" else (k, m)
     b_rows, b_columns = (n, k) if layout[1] == "n" else (k, n)
     return Description(
@@ -233,6 +235,7 @@ class Matmul:
         if (a | b | d) % ALIGNMENT:
             raise DeviceError(
                 f"cuBLASLt was asked for operands that start at multiples of {ALIGNMENT} bytes; move them"
+                " [cublaslt-alignment]"
             )
         result = ctypes.c_void_p(d)
         self.library.call(

@@ -104,7 +104,9 @@ class Library:
             text = self._loaded.cublasLtGetStatusName
             text.restype = ctypes.c_char_p
             said = text(ctypes.c_int(status))
-            raise DeviceError(f"{name} failed: {said.decode() if said else 'unknown status'} ({status})")
+            raise DeviceError(
+                f"{name} failed: {said.decode() if said else 'unknown status'} ({status}) [cublaslt-failed]"
+            )
 
     def settings(self, struct: AlgorithmStruct) -> dict[Setting, int]:
         """What the algorithm is made of; attributes that this cuBLASLt does not know are left out."""
@@ -162,14 +164,16 @@ def _value(setting: Setting, number: int) -> Any:
 def load() -> Library:
     """cuBLASLt: the one this process already uses (torch's), else NVIDIA's wheel's, else the system's.
 
-    Raises DeviceError where there is none.
+    Raises DeviceError if there is none.
     """
     for candidate in _candidates():
         try:
             return Library(ctypes.CDLL(candidate))
         except OSError:
             continue
-    raise DeviceError("no libcublasLt here; install torch or nvidia-cublas, or leave cuBLASLt out of the comparison")
+    raise DeviceError(
+        "no libcublasLt here; install torch or nvidia-cublas, or leave cuBLASLt out of the comparison [no-cublaslt]"
+    )
 
 
 def _candidates() -> Iterator[str]:

@@ -67,7 +67,9 @@ def find(matmul: Matmul, multiprocessors: int, most: int = WITH_SWEEP) -> tuple[
         found.offer(matmul.offers(workspace_bytes), within_ids)
     best = list(found.algorithms)
     if not best:
-        raise DeviceError("cuBLASLt offers no algorithm for this product; leave cuBLASLt out of the comparison")
+        raise DeviceError(
+            "cuBLASLt offers no algorithm for this product; leave cuBLASLt out of the comparison [cublaslt-algorithm]"
+        )
     empty = {number: struct for number in matmul.ids() if (struct := matmul.begin(number)) is not None}
     within = {number: matmul.offers(WORKSPACE_BYTES, struct) for number, struct in empty.items()}
     found.offer(alternate(within.values()), within_ids)

@@ -78,9 +78,13 @@ def torch_with_gpu() -> Any:
     try:
         torch = importlib.import_module("torch")
     except ImportError:
-        raise DeviceError("torch is not installed, and timing is done against it; install torch with CUDA") from None
+        raise DeviceError(
+            "torch is not installed, and timing is done against it; install torch with CUDA [timing-torch]"
+        ) from None
     if not torch.cuda.is_available():
-        raise DeviceError("torch sees no NVIDIA GPU here, so nothing can be timed; run it on a machine that has one")
+        raise DeviceError(
+            "torch sees no NVIDIA GPU here, so nothing can be timed; run it on a machine that has one [timing-gpu]"
+        )
     return torch
 
 

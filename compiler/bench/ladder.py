@@ -7,6 +7,8 @@ rows of the whole problem are compared with float64 as well, before it is timed.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from mlir import ir
+
 from lowtide import runtime
 from lowtide.compiler.bench.contest import Contest, Standings, interval, rates
 from lowtide.compiler.bench.cublaslt_search import WITH_SWEEP
@@ -23,6 +25,7 @@ from lowtide.compiler.presets import Preset
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
+from lowtide.passes.support.kernels import gemm_kernels
 
 # (M, N, K): no whole tile of any preset, rows of whole 16-byte units, more than one tile per CTA on two SMs, and a K
 # step of 64 for each of three CTAs that share a tile.
@@ -123,14 +126,18 @@ def race_steps(
 
 
 def resources_of(kernel: CompiledKernel) -> Resources:
-    """From the host side's launch, and from ptxas where there is one."""
-    launch = kernel.manifest["host"][-1]["attributes"]
+    """Of the launch that multiplies, not of those that copy matrices beside it; from ptxas where there is one."""
+    with make_context() as context:
+        module = parse_text(kernel.levels[str(Level.EPILOGUE)], context, f"<level {Level.EPILOGUE}>")
+        (name,) = (ir.StringAttr(product.sym_name).value for product in gemm_kernels(module))
+    launches = (entry["attributes"] for entry in kernel.manifest["host"] if entry["op"] == "tile.launch")
+    launch = next(each for each in launches if each["kernel"] == name)
     assembly = kernel.assembly
     return Resources(
         threads=int(launch["block"][0]),
         shared_memory=int(launch["shared_memory"]),
         registers=None if assembly is None else assembly.registers,
-        instructions=None if assembly is None else instruction_count(assembly.cubin),
+        instructions=None if assembly is None else instruction_count(assembly.cubin, name),
     )
 
 

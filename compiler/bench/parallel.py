@@ -46,7 +46,7 @@ class Compilers:
         try:
             refusal = compilation.result()
         except BrokenProcessPool:
-            raise CompileError("a process that compiled has died: ask for fewer at once") from None
+            raise CompileError("a process that compiled has died: ask for fewer at once [bench-process-died]") from None
         if refusal:
             raise Error(refusal)
         return runtime.load(path)

@@ -81,7 +81,7 @@ def check_sums(torch: Any, dtype: str, acc: str) -> None:
         raise DeviceError(
             f"torch {torch.__version__} cannot be told to sum products of {dtype} in {acc}"
             + (f" (torch.backends.cuda.matmul.{setting}, of torch 2.7 and later)" if setting else "")
-            + f"; time sums in {element_type(dtype).computes_in}"
+            + f"; time sums in {element_type(dtype).computes_in} [torch-sums]"
         )
 
 

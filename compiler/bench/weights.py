@@ -65,7 +65,7 @@ def raced(
             contender.launch(0)
             error = ((outputs[0].double() - expected).abs().max() / expected.abs().max()).item()
             if error > MOST_ERROR:
-                raise Error(f"{contender.name}: D is off by {error:.3g} of its largest element")
+                raise Error(f"{contender.name}: D is off by {error:.3g} of its largest element [contender-wrong]")
         race(contenders, sets, rounds, seed)
         yield m, contenders
 

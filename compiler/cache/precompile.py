@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from lowtide.compiler import driver
+from lowtide.compiler import attempts
 from lowtide.compiler.cache.settings import FOLDER_VARIABLE, OFF, open_store
 from lowtide.compiler.cache.store import KernelStore
 from lowtide.compiler.compile import Request
@@ -21,6 +21,7 @@ from lowtide.compiler.native import resolve
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, Error
+from lowtide.keywords import check_keywords
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,10 @@ class Job:
     most_bytes: int
 
 
+@check_keywords
 def precompile(
     specs: Iterable[GemmSpec],
-    target: str = "sm_80",
+    target: str | None = None,
     schedule: Schedule | str | None = None,
     *,
     jobs: int | None = None,
@@ -51,7 +53,9 @@ def precompile(
     """
     store = open_store()
     if store is None:
-        raise Error(f"{FOLDER_VARIABLE}={OFF}: there is no cache to compile into; unset it, or name a folder")
+        raise Error(
+            f"{FOLDER_VARIABLE}={OFF}: there is no cache to compile into; unset it, or name a folder [precompile-cache]"
+        )
     wanted = _wanted(specs, target, schedule, store)
     if not wanted:
         return 0
@@ -89,7 +93,9 @@ def compile_all(
     return [_error(future) for future in running]
 
 
-def _wanted(specs: Iterable[GemmSpec], target: str, schedule: Schedule | str | None, store: KernelStore) -> list[Job]:
+def _wanted(
+    specs: Iterable[GemmSpec], target: str | None, schedule: Schedule | str | None, store: KernelStore
+) -> list[Job]:
     """What is not there yet, or not assembled, each once."""
     settled = resolve(target)
     found: dict[str, Job] = {}
@@ -103,12 +109,12 @@ def _wanted(specs: Iterable[GemmSpec], target: str, schedule: Schedule | str | N
 
 def _error(future: Future[None]) -> BaseException | None:
     if future.cancelled():
-        return CompileError("there was no time to compile it: give a larger budget")
+        return CompileError("there was no time to compile it: give a larger budget [precompile-budget]")
     error = future.exception()
     if isinstance(error, BrokenProcessPool):
         return CompileError(
             "a process that compiled has died: ask for fewer jobs; in a script, call this under `if __name__ == "
-            '"__main__":`'
+            '"__main__":` [precompile-process-died]'
         )
     return error
 
@@ -116,5 +122,5 @@ def _error(future: Future[None]) -> BaseException | None:
 def compile_job(job: Job) -> None:
     """Compile, assemble and keep a kernel; in a process of its own, as a rule."""
     store = KernelStore(job.folder, job.most_bytes)
-    kernel = CompiledKernel(driver.compile_ir(job.problem, target=job.target))
+    kernel = CompiledKernel(attempts.compile_ir(job.problem, target=job.target))
     store.keep(job.key, kernel.manifest, kernel.ptx, kernel.cubin)

@@ -37,7 +37,12 @@ def cache_folder() -> Path | None:
 
 @lru_cache(maxsize=8)
 def _store(given: str, most_bytes: int) -> KernelStore:
-    folder = Path(given).expanduser() if given else platformdirs.user_cache_path("lowtide") / "kernels"
+    try:
+        folder = Path(given).expanduser() if given else platformdirs.user_cache_path("lowtide") / "kernels"
+    except RuntimeError as error:  # no such user, or no home
+        raise Error(
+            f"{FOLDER_VARIABLE}={given}: {error}; name a folder by its whole path, or `{OFF}` [cache-folder]"
+        ) from None
     return KernelStore(folder.absolute(), most_bytes)
 
 
@@ -45,5 +50,5 @@ def size_of(text: str) -> int:
     """Bytes. Raises Error."""
     found = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE | re.ASCII)
     if found is None:
-        raise Error(f"{SIZE_VARIABLE}={text}: give a number of bytes, or such as 512M or 2G")
+        raise Error(f"{SIZE_VARIABLE}={text}: give a number of bytes, or such as 512M or 2G [cache-size]")
     return int(found[1]) * _UNITS[found[2].upper()]

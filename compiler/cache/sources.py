@@ -18,6 +18,7 @@ from pathlib import Path
 from lowtide import elements
 from lowtide.compiler.whole_files import write_whole
 from lowtide.errors import Error
+from lowtide.runtime.files import read_json
 
 FOLDER = "sources"  # of records, in the cache's
 _FOLDERS = ("compiler", "dialects", "passes", "runtime", "targets")
@@ -86,10 +87,10 @@ def _state() -> tuple[str, bool]:
 def _remembered(path: Path, state: str) -> str | None:
     """The digest of this state; None where the record is of another, or damaged."""
     try:
-        record = json.loads(path.read_bytes())
+        record = read_json(path)
         digest = record["digest"]
         is_whole = record["state"] == state and record["sha256"] == _sha256(state + digest)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     return digest if is_whole else None
 

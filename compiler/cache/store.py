@@ -8,9 +8,9 @@ the entry says its own key. What is damaged is said, removed, and compiled again
 one warning, and no result.
 """
 
-import json
 import os
 import re
+import stat
 import threading
 import time
 import warnings
@@ -23,10 +23,12 @@ from typing import Any
 from lowtide.compiler.cache import sources
 from lowtide.errors import CacheWarning, LoadError
 from lowtide.runtime import storage
+from lowtide.runtime.files import read_json
 from lowtide.runtime.folders import HIDDEN, remove_folder
 
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
 _OWN_KEY = "cache_key"  # an entry of the manifest
+_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _ABANDONED = 3600.0  # seconds after which a hidden folder has no writer any more
 _LEFT = 0.9  # of the bound, once entries were removed
 
@@ -52,7 +54,7 @@ class Entry:
     def described(self) -> dict[str, Any]:
         """Its manifest, unchecked; {} where that cannot be read."""
         try:
-            manifest = json.loads((self.folder / storage.MANIFEST).read_bytes())
+            manifest = read_json(self.folder / storage.MANIFEST)
         except (OSError, ValueError):
             return {}
         return manifest if isinstance(manifest, dict) else {}
@@ -69,9 +71,12 @@ class KernelStore:
         self._complained = False
 
     def load(self, key: str) -> Stored | None:
-        """The kernel of this key; None where there is none, or none that can be used: then with a CacheWarning."""
+        """The kernel of this key; None if there is none, or none that can be used: then with a CacheWarning."""
         folder = self.folder / key
         if not os.path.isdir(folder):
+            return None
+        if (why := self.distrust()) is not None:
+            self._complain(why)
             return None
         try:
             stored = self._read(key)
@@ -95,10 +100,26 @@ class KernelStore:
             if sources.sources_changed():
                 return
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if (why := self.distrust()) is not None:
+                self._complain(why)
+                return
             storage.save(self.folder / key, {**manifest, _OWN_KEY: key}, ptx, cubin)
             self._make_room(key)
         except (LoadError, OSError) as error:
             self._complain(str(error))
+
+    def distrust(self) -> str | None:
+        """Why others may have put kernels into the folder, and what to do; None if nobody else can, and where there is
+        no folder."""
+        try:
+            status = os.stat(self.folder)
+        except OSError:
+            return None
+        if not _is_ours(status):
+            return f"{self.folder} belongs to another user, whose kernels would be run"
+        if status.st_mode & _BY_OTHERS:
+            return f"others may write to {self.folder}; look at what it holds and `chmod go-w` it"
+        return None
 
     def entries(self) -> list[Entry]:
         """All entries, those used last first. Raises OSError where the folder is there and cannot be read."""
@@ -128,9 +149,12 @@ class KernelStore:
 
     def _read(self, key: str) -> Stored:
         """Raises LoadError."""
+        with suppress(OSError):  # what is not there is said below
+            if not _is_ours(os.stat(self.folder / key)):
+                raise LoadError(f"{self.folder / key}: it belongs to another user [cache-owner]")
         manifest, ptx, cubin = storage.read(self.folder / key)
         if manifest.pop(_OWN_KEY, None) != key:
-            raise LoadError(f"{self.folder / key}: it is the kernel of another key")
+            raise LoadError(f"{self.folder / key}: it is the kernel of another key [other-key]")
         del manifest["files"]
         return Stored(manifest, ptx, cubin)
 
@@ -178,8 +202,17 @@ class KernelStore:
         )
 
 
+def _owners() -> tuple[int, ...]:
+    """Who may have written what is read: this user, and root."""
+    return os.geteuid(), 0
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    return status.st_uid in _owners()
+
+
 def _entry(folder: Path) -> Entry | None:
-    """None for what is no folder, or was replaced or removed meanwhile. Raises OSError."""
+    """None if it is not a folder, or was replaced or removed meanwhile. Raises OSError."""
     try:
         used = folder.stat().st_mtime
         with os.scandir(folder) as files:
@@ -190,7 +223,7 @@ def _entry(folder: Path) -> Entry | None:
 
 
 def _what(error: LoadError) -> str:
-    """Without the way out, which is for who saved a kernel."""
+    """Without the way out, which is for the user who saved a kernel."""
     return str(error).rpartition(";")[0] or str(error)
 
 

@@ -20,6 +20,7 @@ from lowtide.compiler.numerics_words import ANY, REPEATABLE
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.errors import CacheWarning, Error
+from lowtide.runtime.files import read_json
 
 TUNED_VARIABLE = "LOWTIDE_TUNED"
 FOLDER = "tuned"
@@ -45,13 +46,16 @@ def words_of_records(numerics: str) -> tuple[str, ...]:
 
 
 def load_record(store: KernelStore, key: str) -> dict[str, Any] | None:
-    """The record of this key; None where there is none, or none that can be used: then with a CacheWarning."""
+    """The record of this key; None if there is none, or none that can be used: then with a CacheWarning."""
     path = _path(store, key)
+    if path.exists() and (why := store.distrust()) is not None:
+        _ignored(path, why)
+        return None
     try:
-        held = json.loads(path.read_bytes())
+        held = read_json(path)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         _ignored(path, str(error))
         return None
     if not isinstance(held, dict) or held.pop(_DIGEST, None) != _digest(held):
@@ -83,7 +87,7 @@ def keep_record(store: KernelStore, key: str, entries: Mapping[str, Any]) -> Pat
 
 
 def _not_kept(error: Error) -> Error:
-    return Error(f"the result of tuning cannot be kept: {error} ({FOLDER_VARIABLE} names the cache)")
+    return Error(f"the result of tuning cannot be kept: {error} ({FOLDER_VARIABLE} names the cache) [tuned-not-kept]")
 
 
 def count_records(store: KernelStore) -> int:

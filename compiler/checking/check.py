@@ -39,6 +39,7 @@ from lowtide.errors import Error
 from lowtide.interpreter import Paths
 from lowtide.interpreter.machine.paths import merged
 from lowtide.interpreter.numbers.domains import FieldDomain
+from lowtide.keywords import check_keywords
 from lowtide.passes.schedules.alignment import WIDEST
 from lowtide.passes.support.atoms import mma_atom_name
 from lowtide.targets import mma_atom
@@ -65,8 +66,10 @@ class _Task:
     trial: Trial
     seconds: float
     variant: int
+    ordering: Source | None
 
 
+@check_keywords
 def check(
     kernel: CompiledKernel,
     *,
@@ -105,7 +108,9 @@ def check_subject(
     planned = [_planned(variant, budget * shares[at], seed + at) for at, variant in enumerate(variants)]
     tasks = [task for at, (_, trials) in enumerate(planned) for task in _tasks(variants[at], trials, at)]
     if not tasks:
-        raise Error(f"no shape is small enough for {budget:.0f} s of the interpreter; give more with --budget")
+        raise Error(
+            f"no shape is small enough for {budget:.0f} s of the interpreter; give more with --budget [check-budget]"
+        )
     try:
         return _checked(
             subject, variants, planned, _run(tasks, len(variants), jobs, on_progress), dump_ir, on_progress, started
@@ -159,7 +164,9 @@ def _guilty(subject: Subject, found: Iterable[Outcome], dump_ir: str | PathLike[
     folder = Path(dump_ir) if dump_ir is not None else Path(tempfile.mkdtemp(prefix="lowtide-check-"))
     guilty = first_guilty(subject, [fault.trial for fault in first], folder)
     if guilty is None:
-        raise Error(f"level {first[0].level} failed once and not again, on {first[0].trial}: {first[0].message}")
+        raise Error(
+            f"level {first[0].level} failed once and not again, on {first[0].trial}: {first[0].message} [failed-once]"
+        )
     return guilty
 
 
@@ -229,7 +236,7 @@ def _tasks(variant: Variant, trials: Iterable[Trial], at: int) -> Iterator[_Task
             seconds = sum(
                 _seconds(variant.subject, source.level, trial.extents, matrices, slowness) for source in group
             )
-            yield _Task(variant.subject.problem, group, trial, seconds, at)
+            yield _Task(variant.subject.problem, group, trial, seconds, at, variant.subject.ordering)
 
 
 def _run(tasks: Sequence[_Task], variants: int, jobs: int | None, on_progress: Progress) -> list[list[Outcome]]:
@@ -272,7 +279,7 @@ def _ended(tasks: Sequence[_Task], jobs: int | None) -> Iterator[tuple[_Task, li
 def _execute(task: _Task) -> list[Outcome]:
     """In a process of its own: what the trial finds, up to the first fault."""
     found: list[Outcome] = []
-    for outcome in outcomes(task.problem, task.sources, task.trial, observe=True):
+    for outcome in outcomes(task.problem, task.sources, task.trial, observe=True, ordering=task.ordering):
         found.append(outcome)
         if outcome.finding.is_fault:
             break

@@ -1,6 +1,6 @@
 """What `lt.check` gives: a verdict, the runs, what they cover, and the guilty step; as text and as JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -67,6 +67,11 @@ class CheckResult:
         return all(outcome.finding is Finding.right for outcome in self.outcomes)
 
     @property
+    def failed(self) -> bool:
+        """Whether the interpreter itself failed in some run."""
+        return any(outcome.finding is Finding.failed for outcome in self.outcomes)
+
+    @property
     def verdict(self) -> str:
         """One line."""
         trials = [outcome.trial for outcome in self.outcomes]
@@ -74,10 +79,11 @@ class CheckResult:
         runs = f"{len(self.outcomes)} runs of {shapes} shapes at {len(self.levels)} levels"
         if self.guilty is not None:
             return f"WRONG at level {self.guilty.level}, by step {self.guilty.step}"
-        unrun = [outcome for outcome in self.outcomes if outcome.finding is Finding.unknown]
-        if unrun:
-            levels = ", ".join(dict.fromkeys(outcome.level for outcome in unrun))
-            return f"NOT CHECKED at {levels} by {len(unrun)} of the runs ({unrun[0].message}); ok elsewhere: {runs}"
+        for finding, words in ((Finding.failed, "THE INTERPRETER FAILED"), (Finding.unknown, "NOT CHECKED")):
+            unrun = [outcome for outcome in self.outcomes if outcome.finding is finding]
+            if unrun:
+                levels = ", ".join(dict.fromkeys(outcome.level for outcome in unrun))
+                return f"{words} at {levels} in {len(unrun)} of the runs ({unrun[0].message}); {runs}"
         return f"ok: {runs}"
 
     def lines(self) -> Iterator[str]:
@@ -90,6 +96,7 @@ class CheckResult:
             conditions = f"{met} of {len(verified.conditions)} conditions"
             yield f"covered    {verified.name}: {conditions}, {_of(verified)}"
         yield f"orders     {self._orders()}"
+        yield f"work tiles in the order of level {Level.CTA} {_compared(self.outcomes)}"
         yield f"time       {duration(self.seconds)}"
         if self.guilty is not None:
             yield str(self.guilty)
@@ -185,6 +192,11 @@ def _speaks_for_all(outcome: Outcome) -> bool:
     return (outcome.report is not None and outcome.report.holds) or (
         outcome.explored is not None and outcome.explored.holds
     )
+
+
+def _compared(outcomes: Iterable[Outcome]) -> str:
+    said = [outcome for outcome in outcomes if outcome.in_order is not None]
+    return f"in {sum(outcome.in_order is True for outcome in said)} of {len(said)} runs that show it"
 
 
 def _of(verified: Verified) -> str:

@@ -25,7 +25,7 @@ from lowtide.targets import COPY_ATOMS, mma_atom
 NO_K = "K = 0"
 MATRICES: Sequence[int] = (1, 2, 3)  # of a batch of any number
 _ACCESS_BYTES = 16  # of the wide stores of D
-_RUN = 8  # columns of which the threads of a warp hold a row's neighbours, and rows that it stores at once
+_RUN = 8  # columns of a row that neighbouring threads of a warp hold, and rows that a warp stores at once
 _ALONG = {"M": "rows", "N": "columns"}
 
 
@@ -219,7 +219,7 @@ def _cut(axis: str, size: int, what: str) -> list[Edge]:
 
 def _units(schedule: Schedule, problem: Problem) -> dict[str, int]:
     """What the host function asks of extents: whole rows of TMA stores, whole panels of tensor maps beyond `tma`, whole
-    groups of packed weights; and whole blocks of pieces, of which K is that of all products."""
+    groups of packed weights; and whole blocks of pieces, whose K is that of all products."""
     units = {"M": 1, "N": 1, "K": 1}
     if problem.decomposition is not None:
         units["K"] = problem.decomposition.depth(1)
@@ -359,6 +359,8 @@ def _order(schedule: Schedule) -> Iterator[Share]:
     subject = f"order {order}"
     yield Share(subject, "several columns of tiles", lambda work: columns(work) > 1)
     yield Share(subject, "several rows of tiles", lambda work: rows(work) > 1)
+    # Fewer tiles have the same place in several orders.
+    yield Share(subject, "three rows of three tiles", lambda work: min(rows(work), columns(work)) > 2)
     if order.kind is RasterKind.hilbert:
         yield Share(subject, "more rows of tiles than columns", lambda work: rows(work) > columns(work) > 1)
         yield Share(subject, "more columns of tiles than rows", lambda work: columns(work) > rows(work) > 1)
@@ -449,7 +451,7 @@ def _batch(schedule: Schedule, problem: Problem) -> Iterator[Share]:
 
 
 def _matrices(work: Work) -> list[set[int]]:
-    """The matrices of which each CTA that has work computes tiles."""
+    """For each CTA that has work, the matrices whose tiles it computes."""
     return [{item.matrix for item in own} for own in work.items if own]
 
 

@@ -48,7 +48,7 @@ def expected_problem(file: Path, module: ir.Module, against: Path | None) -> Exp
         names = ", ".join(operand.name for operand in own.spec.operands)
         raise IRError(
             f"{file} no longer says its epilogue, which takes {names}: give an earlier dump with --against, such as "
-            f"one of level {Level.PROBLEM}"
+            f"one of level {Level.PROBLEM} [epilogue-lost]"
         )
     return ExpectedProblem(
         own.spec, "float64, of A · B alone: the file no longer says its epilogue; --against names one"
@@ -61,7 +61,9 @@ def _from(file: Path, spec: GemmSpec, context: ir.Context) -> ExpectedProblem:
     for name, ours in _facts(spec).items():
         theirs = _facts(found.spec)[name]
         if ours != theirs:
-            raise IRError(f"{file} is of another problem: its {name} are {theirs}, here {ours}; name its own")
+            raise IRError(
+                f"{file} is of another problem: its {name} are {theirs}, here {ours}; name its own [other-problem]"
+            )
     if found.whole:
         return ExpectedProblem(found.spec, f"float64, with the epilogue in {file}")
     return ExpectedProblem(found.spec, f"{file}, interpreted beside it", module)

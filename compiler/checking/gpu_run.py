@@ -15,7 +15,7 @@ from lowtide.compiler.checking.interpretation import batch_of
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
-from lowtide.errors import DeviceError
+from lowtide.errors import DeviceError, before_code
 from lowtide.runtime import driver
 from lowtide.runtime.verify import GUARD_BYTES, check_written, host_array
 
@@ -117,7 +117,7 @@ class _Buffers:
         try:
             address = driver.check(driver.api().cuMemAlloc(size), f"allocating {size} bytes on the GPU")
         except DeviceError as error:
-            raise DeviceError(f"{error}; take a smaller problem") from None
+            raise DeviceError(before_code(str(error), "; take a smaller problem")) from None
         self.addresses.append(address)
         return int(address)
 

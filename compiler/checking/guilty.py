@@ -15,7 +15,7 @@ from lowtide.compiler.checking.subjects import Step, Subject, write_level
 from lowtide.compiler.checking.trials import Element, Finding, Outcome, Source, Trial, loaded, op_in, outcomes
 from lowtide.compiler.contexts import make_context
 from lowtide.dialects.levels import Level
-from lowtide.errors import InterpreterError
+from lowtide.errors import InterpreterError, InterpreterFault
 from lowtide.interpreter import Trace
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Span
 
@@ -54,6 +54,8 @@ class Guilty:
             lines.append(f"element    {what}; {at.count} element{plural} wrong")
             if self.op:
                 lines.append(f"stored by  {self.op}")
+        else:
+            lines.append(f"found      {self.outcome.message}")
         lines += [f"on         {self.outcome.trial}", f"again      {self.command}"]
         return "\n".join([*lines, f"note       {self.note}"] if self.note else lines)
 
@@ -88,7 +90,7 @@ def first_guilty(subject: Subject, trials: Sequence[Trial], folder: Path) -> Gui
 def _by_levels(subject: Subject, trial: Trial) -> list[Outcome]:
     """The outcomes of a trial, level by level, to the first fault."""
     found: list[Outcome] = []
-    for outcome in outcomes(subject.problem, subject.interpreted, trial):
+    for outcome in outcomes(subject.problem, subject.interpreted, trial, ordering=subject.ordering):
         found.append(outcome)
         if outcome.finding.is_fault:
             break
@@ -103,11 +105,11 @@ def _among(subject: Subject, steps: Sequence[Step], trial: Trial, note: str) -> 
     """The first of the steps whose file fails, and its place; the first file is right."""
     before = steps[0]
     skipped: list[str] = []
-    found = outcomes(subject.problem, (step.source() for step in steps[1:]), trial)
+    found = outcomes(subject.problem, (step.source() for step in steps[1:]), trial, ordering=subject.ordering)
     for place, (step, outcome) in enumerate(zip(steps[1:], found, strict=True), 1):
         if outcome.finding is Finding.right:
             before, skipped = step, []
-        elif outcome.finding is Finding.unknown:
+        elif not outcome.finding.is_fault:
             skipped.append(step.name)
         else:
             return place, _guilty(subject, before, step, outcome, tuple(skipped), note)
@@ -162,6 +164,6 @@ def _storing(subject: Subject, source: Source, outcome: Outcome) -> str:
         module = loaded(source)
         try:
             run(module, spec, inputs, trace=trace, **trial.how)
-        except InterpreterError:
+        except (InterpreterError, InterpreterFault):
             return ""
     return trace.op

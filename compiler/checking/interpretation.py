@@ -21,7 +21,8 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError, SpecError
 from lowtide.interpreter import Explorer, Loaded, Paths, Report, Trace
-from lowtide.interpreter.host import LEVELS, Progress
+from lowtide.interpreter.host import LEVELS
+from lowtide.interpreter.machine.options import Progress
 from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.interpreter.numbers.domains import domain as number_domain
 from lowtide.passes.schedules.alignment import WIDEST, WIDEST_OF_ALL
@@ -66,7 +67,7 @@ class Batch:
 def estimated_seconds(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
     """About how long the interpreter takes for a product of (M, N, K) at a level, within a factor of a few.
 
-    `cta` is the CTA tile, whole ones of which are computed.
+    `cta` is the CTA tile; whole tiles are computed.
     """
     tiles = (1, 1, 1) if cta is None or level == str(Level.PROBLEM) else cta
     padded = [math.ceil(extent / tile) * tile for extent, tile in zip(extents, tiles, strict=True)]
@@ -83,7 +84,7 @@ def check_patience(
         other = f", an earlier level (--level {earlier[-1]})" if earlier else ""
         raise InterpreterError(
             f"{'x'.join(map(str, extents))} at level {level} takes the interpreter about {duration(seconds)}, more "
-            f"than {duration(LONGEST_SECONDS)}: take a GPU, a smaller problem{other}, or --force"
+            f"than {duration(LONGEST_SECONDS)}: take a GPU, a smaller problem{other}, or --force [interpreter-patience]"
         )
     return seconds
 
@@ -215,7 +216,9 @@ def batch_of(spec: GemmSpec, batch: Batch | None = None) -> tuple[int, ...]:
     """D's dimensions before those of a matrix: the number of matrices, or none. Raises SpecError where it is open."""
     matrices = spec.batch if batch is None else batch.matrices
     if spec.is_batched and not isinstance(matrices, int):
-        raise SpecError("the batch is a run-time argument of this kernel; say how many matrices it is to be run with")
+        raise SpecError(
+            "the batch is a run-time argument of this kernel; say how many matrices it is to be run with [batch-to-run]"
+        )
     return (matrices,) if spec.is_batched and isinstance(matrices, int) else ()
 
 

@@ -19,7 +19,7 @@ _ALIGNED: Bytes = (WIDEST, WIDEST, WIDEST)
 
 
 class Place(NamedTuple):
-    """Bytes of which row strides, bases, and strides of a batch are odd multiples; from WIDEST on, any multiples."""
+    """Row strides, bases and batch strides are odd multiples of so many bytes; from WIDEST on, any multiples."""
 
     strides: Bytes = _ALIGNED
     bases: Bytes = _ALIGNED

@@ -26,6 +26,7 @@ from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.spec import SCALES, UNBATCHED, ZEROS, GemmSpec
 from lowtide.elements import element_type, stages_of_sum
 from lowtide.errors import SpecError
+from lowtide.keywords import check_keywords
 from lowtide.runtime.dtypes import half_unit, left_out, multiplied, random_numbers, round_to, split, wrapped
 from lowtide.runtime.manifest import STALE
 from lowtide.runtime.weights import unpack_weights, zero_points
@@ -112,6 +113,7 @@ def reference_with_bound(
     return spec.in_rows(values), spec.in_rows(bounds)
 
 
+@check_keywords
 def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -> Comparison:
     """Compare a kernel's D (as it lies, of the spec's dtype) with `reference` and `error_bound`.
 
@@ -121,7 +123,7 @@ def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -
     """
     if not d.shape == ref.shape == bound.shape:
         shapes = f"d is {d.shape}, the reference {ref.shape}, the bound {bound.shape}"
-        raise SpecError(f"{shapes}; all three must have D's shape")
+        raise SpecError(f"{shapes}; all three must have D's shape [compared-shapes]")
     if not ref.size:
         return Comparison(0.0, (0, 0), True, "d has no elements", 0)
     shape = d.shape
@@ -150,6 +152,7 @@ def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -
     return Comparison(worst, (row, column), failed == 0, message, ratio.size - unjudged, failed)
 
 
+@check_keywords
 def random_inputs(
     spec: GemmSpec,
     m: int | None,
@@ -249,7 +252,9 @@ def products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSp
     batches = {batch for batch in (*owners.values(), spec.batch) if isinstance(batch, int)}
     if len(batches) != 1:
         found = ", ".join(f"{name} {batch}" for name, batch in owners.items()) or "no input has a batch"
-        raise SpecError(f"the spec's batch is {spec.batch}, the inputs': {found}; they must agree on one")
+        raise SpecError(
+            f"the spec's batch is {spec.batch}, the inputs': {found}; they must agree on one [reference-batch]"
+        )
     for number in range(batches.pop()):
         yield one, {name: value[number] if name in owners else value for name, value in inputs.items()}
 
@@ -274,7 +279,9 @@ def _matrices(
     for name, array, expected in (("a", a, spec.a_shape), ("b", b, spec.b_shape)):
         fits = array.ndim == 2 and all(want in (None, have) for want, have in zip(expected, array.shape, strict=True))
         if not fits:
-            raise SpecError(f"{name} has shape {array.shape}; layout {spec.layout} wants {_shape_text(expected)}")
+            raise SpecError(
+                f"{name} has shape {array.shape}; layout {spec.layout} wants {_shape_text(expected)} [reference-shape]"
+            )
     left = multiplied(np.asarray(a).astype(numpy_dtype(spec.a)).astype(np.float64), spec.a)
     if spec.is_mixed:
         right = _weights(spec, b, operands)
@@ -285,7 +292,9 @@ def _matrices(
     left = left if spec.layout in ("tn", "tt") else left.T
     right = right.T if spec.layout in ("tn", "nn") else right
     if left.shape[1] != right.shape[0]:
-        raise SpecError(f"a says K = {left.shape[1]}, b says {right.shape[0]} (layout {spec.layout}); they must agree")
+        raise SpecError(
+            f"a says K = {left.shape[1]}, b says {right.shape[0]} (layout {spec.layout}); they must agree [reference-k]"
+        )
     return left, right
 
 
@@ -299,7 +308,7 @@ def _weights(spec: GemmSpec, packed: np.ndarray, operands: Mapping[str, Any]) ->
         if name in operands and np.shape(operands[name]) != wanted:
             raise SpecError(
                 f"{name} has shape {np.shape(operands[name])}; groups of {spec.group} of weights {weights.shape} want "
-                f"{_shape_text(wanted)}"
+                f"{_shape_text(wanted)} [reference-weights]"
             )
     if ZEROS in operands:
         weights -= np.repeat(zero_points(operands[ZEROS], spec.b), spec.group, axis=0).T
@@ -313,7 +322,9 @@ def _operands(spec: GemmSpec, given: Mapping[str, Any], m: int, b_shape: tuple[i
     """The epilogue's operands in order, float64, each broadcasting to (M, N); B is (K, N)."""
     names = [operand.name for operand in spec.operands]
     if set(given) != set(names):
-        raise SpecError(f"epilogue operands given: {sorted(given)}; the epilogue takes {sorted(names)}")
+        raise SpecError(
+            f"epilogue operands given: {sorted(given)}; the epilogue takes {sorted(names)} [reference-operands]"
+        )
     taken = spec.epilogue_graph.operands
     return [_operand(spec, operand, np.asarray(given[operand.name]), m, b_shape[1]) for operand in taken]
 
@@ -336,7 +347,7 @@ def _scaled(
         if value.shape != operand.shape(m, n, k):
             raise SpecError(
                 f"operand {operand.name!r} has shape {value.shape}; {operand.kind.value} wants "
-                f"{_shape_text(operand.shape(m, n, k))}"
+                f"{_shape_text(operand.shape(m, n, k))} [reference-scales]"
             )
         scales.append(value.astype(numpy_dtype(operand.dtype)).astype(np.float64))
     of_a = scales[0].T if spec.block_scales.a[0] == 1 else np.repeat(scales[0], spec.block_scales.a[0], axis=0)[:m]
@@ -361,6 +372,7 @@ def _operand(spec: GemmSpec, operand: Operand, value: np.ndarray, m: int, n: int
     if value.shape != expected:
         raise SpecError(
             f"operand {operand.name!r} has shape {value.shape}; {operand.kind.value} wants {_shape_text(expected)}"
+            " [reference-operand]"
         )
     exact = value.astype(numpy_dtype(operand.dtype)).astype(np.float64)
     if is_turned:
@@ -377,16 +389,18 @@ def _settle(spec: GemmSpec, name: str, value: int | None) -> int:
     """The extent, from the argument or the spec."""
     fixed = getattr(spec, name)
     if value is None and fixed is None:
-        raise SpecError(f"{name} is a run-time argument of this spec; say which value the inputs are for")
+        raise SpecError(
+            f"{name} is a run-time argument of this spec; say which value the inputs are for [reference-extent]"
+        )
     if value is not None and fixed is not None and value != fixed:
-        raise SpecError(f"{name} = {value} contradicts the spec's {fixed}; leave it None")
+        raise SpecError(f"{name} = {value} contradicts the spec's {fixed}; leave it None [reference-fixed]")
     settled = fixed if value is None else value
     assert isinstance(settled, int)
     return settled
 
 
 def _finite(matrix: np.ndarray) -> np.ndarray:
-    """The magnitudes, 0 for what is not finite."""
+    """The magnitudes, with 0 for infinities and NaN."""
     return np.where(np.isfinite(matrix), np.abs(matrix), 0.0)
 
 

@@ -4,17 +4,17 @@ PTX is device code alone: its host side is that of level llvm, which stands besi
 what a saved kernel was compiled from.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlir import ir
 
-from lowtide.compiler.contexts import parse_text
+from lowtide.compiler.contexts import parse_text, read_text
 from lowtide.compiler.driver import lower
 from lowtide.dialects.levels import Level
 from lowtide.errors import IRError
 from lowtide.interpreter import Loaded
+from lowtide.runtime.files import read_json
 from lowtide.runtime.storage import MANIFEST
 
 SUFFIX = ".ptx"
@@ -50,14 +50,14 @@ def host_beside(file: Path) -> str:
     folder = file.resolve().parent.parent / f"{Level.LLVM.value:02d}-{Level.LLVM}"
     found = max(folder.glob("[0-9][0-9]-*.mlir"), default=None)
     if found is not None:
-        return found.read_text(encoding="utf-8")
+        return read_text(found, "MLIR text")
     origin = saved_origin(file)
     if origin is not None:
         return lower(origin, until=Level.LLVM).levels[str(Level.LLVM)]
     raise IRError(
         f"{file} is device code alone: what launches it, and with which arguments, is in level {Level.LLVM}. Give the "
         f"file in its dump folder ({Level.PTX.value:02d}-{Level.PTX} beside {folder.name}), which --dump-ir makes, or "
-        "in the folder of its saved kernel"
+        "in the folder of its saved kernel [device-code-alone]"
     )
 
 
@@ -67,7 +67,7 @@ def saved_origin(file: Path) -> str | None:
     if not manifest.exists():
         return None
     try:
-        origin = json.loads(manifest.read_text(encoding="utf-8")).get("origin")
+        origin = read_json(manifest).get("origin")
     except (OSError, ValueError, AttributeError) as error:
-        raise IRError(f"{manifest} cannot be read: {error}; save the kernel again") from None
+        raise IRError(f"{manifest} cannot be read: {error}; save the kernel again [saved-manifest]") from None
     return origin if isinstance(origin, str) else None

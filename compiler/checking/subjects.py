@@ -8,7 +8,7 @@ from pathlib import Path
 from lowtide.compiler.checking.places import Place, places_of
 from lowtide.compiler.checking.runnable import host_beside
 from lowtide.compiler.checking.trials import Source
-from lowtide.compiler.contexts import make_context, parse_file, parse_text
+from lowtide.compiler.contexts import make_context, parse_file, parse_text, read_text
 from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.problem_ir import problem_text
@@ -39,7 +39,7 @@ class Step:
 
     def source(self) -> Source:
         host = host_beside(self.path) if self.level == str(Level.PTX) else ""
-        return Source(self.level, self.path.read_text(encoding="utf-8"), str(self.path), host)
+        return Source(self.level, read_text(self.path, "MLIR text"), str(self.path), host)
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,12 @@ class Subject:
         able = [level for level in self.levels if level in LEVELS and (host or level != str(Level.PTX))]
         return [Source(level, self.levels[level], self._name(level), host) for level in able]
 
+    @property
+    def ordering(self) -> Source | None:
+        """The level that says the order of work tiles first."""
+        says = (str(level) for level in Level if Level.CTA <= level <= Level.EPILOGUE)
+        return next((source for level in says for source in self.interpreted if source.level == level), None)
+
     def _name(self, level: str) -> str:
         return "" if self.dump is None else str(last_step(self.dump, Level.named(level)))
 
@@ -132,9 +138,11 @@ def of_dump(folder: Path) -> Subject:
     for level in Level:
         path = last_step(folder, level)
         if path is not None:
-            levels[str(level)] = path.read_text(encoding="utf-8")
+            levels[str(level)] = read_text(path, "MLIR text")
     if not levels:
-        raise IRError(f"{folder} has no folder NN-level of dumped steps; name one that --dump-ir has filled")
+        raise IRError(
+            f"{folder} has no folder NN-level of dumped steps; name one that --dump-ir has filled [no-dumped-steps]"
+        )
     with make_context() as context:
         texts = [text for level, text in levels.items() if level != str(Level.PTX)]
         modules = [parse_text(text, context, str(folder)) for text in reversed(texts)]
@@ -154,7 +162,7 @@ def of_saved(folder: Path) -> tuple[Subject, str]:
     if origin is None:
         raise IRError(
             f"{folder} does not hold the IR that it was compiled from: compile it from level {Level.ATOMS} or before, "
-            "with this version of Lowtide, and save it again"
+            "with this version of Lowtide, and save it again [saved-without-ir]"
         )
     kernel = CompiledKernel(lower(origin, target=manifest["target"]))
     same = ptx == kernel.ptx
@@ -170,7 +178,9 @@ def of_file(against: Path | None, levels: Mapping[str, str], schedule: Schedule)
         module = parse_file(against, context)
         problem = _problem_of(str(module))
         if not problem:
-            raise IRError(f"{against} does not say its epilogue; name a dump of level {Level.PROBLEM}")
+            raise IRError(
+                f"{against} does not say its epilogue; name a dump of level {Level.PROBLEM} [against-epilogue]"
+            )
         return Subject(levels, problem, schedule, target_of(module))
 
 
@@ -186,6 +196,7 @@ def _subject(levels: Mapping[str, str], schedule: Schedule, dump: Path | None) -
             return Subject(levels, problem, schedule, target, dump)
     raise IRError(
         f"no level at hand ({', '.join(levels)}) says its epilogue any more: give an earlier dump with --against"
+        " [levels-epilogue]"
     )
 
 

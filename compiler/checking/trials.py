@@ -20,13 +20,14 @@ from lowtide.compiler.checking.interpretation import Batch, inputs_for, run, uns
 from lowtide.compiler.checking.places import ALIGNED, Place
 from lowtide.compiler.checking.reference import reference
 from lowtide.compiler.checking.runnable import runnable
+from lowtide.compiler.checking.tile_order import TileOrder
 from lowtide.compiler.checking.verdicts import Element, Verdict, against_exact, against_float64, with_amax
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects.levels import Level
-from lowtide.errors import InterpreterError, IRError, NotInterpreted
-from lowtide.interpreter import Explored, Explorer, Loaded, Paths, Report, explore
+from lowtide.errors import InterpreterError, InterpreterFault, IRError, NotInterpreted
+from lowtide.interpreter import Explored, Explorer, Loaded, Paths, Report, Trace, explore
 from lowtide.interpreter.numbers.domains import ExactDomain, FieldDomain, FloatDomain
 
 Extents = tuple[int, int, int]
@@ -96,13 +97,18 @@ class Trial:
 
 
 class Finding(Enum):
-    """What a trial found at a level. `broken`: a rule of the hardware, in this order of agents or, as far as can be
-    told, in another; `unknown`: the interpreter cannot run it."""
+    """What a trial found at a level.
+
+    `wrong`: another D, or another order of work tiles than that of level cta. `broken`: a rule of the hardware, in this
+    order of agents or, as far as can be told, in another. `unknown`: the interpreter cannot run it. `failed`: the
+    interpreter itself failed.
+    """
 
     right = "right"
     wrong = "wrong"
     broken = "broken"
     unknown = "unknown"
+    failed = "interpreter failed"
 
     @property
     def is_fault(self) -> bool:
@@ -120,6 +126,7 @@ class Outcome:
     seconds: float = 0.0
     element: Element | None = None
     paths: Paths | None = None
+    in_order: bool | None = None  # whether work tiles were computed in the order of level cta; None: not compared
     report: Report | None = None  # at levels nvvm to ptx: whether the run speaks for every order of agents
     explored: Explored | None = None  # the orders that were run where it does not
 
@@ -146,54 +153,87 @@ def loaded(source: Source) -> Loaded:
     return runnable(source.level, source.text, source.host, make_context(), source.name).source
 
 
-def outcomes(problem: str, sources: Iterable[Source], trial: Trial, observe: bool = False) -> Iterator[Outcome]:
+def outcomes(
+    problem: str, sources: Iterable[Source], trial: Trial, observe: bool = False, ordering: Source | None = None
+) -> Iterator[Outcome]:
     """What a trial finds in each source. `problem` is the text of a module that says what D must be.
 
-    With `observe`, the branches and loops of levels nvvm to ptx are recorded on the way.
+    With `observe`, the branches and loops of levels nvvm to ptx are recorded on the way. `ordering` is the level that
+    says the order of work tiles: other levels must keep to it.
     """
     with make_context() as context:
         module = parse_text(problem, context, "<problem>")
         found = spec_of(module)
         if not found.whole:
-            raise IRError("the problem's module does not say its epilogue; give one of level problem")
-        inputs = trial.inputs(found.spec)
+            raise IRError(
+                "the problem's module does not say its epilogue; give one of level problem [problem-epilogue]"
+            )
+        spec = found.spec
+        inputs = trial.inputs(spec)
         try:
-            expected = _expected(module, found.spec, inputs, trial)
+            expected = _expected(module, spec, inputs, trial)
         except NotInterpreted as error:
             yield from (Outcome(source.level, trial, Finding.unknown, str(error)) for source in sources)
             return
         for source in sources:
             paths = Paths() if observe and Level.named(source.level) >= Level.NVVM else None
-            yield _outcome(source, found.spec, inputs, expected, trial, paths)
+            order = None if ordering is None or source.level == str(Level.PROBLEM) else _order_of(ordering, spec, trial)
+            yield _outcome(source, spec, inputs, expected, trial, _Observed(paths, order))
+
+
+@dataclass(frozen=True)
+class _Observed:
+    """What a run is looked at for beside D: its paths, and whether it keeps to an order of work tiles."""
+
+    paths: Paths | None
+    order: TileOrder | None
+
+
+@lru_cache(maxsize=64)
+def _order_of(source: Source, spec: GemmSpec, trial: Trial) -> TileOrder | None:
+    """The order of work tiles by the level that says it; None if the level does not run."""
+    trace = Trace()
+    try:
+        run(loaded(source), spec, unset(spec, trial.inputs(spec)), trace=trace, **trial.how)
+        return TileOrder.of(trace)
+    except InterpreterError:
+        return None
 
 
 def _outcome(
-    source: Source,
-    spec: GemmSpec,
-    inputs: dict[str, Any],
-    expected: Array | None,
-    trial: Trial,
-    paths: Paths | None,
+    source: Source, spec: GemmSpec, inputs: dict[str, Any], expected: Array | None, trial: Trial, observed: _Observed
 ) -> Outcome:
     started = time.perf_counter()
     ended = partial(Outcome, source.level, trial)
-    inputs = unset(spec, inputs)
+    inputs, paths, order = unset(spec, inputs), observed.paths, observed.order
+    trace = None if order is None else Trace()
     try:
         module = loaded(source)
         report = Report()
-        d = run(module, spec, inputs, paths=paths, report=report, **trial.how)
+        d = run(module, spec, inputs, paths=paths, report=report, trace=trace, **trial.how)
         verdict = _verdict(spec, inputs, d, expected)
+        in_order, difference = None, ""
+        if order is not None and trace is not None and (trace.work or order.stored is not None):
+            difference = order.difference(trace)
+            in_order = not difference
+        explored = None
+        if verdict.ok and not report.holds and not report.timed:
+            explored = _explored(module, spec, inputs, expected, trial)
     except NotInterpreted as error:
         return ended(Finding.unknown, str(error))
+    except InterpreterFault as error:
+        return ended(Finding.failed, str(error))
     except InterpreterError as error:
         return ended(Finding.broken, str(error), time.perf_counter() - started)
+    if verdict.ok and difference:
+        message = f"the order of work tiles is not that of level {Level.CTA}: {difference}"
+        return ended(Finding.wrong, message, time.perf_counter() - started, in_order=in_order)
     if verdict.ok and not report.holds:
-        explored = None if report.timed else _explored(module, spec, inputs, expected, trial)
         holds, why = explored is not None and explored.holds, str(explored or report)
         finding = Finding.right if holds else Finding.broken
-        return ended(finding, why, time.perf_counter() - started, None, paths, report, explored)
+        return ended(finding, why, time.perf_counter() - started, None, paths, in_order, report, explored)
     finding = Finding.right if verdict.ok else Finding.wrong
-    return ended(finding, verdict.message, time.perf_counter() - started, verdict.element, paths, report)
+    return ended(finding, verdict.message, time.perf_counter() - started, verdict.element, paths, in_order, report)
 
 
 def _verdict(spec: GemmSpec, inputs: dict[str, Any], d: Array, expected: Array | None) -> Verdict:
@@ -210,7 +250,7 @@ def _explored(module: Loaded, spec: GemmSpec, inputs: dict[str, Any], expected: 
         d = run(module, spec, own, report=report, explorer=explorer, **trial.how)
         verdict = _verdict(spec, own, d, expected)
         if not verdict.ok or report.timed:
-            raise InterpreterError("; ".join(report.timed) or verdict.message)
+            raise InterpreterError(f"{'; '.join(report.timed) or verdict.message} [wrong-in-an-order]")
 
     return explore(once, MOST_ORDERS, MOST_SECONDS)
 

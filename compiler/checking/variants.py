@@ -42,7 +42,7 @@ def variants_of(subject: Subject) -> list[Variant]:
         if not own:
             raise Error(
                 f"{subject.dump}: {_extents_text(spec)} is too large for the interpreter, and files are not compiled "
-                "again for other extents; dump a smaller problem, or one of run-time extents"
+                "again for other extents; dump a smaller problem, or one of run-time extents [dump-too-large]"
             )
         return own
     freed = next(_freed(subject, spec, fixed), None)
@@ -79,7 +79,7 @@ def _freed(subject: Subject, spec: GemmSpec, fixed: list[str]) -> Iterator[Varia
 
 
 def _fixed(subject: Subject, spec: GemmSpec, names: list[str]) -> list[Variant]:
-    """The same schedule for small values of the extents `names`, the first of which end within tiles as the spec's."""
+    """The same schedule for small values of the extents `names`; the first values end within tiles as the spec's do."""
     if not names:
         return []
     choices = [_small(name, subject, spec) for name in names]

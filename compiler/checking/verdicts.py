@@ -1,6 +1,5 @@
 """Verdicts on a D that was computed on random inputs: whether it is right, in a sentence."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +11,7 @@ from lowtide.compiler.checking.reference import compare, products, reference_wit
 from lowtide.compiler.spec import AMAX, GemmSpec
 from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type
 from lowtide.errors import SpecError
+from lowtide.interpreter.machine.global_memory import physical_memory
 from lowtide.runtime.verify import amax_difference
 
 # Multiply-adds in float64 that a check may cost; of a larger product only some rows are compared.
@@ -58,15 +58,22 @@ class Verdict:
         return "ok" if self.ok else "WRONG" if self.is_judged else "NOT JUDGED"
 
 
-def check_memory(m: int, n: int, k: int, matrices: int = 1) -> None:
-    """Raise SpecError where the inputs and the check of a product would not fit into this machine's memory."""
-    needed = _BYTES_PER_ELEMENT * (m * k + n * k + m * n) * matrices
-    present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def check_memory(m: int, n: int, k: int, matrices: int = 1, padding: int = 0, rows_between: int = 0) -> None:
+    """Raise SpecError where the inputs and the check of a product would not fit into this machine's memory.
+
+    Elements of `padding` follow each row, and `rows_between` rows each matrix.
+    """
+    elements = (
+        (max(one, other) + rows_between) * (max(one, other) + padding) if padding or rows_between else one * other
+        for one, other in ((m, k), (n, k), (m, n))
+    )
+    needed = _BYTES_PER_ELEMENT * sum(elements) * matrices
+    present = physical_memory()
     if needed > present:
         count = f"{matrices} of " if matrices > 1 else ""
         raise SpecError(
             f"{count}{m}x{n}x{k} takes about {needed / 2**30:,.0f} GiB of host memory to make and to check, this "
-            f"machine has {present / 2**30:,.0f}; take a smaller problem, or only compile it"
+            f"machine has {present / 2**30:,.0f}; take a smaller problem, or only compile it [host-memory]"
         )
 
 

@@ -39,7 +39,7 @@ def bench(
     seed: options.Seed = None,
     cublaslt: WithCublaslt = True,
 ) -> None:
-    """Time a GEMM against torch.matmul and cuBLASLt, sustained and in bursts. Asks for a GPU and torch.
+    """Time a GEMM against torch.matmul and cuBLASLt, sustained and in bursts. Requires a GPU and torch.
 
     A batch is timed against torch.bmm alone.
 

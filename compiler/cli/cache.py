@@ -61,7 +61,7 @@ def clear(
 def _store() -> KernelStore:
     store = open_store()
     if store is None:
-        raise Error(f"{FOLDER_VARIABLE}={OFF}: no kernels are kept; unset it, or name a folder")
+        raise Error(f"{FOLDER_VARIABLE}={OFF}: no kernels are kept; unset it, or name a folder [cache-off]")
     return store
 
 
@@ -73,13 +73,18 @@ def _entries(store: KernelStore) -> list[Entry]:
 
 
 def _unusable(store: KernelStore, error: OSError) -> Error:
-    return Error(f"{store.folder}: {error.strerror or error}; make it readable and writable, or set {FOLDER_VARIABLE}")
+    return Error(
+        f"{store.folder}: {error.strerror or error}; make it readable and writable, or set {FOLDER_VARIABLE}"
+        " [cache-unusable]"
+    )
 
 
 def _summary(store: KernelStore, entries: list[Entry]) -> None:
     size = sum(entry.size for entry in entries) / _MIB
     line("folder", str(store.folder))
     line("holds", f"{counted(len(entries), 'kernel')}, {size:.1f} MiB of at most {store.most_bytes / _MIB:.0f} MiB")
+    if (why := store.distrust()) is not None:
+        line("not used", why)
     if records := count_records(store):
         line("tuned", counted(records, "schedule"))
 

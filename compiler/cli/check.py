@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lowtide import entry
 from lowtide.compiler.checking.check import BUDGET, check_subject
 from lowtide.compiler.checking.check_result import CheckResult, branch_cells, condition_cells
 from lowtide.compiler.checking.subjects import Subject, of_dump, of_file, of_kernel, of_saved
@@ -63,7 +64,7 @@ def check(
 ) -> None:
     """Run every level on shapes computed from the schedule; name the first guilty step of a wrong kernel.
 
-    Exit status: 0 where all is right, 1 where not, 2 where refused.
+    Exit status: 0 if all is right, 1 if not, 2 if refused, 3 if the interpreter failed and nothing else is wrong.
     """
     seed = seed_or_drawn(seed)
     if all_presets:
@@ -95,13 +96,15 @@ def check(
     else:
         _report(subject, result, where, seed, shapes)
     if not result.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(entry.FAILED if result.failed and result.guilty is None else 1)
 
 
 def _refuse_beside_presets(**options_: object) -> None:
     given = [name for name, value in options_.items() if value is not None]
     if given:
-        raise Error(f"{given[0]} beside --all-presets: each has its own; only --dtype and --layout go with it")
+        raise Error(
+            f"{given[0]} beside --all-presets: each has its own; only --dtype and --layout go with it [beside-presets]"
+        )
 
 
 def _check_presets(
@@ -119,13 +122,14 @@ def _check_presets(
         if markdown_file is not None:
             write_whole(markdown_file, text)
     if not all(check.ok for check in done):
-        raise typer.Exit(1)
+        only_faults = all(check.ok or check.failed for check in done)
+        raise typer.Exit(entry.FAILED if only_faults else 1)
 
 
 def _subject(what: Path, against: Path | None, target: str | None) -> tuple[Subject, str]:
     """What is in a folder or a file, and what there is to say of it."""
     if target is not None and what.is_dir():
-        raise Error(f"--target beside {what}: its files say their target; leave it out")
+        raise Error(f"--target beside {what}: its files say their target; leave it out [target-beside]")
     if (what / MANIFEST).exists():
         return of_saved(what)
     if what.is_dir():

@@ -13,11 +13,13 @@ from lowtide.compiler.checking.check import check_subject
 from lowtide.compiler.checking.check_result import Branches, CheckResult
 from lowtide.compiler.checking.interpretation import duration
 from lowtide.compiler.checking.subjects import of_kernel
+from lowtide.compiler.checking.trials import Finding
 from lowtide.compiler.cli.console import table
 from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.presets import LADDERS
 from lowtide.compiler.whole_files import write_whole
 from lowtide.errors import Error
+from lowtide.runtime.files import read_json
 
 HEADINGS = (
     *("preset", "target", "types", "conditions met", "branch sides", "in PTX"),
@@ -35,6 +37,11 @@ class PresetCheck:
     row: tuple[str, ...]
     guilty: str
     found: Mapping[str, Any]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the interpreter failed, and nothing is wrong as far as it ran."""
+        return not self.guilty and any(run["finding"] == Finding.failed.value for run in self.found["runs"])
 
     @classmethod
     def of(cls, name: str, target: str, dtype: str, result: CheckResult) -> "PresetCheck":
@@ -72,13 +79,16 @@ def read_journal(path: Path, options: Options) -> dict[str, PresetCheck]:
     if not path.exists():
         return {}
     try:
-        held = json.loads(path.read_text())
+        held = read_json(path)
         found = {name: PresetCheck(**{**each, "row": tuple(each["row"])}) for name, each in held["presets"].items()}
         given = held["options"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Error(f"{path} is no journal of lowtide check: {error}; name another file") from None
+        raise Error(f"{path} is no journal of lowtide check: {error}; name another file [check-journal]") from None
     if given != asdict(options):
-        raise Error(f"{path} is of a check with {given}, not {asdict(options)}; give these options, or another file")
+        raise Error(
+            f"{path} is of a check with {given}, not {asdict(options)}; give these options, or another file"
+            " [journal-options]"
+        )
     return found
 
 

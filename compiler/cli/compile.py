@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lowtide import targets
-from lowtide.compiler import driver
+from lowtide.compiler import attempts, driver
 from lowtide.compiler.checking.interpretation import duration
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, on_pass, problem_line, time_table
@@ -38,10 +38,10 @@ def compile_(
     output: Output = None,
     emit: Emit = None,
 ) -> None:
-    """Compile a problem, or go on from a dumped level."""
+    """Compile a problem, or continue from a dumped level."""
     last = Level.PTX if emit is None else Level.named(emit)
     if emit is not None and (output is not None or time_passes):
-        raise IRError("--emit prints a level and nothing else; leave out --output and --time-passes")
+        raise IRError("--emit prints a level and nothing else; leave out --output and --time-passes [emit-alone]")
     source: str | Path
     reason = ""
     if ir_file is not None:
@@ -55,7 +55,10 @@ def compile_(
         title = problem_line(spec, (spec.m, spec.n, spec.k))
     started = time.perf_counter()
     with busy("compiling") as update:
-        lowered = driver.lower(source, target=target, until=last, dump_dir=dump_ir, on_progress=on_pass(update))
+        if last is Level.PTX:
+            lowered = attempts.compile_ir(source, target=target, dump_dir=dump_ir, on_progress=on_pass(update))
+        else:
+            lowered = driver.lower(source, target=target, until=last, dump_dir=dump_ir, on_progress=on_pass(update))
     if emit is not None:
         typer.echo(lowered.levels[str(last)].rstrip("\n"))
         return
@@ -68,6 +71,8 @@ def compile_(
 
 def _report(kernel: CompiledKernel, lowered: Lowered, seconds: float, output: Path | None) -> None:
     line("schedule", str(kernel.schedule))
+    for passed in kernel.passed_over:
+        line("dropped", str(passed))
     line("compiled", f"for {kernel.target.name} in {duration(seconds)}, from level {next(iter(kernel.levels))}")
     line("ptx", f"{len(kernel.ptx.splitlines())} lines, {len(kernel.ptx)} bytes")
     assembly = kernel.assembly

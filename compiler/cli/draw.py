@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from lowtide import targets
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, on_pass, problem_line
 from lowtide.compiler.cli.grouped import grouped
@@ -54,15 +53,17 @@ def draw(
     with busy("drawing") as update:
         if what is not None:
             if option := options.first_given(**problem.given, target=target, schedule=schedule):
-                raise Error(f"{option} beside {what!r}: it says all that is drawn; leave one out")
+                raise Error(f"{option} beside {what!r}: it says all that is drawn; leave one out [draw-beside]")
             draw_what(what, output, part=part, shape=None if shape is None else _shape(shape), show=show)
         else:
             if shape is not None:
-                raise Error("--shape is for a thread-value layout; a kernel says its tiles: choose with --part")
+                raise Error(
+                    "--shape is for a thread-value layout; a kernel says its tiles: choose with --part [draw-shape]"
+                )
             check_file(output)
             spec = problem.spec()
             chosen = choose(target)
-            text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule, spec.a))
+            text = problem_text(spec, chosen.target, resolve_schedule(schedule, spec.a))
             line("problem", problem_line(spec, (spec.m, spec.n, spec.k)))
             line("target", f"{chosen.name} ({chosen.reason})")
             ranges = None if part is None else parse_part(part)
@@ -73,5 +74,5 @@ def draw(
 def _shape(text: str) -> Shape:
     match = re.fullmatch(r"([1-9]\d{0,8})x([1-9]\d{0,8})", text.strip())
     if match is None:
-        raise Error(f"--shape {text!r} is not ROWSxCOLUMNS; give one such as 128x32")
+        raise Error(f"--shape {text!r} is not ROWSxCOLUMNS; give one such as 128x32 [shape-form]")
     return int(match[1]), int(match[2])

@@ -14,7 +14,6 @@ from lowtide.compiler.cli.problem import OpenProblem
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.explain.composition import Composition, Grid, Role
 from lowtide.compiler.explain.explanation import Explanation, explain_ir, explain_spec
-from lowtide.compiler.native import choose
 
 IrFile = Annotated[Path | None, typer.Option("--ir", help="Explain this file: a dump of level problem to epilogue.")]
 Json = Annotated[bool, typer.Option("--json", help="Print it all as JSON (docs/explain.md).")]
@@ -29,7 +28,6 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Say which schedule is chosen and why, and count bank conflicts and sectors of every memory access."""
-    reason = ""
     with busy("compiling") as update:
         if ir_file is not None:
             options.refuse_beside_file(ir_file, **problem.given, schedule=schedule)
@@ -37,25 +35,25 @@ def explain(
         else:
             spec = problem.spec()
             given = resolve_schedule(schedule, spec.a)
-            chosen = choose(target)
-            reason = chosen.reason
-            found = explain_spec(spec, chosen.name, given, on_progress=on_pass(update))
+            found = explain_spec(spec, target, given, on_progress=on_pass(update))
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
     else:
-        _print(found, reason)
+        _print(found)
 
 
-def _print(found: Explanation, reason: str) -> None:
+def _print(found: Explanation) -> None:
     spec = found.spec
     line("problem", problem_line(spec, (spec.m, spec.n, spec.k)))
-    line("target", found.target.name + (f" ({reason})" if reason else ""))
+    line("target", found.target.name + (f" ({found.target_reason})" if found.target_reason else ""))
     reasons = {} if found.choice is None else found.choice.reasons
     heading = "why" if found.choice is not None else f"why: not chosen here, read off the kernel at {found.entered_at}"
     typer.echo("")
     fields = found.schedule.texts()
     table(("schedule", "value", heading), [(name, text, reasons.get(name, "")) for name, text in fields.items()])
     typer.echo("")
+    for passed in found.passed_over:
+        line("dropped", str(passed))
     line("sums", found.summation or "nothing is multiplied")
     _print_resources(found)
     _print_packing(found)

@@ -5,8 +5,10 @@ from typing import Annotated
 
 import typer
 
+from lowtide import entry
 from lowtide.compiler.cli import options
 from lowtide.compiler.cli.console import busy, line, seed_or_drawn
+from lowtide.compiler.fuzz.case import Ended
 from lowtide.compiler.fuzz.search import Journal
 from lowtide.compiler.fuzz.search import fuzz as search
 from lowtide.compiler.fuzz.words import text_of
@@ -18,9 +20,7 @@ JournalFile = Annotated[
 ]
 Merged = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--merge", help="Journal of a run that did not go on from --journal; its pairs count too. Repeatable."
-    ),
+    typer.Option("--merge", help="Journal of another run; its pairs count too. Repeatable."),
 ]
 Budget = Annotated[
     float, typer.Option("--budget", min=0, help="Seconds after which no case is begun; 0 only merges journals.")
@@ -37,13 +37,13 @@ def fuzz(
 ) -> None:
     """Draw problems, schedules and shapes; run each at levels nvvm, ptx and one more; shrink what fails.
 
-    Exit status: 0 where no case failed, 1 where one did, 2 where refused.
+    Exit status: 0 if no case failed, 1 if one did, 2 if refused, 3 if the interpreter itself failed in a case.
     """
     seed = seed_or_drawn(seed)
     found = Journal() if journal is None else Journal.read(journal)
     for path in merge or ():
         if not path.exists():
-            raise Error(f"there is no journal {path} to merge")
+            raise Error(f"there is no journal {path} to merge [no-journal]")
         found.merge(Journal.read(path))
     if journal is not None:
         check_writable(journal)
@@ -74,4 +74,4 @@ def fuzz(
     line("result", found.summary())
     line("seed", str(seed))
     if failure is not None:
-        raise typer.Exit(1)
+        raise typer.Exit(entry.FAILED if failure.result.ended is Ended.interpreter_failed else 1)

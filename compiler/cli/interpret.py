@@ -9,7 +9,6 @@ import numpy as np
 import typer
 from mlir import ir
 
-from lowtide import targets
 from lowtide.compiler.checking import interpretation
 from lowtide.compiler.checking.expected_problem import ExpectedProblem, expected_problem
 from lowtide.compiler.checking.interpretation import check_patience, cta_tile, duration
@@ -75,11 +74,14 @@ def interpret(
         with busy("compiling") as update:
             if file is None:
                 if against is not None:
-                    raise IRError("--against goes with a FILE; the problem of the options is checked against float64")
+                    raise IRError(
+                        "--against goes with a FILE; the problem of the options is checked against float64"
+                        " [against-file]"
+                    )
                 spec = problem.spec()
                 chosen = choose(target)
                 line("target", f"{chosen.name} ({chosen.reason})")
-                text = problem_text(spec, targets.get(chosen.name), resolve_schedule(schedule, spec.a))
+                text = problem_text(spec, chosen.target, resolve_schedule(schedule, spec.a))
                 given_level = _lowered(text, chosen.name, level or str(Level.NVVM), context, on_pass(update))
                 reference = ExpectedProblem(spec, "float64")
             else:
@@ -111,14 +113,14 @@ def _read(file: Path, target: str | None, level: str | None, context: ir.Context
     """The level in a file, checked; lowered if another level is asked for."""
     if file.suffix == SUFFIX:
         if level not in (None, str(Level.PTX)):
-            raise IRError(f"--level {level}, but {file} is past that level; give a dump of an earlier one")
+            raise IRError(f"--level {level}, but {file} is past that level; give a dump of an earlier one [level-past]")
         return runnable(str(Level.PTX), read_text(file, "PTX"), host_beside(file), context, str(file))
     module = parse_file(file, context)
     own = level_of(module)
     if level is not None and level != str(own):
         return _lowered(file, target, level, context, progress)
     if target is not None and resolve(target) != target_of(module):
-        raise IRError(f"--target {target}, but {file} is for {target_of(module).name}; leave it out")
+        raise IRError(f"--target {target}, but {file} is for {target_of(module).name}; leave it out [target-of-file]")
     if AFTER_ATTRIBUTE not in module.operation.attributes:
         check_level(module, own)
     return Runnable(str(own), module, Loaded(module))
@@ -135,10 +137,11 @@ def _run(given_level: Runnable, reference: ExpectedProblem, trial: Trial, force:
     if reference.module is not None and number_domain(trial.domain).is_float:
         raise IRError(
             f"{reference.name}: rounding differs from level to level; compare with --domain exact, or against a dump "
-            f"of level {Level.ATOMS} or earlier, which says the epilogue"
+            f"of level {Level.ATOMS} or earlier, which says the epilogue [against-rounding]"
         )
     matrices = 1 if trial.batch is None else trial.batch.matrices
-    check_memory(*trial.extents, matrices)
+    between = 0 if trial.batch is None else trial.batch.rows_between
+    check_memory(*trial.extents, matrices, trial.padding, between)
     seconds = 0.0 if force else check_patience(trial.extents, cta_tile(module), level, matrices)
     inputs = trial.inputs(spec)
     line("problem", problem_line(spec if trial.batch is None else replace(spec, batch=matrices), trial.extents))
@@ -175,5 +178,8 @@ def _extents(spec: GemmSpec, given: tuple[int | None, ...]) -> tuple[int, int, i
     found = [getattr(spec, name) if value is None else value for name, value in zip("mnk", given, strict=True)]
     for name, value in zip("mnk", found, strict=True):
         if value is None:
-            raise SpecError(f"{name} is a run-time argument of this kernel; say which it is to be run with: --{name}")
+            raise SpecError(
+                f"{name} is a run-time argument of this kernel; say which it is to be run with: --{name}"
+                " [extent-to-run]"
+            )
     return found[0], found[1], found[2]

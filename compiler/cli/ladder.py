@@ -60,9 +60,9 @@ def ladder(
     seed = seed_or_drawn(seed)
     missing = _no_timing()
     if missing and chart_file is not None:
-        raise Error(f"--chart draws speeds, and nothing can be timed: {missing}")
+        raise Error(f"--chart draws speeds, and nothing can be timed: {missing} [chart-speeds]")
     if chart_file is not None and len(specs) > 1:
-        raise Error("--chart draws one ladder, beside its own peer; give one --dtype")
+        raise Error("--chart draws one ladder, beside its own peer; give one --dtype [chart-dtype]")
     if not missing:
         for spec in specs:
             check_sums(torch_with_gpu(), spec.a, spec.sums)

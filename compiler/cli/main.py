@@ -1,8 +1,9 @@
 """The command `lowtide`: run, compile, interpret, check, fuzz, explain, draw, bench, tune, ladder, mutate, reduce,
 presets, targets, cache.
 
-Exit status: 0 where all went well, 1 where a result is wrong, 2 for what was refused: a message, no traceback. 130
-after an interrupt, 141 where the reader of a pipe is gone (`lowtide … | head`).
+Exit status: 0 if all went well, 1 if a result is wrong, 2 if something was refused: a message, no traceback. 3 if
+Lowtide itself failed, as if the interpreter did, which says nothing about the kernel. 130 after an interrupt, 141 if
+the reader of a pipe is gone (`lowtide … | head`).
 """
 
 import sys
@@ -26,8 +27,8 @@ from lowtide.compiler.cli.mutate import mutate
 from lowtide.compiler.cli.reduce import reduce
 from lowtide.compiler.cli.run import run
 from lowtide.compiler.cli.tune import tune_
-from lowtide.entry import guard, status_of
-from lowtide.errors import Error
+from lowtide.entry import FAILED, guard, status_of
+from lowtide.errors import Error, InterpreterFault
 
 _REFUSED = 2
 
@@ -40,7 +41,7 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except Error as error:
             typer.echo(f"lowtide: error: {error}", err=True)
-            raise typer.Exit(_REFUSED) from None
+            raise typer.Exit(FAILED if isinstance(error, InterpreterFault) else _REFUSED) from None
         except (KeyboardInterrupt, OSError) as error:
             status = status_of(error, "lowtide", _REFUSED)
             if status is None:

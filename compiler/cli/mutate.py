@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from lowtide import entry
 from lowtide.compiler.cli.console import busy, line, table
 from lowtide.compiler.driver import lower
 from lowtide.compiler.mutation import report
@@ -50,7 +51,8 @@ def mutate(
     Each mutant is the text of a level with one fault in it: a barrier, wait, fence or arrival dropped or moved, a
     wrong index, offset, mask, layout, predicate, count, operand, and so on. Detectors, cheapest first: MLIR's
     verifier, the table of legal ops, the passes that verify an edited level, the interpreter at that level, and at
-    those below. Exit status: 0 where every mutant is killed or equivalent, 1 where one survives.
+    those below. Exit status: 0 if every mutant is killed or equivalent, 1 if one survives, 3 if none does but the
+    interpreter failed on one.
     """
     for path in filter(None, (json_file, markdown_file)):
         check_writable(path)
@@ -78,8 +80,9 @@ def mutate(
     if markdown_file is not None:
         today = datetime.now(timezone.utc).date().isoformat()
         write_whole(markdown_file, report.page(results, f"{today}, `{_command()}`"))
-    if any(result.status is Status.SURVIVED for result in results):
-        raise typer.Exit(1)
+    for status, exit_status in ((Status.SURVIVED, 1), (Status.FAILED, entry.FAILED)):
+        if any(result.status is status for result in results):
+            raise typer.Exit(exit_status)
 
 
 def _drawn(only: str | None, level: str | None, sample: int | None, seed: int) -> list[Mutant]:
@@ -87,14 +90,14 @@ def _drawn(only: str | None, level: str | None, sample: int | None, seed: int) -
     counts = COUNTS if level is None else {str(Level.named(level)): COUNTS.get(level, 0)}
     kernels = [kernel for name, kernel in KERNELS.items() if only is None or only in name]
     if not kernels:
-        raise Error(f"no kernel has {only!r} in its name; the kernels are {', '.join(KERNELS)}")
+        raise Error(f"no kernel has {only!r} in its name; the kernels are {', '.join(KERNELS)} [mutated-kernel]")
     drawing, mutants = Drawing(seed), []
     with busy("compiling") as update:
         for kernel in kernels:
             update(f"compiling {kernel.name}")
             mutants += list(drawing.draw(kernel.name, lower(kernel.problem()).levels, counts))
     if not mutants:
-        raise Error(f"no fault is planted in level {level}; take one of {', '.join(COUNTS)}")
+        raise Error(f"no fault is planted in level {level}; take one of {', '.join(COUNTS)} [mutated-level]")
     if sample is None or sample >= len(mutants):
         return mutants
     chosen = sorted(random.Random(seed).sample(range(len(mutants)), sample))
@@ -108,7 +111,7 @@ def _check_right(mutants: list[Mutant], jobs: int) -> None:
         wrong = wrongly_found(list(places), jobs)
     if wrong:
         told = "\n  ".join(f"{name}, level {level}: {found.detector}: {found.why}" for name, level, found in wrong)
-        raise Error(f"without a fault these are not right; mend that first\n  {told}")
+        raise Error(f"without a fault these are not right; mend that first\n  {told} [unmutated-wrong]")
 
 
 def _command() -> str:

@@ -18,6 +18,13 @@ _KERNEL = "The kernel"
 _EXECUTION = "The run"
 
 
+def named_path(text: str) -> Path:
+    """A path that an option gives. Raises Error for an empty one, which is not the current folder."""
+    if not text:
+        raise Error("the name of a folder is empty; name one, or '.' for the current folder [folder-name]")
+    return Path(text)
+
+
 def _kernel(name: str, help_: str) -> typer.models.OptionInfo:
     return typer.Option(name, help=help_, rich_help_panel=_KERNEL, show_default=False)
 
@@ -30,7 +37,17 @@ ScheduleText = Annotated[
     str | None,
     _kernel("--schedule", "A preset's name (`lowtide presets`) or fields: 'grid.tile = [128, 128], stages = 3'."),
 ]
-DumpDir = Annotated[Path | None, _kernel("--dump-ir", "Folder that gets every step as NN-level/NN-pass.mlir.")]
+DumpDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--dump-ir",
+        help="Folder that gets every step as NN-level/NN-pass.mlir.",
+        rich_help_panel=_KERNEL,
+        show_default=False,
+        parser=named_path,
+        metavar="PATH",
+    ),
+]
 TimePasses = Annotated[
     bool, typer.Option("--time-passes", help="Say how long each pass took.", rich_help_panel=_KERNEL)
 ]
@@ -111,15 +128,19 @@ def lies(spec: GemmSpec, batch: str | None, rows_between: int, shared: str | Non
     given = make_batch(batch)
     if not spec.is_batched:
         if isinstance(given, int) or shared is not None or rows_between:
-            raise SpecError("--batch, --shared and --rows-between: the problem has no batch; leave them out")
+            raise SpecError(
+                "--batch, --shared and --rows-between: the problem has no batch; leave them out [batch-options]"
+            )
         return None
     matrices = given if isinstance(given, int) else spec.batch
     if not isinstance(matrices, int):
-        raise SpecError("the batch is a run-time argument of this kernel; say how many products: --batch")
+        raise SpecError(
+            "the batch is a run-time argument of this kernel; say how many products: --batch [batch-option]"
+        )
     names = () if shared is None else tuple(filter(None, shared.split(",")))
     own = ("a", "b", *(operand.name for operand in spec.operands))
     if set(names) - set(own):
-        raise SpecError(f"--shared {shared}: the inputs are {', '.join(own)}")
+        raise SpecError(f"--shared {shared}: the inputs are {', '.join(own)} [shared-inputs]")
     return Batch(matrices, names, rows_between)
 
 
@@ -128,7 +149,9 @@ def place(text: str) -> Place:
     parts = [part.split(",") for part in text.split(";")]
     known = all(len(part) == 3 and {*part} <= {"1", "2", "4", "8", "16"} for part in parts)
     if not known or len(parts) not in (1, 3):
-        raise SpecError(f"--aligned {text}: give 1, 2, 4, 8 or 16 bytes for each of A, B and D, such as 2,2,16")
+        raise SpecError(
+            f"--aligned {text}: give 1, 2, 4, 8 or 16 bytes for each of A, B and D, such as 2,2,16 [aligned-bytes]"
+        )
     found = [(int(a), int(b), int(d)) for a, b, d in parts]
     return Place(found[0], found[0]) if len(found) == 1 else Place(*found)
 
@@ -136,7 +159,10 @@ def place(text: str) -> Place:
 def refuse_beside_file(file: Path, **options: object) -> None:
     """Raise Error for an option that was given although a file says what it would."""
     if option := first_given(**options):
-        raise Error(f"{option} beside {file}: the file says its problem and its schedule; edit it, or leave it out")
+        raise Error(
+            f"{option} beside {file}: the file says its problem and its schedule; edit it, or leave it out"
+            " [beside-file]"
+        )
 
 
 def first_given(**options: object) -> str:

@@ -128,7 +128,9 @@ def _scales(text: str | None) -> BlockScales | None:
         return None
     found = re.fullmatch(r"(\d+)x(\d+),(\d+)x(\d+)", text)
     if found is None:
-        raise SpecError(f"--block-scales {text}: give a block of A and one of B, such as 1x128,128x128")
+        raise SpecError(
+            f"--block-scales {text}: give a block of A and one of B, such as 1x128,128x128 [block-scales-form]"
+        )
     rows, of_a, columns, of_b = map(int, found.groups())
     return BlockScales(a=(rows, of_a), b=(columns, of_b))
 
@@ -142,4 +144,6 @@ def make_batch(text: str | int | None) -> int | Unbatched | None:
     try:
         return int(text)
     except ValueError:
-        raise SpecError(f"--batch {text}: give a number of products, or {ANY} for a run-time argument") from None
+        raise SpecError(
+            f"--batch {text}: give a number of products, or {ANY} for a run-time argument [batch-form]"
+        ) from None

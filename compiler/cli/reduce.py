@@ -7,16 +7,17 @@ from typing import Annotated
 
 import typer
 
+from lowtide import entry
 from lowtide.compiler.checking.check import check_subject
 from lowtide.compiler.checking.interpretation import ROW_PADDING
 from lowtide.compiler.checking.subjects import of_file
-from lowtide.compiler.checking.trials import Trial, first_fault
+from lowtide.compiler.checking.trials import Finding, Trial, first_fault
 from lowtide.compiler.cli import options, problem
 from lowtide.compiler.cli.console import busy, counted, line
 from lowtide.compiler.contexts import make_context, parse_file
 from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.compiler.reduction.failures import Check, Command, own_check
+from lowtide.compiler.reduction.failures import FAILED, Check, Command, own_check
 from lowtide.compiler.reduction.search import BUDGET, Reduced
 from lowtide.compiler.reduction.search import reduce as search
 from lowtide.compiler.spec_of_ir import FoundProblem, spec_of
@@ -58,7 +59,8 @@ def reduce(
 
     What must stay is the rule that it breaks, or else what first goes wrong below it: a pass that refuses or breaks
     it, or a level with another D. Without --m, --n and --k, a run that fails is looked for as `lowtide check` does.
-    Exit status: 0 for a smaller file, 2 where refused, and where nothing fails.
+    Exit status: 0 for a smaller file, 2 if refused or if nothing fails, 3 for a smaller file on which the interpreter
+    itself fails.
     """
     check_writable(output)
     number_domain(domain)
@@ -69,7 +71,7 @@ def reduce(
         trial, check = Trial((1, 1, 1), 1, 0, domain, 0), _command(command, says, file)
     else:
         if says:
-            raise Error("--says goes with --check: it is about the output of that command")
+            raise Error("--says goes with --check: it is about the output of that command [says-without-check]")
         with busy("looking for a run that fails"):
             trial = _trial(file, found, (m, n, k), sms, seed or 0, domain, padding)
             if trial.batch is None:
@@ -81,16 +83,25 @@ def reduce(
             raise Error(
                 f"{file} breaks no rule on {trial}, nor does what is lowered from it, and D stays. Where D itself is "
                 "wrong, the fault is in the step before: reduce the file that `lowtide check` calls right"
+                " [nothing-broken]"
             )
     with busy("reducing") as update:
         reduced = search(text, trial, check, budget=budget, on_progress=update)
     write_whole(output, reduced.text)
     _report(reduced, output, command, found.whole)
+    if command is None and FAILED in reduced.kind:
+        raise typer.Exit(entry.FAILED)
 
 
 def _command(command: str, says: str, file: Path) -> Check:
     if "{}" not in command:
-        raise Error(f"--check {command!r} does not name the file; write {{}} where it goes")
+        raise Error(f"--check {command!r} does not name the file; write {{}} where it goes [check-names-file]")
+    try:
+        shlex.split(command)
+    except ValueError as error:
+        raise Error(
+            f"--check {command!r} is no command line: {error}; close what is open, or escape it [check-command-line]"
+        ) from None
     return Command(command, says, file.name)
 
 
@@ -109,20 +120,26 @@ def _trial(
     if m is not None and n is not None and k is not None:
         return Trial((m, n, k), sms, padding, domain, seed)
     if any(extent is not None for extent in given):
-        raise Error("--m, --n and --k go together; give all that the file leaves open, or none")
+        raise Error("--m, --n and --k go together; give all that the file leaves open, or none [extents-together]")
     kernel = CompiledKernel(lower(file))
     subject = of_file(None if found.whole else _problem_beside(file), kernel.levels, kernel.schedule)
-    fault = first_fault(check_subject(subject, budget=_SECONDS, seed=seed).outcomes)
+    found_at = check_subject(subject, budget=_SECONDS, seed=seed).outcomes
+    fault = first_fault(found_at) or next((each for each in found_at if each.finding is Finding.failed), None)
     if fault is None:
-        raise Error(f"{file} is right on all shapes that its schedule asks for; give the run that fails, or a --check")
+        raise Error(
+            f"{file} is right on all shapes that its schedule asks for; give the run that fails, or a --check"
+            " [right-on-all]"
+        )
     return fault.trial
 
 
 def _problem_beside(file: Path) -> Path:
-    """The problem in the dump folder of a file. Raises Error where there is none."""
+    """The problem in the dump folder of a file. Raises Error if there is none."""
     problems = sorted(file.resolve().parent.parent.glob("01-problem/*.mlir"))
     if not problems:
-        raise Error(f"{file} no longer says what D must be, and is in no dump folder; give --m, --n and --k")
+        raise Error(
+            f"{file} no longer says what D must be, and is in no dump folder; give --m, --n and --k [problem-lost]"
+        )
     return problems[-1]
 
 

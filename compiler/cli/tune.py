@@ -9,7 +9,6 @@ import typer
 
 from lowtide.compiler.cli import options, problem
 from lowtide.compiler.cli.console import line, problem_line, table
-from lowtide.compiler.native import NATIVE
 from lowtide.compiler.numerics_words import NUMERICS, REPEATABLE
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.tuning.candidates import MOST
@@ -28,7 +27,7 @@ Shapes = Annotated[
 Journals = Annotated[
     Path | None,
     typer.Option(
-        "--journal", help="File that a killed run goes on from; with --shapes, a folder of them.", show_default=False
+        "--journal", help="File from which a killed run continues; with --shapes, a folder of them.", show_default=False
     ),
 ]
 _NUMERICS = f"{', '.join(NUMERICS)}. But for any, only schedules that give the bits of the chosen one."
@@ -61,7 +60,7 @@ def tune_(
     jobs: Jobs = None,
     seed: options.Seed = None,
 ) -> None:
-    """Measure schedules on the GPU at hand; `compile_gemm(spec, "native")` then takes the fastest. Needs torch.
+    """Measure schedules on the GPU at hand; `compile_gemm(spec)` then takes the fastest. Needs torch.
 
     Exit status: 0 where all problems were tuned, 2 where one was refused, after the others.
     """
@@ -71,7 +70,10 @@ def tune_(
     if shapes is None:
         specs = [_spec((m, n, k), words)]
     elif (m, n, k) != (None, None, None):
-        raise Error(f"--m, --n and --k beside --shapes {shapes}: the file has the extents; leave them out")
+        raise Error(
+            f"--m, --n and --k beside --shapes {shapes}: the file has the extents; leave them out"
+            " [extents-beside-shapes]"
+        )
     else:
         specs = list(read_shapes(shapes, words))
     rows, refused = [], []
@@ -80,7 +82,7 @@ def tune_(
         try:
             found = tune(
                 spec,
-                target or NATIVE,
+                target,
                 numerics=numerics,
                 budget=budget,
                 confidence=confidence,
@@ -99,7 +101,7 @@ def tune_(
     if rows:
         table(_HEADINGS, rows, numbers=(1, 2, 3, 5))
     if refused:
-        raise Error(f"{len(refused)} of {len(specs)} problems were refused; see above")
+        raise Error(f"{len(refused)} of {len(specs)} problems were refused; see above [tuning-refused]")
 
 
 def read_shapes(path: Path, words: dict[str, str]) -> Iterator[GemmSpec]:
@@ -107,7 +109,9 @@ def read_shapes(path: Path, words: dict[str, str]) -> Iterator[GemmSpec]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise Error(f"cannot read {path}: {error}; name a file of lines such as `4096 4096 4096`") from None
+        raise Error(
+            f"cannot read {path}: {error}; name a file of lines such as `4096 4096 4096` [shapes-file]"
+        ) from None
     found = False
     for number, text in enumerate(lines, 1):
         try:
@@ -117,21 +121,23 @@ def read_shapes(path: Path, words: dict[str, str]) -> Iterator[GemmSpec]:
             named = dict(part.split("=", 1) for part in parts[3:])
             m, n, k = (int(part) for part in parts[:3])
         except ValueError:
-            raise Error(f"{path}, line {number}: {text!r}: write M N K, then words such as dtype=f16") from None
+            raise Error(
+                f"{path}, line {number}: {text!r}: write M N K, then words such as dtype=f16 [shapes-line]"
+            ) from None
         found = True
         if not set(named) <= set(_WORDS):
-            raise Error(f"{path}, line {number}: {text!r}: the words are {', '.join(_WORDS)}")
+            raise Error(f"{path}, line {number}: {text!r}: the words are {', '.join(_WORDS)} [shapes-words]")
         try:
             yield _spec((m, n, k), words | named)
         except SpecError as error:
             raise SpecError(f"{path}, line {number}: {error}") from None
     if not found:
-        raise Error(f"{path} has no problems; write lines such as `4096 4096 4096`")
+        raise Error(f"{path} has no problems; write lines such as `4096 4096 4096` [shapes-empty]")
 
 
 def _spec(extents: tuple[int | None, int | None, int | None], words: dict[str, str]) -> GemmSpec:
     if None in extents:
-        raise SpecError("--m, --n and --k must be given, to say what is measured; or --shapes")
+        raise SpecError("--m, --n and --k must be given, to say what is measured; or --shapes [tuned-extents]")
     named: dict[str, Any] = dict(zip("mnk", extents, strict=True)) | words
     return problem.Problem(**named).spec()
 

@@ -43,7 +43,7 @@ def copy_atom_picture(atom: CopyAtom) -> Picture:
     if atom.tensor_rank:
         raise Error(
             f"{atom.name} moves a box, whose size its tensor map says; draw the boxes of a kernel: "
-            "lowtide draw --target sm_90a --show load"
+            "lowtide draw --target sm_90a --show load [box-size]"
         )
     if not atom.matrices:
         return _bytes_picture(atom)

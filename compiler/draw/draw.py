@@ -11,9 +11,11 @@ from lowtide.compiler.draw.subjects import picture_of
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
+from lowtide.keywords import check_keywords
 from lowtide.targets.tv import Shape
 
 
+@check_keywords
 def draw(
     what: str | os.PathLike[str] | CompiledKernel,
     file: str | os.PathLike[str],
@@ -40,15 +42,20 @@ def _picture(what: object, part: Part | None, shape: Shape | None, show: str | N
     if isinstance(what, CompiledKernel):
         level = str(Level.EPILOGUE)
         if level not in what.levels:
-            raise Error(f"the kernel was compiled from a level below {level}, and no longer says who does what")
+            raise Error(
+                f"the kernel was compiled from a level below {level}, and no longer says who does what [drawn-level]"
+            )
         return kernel_picture(what.levels[level], show=show, part=part)
     if isinstance(what, os.PathLike) or (isinstance(what, str) and what.rstrip().endswith(".mlir")):
         return kernel_picture(what, show=show, part=part)
     if not isinstance(what, str):
         raise Error(
             f"what to draw is a name, a text, the path of a dump or a compiled kernel, not {type(what).__name__}"
+            " [drawn-kind]"
         )
     if show is not None:
-        raise Error(f"show = {show!r} chooses among the views of a kernel, and {what!r} is none; leave it out")
+        raise Error(
+            f"show = {show!r} chooses among the views of a kernel, and {what!r} is none; leave it out [views-of-kernel]"
+        )
     picture = picture_of(what, shape)
     return picture if part is None else picture.cut(part)

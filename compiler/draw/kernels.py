@@ -45,14 +45,17 @@ def kernel_picture(
     """
     if show is not None and show not in VIEWS:
         nearest = difflib.get_close_matches(show, VIEWS, n=1, cutoff=0.0)[0]
-        raise Error(f"nothing to show is called {show!r}; choose from {', '.join(VIEWS)}; did you mean {nearest!r}?")
+        raise Error(
+            f"nothing to show is called {show!r}; choose from {', '.join(VIEWS)}; did you mean {nearest!r}?"
+            " [unknown-view]"
+        )
     with make_context() as context:
         module = _at_epilogue(source, target, context, on_progress)
         spec = spec_of(module).spec
         copies = Copies(module, spec.layout)
         rows = [row for name in ([show] if show else VIEWS) for row in VIEWS[name](module, copies)]
     if not rows:
-        raise Error(f"the kernel has nothing to show of {show!r}; choose another of {', '.join(VIEWS)}")
+        raise Error(f"the kernel has nothing to show of {show!r}; choose another of {', '.join(VIEWS)} [no-view]")
     columns = max(map(len, rows))
     panels = tuple(panel for row in rows for panel in (*row, *[None] * (columns - len(row))))
     name = f"{spec.a} {spec.layout} kernel" + (", one matrix of a batch" if spec.is_batched else "")
@@ -70,7 +73,9 @@ def _at_epilogue(
     origin = parse_source(source, context)
     level = level_of(origin)
     if level > Level.EPILOGUE:
-        raise IRError(f"level {level} no longer says who does what; draw a dump of level epilogue or earlier")
+        raise IRError(
+            f"level {level} no longer says who does what; draw a dump of level epilogue or earlier [drawn-too-late]"
+        )
     if level is Level.EPILOGUE and driver.AFTER_ATTRIBUTE not in origin.operation.attributes:
         return origin
     lowered = driver.lower(source, target=target, until=Level.EPILOGUE, on_progress=on_progress)

@@ -37,7 +37,7 @@ def layout_picture(layout: Layout, swizzle: SwizzleBits = NO_SWIZZLE) -> Picture
     if len(outer) > _MOST_PANELS:
         raise Error(
             f"{name} has {len(outer)} panels of its first two modes; {_MOST_PANELS} are the most that can be "
-            "read; nest its modes in two"
+            "read; nest its modes in two [drawn-panels]"
         )
     whole = offsets(layout, np.arange(size(layout))).reshape(extents, order="F")
     cut = whole.reshape(extents[0], extents[1], -1)

@@ -18,10 +18,11 @@ MOST_ELEMENTS = 1 << 20  # of what a part is drawn of
 
 
 def check_elements(name: str, count: int) -> None:
-    """Raise Error for what has too many elements to look at, before it is computed."""
+    """Raise Error for a picture with too many elements to read, before it is computed."""
     if count > MOST_ELEMENTS:
         raise Error(
             f"{name} has {count} elements; {MOST_ELEMENTS} are the most that a part is drawn of; draw a smaller one"
+            " [drawn-elements]"
         )
 
 
@@ -51,7 +52,7 @@ class Panel:
             if not kept:
                 raise Error(
                     f"part {axis}={wanted.start}:{wanted.stop} is outside of {self.title!r}, which has {extent} along "
-                    f"{axis}; start below {extent}"
+                    f"{axis}; start below {extent} [part-outside]"
                 )
             if len(kept) < extent:
                 said.append(f"{axis} = {kept.start} to {kept.stop - 1} of {extent}")
@@ -96,7 +97,9 @@ class Picture:
         known = self.extents()
         for axis in part:
             if axis not in known:
-                raise Error(f"{self.name} has no axis {axis!r} to take a part of; its axes are {', '.join(known)}")
+                raise Error(
+                    f"{self.name} has no axis {axis!r} to take a part of; its axes are {', '.join(known)} [part-axis]"
+                )
         return replace(self, panels=tuple(None if panel is None else panel.cut(part) for panel in self.panels))
 
     def check_readable(self) -> None:
@@ -111,7 +114,7 @@ class Picture:
             else f"{extents[longest]} cells along {longest}; {MOST_SIDE}"
         )
         part = ",".join(f"{axis}=0:{extent}" for axis, extent in self._readable().items() if extent < extents[axis])
-        raise Error(f"{self.name} has {what} are the most that can be read; draw a part: --part {part}")
+        raise Error(f"{self.name} has {what} are the most that can be read; draw a part: --part {part} [part-readable]")
 
     def _readable(self) -> dict[str, int]:
         """Extents that can be read: the longest is halved until all can."""

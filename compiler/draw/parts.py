@@ -16,12 +16,12 @@ def parse_part(text: str) -> Part:
     for entry in text.split(","):
         match = _RANGE.fullmatch(entry)
         if match is None:
-            raise Error(f"part {text!r}: {entry.strip()!r} is not a range of an axis; {_FORM}")
+            raise Error(f"part {text!r}: {entry.strip()!r} is not a range of an axis; {_FORM} [part-range]")
         axis, start, stop = match[1], int(match[2] or 0), int(match[3])
         if axis in found:
-            raise Error(f"part {text!r} gives {axis} twice; give it once")
+            raise Error(f"part {text!r} gives {axis} twice; give it once [part-twice]")
         if stop <= start:
-            raise Error(f"part {text!r}: {entry.strip()} is empty; end after {start}")
+            raise Error(f"part {text!r}: {entry.strip()} is empty; end after {start} [part-empty]")
         found[axis] = range(start, stop)
     return found
 

@@ -39,7 +39,7 @@ _SETTINGS = {
 def check_file(path: Path) -> None:
     """Raise Error where the picture could not be written: another format, no place, no matplotlib."""
     if path.suffix.lower() not in FORMATS:
-        raise Error(f"{path}: pictures are {' or '.join(FORMATS)}; end the name in one of these")
+        raise Error(f"{path}: pictures are {' or '.join(FORMATS)}; end the name in one of these [picture-format]")
     check_writable(path)
     viz_or_refuse()
 
@@ -49,7 +49,10 @@ def viz_or_refuse() -> Any:
     try:
         return importlib.import_module("tensor_layouts.viz")
     except ImportError:
-        raise Error("pictures are drawn by matplotlib, which is not installed; pip install 'lowtide[draw]'") from None
+        raise Error(
+            "pictures are drawn by matplotlib, which is not installed; pip install 'lowtide[draw]'"
+            " [pictures-matplotlib]"
+        ) from None
 
 
 def write_picture(picture: Picture, path: Path) -> None:

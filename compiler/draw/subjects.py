@@ -18,7 +18,7 @@ from lowtide.dialects.sm import FragmentType, TiledCopyAttr, TiledMmaAttr
 from lowtide.dialects.text import check_text
 from lowtide.dialects.tile import LayoutAttr, SwizzleAttr, ThreadValueAttr
 from lowtide.dialects.tile.layouts import layout_of, swizzle_bits, tv_of
-from lowtide.errors import Error
+from lowtide.errors import Error, without_codes
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.targets import COPY_ATOMS, MMA_ATOMS
 from lowtide.targets.tv import Shape
@@ -77,14 +77,16 @@ def _parsed(text: str, context: ir.Context) -> ir.Attribute | ir.Type:
         except (ir.MLIRError, ValueError) as error:
             found = diagnostics.of(error) if isinstance(error, ir.MLIRError) else [str(error)]
             reason = found[0].partition(": ")[2] or found[0]
-            raise Error(f"{_cut(text)!r} cannot be drawn: {reason}; give {_FORMS}") from None
+            raise Error(
+                f"{_cut(text)!r} cannot be drawn: {without_codes(reason)}; give {_FORMS} [drawn-parse]"
+            ) from None
 
 
 def _picture_of_ir(found: ir.Attribute | ir.Type, text: str, shape: Shape | None) -> Picture:
     for kind, draw in _DRAWN.items():
         if isinstance(found, kind):
             return draw(found, text, shape)
-    raise Error(f"{_cut(text)!r} cannot be drawn; give {_FORMS}")
+    raise Error(f"{_cut(text)!r} cannot be drawn; give {_FORMS} [drawn-ir]")
 
 
 def _layout(attribute: LayoutAttr, text: str, shape: Shape | None) -> Picture:
@@ -97,7 +99,7 @@ def _swizzle(attribute: SwizzleAttr, text: str, shape: Shape | None) -> Picture:
 
 def _tv(attribute: ThreadValueAttr, text: str, shape: Shape | None) -> Picture:
     if shape is None:
-        raise Error(f"{_cut(text)} does not say its tile; give it: --shape ROWSxCOLUMNS")
+        raise Error(f"{_cut(text)} does not say its tile; give it: --shape ROWSxCOLUMNS [drawn-tile]")
     return fragment_picture(_inner(text), tv_of(attribute), shape)
 
 
@@ -138,6 +140,11 @@ def _cut(text: str) -> str:
 
 def _unknown(what: str) -> Error:
     if what.strip() in PRESETS:
-        return Error(f"{what!r} is a preset; draw the kernel that it makes: leave WHAT out, and give --schedule {what}")
+        return Error(
+            f"{what!r} is a preset; draw the kernel that it makes: leave WHAT out, and give --schedule {what}"
+            " [drawn-preset]"
+        )
     nearest = difflib.get_close_matches(what.strip(), [*MMA_ATOMS, *COPY_ATOMS], n=1, cutoff=0.0)[0]
-    return Error(f"nothing is called {_cut(what)!r}; did you mean the atom {nearest!r}? Else give {_FORMS}")
+    return Error(
+        f"nothing is called {_cut(what)!r}; did you mean the atom {nearest!r}? Else give {_FORMS} [drawn-name]"
+    )

@@ -51,5 +51,5 @@ def shape_of_copy(text: str, tv: Layout) -> Shape:
     lengths = (values.shape,) if isinstance(values.shape, int) else values.shape
     rows = next((step for step, length in zip(steps, lengths, strict=True) if length > 1), 0)
     if lengths[0] < 2 or rows < 1 or cosize(tv) % rows:
-        raise Error(f"{text} does not say its tile; give it: --shape ROWSxCOLUMNS")
+        raise Error(f"{text} does not say its tile; give it: --shape ROWSxCOLUMNS [copy-tile]")
     return rows, cosize(tv) // rows

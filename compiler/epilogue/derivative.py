@@ -31,12 +31,18 @@ def pullback(graph: EpilogueGraph, name: str | None, d: str) -> str | None:
     Raises SpecError where D or x is an integer.
     """
     if not element_type(graph.d).is_float:
-        raise SpecError(f"a D of {graph.d} has no derivative; detach what requires a gradient, or take a D of floats")
+        raise SpecError(
+            f"a D of {graph.d} has no derivative; detach what requires a gradient, or take a D of floats"
+            " [derivative-of-d]"
+        )
     target = next((node for node in graph.nodes if _is(node, name, graph)), None)
     if target is None:
         return None
     if target.is_integer:
-        raise SpecError(f"{name or 'sums of integers'}: integers have no derivative; detach what requires a gradient")
+        raise SpecError(
+            f"{name or 'sums of integers'}: integers have no derivative; detach what requires a gradient"
+            " [derivative-of-integers]"
+        )
     whole = _Pullback(graph, target, graph.operands)
     traced = trace(whole, graph.acc, d)
     if not whole.depends:

@@ -130,7 +130,7 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     if approximate == "none":
         return 0.5 * real * (1.0 + erf(real * math.sqrt(0.5)))
     if approximate != "tanh":
-        raise SpecError(f"gelu(approximate={approximate!r}): {choices(approximate, ('none', 'tanh'))}")
+        raise SpecError(f"gelu(approximate={approximate!r}): {choices(approximate, ('none', 'tanh'))} [gelu-kind]")
     return real * sigmoid(2.0 * math.sqrt(2.0 / math.pi) * (real + 0.044715 * (real * real * real)))
 
 
@@ -159,7 +159,7 @@ def cast(x: Any, dtype: str) -> Any:
     valid = _floats(None if tracer is None else tracer.dtype)
     if dtype not in valid:
         unknown = "" if dtype in kernel_types() else "unknown dtype "
-        raise SpecError(f"cast to {unknown}{dtype!r}: {choices(dtype, valid)}")
+        raise SpecError(f"cast to {unknown}{dtype!r}: {choices(dtype, valid)} [cast-type]")
     if tracer is None:
         with np.errstate(over="ignore"):
             rounded = np.asarray(x).astype(numpy_dtype(dtype))

@@ -35,7 +35,7 @@ from lowtide.compiler.epilogue.trace import (
     number_fault,
     number_of,
 )
-from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type, kernel_types
+from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type, types_of_d
 from lowtide.errors import SpecError
 
 # Names that the call of a kernel, its interpretation, or the reference needs for itself.
@@ -137,8 +137,8 @@ _KINDS = "lt.Full, lt.PerRow, lt.PerColumn or lt.Scalar"
 
 @dataclass(frozen=True)
 class Operand:
-    """A named operand beside A and B: its kind and element type (f16, bf16, f32, s8, u8, s32; f64 with f64
-    accumulators)."""
+    """A named operand beside A and B: its kind and element type (f16, bf16, f32, s8, u8, s32, from sm_89 on e4m3 and
+    e5m2; f64 with f64 accumulators)."""
 
     name: str
     kind: OperandKind
@@ -229,7 +229,7 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str, amax: bool = Fa
     except Exception as error:
         raise SpecError(
             f"{_raised_at(error, function)}: the epilogue raised {type(error).__name__}: {error}; it may use "
-            "operators, constants and lowtide's functions (lt.exp, lt.where, …) only"
+            "operators, constants and lowtide's functions (lt.exp, lt.where, …) only [epilogue-raised]"
         ) from error
     result = _clamped(tracer, _result(tracer, returned, function, d), d)
     graph = EpilogueGraph.of(acc, d, operands, result, tracer.real(returned) if amax else None)
@@ -297,11 +297,16 @@ def annotated(function: Callable[..., Any], dtypes: Mapping[str, str]) -> Callab
 
 
 def _no_function(given: object) -> str:
-    return f"epilogue is {type(given).__name__} {given!r}; it must be a function of the accumulator, or None for none"
+    return (
+        f"epilogue is {type(given).__name__} {given!r}; it must be a function of the accumulator, or None for none"
+        " [epilogue-function]"
+    )
 
 
 def _no_kind(function: Callable[..., Any], name: str) -> str:
-    return f"{_defined_at(function)}: the epilogue operand {name!r} has no kind; annotate it with {_KINDS}"
+    return (
+        f"{_defined_at(function)}: the epilogue operand {name!r} has no kind; annotate it with {_KINDS} [operand-kind]"
+    )
 
 
 def _clamped(tracer: Tracer, result: Node, d: str) -> Node:
@@ -321,25 +326,31 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (NameError, TypeError, ValueError) as error:
-        raise SpecError(f"epilogue {function!r} has no signature to read ({error}); wrap it in a def") from error
+        raise SpecError(
+            f"epilogue {function!r} has no signature to read ({error}); wrap it in a def [epilogue-signature]"
+        ) from error
     where = _defined_at(function)
     if not parameters or parameters[0].kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
-        raise SpecError(f"{where}: the epilogue takes no accumulator; its first parameter is one: def epilogue(acc, …)")
+        raise SpecError(
+            f"{where}: the epilogue takes no accumulator; its first parameter is one: def epilogue(acc, …)"
+            " [epilogue-accumulator]"
+        )
     for parameter in parameters:
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             raise SpecError(
                 f"{where}: epilogue parameter {str(parameter)!r}: operands are named one by one, each with a kind"
+                " [epilogue-parameter]"
             )
         if parameter.default is not inspect.Parameter.empty:
             raise SpecError(
                 f"{where}: epilogue parameter {parameter.name!r} has a default; every operand is given at each call: "
-                "leave the default out, or make it a constant in the body"
+                "leave the default out, or make it a constant in the body [epilogue-default]"
             )
     first = _operand_type(function, parameters[0])
     if first is not None:
         raise SpecError(
             f"{where}: the epilogue's first parameter, {parameters[0].name!r}, is the accumulator and takes no kind; "
-            "put it before the operands"
+            "put it before the operands [accumulator-kind]"
         )
     return parameters
 
@@ -347,7 +358,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def _operand(function: Callable[..., Any], parameter: inspect.Parameter, d: str, computes_in: str) -> Operand:
     where, name = _defined_at(function), parameter.name
     if (error := name_error(name)) is not None:
-        raise SpecError(f"{where}: {error}")
+        raise SpecError(f"{where}: {error} [operand-name]")
     type = _operand_type(function, parameter)
     if type is None:
         raise SpecError(_no_kind(function, name))
@@ -355,16 +366,18 @@ def _operand(function: Callable[..., Any], parameter: inspect.Parameter, d: str,
         if type.dtype not in (None, computes_in):
             raise SpecError(
                 f"{where}: the scalar {name!r} of {type.dtype!r}: scalars are {computes_in} here; write lt.Scalar"
+                " [scalar-type]"
             )
         return Operand(name, type.kind, computes_in)
     dtype = d if type.dtype is None else type.dtype
-    valid = kernel_types(computes_in)
-    if dtype in kernel_types() and dtype not in valid:
+    valid = types_of_d(computes_in)
+    if dtype in types_of_d() and dtype not in valid:
         raise SpecError(
             f"{where}: operand {name!r} of {dtype}, but the epilogue computes in {computes_in}: {choices(dtype, valid)}"
+            " [operand-computes]"
         )
     if dtype not in valid:
-        raise SpecError(f"{where}: unknown dtype {dtype!r} of operand {name!r}: {choices(dtype, valid)}")
+        raise SpecError(f"{where}: unknown dtype {dtype!r} of operand {name!r}: {choices(dtype, valid)} [operand-type]")
     return Operand(name, type.kind, dtype)
 
 
@@ -389,6 +402,7 @@ def _evaluated(function: Callable[..., Any], name: str, annotation: str) -> Any:
         raise SpecError(
             f"{_defined_at(function)}: the annotation {annotation!r} of {name!r} cannot be evaluated ({error}); "
             "import lowtide at the top of the module, or leave out `from __future__ import annotations`"
+            " [annotation-evaluated]"
         ) from error
 
 
@@ -404,6 +418,7 @@ def _as_output(tracer: Tracer, value: object, d: str) -> Node:
         raise SpecError(
             f"a float: the value is {tracer.dtype}, which does not hold every {d} of D: compute with integers alone "
             "(+ − ×, lt.maximum, lt.minimum, lt.where of integer operands and constants), or take d='f32'"
+            " [integers-of-d]"
         )
     return node
 
@@ -414,16 +429,19 @@ def _result(tracer: Tracer, returned: object, function: Callable[..., Any], d: s
     if inspect.iscoroutine(returned):
         returned.close()  # else Python warns that no one awaited it
     if returned is None:
-        raise SpecError(f"{start} None; return the value of d's element")
+        raise SpecError(f"{start} None; return the value of d's element [epilogue-none]")
     if isinstance(returned, Predicate):
-        raise SpecError(f"{start} a comparison; return lt.where(condition, x, y)")
+        raise SpecError(f"{start} a comparison; return lt.where(condition, x, y) [epilogue-comparison]")
     if not isinstance(returned, Traced) and number_of(returned) is None:
         ways = {"generator": "yield", "coroutine": "async", "async_generator": "async and yield"}
         way_out = f" (without {ways[kind]})" if (kind := type(returned).__name__) in ways else ""
-        raise SpecError(f"{start} {kind}; it must return one number made from its arguments, or a constant{way_out}")
+        raise SpecError(
+            f"{start} {kind}; it must return one number made from its arguments, or a constant{way_out}"
+            " [epilogue-result]"
+        )
     is_whole = is_integer(returned) and not element_type(d).is_float
     if (fault := number_fault(returned, INTEGER_TYPE if is_whole else tracer.dtype)) is not None:
-        raise SpecError(f"{start} {'; '.join(fault)}")
+        raise SpecError(f"{start} {'; '.join(fault)} [epilogue-constant]")
     try:
         return _as_output(tracer, returned, d)
     except SpecError as error:

@@ -76,5 +76,7 @@ READY: Mapping[str, Callable[..., Any] | None] = MappingProxyType(
 def ready_epilogue(name: str) -> Callable[..., Any] | None:
     """The epilogue of that name; None for `none`. Raises SpecError that lists the names."""
     if name not in READY:
-        raise SpecError(f"unknown epilogue {name!r}: {choices(name, tuple(READY))}; others are written in Python")
+        raise SpecError(
+            f"unknown epilogue {name!r}: {choices(name, tuple(READY))}; others are written in Python [ready-epilogue]"
+        )
     return READY[name]

@@ -176,4 +176,6 @@ def _type(text: str, name: str) -> str:
 
 
 def _error(text: str, what: str) -> SpecError:
-    return SpecError(f"the text of an epilogue, {text!r}: {what}; lowtide.torch.epilogue_text(function) writes one")
+    return SpecError(
+        f"the text of an epilogue, {text!r}: {what}; lowtide.torch.epilogue_text(function) writes one [epilogue-text]"
+    )

@@ -223,7 +223,7 @@ def is_ours(module: str) -> bool:
 
 
 def refuse(what: str, way_out: str) -> Any:
-    raise SpecError(f"{user_line()}: the epilogue cannot be traced through {what}; {way_out}")
+    raise SpecError(f"{user_line()}: the epilogue cannot be traced through {what}; {way_out} [epilogue-traced]")
 
 
 def _refused(what: str, way_out: str) -> Callable[..., Any]:

@@ -5,19 +5,19 @@ docs/explain.md describes `Explanation.to_json`.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from mlir import ir
 
-from lowtide.compiler import driver
+from lowtide.compiler import attempts, driver, native
 from lowtide.compiler.contexts import make_context, parse_source, parse_text
 from lowtide.compiler.driver import Lowered, Progress
 from lowtide.compiler.explain.accesses import Accesses, accesses_of
 from lowtide.compiler.explain.as_json import accesses_json, composition_json
 from lowtide.compiler.explain.composition import Composition, composition_of
 from lowtide.compiler.explain.packing import Packing, packing_of
-from lowtide.compiler.native import resolve
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.ptxas import assemble
 from lowtide.compiler.ptxas_program import find_ptxas
@@ -29,9 +29,9 @@ from lowtide.dialects.levels import Level, level_of, target_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, IRError, PassError, ScheduleError
 from lowtide.passes.base import walk
-from lowtide.passes.schedules.choice import Choice, choose
+from lowtide.passes.schedules.asked_choice import PassedOver, choice_for, passed_over_in, set_passed_over
+from lowtide.passes.schedules.choice import Choice
 from lowtide.passes.support.kernels import gemm_kernels, launches_of, problem_of, schedule_of
-from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
 FORMAT = 1
@@ -53,7 +53,11 @@ class Resources:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `explain` found. `choice` is None where the schedule was not chosen here but read off a kernel."""
+    """What `explain` found.
+
+    `choice` is None if the schedule was not chosen here but read off a kernel. `target_reason` is empty if the target
+    was read off a file.
+    """
 
     spec: GemmSpec
     whole: bool
@@ -66,6 +70,8 @@ class Explanation:
     composition: Composition
     accesses: Accesses
     packing: tuple[Packing, ...]
+    target_reason: str = ""
+    passed_over: tuple[PassedOver, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as docs/explain.md says."""
@@ -82,9 +88,11 @@ class Explanation:
                 ],
             },
             "target": self.target.name,
+            "target_reason": self.target_reason or None,
             "entered_at": self.entered_at,
             "schedule": {"text": str(self.schedule), "fields": self.schedule.texts()},
             "reasons": None if self.choice is None else dict(self.choice.reasons),
+            "passed_over": [{"schedule": str(passed.schedule), "why": passed.why} for passed in self.passed_over],
             "swizzle_candidates": {} if self.choice is None else _candidates(self.choice),
             "summation": self.summation,
             "resources": asdict(self.resources) | {"warnings": list(self.resources.warnings)},
@@ -95,10 +103,12 @@ class Explanation:
 
 
 def explain_spec(
-    spec: GemmSpec, target: str, schedule: Schedule | None = None, *, on_progress: Progress | None = None
+    spec: GemmSpec, target: str | None = None, schedule: Schedule | None = None, *, on_progress: Progress | None = None
 ) -> Explanation:
-    """Compile a problem, and explain the result. Raises what compiling raises."""
-    return explain_ir(problem_text(spec, resolve(target), schedule), target, on_progress=on_progress)
+    """Compile a problem, and explain the result. `target` as in `compile_gemm`. Raises what compiling raises."""
+    chosen = native.choose(target)
+    text = problem_text(spec, chosen.target, schedule)
+    return replace(explain_ir(text, chosen.name, on_progress=on_progress), target_reason=chosen.reason)
 
 
 def explain_ir(
@@ -115,6 +125,7 @@ def explain_ir(
         if entered_at > Level.EPILOGUE:
             raise IRError(
                 f"level {entered_at} no longer says which access is whose; explain a dump of level epilogue or earlier"
+                " [explained-level]"
             )
         found = spec_of(origin)
         # The file itself where it is of that level: its places can then be told.
@@ -127,6 +138,7 @@ def explain_ir(
             )
         else:
             settled, module = target_of(origin), origin
+        passed = passed_over_in(module)
         kernel = _only(tile.KernelOp, gemm_kernels(module))
         launch = _only(tile.LaunchOp, launches_of(module, kernel))
         schedule, accesses = schedule_of(kernel), accesses_of(module, in_file=as_given)
@@ -140,12 +152,13 @@ def explain_ir(
             target=settled,
             entered_at=str(entered_at),
             schedule=schedule,
-            choice=_choice(origin, settled),
+            choice=_choice(origin, settled, passed),
             summation=None if (order := summation_of(module)) is None else str(order),
             resources=resources,
             composition=composition_of(kernel, launch, own, schedule, settled, ctas_per_sm, accesses.products),
             accesses=accesses,
             packing=packing_of(found.spec, schedule, problem_of(kernel)),
+            passed_over=passed,
         )
 
 
@@ -154,20 +167,21 @@ def _lowered(
 ) -> Lowered | str:
     """The compiled kernel; or, where it may be refused, why it is."""
     try:
-        return driver.compile_ir(source, target=target, on_progress=on_progress)
+        return attempts.compile_ir(source, target=target, on_progress=on_progress)
     except (ScheduleError, PassError, CompileError) as refusal:
         if not may_be_refused:
             raise
         return str(refusal).splitlines()[0]
 
 
-def _choice(origin: ir.Module, target: Target) -> Choice | None:
-    """How the schedule of a problem is chosen from the fields that it gives; None for a kernel that has its own."""
+def _choice(origin: ir.Module, target: Target, passed: Sequence[PassedOver]) -> Choice | None:
+    """How the schedule of a problem is chosen from the fields that it gives, and from what is passed over; None for a
+    kernel that has its own."""
     gemms = walk(origin, tile.GemmOp)
     if not gemms:
         return None
-    given = gemms[0].schedule
-    return choose(Problem.of(gemms[0]), target, Schedule() if given is None else Schedule.of(given))
+    set_passed_over(origin, passed)
+    return choice_for(gemms[0], origin, target)
 
 
 OpT = TypeVar("OpT", bound=ir.OpView)
@@ -175,12 +189,15 @@ OpT = TypeVar("OpT", bound=ir.OpView)
 
 def _only(op_class: type[OpT], found: list[OpT]) -> OpT:
     if len(found) != 1:
-        raise IRError(f"a kernel is explained alone: one {op_class.OPERATION_NAME}, this module has {len(found)}")
+        raise IRError(
+            f"a kernel is explained alone: one {op_class.OPERATION_NAME}, this module has {len(found)}"
+            " [explained-alone]"
+        )
     return found[0]
 
 
 def _resources(launch: tile.LaunchOp, lowered: Lowered | str, target: Target) -> Resources:
-    """`lowered` is why there is no code, where there is none."""
+    """`lowered` is the reason why there is no code, if there is none."""
     ptx, refused = (lowered.ptx, ()) if isinstance(lowered, Lowered) else (None, (f"not compiled: {lowered}",))
     assembly = None if ptx is None or find_ptxas() is None else assemble(ptx, target, allow_spills=True)
     threads, shared_memory = (int(ir.IntegerAttr(value).value) for value in (launch.threads, launch.shared_memory))

@@ -55,13 +55,15 @@ def footprint_of(atom: str, buffer: ir.MemRefType, stored: Ints, vector: int, ki
         plain = Layout(mode(plain, 1), mode(plain, 0))
     rows, columns = size(mode(plain, 0)), size(mode(plain, 1))
     if stored[..., 0].max() >= rows or stored[..., 1].max() + vector > columns:
-        raise ScheduleError(f"{atom} reaches past its buffer of {rows}x{columns}; correct its layouts or offsets")
+        raise ScheduleError(
+            f"{atom} reaches past its buffer of {rows}x{columns}; correct its layouts or offsets [footprint-outside]"
+        )
     offset = offsets(compose(Swizzle(*swizzle), plain), np.arange(rows * columns)).reshape(columns, rows).T
     touched = offset[stored[..., 0, None], stored[..., 1, None] + np.arange(vector)]
     if np.any(touched != touched[..., :1] + np.arange(vector)):
         raise ScheduleError(
             f"the buffer's layout parts the {vector} elements that {atom} moves at once; take a swizzle with "
-            f"M >= {(vector - 1).bit_length()}, or narrower accesses"
+            f"M >= {(vector - 1).bit_length()}, or narrower accesses [footprint-vector]"
         )
     element_bytes = element_bits(buffer.element_type) // 8
     return Footprint(offset * element_bytes, stored, vector, element_bytes, kind)

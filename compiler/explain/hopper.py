@@ -63,7 +63,7 @@ class TmaAccess:
     count: int = 1
     """Ops that do the same."""
     multicast: str | None = None
-    """The CTAs of the cluster that a load goes to: a row or a column, each of which loads its share of the buffer."""
+    """The CTAs of the cluster to which a load goes: a row or a column. Each CTA loads its share of the buffer."""
     parties: int = 1
     """How many they are: `boxes` and `bytes` are the share of one."""
     l2_promotion: int = L2_PROMOTION

@@ -68,7 +68,9 @@ class Names:
         """Name, kind and type of the matrix or vector that a window shows."""
         view = value.owner.opview if not isinstance(value.owner, ir.Block) else None
         if not isinstance(view, tile.ViewOp):
-            raise ScheduleError("the window is no tile.view, so its matrix is not known; take it from one")
+            raise ScheduleError(
+                "the window is no tile.view, so its matrix is not known; take it from one [window-matrix]"
+            )
         kind = operand_kind(view)
         return self.arguments.get(view.source, UNKNOWN), kind, ir.MemRefType(view.source.type)
 
@@ -85,7 +87,9 @@ class Names:
     def of_map(self, value: ir.Value) -> tuple[str, ir.MemRefType]:
         """Name and type of the matrix that a tensor map shows."""
         if value not in self.mapped:
-            raise ScheduleError("the tensor map's matrix is not known; pass it to tile.launch from an sm.tensor_map")
+            raise ScheduleError(
+                "the tensor map's matrix is not known; pass it to tile.launch from an sm.tensor_map [map-matrix]"
+            )
         return self.arguments[value], self.mapped[value]
 
     def of_buffer(self, value: ir.Value) -> str:

@@ -22,6 +22,7 @@ from lowtide.compiler.fuzz.words import (
     words_of,
 )
 from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.ptxas import BadCode
 from lowtide.compiler.spec import FAST, UNBATCHED, GemmSpec
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.dialects.levels import Level
@@ -37,12 +38,13 @@ _ALWAYS = (Level.NVVM, Level.PTX)
 _PATIENCE = 8.0  # estimated seconds of one core for a run of level ptx
 _KNOWN = {"m": 72, "n": 136, "k": 64}  # extents that are compiled in
 _MATRICES = 3
-_REFUSALS = (ScheduleError, SpecError)
+_REFUSALS = (ScheduleError, SpecError, BadCode)  # given fields may leave no kernel that does not spill
 
 
 class Ended(Enum):
     """How a case ended. `one_order`: D is right, but a run does not speak for every order of agents; `not_run`: the
-    interpreter cannot run a level in this number domain; `large`: the tile is too large for its patience."""
+    interpreter cannot run a level in this number domain; `large`: the tile is too large for its patience;
+    `interpreter_failed`: the interpreter itself failed, which says nothing about the kernel."""
 
     right = "right"
     one_order = "right in one order of agents"
@@ -50,6 +52,12 @@ class Ended(Enum):
     not_run = "not run"
     large = "large"
     failed = "failed"
+    interpreter_failed = "interpreter failed"
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether something is to be mended."""
+        return self in (Ended.failed, Ended.interpreter_failed)
 
 
 @dataclass(frozen=True)
@@ -146,14 +154,15 @@ def run_case(case: Case) -> Result:
     sources = [source for source in subject.interpreted if source.level in own]
     note = ""
     try:
-        for outcome in outcomes(subject.problem, sources, trial):
+        for outcome in outcomes(subject.problem, sources, trial, ordering=subject.ordering):
             if outcome.finding is Finding.broken and outcome.report is not None:
                 note = f"level {outcome.level}: {outcome.message}"
             elif outcome.finding is Finding.unknown:
                 return Result(Ended.not_run, f"level {outcome.level}, {trial}: {outcome.message}", words)
             elif outcome.finding is not Finding.right:
                 message = f"level {outcome.level}, {trial}: {outcome.finding.value}: {outcome.message}"
-                return Result(Ended.failed, message, words, _lit_test(case, trial, outcome.level))
+                ended = Ended.interpreter_failed if outcome.finding is Finding.failed else Ended.failed
+                return Result(ended, message, words, _lit_test(case, trial, outcome.level))
     finally:
         loaded.cache_clear()
     return Result(Ended.one_order if note else Ended.right, note, words)

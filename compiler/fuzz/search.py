@@ -17,6 +17,7 @@ from lowtide.compiler.fuzz.case import Case, Ended, Result, refusal, run_case
 from lowtide.compiler.fuzz.words import all_pairs, factors, pairs_of, schedule_words, text_of
 from lowtide.compiler.whole_files import write_whole
 from lowtide.errors import Error
+from lowtide.runtime.files import read_json
 
 _EXAMPLES = 12  # of one test of hypothesis: its pairs are those open when it begins
 _ATTEMPTS = 8  # that are refused before a pair is given up
@@ -28,7 +29,7 @@ Progress = Callable[[str], None]
 
 @dataclass
 class Journal:
-    """Which pairs kernels had, what refused the others, and how cases ended: a file that a later run goes on from."""
+    """Which pairs kernels had, what refused the others, and how cases ended: a file that later runs continue."""
 
     covered: set[str] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
@@ -38,20 +39,20 @@ class Journal:
 
     @classmethod
     def read(cls, path: Path) -> "Journal":
-        """The journal in a file, an empty one where there is none. Raises Error for a file that holds none."""
+        """The journal in a file, an empty one if there is none. Raises Error for a file that holds none."""
         if not path.exists():
             return cls()
         try:
-            found = cls(**json.loads(path.read_text(encoding="utf-8")))
+            found = cls(**read_json(path))
         except (OSError, ValueError, TypeError) as error:
-            raise Error(f"{path} is no journal of lowtide fuzz: {error}; name another file") from None
+            raise Error(f"{path} is no journal of lowtide fuzz: {error}; name another file [fuzz-journal]") from None
         known = set(map(text_of, all_pairs()))  # words may have gone since
         found.covered = set(found.covered) & known
         found.refused = {pair: rule for pair, rule in found.refused.items() if pair in known}
         return found
 
     def merge(self, other: "Journal") -> None:
-        """Add what a run found that did not go on from this one."""
+        """Add what another, independent run found."""
         self.covered |= other.covered
         self.refused = {pair: rule for pair, rule in (other.refused | self.refused).items() if pair not in self.covered}
         for own, more in ((self.attempts, other.attempts), (self.ended, other.ended)):
@@ -169,7 +170,7 @@ class _Batch:
         for word in case.words:
             fewer = replace(case, words=tuple(other for other in case.words if other != word))
             result = self.run(fewer)
-            if result.ended is Ended.failed:
+            if result.ended.is_failure:
                 case, self.failure = fewer, Failure(fewer, result)
 
     def _drawn(self, strategies: Any) -> Any:
@@ -206,7 +207,7 @@ class _Batch:
             self.journal.note(text_of(pair), self.known[case])
             self.on_progress(self.journal.summary())
         result = self.known[case]
-        if result.ended is Ended.failed:
+        if result.ended.is_failure:
             if self.failure is None or _size(case) <= _size(self.failure.case):
                 self.failure = Failure(case, result)
             raise _CaseFailed(result.message)
@@ -225,4 +226,6 @@ def hypothesis_or_refuse() -> Any:
     try:
         return importlib.import_module("hypothesis")
     except ImportError:
-        raise Error("cases are drawn by hypothesis, which is not installed; pip install 'lowtide[fuzz]'") from None
+        raise Error(
+            "cases are drawn by hypothesis, which is not installed; pip install 'lowtide[fuzz]' [fuzz-hypothesis]"
+        ) from None

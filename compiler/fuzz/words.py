@@ -14,7 +14,7 @@ from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.epilogue.ready import READY
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition
-from lowtide.dialects.tile import PromoteKind
+from lowtide.dialects.tile import KDivisionKind, PromoteKind
 from lowtide.dialects.tile.fields import Call, Word
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, kernel_types, types_of_d
@@ -68,6 +68,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "batch": ("none", "run time", "3"),
     }
 )
+_WITHOUT_TURNS = (KDivisionKind.none, KDivisionKind.split)
 _IN_TURN: Mapping[str, str] = MappingProxyType({"grid.scheduler": "persistent"})
 # Operands that wgmma alone multiplies, and epilogues do not store
 _WIDE_D: Mapping[str, str] = MappingProxyType({"target": "sm_90a", "d": "f16"})
@@ -110,11 +111,7 @@ def _pieces_of(row: Decomposition) -> Mapping[str, str]:
 # What some words need beside them, or the rules refuse them: words, and fields that have none.
 COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
     {
-        ("grid.k_division", "hybrid"): _IN_TURN,
-        ("grid.k_division", "scatter"): _IN_TURN,
-        ("grid.k_division", "stream_k"): _IN_TURN,
-        ("grid.k_division", "tail"): _IN_TURN,
-        ("grid.k_division", "scatter_tail"): _IN_TURN,
+        **{("grid.k_division", str(kind)): _IN_TURN for kind in KDivisionKind if kind not in _WITHOUT_TURNS},
         ("grid.tail", "halves"): MappingProxyType({"target": "sm_90a"}),  # with roles
         **{("scales", name): MappingProxyType({**_WIDE_D, "dtype": "e4m3"}) for name in list(SCALES)[1:]},
         **{("weights", name): _BESIDE_WEIGHTS for name in list(WEIGHTS)[1:]},

@@ -35,7 +35,7 @@ class Call:
 
 
 def call_of(fusion: Fusion, epilogue: str) -> Call | None:
-    """The call, with the sizes of run time that the first call has; None where there are none."""
+    """The call, with the sizes of run time that the first call has; None if there are none."""
     product = fusion.product
     a, b = _lying(product.a_value), _lying(product.b_value)
     shape = _extents(product.value.shape)

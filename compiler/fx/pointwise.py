@@ -38,7 +38,9 @@ def _sub(x: Any, y: Any, alpha: Any = 1) -> Any:
 
 def _div(x: Any, y: Any, rounding_mode: Any = None) -> Any:
     if rounding_mode is not None:
-        raise SpecError(f"div with rounding_mode={rounding_mode!r}: an epilogue divides without rounding to integers")
+        raise SpecError(
+            f"div with rounding_mode={rounding_mode!r}: an epilogue divides without rounding to integers [div-rounding]"
+        )
     exponent = _exponent(y)
     return x / y if exponent is None else x * sigmoid(exponent)
 
@@ -64,7 +66,7 @@ def _pow(x: Any, exponent: Any) -> Any:
     if float(exponent).is_integer() and 1 <= abs(exponent) <= 8:
         power = x ** int(abs(exponent))
         return power if exponent > 0 else 1.0 / power
-    raise SpecError(f"pow with the exponent {exponent}: whole ones to 8 and a half are computed")
+    raise SpecError(f"pow with the exponent {exponent}: whole ones to 8 and a half are computed [pow-exponent]")
 
 
 def _clamp(x: Any, low: Any = None, high: Any = None) -> Any:

@@ -14,7 +14,7 @@ _TITLES = ("product", "shape", "taken with, or why it is left")
 class Row:
     """`product`: the node's name. `taken`: the names of the ops that are part of its kernel, None where it is left.
 
-    `reason`: why the product is left, or why no more ops are taken; "" where there are none. `epilogue`: its text.
+    `reason`: why the product is left, or why no more ops are taken; "" if there are none. `epilogue`: its text.
     `call`: what the kernel is called with, None where sizes are not known.
     """
 

@@ -38,7 +38,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         if self.full not in _FULL:
-            raise SpecError(f"full={self.full!r}; it is one of {', '.join(_FULL)}")
+            raise SpecError(f"full={self.full!r}; it is one of {', '.join(_FULL)} [rule-full]")
 
     def most_full(self, region: Region) -> int:
         """How many tensors of D's size the epilogue of a region may read."""

@@ -37,7 +37,7 @@ class Product:
 
 
 class Shaped(Protocol):
-    """An array of which the shape alone is read."""
+    """An array; only its shape is read."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -49,13 +49,13 @@ def result_shape(a: Shaped, b: Shaped, columns: int = 1) -> tuple[int, ...]:
         if len(operand.shape) < 2:
             raise LaunchError(
                 f"operand {name}: shape {tuple(operand.shape)} has rank {len(operand.shape)}, must have rank 2 or more:"
-                " a vector is a matrix of one row, x[None, :], or of one column, x[:, None]"
+                " a vector is a matrix of one row, x[None, :], or of one column, x[:, None] [product-rank]"
             )
     (m, k), (rows, n) = a.shape[-2:], b.shape[-2:]
     if k != rows:
         raise LaunchError(
             f"operand b: shape {tuple(b.shape)} has {rows} rows, but a of shape {tuple(a.shape)} has {k} columns; a is"
-            " (…, M, K) and b (…, K, N): pass b.mT where b is stored as (N, K)"
+            " (…, M, K) and b (…, K, N): pass b.mT where b is stored as (N, K) [product-k]"
         )
     return (*_common(a.shape[:-2], b.shape[:-2]), m, n * columns)
 
@@ -77,15 +77,12 @@ def arrange(
     if d.shape != shape:
         raise LaunchError(
             f"out: shape is {d.shape}, the product of {a.shape} and {b.shape} is {shape}: pass such an array"
+            " [out-of-product]"
         )
     given = {"a": a, "b": b, "d": d, **{name: operand for name, (_, operand) in operands.items()}}
     kinds = {"a": "matrix", "b": "matrix", "d": "full", **{name: kind for name, (kind, _) in operands.items()}}
     flat = (_with_rows(given, kinds) if len(b.shape) == 2 else None) or _with_batch(given, kinds, shape[:-2])
     by_rows = {name: _is_by_rows(flat[name], name) for name in ("a", "b", "d")}
-    if not by_rows["d"] and len(flat["d"].shape) > 2:
-        raise LaunchError(
-            "out: matrices of a batch lie by rows, these by columns; compute the product of the transposes"
-        )
     turned = {name: by_rows.get(name, by_rows["d"] or kinds[name] != "full") for name in flat}
     lying = {name: x if turned[name] else _transposed(x) for name, x in flat.items()}
     (m, n), k = flat["d"].shape[-2:], a.shape[-1]
@@ -113,7 +110,7 @@ def _common(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
         return second
     raise LaunchError(
         f"operands a and b: their batches, {first} and {second}, differ; both must be the same, or one operand a single"
-        " matrix: expand one of them (torch.expand copies nothing)"
+        " matrix: expand one of them (torch.expand copies nothing) [batches-differ]"
     )
 
 
@@ -147,6 +144,7 @@ def _with_batch(given: Mapping[str, Operand], kinds: Mapping[str, str], batch: t
             raise LaunchError(
                 f"operand {name}: its first dimensions, {operand.shape[:outer]} with strides {operand.strides[:outer]},"
                 " cannot be taken as one; reshape it to three dimensions, which copies it, or call once for each"
+                " [batch-as-one]"
             )
         found[name] = replace(
             operand, shape=(one[0], *operand.shape[outer:]), strides=(one[1], *operand.strides[outer:])
@@ -175,7 +173,7 @@ def _is_by_rows(operand: Operand, name: str) -> bool:
     if not last and not before:
         raise LaunchError(
             f"operand {name}: strides {operand.strides} of shape {operand.shape}: the elements of its rows or of its"
-            " columns must be contiguous: pass a contiguous copy"
+            " columns must be contiguous: pass a contiguous copy [matrix-contiguous]"
         )
     return last and (not before or columns >= rows)
 

@@ -3,57 +3,50 @@
 This needs MLIR; `kernels.py` imports it when a kernel is neither in memory nor on disk.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from lowtide import targets
-from lowtide.compiler import driver
-from lowtide.compiler.chosen import chosen
+from lowtide.compiler import attempts, driver
 from lowtide.compiler.driver import Lowered
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.matmul.shape_class import ShapeClass
-from lowtide.compiler.numerics import confirm, confirm_equal, summation_in
-from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.numerics import confirm, confirm_equal, promise, summation_in
+from lowtide.compiler.problem_ir import problem_text, seen_by_passes
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import CompileError, ScheduleError
+from lowtide.errors import CompileError, ScheduleError, before_code
 from lowtide.passes.schedules.alignment import PACK_FIELDS
+from lowtide.passes.schedules.opening import opened
 
 Epilogue = Callable[..., Any]
 
-_LEAST_COLUMNS = 16  # of a part of the epilogue
-
 
 def compile_class(of: ShapeClass, epilogue: Epilogue | None) -> CompiledKernel:
-    """The kernel of a class. Raises what `compile_gemm` raises; ScheduleError also where no schedule that is known
-    keeps what `numerics` promises; CompileError also where each of them spills."""
-    wanted = None if of.reference is None else _order_of(of.reference, epilogue)
-    refusal: ScheduleError | CompileError
-    refusal = ScheduleError(f"{of}: no schedule is legal for all extents; compile a spec with fixed ones")
-    for schedule in _schedules(of, epilogue):
+    """The kernel of a class. Raises what `compile_gemm` raises; ScheduleError also if no schedule keeps what `numerics`
+    promises."""
+    order = None if of.reference is None else _order_of(of.reference, epilogue)
+    examples = [of] if of.reference is None else [of, of.reference]
+    refusals: list[ScheduleError | CompileError] = []
+    for example in examples:
+        problem = _problem(of, epilogue, example)
         try:
-            lowered = _lowered(of, epilogue, schedule)
-            summation = summation_in(lowered)
-            confirm(summation, of.numerics)
-            if wanted is None or str(summation) == wanted:
-                return _assembled(CompiledKernel(lowered))
+            return CompiledKernel(attempts.compile_ir(problem, target=of.target, check=promise(of.numerics, order)))
         except (ScheduleError, CompileError) as error:
-            # What was chosen for these extents may not be legal for all, or spill where all are run-time arguments.
-            refusal = error
-            continue
-        refusal = ScheduleError(
-            f"{of}: sums would be in the order {summation}, those of other rows are in {wanted}; pass aligned operands,"
-            " or numerics='repeatable'"
-        )
-    raise refusal
+            refusals.append(error)
+    way_out = "" if order is None else "; pass aligned operands, or numerics='repeatable'"
+    raise type(refusals[0])(before_code(f"{of}: {refusals[0]}", way_out))
 
 
 def compile_tuned(of: ShapeClass, epilogue: Epilogue | None, schedule: str, keeps_bits: bool) -> CompiledKernel:
     """The kernel of a class with a schedule that tuning found for its extents. Raises what `compile_gemm` raises;
     ScheduleError also for a schedule that breaks the promise of the class's numerics, or, where it was to keep the
     bits, does not sum as the chosen one does."""
-    lowered = _lowered(of, epilogue, _without_packing(Schedule.parse(schedule)))
+    spec, target = of.spec(epilogue), targets.get(of.target)
+    tuned = opened(Schedule.parse(schedule), seen_by_passes(spec, target), target)
+    tuned = tuned.filled(dict.fromkeys(PACK_FIELDS.values(), PackKind.none))  # a class that was tuned is aligned
+    lowered = driver.lower(problem_text(spec, target, tuned), target=of.target)
     summation = summation_in(lowered)
     confirm(summation, of.numerics)
     if keeps_bits:
@@ -61,49 +54,13 @@ def compile_tuned(of: ShapeClass, epilogue: Epilogue | None, schedule: str, keep
     return CompiledKernel(lowered)
 
 
-def _assembled(kernel: CompiledKernel) -> CompiledKernel:
-    """The kernel, once its machine code is known to be good; where there is no ptxas nothing is known."""
-    _ = kernel.assembly
-    return kernel
-
-
-def _schedules(of: ShapeClass, epilogue: Epilogue | None) -> Iterator[Schedule]:
-    """That of the class's extents, that of its reference, each also with narrower parts in its epilogue, which need
-    fewer registers, and what is chosen for open extents."""
-    fixed = _fixed(of)
-    for example in (of, of.reference):
-        if example is not None:
-            schedule = _chosen(example, epilogue, fixed)
-            yield schedule
-            yield from _narrower(schedule)
-    yield fixed
-
-
-def _narrower(schedule: Schedule) -> Iterator[Schedule]:
-    part = schedule.epilogue.tile
-    if part is not None and part[1] > _LEAST_COLUMNS:
-        halved = {"epilogue.tile": (part[0], part[1] // 2), "epilogue.swizzle": None, "epilogue.buffers": None}
-        yield schedule.set(halved)
-
-
-def _chosen(of: ShapeClass, epilogue: Epilogue | None, fixed: Schedule) -> Schedule:
-    return _without_packing(chosen(of.example(epilogue), targets.get(of.target), fixed))
-
-
-def _without_packing(schedule: Schedule) -> Schedule:
-    """With open extents packing would be chosen, but what the class does not fix is aligned."""
-    return schedule.filled(dict.fromkeys(PACK_FIELDS.values(), PackKind.none))
-
-
-def _fixed(of: ShapeClass) -> Schedule:
-    return Schedule.parse(of.given) if of.given else Schedule()
-
-
-def _lowered(of: ShapeClass, epilogue: Epilogue | None, schedule: Schedule, until: Level = Level.PTX) -> Lowered:
-    problem = problem_text(of.spec(epilogue), targets.get(of.target), schedule)
-    return driver.lower(problem, target=of.target, until=until)
+def _problem(of: ShapeClass, epilogue: Epilogue | None, example: ShapeClass) -> str:
+    """The problem of a class, whose schedule is chosen for the extents of another."""
+    given = Schedule.parse(of.given) if of.given else None
+    return problem_text(of.spec(epilogue), targets.get(of.target), given, example.extents)
 
 
 def _order_of(of: ShapeClass, epilogue: Epilogue | None) -> str:
     """The order of sums of a class, without compiling it to the end."""
-    return str(summation_in(_lowered(of, epilogue, _chosen(of, epilogue, _fixed(of)), Level.ATOMS)))
+    lowered: Lowered = driver.lower(_problem(of, epilogue, of), target=of.target, until=Level.ATOMS)
+    return str(summation_in(lowered))

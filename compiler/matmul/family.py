@@ -10,6 +10,7 @@ from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.matmul.shape_class import ShapeClass, class_of
 from lowtide.compiler.native import target_of
 from lowtide.errors import LaunchError
+from lowtide.keywords import nearest
 from lowtide.runtime import driver
 from lowtide.runtime.allocation import torch_allocator
 from lowtide.runtime.call_keys import CallKeys, Recent
@@ -22,6 +23,8 @@ Epilogue = Callable[..., Any]
 Key = tuple[Any, ...]
 _MOST_LAUNCHES = 4096
 _ALIGNED = 16  # bytes: bases that are not are another class
+# Of a call of `lt.matmul`, beside operands.
+_OPTIONS = ("epilogue", "out", "numerics", "precision", "weights", "block_scales", "tuned", "stream")
 _FIRST = 3  # A, B and D, before the operands of the epilogue
 
 
@@ -82,7 +85,7 @@ class Family:
         if any(getattr(value, "requires_grad", False) for value in values):
             raise LaunchError(
                 "an operand requires a gradient, and lt.matmul is not recorded by autograd: call lowtide.torch.matmul"
-                " without out=, or this under torch.no_grad()"
+                " without out=, or this under torch.no_grad() [product-autograd]"
             )
 
     def records(self, values: Sequence[Any], stream: int | None) -> dict[str, Operand]:
@@ -90,7 +93,7 @@ class Family:
         named = dict(zip(("a", "b", "d", *self.names), values, strict=True))
         for name in ("a", "b"):
             if named[name] is None:
-                raise LaunchError(f"{name} is None; give it an array")
+                raise LaunchError(f"{name} is None; give it an array [operand-none]")
         return {
             name: _record(value, "out" if name == "d" else name, stream)
             for name, value in named.items()
@@ -117,7 +120,7 @@ class Family:
 def _record(value: Any, name: str, stream: int | None) -> Operand:
     record = view(value, name, stream)
     if record.library == "torch" and hasattr(value, "is_neg") and value.is_neg():
-        raise LaunchError(f"operand {name}: a view that negates its memory; pass x.resolve_neg()")
+        raise LaunchError(f"operand {name}: a view that negates its memory; pass x.resolve_neg() [negated-view]")
     return record
 
 
@@ -126,9 +129,11 @@ def _no_key(values: Sequence[Any]) -> Key:
 
 
 def _names_error(known: Sequence[str], given: Sequence[str], taker: str) -> LaunchError:
-    takes = f"the {taker} takes {', '.join(known)}" if known else "without an epilogue that takes it there is none"
+    takes = f"the {taker} takes {', '.join(known)}" if known else "operands are those of an epilogue, and there is none"
     unknown = [name for name in given if name not in known]
     if unknown:
-        return LaunchError(f"unknown operand {unknown[0]}: {takes}")
+        return LaunchError(
+            f"unknown operand {unknown[0]}: {takes}{nearest(unknown[0], (*known, *_OPTIONS))} [product-operand-unknown]"
+        )
     missing = next(name for name in known if name not in given)
-    return LaunchError(f"operand {missing} is missing: {takes}: pass {missing}=")
+    return LaunchError(f"operand {missing} is missing: {takes}: pass {missing}= [product-operand-missing]")

@@ -58,7 +58,7 @@ class Matmul:
         `stream`: as in a kernel's call. The launch is asynchronous.
 
         Raises LaunchError for arrays that do not fit, also where autograd would record the call; SpecError for an
-        epilogue that cannot be traced, and options that are none or do not go with the operands; DeviceError without a
+        epilogue that cannot be traced, and options that are invalid or do not fit the operands; DeviceError without a
         GPU; and what `compile_gemm` raises where a kernel is compiled: for a new class of shapes (`explain` says
         which).
         """

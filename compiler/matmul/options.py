@@ -26,10 +26,14 @@ class Options:
         """Raises SpecError."""
         check_numerics(self.numerics)
         if self.weights is not None and self.weights not in weight_types():
-            raise SpecError(f"weights={self.weights!r}: packed weights are one of {', '.join(weight_types())}, or None")
+            raise SpecError(
+                f"weights={self.weights!r}: packed weights are one of {', '.join(weight_types())}, or None"
+                " [packed-words]"
+            )
         if self.block_scales is not None and not isinstance(self.block_scales, BlockScales):
             raise SpecError(
                 f"block_scales is {self.block_scales!r}; it must be lt.BlockScales(a=(1, 128), b=(128, 128)), or None"
+                " [block-scales-kind]"
             )
 
     @property

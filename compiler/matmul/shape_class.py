@@ -62,6 +62,12 @@ class ShapeClass:
         """The problem that the schedule is chosen for."""
         return self._spec(epilogue, self.m, self.n, self.k, self.batch)
 
+    @property
+    def extents(self) -> dict[str, int]:
+        """Those that the schedule is chosen for, by name."""
+        batch = {} if self.batch is None else {"batch": self.batch}
+        return {"m": self.m, "n": self.n, "k": self.k, **batch}
+
     def _spec(
         self, epilogue: Callable[..., Any] | None, m: int | None, n: int | None, k: int | None, batch: int | None
     ) -> GemmSpec:
@@ -132,7 +138,7 @@ def class_of(
     if options.weights is None and b in weight_types(product.a):
         raise LaunchError(
             f"operands a and b: {product.a} is multiplied by {b} where B is packed: pass lt.pack_weights(weights, "
-            f'"{b}") transposed, and weights="{b}", or convert B'
+            f'"{b}") transposed, and weights="{b}", or convert B [packed-types]'
         )
     sums_of(product.a, b)
     rows = _invariant_rows if options.numerics == BATCH_INVARIANT else _rows
@@ -161,7 +167,7 @@ def _groups(product: Product, operands: Mapping[str, Operand]) -> dict[str, Any]
     if product.layout not in WEIGHT_LAYOUTS or product.b != _BYTES:
         raise LaunchError(
             f"operand b: packed weights are bytes with K contiguous, as lt.pack_weights makes them, not {product.b} of"
-            f" layout {product.layout}: pass packed.mT"
+            f" layout {product.layout}: pass packed.mT [packed-layout]"
         )
     scales = operands.get(SCALES)
     if scales is None:
@@ -170,7 +176,7 @@ def _groups(product: Product, operands: Mapping[str, Operand]) -> dict[str, Any]
     if not count or product.k % count or scales.shape[1] != product.n:
         raise LaunchError(
             f"operand {SCALES}: shape is {scales.shape}; scales are (K / group, N), of K = {product.k} and"
-            f" N = {product.n}: one for each group and column"
+            f" N = {product.n}: one for each group and column [group-scales]"
         )
     return {"group": product.k // count, "scales": scales.dtype, "zero_points": ZEROS in operands}
 
@@ -186,7 +192,7 @@ def rounded_up(extent: int, steps: int, least: int, most: int) -> int:
 
 def _rows(extent: int) -> int:
     """A size; or of all between two sizes one a quarter of the way up: rows of a tile that A does not have take time
-    too, so that a schedule for whole tiles is not the one for others, and those that have fewest lose most by it."""
+    too: a schedule for whole tiles does not serve others, and those with the fewest tiles would lose most."""
     steps = next((steps for most, steps in _ROW_STEPS if extent <= most), 1)
     size = rounded_up(extent, steps, _LEAST, _MOST_ROWS)
     if extent >= size or size == _LEAST:
@@ -203,7 +209,9 @@ def sums_of(a: str, b: str) -> str:
     """The type of the sums. Raises LaunchError for types that are not multiplied by each other."""
     found = accumulator_types(a, a if b in weight_types(a) else b)
     if not found:
-        raise LaunchError(f"operands a and b: {a} and {b} are not multiplied by each other; convert one of them")
+        raise LaunchError(
+            f"operands a and b: {a} and {b} are not multiplied by each other; convert one of them [product-types]"
+        )
     return found[0]
 
 

@@ -61,7 +61,7 @@ class Finding:
 
 
 def find(kernel: Kernel, level: str, text: str, original: Lowered) -> Finding | None:
-    """The first finding in a level's text, of a kernel that was lowered to `original`; None where there is none."""
+    """The first finding in a level's text, of a kernel that was lowered to `original`; None if there is none."""
     if level == str(Level.PTX):
         return _by_running(kernel, level, lambda: Loaded(original.levels[str(Level.LLVM)], text), "")
     below = Level.named(level) < Level.NVVM
@@ -144,7 +144,7 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
 
 
 def _small_integers(kernel: Kernel, trial: Trial, lies: dict[str, Any]) -> dict[str, Any]:
-    """Inputs of which no sum is rounded, in any number domain."""
+    """Inputs whose sums are not rounded in any number domain."""
     inputs = interpretation.inputs_for(kernel.spec, trial.shape, ExactDomain.name, trial.seed, **lies)
     if kernel.domain == FloatDomain.name:  # any bytes would be weights up to 448, and fractions
         weights = np.random.default_rng(trial.seed).integers(-9, 10, inputs["b"].shape)

@@ -94,7 +94,7 @@ def first(text: str, place: Match) -> str | None:
 
 
 def at_first(pattern: str, edit: Edit) -> Edit:
-    """The edit at a place ahead of which a pattern is not found."""
+    """The edit at a place, if the pattern is not found before it."""
     compiled = re.compile(pattern)
     return lambda text, place: None if compiled.search(text, 0, place.start()) else edit(text, place)
 

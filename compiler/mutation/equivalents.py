@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
+from lowtide.compiler.mutation.operators.operator import either
 from lowtide.compiler.mutation.sites import Mutant
+from lowtide.dialects.tile import SchedulerKind
 
 _SHARED = re.compile(
     r"sm\.(copy|cp_async |ldmatrix|load_shared|store_shared|tma_|wgmma|mbarrier_|ring_slot|ring_reuse)"
@@ -20,7 +22,7 @@ _STORED = re.compile(
 )
 _GLOBAL = re.compile(rf"{_STORED.pattern}|sm\.load_global|tile\.view|llvm\.load .*!llvm\.ptr<1>|\sld\.global")
 _START = re.compile(r" *(tile\.kernel|gpu\.module|\.visible \.entry) ")
-_LOOP = re.compile(r"scf\.(for|while) |tile\.work_tiles .*(persistent|even_split)")
+_LOOP = re.compile(rf"scf\.(for|while) |tile\.work_tiles .*({either(set(SchedulerKind) - {SchedulerKind.one_shot})})")
 _LABEL = re.compile(r"\$\w+|\^bb\d+")
 _BRANCH = re.compile(r"\s*((@!?%p\d+\s+)?bra\b|llvm\.(cond_)?br\b)")
 # A wgmma as an op, and as assembly with its first sum.

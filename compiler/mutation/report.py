@@ -10,6 +10,7 @@ from lowtide.compiler.mutation.run import Result, Status
 from lowtide.compiler.mutation.sites import Mutant
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
+from lowtide.runtime import files
 
 _LEVELS = tuple(map(str, Level))
 
@@ -39,10 +40,10 @@ def summary(results: Sequence[Result]) -> str:
 def read_json(file: Path) -> list[Result]:
     """The results that `as_json` wrote, without the mutants' texts. Raises Error for a file that holds none."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))["mutants"]
+        found = files.read_json(file)["mutants"]
         return [_result(**one) for one in found]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise Error(f"{file} holds no mutants: {error}; name a file that --json has written") from None
+        raise Error(f"{file} holds no mutants: {error}; name a file that --json has written [mutants-file]") from None
 
 
 def _result(name: str, level: str, schedule: str, status: str, detector: str, why: str) -> Result:
@@ -51,7 +52,7 @@ def _result(name: str, level: str, schedule: str, status: str, detector: str, wh
 
 
 def page(results: Sequence[Result], title: str) -> str:
-    """The tables, below a line that says when and by which command they were made."""
+    """The tables, below a line with the date and the command that made them."""
     parts = [f"{title}: {summary(results)}.", "Found by, at the level of the fault:", _detectors(results)]
     parts += ["By kind of fault:", _groups(results, "fault", lambda one: one.mutant.operator)]
     parts += ["By schedule:", _groups(results, "schedule", lambda one: one.mutant.kernel)]
@@ -59,9 +60,10 @@ def page(results: Sequence[Result], title: str) -> str:
     rows = [[f"`{one.mutant.name}`", one.detector, one.why] for one in equivalent]
     if rows:
         parts += ["Equivalent:", markdown(["mutant", "check", "argument"], rows)]
-    survived = [[f"`{one.mutant.name}`", one.why] for one in results if one.status is Status.SURVIVED]
-    if survived:
-        parts += ["Survived:", markdown(["mutant", "what was seen"], survived)]
+    for status in (Status.SURVIVED, Status.FAILED):
+        seen = [[f"`{one.mutant.name}`", one.why] for one in results if one.status is status]
+        if seen:
+            parts += [f"{status.value.capitalize()}:", markdown(["mutant", "what was seen"], seen)]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 

@@ -15,7 +15,7 @@ from lowtide.compiler.mutation.every_shape import judged_on_every_shape
 from lowtide.compiler.mutation.kernels import KERNELS, Kernel
 from lowtide.compiler.mutation.operators.operator import Kind
 from lowtide.compiler.mutation.sites import Mutant
-from lowtide.errors import Error
+from lowtide.errors import Error, InterpreterFault
 
 SECONDS = 60
 _CHUNK = 6  # mutants that share the compilation of their kernel
@@ -28,11 +28,12 @@ class Status(Enum):
     KILLED = "killed"
     SURVIVED = "survived"
     EQUIVALENT = "equivalent"
+    FAILED = "interpreter failed"
 
 
 @dataclass(frozen=True)
 class Result:
-    """A mutant, what became of it, by which detector, and what that says."""
+    """A mutant, its status, the detector that found it, and what that detector says."""
 
     mutant: Mutant
     status: Status
@@ -96,6 +97,8 @@ def judge(kernel: Kernel, mutant: Mutant, original: Lowered, seconds: int = SECO
             found = find(kernel, mutant.level, mutant.text, original)
     except _OutOfTime:
         return Result(mutant, Status.KILLED, "time budget", f"still running after {seconds} s of CPU time")
+    except InterpreterFault as error:
+        return Result(mutant, Status.FAILED, "", str(error)[:240])
     except Exception as error:
         return Result(mutant, Status.SURVIVED, "", f"{type(error).__name__}, which is no error of ours: {error}"[:240])
     if found is not None:

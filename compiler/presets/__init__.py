@@ -100,7 +100,7 @@ PRESETS: Mapping[str, Schedule] = MappingProxyType({name: preset.schedule for na
 def ladder_of(target: str, dtype: str = "bf16") -> dict[str, Preset]:
     """The presets that name a target, for operands of a type, in order.
 
-    Raises ScheduleError where there are none, TargetError for an unknown target.
+    Raises ScheduleError if there are none, TargetError for an unknown target.
     """
     known = targets.get(target)
     serving = {name: one for name, one in LADDERS.items() if dtype in one.dtypes and not one.problem}
@@ -109,6 +109,7 @@ def ladder_of(target: str, dtype: str = "bf16") -> dict[str, Preset]:
         named = ", ".join(dict.fromkeys(preset.target for preset in serving.values()))
         raise ScheduleError(
             f"no preset names {target} for {dtype}; ladders are there for {named or 'other types'}: take one of those"
+            " [no-ladder]"
         )
     return found
 
@@ -118,9 +119,9 @@ def check_dtype(name: str, dtype: str) -> None:
     preset = LADDERS[name]
     if dtype not in preset.dtypes:
         others = [other for other, one in LADDERS.items() if dtype in one.dtypes and not one.problem]
+        way_out = f"{others[-1]}, or leave the schedule to be chosen" if others else "no preset: the schedule is chosen"
         raise ScheduleError(
-            f"preset {name} is for {' and '.join(preset.dtypes)}, not {dtype}; take "
-            + (f"{others[-1]}, or leave the schedule to be chosen" if others else "no preset: the schedule is chosen")
+            f"preset {name} is for {' and '.join(preset.dtypes)}, not {dtype}; take {way_out} [preset-types]"
         )
 
 
@@ -136,7 +137,7 @@ def check_target(schedule: Schedule, target: Target) -> None:
         new = dict.fromkeys(_instruction(atom) for atom in missing if _instruction(atom) not in instructions)
         raise ScheduleError(
             f"the schedule is meant for {meant.name}, which has {', '.join(new) or families(missing)}; "
-            f"{target.name} has not: compile for {meant.name}, or take a schedule for {target.name}"
+            f"{target.name} has not: compile for {meant.name}, or take a schedule for {target.name} [preset-target]"
         )
 
 

@@ -114,11 +114,11 @@ SM90A_FP8 = {
 }
 SM90A_FP8_BLOCKS = {
     "sm90-fp8-blocks": (
-        "scales of blocks of 8-bit floats, by which promotion multiplies the sum of each 128 of K",
+        "scales of blocks of 8-bit floats: promotion multiplies the sum of each 128 of K by them",
         _FP8.with_(grid_tile=(128, 192), scales="direct"),
     ),
     "sm90-fp8-staged-scales": (
-        "scales through the ring of stages; two wgmmas of 96 columns, of which one multiplies while the other is added",
+        "scales through the ring of stages; two wgmmas of 96 columns: one multiplies while the other is added",
         _FP8.with_(grid_tile=(128, 192), atom="wgmma.m64n96k32", promote="per_step", scales="staged"),
     ),
 }

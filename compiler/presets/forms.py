@@ -1,4 +1,4 @@
-"""Problems of one form: batches, D by columns, few rows, operands of which K is not contiguous."""
+"""Problems of one form: batches, D by columns, few rows, operands whose K is not contiguous."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -59,7 +59,7 @@ SM90A_BY_COLUMNS = {
 TRANSPOSED: Mapping[str, Any] = MappingProxyType({"layout": "nt"})
 SM90A_TRANSPOSED = {
     "sm90-transposed": (
-        "operands of which K is not contiguous: a launch before the kernel writes their transposes to workspaces",
+        "operands whose K is not contiguous: a launch before the kernel writes their transposes to workspaces",
         Schedule().with_(
             order="grouped(16)",
             scheduler="persistent",

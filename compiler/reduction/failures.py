@@ -23,11 +23,13 @@ from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import AFTER_ATTRIBUTE, lower
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level, check_level, level_of
-from lowtide.errors import Error, InterpreterError, NotInterpreted
+from lowtide.errors import Error, InterpreterError, InterpreterFault, NotInterpreted
 from lowtide.interpreter import Loaded, Report
 
 _STEPS = 500_000  # ops of an agent: a loop that lost its end is no failure of interest
 _SECONDS = 600.0  # of a command
+FAILED = "the interpreter failed"
+"""How the kind of a failure begins, after its level, that says nothing about the module."""
 _EXACT = ("exact", "field")
 
 Array = np.ndarray[Any, Any]
@@ -71,7 +73,7 @@ class Own:
         return ""
 
     def _run(self, source: Loaded, trial: Trial) -> tuple[str, Array | None]:
-        """The kind of failure; D where there is none, or the interpreter cannot say."""
+        """The kind of failure; D if there is none, or the interpreter cannot say."""
         report = Report()
         try:
             inputs = trial.inputs(self.spec)
@@ -80,6 +82,8 @@ class Own:
             return "", None
         except InterpreterError as error:
             return kind_of(str(error)), None
+        except InterpreterFault as error:
+            return f"{FAILED}: {kind_of(str(error))}", None
         return ("" if report.holds else f"in one order only: {kind_of(str(report))}"), d
 
 
@@ -127,7 +131,7 @@ class Command:
                 return ""
             except OSError as error:
                 raise Error(
-                    f"--check {self.command!r} cannot be run: {error}; name a program and its arguments"
+                    f"--check {self.command!r} cannot be run: {error}; name a program and its arguments [check-runs]"
                 ) from None
         if done.returncode == 0 or self.says not in done.stdout + done.stderr:
             return ""

@@ -69,7 +69,7 @@ class _Search:
         self.seen: set[tuple[str, Trial]] = {(text, trial)}
         self.kind = check(text, trial)
         if not self.kind:
-            raise Error(f"nothing fails on {trial}; give the run that fails, or a --check")
+            raise Error(f"nothing fails on {trial}; give the run that fails, or a --check [nothing-fails]")
 
     def round(self) -> bool:
         """Every edit once; whether one helped."""

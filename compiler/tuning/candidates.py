@@ -4,23 +4,20 @@ All come from `passes/schedules/choice.py`, which completes an empty schedule an
 legal, and what is learnt there about speed holds here too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from re import sub
 from typing import Any
 
 from tensor_layouts import Layout
 
-from lowtide.compiler.contexts import make_context, parse_text
-from lowtide.compiler.numerics import schedule_for
+from lowtide.compiler.numerics import fixed_by
 from lowtide.compiler.numerics_words import ANY, REPEATABLE, check_numerics
-from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.problem_ir import seen_by_passes
 from lowtide.compiler.spec import GemmSpec
-from lowtide.dialects import tile
 from lowtide.dialects.tile import OperandsKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
-from lowtide.passes.base import walk
 from lowtide.passes.schedules.choice import choose, ranked
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
@@ -33,23 +30,22 @@ _DIVIDED = ("grid.k_division", "grid.operands", "mainloop.k")  # of the choice, 
 _KEPT = (*_DIVIDED, "grid.tile", "mainloop.roles")  # in its neighbours
 
 
-def seen_by_passes(spec: GemmSpec, target: Target) -> Problem:
-    """The problem as passes see it."""
-    with make_context() as context:
-        module = parse_text(problem_text(spec, target), context, "<problem>")  # owns the op: must outlive it
-        (gemm,) = walk(module, tile.GemmOp)
-        return Problem.of(gemm)
-
-
-def candidates(spec: GemmSpec, target: Target, numerics: str = REPEATABLE, most: int = MOST) -> list[Schedule]:
-    """At most so many schedules, all different and complete, the model's own choice first.
+def candidates(
+    spec: GemmSpec,
+    target: Target,
+    numerics: str = REPEATABLE,
+    most: int = MOST,
+    passed_over: Sequence[Schedule] = (),
+) -> list[Schedule]:
+    """At most so many schedules, all different and complete, the model's own choice first; none of `passed_over`.
 
     Unless `numerics` is "any", what is known to sum in another order than that choice is left out. The kernels say for
     certain (`compiler/summation.py`). Raises ScheduleError where no schedule is legal, SpecError for other numerics.
     """
     check_numerics(numerics)
     problem = seen_by_passes(spec, target)
-    own = choose(problem, target, schedule_for(spec, target, None, numerics) or Schedule()).schedule
+    fixed, expected = fixed_by(spec, target, None, numerics)
+    own = choose(problem.expecting(expected), target, fixed or Schedule(), passed_over).schedule
     found, order = [own], order_of(own)
     first, *others = (
         (each for each in _legal(given, problem, target, most) if numerics == ANY or order_of(each) == order)
@@ -58,7 +54,7 @@ def candidates(spec: GemmSpec, target: Target, numerics: str = REPEATABLE, most:
     for schedule in (*islice(first, max(1, most // 2)), *_in_turn([first, *others])):
         if len(found) >= most:
             break
-        if schedule not in found:
+        if schedule not in (*found, *passed_over):
             found.append(schedule)
     return found
 

@@ -84,6 +84,7 @@ class GpuBench:
         except self._torch.cuda.OutOfMemoryError as error:
             raise DeviceError(
                 f"the operands do not fit into the GPU's memory: {str(error).partition('.')[0]}; tune a smaller problem"
+                " [tuning-memory]"
             ) from None
         self._reference = _Sample(spec, first, self._numbers)
 

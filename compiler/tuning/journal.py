@@ -1,4 +1,4 @@
-"""What a run of tuning has measured, as a file that a later run goes on from.
+"""What a run of tuning has measured, as a file from which a later run continues.
 
 It is written whole after each round, so what a killed run leaves is that of a round. It is of one problem, GPU and
 version: times of other code say nothing.
@@ -12,6 +12,7 @@ from typing import Any
 
 from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.errors import Error
+from lowtide.runtime.files import read_json
 
 _FORMAT = 1
 
@@ -28,7 +29,7 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path | None, of: Mapping[str, Any]) -> "Journal":
-        """The journal in a file, an empty one where there is none or no path.
+        """The journal in a file, an empty one if there is none or no path.
 
         Raises Error for a file that holds none, that is of something else, or that cannot be written.
         """
@@ -37,7 +38,7 @@ class Journal:
                 check_writable(path)
             return cls(of, path)
         try:
-            held = json.loads(path.read_text(encoding="utf-8"))
+            held = read_json(path)
             found = cls(
                 held["of"],
                 path,
@@ -48,10 +49,10 @@ class Journal:
             if held["format"] != _FORMAT or not all(found.seconds.values()):
                 raise ValueError("another format")
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Error(f"{path} is no journal of lowtide tune: {error}; name another file") from None
+            raise Error(f"{path} is no journal of lowtide tune: {error}; name another file [tuning-journal]") from None
         other = [name for name in of if found.of.get(name) != json.loads(json.dumps(of[name]))]
         if other:
-            raise Error(f"{path} is of another {' and '.join(other)}; remove it, or name another file")
+            raise Error(f"{path} is of another {' and '.join(other)}; remove it, or name another file [other-journal]")
         check_writable(path)
         return found
 

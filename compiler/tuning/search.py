@@ -37,7 +37,7 @@ def admit(bench: Bench, kernels: Iterable[tuple[str, CompiledKernel]], journal: 
         if complaint and not position:
             raise CompileError(
                 f"the kernel of the chosen schedule is wrong on this GPU: {complaint}; please report it with `lowtide "
-                f"check`, and meanwhile give another schedule than {name}"
+                f"check`, and meanwhile give another schedule than {name} [chosen-wrong]"
             )
         if complaint:
             journal.refused[name] = complaint

@@ -20,7 +20,7 @@ from lowtide.compiler.cache.store import KernelStore
 from lowtide.compiler.cache.tuned import check_keepable, ignore_record, keep_record, key_of_record, load_record
 from lowtide.compiler.compile import Request, compile_gemm
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.compiler.native import NATIVE, resolve
+from lowtide.compiler.native import resolve
 from lowtide.compiler.numerics import confirm_equal
 from lowtide.compiler.numerics_words import ANY, REPEATABLE, check_numerics
 from lowtide.compiler.spec import GemmSpec
@@ -31,6 +31,7 @@ from lowtide.compiler.tuning.gpu import Bench, GpuBench
 from lowtide.compiler.tuning.journal import Journal
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, Error, ScheduleError, SpecError
+from lowtide.keywords import check_keywords
 from lowtide.runtime.driver import current_device
 from lowtide.targets import Target
 
@@ -68,9 +69,10 @@ class Tuned:
     refused: Mapping[str, str]
 
 
+@check_keywords
 def tune(
     spec: GemmSpec,
-    target: str = NATIVE,
+    target: str | None = None,
     *,
     at: Mapping[str, int] = MappingProxyType({}),
     numerics: str = REPEATABLE,
@@ -85,13 +87,13 @@ def tune(
 ) -> Tuned:
     """Measure schedules for a spec on the GPU at hand, and keep the fastest in the cache.
 
-    From then on `compile_gemm(spec, "native")` takes it on this model of GPU. At most `most` candidates, those that the
+    From then on `compile_gemm(spec)` takes it on this model of GPU. At most `most` candidates, those that the
     cost model estimates to be the fastest, are compiled by `jobs` processes (None: one for each core), verified, and
     timed in shuffled rounds, until with `confidence` none is faster than the one found by more than 1 %, or `budget`
     seconds have passed (one round is run in any case). `at`: the extents to measure at, by name, where the spec leaves
     them to run time. `numerics`: the promise that is kept (docs/numerics.md): but for "any", only schedules that give
     the bits of the model's own choice. `journal`: a
-    file that a killed run goes on from. `progress`: show a bar where standard error is a terminal.
+    file from which a killed run continues. `progress`: show a bar where standard error is a terminal.
 
     The processes start afresh: in a script, call this under `if __name__ == "__main__":`. Raises SpecError,
     TargetError, DeviceError without a GPU or torch, ScheduleError where no schedule is legal, CompileError where the
@@ -104,7 +106,9 @@ def tune(
     measured = bench(settings.sized, seed, numerics != ANY)
     described = settings.described(measured.device)
     held = Journal.open(None if journal is None else Path(journal), described)
-    schedules = {each.shorthand(): each for each in candidates(spec, settings.target, numerics, most)}
+    own = compile_gemm(spec, settings.target.name, numerics=numerics, tuned=False)
+    spilled = [passed.schedule for passed in own.passed_over]
+    schedules = {each.shorthand(): each for each in candidates(spec, settings.target, numerics, most, spilled)}
     with _bar(progress) as show:
         show("compiling", 0.0)
         kernels = _compiled(store, settings, list(schedules), held, jobs, begun + _COMPILING * budget)
@@ -123,8 +127,9 @@ def tune(
     return found
 
 
+@check_keywords
 def tuned_schedule(
-    spec: GemmSpec, target: str = NATIVE, *, device: str | None = None, numerics: str = REPEATABLE
+    spec: GemmSpec, target: str | None = None, *, device: str | None = None, numerics: str = REPEATABLE
 ) -> Schedule | None:
     """The schedule that `tune` found for a spec and kept in the cache; None where it has not been tuned.
 
@@ -168,7 +173,7 @@ class _Settings:
 
 def _settled(
     spec: GemmSpec,
-    target: str,
+    target: str | None,
     at: Mapping[str, int],
     numerics: str,
     budget: float,
@@ -176,14 +181,16 @@ def _settled(
     most: int,
 ) -> _Settings:
     if not isinstance(spec, GemmSpec):
-        raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec")
+        raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec [tuned-spec-kind]")
     check_numerics(numerics)
     if spec.is_mixed:
-        raise SpecError("packed weights are not tuned yet: give a schedule, or leave it to the cost model")
+        raise SpecError(
+            "packed weights are not tuned yet: give a schedule, or leave it to the cost model [weights-tuned]"
+        )
     if not budget > 0 or not 0.5 <= confidence < 1 or most < 1:
         raise SpecError(
             f"budget={budget}, confidence={confidence}, most={most}: give seconds above 0, a probability from 0.5 to "
-            "below 1, and at least 1 candidate"
+            "below 1, and at least 1 candidate [tuning-limits]"
         )
     return _Settings(spec, _sized(spec, at), resolve(target), numerics, confidence, most)
 
@@ -194,19 +201,22 @@ def _sized(spec: GemmSpec, at: Mapping[str, int]) -> GemmSpec:
     if set(at) != set(open_):
         raise SpecError(
             f"at has {', '.join(at) or 'no extents'}, and the spec leaves {', '.join(open_) or 'none'} to run time: "
-            "give these, to say what is measured"
+            "give these, to say what is measured [tuned-extent]"
         )
     named: dict[str, Any] = dict(at)
     sized = replace(spec, **named)
     if 0 in (sized.m, sized.n, sized.k):
-        raise SpecError("an extent is 0: there is nothing to time; take larger extents")
+        raise SpecError("an extent is 0: there is nothing to time; take larger extents [tuned-nothing]")
     return sized
 
 
 def _store() -> KernelStore:
     store = open_store()
     if store is None:
-        raise Error(f"{FOLDER_VARIABLE}={OFF}: there is no cache to keep the result in; unset it, or name a folder")
+        raise Error(
+            f"{FOLDER_VARIABLE}={OFF}: there is no cache to keep the result in; unset it, or name a folder"
+            " [tuning-cache]"
+        )
     check_keepable(store)
     return store
 

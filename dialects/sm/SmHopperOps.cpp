@@ -72,18 +72,19 @@ void RolesOp::print(OpAsmPrinter &printer) {
 LogicalResult RolesOp::verify() {
   size_t count = getBodies().size();
   if (getNames().size() != count || getWarps().size() != count || getRegisters().size() != count)
-    return emitOpError() << "needs a name, a number of warps and of registers for each role";
+    return emitOpError() << "needs a name, a number of warps and of registers for each role [role-lists]";
   if (getInstances() && (getInstances()->size() != count || llvm::any_of(*getInstances(), [](int64_t n) { return n < 1; })))
-    return emitOpError() << "needs a number of instances, at least 1, for each role";
+    return emitOpError() << "needs a number of instances, at least 1, for each role [role-instances]";
   for (auto [name, warps, registers] : llvm::zip(getNames(), getWarps(), getRegisters())) {
     StringRef role = cast<StringAttr>(name).getValue();
     if (role != "producer" && role != "copiers" && role != "consumer")
-      return emitOpError() << "knows the roles producer, copiers and consumer, not " << role;
+      return emitOpError() << "knows the roles producer, copiers and consumer, not " << role << " [role-name]";
     if (warps < 4 || warps % 4)
-      return emitOpError() << "role " << role << " has " << warps << " warps; a role is made of warpgroups of four";
+      return emitOpError() << "role " << role << " has " << warps << " warps; a role is made of warpgroups of four"
+                           << " [role-warps]";
     if (registers != 0 && (registers % 8 || registers < 24 || registers > 256))
       return emitOpError() << "role " << role << " asks for " << registers
-                           << " registers; setmaxnreg takes multiples of 8 from 24 to 256";
+                           << " registers; setmaxnreg takes multiples of 8 from 24 to 256 [role-registers]";
   }
   return success();
 }
@@ -92,7 +93,7 @@ void RoleInstanceOp::getAsmResultNames(OpAsmSetValueNameFn setName) { setName(ge
 
 LogicalResult RoleInstanceOp::verify() {
   if (!(*this)->getParentOfType<RolesOp>())
-    return emitOpError() << "is the number of an instance of a role; it stands in sm.roles";
+    return emitOpError() << "is the number of an instance of a role; it stands in sm.roles [instance-in-roles]";
   return success();
 }
 
@@ -124,9 +125,10 @@ void MbarriersOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
 
 LogicalResult MbarrierArriveOp::verify() {
   if (getBytes() && getReceivers())
-    return emitOpError() << "expects bytes of other CTAs; the CTA that waits for them expects them itself";
+    return emitOpError() << "expects bytes of other CTAs; the CTA that waits for them expects them itself"
+                         << " [bytes-of-other-ctas]";
   if (getBytes() && getEachWarp())
-    return emitOpError() << "expects bytes as often as there are warps; let one thread expect them";
+    return emitOpError() << "expects bytes as often as there are warps; let one thread expect them [bytes-each-warp]";
   return success();
 }
 
@@ -135,12 +137,13 @@ LogicalResult MbarrierArriveOp::verify() {
 LogicalResult TensorMapOp::verify() {
   auto source = cast<MemRefType>(getSource().getType());
   if (source.getRank() != 2 && !tile::isBatch(source))
-    return emitOpError() << "maps matrices, not " << source;
+    return emitOpError() << "maps matrices, not " << source << " [map-of-matrices]";
   if (tile::isBatch(source) && (getType().getShape().size() < 3 || getType().getShape()[0] != 1))
-    return emitOpError() << "maps boxes of one matrix of a batch, whose first side is 1, not " << getType();
+    return emitOpError() << "maps boxes of one matrix of a batch, whose first side is 1, not " << getType()
+                         << " [map-batch-box]";
   if (source.getElementType() != getType().getElementType())
     return emitOpError() << "maps boxes of " << getType().getElementType() << " onto a matrix of "
-                         << source.getElementType();
+                         << source.getElementType() << " [map-elements]";
   return success();
 }
 
@@ -148,25 +151,27 @@ LogicalResult TensorMapOp::verify() {
 static LogicalResult verifyBoxes(Operation *op, TensorMapType map, MemRefType buffer, bool batched) {
   ArrayRef<int64_t> box = map.getShape(), tile = buffer.getShape();
   if (batched && (box.size() < 3 || box[0] != 1))
-    return op->emitOpError() << "moves boxes of one matrix of a batch; the first side of the map's must be 1";
+    return op->emitOpError() << "moves boxes of one matrix of a batch; the first side of the map's must be 1"
+                             << " [moved-batch-box]";
   int64_t rows = box[box.size() - 2], columns = box.back() * (box.size() > 2 ? box[box.size() - 3] : 1);
   if (tile.size() != 2 || tile[0] % rows || tile[1] % columns)
     return op->emitOpError() << "moves boxes of " << rows << "x" << columns << ", which do not tile the buffer's "
-                             << tile[0] << "x" << tile.back();
+                             << tile[0] << "x" << tile.back() << " [moved-boxes]";
   if (map.getElementType() != buffer.getElementType())
     return op->emitOpError() << "moves elements of " << map.getElementType() << " to a tile of "
-                             << buffer.getElementType();
+                             << buffer.getElementType() << " [moved-elements]";
   auto layout = dyn_cast<tile::LayoutAttr>(buffer.getLayout());
   tile::SwizzleAttr swizzle = layout ? layout.getSwizzle() : tile::SwizzleAttr();
   int64_t wanted = swizzle ? swizzle.getBits() : 0, given = map.getSwizzle() ? map.getSwizzle().getBits() : 0;
   if (wanted != given)
-    return op->emitOpError() << "the tensor map swizzles " << given << " bits, the buffer's layout " << wanted;
+    return op->emitOpError() << "the tensor map swizzles " << given << " bits, the buffer's layout " << wanted
+                             << " [moved-swizzle]";
   return success();
 }
 
 LogicalResult TmaLoadOp::verify() {
   if (getMulticast() == ClusterLine::cross)
-    return emitOpError() << "shares a tile with a row or a column of the cluster, not with both";
+    return emitOpError() << "shares a tile with a row or a column of the cluster, not with both [multicast-sides]";
   return verifyBoxes(*this, getMap().getType(), cast<MemRefType>(getDestination().getType()),
                      static_cast<bool>(getBatch()));
 }
@@ -209,7 +214,7 @@ static LogicalResult verifyOneUser(Operation *op, Value pending) {
                                  << "accumulates in registers that are in flight, so the pending result has one user, "
                                     "not "
                                  << std::distance(value.use_begin(), value.use_end())
-                                 << "; read what sm.mma_wait makes of it";
+                                 << "; read what sm.mma_wait makes of it [pending-one-user]";
       for (Operation *user : value.getUsers())
         error.attachNote(user->getLoc()) << "used here";
       return error;
@@ -221,7 +226,8 @@ static LogicalResult verifyOneUser(Operation *op, Value pending) {
     SmallVector<Value> carried;
     if (failed(followIntoLoop(user, use, carried)))
       return op->emitOpError() << "is pending in " << user->getName()
-                               << "; only sm.wgmma, sm.mma_wait and loops that carry it take what is in flight";
+                               << "; only sm.wgmma, sm.mma_wait and loops that carry it take what is in flight"
+                               << " [pending-user]";
     for (Value next : carried)
       if (seen.insert(next).second)
         values.push_back(next);
@@ -245,27 +251,28 @@ static unsigned bitsOf(Type type) {
 static LogicalResult verifyProduct(Operation *op, tile::GemmLayout layout, Type typeA, Type typeB, FragmentType acc) {
   ArrayRef<int64_t> a = shapeOf(typeA), b = shapeOf(typeB);
   if (a.size() != 2 || b.size() != 2)
-    return op->emitOpError() << "A and B must have two dimensions";
+    return op->emitOpError() << "A and B must have two dimensions [wgmma-dimensions]";
   bool aIsMK = layout == tile::GemmLayout::tn || layout == tile::GemmLayout::tt;
   bool bIsNK = layout == tile::GemmLayout::tn || layout == tile::GemmLayout::nn;
   if (isa<FragmentType>(typeA) && (!aIsMK || bitsOf(typeA) != 16))
-    return op->emitOpError() << "takes an A in registers as M×K of 16-bit elements, in the layouts tn and tt";
+    return op->emitOpError() << "takes an A in registers as M×K of 16-bit elements, in the layouts tn and tt"
+                             << " [wgmma-held-a]";
   int64_t m = a[aIsMK ? 0 : 1], ka = a[aIsMK ? 1 : 0];
   int64_t n = b[bIsNK ? 0 : 1], kb = b[bIsNK ? 1 : 0];
   if (ka != kb)
-    return op->emitOpError() << "K is " << ka << " in A but " << kb << " in B";
+    return op->emitOpError() << "K is " << ka << " in A but " << kb << " in B [wgmma-k]";
   if (m != acc.getShape()[0] || n != acc.getShape()[1])
     return op->emitOpError() << "computes " << m << "x" << n << " but the accumulator is " << acc.getShape()[0] << "x"
-                             << acc.getShape()[1];
+                             << acc.getShape()[1] << " [wgmma-extents]";
   if (bitsOf(typeA) != bitsOf(typeB))
-    return op->emitOpError() << "elements of A and B must have as many bits";
+    return op->emitOpError() << "elements of A and B must have as many bits [wgmma-elements]";
   return success();
 }
 
 LogicalResult WgmmaOp::verify() {
   FragmentType acc = fragmentOf(getAcc().getType());
   if (acc != getType().getFragment())
-    return emitOpError() << "must yield the pending form of its accumulator";
+    return emitOpError() << "must yield the pending form of its accumulator [wgmma-pending]";
   if (failed(verifyProduct(*this, getLayout(), getA().getType(), getB().getType(), acc)))
     return failure();
   return verifyOneUser(*this, getResult());
@@ -273,30 +280,32 @@ LogicalResult WgmmaOp::verify() {
 
 LogicalResult WgmmaPromoteOp::verify() {
   if (static_cast<bool>(getRows()) != static_cast<bool>(getColumns()))
-    return emitOpError() << "takes scales of rows and of columns, or neither";
+    return emitOpError() << "takes scales of rows and of columns, or neither [promote-scales]";
   if (getRows() && (getRows().getType() != getSum().getType() || getColumns().getType() != getSum().getType()))
     return emitOpError() << "adds " << getSum().getType() << ", but its scales are " << getRows().getType() << " and "
-                         << getColumns().getType();
+                         << getColumns().getType() << " [promote-scale-types]";
   return verifyProduct(*this, getLayout(), getA().getType(), getB().getType(), getSum().getType());
 }
 
 LogicalResult MmaWaitRowsOp::verify() {
   FragmentType all = getAcc().getType().getFragment(), rows = getRows().getType();
   if (rows.getElementType() != all.getElementType() || rows.getShape()[1] != all.getShape()[1])
-    return emitOpError() << "makes rows readable of " << all << ", not " << rows;
+    return emitOpError() << "makes rows readable of " << all << ", not " << rows << " [wait-rows-shape]";
   if (rows.getShape()[0] >= all.getShape()[0])
     return emitOpError() << "makes " << rows.getShape()[0] << " of " << all.getShape()[0]
-                         << " rows readable, and leaves none pending; take sm.mma_wait 0";
+                         << " rows readable, and leaves none pending; take sm.mma_wait 0 [wait-rows-count]";
   Operation *source = getAcc().getDefiningOp();
   while (auto wait = dyn_cast_or_null<MmaWaitOp>(source))
     source = wait.getAcc().getDefiningOp();
   auto product = dyn_cast_or_null<WgmmaOp>(source);
   if (!product || !product.getRowGroups())
-    return emitOpError() << "takes accumulators of one group; let an sm.wgmma with row_groups give them";
+    return emitOpError() << "takes accumulators of one group; let an sm.wgmma with row_groups give them"
+                         << " [wait-rows-group]";
   for (Operation *user : getRest().getUsers()) {
     auto wait = dyn_cast<MmaWaitOp>(user);
     if (!wait || wait.getPending() != 0)
-      return emitOpError() << "leaves rows pending, which only sm.mma_wait 0 takes, not " << user->getName();
+      return emitOpError() << "leaves rows pending, which only sm.mma_wait 0 takes, not " << user->getName()
+                           << " [wait-rows-left]";
   }
   return verifyOneUser(*this, getRest());
 }
@@ -304,8 +313,8 @@ LogicalResult MmaWaitRowsOp::verify() {
 LogicalResult MmaWaitOp::verify() {
   bool readable = isa<FragmentType>(getResult().getType());
   if (fragmentOf(getResult().getType()) != getAcc().getType().getFragment())
-    return emitOpError() << "must yield its own accumulator";
+    return emitOpError() << "must yield its own accumulator [wait-accumulator]";
   if (readable != (getPending() == 0))
-    return emitOpError() << "makes the accumulator readable exactly when no group stays in flight";
+    return emitOpError() << "makes the accumulator readable exactly when no group stays in flight [wait-readable]";
   return readable ? success() : verifyOneUser(*this, getResult());
 }

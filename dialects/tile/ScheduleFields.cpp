@@ -87,7 +87,7 @@ struct Read {
     return typed;
   }
   void fail(StringRef field, Attribute value) {
-    emitError() << "schedule field '" << field << "' does not take " << value;
+    emitError() << "schedule field '" << field << "' does not take " << value << " [field-value]";
     ok = false;
   }
   void extents(StringRef field, DenseI64ArrayAttr &slot, size_t count, StringRef) {
@@ -155,7 +155,7 @@ typename Part::Attr fromDictionary(DictionaryAttr fields, function_ref<InFlightD
   Read reader{fields, emitError};
   part.visit(reader);
   if (reader.ok && reader.found != fields.size())
-    emitError() << Part::name << " has other fields than those given: " << fields;
+    emitError() << Part::name << " has other fields than those given: " << fields << " [part-fields]";
   return reader.ok && reader.found == fields.size() ? part.build(fields.getContext()) : typename Part::Attr();
 }
 } // namespace

@@ -111,13 +111,13 @@ static bool allLeaves(Attribute tuple, llvm::function_ref<bool(int64_t)> predica
 static LogicalResult verifyShapeStride(function_ref<InFlightDiagnostic()> emitError, Attribute shape,
                                        Attribute stride) {
   if (!isIntTuple(shape) || !isIntTuple(stride))
-    return emitError() << "shape and stride must be nested tuples of integers";
+    return emitError() << "shape and stride must be nested tuples of integers [tuples-of-integers]";
   if (!isCongruent(shape, stride))
-    return emitError() << "shape and stride must nest alike";
+    return emitError() << "shape and stride must nest alike [nest-alike]";
   if (!allLeaves(shape, [](int64_t v) { return v > 0; }))
-    return emitError() << "every extent of a shape must be positive";
+    return emitError() << "every extent of a shape must be positive [positive-extents]";
   if (!allLeaves(stride, [](int64_t v) { return v >= 0; }))
-    return emitError() << "every stride must be zero or positive";
+    return emitError() << "every stride must be zero or positive [positive-strides]";
   return success();
 }
 
@@ -139,10 +139,10 @@ LogicalResult SwizzleAttr::verify(function_ref<InFlightDiagnostic()> emitError, 
                                   int64_t shift) {
   if (bits < 0 || base < 0 || bits + base + shift > 30)
     return emitError() << "swizzle<" << bits << "," << base << "," << shift
-                       << ">: B and M must not be negative, and B + M + S at most 30";
+                       << ">: B and M must not be negative, and B + M + S at most 30 [swizzle-bits]";
   if (shift < bits)
     return emitError() << "swizzle<" << bits << "," << base << "," << shift
-                       << ">: S must be at least B, or source and target bits overlap";
+                       << ">: S must be at least B, or source and target bits overlap [swizzle-shift]";
   return success();
 }
 
@@ -199,10 +199,12 @@ bool LayoutAttr::isIdentity() const { return false; }
 LogicalResult LayoutAttr::verifyLayout(ArrayRef<int64_t> shape, function_ref<InFlightDiagnostic()> emitError) const {
   auto modes = topModes(getShape());
   if (modes.size() != shape.size())
-    return emitError() << "layout has " << modes.size() << " modes, the memref " << shape.size() << " dimensions";
+    return emitError() << "layout has " << modes.size() << " modes, the memref " << shape.size() << " dimensions"
+                       << " [layout-modes]";
   for (auto [mode, extent] : llvm::zip(modes, shape))
     if (sizeOf(mode) != extent)
-      return emitError() << "layout mode of size " << sizeOf(mode) << " does not fit dimension of size " << extent;
+      return emitError() << "layout mode of size " << sizeOf(mode) << " does not fit dimension of size " << extent
+                         << " [layout-mode-size]";
   return success();
 }
 
@@ -233,7 +235,7 @@ Attribute RasterAttr::parse(AsmParser &parser, Type) {
     return {};
   std::optional<RasterKind> kind = symbolizeRasterKind(word);
   if (!kind) {
-    parser.emitError(loc) << "expected " << wordsOf<RasterKind>() << ", not '" << word << "'";
+    parser.emitError(loc) << "expected " << wordsOf<RasterKind>() << ", not '" << word << "' [raster-word]";
     return {};
   }
   int64_t group = 0, columns = 0;
@@ -259,13 +261,14 @@ void RasterAttr::print(AsmPrinter &printer) const {
 LogicalResult RasterAttr::verify(function_ref<InFlightDiagnostic()> emitError, RasterKind kind, int64_t group,
                                  int64_t columns) {
   if (kind == RasterKind::grouped && group < 1)
-    return emitError() << "grouped needs the number of tile rows in a band, at least 1, e.g. 8";
+    return emitError() << "grouped needs the number of tile rows in a band, at least 1, e.g. 8 [grouped-number]";
   if (kind == RasterKind::groups && (group < 1 || columns < 1))
-    return emitError() << "groups need their tile rows and tile columns, at least 1 each, e.g. 16 and 8";
+    return emitError() << "groups need their tile rows and tile columns, at least 1 each, e.g. 16 and 8"
+                       << " [groups-numbers]";
   if (kind != RasterKind::grouped && kind != RasterKind::groups && group != 0)
-    return emitError() << stringifyRasterKind(kind) << " takes no number";
+    return emitError() << stringifyRasterKind(kind) << " takes no number [raster-no-number]";
   if (kind != RasterKind::groups && columns != 0)
-    return emitError() << stringifyRasterKind(kind) << " takes one number at most; groups take two";
+    return emitError() << stringifyRasterKind(kind) << " takes one number at most; groups take two [raster-one-number]";
   return success();
 }
 
@@ -274,9 +277,9 @@ LogicalResult RasterAttr::verify(function_ref<InFlightDiagnostic()> emitError, R
 static LogicalResult verifyTileBody(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> shape,
                                     Type elementType) {
   if (shape.size() != 2 || llvm::any_of(shape, [](int64_t extent) { return extent < 1; }))
-    return emitError() << "a tile has two positive extents";
+    return emitError() << "a tile has two positive extents [tile-positive]";
   if (!elementType.isIntOrFloat())
-    return emitError() << "a tile's elements are integers or floats, not " << elementType;
+    return emitError() << "a tile's elements are integers or floats, not " << elementType << " [tile-elements]";
   return success();
 }
 

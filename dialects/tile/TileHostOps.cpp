@@ -22,7 +22,7 @@ static Operation *lookUpKernel(Operation *user, FlatSymbolRefAttr name, SymbolTa
 // What sizes are allowed is the target's to say, and checked by passes.
 LogicalResult lowtide::tile::verifyCluster(Operation *op, std::optional<ArrayRef<int64_t>> cluster) {
   if (cluster && (cluster->size() != 2 || llvm::any_of(*cluster, [](int64_t side) { return side < 1; })))
-    return op->emitOpError() << "needs a cluster of two positive extents, e.g. [2, 1]";
+    return op->emitOpError() << "needs a cluster of two positive extents, e.g. [2, 1] [cluster-extents]";
   return success();
 }
 
@@ -30,7 +30,7 @@ LogicalResult ClusterCountOp::verify() { return verifyCluster(*this, getCluster(
 
 LogicalResult ClusterCountOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (!lookUpKernel(*this, getKernelAttr(), symbols))
-    return emitOpError() << "asks about @" << getKernel() << ", which is not in the module";
+    return emitOpError() << "asks about @" << getKernel() << ", which is not in the module [kernel-asked]";
   return success();
 }
 
@@ -39,15 +39,15 @@ LogicalResult LaunchOp::verify() { return verifyCluster(*this, getCluster()); }
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   Operation *kernel = lookUpKernel(*this, getKernelAttr(), symbols);
   if (!kernel)
-    return emitOpError() << "launches @" << getKernel() << ", which is not in the module";
+    return emitOpError() << "launches @" << getKernel() << ", which is not in the module [kernel-launched]";
   if (auto function = dyn_cast<FunctionOpInterface>(kernel)) {
     if (function.getNumArguments() != getArgs().size())
       return emitOpError() << "passes " << getArgs().size() << " arguments to @" << getKernel() << ", which takes "
-                           << function.getNumArguments();
+                           << function.getNumArguments() << " [launch-argument-count]";
     for (auto [index, type, arg] : llvm::enumerate(function.getArgumentTypes(), getArgs()))
       if (isa<KernelOp>(kernel) && arg.getType() != type)
         return emitOpError() << "argument " << index << " is " << arg.getType() << " but @" << getKernel() << " takes "
-                             << type;
+                             << type << " [launch-argument-type]";
   }
   return success();
 }
@@ -57,9 +57,10 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
 LogicalResult WorkspaceOp::verify() {
   auto type = cast<MemRefType>(getResult().getType());
   if (type.getRank() != 1 || !type.isDynamicDim(0) || !type.getLayout().isIdentity())
-    return emitOpError() << "is a vector whose length is known at launch, such as memref<?xf32>, not " << type;
+    return emitOpError() << "is a vector whose length is known at launch, such as memref<?xf32>, not " << type
+                         << " [workspace-vector]";
   if (!type.getElementType().isIntOrFloat())
-    return emitOpError() << "holds numbers, not " << type.getElementType();
+    return emitOpError() << "holds numbers, not " << type.getElementType() << " [workspace-numbers]";
   return success();
 }
 
@@ -72,27 +73,29 @@ static LogicalResult verifyRows(Operation *op, Type type) {
   bool isMatrix = matrix.getRank() == 2 || matrix.getRank() == 3;
   if (!isMatrix || failed(matrix.getStridesAndOffset(strides, offset)) || strides.back() != 1)
     return op->emitOpError() << "takes a matrix whose rows are contiguous, such as memref<?x?xbf16, strided<[?, 1]>>, "
-                             << "or a batch of these, not " << matrix;
+                             << "or a batch of these, not " << matrix << " [pack-matrix]";
   return success();
 }
 
 LogicalResult PackOp::verify() {
   if (!llvm::isPowerOf2_64(getAlign()))
-    return emitOpError() << "aligns rows to a power of two of bytes, not to " << static_cast<int64_t>(getAlign());
+    return emitOpError() << "aligns rows to a power of two of bytes, not to " << static_cast<int64_t>(getAlign())
+                         << " [pack-alignment]";
   return verifyRows(*this, getSource().getType());
 }
 
 LogicalResult UnpackOp::verify() {
   auto pack = getSource().getDefiningOp<PackOp>();
   if (!pack || !pack.getUninitialized() || pack.getSource() != getTarget())
-    return emitOpError() << "copies what tile.pack gave, uninitialized, for the matrix that it is copied into";
+    return emitOpError() << "copies what tile.pack gave, uninitialized, for the matrix that it is copied into"
+                         << " [unpack-of-pack]";
   return verifyRows(*this, getTarget().getType());
 }
 
 LogicalResult ClearOp::verify() {
   auto target = cast<MemRefType>(getTarget().getType());
   if (target.getShape() != ArrayRef<int64_t>{1} || !target.getElementType().isF32())
-    return emitOpError() << "clears one f32, a memref<1xf32>, not " << target;
+    return emitOpError() << "clears one f32, a memref<1xf32>, not " << target << " [clear-target]";
   return success();
 }
 
@@ -106,13 +109,14 @@ static LogicalResult verifyTransposed(Operation *op, Type source, Type target) {
   std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
   if (ArrayRef<int64_t>(shape) != to.getShape() || from.getElementType() != to.getElementType())
     return op->emitOpError() << "gives a matrix of the same elements with its last two extents exchanged, not " << to
-                             << " for " << from;
+                             << " for " << from << " [pack-transposed-shape]";
   return success();
 }
 
 LogicalResult PackTransposedOp::verify() {
   if (!llvm::isPowerOf2_64(getAlign()))
-    return emitOpError() << "aligns rows to a power of two of bytes, not to " << static_cast<int64_t>(getAlign());
+    return emitOpError() << "aligns rows to a power of two of bytes, not to " << static_cast<int64_t>(getAlign())
+                         << " [pack-transposed-alignment]";
   return verifyTransposed(*this, getSource().getType(), getResult().getType());
 }
 
@@ -130,7 +134,8 @@ static LogicalResult verifySplit(Operation *op, Type source, Type target, bool k
                 agree(from.getDimSize(kFirst ? rank - 1 : rank - 2), to.getDimSize(rank - 2)) &&
                 (rank == 2 || agree(from.getDimSize(0), to.getDimSize(0)));
   if (!agrees)
-    return op->emitOpError() << "makes rows of pieces, of another type and as many, of " << from << ", not " << to;
+    return op->emitOpError() << "makes rows of pieces, of another type and as many, of " << from << ", not " << to
+                             << " [split-pieces]";
   return success();
 }
 

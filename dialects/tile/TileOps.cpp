@@ -44,7 +44,8 @@ ParseResult lowtide::tile::parsePlace(OpAsmParser &parser, std::optional<OpAsmPa
   if (parser.parseOperandList(places))
     return failure();
   if (places.size() != 2 && places.size() != 3)
-    return parser.emitError(loc) << "expected a row and a column, in a batch after the number of the matrix";
+    return parser.emitError(loc) << "expected a row and a column, in a batch after the number of the matrix"
+                                 << " [store-coordinates]";
   if (places.size() == 3)
     batch = places[0];
   row = places[places.size() - 2];
@@ -109,9 +110,9 @@ void KernelOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setN
 
 LogicalResult KernelOp::verify() {
   if (!getFunctionType().getResults().empty())
-    return emitOpError() << "must not return values";
+    return emitOpError() << "must not return values [kernel-returns]";
   if (getBody().empty())
-    return emitOpError() << "must have a body";
+    return emitOpError() << "must have a body [kernel-body]";
   return success();
 }
 
@@ -120,7 +121,7 @@ LogicalResult KernelOp::verify() {
 static LogicalResult verifySemaphores(Operation *op, Value semaphores) {
   auto type = cast<MemRefType>(semaphores.getType());
   if (type.getRank() != 1 || !type.getElementType().isInteger(32))
-    return op->emitOpError() << "needs semaphores in a vector of i32, not " << type;
+    return op->emitOpError() << "needs semaphores in a vector of i32, not " << type << " [semaphores-type]";
   return success();
 }
 
@@ -133,9 +134,9 @@ LogicalResult SemaphoreLeaveOp::verify() { return verifySemaphores(*this, getSem
 LogicalResult AwaitWaveOp::verify() {
   auto type = cast<MemRefType>(getCounter().getType());
   if (type.getRank() != 1 || !type.getElementType().isInteger(32))
-    return emitOpError() << "counts in a vector of i32, not " << type;
+    return emitOpError() << "counts in a vector of i32, not " << type << " [wave-counter-type]";
   if (cast<WorkTilesOp>((*this)->getParentOp()).getScheduler() == SchedulerKind::one_shot)
-    return emitOpError() << "waits for CTAs that run at the same time; those of one_shot do not";
+    return emitOpError() << "waits for CTAs that run at the same time; those of one_shot do not [wave-one-shot]";
   return success();
 }
 
@@ -143,9 +144,9 @@ LogicalResult AwaitWaveOp::verify() {
 
 LogicalResult NextWorkTileOp::verify() {
   if (static_cast<bool>(cast<WorkTilesOp>((*this)->getParentOp()).getBatch()) != static_cast<bool>(getBatch()))
-    return emitOpError() << "is batched where its work tiles are those of a batch, and only there";
+    return emitOpError() << "is batched where its work tiles are those of a batch, and only there [work-batch]";
   if (std::optional<uint64_t> ahead = getAhead(); ahead && static_cast<int64_t>(*ahead) < 1)
-    return emitOpError() << "is " << static_cast<int64_t>(*ahead) << " tiles ahead; it needs at least 1";
+    return emitOpError() << "is " << static_cast<int64_t>(*ahead) << " tiles ahead; it needs at least 1 [tiles-ahead]";
   return success();
 }
 
@@ -155,15 +156,16 @@ LogicalResult ViewOp::verify() {
   auto source = cast<MemRefType>(getSource().getType());
   OperandKind kind = getKind().value_or(OperandKind::full);
   if (kind == OperandKind::scalar || kind == OperandKind::group_scale || kind == OperandKind::group_zero)
-    return emitOpError() << "a " << stringifyOperandKind(kind) << " has no window";
+    return emitOpError() << "a " << stringifyOperandKind(kind) << " has no window [view-kind]";
   int64_t rank = rankOf(kind);
   if ((source.getRank() != rank && source.getRank() != rank + 1) ||
       static_cast<int64_t>(getOffsets().size()) != source.getRank())
     return emitOpError() << "of kind " << stringifyOperandKind(kind) << " needs a source of " << rank
                          << " dimensions, or one more in a batch, and as many offsets, not " << source.getRank()
-                         << " and " << getOffsets().size();
+                         << " and " << getOffsets().size() << " [view-rank]";
   if (source.getElementType() != getType().getElementType())
-    return emitOpError() << "window of " << getType().getElementType() << " on a matrix of " << source.getElementType();
+    return emitOpError() << "window of " << getType().getElementType() << " on a matrix of " << source.getElementType()
+                         << " [view-elements]";
   return success();
 }
 
@@ -171,23 +173,24 @@ LogicalResult ViewOp::verify() {
 
 LogicalResult PromoteOp::verify() {
   if (getScale() && getRows())
-    return emitOpError() << "is scaled by a window of factors, or by scales of rows and of columns, not both";
+    return emitOpError() << "is scaled by a window of factors, or by scales of rows and of columns, not both"
+                         << " [promoted-scales]";
   if (static_cast<bool>(getRows()) != static_cast<bool>(getColumns()))
-    return emitOpError() << "takes scales of rows and of columns, or neither";
+    return emitOpError() << "takes scales of rows and of columns, or neither [promoted-scale-pair]";
   for (Value scales : {getRows(), getColumns()}) {
     if (!scales)
       continue;
     auto view = cast<ViewType>(scales.getType());
     if (view.getShape() != getType().getShape() || view.getElementType() != getType().getElementType())
-      return emitOpError() << "adds " << getType() << ", but its scales are " << view;
+      return emitOpError() << "adds " << getType() << ", but its scales are " << view << " [promoted-scale-views]";
   }
   if (!getScale())
     return success();
   if (getScale().getType().getShape() != getResult().getType().getShape())
-    return emitOpError() << "scales by a window of another shape than that of the sums";
+    return emitOpError() << "scales by a window of another shape than that of the sums [promoted-factors]";
   if (!isa<FloatType>(getResult().getType().getElementType()) ||
       !isa<FloatType>(getScale().getType().getElementType()))
-    return emitOpError() << "scales floats by floats";
+    return emitOpError() << "scales floats by floats [promoted-floats]";
   return success();
 }
 

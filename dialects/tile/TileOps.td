@@ -38,7 +38,7 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
     `column_block_scale` (N / 128, K / 128) 128 rows or columns share an element. All quotients are rounded up.
 
     D and its full operands lie row by row (`strided<[?, 1]>`) or column by column (`strided<[1, ?]>`), all in the same
-    way. A `swapped` product is what `swap-operands` has made of another one, Dᵀ = Bᵀ · Aᵀ: its A and B are the second
+    way, and so do the matrices of a batch (`strided<[?, 1, ?]>`). A `swapped` product is what `swap-operands` has made of another one, Dᵀ = Bᵀ · Aᵀ: its A and B are the second
     and the first argument of the function.
 
     Packed `weights` take the place of a B: bytes in the order of `lt.pack_weights` (docs/weights.md), N×K of 8 bits, or

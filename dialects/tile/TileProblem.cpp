@@ -11,7 +11,8 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
     return {};
   std::optional<GemmLayout> layout = symbolizeGemmLayout(letters);
   if (!layout) {
-    parser.emitError(loc) << "'" << letters << "' is not a layout; the layouts are " << wordsOf<GemmLayout>("and");
+    parser.emitError(loc) << "'" << letters << "' is not a layout; the layouts are " << wordsOf<GemmLayout>("and")
+                          << " [layout-word]";
     return {};
   }
   constexpr StringLiteral names[] = {"a", "b", "acc", "d"};
@@ -29,7 +30,7 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
     std::optional<OperandKind> kind = symbolizeOperandKind(word);
     if (!kind)
       return parser.emitError(at) << "'" << word << "' is not a kind of operand; the kinds are "
-                                  << wordsOf<OperandKind>("and");
+                                  << wordsOf<OperandKind>("and") << " [problem-operand-word]";
     kinds.push_back(*kind);
     return parser.parseType(operands.emplace_back());
   };
@@ -48,7 +49,8 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
   while (succeeded(parser.parseOptionalComma())) {
     StringRef clause;
     if (failed(parser.parseOptionalKeyword(&clause, {"operands", "empty", "swapped", "fast", "group", "by", "from"}))) {
-      parser.emitError(parser.getCurrentLocation(), "expected 'operands', 'empty', 'swapped', 'fast', 'group', 'by' or 'from'");
+      parser.emitError(parser.getCurrentLocation(),
+                       "expected 'operands', 'empty', 'swapped', 'fast', 'group', 'by' or 'from' [problem-clause]");
       return {};
     }
     if (clause == "swapped" || clause == "fast") {
@@ -72,7 +74,8 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
       if (clause == "by" ? !precision : !given) {
         parser.emitError(at) << "'" << word << "' is not "
                              << (clause == "by" ? "a sum of products; there are " + wordsOf<Precision>("and")
-                                                : "a layout; the layouts are " + wordsOf<GemmLayout>("and"));
+                                                : "a layout; the layouts are " + wordsOf<GemmLayout>("and"))
+                             << " [problem-clause-word]";
         return {};
       }
       continue;
@@ -119,16 +122,19 @@ LogicalResult ProblemAttr::verify(function_ref<InFlightDiagnostic()> emitError, 
                                   ArrayRef<StringAttr> empty, bool, bool, int64_t group,
                                   std::optional<Precision> precision, std::optional<GemmLayout> given) {
   if (precision.has_value() != given.has_value())
-    return emitError() << "by and from go together: what the pieces' products are, and how the matrices lay";
+    return emitError() << "by and from go together: what the pieces' products are, and how the matrices lay"
+                       << " [by-and-from]";
   if (kinds.size() != operands.size())
-    return emitError() << "there are " << kinds.size() << " kinds of operands for " << operands.size() << " types";
+    return emitError() << "there are " << kinds.size() << " kinds of operands for " << operands.size() << " types"
+                       << " [problem-kinds]";
   auto isElement = [](Type type) { return type && type.isIntOrFloat(); };
   if (!isElement(a) || !isElement(b) || !isElement(acc) || !isElement(d) || !llvm::all_of(operands, isElement))
-    return emitError() << "the types of a problem are element types: integers or floats";
+    return emitError() << "the types of a problem are element types: integers or floats [problem-types]";
   if (group < 0)
-    return emitError() << "a group is a number of elements of K, not " << group;
+    return emitError() << "a group is a number of elements of K, not " << group << " [problem-group]";
   for (auto [index, letter] : llvm::enumerate(empty))
     if (!llvm::is_contained({"m", "n", "k"}, letter.getValue()) || llvm::is_contained(empty.drop_front(index + 1), letter))
-      return emitError() << "empty names m, n and k, each at most once, not '" << letter.getValue() << "'";
+      return emitError() << "empty names m, n and k, each at most once, not '" << letter.getValue() << "'"
+                         << " [empty-letters]";
   return success();
 }

@@ -10,18 +10,20 @@ int64_t lowtide::tile::weightsPerByte(Type weights) { return 8 / weights.getIntO
 
 LogicalResult lowtide::tile::verifyWeightTypes(Operation *op, Type weights, Type bytes, Type converted) {
   if (!weights.isIntOrFloat() || (weights.getIntOrFloatBitWidth() != 4 && weights.getIntOrFloatBitWidth() != 8))
-    return op->emitOpError() << "weights have 4 or 8 bits, those of " << weights << " have not";
+    return op->emitOpError() << "weights have 4 or 8 bits, those of " << weights << " have not [weight-bits]";
   if (isa<FloatType>(weights) && !isa<Float8E4M3FNType>(weights))
-    return op->emitOpError() << "weights of floats are of f8E4M3FN, which has no infinity, not of " << weights;
+    return op->emitOpError() << "weights of floats are of f8E4M3FN, which has no infinity, not of " << weights
+                             << " [weight-floats]";
   if (!bytes.isUnsignedInteger(8) || !(converted.isF16() || converted.isBF16()))
     return op->emitOpError() << "packed weights lie in ui8 and become f16 or bf16, not in " << bytes << " to become "
-                             << converted;
+                             << converted << " [weight-bytes]";
   return success();
 }
 
 LogicalResult lowtide::tile::verifyZeroPoints(Operation *op, Type weights) {
   if (isa<FloatType>(weights))
-    return op->emitOpError() << "weights of " << weights << " have no zero points, which are those of integers";
+    return op->emitOpError() << "weights of " << weights << " have no zero points, which are those of integers"
+                             << " [float-zero-points]";
   return success();
 }
 
@@ -47,22 +49,23 @@ static LogicalResult verifyWeights(GemmOp op, MemRefType a, MemRefType b, int64_
   int64_t scales = count(OperandKind::group_scale), zeros = count(OperandKind::group_zero);
   int64_t group = op.getGroup().value_or(0);
   if (zeros > 1 || (zeros && !group))
-    return op.emitOpError() << "has at most one group_zero operand, where it has groups";
+    return op.emitOpError() << "has at most one group_zero operand, where it has groups [one-group-zero]";
   if (scales != (group ? 1 : 0))
-    return op.emitOpError() << "has one group_scale operand where it has groups, and only there";
+    return op.emitOpError() << "has one group_scale operand where it has groups, and only there [one-group-scale]";
   if (zeros && op.getWeights() && failed(verifyZeroPoints(op, *op.getWeights())))
     return failure();
   if (!op.getWeights())
-    return group ? op.emitOpError() << "groups are those of packed weights" : success();
+    return group ? op.emitOpError() << "groups are those of packed weights [groups-of-weights]" : success();
   if (failed(verifyWeightsBeside(op, *op.getWeights(), a.getElementType(), b.getElementType())))
     return failure();
   bool areA = weightsAreA(a.getElementType());
   if (areA != op.getSwapped())
-    return op.emitOpError() << "packed weights are B, or A where the operands are swapped";
+    return op.emitOpError() << "packed weights are B, or A where the operands are swapped [weights-operand]";
   if (!hasContiguousK(op.getLayout(), areA) || isBatch(b))
-    return op.emitOpError() << "packed weights are one matrix with K contiguous: take tn or nn, and no batch";
+    return op.emitOpError() << "packed weights are one matrix with K contiguous: take tn or nn, and no batch"
+                            << " [weights-matrix]";
   if (group % 32 || (group && !ShapedType::isDynamic(k) && k % group))
-    return op.emitOpError() << "groups of " << group << " must be of 32 times a number, and divide K";
+    return op.emitOpError() << "groups of " << group << " must be of 32 times a number, and divide K [weight-groups]";
   return success();
 }
 
@@ -74,26 +77,26 @@ static LogicalResult verifyBlockScales(GemmOp op) {
   if (!count)
     return success();
   if (count != 2 || !llvm::all_of(kinds.take_back(2), isKindOfScale))
-    return op.emitOpError() << "has two scales, one of rows and one of columns, behind all other operands";
+    return op.emitOpError() << "has two scales, one of rows and one of columns, behind all other operands [two-scales]";
   auto isOfRows = [](Attribute kind) {
     return kindOf(kind) == OperandKind::row_scale || kindOf(kind) == OperandKind::row_block_scale;
   };
   if (isOfRows(kinds.back()) == isOfRows(kinds.drop_back().back()))
     return op.emitOpError() << "has two scales of " << (isOfRows(kinds.back()) ? "rows" : "columns")
-                            << "; give one of rows and one of columns";
+                            << "; give one of rows and one of columns [scales-both-ways]";
   for (Value scale : op.getEpilogueOperands().take_back(2))
     if (elementTypeOf(scale.getType()) != op.getAcc())
       return op.emitOpError() << "scales are of the accumulators' type, " << op.getAcc() << ", not "
-                              << elementTypeOf(scale.getType());
+                              << elementTypeOf(scale.getType()) << " [scales-of-sums]";
   return success();
 }
 
-// Whether columns are contiguous, and rows not known to be.
+// Whether the columns of a matrix, or of those of a batch, are contiguous, and rows not known to be.
 static bool isColumnMajor(MemRefType type) {
   SmallVector<int64_t> strides;
   int64_t offset;
-  return succeeded(type.getStridesAndOffset(strides, offset)) && strides.size() == 2 && strides[0] == 1 &&
-         strides[1] != 1;
+  return succeeded(type.getStridesAndOffset(strides, offset)) && strides.size() > 1 &&
+         strides[strides.size() - 2] == 1 && strides.back() != 1;
 }
 
 LogicalResult GemmOp::verify() {
@@ -101,15 +104,16 @@ LogicalResult GemmOp::verify() {
        d = cast<MemRefType>(getD().getType());
   for (auto [name, type] : {std::pair("A", a), std::pair("B", b), std::pair("D", d)})
     if (type.getRank() != 2 && type.getRank() != 3)
-      return emitOpError() << name << " must have two dimensions, or three in a batch, not " << type.getRank();
+      return emitOpError() << name << " must have two dimensions, or three in a batch, not " << type.getRank()
+                           << " [gemm-dimensions]";
   if (a.getRank() != d.getRank() || b.getRank() != d.getRank())
     return emitOpError() << "A, B and D are one matrix each, or a batch of them: their ranks are " << a.getRank() << ", "
-                         << b.getRank() << " and " << d.getRank();
+                         << b.getRank() << " and " << d.getRank() << " [gemm-ranks]";
   unsigned outer = isBatch(d) ? 1 : 0;
   for (auto [name, type] : {std::pair("A", a), std::pair("B", b)})
     if (outer && !agree(type.getDimSize(0), d.getDimSize(0)))
       return emitOpError() << "the batch is " << type.getDimSize(0) << " in " << name << " but " << d.getDimSize(0)
-                           << " in D";
+                           << " in D [gemm-batches]";
   bool aIsMK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::tt;
   bool bIsNK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::nn;
   int64_t m = a.getDimSize(outer + (aIsMK ? 0 : 1)), ka = a.getDimSize(outer + (aIsMK ? 1 : 0));
@@ -119,25 +123,25 @@ LogicalResult GemmOp::verify() {
   if (int64_t &rows = weightsAreA(a.getElementType()) ? m : n; getWeights() && !ShapedType::isDynamic(rows))
     rows *= weightsPerByte(*getWeights());
   if (!agree(ka, kb))
-    return emitOpError() << "K is " << ka << " in A but " << kb << " in B";
+    return emitOpError() << "K is " << ka << " in A but " << kb << " in B [gemm-k]";
   if (!agree(m, d.getDimSize(outer)))
-    return emitOpError() << "M is " << m << " in A but " << d.getDimSize(outer) << " in D";
+    return emitOpError() << "M is " << m << " in A but " << d.getDimSize(outer) << " in D [gemm-m]";
   if (!agree(n, d.getDimSize(outer + 1)))
-    return emitOpError() << "N is " << n << " in B but " << d.getDimSize(outer + 1) << " in D";
+    return emitOpError() << "N is " << n << " in B but " << d.getDimSize(outer + 1) << " in D [gemm-n]";
   for (auto [index, operand] : llvm::enumerate(getEpilogueOperands())) {
     auto full = dyn_cast<MemRefType>(operand.getType());
     if (index >= getKinds().size())
       break; // verifyEpilogue says so
     bool lies = kindOf(getKinds()[index]) == OperandKind::full;
-    if (lies && full && full.getRank() == 2 && isColumnMajor(full) != isColumnMajor(d))
+    if (lies && full && full.getRank() > 1 && isColumnMajor(full) != isColumnMajor(d))
       return emitOpError() << "epilogue operand " << index << " is full and must lie as D does, "
-                           << (isColumnMajor(d) ? "column by column" : "row by row");
+                           << (isColumnMajor(d) ? "column by column" : "row by row") << " [gemm-full-operand]";
   }
   if (!getWeights() && a.getElementTypeBitWidth() != b.getElementTypeBitWidth())
     return emitOpError() << "A is " << a.getElementType() << " but B is " << b.getElementType()
-                         << ": their elements must have as many bits";
+                         << ": their elements must have as many bits [gemm-elements]";
   if (!isa<FloatType, IntegerType>(getAcc()))
-    return emitOpError() << "the accumulator must be a float or an integer, not " << getAcc();
+    return emitOpError() << "the accumulator must be a float or an integer, not " << getAcc() << " [gemm-accumulator]";
   if (failed(verifyEpilogue(*this, getEpilogue(), getAcc(), getEpilogueOperands(), getKinds(), d)))
     return failure();
   return verifyBlockScales(*this);
@@ -154,7 +158,7 @@ static ArrayRef<int64_t> tileShape(Type type) {
 LogicalResult MmaOp::verify() {
   ArrayRef<int64_t> a = tileShape(getA().getType()), b = tileShape(getB().getType()), c = getAcc().getType().getShape();
   if (a.size() != 2 || b.size() != 2)
-    return emitOpError() << "A and B must have two dimensions";
+    return emitOpError() << "A and B must have two dimensions [tile-mma-dimensions]";
   bool aIsMK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::tt;
   bool bIsNK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::nn;
   int64_t m = a[aIsMK ? 0 : 1], ka = a[aIsMK ? 1 : 0], n = b[bIsNK ? 0 : 1], kb = b[bIsNK ? 1 : 0];
@@ -165,20 +169,24 @@ LogicalResult MmaOp::verify() {
     if (failed(verifyWeightsBeside(*this, *getWeights(), elementA, elementB)))
       return failure();
     if (!hasContiguousK(getLayout(), areA))
-      return emitOpError() << "packed weights have K contiguous; take tn or " << (areA ? "tt" : "nn");
+      return emitOpError() << "packed weights have K contiguous; take tn or " << (areA ? "tt" : "nn")
+                           << " [tile-mma-weights]";
     rows *= weightsPerByte(*getWeights());
   }
   if (getZeros() && (!getWeights() || getZeros().getType().getShape() != ArrayRef<int64_t>{rows, kb}))
-    return emitOpError() << "zero points are a window of as many rows and columns as the packed weights have";
+    return emitOpError() << "zero points are a window of as many rows and columns as the packed weights have"
+                         << " [zero-points-window]";
   if (getZeros() && failed(verifyZeroPoints(*this, *getWeights())))
     return failure();
   if (getZeros() && !getZeros().getType().getElementType().isInteger(8))
-    return emitOpError() << "zero points have 8 bits, those of " << getZeros().getType().getElementType() << " have not";
+    return emitOpError() << "zero points have 8 bits, those of " << getZeros().getType().getElementType() << " have not"
+                         << " [zero-points-bits]";
   if (ka != kb)
-    return emitOpError() << "K is " << ka << " in A but " << kb << " in B";
+    return emitOpError() << "K is " << ka << " in A but " << kb << " in B [tile-mma-k]";
   if (m != c[0] || n != c[1])
-    return emitOpError() << "computes " << m << "x" << n << " but the accumulator is " << c[0] << "x" << c[1];
+    return emitOpError() << "computes " << m << "x" << n << " but the accumulator is " << c[0] << "x" << c[1]
+                         << " [tile-mma-extents]";
   if (!getWeights() && elementA.getIntOrFloatBitWidth() != elementB.getIntOrFloatBitWidth())
-    return emitOpError() << "elements of A and B must have as many bits";
+    return emitOpError() << "elements of A and B must have as many bits [tile-mma-elements]";
   return success();
 }

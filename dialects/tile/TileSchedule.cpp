@@ -15,7 +15,7 @@ ParseResult parseNumber(AsmParser &parser, StringRef field, int64_t &number) {
   OptionalParseResult parsed = std::nullopt;
   if (failed(parser.parseOptionalKeyword(&word)))
     parsed = parser.parseOptionalInteger(number);
-  return parsed.has_value() ? *parsed : ParseResult(parser.emitError(loc) << field << " takes an integer");
+  return parsed.has_value() ? *parsed : ParseResult(parser.emitError(loc) << field << " takes an integer [field-integer]");
 }
 
 // `word` or `word(8)` or `word(16, 8)`.
@@ -32,7 +32,7 @@ template <typename Enum>
 ParseResult parseEnum(AsmParser &parser, SMLoc loc, StringRef word, StringRef field, Enum &result) {
   std::optional<Enum> found = symbolizeEnum<Enum>(word);
   if (!found)
-    return parser.emitError(loc) << field << " = " << word << " is not " << wordsOf<Enum>();
+    return parser.emitError(loc) << field << " = " << word << " is not " << wordsOf<Enum>() << " [field-word]";
   result = *found;
   return success();
 }
@@ -71,7 +71,7 @@ struct Parse {
                                          [&] { return parseNumber(parser, field, numbers.emplace_back()); }))
         return failure();
       if (numbers.size() != count)
-        return parser.emitError(loc) << field << " takes " << form;
+        return parser.emitError(loc) << field << " takes " << form << " [field-form-of]";
       slot = parser.getBuilder().getDenseI64ArrayAttr(numbers);
       return success();
     });
@@ -83,7 +83,7 @@ struct Parse {
     at(field, [&](SMLoc loc) -> ParseResult {
       StringRef word;
       if (parser.parseOptionalKeyword(&word))
-        return parser.emitError(loc) << field << " takes the name of an atom, e.g. " << example;
+        return parser.emitError(loc) << field << " takes the name of an atom, e.g. " << example << " [field-atom]";
       slot = parser.getBuilder().getStringAttr(word);
       return success();
     });
@@ -105,7 +105,7 @@ struct Parse {
       if (parseCall(parser, field, word, numbers) || parseEnum(parser, loc, word, field, kind))
         return failure();
       if (numbers.size() > 2)
-        return parser.emitError(loc) << "an order takes at most two numbers, e.g. groups(16, 8)";
+        return parser.emitError(loc) << "an order takes at most two numbers, e.g. groups(16, 8) [order-numbers]";
       numbers.resize(2, 0);
       auto emit = [&] { return parser.emitError(loc); };
       return success(bool(slot = RasterAttr::getChecked(emit, parser.getContext(), kind, numbers[0], numbers[1])));
@@ -119,7 +119,7 @@ struct Parse {
       if (parseCall(parser, field, word, numbers) || parseEnum(parser, loc, word, field, kind))
         return failure();
       if (numbers.size() > 1)
-        return parser.emitError(loc) << "roles take at most one number, e.g. cooperative(2)";
+        return parser.emitError(loc) << "roles take at most one number, e.g. cooperative(2) [roles-numbers]";
       auto emit = [&] { return parser.emitError(loc); };
       int64_t consumers = numbers.empty() ? 0 : numbers[0];
       return success(bool(slot = RolesAttr::getChecked(emit, parser.getContext(), kind, consumers)));
@@ -133,7 +133,7 @@ struct Parse {
       if (parseCall(parser, field, word, numbers) || parseEnum(parser, loc, word, field, kind))
         return failure();
       if (numbers.size() > 1)
-        return parser.emitError(loc) << "k_division takes at most one number, e.g. split(8)";
+        return parser.emitError(loc) << "k_division takes at most one number, e.g. split(8) [division-numbers]";
       auto emit = [&] { return parser.emitError(loc); };
       int64_t parts = numbers.empty() ? 0 : numbers[0];
       return success(bool(slot = KDivisionAttr::getChecked(emit, parser.getContext(), kind, parts)));
@@ -160,7 +160,7 @@ struct Parse {
       if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseMode))
         return failure();
       if (modes.size() != 3 || !llvm::all_of(modes, llvm::IsaPred<IntegerAttr, LayoutAttr>))
-        return parser.emitError(loc) << field << " takes [M, N, K], each an extent or a layout";
+        return parser.emitError(loc) << field << " takes [M, N, K], each an extent or a layout [field-extents]";
       slot = parser.getBuilder().getArrayAttr(modes);
       return success();
     });
@@ -183,7 +183,7 @@ template <typename Part> typename Part::Attr parsePart(AsmParser &parser) {
       return failure();
     std::string field = word.str(); // the keyword's storage ends with the next token
     if (llvm::is_contained(given, field))
-      return parser.emitError(loc) << "field '" << field << "' of " << Part::name << " is given twice";
+      return parser.emitError(loc) << "field '" << field << "' of " << Part::name << " is given twice [field-twice]";
     given.push_back(field);
     if (parser.parseEqual())
       return failure();
@@ -193,9 +193,8 @@ template <typename Part> typename Part::Attr parsePart(AsmParser &parser) {
       return reader.result;
     Collect known;
     part.visit(known);
-    auto diagnostic = parser.emitError(loc) << Part::name << " has no field '" << field << "'; its fields are ";
-    llvm::interleaveComma(known.names, diagnostic);
-    return diagnostic;
+    return parser.emitError(loc) << Part::name << " has no field '" << field << "'; its fields are "
+                                 << llvm::join(known.names, ", ") << " [field-of-part]";
   };
   if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, parseField))
     return {};
@@ -310,11 +309,14 @@ LOWTIDE_PART(Schedule)
 
 LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, RolesKind kind, int64_t consumers) {
   if (kind == RolesKind::single && consumers != 0)
-    return emitError() << "roles = single takes no number; take single, or cooperative(" << consumers << ")";
+    return emitError() << "roles = single takes no number; take single, or cooperative(" << consumers << ")"
+                       << " [roles-single-number]";
   if (kind == RolesKind::cooperative && consumers < 1)
-    return emitError() << "roles = cooperative needs the number of consumer warpgroups, e.g. cooperative(2)";
+    return emitError() << "roles = cooperative needs the number of consumer warpgroups, e.g. cooperative(2)"
+                       << " [roles-cooperative-number]";
   if (kind == RolesKind::pingpong && consumers < 2)
-    return emitError() << "roles = pingpong needs the number of consumer warpgroups, at least 2, e.g. pingpong(2)";
+    return emitError() << "roles = pingpong needs the number of consumer warpgroups, at least 2, e.g. pingpong(2)"
+                       << " [roles-pingpong-number]";
   return success();
 }
 
@@ -341,8 +343,9 @@ void KDivisionAttr::print(AsmPrinter &printer) const {
 LogicalResult KDivisionAttr::verify(function_ref<InFlightDiagnostic()> emitError, KDivisionKind kind, int64_t parts) {
   StringRef word = stringifyKDivisionKind(kind);
   if (isCounted(kind) && parts < 1)
-    return emitError() << "k_division = " << word << " needs the number of parts, e.g. " << word << "(8)";
+    return emitError() << "k_division = " << word << " needs the number of parts, e.g. " << word << "(8)"
+                       << " [division-needs-number]";
   if (!isCounted(kind) && parts != 0)
-    return emitError() << "k_division = " << word << " takes no number";
+    return emitError() << "k_division = " << word << " takes no number [division-takes-number]";
   return success();
 }

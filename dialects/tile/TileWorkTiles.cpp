@@ -15,7 +15,8 @@ static ParseResult parseIterArgs(OpAsmParser &parser, SmallVectorImpl<OpAsmParse
       parser.parseTypeList(types) || parser.parseRParen())
     return failure();
   if (types.size() != inits.size())
-    return parser.emitError(loc) << inits.size() << " values are carried but " << types.size() << " types are given";
+    return parser.emitError(loc) << inits.size() << " values are carried but " << types.size() << " types are given"
+                                 << " [carried-types]";
   for (auto [argument, type] : llvm::zip(arguments, types))
     argument.type = type;
   return success();
@@ -31,7 +32,7 @@ static ParseResult parsePart(OpAsmParser &parser, OperationState &result, String
     return failure();
   std::optional<WorkPart> part = symbolizeWorkPart(word);
   if (!part)
-    return parser.emitError(loc) << "part(" << word << ") is not " << wordsOf<WorkPart>();
+    return parser.emitError(loc) << "part(" << word << ") is not " << wordsOf<WorkPart>() << " [part-word]";
   result.addAttribute(name, WorkPartAttr::get(parser.getContext(), *part));
   return success();
 }
@@ -55,7 +56,8 @@ static ParseResult parseDivision(OpAsmParser &parser, SmallVectorImpl<OpAsmParse
     return failure();
   std::optional<KDivisionKind> kind = symbolizeKDivisionKind(word);
   if (!kind || *kind == KDivisionKind::none)
-    return parser.emitError(loc) << "expected split, scatter, stream_k, hybrid, tail or scatter_tail, not '" << word << "'";
+    return parser.emitError(loc) << "expected split, scatter, stream_k, hybrid, tail or scatter_tail, not '" << word << "'"
+                                 << " [division-word]";
   division = *kind;
   if (isCounted(*kind) && parser.parseInteger(parts))
     return failure();
@@ -81,14 +83,14 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
   bool divided = arguments.size() >= 4, batched = arguments.size() % 2;
   if (arguments.size() < 2 || arguments.size() > 5)
     return parser.emitError(places) << "expected (row, column), or (row, column, begin of K, end of K), in a batch after "
-                                       "the number of the matrix";
+                                       "the number of the matrix [work-coordinates]";
   SMLoc of = parser.getCurrentLocation();
   if (parser.parseKeyword("of") || parseTuple(parser, extents) || parser.parseKeyword("by") ||
       parseExtents(tile))
     return failure();
   if (extents.size() != (batched ? 1u : 0u) + (divided ? 3 : 2))
     return parser.emitError(of) << "expected the extents of " << (batched ? "the batch, " : "")
-                                << (divided ? "M, N and K" : "M and N");
+                                << (divided ? "M, N and K" : "M and N") << " [work-extents]";
   if (succeeded(parser.parseOptionalKeyword("cluster"))) {
     if (parseExtents(cluster))
       return failure();
@@ -112,7 +114,8 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   std::optional<SchedulerKind> scheduler = symbolizeSchedulerKind(word);
   if (!scheduler)
-    return parser.emitError(loc) << "expected one_shot, persistent or even_split, not '" << word << "'";
+    return parser.emitError(loc) << "expected one_shot, persistent or even_split, not '" << word << "'"
+                                 << " [scheduler-word]";
   result.addAttribute(getTileAttrName(result.name), builder.getDenseI64ArrayAttr(tile));
   result.addAttribute(getOrderAttrName(result.name), order);
   result.addAttribute(getSchedulerAttrName(result.name), SchedulerKindAttr::get(builder.getContext(), *scheduler));
@@ -134,7 +137,7 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
   if (parser.parseRegion(*body, arguments))
     return failure();
   if (body->empty())
-    return parser.emitError(loc) << "expected a body";
+    return parser.emitError(loc) << "expected a body [work-body]";
   if (body->back().empty() || !body->back().back().hasTrait<OpTrait::IsTerminator>()) {
     OpBuilder inner(parser.getContext());
     inner.setInsertionPointToEnd(&body->back());
@@ -201,24 +204,28 @@ void WorkTilesOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn s
 LogicalResult WorkTilesOp::verify() {
   bool divided = static_cast<bool>(getDepth());
   if (getTile().size() != (divided ? 3 : 2) || llvm::any_of(getTile(), [](int64_t extent) { return extent < 1; }))
-    return emitOpError() << "needs a tile of " << (divided ? "three" : "two") << " positive extents";
+    return emitOpError() << "needs a tile of " << (divided ? "three" : "two") << " positive extents [work-tile]";
   if (getInTurn() && getScheduler() == SchedulerKind::one_shot)
-    return emitOpError() << "a CTA has one tile, which cannot be taken in turn; use persistent or even_split";
+    return emitOpError() << "a CTA has one tile, which cannot be taken in turn; use persistent or even_split"
+                         << " [one-shot-turns]";
   if (getPart().value_or(WorkPart::all) != WorkPart::all && getScheduler() != SchedulerKind::persistent)
     return emitOpError() << "has part(" << stringifyWorkPart(*getPart()) << "), which parts the waves of a persistent "
-                         << "grid; it is " << stringifySchedulerKind(getScheduler());
+                         << "grid; it is " << stringifySchedulerKind(getScheduler()) << " [part-scheduler]";
   if (divided != getKDivision().has_value() || (divided && *getKDivision() == KDivisionKind::none))
-    return emitOpError() << "has a K extent where a division of K says how it is divided, and only there";
+    return emitOpError() << "has a K extent where a division of K says how it is divided, and only there"
+                         << " [work-k-extent]";
   if ((divided && isCounted(*getKDivision())) != getKParts().has_value() ||
       (getKParts() && *getKParts() < 1))
-    return emitOpError() << "has a number of parts where K is split, at least 1, and only there";
+    return emitOpError() << "has a number of parts where K is split, at least 1, and only there [work-parts]";
   if (divided && getPart().value_or(WorkPart::all) != WorkPart::all)
-    return emitOpError() << "divides K of all tiles; a part of the tiles has whole sums";
+    return emitOpError() << "divides K of all tiles; a part of the tiles has whole sums [part-and-division]";
   if (divided && getCluster() && !isCounted(*getKDivision()))
-    return emitOpError() << "divides the K of all tiles evenly among CTAs, but the CTAs of a cluster compute the same K";
+    return emitOpError() << "divides the K of all tiles evenly among CTAs, but the CTAs of a cluster compute the same K"
+                         << " [division-and-cluster]";
   bool ofTail = divided && (*getKDivision() == KDivisionKind::tail || *getKDivision() == KDivisionKind::scatter_tail);
   if (ofTail && getScheduler() != SchedulerKind::persistent)
-    return emitOpError() << "divides the tail of a persistent grid; it is " << stringifySchedulerKind(getScheduler());
+    return emitOpError() << "divides the tail of a persistent grid; it is " << stringifySchedulerKind(getScheduler())
+                         << " [tail-and-scheduler]";
   if (failed(verifyCluster(*this, getCluster())))
     return failure();
   Block &block = getBody().front();
@@ -228,12 +235,12 @@ LogicalResult WorkTilesOp::verify() {
     return emitOpError() << "body takes " << (getBatch() ? "the matrix's number, " : "")
                          << "the tile's first row and first column"
                          << (divided ? ", begin and end of K, part, parts and slot, all" : getBatch() ? ", all" : ", both")
-                         << " index, and what is carried";
+                         << " index, and what is carried [work-arguments]";
   auto yield = dyn_cast<YieldOp>(block.getTerminator());
   auto differ = [&](TypeRange types) { return !llvm::equal(types, getResultTypes()); };
   if (!yield || differ(getInits().getTypes()) || differ(yield.getValues().getTypes()) ||
       differ(TypeRange(block.getArgumentTypes()).drop_front(places)))
     return emitOpError() << "must yield what it carries: initial values, body arguments, yielded values and results "
-                            "have one list of types";
+                            "have one list of types [work-yield]";
   return success();
 }

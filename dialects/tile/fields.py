@@ -182,6 +182,10 @@ class Name(_Plain):
             raise TypeError
         return value
 
+    def takes(self, value: Any) -> bool:
+        """Whether a name that means several fields sets this one to the value."""
+        return True
+
     def encode(self, value: str) -> ir.Attribute:
         return ir.StringAttr.get(value)
 
@@ -191,9 +195,14 @@ class Name(_Plain):
 
 @dataclass(frozen=True)
 class Word(_Plain):
-    """A word of an enum of ODS; text is accepted too."""
+    """A word of an enum of ODS; text is accepted too. `own`: the words that this field takes, if it takes not all."""
 
     enum: type[IntEnum]
+    own: tuple[str, ...] = ()
+
+    def takes(self, value: Any) -> bool:
+        """Whether a name that means several fields sets this one to the value."""
+        return not self.own or str(value).strip() in self.own
 
     @property
     def form(self) -> str:

@@ -1,7 +1,8 @@
 """`#tile.schedule` in Python: its parts as frozen dataclasses, with None for a field that is not decided yet.
 
 A field is named by its path, `mainloop.a.copy`, or by any suffix of it that names no other field: `stages`, `a.copy`,
-`epilogue.tile`. Keyword arguments have `_` in place of dots.
+`epilogue.tile`. A name of several fields that take words sets all that take the given one: `pack = rows` is of A, B and
+D. Keyword arguments have `_` in place of dots.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,7 +55,7 @@ from lowtide.dialects.tile.fields import (
     Word,
 )
 from lowtide.dialects.tile.layouts import SwizzleBits
-from lowtide.errors import ScheduleError
+from lowtide.errors import ScheduleError, with_code
 from lowtide.targets import is_by_threads, loads_registers
 
 PartT = TypeVar("PartT", bound="_Part")
@@ -74,7 +75,7 @@ class _Part:
             if kind is not None and value is not None:
                 object.__setattr__(self, entry.name, _checked(name, kind, value))
             elif isinstance(entry.default, _Part) and not isinstance(value, type(entry.default)):
-                raise ScheduleError(f"{name} = {value!r}; it takes a {type(entry.default).__name__}")
+                raise ScheduleError(f"{name} = {value!r}; it takes a {type(entry.default).__name__} [field-type]")
 
 
 def _checked(name: str, kind: Kind, value: Any) -> Any:
@@ -83,7 +84,10 @@ def _checked(name: str, kind: Kind, value: Any) -> Any:
         return kind.check(value)
     except (TypeError, ValueError) as error:
         why = f": {error}" if str(error) else ""
-        raise ScheduleError(f"{name} = {value!r}{why}; it takes {kind.form}") from None
+        raise ScheduleError(f"{name} = {value!r}{why}; it takes {kind.form} [field-form]") from None
+
+
+_LOADS = ("normal", "evict_first", "evict_last")  # hints of loads
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ class Operand(_Part):
     swizzle: SwizzleBits | None = field(default=None, metadata=_is(SWIZZLE))
     stage: StageOrder | None = field(default=None, metadata=_is(Word(StageOrder)))
     padding: int | None = field(default=None, metadata=_is(Integer()))
-    cache: CacheHint | None = field(default=None, metadata=_is(Word(CacheHint)))
+    cache: CacheHint | None = field(default=None, metadata=_is(Word(CacheHint, _LOADS)))
     load: RepeatKind | None = field(default=None, metadata=_is(Word(RepeatKind)))
     pack: PackKind | None = field(default=None, metadata=_is(Word(PackKind)))
 
@@ -179,7 +183,7 @@ class Epilogue(_Part):
     swizzle: SwizzleBits | None = field(default=None, metadata=_is(SWIZZLE))
     store: int | None = field(default=None, metadata=_is(Integer()))
     cache: CacheHint | None = field(default=None, metadata=_is(Word(CacheHint)))
-    pack: PackKind | None = field(default=None, metadata=_is(Word(PackKind)))
+    pack: PackKind | None = field(default=None, metadata=_is(Word(PackKind, ("none", "rows"))))
     prefetch: int | None = field(default=None, metadata=_is(Integer()))
     start: EpilogueStart | None = field(default=None, metadata=_is(Word(EpilogueStart)))
 
@@ -283,18 +287,18 @@ class Schedule(_Part):
         return ", ".join(short)
 
     def with_(self, **changes: Any) -> "Schedule":
-        """A copy with some fields changed: `with_(stages=4, grid_tile=(128, 128), order="grouped(8)")`.
+        """A copy with some fields changed: `with_(stages=4, grid_tile=(128, 128), order="grouped(8)")`. A field that is
+        given by a name of its own has that value, whatever a name of several says.
 
         Raises ScheduleError for an unknown or ambiguous name, and for a value that the field does not take.
         """
         changed = replace(self, target=changes.pop("target")) if "target" in changes else self
-        values: dict[str, Any] = {}
+        given = _Given()
         for name, value in changes.items():
-            path = _resolve(name, separator="_")
-            if path in values:
-                raise ScheduleError(f"{name} gives {path} twice; give it once")
-            values[path] = value
-        return changed.set(values)
+            paths = _meant(name, value, separator="_")
+            for path in paths:
+                given.add(path, value, name, shared=len(paths) > 1)
+        return changed.set(given.values)
 
     def set(self, values: Mapping[str, Any]) -> "Schedule":
         """As `with_`, by path."""
@@ -320,7 +324,7 @@ class Schedule(_Part):
             try:
                 return ScheduleAttr.get(_encoded(self))
             except ValueError as error:
-                raise ScheduleError(_first(diagnostics.errors) or str(error)) from None
+                raise ScheduleError(with_code(_first(diagnostics.errors) or str(error), "schedule-attribute")) from None
 
     @classmethod
     def of(cls, attribute: ScheduleAttr) -> "Schedule":
@@ -351,20 +355,45 @@ class Schedule(_Part):
         with ir.Context():
             if text.strip().startswith("#"):
                 return _parsed(text, text)
-            values: dict[str, Any] = {}
-            paths: set[str] = set()
+            given = _Given()
             for name, value in _assignments(text):
-                path = _part_names().get(name) or _resolve(name)
-                if path in paths:
-                    raise ScheduleError(f"{text!r} gives {path} twice; give it once")
-                paths.add(path)
-                steps = path.split(".")
-                nested = "".join(f"{step} = <" for step in steps[:-1]) + f"{steps[-1]} = {value}" + ">" * len(steps)
-                for given, decided in _parsed(f"#tile.schedule<{nested}", text).decided().items():
-                    if given in values:
-                        raise ScheduleError(f"{text!r} gives {given} twice; give it once")
-                    values[given] = decided
-            return cls().set(values)
+                part = _part_names().get(name)
+                paths = _meant(name, value) if part is None else [part]
+                for path in paths:
+                    steps = path.split(".")
+                    nested = "".join(f"{step} = <" for step in steps[:-1]) + f"{steps[-1]} = {value}" + ">" * len(steps)
+                    decided = _parsed(f"#tile.schedule<{nested}", text).decided()
+                    for each, found in decided.items() or [(path, None)]:
+                        given.add(each, found, repr(text), shared=len(paths) > 1)
+            return cls().set({path: value for path, value in given.values.items() if value is not None})
+
+
+@dataclass
+class _Given:
+    """Values by path, each given once. What a name of several fields gives stands behind what their own names give."""
+
+    _own: dict[str, Any] = field(default_factory=dict)
+    _shared: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, path: str, value: Any, by: str, *, shared: bool) -> None:
+        """Raises ScheduleError for a field that is given twice; `by` is what gives it again."""
+        values = self._shared if shared else self._own
+        if path in values:
+            raise ScheduleError(f"{by} gives {path} twice; give it once [path-twice]")
+        values[path] = value
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return self._shared | self._own
+
+
+def _meant(name: str, value: Any, separator: str = ".") -> list[str]:
+    """The paths that a name sets to a value: one, or of several fields that take words those that take this one."""
+    found = _spellings(separator).get(name, [])
+    words = {path: kind for path in found if isinstance(kind := _kinds()[path], Name | Word)}
+    if len(found) > 1 and len(words) == len(found):
+        return [path for path, kind in words.items() if value is None or kind.takes(value)] or found
+    return [_resolve(name, separator)]
 
 
 @cache
@@ -394,8 +423,10 @@ def _resolve(name: str, separator: str = ".") -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise ScheduleError(f"schedule field {name!r} is ambiguous: write {' or '.join(found)}")
-    raise ScheduleError(f"unknown schedule field {name!r}; the fields are {', '.join(Schedule.paths())}")
+        raise ScheduleError(f"schedule field {name!r} is ambiguous: write {' or '.join(found)} [ambiguous-field]")
+    raise ScheduleError(
+        f"unknown schedule field {name!r}; the fields are {', '.join(Schedule.paths())} [unknown-field]"
+    )
 
 
 @cache
@@ -443,7 +474,8 @@ def _parsed(attribute: str, text: str) -> Schedule:
             return Schedule.of(ScheduleAttr(ir.Attribute.parse(attribute)))
         except (ir.MLIRError, ValueError) as error:
             found = diagnostics.of(error) if isinstance(error, ir.MLIRError) else []
-            raise ScheduleError(f"{text!r} is not a schedule: {_first(found) or error}") from None
+            message = f"{text!r} is not a schedule: {_first(found) or error}"
+            raise ScheduleError(with_code(message, "not-a-schedule")) from None
 
 
 def _first(messages: list[str]) -> str:
@@ -464,5 +496,7 @@ def _assignments(text: str) -> Iterator[tuple[str, str]]:
         if not piece.strip() and not pieces:
             return
         if not equals:
-            raise ScheduleError(f"{text!r} is not a schedule: {piece.strip()!r} is not name = value")
+            raise ScheduleError(
+                f"{text!r} is not a schedule: {piece.strip()!r} is not name = value [not-an-assignment]"
+            )
         yield name.strip(), value.strip()

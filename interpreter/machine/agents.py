@@ -18,9 +18,8 @@ from lowtide.interpreter.machine.copies import AsyncCopies
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.interleavings import Order
 from lowtide.interpreter.machine.memory import SharedMemory
-from lowtide.interpreter.machine.paths import Paths
+from lowtide.interpreter.machine.options import Observers, Options
 from lowtide.interpreter.machine.teams import WARP, Seat, everyone, seats_of, team_of
-from lowtide.interpreter.machine.traces import Trace
 from lowtide.interpreter.numbers.cells import Access, Described, Ints, Span
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.program import Role
@@ -43,8 +42,6 @@ ASK = "ask"
 """Of what an agent does with a word or an mbarrier: it looks what is there."""
 
 _REGISTERS = 65536  # per SM
-MAX_STEPS = 10_000_000
-"""How many ops an agent runs before it is taken to be in a loop without end, unless told otherwise."""
 
 
 def registers_that_fit(threads: int) -> int:
@@ -76,30 +73,26 @@ class Machine:
 
     `collective` says that a CTA is one agent (no op speaks of warps yet), else each warp is one; with `roles`, each
     role is one, else each warpgroup of a consumer role. `registers` are what each thread enters with; 0 where
-    the kernel does not say. `trace` takes down what CTAs compute, `paths` which branches they take, if anything does.
-    `cluster` is a cluster's shape, `max_steps` how many ops an agent may run.
+    the kernel does not say. `cluster` is a cluster's shape.
     """
 
     level: str
     domain: Domain
     memory: GlobalMemory
-    sms: int
+    options: Options = field(default_factory=Options)
+    observers: Observers = field(default_factory=Observers)
     grid: int = 0
     threads: int = WARP
     collective: bool = True
     launch: Callable[[LaunchRequest, Any], None] | None = None
     roles: tuple[Role, ...] = ()
     registers: int = 0
-    trace: Trace | None = None
-    paths: Paths | None = None
     parts: dict[int, dict[int, Any]] = field(default_factory=dict)  # partial sums, by slot of part 0 and part
     released: dict[int, dict[int, Any]] = field(default_factory=dict)  # by semaphore: what is known of each CTA
     begun: dict[int, int] = field(default_factory=dict)  # by counter of waves: work tiles that have begun
     cluster: tuple[int, int] = (1, 1)
     spans: dict[Any, Span] = field(default_factory=dict)  # of shared memory
     order: Order | None = None  # checks that the run speaks for every order of agents, if asked for
-    max_steps: int = MAX_STEPS
-    explorer: Any = None  # chooses who goes on, and hears who asks for what (exploration.py)
 
     @cached_property
     def seats(self) -> tuple[Seat, ...]:
@@ -219,8 +212,8 @@ class AgentState:
 
     def touch(self, what: Any, how: str) -> None:
         """The agent asks for a word or an mbarrier, or changes it by an operation: explored orders differ in these."""
-        if self.machine.explorer is not None:
-            self.machine.explorer.touch(what, how)
+        if self.machine.observers.explorer is not None:
+            self.machine.observers.explorer.touch(what, how)
 
     def access(self, op: Described, lanes: Ints | None = None) -> Access:
         """Who accesses memory by `op`: `lanes`, one for each address, or the whole agent."""

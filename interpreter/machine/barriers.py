@@ -16,7 +16,10 @@ def together(state: AgentState, op: Described) -> None:
     if state.mask is not None:
         missing = np.flatnonzero(~state.mask).tolist()
         raise violation(
-            state, op, f"all threads must execute it together; lanes {missing} do not: take it out of the branch"
+            state,
+            op,
+            f"all threads must execute it together; lanes {missing} do not: take it out of the branch"
+            " [executed-together]",
         )
 
 
@@ -27,7 +30,10 @@ def barrier(state: AgentState, op: Described, identifier: int | str = 0, warps: 
     """
     if state.mask is not None:
         raise violation(
-            state, op, f"a barrier in divergent code: lanes {np.flatnonzero(~state.mask).tolist()} do not arrive"
+            state,
+            op,
+            f"a barrier in divergent code: lanes {np.flatnonzero(~state.mask).tolist()} do not arrive"
+            " [barrier-divergent]",
         )
     cta, members = state.cta, state.team.members
     expected = warps or len(members)
@@ -61,10 +67,10 @@ def named_barrier(state: AgentState, op: Described, identifier: Any, threads: An
     name = uniform(state, op, identifier)
     count = None if threads is None else uniform(state, op, threads)
     if not 0 <= name < 16:
-        raise violation(state, op, f"barrier {name}: a CTA has the barriers 0 … 15")
+        raise violation(state, op, f"barrier {name}: a CTA has the barriers 0 … 15 [barrier-number]")
     if count is not None and (count <= 0 or count % 32 or count > state.machine.threads):
         limit = f"a multiple of 32, at most the CTA's {state.machine.threads}"
-        raise violation(state, op, f"a barrier of {count} threads: give {limit}")
+        raise violation(state, op, f"a barrier of {count} threads: give {limit} [barrier-threads]")
     yield from barrier(state, op, name, None if count is None else count // 32)
 
 
@@ -75,7 +81,7 @@ def warp_barrier(state: AgentState, op: Described, members: Any) -> None:
 
 
 def elect(state: AgentState, op: Described, members: Any = -1) -> NDArray[np.bool_]:
-    """elect.sync: true for one lane of the member mask, all of which it waits for; the first of the whole warp."""
+    """elect.sync: true for one lane of the member mask; it waits for all of them. The first of the whole warp."""
     _all_members(state, op, members)
     return state.lanes == 0
 
@@ -84,7 +90,9 @@ def _all_members(state: AgentState, op: Described, members: Any) -> None:
     whole_warp(state, op)
     mask = uniform(state, op, members) & 0xFFFFFFFF
     if mask != 0xFFFFFFFF:
-        raise violation(state, op, f"member mask {mask:#x}: only that of the whole warp, 0xffffffff, is interpreted")
+        raise violation(
+            state, op, f"member mask {mask:#x}: only that of the whole warp, 0xffffffff, is interpreted [member-mask]"
+        )
 
 
 def name_with_end(cta: Cta, agent: int) -> str:
@@ -94,6 +102,8 @@ def name_with_end(cta: Cta, agent: int) -> str:
 
 
 def without_roles(state: AgentState, op: Described) -> None:
-    """Raise InterpreterError inside sm.roles, for an op that is interpreted by warps: agents of roles are none."""
+    """Raise InterpreterError inside sm.roles for an op that is interpreted by warp: agents of roles are not warps."""
     if state.machine.roles:
-        raise violation(state, op, "not interpreted in a role; there copies are by TMA and products by wgmma")
+        raise violation(
+            state, op, "not interpreted in a role; there copies are by TMA and products by wgmma [no-role-here]"
+        )

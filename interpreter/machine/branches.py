@@ -144,8 +144,8 @@ def _follow(state: AgentState, path: _Path, branch: Branch, graph: Graph, paths:
         value = state.values[branch.condition]
         if isinstance(value, np.ndarray):
             taken = _parted(branch, value, path.mask)
-            if state.machine.paths is not None:
-                state.machine.paths.edges(branch, [edge for edge, _ in taken])
+            if state.machine.observers.paths is not None:
+                state.machine.observers.paths.edges(branch, [edge for edge, _ in taken])
             if len(taken) > 1:
                 path.block, path.edge = graph.meets[path.block], None
                 sources = [[state.values[move.source] for move in edge.moves] for edge, _ in taken]
@@ -156,8 +156,8 @@ def _follow(state: AgentState, path: _Path, branch: Branch, graph: Graph, paths:
             edge = taken[0][0]
         else:
             edge = branch.edges[branch.cases.get(value, -1)]
-            if state.machine.paths is not None:
-                state.machine.paths.edges(branch, [edge])
+            if state.machine.observers.paths is not None:
+                state.machine.observers.paths.edges(branch, [edge])
     if edge.moves:
         _move(state, edge, [state.values[move.source] for move in edge.moves], path.mask)
     path.block, path.edge = edge.target, edge

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.dialects.sm import ClusterLine
 from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.clocks import Knowledge, joined, nothing
@@ -43,7 +42,7 @@ def owner(state: AgentState, op: Described, pointer: int) -> Cta:
     """The CTA of the cluster into whose shared memory a pointer points."""
     rank = pointer // window(1)
     if not 0 <= rank < size_of(state):
-        raise violation(state, op, f"there is no CTA {rank} in a cluster of {size_of(state)}")
+        raise violation(state, op, f"there is no CTA {rank} in a cluster of {size_of(state)} [cluster-rank]")
     found: Cta = state.cta.cluster.ctas[rank]
     return found
 
@@ -67,7 +66,9 @@ def receivers(state: AgentState, op: Described, mask: int) -> list[Cta]:
     """The CTAs of the cluster whose bits are set in a multicast's mask (16 bits)."""
     bits = mask & 0xFFFF
     if not bits or bits >> size_of(state):
-        raise violation(state, op, f"a multicast to the CTAs of mask {bits:#b}, in a cluster of {size_of(state)}")
+        raise violation(
+            state, op, f"a multicast to the CTAs of mask {bits:#b}, in a cluster of {size_of(state)} [multicast-mask]"
+        )
     return [cta for cta in state.cta.cluster.ctas if bits >> cta.rank & 1]
 
 
@@ -109,20 +110,16 @@ class Cluster:
         for rank, cta in enumerate(ctas):
             cta.cluster, cta.rank = made, rank
 
-    def members(self, rank: int, line: ClusterLine | None) -> list[Cta]:
-        """The CTAs of a CTA's row of the cluster, of its column, or of both; the CTA alone (None)."""
+    def members(self, rank: int, of_row: bool, of_column: bool) -> list[Cta]:
+        """A CTA, and those of its row of the cluster, of its column, or of both."""
         row, column = divmod(rank, self.shape[1])
-        chosen = []
-        for cta in self.ctas:
-            in_row, in_column = cta.rank // self.shape[1] == row, cta.rank % self.shape[1] == column
-            is_member = {
-                None: cta.rank == rank,
-                ClusterLine.row: in_row,
-                ClusterLine.column: in_column,
-                ClusterLine.cross: in_row or in_column,
-            }[line]
-            chosen += [cta] if is_member else []
-        return chosen
+        return [
+            cta
+            for cta in self.ctas
+            if cta.rank == rank
+            or (of_row and cta.rank // self.shape[1] == row)
+            or (of_column and cta.rank % self.shape[1] == column)
+        ]
 
     def settle(self) -> None:
         """Ends the barrier's round if all agents that have not ended have arrived in it."""
@@ -150,7 +147,11 @@ def arrive(state: AgentState, op: Described, is_relaxed: bool = False) -> None:
     together(state, op)
     cluster: Cluster = state.cta.cluster
     if cluster.arrived.get(_key(state), 0) > cluster.passed.get(_key(state), 0):
-        raise violation(state, op, "arrives again at the cluster's barrier before it has waited for the others")
+        raise violation(
+            state,
+            op,
+            "arrives again at the cluster's barrier before it has waited for the others [cluster-arrives-twice]",
+        )
     for cta, agent in () if is_relaxed else _clocks_of(state):
         clocks = cta.shared.clocks
         knowledge = clocks.release(agent) if cta is state.cta else clocks.known[agent].copy()
@@ -167,7 +168,7 @@ def wait(state: AgentState, op: Described) -> Steps:
     cluster: Cluster = state.cta.cluster
     mine = cluster.arrived.get(_key(state), 0)
     if mine == cluster.passed.get(_key(state), 0):
-        raise violation(state, op, "waits at the cluster's barrier where it has not arrived")
+        raise violation(state, op, "waits at the cluster's barrier where it has not arrived [cluster-waits-first]")
 
     def is_over() -> bool:
         if cluster.rounds < mine and cluster.settled != cluster.ended:
@@ -203,14 +204,17 @@ def reach(state: AgentState, op: Described, cta: Cta, find: Callable[[Cta], Mbar
     cluster: Cluster = state.cta.cluster
     if len(cta.ended) == len(cta.machine.seats):
         raise violation(
-            state, op, f"signals an mbarrier of CTA {cta.index}, which has ended; {_BARRIER} before any CTA ends"
+            state,
+            op,
+            f"signals an mbarrier of CTA {cta.index}, which has ended; {_BARRIER} before any CTA ends"
+            " [cluster-cta-ended]",
         )
     if found is None or cluster.passed.get(_key(state), 0) <= found.born:
         raise violation(
             state,
             op,
             f"signals an mbarrier of CTA {cta.index}, which may not have initialised it; {_BARRIER} after the "
-            "initialisation",
+            "initialisation [cluster-uninitialised]",
         )
     signal = Signal(op, found.completed, cluster.arrived[_key(state)])
     if not any(key[1][0] == cta.rank for key in cluster.signals):
@@ -235,5 +239,5 @@ def _check_signals(ending: AgentState, cluster: Cluster) -> None:
                 ending,
                 signal.op,
                 f"the CTA ends while CTA {sender.index} {sender.machine.seats[agent].name} may still signal "
-                f"{barrier.name}; {_BARRIER} before any CTA ends",
+                f"{barrier.name}; {_BARRIER} before any CTA ends [cluster-ends-early]",
             )

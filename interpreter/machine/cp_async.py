@@ -20,7 +20,11 @@ def start(state: AgentState, op: Described, destination: Any, source: Any, size:
     if source_size is not None:
         used = by_lane(source_size) if state.mask is None else by_lane(source_size)[state.mask]
         if ((used < 0) | (used > size)).any():
-            raise violation(state, op, f"src-size must be 0 … {size}, not {int(used[(used < 0) | (used > size)][0])}")
+            raise violation(
+                state,
+                op,
+                f"src-size must be 0 … {size}, not {int(used[(used < 0) | (used > size)][0])} [cp-async-source]",
+            )
     state.cta.copies.start(state.machine.memory, access, shared_rows, global_rows, size, used)
 
 

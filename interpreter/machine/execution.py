@@ -24,10 +24,15 @@ array of the tile's shape. Fragments: array (32, values).
 
 from typing import Any
 
-from lowtide.errors import InterpreterError
+from lowtide.errors import InterpreterError, InterpreterFault
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.program.program import DecodedBlock
+
+_OF_PYTHON = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError),
+    *(NameError, RuntimeError, TypeError, ValueError),
+)
 
 
 class OutOfSteps(InterpreterError):
@@ -48,7 +53,7 @@ def run_block(state: AgentState, block: DecodedBlock) -> Steps:
 
 
 def run_straight(state: AgentState, block: DecodedBlock) -> list[Any]:
-    """As `run_block`, for a block of which no op may wait."""
+    """As `run_block`, for a block whose ops may not wait."""
     count_steps(state, len(block.ops) + 1)
     for op in block.ops:
         state.op = op
@@ -60,10 +65,11 @@ def run_straight(state: AgentState, block: DecodedBlock) -> list[Any]:
 def count_steps(state: AgentState, count: int) -> None:
     """The agent is about to run `count` more ops. Raises OutOfSteps where it may not."""
     state.steps += count
-    if state.steps > state.machine.max_steps:
+    most = state.machine.options.max_steps
+    if state.steps > most:
         raise OutOfSteps(
-            f"the {state.who()} has run {state.machine.max_steps} ops and has not ended: a loop may have no end; give "
-            "max_steps more if it has"
+            f"the {state.who()} has run {most} ops and has not ended: a loop may have no end; give max_steps more if it"
+            " has [out-of-steps]"
         )
 
 
@@ -72,13 +78,31 @@ def violation(state: AgentState, op: Described, rule: str) -> InterpreterError:
     return InterpreterError(f"{op.describe()}, level {state.machine.level}, {state.who()}: {rule}")
 
 
+UNSET = "reads a register that was never written, or poison [register-unset]"
+
+
+def reads_unset(state: AgentState, op: Described) -> bool:
+    """Whether an operand of the op has no value."""
+    return any(state.values[slot] is None for slot in getattr(op, "operands", ()))
+
+
 def advance(state: AgentState, steps: Steps) -> Wait | None:
-    """Run until the next wait; None at the end. What Python refuses to compute becomes an InterpreterError."""
+    """Run until the next wait; None at the end.
+
+    Raises InterpreterFault for an exception of Python, unless the op reads a value that was never given: that is a
+    fault of the program.
+    """
     try:
         return next(steps)
     except StopIteration:
         return None
-    except (ArithmeticError, ValueError, IndexError, TypeError, KeyError) as error:
-        if state.op is None:
-            raise
-        raise violation(state, state.op, f"{type(error).__name__}: {error}") from error
+    except _OF_PYTHON as error:
+        op, text = state.op, f"{type(error).__name__}: {error}"
+        if op is not None and reads_unset(state, op):
+            raise violation(state, op, UNSET) from error
+        where = "" if op is None else f"{op.describe()}, level {state.machine.level}, {state.who()}: "
+        raise InterpreterFault(
+            f"{where}{text}: the interpreter failed, which says nothing about the kernel; please report it"
+            ""
+            " [interpreter-failed]"
+        ) from error

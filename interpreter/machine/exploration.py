@@ -281,7 +281,7 @@ def _pause_op(op: Any, classify: Classify) -> None:
 
 def _pausing(handler: Callable[..., Any], resumable: bool) -> Callable[..., Steps]:
     def run(state: AgentState, op: Any) -> Steps:
-        explorer = state.machine.explorer
+        explorer = state.machine.observers.explorer
         yield Wait(lambda: True, lambda: "to be chosen")
         if resumable:
             yield from handler(state, op)

@@ -6,6 +6,7 @@ flight from `start_store` to `land_store`: until then nothing orders them. Where
 operand, what reads the operand comes before what overwrites it in the same way.
 """
 
+import os
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -13,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.numbers.cells import (
     CODES,
@@ -37,6 +39,11 @@ from lowtide.interpreter.numbers.cells import (
 
 _ORIGIN = 1 << 20  # of global memory: a null pointer or a shared address is out of its bounds
 _GAP = 256  # bytes: the least gap between two allocations, and their alignment
+
+
+def physical_memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 class GlobalMemory(Cells):
@@ -181,7 +188,7 @@ class GlobalMemory(Cells):
         addresses = np.asarray(addresses, np.int64)
         if (addresses & (size - 1)).any():
             row = int(np.flatnonzero(addresses & (size - 1))[0])
-            rule = f"misaligned: {size} bytes need an address that is a multiple of {size}"
+            rule = f"misaligned: {size} bytes need an address that is a multiple of {size} [global-misaligned]"
             self.fail(access, addresses - self.origin, row, 0, rule)
         codes = np.full((len(addresses), size), ZERO, np.uint8)
         payload = np.zeros((len(addresses), size), self.payload.dtype)
@@ -220,12 +227,20 @@ class GlobalMemory(Cells):
         self._epoch[units] = self._clocks[access.cta].epoch(access.warp) + 1
 
     def _grow(self, size: int) -> None:
-        """Arrays may be longer than memory is, so that they seldom grow."""
-        for name in ("payload", "codes", "_accessible", *self.state):
-            array = getattr(self, name)
-            wanted = self.entries(size) if name in self.state else padded(size)
-            if len(array) < wanted:
-                longer = np.zeros(max(wanted, 2 * len(array)), array.dtype)
+        """Arrays may be longer than memory is, so that they seldom grow. Raises NotInterpreted for too large ones."""
+        arrays = {name: getattr(self, name) for name in ("payload", "codes", "_accessible", *self.state)}
+        wanted = {name: self.entries(size) if name in self.state else padded(size) for name in arrays}
+        needed = sum(wanted[name] * array.itemsize for name, array in arrays.items())
+        if needed > physical_memory():
+            raise NotInterpreted(
+                f"matrices and workspaces of {size:,} bytes take the interpreter {needed / 2**30:,.0f} GiB, this "
+                f"machine has {physical_memory() / 2**30:,.0f}; take a smaller problem, less padding, or fewer SMs"
+                ""
+                " [memory-of-machine]"
+            )
+        for name, array in arrays.items():
+            if len(array) < wanted[name]:
+                longer = np.zeros(max(wanted[name], 2 * len(array)), array.dtype)
                 longer[: len(array)] = array
                 setattr(self, name, longer)
         self.size = size
@@ -233,7 +248,9 @@ class GlobalMemory(Cells):
     def _check_written(self, access: Access, addresses: Ints, unwritten: Values) -> None:
         if unwritten.any():
             row, byte = (int(index[0]) for index in np.nonzero(unwritten))
-            self.fail(access, addresses, row, byte, "uninitialised: read where nothing was written")
+            self.fail(
+                access, addresses, row, byte, "uninitialised: read where nothing was written [global-uninitialised]"
+            )
 
     def _earlier_kernels_known(self, access: Access) -> bool:
         """Whether the kernels before this one have ended, as far as who accesses memory knows."""
@@ -242,7 +259,10 @@ class GlobalMemory(Cells):
 
     def _check_open(self, access: Access, span: Span) -> None:
         if self._earlier_kernels is not None and span.addresses.size and not self._earlier_kernels_known(access):
-            rule = "the kernels before this one may still write here; wait for them by griddepcontrol.wait before"
+            rule = (
+                "the kernels before this one may still write here; wait for them by griddepcontrol.wait before"
+                " [earlier-kernels]"
+            )
             self.fail(access, span.addresses, 0, 0, rule)
 
     def _check_accessible(self, access: Access, span: Span) -> None:
@@ -250,7 +270,11 @@ class GlobalMemory(Cells):
         if not accessible.all():
             row, byte = (int(index[0]) for index in np.nonzero(~accessible))
             self.fail(
-                access, span.addresses, row, byte, f"out of bounds: {span.size} bytes, not all of them in a matrix"
+                access,
+                span.addresses,
+                row,
+                byte,
+                f"out of bounds: {span.size} bytes, not all of them in a matrix [outside-matrices]",
             )
 
     def _before_read(self, access: Access, span: Span) -> None:
@@ -291,7 +315,13 @@ class GlobalMemory(Cells):
             overwritten = self._writer[units] != thread
             if overwritten.any():
                 row, byte = span.first(overwritten)
-                self.fail(access, span.addresses, row, byte, "race: two lanes write the same bytes in one instruction")
+                self.fail(
+                    access,
+                    span.addresses,
+                    row,
+                    byte,
+                    "race: two lanes write the same bytes in one instruction [global-lanes-race]",
+                )
 
     def _note_replaced(self, buffer: Buffer, span: Span) -> None:
         """Remember which bytes of the operand in whose place D is written now hold an element of D."""
@@ -365,7 +395,7 @@ class GlobalMemory(Cells):
             if cta == access.cta
             else "let its CTA arrive at a semaphore after that, and this one wait for it before"
         )
-        what = f"race {rule.format(who)}, nothing orders the two; it did so{self.by(site)}; {remedy}"
+        what = f"race {rule.format(who)}, nothing orders the two; it did so{self.by(site)}; {remedy} [global-race]"
         self.fail(access, span.addresses, row, byte, what)
 
     def _is_acquired(self, access: Access, warp: Ints, stored: Ints) -> NDArray[np.bool_]:

@@ -132,7 +132,7 @@ def operands_of_mma(a: str, b: str) -> tuple[ElementType, ElementType]:
     """The rows of A's and B's types, by their PTX names. Raises InterpreterError for a pair that is not modelled."""
     if not any({a, b} <= set(partners) for partners in _PARTNERS):
         known = ", ".join(" with ".join(partners) for partners in _PARTNERS)
-        raise InterpreterError(f"mma.sync of {a} and {b} is not interpreted; take one of {known} for both")
+        raise InterpreterError(f"mma.sync of {a} and {b} is not interpreted; take one of {known} for both [mma-types]")
     return element_of_ptx(a), element_of_ptx(b)
 
 
@@ -144,7 +144,9 @@ def fragments_of(shape: tuple[int, int, int], bits: int) -> MmaFragments:
     if (shape, bits) not in MMA_FRAGMENTS:
         known = ", ".join("m{}n{}k{}".format(*shape) + f" of {bits} bits" for shape, bits in MMA_FRAGMENTS)
         asked = "m{}n{}k{}".format(*shape)
-        raise InterpreterError(f"mma.sync {asked} of {bits}-bit operands is not interpreted; known are {known}")
+        raise InterpreterError(
+            f"mma.sync {asked} of {bits}-bit operands is not interpreted; known are {known} [mma-shapes]"
+        )
     return MMA_FRAGMENTS[shape, bits]
 
 
@@ -169,7 +171,7 @@ def wgmma_accumulator(n: int) -> tuple[Ints, Ints]:
     (i / 2) % 2 is 1; col = 8 * (i / 4) + 2 * (lane % 4) + i % 2. Raises InterpreterError for an N that wgmma lacks.
     """
     if n % 8 or not 8 <= n <= 256:
-        raise InterpreterError(f"wgmma.m64n{n}k16: N is a multiple of 8 from 8 to 256")
+        raise InterpreterError(f"wgmma.m64n{n}k16: N is a multiple of 8 from 8 to 256 [wgmma-n]")
     thread, i = np.arange(128)[:, None], np.arange(n // 2)
     warp, lane = thread // 32, thread % 32
     return 16 * warp + lane // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (lane % 4) + i % 2
@@ -225,7 +227,7 @@ def tma_swizzle(addresses: Ints, span: int) -> Ints:
     [7, 9) for 64, bit 4 with bit 7 for 32.
     """
     if span not in (0, 32, 64, 128):
-        raise InterpreterError(f"a swizzle over {span} bytes; there are those over 32, 64 and 128")
+        raise InterpreterError(f"a swizzle over {span} bytes; there are those over 32, 64 and 128 [tma-swizzle-span]")
     bits = {0: 0, 32: 0x10, 64: 0x30, 128: 0x70}[span]
     return addresses ^ (addresses >> 3 & bits)
 
@@ -241,7 +243,9 @@ def ldmatrix(rows: Values, num: int, trans: bool) -> Values:
     matrices = rows.reshape(num, 8, -1)
     if trans:
         if matrices.shape[2] != 8:
-            raise InterpreterError("ldmatrix.trans transposes 16-bit elements; these are of 8 bits: load them by bytes")
+            raise InterpreterError(
+                "ldmatrix.trans transposes 16-bit elements; these are of 8 bits: load them by bytes [ldmatrix-trans]"
+            )
         matrices = matrices.swapaxes(1, 2)
     return matrices.reshape(num, 32, -1).swapaxes(0, 1)
 

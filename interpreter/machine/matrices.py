@@ -1,6 +1,6 @@
 """Matrices in global memory as values, and the windows that `tile.view` cuts from them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.cells import Described
-from lowtide.interpreter.program.ir_types import Scalar
+from lowtide.interpreter.program.types import Scalar
 
 Ints = NDArray[np.int64]
 
@@ -36,7 +36,7 @@ class Matrix:
     def part(self, number: int) -> "Matrix":
         """A matrix, or vector, of a batch."""
         address = self.address + number * self.strides[0] * self.element.bytes
-        return Matrix(self.name, address, self.shape[1:], self.strides[1:], self.element)
+        return replace(self, address=address, shape=self.shape[1:], strides=self.strides[1:])
 
     def addresses(self, rows: Any, columns: Any) -> Ints:
         """Byte addresses of elements; a vector's are its columns'."""

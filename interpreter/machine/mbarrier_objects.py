@@ -24,12 +24,18 @@ def initialise(state: AgentState, op: Described, address: Any, arrivals: Any) ->
     shared, made = state.cta.shared, state.cta.mbarriers
     if address % OBJECT_BYTES:
         raise violation(
-            state, op, f"an mbarrier at shared memory address {address:#x}; take a multiple of {OBJECT_BYTES}"
+            state,
+            op,
+            f"an mbarrier at shared memory address {address:#x}; take a multiple of {OBJECT_BYTES} [mbarrier-address]",
         )
     if not 1 <= arrivals <= MAX_ARRIVALS:
-        raise violation(state, op, f"{arrivals} arrivals; an mbarrier takes 1 … {MAX_ARRIVALS}")
+        raise violation(state, op, f"{arrivals} arrivals; an mbarrier takes 1 … {MAX_ARRIVALS} [mbarrier-arrivals]")
     if address in made:
-        raise violation(state, op, f"the mbarrier at {address:#x} is initialised already; invalidate it before")
+        raise violation(
+            state,
+            op,
+            f"the mbarrier at {address:#x} is initialised already; invalidate it before [mbarrier-initialised-twice]",
+        )
     name = f"the mbarrier at {address:#x}"
     shared.store(state.access(op), np.array([address]), np.zeros((1, 1)), "i64")
     barrier = Mbarrier.of(name, arrivals, state.cta, clusters.born(state))
@@ -50,10 +56,16 @@ def at(state: AgentState, op: Described, address: Any) -> Mbarrier:
     place = uniform(state, op, address)
     found: Mbarrier | None = state.cta.mbarriers.get(place)
     if found is None or found.initialised is None:
-        raise violation(state, op, f"no mbarrier has been initialised at shared memory address {place:#x}")
+        raise violation(
+            state, op, f"no mbarrier has been initialised at shared memory address {place:#x} [mbarrier-uninitialised]"
+        )
     warp, epoch = found.initialised
     if warp != state.warp and state.cta.shared.clocks.known[state.warp, warp] <= epoch:
-        raise violation(state, op, f"race: uses {found.name}, which warp {warp} initialised, with no barrier between")
+        raise violation(
+            state,
+            op,
+            f"race: uses {found.name}, which warp {warp} initialised, with no barrier between [mbarrier-race]",
+        )
     return found
 
 
@@ -67,7 +79,8 @@ def in_cta(state: AgentState, op: Described, cta: Cta, address: int) -> Mbarrier
         raise violation(
             state,
             op,
-            f"CTA {cta.index} has not shown {found.name} to the cluster; put nvvm.fence.mbarrier.init after it",
+            f"CTA {cta.index} has not shown {found.name} to the cluster; put nvvm.fence.mbarrier.init after it"
+            " [mbarrier-in-cluster]",
         )
     return found
 
@@ -108,7 +121,7 @@ def poll_parity(state: AgentState, op: Described, address: Any, parity: Any) -> 
     """Whether the phase of this parity has completed, as one try finds it; a success tells what a wait tells."""
     barrier, asked = at(state, op, address), uniform(state, op, parity)
     if asked not in (0, 1):
-        raise violation(state, op, f"a phase is known by its parity, 0 or 1, not {asked}")
+        raise violation(state, op, f"a phase is known by its parity, 0 or 1, not {asked} [parity-polled]")
     state.touch(barrier.key, ASK)
     if not barrier.passed(asked):
         poll = Wait(lambda: barrier.passed(asked), lambda: f"for phase parity {asked}: {barrier.state}", op)

@@ -77,7 +77,7 @@ class Mbarrier:
 def wait(state: AgentState, op: Described, barrier: Mbarrier, parity: int) -> Steps:
     """Wait until the phase of this parity has completed (mbarrier.try_wait.parity until it is true)."""
     if parity not in (0, 1):
-        raise violation(state, op, f"a phase is known by its parity, 0 or 1, not {parity}")
+        raise violation(state, op, f"a phase is known by its parity, 0 or 1, not {parity} [parity-waited]")
     yield Wait(lambda: barrier.passed(parity), lambda: f"for phase parity {parity}: {barrier.state}")
     learn(state, op, barrier, parity)
 
@@ -105,7 +105,7 @@ def arrive(
             f"arrives {'once' if count == 1 else f'{count} times'} more at {barrier.name}, whose phase "
             f"{barrier.completed} has {barrier.arrivals - barrier.pending} of its {barrier.arrivals} arrivals and "
             f"lacks {barrier.bytes} bytes; wait for the phase before arriving for the next, or expect as many arrivals "
-            "as there are",
+            "as there are [too-many-arrivals]",
         )
     _signal(state, op, barrier)
     if not relaxed:
@@ -137,7 +137,8 @@ def expect(state: AgentState, op: Described, barrier: Mbarrier, expected: int) -
         raise violation(
             state,
             op,
-            f"{barrier.bytes} bytes pending on {barrier.name}; an mbarrier counts to {MAX_BYTES}: use smaller stages",
+            f"{barrier.bytes} bytes pending on {barrier.name}; an mbarrier counts to {MAX_BYTES}: use smaller stages"
+            " [pending-bytes]",
         )
 
 
@@ -148,7 +149,7 @@ def complete_bytes(state: AgentState, op: Described, barrier: Mbarrier, phase: i
             state,
             op,
             f"its {count} bytes land on {barrier.name} when phase {phase}, which they belong to, has completed without "
-            "them; expect the bytes of all boxes that signal one phase",
+            "them; expect the bytes of all boxes that signal one phase [bytes-too-late]",
         )
     state.touch(barrier.key, "arrive")
     barrier.bytes -= count
@@ -173,7 +174,7 @@ def _check_waited(state: AgentState, barrier: Mbarrier) -> None:
             state,
             op,
             f"the kernel ends and nobody has waited for phase {phase} of {barrier.name}, which it signals; wait for "
-            "every copy into shared memory before the last thread ends",
+            "every copy into shared memory before the last thread ends [phase-unwaited]",
         )
 
 
@@ -186,7 +187,7 @@ def _complete(state: AgentState, op: Described, barrier: Mbarrier) -> None:
             state,
             op,
             f"phase {barrier.completed} of {barrier.name} has all its arrivals and {-barrier.bytes} bytes more than "
-            "were expected; expect the bytes of all boxes that signal it",
+            "were expected; expect the bytes of all boxes that signal it [bytes-unexpected]",
         )
     if barrier.bytes == 0:
         barrier.completed += 1

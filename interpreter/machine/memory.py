@@ -89,7 +89,9 @@ class SharedMemory(Cells):
     ) -> None:
         super().__init__("shared memory", origin, size or 0, payload, spans)
         if warps > WARPS:
-            raise InterpreterError(f"a CTA of {warps} warps; at most {WARPS}: launch with fewer threads")
+            raise InterpreterError(
+                f"a CTA of {warps} warps; at most {WARPS}: launch with fewer threads [warps-per-cta]"
+            )
         self.clocks = Clocks(warps, names)
         self.open_reads: list[list[OpenRead]] = [[] for _ in range(warps)]  # of each reader, oldest first
         self._reader_clocks = list(range(warps))  # readers are the agents, and what reads on nobody's behalf
@@ -115,6 +117,7 @@ class SharedMemory(Cells):
             if self._fixed:
                 raise InterpreterError(
                     f"{name} ends at byte {end} of shared memory, the launch has {self.size}; launch with more"
+                    " [smem-outside]"
                 )
             for field in ("payload", "codes", *self.state):
                 array = getattr(self, field)
@@ -281,7 +284,10 @@ class SharedMemory(Cells):
             who = self._thread_name(int(writer[hidden][0]))
             by = self.by(int(self._write_site[span.units][hidden][0]))
             remedy = "put a barrier there" if is_fenced else "let the writer execute fence.proxy.async before a barrier"
-            rule = f"not visible to the async proxy: {verb} what {who} wrote, with {lacks}; it wrote{by}; {remedy}"
+            rule = (
+                f"not visible to the async proxy: {verb} what {who} wrote, with {lacks}; it wrote{by}; {remedy}"
+                " [async-proxy]"
+            )
             self.fail(access, span.addresses, row, byte, rule)
 
     def _before_read(self, access: Access, span: Span) -> None:
@@ -318,7 +324,13 @@ class SharedMemory(Cells):
             overwritten = self._writer[units] != thread
             if overwritten.any():
                 row, byte = span.first(overwritten)
-                self.fail(access, span.addresses, row, byte, "race: two lanes write the same bytes in one instruction")
+                self.fail(
+                    access,
+                    span.addresses,
+                    row,
+                    byte,
+                    "race: two lanes write the same bytes in one instruction [shared-lanes-race]",
+                )
 
     def _check_writers(self, access: Access, span: Span, lane: Any, verb: str, kind: str) -> None:
         known = self.clocks.known[access.warp]
@@ -335,17 +347,22 @@ class SharedMemory(Cells):
             who, is_agent = self._thread_name(thread), thread // LANES < self.clocks.warps
             by = self.by(int(self._write_site[span.units][racing][0]))
             if held is not None:
-                rule = f"{verb} the bytes of {held}; lay out shared memory so that buffers and mbarriers do not overlap"
+                rule = (
+                    f"{verb} the bytes of {held}; lay out shared memory so that buffers and mbarriers do not overlap"
+                    " [mbarrier-bytes]"
+                )
             elif stored[racing][0] == IN_FLIGHT:
                 awaited = "its group" if is_agent else "the mbarrier's phase"
                 rule = (
-                    f"in flight: {verb} what an asynchronous copy of {who} fills, before a wait for {awaited}; it was"
+                    f"in flight: {verb} what an asynchronous copy of {who} fills, before a wait for {awaited}; it was "
+                    f"started{by} [copy-in-flight]"
                 )
-                rule += f" started{by}"
             else:
                 missing = "barrier between" if is_agent else "wait for the mbarrier's phase before"
                 remedy = self._remedy(access, thread // LANES) if is_agent else "wait for that phase before this"
-                rule = f"race ({kind}): {verb} what {who} wrote, with no {missing}; it wrote{by}; {remedy}"
+                rule = (
+                    f"race ({kind}): {verb} what {who} wrote, with no {missing}; it wrote{by}; {remedy} [shared-race]"
+                )
             self.fail(access, span.addresses, row, byte, rule)
 
     def _check_readers(self, access: Access, span: Span, lane: Any) -> None:
@@ -368,11 +385,16 @@ class SharedMemory(Cells):
         at, reads, clock = int(span.addresses[row]) + byte, self._reads[reader], self._reader_clocks[reader]
         who = self._thread_name(clock * LANES + int(reads.lane[at // self.unit]))
         if is_open:
-            rule = f"race (write after read): writes what {who} may still read by {self._open_op(reader, at)}"
-            rule += "; let it wait for that group, and then a barrier or an mbarrier's phase come before this"
+            rule = (
+                f"race (write after read): writes what {who} may still read by {self._open_op(reader, at)}; let it "
+                "wait for that group, and then a barrier or an mbarrier's phase come before this [race-with-open-read]"
+            )
         else:
             by, remedy = self.by(int(reads.site[at // self.unit])), self._remedy(access, clock)
-            rule = f"race (write after read): writes what {who} read, with no barrier between; it read{by}; {remedy}"
+            rule = (
+                f"race (write after read): writes what {who} read, with no barrier between; it read{by}; {remedy}"
+                " [race-with-read]"
+            )
         self.fail(access, span.addresses, row, byte, rule)
 
     def _remedy(self, access: Access, other: int) -> str:
@@ -404,13 +426,12 @@ def start_copy(
     global_addresses: Ints,
     size: int,
     used: Ints | None = None,
-    writer: int | None = None,
     by_threads: bool = False,
 ) -> InFlight:
     """An asynchronous copy of `size` bytes from each global address, zero-filled after the first `used` bytes (n,).
 
-    Global memory is read at once; the bytes land by `destination.land`. `writer` is the clock that the write counts by,
-    where not the agent's own; `by_threads` as in `SharedMemory.start_copy`. Raises InterpreterError.
+    Global memory is read at once; the bytes land by `destination.land`. `by_threads` as in `SharedMemory.start_copy`.
+    Raises InterpreterError.
     """
     codes, payload = source.read_raw(access, global_addresses, size, used)
-    return destination.start_copy(access, shared_addresses, codes, payload, writer, by_threads)
+    return destination.start_copy(access, shared_addresses, codes, payload, by_threads=by_threads)

@@ -8,18 +8,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlir import ir
-
-from lowtide.dialects.locations import place_of
 from lowtide.interpreter.program.batches import flat
 from lowtide.interpreter.program.dependence import waits
 from lowtide.interpreter.program.graphs import Branch, Edge, Graph
-from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
+from lowtide.interpreter.program.program import DecodedBlock, Program
 
 THEN, ELSE = "then", "else"
 TAKEN, PASSED = "taken", "not taken"
 NEVER, ONCE, OFTEN = "no iteration", "one iteration", "several iterations"
-_CONSTANTS = ("arith.constant", "llvm.mlir.constant")
+_DECIDING = {"scf.if": 1, "scf.for": 3, "scf.while": 0}  # operands that say which side is taken
 _SIDES = {"scf.if": (THEN, ELSE), "scf.for": (NEVER, ONCE, OFTEN), "scf.while": (NEVER, ONCE, OFTEN)}
 
 
@@ -44,13 +41,13 @@ class Paths:
 
     sides: dict[Place, set[str]] = field(default_factory=dict)
     possible: dict[Place, tuple[str, ...]] = field(default_factory=dict)
-    _taken: dict[DecodedOp | Branch, set[str]] = field(default_factory=dict)
-    _kernels: dict[DecodedOp | Branch, str] = field(default_factory=dict)
+    _taken: dict[Any, set[str]] = field(default_factory=dict)
+    _kernels: dict[Any, str] = field(default_factory=dict)
 
     def enter(self, program: Program) -> None:
         """A kernel is about to run: all its branches and loops count."""
         for op in _walk(program.block):
-            if op.name in _SIDES and not _is_settled(op):
+            if op.name in _SIDES and not op.is_settled(_DECIDING[op.name]):
                 self._taken.setdefault(op, set())
                 self._kernels[op] = program.name
         for branch in _branches(program.graph) if program.graph is not None else ():
@@ -62,12 +59,12 @@ class Paths:
         if branch in self._taken:
             self._taken[branch] |= {_side(branch, edge) for edge in taken}
 
-    def branch(self, op: DecodedOp, taken: bool, other: bool) -> None:
+    def branch(self, op: Any, taken: bool, other: bool) -> None:
         """An agent is at a branch that some of its lanes take, or some do not."""
         if op in self._taken:
             self._taken[op] |= {side for side, is_taken in ((THEN, taken), (ELSE, other)) if is_taken}
 
-    def loop(self, op: DecodedOp, trips: int) -> None:
+    def loop(self, op: Any, trips: int) -> None:
         """An agent goes round a loop `trips` times."""
         if op in self._taken:
             self._taken[op].add((NEVER, ONCE)[trips] if trips < 2 else OFTEN)
@@ -76,7 +73,8 @@ class Paths:
         """The run is over: places take the place of ops, which end with their module."""
         for op, taken in self._taken.items():
             kernel = self._kernels[op]
-            place = _place(op.op, kernel) if isinstance(op, Branch) else _place(op, kernel)
+            at = op.op if isinstance(op, Branch) else op
+            place = Place(at.line, kernel, at.name)
             self.sides.setdefault(place, set()).update(taken)
             sides = [_side(op, edge) for edge in op.edges] if isinstance(op, Branch) else _SIDES[op.name]
             self.possible[place] = tuple(dict.fromkeys((*self.possible.get(place, ()), *sides)))
@@ -93,14 +91,6 @@ def merged(runs: Iterable[Paths]) -> Paths:
     return whole
 
 
-def _place(op: Any, kernel: str) -> Place:
-    """Of an op of IR, or an instruction of PTX, which knows its line."""
-    if hasattr(op, "line"):
-        return Place(op.line, kernel, op.name)
-    at = place_of(op.source.location)
-    return Place(0 if at is None else at[1], kernel, op.source.name)
-
-
 def _branches(graph: Graph) -> Iterator[Branch]:
     exempt = waits(graph)
     for number, block in enumerate(graph.blocks):
@@ -115,15 +105,8 @@ def _side(branch: Branch, edge: Edge) -> str:
     return next((f"case {value}" for value, at in branch.cases.items() if at == number), "default")
 
 
-def _walk(block: DecodedBlock) -> Iterator[DecodedOp]:
+def _walk(block: DecodedBlock) -> Iterator[Any]:
     for op in flat(block.ops):
         yield op
         for region in op.regions:
             yield from _walk(region)
-
-
-def _is_settled(op: DecodedOp) -> bool:
-    """Whether constants say which side is taken."""
-    deciding = 1 if op.name == "scf.if" else 3 if op.name == "scf.for" else 0
-    owners = [operand.owner for operand in list(op.source.operands)[:deciding]]
-    return bool(owners) and all(not isinstance(owner, ir.Block) and owner.name in _CONSTANTS for owner in owners)

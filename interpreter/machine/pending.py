@@ -32,7 +32,7 @@ class Pending:
 
 @dataclass(eq=False)
 class PendingRows(Pending):
-    """Accumulators of which each block of rows is written last by a group of its own: what these groups still read."""
+    """Accumulators whose blocks of rows were each written last by another group: what these groups still read."""
 
     groups: tuple[list[OpenRead], ...] = ()
 
@@ -76,7 +76,7 @@ class PendingRegister:
     def _refuse(self, *operands: Any, **named: Any) -> NoReturn:
         raise TouchedWhilePending(
             f"an accumulator register of wgmma group {self.group} before a wait has handed it on; read what "
-            "sm.ptx_wgmma_wait gives"
+            "sm.ptx_wgmma_wait gives [accumulator-pending]"
         )
 
     __array__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
@@ -90,7 +90,7 @@ def hand_to(state: AgentState, op: Described, acc: Pending) -> None:
             state,
             op,
             f"takes accumulators that {acc.user.describe()} has taken over, so that registers are copied which a wgmma "
-            "may still write; use what that op gives",
+            "may still write; use what that op gives [accumulator-copied]",
         )
     acc.user = op
 
@@ -99,5 +99,8 @@ def check_done(state: AgentState, op: Described, group: int) -> None:
     """Raises InterpreterError where a group is in flight whose accumulators the op hands on."""
     if group in state.mmas:
         raise violation(
-            state, op, f"hands on accumulators that wgmma group {group} may still write; wait until none is in flight"
+            state,
+            op,
+            f"hands on accumulators that wgmma group {group} may still write; wait until none is in flight"
+            " [accumulator-in-flight]",
         )

@@ -42,7 +42,7 @@ class Reads:
         )
 
     def extend(self, units: int) -> None:
-        """There are so many units now, of which the new ones have not been read."""
+        """There are so many units now; the new ones have not been read."""
         more = units - len(self.epoch)
         self.epoch, self.lane, self.site = (
             np.pad(self.epoch, (0, more)),

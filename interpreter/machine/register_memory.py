@@ -35,7 +35,11 @@ def load(state: AgentState, op: Described, cells: Cells, address: Any, width: in
         return (_parts_of_integers(state, op, cells, address, width),)
     found = cells.dtypes_at(rows)
     dtype = max(found, key=lambda name: ELEMENT_BYTES[name]) if found else ZERO_TYPE
-    size = min(width, ELEMENT_BYTES.get(dtype, width))
+    size = ELEMENT_BYTES.get(dtype, width)
+    if size == 2 * width and count % 2 == 0:  # both halves of each element
+        whole = load(state, op, cells, address, size, count // 2)
+        return tuple(half for each in whole for half in registers.split(each, 8 * size, state.machine.domain))
+    size = min(width, size)
     payload, dtype = cells.load_any(access, rows, size, width * count // size)
     if dtype == ZERO_TYPE:
         return (0,) * count
@@ -47,7 +51,7 @@ def load(state: AgentState, op: Described, cells: Cells, address: Any, width: in
 
 
 def _parts_of_integers(state: AgentState, op: Described, cells: Cells, address: Any, width: int) -> Any:
-    """A register of bits of which some lie within wider integers: of those, their part."""
+    """A register of bits; of bits that lie within wider integers, their part."""
     access, rows = active_rows(state, op, by_lane(address))
     sizes = cells.wider_integers(rows, width)
     assert sizes is not None and access.lanes is not None
@@ -57,7 +61,9 @@ def _parts_of_integers(state: AgentState, op: Described, cells: Cells, address: 
         own, begins = replace(access, lanes=access.lanes[chosen]), rows[chosen] & -size
         payload, dtype = cells.load_any(own, begins, size)
         if dtype[0] in "fb":
-            raise violation(state, op, f"reads bits of integers in some lanes, and {dtype} in others")
+            raise violation(
+                state, op, f"reads bits of integers in some lanes, and {dtype} in others [register-lanes-differ]"
+            )
         shift = 8 * (rows[chosen] - begins)
         result[chosen, 0] = payload[:, 0].astype(np.int64) >> shift
     words = spread(state, registers.canonical(result, 8 * width))[:, 0]
@@ -108,7 +114,7 @@ def _of_integers(payload: Values, bits: int, width: int) -> Any:
 def store(state: AgentState, op: Described, cells: Cells, address: Any, values: Sequence[Any], width: int) -> None:
     """Registers of `width` bytes to each active lane's address. Raises InterpreterError as Cells.store."""
     if any(value is None for value in values):
-        raise violation(state, op, "stores a register that was never written")
+        raise violation(state, op, "stores a register that was never written [register-unwritten-stored]")
     access, rows = active_rows(state, op, by_lane(address))
     domain = state.machine.domain
     dtype = _stored_type(cells, rows, values, width)

@@ -18,7 +18,11 @@ def set_registers(state: AgentState, op: Described, wanted: int, is_increase: bo
     held = cta.registers.get(state.warp, state.machine.registers or registers_that_fit(state.machine.threads))
     if (wanted < held) if is_increase else (wanted > held):
         action = "increase" if is_increase else "decrease"
-        raise violation(state, op, f"asks for {wanted} registers per thread, but each has {held}: that is no {action}")
+        raise violation(
+            state,
+            op,
+            f"asks for {wanted} registers per thread, but each has {held}: that is no {action} [setmaxnreg-action]",
+        )
     needed = (wanted - held) * WARP
     if needed > 0:
         yield Wait(

@@ -21,8 +21,9 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import InFlight
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.numbers.cells import UNWRITTEN
-from lowtide.interpreter.program.ir_types import Ring
-from lowtide.interpreter.program.program import DecodedOp, RingUsers
+from lowtide.interpreter.program.decoded import DecodedOp
+from lowtide.interpreter.program.program import RingUsers
+from lowtide.interpreter.program.types import Ring
 
 WRITE, READ = "write", "read"
 
@@ -157,7 +158,7 @@ class SlotRight:
                 state,
                 op,
                 f"{use}s slot {self.index}, which is {self.ring.status(self.index, self.warp)}; {use} between its "
-                f"{between}",
+                f"{between} [slot-use]",
             )
 
     def start(self, copy: InFlight) -> None:
@@ -232,7 +233,7 @@ def _check_retired(state: AgentState, op: DecodedOp, right: SlotRight) -> None:
                     state,
                     op,
                     f"releases slot {right.index}, which {read.access.op.describe()} may still read; wait for it by "
-                    "sm.mma_wait",
+                    "sm.mma_wait [slot-retired]",
                 )
 
 
@@ -249,7 +250,9 @@ def tail(state: AgentState, op: DecodedOp, ring: RingState) -> Steps:
         status = ring.status(index, warp)
         if status.startswith("being"):
             way_out = "commit" if status == "being written" else "release"
-            raise violation(state, op, f"drains the ring while slot {index} is {status}; {way_out} it before")
+            raise violation(
+                state, op, f"drains the ring while slot {index} is {status}; {way_out} it before [ring-undrained]"
+            )
     meeting = f"drain of the ring at byte {ring.starts[0]}"
     gate = state.cta.barriers.setdefault(meeting, Barrier())
     if len(gate.arrived) == len(state.team.members) - 1:  # the last to come
@@ -267,10 +270,14 @@ def tail(state: AgentState, op: DecodedOp, ring: RingState) -> Steps:
 def _tail_of_role(state: AgentState, op: DecodedOp, ring: RingState) -> Steps:
     warp = state.warp
     if warp not in ring.producers:
-        raise violation(state, op, "a ring with roles is drained by its producer; move it there")
+        raise violation(state, op, "a ring with roles is drained by its producer; move it there [drained-by-producer]")
     for index, stage in enumerate(ring.stages):
         if stage.acquired[warp] > stage.committed[warp]:
-            raise violation(state, op, f"drains the ring while slot {index} is being written; commit it before")
+            raise violation(
+                state,
+                op,
+                f"drains the ring while slot {index} is being written; commit it before [drained-while-written]",
+            )
     for index, stage in enumerate(ring.stages):
         needed = stage.committed[warp]
         released = partial(ring.read, stage.released)
@@ -301,7 +308,10 @@ def check_drained(state: AgentState, op: DecodedOp, ring: RingState, what: str) 
         status = ring.status(index, state.warp)
         if status != "empty":
             raise violation(
-                state, op, f"{what} while slot {index} of the ring is {status}; drain it by sm.producer_tail"
+                state,
+                op,
+                f"{what} while slot {index} of the ring is {status}; drain it by sm.producer_tail"
+                " [ring-drained-before]",
             )
 
 
@@ -320,5 +330,5 @@ def _check_order(
             state,
             op,
             f"{verb} slot {given[0]} phase {given[1]}, but the next in ring order is slot {expected[0]} "
-            f"phase {expected[1]}; step both by sm.ring_advance",
+            f"phase {expected[1]}; step both by sm.ring_advance [ring-order]",
         )

@@ -38,7 +38,8 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
     At levels nvvm to ptx its shared memory begins in the window of its rank in the cluster, as on hardware.
     """
     origin = program.shared_origin + (window(rank) if program.is_hardware else 0)
-    cta = Cta(index, machine, request.shared_memory, origin)
+    size = None if request.shared_memory is None else request.shared_memory + program.static_bytes
+    cta = Cta(index, machine, size, origin)
     for name, start, size in program.buffers:
         cta.shared.place(name, start, size)
     machine.memory.enter(index, cta.shared.clocks)
@@ -47,6 +48,10 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
         state = AgentState(machine, cta, seat, program.slots)
         for slot, value in zip(program.block.arguments, request.arguments, strict=True):
             state.values[slot] = value
+        for slot, value in program.constants.values():
+            state.values[slot] = value
+        for offset, slot in program.addresses.items():
+            state.values[slot] = cta.shared.origin + offset
         agents.append(Agent(state, _whole(state, program)))
     return agents
 
@@ -55,10 +60,18 @@ def _whole(state: AgentState, program: Program) -> Steps:
     yield from run_block(state, program.block) if program.graph is None else run_graph(state, program.graph)
     cta = state.cta
     if state.mmas and state.op is not None:
-        raise violation(state, state.op, f"ends with {len(state.mmas)} groups of wgmma in flight; wait for them before")
+        raise violation(
+            state,
+            state.op,
+            f"ends with {len(state.mmas)} groups of wgmma in flight; wait for them before [wgmma-unwaited]",
+        )
     copies = cta.copies.in_flight(state.warp)
     if copies and state.op is not None:  # the next CTA on this SM may have its shared memory
-        raise violation(state, state.op, f"ends with {copies} copies by cp.async in flight; wait for them before")
+        raise violation(
+            state,
+            state.op,
+            f"ends with {copies} copies by cp.async in flight; wait for them before [cp-async-unwaited]",
+        )
     cta.ended.add(state.warp)
     cta.cluster.ended += 1
     if len(cta.ended) == len(state.machine.seats):
@@ -130,7 +143,12 @@ def _resume(agent: Agent) -> bool:
 
 def _deadlock(running: list[Agent]) -> InterpreterError:
     return InterpreterError(
-        "\n".join([f"deadlock, level {running[0].state.machine.level}: nobody can go on", *_standing(running)])
+        "\n".join(
+            [
+                f"deadlock, level {running[0].state.machine.level}: nobody can go on [agents-deadlock]",
+                *_standing(running),
+            ]
+        )
     )
 
 

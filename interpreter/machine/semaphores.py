@@ -5,6 +5,7 @@ from, goes with it to whoever acquires it.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,40 +16,39 @@ from lowtide.interpreter.numbers.cells import Described
 _TYPE = "i32"
 
 
-def update(
-    state: AgentState,
-    op: Described,
-    address: int,
-    change: Callable[[int], int],
-    releases: bool = False,
-    acquires: bool = False,
-    dtype: str = _TYPE,
-    how: str = "add",
-    asks: bool = False,
-) -> int:
+@dataclass(frozen=True)
+class Change:
+    """An atomic operation: its name `how`, the type of the word, whether what the word was matters (`asks`)."""
+
+    how: str
+    releases: bool = False
+    acquires: bool = False
+    dtype: str = _TYPE
+    asks: bool = False
+
+
+def update(state: AgentState, op: Described, address: int, change: Change, function: Callable[[int], int]) -> int:
     """Change the word at once; returns what it was. A word that becomes 0 without a release forgets what was released.
 
-    `how`: the operation; `asks`: what the word was matters.
-
-    Raises InterpreterError for what is no written integer of the type.
+    Raises InterpreterError if it is not an integer of the type, or was not written.
     """
     memory, clocks = state.machine.memory, state.cta.shared.clocks
     access = state.access(op)
-    value = int(memory.atomic(access, address, dtype))
-    new = change(value)
-    state.touch(address, how)
-    if asks:
+    value = int(memory.atomic(access, address, change.dtype))
+    new = function(value)
+    state.touch(address, change.how)
+    if change.asks:
         state.touch(address, ASK)
-    memory.set_atomic(access, address, new, dtype)
-    if acquires:
+    memory.set_atomic(access, address, new, change.dtype)
+    if change.acquires:
         acquire(state, address)
     if state.machine.order is not None:
-        if releases:
+        if change.releases:
             state.machine.order.release(state.key, address)
             state.machine.order.count(op, address, arrivals=1)
         elif new == 0:
             state.machine.order.reset(address)
-    if releases:
+    if change.releases:
         told = state.machine.released.setdefault(address, {})
         merged(told, {**clocks.heard[state.warp], state.cta.index: clocks.release_ordered(state.warp)})
     elif new == 0:
@@ -73,14 +73,17 @@ def acquire(state: AgentState, address: int) -> None:
         clocks.acquire(state.warp, np.asarray(own))
 
 
+_ARRIVAL, _LEAVE = Change("add", releases=True), Change("inc")
+
+
 def arrive(state: AgentState, op: Described, address: int) -> None:
-    """Add one, and release what the agent knows. Raises InterpreterError for what is no written i32."""
-    update(state, op, address, lambda value: value + 1, releases=True)
+    """Add one, and release what the agent knows. Raises InterpreterError if it is not an i32, or was not written."""
+    update(state, op, address, _ARRIVAL, lambda value: value + 1)
 
 
 def leave(state: AgentState, op: Described, address: int, last: int) -> None:
     """Add one, or set to zero what is at least `last` (PTX ISA, "red", .inc). Releases nothing."""
-    update(state, op, address, lambda value: 0 if value >= last else value + 1, how="inc")
+    update(state, op, address, _LEAVE, lambda value: 0 if value >= last else value + 1)
 
 
 def wait(state: AgentState, op: Described, address: int, count: int) -> Steps:

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.memory import InFlight
-from lowtide.interpreter.program.ir_types import MemRef
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.decoded import DecodedOp
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import MemRef
 
 Ints = NDArray[np.int64]
 
@@ -78,7 +79,7 @@ def reserve(op: DecodedOp, program: Program, name: str, size: int, at: int | Non
         if start < begin + held and begin < start + size:
             raise InterpreterError(
                 f"{op.describe()}: {name} at bytes [{start}, {start + size}) overlaps {other} at [{begin}, "
-                f"{begin + held}); buffers share storage by sm.ring_reuse only"
+                f"{begin + held}); buffers share storage by sm.ring_reuse only [buffers-overlap]"
             )
     taken.append((name, start, size))
     return start

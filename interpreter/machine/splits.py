@@ -13,7 +13,7 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix, Window, load_window, store_inside
 from lowtide.interpreter.numbers import storage
 from lowtide.interpreter.numbers.domains import Domain
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.decoded import DecodedOp
 
 
 def decomposition(op: DecodedOp) -> Decomposition:
@@ -27,7 +27,7 @@ def split(state: AgentState, op: DecodedOp, source: Matrix, target: Matrix, rows
     first, end = rows
     own = source.shape[::-1] if k_first else source.shape
     if target.shape != (own[0], row.depth(own[1])):
-        raise violation(state, op, f"makes pieces of {target.shape} of a matrix of {source.shape}")
+        raise violation(state, op, f"makes pieces of {target.shape} of a matrix of {source.shape} [pieces-shape]")
     place, shape = ((0, first), (own[1], end - first)) if k_first else ((first, 0), (end - first, own[1]))
     values = load_window(state, op, Window(source, *place, shape))
     side = 0 if op.attributes["side"] == Side.left else 1

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer, load_buffer
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.decoded import DecodedOp
 
 Ints = NDArray[np.int64]
 
@@ -39,6 +39,7 @@ class SharedScales:
             if place.size and not 0 <= place.min() <= place.max() < (extent or 0):
                 raise InterpreterError(
                     f"{op.describe()}: reads scale {place.max()} of a buffer of {self.buffer.type.shape}"
+                    " [scale-outside]"
                 )
         return found
 

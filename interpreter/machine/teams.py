@@ -29,7 +29,7 @@ class Seat:
     """The place of one agent in a CTA.
 
     `lanes` threads are its own, from thread `first` of its instance of a role (or of the CTA). `arrivals` is how often
-    it arrives at an mbarrier by one op. `role` counts the regions of `sm.roles`; None where there are none. `instance`
+    it arrives at an mbarrier by one op. `role` counts the regions of `sm.roles`; None if there are none. `instance`
     counts those that run the region.
     """
 

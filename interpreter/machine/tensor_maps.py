@@ -20,7 +20,7 @@ from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.memory import InFlight
 from lowtide.interpreter.machine.scheduling import spawn
 from lowtide.interpreter.numbers.cells import Described
-from lowtide.interpreter.program.ir_types import Scalar
+from lowtide.interpreter.program.types import Scalar
 
 Ints = NDArray[np.int64]
 
@@ -76,19 +76,22 @@ def encode(
     *batch, rows, columns = matrix.shape
     stride, width = matrix.row_stride * matrix.element.bytes, box[-1]
     if matrix.address % UNIT or any(each * matrix.element.bytes % UNIT for each in matrix.strides):
+        apart = f", and so between the matrices, {matrix.strides[0] * matrix.element.bytes} bytes"
+        between = apart if batch else ""
         raise violation(
             state,
             op,
             f"{matrix.name} at address {matrix.address:#x} with rows {stride} bytes apart: TMA needs multiples of "
-            f"{UNIT}"
-            + ("" if not batch else f", and so between the matrices, {matrix.strides[0] * matrix.element.bytes} bytes"),
+            f"{UNIT}{between} [map-address-of-ir]",
         )
     shape: tuple[int, ...] = matrix.shape
     strides: tuple[int, ...] = (*matrix.strides, 1)
     outer = len(box) - 1 - len(shape)
     if outer >= 0:
         if columns % width:
-            raise violation(state, op, f"{matrix.name} has {columns} columns, no whole panels of {width}; pad them")
+            raise violation(
+                state, op, f"{matrix.name} has {columns} columns, no whole panels of {width}; pad them [map-panels]"
+            )
         shape = (*batch, *(1,) * outer, columns // width, rows, width)
         strides = (*matrix.strides[:-1], *(width,) * outer, width, matrix.row_stride, 1)
     return TensorMap(matrix, box, shape, strides, UNIT << swizzle[0] if swizzle and swizzle[0] else 0)
@@ -140,7 +143,9 @@ def load_box(
     Elements outside the tensor become zero. It lands at any time later, the full box's bytes are then counted.
     """
     if address % ALIGNMENT:
-        raise violation(state, op, f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT}")
+        raise violation(
+            state, op, f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT} [box-address]"
+        )
     check_corner(state, op, map, corner)
     box, access = places(map, corner, address), state.access(op)
     codes, payload = state.machine.memory.read_raw(access, box.globals, box.size, box.used)
@@ -167,7 +172,7 @@ def check_corner(state: AgentState, op: Described, map: TensorMap, corner: tuple
     into = corner[-1] * map.element.bytes
     if into % UNIT:
         where = f"a box that begins {into} bytes into a row of {map.matrix.name}"
-        raise violation(state, op, f"{where}; TMA needs multiples of {UNIT}")
+        raise violation(state, op, f"{where}; TMA needs multiples of {UNIT} [box-corner]")
 
 
 def _land(op: Described, barrier: Mbarrier, flight: InFlight, phase: int, size: int, aside: AgentState) -> Steps:
@@ -202,7 +207,8 @@ def load_tile(
         raise violation(
             state,
             op,
-            f"{of} CTAs share {tile[0]} rows in boxes of {rows}; each must load whole boxes: take smaller ones",
+            f"{of} CTAs share {tile[0]} rows in boxes of {rows}; each must load whole boxes: take smaller ones"
+            " [boxes-shared]",
         )
     for column in range(0, tile[1], columns):
         for row in range(part * own, (part + 1) * own, rows):

@@ -57,7 +57,11 @@ def store_box(
     async proxy may not see, and a race.
     """
     if address % ALIGNMENT:
-        raise violation(state, op, f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT}")
+        raise violation(
+            state,
+            op,
+            f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT} [stored-box-address]",
+        )
     box = places(map, corner, address)
     element = map.element
     row_bytes = map.shape[-1] * element.bytes
@@ -67,7 +71,7 @@ def store_box(
             state,
             op,
             f"a TMA store into rows of {row_bytes} bytes, which writes {_GRANULE} at a time and so overwrites what "
-            "lies behind a row",
+            "lies behind a row [store-granule]",
         )
     lanes = None if lane == WHOLE_AGENT else np.full(len(box.shared), lane)
     access = state.access(op, lanes)
@@ -120,5 +124,5 @@ def _check_read(state: AgentState, groups: Groups) -> None:
             state,
             store.op,
             "the CTA ends and nobody has waited until this store has read shared memory; wait for all groups "
-            "(sm.tma_store_wait read 0) before the last thread ends",
+            "(sm.tma_store_wait read 0) before the last thread ends [store-unread]",
         )

@@ -35,7 +35,10 @@ def load(
     corner = _corner(state, op, map, coordinates)
     if not found.is_fenced:
         raise violation(
-            state, op, f"the TMA unit may not see {found.name} initialised; put nvvm.fence.mbarrier.init after the init"
+            state,
+            op,
+            f"the TMA unit may not see {found.name} initialised; put nvvm.fence.mbarrier.init after the init"
+            " [mbarrier-init-fence]",
         )
     address, signal = uniform(state, op, destination), uniform(state, op, barrier)
     chosen = 1 << state.cta.rank if mask is None else uniform(state, op, mask)
@@ -54,9 +57,13 @@ def store(state: AgentState, op: Described, map: Any, coordinates: Sequence[Any]
 def _corner(state: AgentState, op: Described, map: Any, coordinates: Sequence[Any]) -> tuple[int, ...]:
     """The coordinates, outermost first."""
     if not isinstance(map, TensorMap):
-        raise violation(state, op, "the descriptor is no tensor map; pass one from sm.tensor_map to the kernel")
+        raise violation(
+            state, op, "the descriptor is no tensor map; pass one from sm.tensor_map to the kernel [map-descriptor]"
+        )
     if len(coordinates) != len(map.box):
-        raise violation(state, op, f"{len(coordinates)} coordinates for a map of {len(map.box)} dimensions")
+        raise violation(
+            state, op, f"{len(coordinates)} coordinates for a map of {len(map.box)} dimensions [map-coordinates]"
+        )
     return tuple(uniform(state, op, value) for value in reversed(coordinates))
 
 

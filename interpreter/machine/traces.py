@@ -46,7 +46,7 @@ class Trace:
         return self.work.setdefault(cta, {}).setdefault(agent, [])
 
     def store(self, access: Access, span: Span) -> None:
-        """An access has written global memory; what is not D is not recorded."""
+        """An access has written global memory; only writes of D are recorded."""
         output = self.output
         if output is None or not span.addresses.size or not output.start <= span.addresses[0] < output.end:
             return
@@ -71,7 +71,7 @@ class Trace:
                 if other != tiles[turn::turns]:
                     raise InterpreterError(
                         f"CTA {cta}: {first} computes the work tiles {tiles}, {name} {other}; all agents of a CTA must "
-                        "compute the same"
+                        "compute the same [agents-tiles-differ]"
                     )
             if tiles:
                 found[cta] = tiles
@@ -105,7 +105,9 @@ def _without_repeats(
         changes = np.flatnonzero(np.any(places[1:] != places[:-1], axis=1)) + 1
         for row, column in places[[0, *changes]].tolist():
             if (row, column) not in cells:
-                raise InterpreterError(f"stores to D at row {row}, column {column}, which is in no work tile")
+                raise InterpreterError(
+                    f"stores to D at row {row}, column {column}, which is in no work tile [store-in-no-tile]"
+                )
             if not found or found[-1] != cells[row, column]:
                 found.append(cells[row, column])
     return found

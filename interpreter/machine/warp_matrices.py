@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,13 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.hardware import MmaFragments
 from lowtide.interpreter.machine.lanes import by_lane, disjoint, whole_warp
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Described, Ints
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.integers import INTEGERS
-from lowtide.interpreter.numbers.packed import Packed, unpack
-from lowtide.interpreter.numbers.registers import number
+from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
+from lowtide.interpreter.numbers.registers import halves, is_raw, number, numbers_of, raw, types_of
 from lowtide.interpreter.numbers.storage import cut, in_memory, is_cut
 from lowtide.interpreter.program.batches import Batch, NotTogether
 
@@ -89,19 +87,24 @@ def ldmatrix_together(
 def stmatrix(state: AgentState, op: Described, address: Any, registers: Sequence[Any], trans: bool) -> None:
     """Lanes 8 j to 8 j + 7 give the addresses of the rows of matrix j, each of 16 bytes."""
     whole_warp(state, op)
-    packed = [register.dtype for register in registers if isinstance(register, Packed) and register.dtype != ZERO_TYPE]
-    if not packed and any(not isinstance(register, Packed) and np.any(register) for register in registers):
-        raise violation(
-            state, op, "registers of plain integers; cast vectors of two 16-bit floats to i32 (llvm.bitcast)"
-        )
-    dtype = packed[0] if packed else ZERO_TYPE
+    dtype = _type_of_halves(registers)
     domain, count = state.machine.domain, len(registers)
-    values = np.empty((32, count, 2), domain.payload)
+    values = np.zeros((32, count, 2), domain.payload)
     for index, register in enumerate(registers):
-        values[:, index] = unpack(register, dtype, domain)
+        if dtype != ZERO_TYPE:
+            values[:, index] = halves(register, dtype, domain)
     lanes = np.arange(8 * count)
     written = hardware.stmatrix(values, count, trans)
     state.cta.shared.store(state.access(op, lanes), by_lane(address)[lanes], written, dtype, 8)
+
+
+def _type_of_halves(registers: Sequence[Any]) -> str:
+    """The type of the numbers that registers hold two of: that of their numbers, or any for bits."""
+    for register in registers:
+        for dtype in types_of(register):
+            return dtype
+    has_bits = any(is_raw(register) and np.any(register) for register in registers)
+    return PACKED_TYPES[0] if has_bits else ZERO_TYPE
 
 
 def stmatrix_together(
@@ -136,41 +139,33 @@ def multiply(
 ) -> Values:
     """D = A · B + C by the warp: the accumulators (32, values) of D.
 
-    `types` are those of A, of B and of the accumulator; `registers` those of A, B and C in the instruction's order:
-    packed, or integers' bits, where several numbers share one, else a payload.
+    `types` are those of A, of B and of the accumulator; `registers` those of A, B and C in the instruction's order.
     """
     whole_warp(state, op)
     domain = state.machine.domain
-    parts = []
-    for each, place, dtype in zip(registers, (fragments.a, fragments.b, fragments.c), types, strict=True):
-        if len(each) < place[0].shape[1] or is_cut(dtype):
-            parts.append(_side_by_side([_numbers(register, dtype, domain) for register in each]))
-        else:
-            columns = domain.full((32, len(each)), 0, dtype)
-            for index, register in enumerate(each):
-                columns[:, index] = register
-            parts.append(columns)
-    a, b, c = parts
+    a, b, c = (
+        _side_by_side([_numbers(register, dtype, domain) for register in each])
+        for each, dtype in zip(registers, types, strict=True)
+    )
     return hardware.mma(fragments, a, b, c, domain, types[:2], types[2])
 
 
 @dataclass(frozen=True)
 class Products:
-    """Products that run as one: the slots of their operands, each fragment once, and which fragments each takes."""
+    """Products that run as one: the slots of A and B, each fragment once, and which fragments each takes."""
 
     a: tuple[tuple[int, ...], ...]
     b: tuple[tuple[int, ...], ...]
-    c: tuple[int, ...]
     of_a: NDArray[np.int64]
     of_b: NDArray[np.int64]
 
     @classmethod
     def of(cls, slots: Sequence[tuple[tuple[int, ...], ...]]) -> "Products":
-        """From the slots of A, B and C of each."""
-        a, b, c = zip(*slots, strict=True)
+        """From the slots of A and B of each."""
+        a, b = zip(*slots, strict=True)
         places_a, places_b = ({each: at for at, each in enumerate(dict.fromkeys(side))} for side in (a, b))
         of_a, of_b = np.array([places_a[each] for each in a]), np.array([places_b[each] for each in b])
-        return cls(tuple(places_a), tuple(places_b), tuple(chain.from_iterable(c)), of_a, of_b)
+        return cls(tuple(places_a), tuple(places_b), of_a, of_b)
 
 
 def multiply_together(
@@ -206,10 +201,19 @@ def _fragments(values: list[Any], side: Sequence[tuple[int, ...]], dtype: str, d
 
 
 def _numbers(register: Any, dtype: str, domain: Domain) -> Values:
-    """What a register of 32 bits holds of an operand: array (32 or 1, elements)."""
+    """What a register holds of an operand: array (32 or 1, elements). A vector is as many elements."""
     if is_cut(dtype):
         return cut(np.atleast_1d(number(register, in_memory(dtype), domain)), dtype)[:, None]
-    return unpack(register, dtype, domain)
+    if isinstance(register, np.ndarray) and register.ndim == 2:
+        return register
+    if dtype in INTEGERS:
+        words = np.atleast_1d(np.asarray(raw(register, 32, domain), np.int32))
+        return np.ascontiguousarray(words[:, None]).view(INTEGERS[dtype])
+    count = max(1, _WORD_BYTES // ELEMENT_BYTES[dtype])
+    if isinstance(register, Packed):
+        payload = register.unpack(dtype)
+        return payload if register.dtype == dtype else payload[..., :1].repeat(count, -1)  # zeros
+    return numbers_of(register, count * 8 * ELEMENT_BYTES[dtype], dtype, domain)
 
 
 def _side_by_side(registers: list[Any]) -> Any:

@@ -50,7 +50,10 @@ def meet(state: AgentState, op: Described, *operands: Any) -> tuple[int, int]:
         first, count = WARPGROUP * group, len(cta.machine.seats)
         if first + WARPGROUP > count:
             raise violation(
-                state, op, f"the CTA's {count} warps leave {count - first} from warp {first} on; a warpgroup has four"
+                state,
+                op,
+                f"the CTA's {count} warps leave {count - first} from warp {first} on; a warpgroup has four"
+                " [warpgroup-whole]",
             )
         made = cta.rendezvous[group] = Rendezvous()
         cta.at_end.append(lambda ending: _check_all_met(ending, made))
@@ -60,10 +63,12 @@ def meet(state: AgentState, op: Described, *operands: Any) -> tuple[int, int]:
     meeting = rendezvous.open.setdefault(place, Meeting(op, operands, []))
     others = f"{_names(meeting.warps)} of its warpgroup"
     if meeting.op is not op:
-        raise violation(state, op, f"{others} executed {_at(meeting)} here; {_RULE}: take it out of the branch")
+        raise violation(
+            state, op, f"{others} executed {_at(meeting)} here; {_RULE}: take it out of the branch [warpgroup-apart]"
+        )
     if meeting.operands != operands:
         both = f"operands {_text(operands)}, where {others} has {_text(meeting.operands)}"
-        raise violation(state, op, f"{both}; {_RULE}: give them the same operands")
+        raise violation(state, op, f"{both}; {_RULE}: give them the same operands [warpgroup-operands]")
     meeting.warps.append(state.warp)
     if len(meeting.warps) == WARPGROUP:
         del rendezvous.open[place]
@@ -93,7 +98,7 @@ def _check_all_met(ending: AgentState, rendezvous: Rendezvous) -> None:
         raise InterpreterError(
             f"{_at(meeting)}, level {ending.machine.level}, CTA {ending.cta.index}: executed by "
             f"{_names(sorted(meeting.warps))}, not by {_names(others)} of the warpgroup; {_RULE}: "
-            "take it out of the branch"
+            "take it out of the branch [warpgroup-unmet]"
         )
 
 

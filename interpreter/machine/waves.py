@@ -23,10 +23,16 @@ def begin(state: AgentState, op: Described, address: int, tiles: int) -> Steps:
 
     own = value()
     if not 0 <= own < tiles:
-        raise violation(state, op, f"{own} of {tiles} work tiles have begun before this one; the counter begins at 0")
+        raise violation(
+            state,
+            op,
+            f"{own} of {tiles} work tiles have begun before this one; the counter begins at 0 [wave-counter-start]",
+        )
     begun = state.machine.begun[address] = state.machine.begun.get(address, 0) + 1
     if begun > tiles:
-        raise violation(state, op, f"work tile {begun} of this launch begins, but its counter is for {tiles}")
+        raise violation(
+            state, op, f"work tile {begun} of this launch begins, but its counter is for {tiles} [wave-counter-end]"
+        )
     memory.payload[span.addresses] = (own + 1) % tiles
     end = (own // ctas + 1) * ctas
     for _ in range(_POLLS if end <= tiles else 0):

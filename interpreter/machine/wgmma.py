@@ -68,6 +68,7 @@ def kind_of(a: str, b: str, accumulator: str, shape: tuple[int, int, int]) -> _K
     known = "; ".join(f"m64nNk{kind.k} of {' or '.join(kind.operands)}" for kind in _KINDS)
     raise InterpreterError(
         f"wgmma m{m}n{shape[1]}k{k} of {a} and {b} into {accumulator} is not interpreted; known are {known}"
+        " [wgmma-shapes]"
     )
 
 
@@ -105,7 +106,9 @@ class Product:
         a, b, accumulator = types
         kind = kind_of(a, b, accumulator, shape)
         if not kind.transposes and k_major != (True, True):
-            raise InterpreterError(f"wgmma of {a} and {b} transposes neither; K must be contiguous in both")
+            raise InterpreterError(
+                f"wgmma of {a} and {b} transposes neither; K must be contiguous in both [wgmma-transposes]"
+            )
         rows = [element_of_ptx(name) for name in (a, b, accumulator)]
         return cls(shape[1], kind.k, (rows[0].ir, rows[1].ir), rows[2].ir, k_major)
 
@@ -153,7 +156,9 @@ def multiply(
         left = _open(state, op, product, warpgroup, bits[0], rows, 0)
     else:
         if not state.fenced:
-            raise violation(state, op, "A is in registers that other instructions wrote; put wgmma.fence before it")
+            raise violation(
+                state, op, "A is in registers that other instructions wrote; put wgmma.fence before it [wgmma-a-fence]"
+            )
         left = np.empty((ROWS, product.k), held.dtype)
         left[hardware.wgmma_operand()] = held
     right = _open_shared(state, op, product, warpgroup, bits[-1])
@@ -231,11 +236,14 @@ def fault_of(bits: int) -> str:
     """Why the instruction does not take a descriptor; nothing where it does."""
     descriptor = MatrixDescriptor.decode(bits)
     if descriptor.base_offset:
-        return f"base offset {descriptor.base_offset}: let the operand begin where its swizzle does"
+        return (
+            f"base offset {descriptor.base_offset}: let the operand begin where its swizzle does"
+            " [descriptor-base-offset]"
+        )
     if descriptor.span and descriptor.start % (8 * descriptor.span) >= descriptor.span:
         return (
             f"an operand that starts at shared memory address {descriptor.start:#x}, inside a swizzle's pattern, with "
-            f"base offset 0; let its rows begin at a multiple of {8 * descriptor.span}"
+            f"base offset 0; let its rows begin at a multiple of {8 * descriptor.span} [descriptor-start]"
         )
     return ""
 

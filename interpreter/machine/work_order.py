@@ -57,7 +57,9 @@ class WorkOrder:
         for word, known in words:
             if word not in known:
                 names = ", ".join(each.name for each in known)
-                raise InterpreterError(f"tile.work_tiles: {word.name} is not interpreted; known are {names}")
+                raise InterpreterError(
+                    f"tile.work_tiles: {word.name} is not interpreted; known are {names} [order-word]"
+                )
 
     @property
     def pieces(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.elements import ELEMENTS
-from lowtide.errors import InterpreterError
+from lowtide.errors import InterpreterError, before_code
 from lowtide.interpreter.numbers.storage import in_memory, loaded, stored
 
 Ints = NDArray[np.integer[Any]]
@@ -181,7 +181,7 @@ class Buffer:
 
     def place(self, offset: Any) -> tuple[Any, Any, Any]:
         """The matrix, row and byte of a row at `offset` bytes from the start. Rows of matrices may alternate."""
-        if self.count == 1:
+        if self.count == 1 or not self.batch_stride:  # one matrix, which a batch may share
             return 0, *divmod(offset, self.stride)
         if self.batch_stride >= self.stride:
             matrix, rest = divmod(offset, self.batch_stride)
@@ -287,11 +287,17 @@ class Cells:
         chunk = min(chunk, align & -align)
         if (at & (align - 1)).any():  # origins are multiples of 16
             row = int(np.flatnonzero(at & (align - 1))[0])
-            self.fail(access, at, row, 0, f"misaligned: {size} bytes need an address that is a multiple of {align}")
+            self.fail(
+                access,
+                at,
+                row,
+                0,
+                f"misaligned: {size} bytes need an address that is a multiple of {align} [misaligned-access]",
+            )
         end = int(at.max()) + size if at.size else 0
         if at.size and (int(at.min()) < 0 or end > self.size):
             row = int(np.flatnonzero((at < 0) | (at + size > self.size))[0])
-            self.fail(access, at, row, 0, f"out of bounds: {size} bytes outside {self.space}")
+            self.fail(access, at, row, 0, f"out of bounds: {size} bytes outside {self.space} [out-of-bounds]")
         self.refine(chunk)
         span = Span(at, size, chunk, self.unit, end)
         self._check_accessible(access, span)
@@ -347,7 +353,7 @@ class Cells:
         return {_NAMES[code] for code in set(codes.tolist()) if code in _NAMES}
 
     def wider_integers(self, addresses: Ints, width: int) -> Ints | None:
-        """Bytes of the integer that each address lies in, `width` where there is none; None where none is wider."""
+        """Bytes of the integer that each address lies in, `width` if there is none; None where none is wider."""
         at = np.clip(addresses - self.origin, 0, self.size - 1)
         result = np.full(len(at), width, np.int64)
         for size, code in _INTEGERS:
@@ -362,10 +368,8 @@ class Cells:
         lane = "" if access.lanes is None else f" lane {int(access.lanes[row])}"
         at = int(addresses[row]) + byte
         level = f", level {access.level}" if access.level else ""
-        raise InterpreterError(
-            f"{access.op.describe()}{level}, CTA {access.cta} {access.who or f'warp {access.warp}'}{lane}: {rule} "
-            f"({self.space} address {at + self.origin:#x}{self.place_of(at)})"
-        )
+        found = f"{access.op.describe()}{level}, CTA {access.cta} {access.who or f'warp {access.warp}'}{lane}: {rule}"
+        raise InterpreterError(before_code(found, f" ({self.space} address {at + self.origin:#x}{self.place_of(at)})"))
 
     def place_of(self, at: int) -> str:
         """A relative address in words, after a comma: its buffer and offset; nothing where no buffer has a name."""
@@ -400,11 +404,11 @@ class Cells:
         row, element = (int(index[0]) for index in np.nonzero(bad))
         codes = span.get(self.codes)[row, element * width : (element + 1) * width]
         if (codes == UNWRITTEN).any():
-            rule = f"uninitialised: {wanted} read where nothing was written"
+            rule = f"uninitialised: {wanted} read where nothing was written [uninitialised-read]"
         elif codes[0] in _NAMES and ELEMENT_BYTES[_NAMES[codes[0]]] == width and (codes[1:] == CONTINUED).all():
-            rule = f"wrong type: {wanted} read where {_NAMES[codes[0]]} was written"
+            rule = f"wrong type: {wanted} read where {_NAMES[codes[0]]} was written [wrong-type]"
         else:
-            rule = f"torn read: {wanted} read across the bounds of the elements that were written"
+            rule = f"torn read: {wanted} read across the bounds of the elements that were written [torn-read]"
         self.fail(access, span.addresses, row, element * width + int(np.argmax(codes == UNWRITTEN)), rule)
 
     def _check_accessible(self, access: Access, span: Span) -> None:

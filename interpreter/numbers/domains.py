@@ -211,7 +211,7 @@ class FloatDomain:
         """A function of the math dialect by its op's name ("exp2", "tanh", …), rounded to `dtype`."""
         if function not in _FUNCTIONS:
             raise InterpreterError(
-                f"the interpreter has no function {function!r}; it has {', '.join(sorted(_FUNCTIONS))}"
+                f"the interpreter has no function {function!r}; it has {', '.join(sorted(_FUNCTIONS))} [no-function]"
             )
         return self.round(_FUNCTIONS[function](*operands), dtype)
 
@@ -256,7 +256,7 @@ class HopperDomain(FloatDomain):
 
 
 class ExactDomain(FloatDomain):
-    """Integers of 64 bits that never round; what has no exact integer result is refused."""
+    """Integers of 64 bits that never round; ops without an exact integer result are refused."""
 
     name = "exact"
     is_float = False
@@ -354,7 +354,7 @@ class ExactDomain(FloatDomain):
         return bound
 
     def _refused(self, what: str, way_out: str) -> NotInterpreted:
-        return NotInterpreted(f"the number domain {self.name!r} has no {what}; {way_out}")
+        return NotInterpreted(f"the number domain {self.name!r} has no {what}; {way_out} [domain-lacks]")
 
 
 class FieldDomain(ExactDomain):
@@ -442,5 +442,5 @@ DOMAINS: Mapping[str, type[Domain]] = MappingProxyType(
 def domain(name: str) -> Domain:
     """The number domain `name`: "float", "hopper", "exact" or "field". Raises InterpreterError for another."""
     if not isinstance(name, str) or name not in DOMAINS:
-        raise InterpreterError(f"unknown number domain {name!r}; known are {', '.join(DOMAINS)}")
+        raise InterpreterError(f"unknown number domain {name!r}; known are {', '.join(DOMAINS)} [unknown-domain]")
     return DOMAINS[name]()

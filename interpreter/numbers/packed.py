@@ -16,7 +16,6 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
-from lowtide.interpreter.numbers.integers import INTEGERS
 
 Values = NDArray[Any]
 
@@ -109,7 +108,9 @@ class Packed:
         """The payload, as numbers of `dtype`. Raises InterpreterError where it holds another type's, and is no zero of
         as many bits."""
         if self.dtype not in (dtype, ZERO_TYPE) and (_BYTES.get(self.dtype) != _BYTES.get(dtype) or self._has_bits()):
-            raise InterpreterError(f"a register that holds two {self.dtype} is read as two {dtype}; load it as {dtype}")
+            raise InterpreterError(
+                f"a register that holds two {self.dtype} is read as two {dtype}; load it as {dtype} [pair-read]"
+            )
         return self.payload
 
     def _has_bits(self) -> bool:
@@ -126,7 +127,9 @@ class Packed:
         if not isinstance(other, Packed):
             return joined(condition, self, other)
         if self.dtype != other.dtype and ZERO_TYPE not in (self.dtype, other.dtype):
-            raise InterpreterError(f"a register that holds {self.dtype} is joined with one that holds {other.dtype}")
+            raise InterpreterError(
+                f"a register that holds {self.dtype} is joined with one that holds {other.dtype} [pair-joined]"
+            )
         column = np.asarray(condition).reshape(-1, *(1,) * (self.payload.ndim - 1))
         dtype = other.dtype if self.dtype == ZERO_TYPE else self.dtype
         return Packed(np.where(column, self.payload, other.payload), dtype)
@@ -138,7 +141,7 @@ class Packed:
     def _refuse(self, *operands: Any) -> NoReturn:
         raise InterpreterError(
             f"integer arithmetic on a register that holds two {self.dtype}: the interpreter keeps numbers, not their "
-            "bits; cast it to a vector of its type first (llvm.bitcast)"
+            "bits; cast it to a vector of its type first (llvm.bitcast) [pair-arithmetic]"
         )
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __and__ = __rand__ = __or__ = __ror__ = _refuse
@@ -146,39 +149,8 @@ class Packed:
     __lt__ = __le__ = __gt__ = __ge__ = __int__ = __index__ = __neg__ = __invert__ = __abs__ = __bool__ = _refuse
 
 
-def unpack(value: Any, dtype: str, domain: Domain) -> Values:
-    """The numbers of a 32-bit register, two of 16 bits or four of 8: array (32 or 1, 2 or 4).
-
-    From a packed one, a vector of as many, or plain bits.
-    """
-    if dtype in INTEGERS and not isinstance(value, Mixed):
-        return _integers(value, dtype)
-    width = _BYTES[dtype]
-    if isinstance(value, Packed):
-        payload = value.unpack(dtype)
-        return payload if value.dtype == dtype else payload[..., :1].repeat(_REGISTER_BYTES // width, -1)  # zeros
-    if isinstance(value, Mixed):
-        return np.asarray(value.map(lambda each: unpack(each, dtype, domain)))
-    if isinstance(value, np.ndarray) and value.ndim == 2:
-        return value
-    bits = np.atleast_1d(np.asarray(value, np.int32))[:, None]
-    if not bits.any():
-        return np.zeros((len(bits), _REGISTER_BYTES // width), domain.payload)
-    return domain.from_bits(bits.view(f"u{width}"), dtype)
-
-
 def narrowed_pair(values: Values, row: ElementType, domain: Domain) -> Packed:
     """Numbers (32 or 1, k) rounded to a narrower type, an 8-bit float clamped to its finite values, as a register."""
     if row.bits == 8 and domain.is_float:
         values = np.clip(values, row.lowest, row.largest)  # NaN stays NaN
     return Packed(domain.round(values, row.ir), row.ir)
-
-
-def _integers(value: Any, dtype: str) -> Values:
-    """The integers of a type in a register, the lowest first."""
-    kind = INTEGERS[dtype]
-    if isinstance(value, Packed):
-        return value.unpack(dtype)[..., :1].astype(kind).repeat(_REGISTER_BYTES // kind.itemsize, -1)  # zeros
-    if isinstance(value, np.ndarray) and value.ndim == 2:
-        return value.astype(kind)
-    return np.ascontiguousarray(np.atleast_1d(np.asarray(value, np.int32))[:, None]).view(kind)

@@ -164,7 +164,7 @@ def raw(value: Any, bits: int, domain: Domain) -> Any:
         if value.dtype == ZERO_TYPE or not domain.is_float:
             raise NotBits(
                 f"an integer operation on a register that holds {_what(value)}: the number domain {domain.name!r} has "
-                "numbers, not their bits; take the domain 'float'"
+                "numbers, not their bits; take the domain 'float' [register-not-bits]"
             )
         words = np.ascontiguousarray(domain.to_bits(rows, value.dtype)).view(f"i{width * rows.shape[1] // 8}")[:, 0]
         words = words.astype(SIGNED[bits])
@@ -175,7 +175,9 @@ def raw(value: Any, bits: int, domain: Domain) -> Any:
     if isinstance(value, Pair):
         return _join_raw(raw(value.low, 32, domain), raw(value.high, 32, domain), 32)
     readable(value)
-    raise RegisterError(f"a register that holds {_what(value)} is used as an integer of {bits} bits")
+    raise RegisterError(
+        f"a register that holds {_what(value)} is used as an integer of {bits} bits [register-as-integer]"
+    )
 
 
 def number(value: Any, dtype: str, domain: Domain) -> Any:
@@ -338,6 +340,16 @@ def logic(name: str, x: Any, y: Any, bits: int, domain: Domain) -> Any:
         parts = zip(split(x, bits, domain), split(y, bits, domain), strict=True)
         low, high = (logic(name, first, second, bits // 2, domain) for first, second in parts)
         return join(low, high, bits // 2, domain)
+    if isinstance(x, Mixed):
+        return joined(x.condition, *(logic(name, each, y, bits, domain) for each in (x.first, x.second)))
+    if isinstance(y, Mixed):
+        return logic(name, y, x, bits, domain)
+    narrow = _narrow(x, bits), _narrow(y, bits)
+    if name == "or" and narrow[0] is not None and narrow[1] is not None:
+        one, other = (each.payload for each in narrow if each is not None)
+        nothing = _is_zero(one), _is_zero(other)
+        if np.all(nothing[0] | nothing[1]):
+            return Packed(np.where(nothing[0], other, one), narrow[0].dtype)
     if name == "or" and isinstance(x, Number) and isinstance(y, Number) and x.dtype == y.dtype:
         nothing = _is_zero(x.payload), _is_zero(y.payload)
         if np.all(nothing[0] | nothing[1]):
@@ -350,6 +362,15 @@ LOGIC: dict[str, Callable[[Any, Any], Any]] = {
     "or": lambda x, y: x | y,
     "xor": lambda x, y: x ^ y,
 }
+
+
+def _narrow(value: Any, bits: int) -> Packed | None:
+    """A register of so many bits that holds numbers of 8, with zeros above them; None for any other."""
+    if not isinstance(value, Number | Packed) or ELEMENT_BYTES.get(value.dtype) != 1:
+        return None
+    rows = value.payload if isinstance(value, Packed) else np.atleast_1d(value.payload)[:, None]
+    above = np.zeros((len(rows), max(0, bits // 8 - rows.shape[1])), rows.dtype)
+    return Packed(np.concatenate([rows, above], axis=1), value.dtype)
 
 
 def _kept(name: str, x: Any, mask: Any, bits: int, domain: Domain) -> Any:
@@ -378,12 +399,14 @@ def shifted(value: Any, amount: int, bits: int, domain: Domain) -> Any:
         return join(0, low, half, domain) if amount > 0 else join(high, 0, half, domain)
     if amount == 0:
         return value
-    if isinstance(value, Packed) and bits == 8 * _size_of(value) and ELEMENT_BYTES.get(value.dtype) == abs(amount) // 8:
+    if isinstance(value, Mixed):
+        return joined(value.condition, *(shifted(each, amount, bits, domain) for each in (value.first, value.second)))
+    if abs(amount) == 8 and (narrow := _narrow(value, bits)) is not None:
         # Numbers of 8 bits move by one; a zero of all bits comes after them.
-        zero = np.zeros((len(value.payload), 1), value.payload.dtype)
-        row = value.payload
+        row = narrow.payload
+        zero = np.zeros((len(row), 1), row.dtype)
         kept = np.concatenate([zero, row[:, :-1]] if amount > 0 else [row[:, 1:], zero], axis=1)
-        return Packed(kept, value.dtype)
+        return Packed(kept, narrow.dtype)
     whole = unsigned(raw(value, bits, domain), bits)
     return canonical(whole << amount if amount > 0 else whole >> -amount, bits)
 
@@ -400,6 +423,13 @@ def chosen(condition: Any, x: Any, y: Any, bits: int) -> Any:
     if x is None or y is None:
         return y if x is None else x
     return joined(condition, x, y) if is_raw(x) else x.blend(condition, y)
+
+
+def of_lane(value: Any, lane: int) -> Any:
+    """What one lane holds, as a value of all; a kind that has none uniform, in each lane."""
+    if isinstance(value, np.ndarray):
+        return value[lane].item()
+    return of_lanes(value, np.full(32, lane))
 
 
 def of_lanes(value: Any, lanes: Any) -> Any:

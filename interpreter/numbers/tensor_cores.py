@@ -6,7 +6,7 @@ largest of these exponents and cut, towards zero, some bits below it; the sum of
 once to the accumulator's type: towards zero for f32, to nearest for f16. What is larger than its largest number becomes
 infinite. A sum of zero is positive.
 
-- tf32 is f32 of which the last 13 bits are not looked at.
+- tf32 is f32 without its last 13 bits.
 - wgmma of fp8 keeps fewer bits, and its f32 sums have 14 significant ones.
 - mma.sync of fp8 is made of two of f16: ptxas takes the lower two of each four of K first, then the upper two, from
   zero on, and adds the accumulator to that, rounded to nearest.

@@ -14,9 +14,10 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.blending import blend
-from lowtide.interpreter.program.ir_types import Scalar, Type, Vector
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Scalar, Type, Vector
 
 OPS = OpTable(acts=False)
 
@@ -35,7 +36,7 @@ def element_of(type: Type) -> Scalar:
         return type.element
     if isinstance(type, Scalar):
         return type
-    raise InterpreterError(f"{type} is no scalar or vector: arithmetic is interpreted on numbers only")
+    raise InterpreterError(f"{type} is no scalar or vector: arithmetic is interpreted on numbers only [arith-type]")
 
 
 def canonical(value: Any, scalar: Scalar) -> Any:
@@ -137,7 +138,7 @@ def dividing(state: AgentState, op: DecodedOp) -> None:
     (function, is_unsigned), scalar = _DIVIDING[op.name], op.data
     x, y = (np.asarray(v, np.int64) if isinstance(v, np.ndarray) else v for v in _operands(state, op))
     if not (y.all() if isinstance(y, np.ndarray) else y):
-        raise violation(state, op, "a division by zero has no value; guard the divisor")
+        raise violation(state, op, "a division by zero has no value; guard the divisor [division-by-zero]")
     if is_unsigned:  # as signed 64-bit numbers that hold the unsigned ones; 64-bit operands are never that large here
         x, y = (_widen(v, scalar) for v in (x, y))
     state.values[op.results[0]] = canonical(function(x, y), scalar)
@@ -165,7 +166,9 @@ def shift(state: AgentState, op: DecodedOp) -> None:
     scalar, values = op.data, state.values
     x, amount = values[op.operands[0]], values[op.operands[1]]
     if not (0 <= amount < scalar.bits if isinstance(amount, int) else _all_within(amount, scalar.bits)):
-        raise violation(state, op, f"a shift by {amount} is poison for {scalar.name}; shift by 0 … {scalar.bits - 1}")
+        raise violation(
+            state, op, f"a shift by {amount} is poison for {scalar.name}; shift by 0 … {scalar.bits - 1} [shift-poison]"
+        )
     if op.name == "arith.shli":
         result = x << amount
     elif op.name == "arith.shrsi":

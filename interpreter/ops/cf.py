@@ -4,8 +4,8 @@ import numpy as np
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
 
 OPS = OpTable()
 
@@ -16,4 +16,6 @@ def assert_(state: AgentState, op: DecodedOp) -> None:
     if state.mask is not None:
         condition = condition | ~state.mask
     if not condition.all():
-        raise InterpreterError(f"{op.source.location}: {op.attributes['msg']} (assertion of the {state.who()})")
+        raise InterpreterError(
+            f"{op.source.location}: {op.attributes['msg']} (assertion of the {state.who()}) [assertion-failed]"
+        )

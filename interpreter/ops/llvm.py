@@ -3,44 +3,43 @@
 A pointer is its byte address; a struct is a tuple. Integer and float arithmetic is what the arith and math dialects do.
 """
 
-import itertools
 import re
 from collections.abc import Mapping
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from mlir import ir
 
-from lowtide.elements import element_of_ptx
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import hardware, warp_matrices
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import (
     SHARED,
     active_rows,
+    by_lane,
     disjoint,
     memory_of,
     rows_together,
     spread,
 )
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Ints
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Cells, Ints
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import NARROW_TYPES, Packed
 from lowtide.interpreter.ops import arith, math
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.ir_attributes import decode_attribute
-from lowtide.interpreter.program.ir_types import Array, Scalar, Struct, Type, Vector, decode_type
+from lowtide.interpreter.program.ir_types import decode_type
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Array, Scalar, Struct, Type, Vector
+from lowtide.interpreter.ptx.decoding import places
+from lowtide.interpreter.ptx.syntax import Variable
 
 OPS = OpTable(acts=False)
 
 _DYNAMIC_INDEX = -(2**31)
-_LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: hardware's own, and the largest swizzle's period
-_MMA_INTRINSIC = re.compile(r"llvm\.nvvm\.mma\.m(\d+)n(\d+)k(\d+)\.row\.col\.(.+)")
 _ARRAY = re.compile(r"(?:!llvm\.)?array<(\d+) x (.*)>")
 
 # Arithmetic --------------------------------------------------------------------------------------------------------
@@ -91,20 +90,6 @@ _SAME_AS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-_INTRINSICS: Mapping[str, str] = MappingProxyType(
-    {
-        "llvm.fabs.f32": "absf",
-        "llvm.fabs.f64": "absf",
-        "llvm.copysign.f32": "copysign",
-        "llvm.roundeven.f32": "roundeven",
-        "llvm.nvvm.ex2.approx": "exp2",
-        "llvm.nvvm.lg2.approx.f": "log2",
-        "llvm.nvvm.rsqrt.approx.f": "rsqrt",
-        "llvm.nvvm.sqrt.rn.f": "sqrt",
-        "llvm.nvvm.sqrt.rn.d": "sqrt",
-    }
-)
-
 
 def _as_upstream(op: DecodedOp, program: Program) -> None:
     """From here on the op is the one of arith or math; messages still show what stands in the IR."""
@@ -120,43 +105,6 @@ def same_as_upstream(state: AgentState, op: DecodedOp) -> None:
     """Stands in for the handler that `_as_upstream` puts in its place."""
 
 
-@OPS.implements("llvm.call_intrinsic")
-def call_intrinsic(state: AgentState, op: DecodedOp) -> None:
-    name, domain = op.attributes["intrin"], state.machine.domain
-    operands = [state.values[slot] for slot in op.operands]
-    shape = _MMA_INTRINSIC.fullmatch(name)
-    if shape is not None:
-        state.values[op.results[0]] = _mma(state, op, shape, operands)
-    elif name.startswith("llvm.fma."):
-        x, y, z = operands
-        state.values[op.results[0]] = domain.fma(x, y, z, arith.element_of(op.result_types[0]).name)
-    elif name in _INTRINSICS:
-        dtype = arith.element_of(op.result_types[0]).name
-        state.values[op.results[0]] = domain.apply(_INTRINSICS[name], dtype, *operands)
-    else:
-        raise violation(state, op, f"intrinsic {name} is not interpreted; known are {', '.join(_INTRINSICS)}")
-
-
-def _mma(state: AgentState, op: DecodedOp, name: re.Match[str], registers: list[Any]) -> Any:
-    """D = A · B + C by the warp (PTX ISA, "mma"): registers of A, then of B, then of C, one number in each or packed.
-
-    An intrinsic is named by its one type, or by those of D, A, B and C.
-    """
-    d, a, b, c = words if len(words := name[4].split(".")) > 1 else words * 4
-    if c != d:
-        raise violation(state, op, "mma.sync of C and D of one type is interpreted")
-    rows = (*hardware.operands_of_mma(a, b), element_of_ptx(c))
-    fragments = hardware.fragments_of(tuple(map(int, name.groups()[:3])), rows[0].bits)  # type: ignore[arg-type]
-    places = fragments.a, fragments.b, fragments.c
-    counts = [part[0].shape[1] * row.bits // max(row.bits, 32) for part, row in zip(places, rows, strict=True)]
-    if len(registers) != sum(counts):
-        raise violation(state, op, f"takes {sum(counts)} registers, not {len(registers)}: {counts} of A, B and C")
-    ends = np.cumsum([0, *counts]).tolist()
-    groups = tuple(registers[start:end] for start, end in pairwise(ends))
-    types = tuple(row.ir for row in rows)
-    return tuple(warp_matrices.multiply(state, op, fragments, types, groups).T)  # type: ignore[arg-type]
-
-
 # Pointers ----------------------------------------------------------------------------------------------------------
 
 
@@ -168,7 +116,9 @@ def size_of(type: Type) -> int:
         return int(np.prod(type.shape)) * type.element.bytes
     if isinstance(type, Array):
         return type.length * size_of(type.element)
-    raise InterpreterError(f"the size of {type} in memory is not interpreted; address elements, vectors or arrays")
+    raise InterpreterError(
+        f"the size of {type} in memory is not interpreted; address elements, vectors or arrays [size-of-type]"
+    )
 
 
 def _pointee(text: str, context: ir.Context) -> Type:
@@ -188,7 +138,9 @@ def _prepare_gep(op: DecodedOp, program: Program) -> None:
     for depth, index in enumerate(op.attributes["rawConstantIndices"]):
         if depth:
             if not isinstance(type, Array | Vector):
-                raise InterpreterError(f"{op.describe()}: index {depth} goes into {type}; only arrays are interpreted")
+                raise InterpreterError(
+                    f"{op.describe()}: index {depth} goes into {type}; only arrays are interpreted [gep-type]"
+                )
             type = type.element
         if index == _DYNAMIC_INDEX:
             steps.append((next(slots), size_of(type)))
@@ -229,30 +181,26 @@ def addrspacecast(state: AgentState, op: DecodedOp) -> None:
 
 
 def _prepare_addressof(op: DecodedOp, program: Program) -> None:
-    """Globals of shared memory lie one after the other, as the module lists them, the dynamic one (of size 0) last.
-
-    Hardware may put the dynamic one at any multiple of its alignment. The first that is no multiple of more is taken,
-    so that what leans on a greater alignment, as swizzles do, goes wrong here too.
-    """
+    """Globals of shared memory lie as variables of PTX do, in the order of the module."""
     scope = op.source.parent
     while scope.name not in ("gpu.module", "builtin.module"):
         scope = scope.parent
-    sizes, alignments = {}, {}
+    variables = []
     for child in scope.regions[0].blocks[0].operations:
         variable = child.operation
         if variable.name == "llvm.mlir.global" and decode_attribute(variable.attributes["addr_space"]) == SHARED:
-            type = _pointee(str(decode_attribute(variable.attributes["global_type"])), variable.context)
+            size = size_of(_pointee(str(decode_attribute(variable.attributes["global_type"])), variable.context))
             symbol = decode_attribute(variable.attributes["sym_name"])
-            sizes[symbol] = size_of(type)
-            said = decode_attribute(variable.attributes["alignment"]) if "alignment" in variable.attributes else 0
-            alignments[symbol] = max(_LEAST_ALIGNMENT, said)
+            aligned = decode_attribute(variable.attributes["alignment"]) if "alignment" in variable.attributes else 0
+            variables.append(Variable(symbol, "shared", "b8", size, aligned))
     name = op.attributes["global_name"]
-    if name not in sizes:
-        raise InterpreterError(f"{op.describe()}: @{name} is no global of shared memory (addr_space = 3)")
-    before = itertools.takewhile(lambda other: other != name, sizes) if sizes[name] else sizes
-    if not sizes[name]:
-        program.shared_origin = alignments[name] % _MOST_ALIGNMENT
-    op.data = sum(-(-sizes[other] // 256) * 256 for other in before)
+    found, origin, program.static_bytes = places(variables)
+    if name not in found:
+        raise InterpreterError(
+            f"{op.describe()}: @{name} is no global of shared memory (addr_space = 3) [addressof-global]"
+        )
+    program.shared_origin = origin
+    op.data = found[name]
 
 
 @OPS.implements("llvm.mlir.addressof", prepare=_prepare_addressof)
@@ -266,7 +214,9 @@ def _prepare_access(op: DecodedOp, program: Program) -> None:
     type = op.result_types[0] if is_load else op.operand_types[0]
     element = type.element if isinstance(type, Vector) else type
     if not isinstance(element, Scalar) or element.bits == 1:
-        raise InterpreterError(f"{op.describe()}: memory holds floats, integers of at least 8 bits and their vectors")
+        raise InterpreterError(
+            f"{op.describe()}: memory holds floats, integers of at least 8 bits and their vectors [memory-of-type]"
+        )
     count = int(np.prod(type.shape)) if isinstance(type, Vector) else 1
     pointer = 0 if is_load else 1
     op.data = (op.operands[pointer], op.operand_types[pointer], element, count, op.attributes.get("alignment"))
@@ -346,28 +296,20 @@ def _holds_numbers(cells: Cells, rows: Ints) -> str | None:
     return next((dtype for dtype in cells.dtypes_at(rows) if dtype in NARROW_TYPES), None)
 
 
-@OPS.implements("llvm.store", prepare=_prepare_access, acts=True, bulk=Bulk(_stores, _access_key))
+@OPS.implements("llvm.store", "sm.ptx_store", prepare=_prepare_access, acts=True, bulk=Bulk(_stores, _access_key))
 def store(state: AgentState, op: DecodedOp) -> None:
+    """A cache operator changes no number."""
     value = state.values[op.operands[0]]
     slot, pointer, element, count, align = op.data
     address = state.values[slot]
-    if not isinstance(address, np.ndarray):
-        address = np.full(32, address, np.int64)
     cells = memory_of(state, op, pointer, address)
-    access, rows = active_rows(state, op, address)
+    access, rows = active_rows(state, op, by_lane(address))
     if value is None:
-        raise violation(state, op, "a value that was never given (undef or poison) is stored")
+        raise violation(state, op, "a value that was never given (undef or poison) is stored [store-undef]")
     dtype = element.name
     if isinstance(value, Packed):
         dtype, count = value.dtype, value.payload.shape[-1] * count
         value = value.payload
-    _store_rows(state, cells, access, rows, value, dtype, count, align)
-
-
-def _store_rows(
-    state: AgentState, cells: Cells, access: Access, rows: Ints, value: Any, dtype: str, count: int, align: int | None
-) -> None:
-    """Store a value, uniform or by lane, for the active lanes."""
     payload = np.asarray(value)
     payload = payload.reshape(1, 1) if payload.ndim == 0 else payload.reshape(len(payload), count)
     if state.mask is not None and len(payload) > 1:

@@ -15,9 +15,10 @@ from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Halves, Number
 from lowtide.interpreter.ops import arith
-from lowtide.interpreter.program.ir_types import Type, Vector
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Type, Vector
 
 OPS = OpTable(acts=False)
 
@@ -49,10 +50,14 @@ def _goes_into_assembly(value: ir.Value) -> bool:
 @OPS.implements("llvm.bitcast", "vector.bitcast", prepare=_prepare)
 def bitcast(state: AgentState, op: DecodedOp) -> None:
     keeps, halves, from_element, to_element, shape = op.data
-    value = state.values[op.operands[0]]
-    if keeps is not None:
-        as_vector = keeps is Halves and not isinstance(op.operand_types[0], Vector)
-        value = keeps(np.reshape(value, (-1, 1)) if as_vector else value, from_element.name)
+    value, target = state.values[op.operands[0]], op.result_types[0]
+    if value is None:  # poison
+        pass
+    elif keeps is Halves:
+        as_vector = not isinstance(op.operand_types[0], Vector)
+        value = Halves(np.reshape(value, (-1, 1)) if as_vector else value, from_element.name)
+    elif keeps is not None:
+        value = Number(_of_type(_rows(value), target, from_element.is_float), from_element.name)
     elif isinstance(value, Packed):
         if to_element.is_float:
             payload = value.unpack(to_element.name)
@@ -64,16 +69,16 @@ def bitcast(state: AgentState, op: DecodedOp) -> None:
         if halves:
             value = Packed(value.reshape(len(value), *shape, 2), from_element.name)
         else:
-            value = _cast_bits(state, value, op.operand_types[0], op.result_types[0])
+            value = _cast_bits(state, value, op.operand_types[0], target)
+    else:
+        value = _of_type(_rows(value), target, to_element.is_float)
     state.values[op.results[0]] = value
 
 
 def _cast_bits(state: AgentState, value: Any, source: Type, target: Type) -> Any:
     """Real bits, which only the domain of floats has; zero is zero in each domain."""
-    domain, shape = state.machine.domain, target.shape if isinstance(target, Vector) else ()
+    domain, rows = state.machine.domain, _rows(value)
     from_element, to_element = arith.element_of(source), arith.element_of(target)
-    rows = np.asarray(value)
-    rows = rows.reshape(len(rows) if rows.ndim else 1, -1)
     if not rows.any():
         count = rows.shape[1] * from_element.bits // to_element.bits
         result = np.zeros((len(rows), count), domain.payload if to_element.is_float else to_element.dtype)
@@ -81,8 +86,19 @@ def _cast_bits(state: AgentState, value: Any, source: Type, target: Type) -> Any
         bits = domain.to_bits(rows, from_element.name) if from_element.is_float else rows.astype(from_element.dtype)
         bits = np.ascontiguousarray(bits).view(f"u{to_element.bytes}")
         result = domain.from_bits(bits, to_element.name) if to_element.is_float else bits.view(to_element.dtype)
+    return _of_type(result, target, to_element.is_float)
+
+
+def _rows(value: Any) -> Any:
+    """The elements of a value by lane: (32 or 1, elements)."""
+    rows = np.asarray(value)
+    return rows.reshape(len(rows) if rows.ndim else 1, -1)
+
+
+def _of_type(rows: Any, target: Type, is_float: bool) -> Any:
+    """`_rows` as a value of a type: a vector, or a scalar."""
     if isinstance(target, Vector):
-        return result.reshape(len(result), *shape)
-    if len(result) > 1:
-        return result[:, 0]
-    return result[0, 0] if to_element.is_float else int(result[0, 0])
+        return rows.reshape(len(rows), *target.shape)
+    if len(rows) > 1:
+        return rows[:, 0]
+    return rows[0, 0] if is_float else int(rows[0, 0])

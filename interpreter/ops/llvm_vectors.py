@@ -13,10 +13,10 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.cells import ZERO_TYPE
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Halves, Number
-from lowtide.interpreter.ops.vector import all_packed, as_rows, scalar_of, shuffled
-from lowtide.interpreter.program.ir_types import Vector
+from lowtide.interpreter.ops.vector import all_packed, as_rows, of_one_kind, scalar_of, shuffled
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.types import Vector
 
 OPS = OpTable(acts=False)
 
@@ -36,7 +36,7 @@ def extractelement(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("llvm.insertelement")
 def insertelement(state: AgentState, op: DecodedOp) -> None:
-    vector, value, index = (state.values[slot] for slot in op.operands)
+    vector, value, index = (of_one_kind(state.values[slot]) for slot in op.operands)
     type = op.result_types[0]
     assert isinstance(type, Vector)
     _check_index(state, op, index, type)
@@ -93,4 +93,6 @@ def _payload(state: AgentState, type: Vector) -> Any:
 def _check_index(state: AgentState, op: DecodedOp, index: Any, type: Vector) -> None:
     """Raises InterpreterError for a position outside the vector, and one by lane in a vector of pairs."""
     if np.any((np.asarray(index) < 0) | (np.asarray(index) >= type.shape[0])):
-        raise violation(state, op, f"position {index} is outside the vector's {type.shape[0]} elements")
+        raise violation(
+            state, op, f"position {index} is outside the vector's {type.shape[0]} elements [llvm-vector-position]"
+        )

@@ -5,8 +5,8 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.ops.arith import element_of
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
 
 OPS = OpTable(acts=False)
 

@@ -5,9 +5,9 @@ from typing import Any
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix
-from lowtide.interpreter.program.ir_types import MemRef
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.types import MemRef
 
 OPS = OpTable()
 
@@ -17,7 +17,7 @@ DYNAMIC = -(2**63)
 def _matrix(state: AgentState, op: DecodedOp) -> Matrix:
     value: Any = state.values[op.operands[0]]
     if not isinstance(value, Matrix):
-        raise violation(state, op, "the operand must be a matrix in global memory")
+        raise violation(state, op, "the operand must be a matrix in global memory [matrix-operand]")
     return value
 
 
@@ -25,7 +25,7 @@ def _matrix(state: AgentState, op: DecodedOp) -> Matrix:
 def dim(state: AgentState, op: DecodedOp) -> None:
     shape, index = _matrix(state, op).shape, state.values[op.operands[1]]
     if not 0 <= index < len(shape):
-        raise violation(state, op, f"dimension {index} of a memref of {len(shape)} dimensions")
+        raise violation(state, op, f"dimension {index} of a memref of {len(shape)} dimensions [memref-dimension]")
     state.values[op.results[0]] = shape[index]
 
 
@@ -37,8 +37,8 @@ def extract_aligned_pointer(state: AgentState, op: DecodedOp) -> None:
 @OPS.implements("memref.extract_strided_metadata")
 def extract_strided_metadata(state: AgentState, op: DecodedOp) -> None:
     matrix = _matrix(state, op)
-    strides = (*matrix.strides, 1)
-    strides = strides[::-1] if matrix.is_column_major else strides
+    strides: tuple[int, ...] = (*matrix.strides, 1)
+    strides = MemRef.turned(strides) if matrix.is_column_major else strides
     for slot, value in zip(op.results, (matrix, 0, *matrix.shape, *strides), strict=True):
         state.values[slot] = value
 
@@ -56,7 +56,9 @@ def reinterpret_cast(state: AgentState, op: DecodedOp) -> None:
 
     offsets, sizes, strides = (values(f"static_{name}") for name in ("offsets", "sizes", "strides"))
     if offsets != [0] or strides[-1] != 1:
-        raise violation(state, op, f"offset {offsets[0]}, strides {strides}; take 0, and 1 for columns")
+        raise violation(
+            state, op, f"offset {offsets[0]}, strides {strides}; take 0, and 1 for columns [reinterpret-cast]"
+        )
     state.values[op.results[0]] = Matrix(source.name, source.address, tuple(sizes), tuple(strides[:-1]), type.element)
 
 

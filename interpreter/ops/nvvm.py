@@ -1,238 +1,212 @@
-"""The nvvm dialect as the sm_80 pipeline uses it: special registers, cp.async, barriers, ldmatrix, mma.sync."""
+"""The nvvm dialect: each op as the PTX that it becomes. What these instructions mean is said in interpreter/ptx/ alone.
+
+An address in the shared memory of the CTA (space 3) is the same in that of the cluster (space 7); `mapa` gives one in
+the window of another CTA.
+"""
 
 import re
 
-import numpy as np
-
 from lowtide.elements import element_of_ir
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import cp_async as cp_async_copies
-from lowtide.interpreter.machine import hardware, warp_matrices
+from lowtide.interpreter.machine import mbarrier_objects
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.barriers import barrier, named_barrier, warp_barrier
-from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.machine.lanes import uniform, whole_warp
-from lowtide.interpreter.numbers.packed import PACKED_TYPES, narrowed_pair
-from lowtide.interpreter.program.batches import Batch, Bulk
-from lowtide.interpreter.program.ir_types import Scalar, Struct, Vector
+from lowtide.interpreter.ops.instructions import enter, listed, numbers_of_groups, shape_of, word
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.types import Pointer, Scalar, Struct, Vector
+from lowtide.interpreter.ptx.special_registers import SPECIAL
 
 OPS = OpTable()
 
-_WHOLE_WARP = 0xFFFFFFFF
-
-# Special registers ----------------------------------------------------------------------------------------------------
-
-
-@OPS.implements("nvvm.read.ptx.sreg.tid.x")
-def tid_x(state: AgentState, op: DecodedOp) -> None:
-    state.values[op.results[0]] = state.thread
+_CLUSTER_SPACE = 7
+_PTX_TYPES = {"f32": "f32", "f64": "f64", "f16": "f16", "i32": "s32"}
 
 
-@OPS.implements("nvvm.read.ptx.sreg.laneid")
-def laneid(state: AgentState, op: DecodedOp) -> None:
-    state.values[op.results[0]] = state.lanes
+def _flag(op: DecodedOp, attribute: str, word: str) -> str:
+    return f".{word}" if op.attributes.get(attribute, False) else ""
 
 
-@OPS.implements("nvvm.read.ptx.sreg.warpid")
-def warpid(state: AgentState, op: DecodedOp) -> None:
-    state.values[op.results[0]] = state.warp
+# Copies ---------------------------------------------------------------------------------------------------------------
 
 
-@OPS.implements("nvvm.read.ptx.sreg.ctaid.x")
-def ctaid_x(state: AgentState, op: DecodedOp) -> None:
-    state.values[op.results[0]] = state.cta.index
+def _cp_async(op: DecodedOp) -> str:
+    used = ", $2" if len(op.operands) > 2 else ""
+    return f"cp.async.{word(op, 'modifier')}.shared.global [$0], [$1], {op.attributes['size']}{used};"
 
 
-@OPS.implements("nvvm.read.ptx.sreg.nctaid.x")
-def nctaid_x(state: AgentState, op: DecodedOp) -> None:
-    state.values[op.results[0]] = state.machine.grid
+def _tma_load(op: DecodedOp) -> str:
+    destination, map, coordinates, barrier, im2col, mask, hint, predicate = numbers_of_groups(op)
+    further = f"{'.multicast::cluster' * len(mask)}{'.L2::cache_hint' * len(hint)}"
+    to = "cta" if op.attributes.get("isCTAOnly", False) else "cluster"
+    return (
+        f"{_guard(predicate)}cp.async.bulk.tensor.{len(coordinates)}d.shared::{to}.global.{_mode(op)}"
+        f".mbarrier::complete_tx::bytes{further} [{destination[0]}], [{map[0]}, {{{', '.join(coordinates)}}}], "
+        f"[{barrier[0]}]{''.join(f', {each}' for each in (*im2col, *mask, *hint))};"
+    )
 
 
-@OPS.implements("nvvm.read.ptx.sreg.ntid.x")
-def ntid_x(state: AgentState, op: DecodedOp) -> None:
-    state.values[op.results[0]] = state.machine.threads
+def _tma_store(op: DecodedOp) -> str:
+    map, source, coordinates, hint, predicate = numbers_of_groups(op)
+    return (
+        f"{_guard(predicate)}cp.async.bulk.tensor.{len(coordinates)}d.global.shared::cta.{_mode(op)}.bulk_group"
+        f"{'.L2::cache_hint' * len(hint)} [{map[0]}, {{{', '.join(coordinates)}}}], [{source[0]}]"
+        f"{''.join(f', {each}' for each in hint)};"
+    )
 
 
-@OPS.implements(*(f"nvvm.read.ptx.sreg.{name}" for name in ("tid.y", "tid.z", "ctaid.y", "ctaid.z")))
-def always_zero(state: AgentState, op: DecodedOp) -> None:
-    """Launches have one dimension."""
-    state.values[op.results[0]] = 0
+def _mode(op: DecodedOp) -> str:
+    return word(op, "mode") or "tile"
 
 
-@OPS.implements(*(f"nvvm.read.ptx.sreg.{name}" for name in ("ntid.y", "ntid.z", "nctaid.y", "nctaid.z")))
-def always_one(state: AgentState, op: DecodedOp) -> None:
-    """Launches have one dimension."""
-    state.values[op.results[0]] = 1
-
-
-@OPS.implements("nvvm.read.ptx.sreg.warpsize")
-def warpsize(state: AgentState, op: DecodedOp) -> None:
-    state.values[op.results[0]] = 32
-
-
-# cp.async -------------------------------------------------------------------------------------------------------------
-
-
-def _copies(state: AgentState, batch: Batch) -> None:
-    values = state.values
-    destinations, sources, *used = ([values[slot] for slot in slots] for slots in batch.data)
-    size = batch.ops[0].attributes["size"]
-    cp_async_copies.start_together(state, batch, destinations, sources, size, used[0] if used else None)
-
-
-_COPIES = Bulk(
-    _copies,
-    key=lambda op: (op.attributes["size"], len(op.operands)),
-    prepare=lambda ops: list(zip(*(op.operands for op in ops), strict=True)),
-)
-
-
-@OPS.implements("nvvm.cp.async.shared.global", bulk=_COPIES)
-def cp_async(state: AgentState, op: DecodedOp) -> None:
-    """`size` bytes, zero-filled after the first `cpSize` of them where given (PTX ISA, "cp.async")."""
-    destination, source, *used = (state.values[slot] for slot in op.operands)
-    cp_async_copies.start(state, op, destination, source, op.attributes["size"], used[0] if used else None)
-
-
-@OPS.implements("nvvm.cp.async.commit.group")
-def cp_async_commit(state: AgentState, op: DecodedOp) -> None:
-    state.cta.copies.commit(state.warp, state.mask)
-
-
-@OPS.implements("nvvm.cp.async.wait.group")
-def cp_async_wait(state: AgentState, op: DecodedOp) -> None:
-    state.cta.copies.wait(state.warp, op.attributes["n"], state.mask)
-
-
-# Barriers -------------------------------------------------------------------------------------------------------------
-
-
-@OPS.implements("nvvm.barrier0")
-def barrier0(state: AgentState, op: DecodedOp) -> Steps:
-    yield from barrier(state, op)
-
-
-@OPS.implements("nvvm.barrier")
-def nvvm_barrier(state: AgentState, op: DecodedOp) -> Steps:
-    """bar.sync, of all threads or of the number that the op gives; its reductions are not interpreted."""
-    identifier, threads, reduction = op.operand_groups()
-    if reduction:
-        raise violation(state, op, "a barrier with a reduction is not interpreted; use a plain one")
-    name = state.values[identifier[0]] if identifier else 0
-    yield from named_barrier(state, op, name, state.values[threads[0]] if threads else None)
-
-
-@OPS.implements("nvvm.bar.warp.sync")
-def bar_warp_sync(state: AgentState, op: DecodedOp) -> None:
-    warp_barrier(state, op, state.values[op.operands[0]])
-
-
-# Lanes ----------------------------------------------------------------------------------------------------------------
-
-
-def _prepare_shfl(op: DecodedOp, program: Program) -> None:
-    if "idx" not in op.attributes["kind"]:
-        raise InterpreterError(f"{op.describe()}: only kind idx is interpreted")
-
-
-@OPS.implements("nvvm.shfl.sync", prepare=_prepare_shfl)
-def shfl_idx(state: AgentState, op: DecodedOp) -> None:
-    """All lanes read the register of one (PTX ISA, "shfl.sync")."""
-    whole_warp(state, op)
-    members, value, lane, clamp = (state.values[slot] for slot in op.operands)
-    if uniform(state, op, members) & _WHOLE_WARP != _WHOLE_WARP or uniform(state, op, clamp) != 31:
-        raise violation(state, op, "only the whole warp as one segment is interpreted: mask -1 and clamp 31")
-    source = uniform(state, op, lane) & 31
-    state.values[op.results[0]] = int(value[source]) if isinstance(value, np.ndarray) else value
+def _guard(predicate: list[str]) -> str:
+    return f"@{predicate[0]} " if predicate else ""
 
 
 # Matrices -------------------------------------------------------------------------------------------------------------
 
 
-def _prepare_ldmatrix(op: DecodedOp, program: Program) -> None:
-    shape = op.attributes.get("shape", "m = 8, n = 8")
-    if [int(number) for number in re.findall(r"= (\d+)", shape)] != [8, 8]:
-        raise InterpreterError(f"{op.describe()}: only 8x8 matrices of 16-bit elements are interpreted")
-    op.data = op.attributes["num"], "col" in op.attributes["layout"]
+def _matrices(op: DecodedOp, count: int) -> str:
+    trans = ".trans" if word(op, "layout") == "col" else ""
+    return f"matrix.sync.aligned.{shape_of(op)}.x{count}{trans}.shared.{word(op, 'eltType')}"
 
 
-def _ldmatrices(state: AgentState, batch: Batch) -> None:
-    values, (num, trans) = state.values, batch.ops[0].data
-    addresses = [values[op.operands[0]] for op in batch.ops]
-    received = warp_matrices.ldmatrix_together(state, batch, addresses, num, trans)
-    for op, registers in zip(batch.ops, received, strict=True):
-        values[op.results[0]] = registers if num > 1 else registers[0]
+def _ldmatrix(op: DecodedOp) -> str:
+    count = op.attributes["num"]
+    return f"ld{_matrices(op, count)} {listed('$d', 0, count)}, [$0];"
 
 
-@OPS.implements("nvvm.ldmatrix", prepare=_prepare_ldmatrix, bulk=Bulk(_ldmatrices, key=lambda op: op.data))
-def ldmatrix(state: AgentState, op: DecodedOp) -> None:
-    num, trans = op.data
-    registers = warp_matrices.ldmatrix(state, op, state.values[op.operands[0]], num, trans)
-    state.values[op.results[0]] = registers if num > 1 else registers[0]
+def _stmatrix(op: DecodedOp) -> str:
+    count = len(op.operands) - 1
+    return f"st{_matrices(op, count)} [$0], {listed('$', 1, count)};"
 
 
-def _prepare_convert(op: DecodedOp, program: Program) -> None:
-    match = re.search(r"f8\w+", str(op.attributes["dstTy"]))
-    row = None if match is None else element_of_ir(match[0])
-    if row is None or "satfinite" not in op.attributes.get("sat", ""):
-        raise InterpreterError(f"{op.describe()}: a conversion to {op.attributes['dstTy']} that clamps is interpreted")
-    op.data = row
-
-
-@OPS.implements("nvvm.convert.f32x2.to.f8x2", prepare=_prepare_convert)
-def convert_to_f8(state: AgentState, op: DecodedOp) -> None:
-    """Two floats of 8 bits, clamped, in 16: the first in the upper half (PTX ISA, "cvt", .satfinite)."""
-    high, low = (np.atleast_1d(np.asarray(state.values[slot])) for slot in op.operands)
-    pair = np.stack(np.broadcast_arrays(low, high), axis=1)
-    state.values[op.results[0]] = narrowed_pair(pair, op.data, state.machine.domain)
-
-
-def _prepare_mma(op: DecodedOp, program: Program) -> None:
-    """(fragments, types of A, B and the accumulator, slots of A, B and C)."""
-    shape = tuple(int(number) for number in re.findall(r"= (\d+)", op.attributes["shape"]))
-    layouts = op.attributes["layoutA"], op.attributes["layoutB"]
-    if "row" not in layouts[0] or "col" not in layouts[1]:
-        raise InterpreterError(
-            f"{op.describe()}: mma.sync takes A by rows and B by columns, not {' and '.join(layouts)}"
-        )
-    types = [re.sub(r".*<(\w+)>.*", r"\1", op.attributes[f"multiplicand{side}PtxType"]) for side in "AB"]
-    rows = hardware.operands_of_mma(*types)
-    fragments = hardware.fragments_of(shape, rows[0].bits)  # type: ignore[arg-type]
-    result = op.result_types[0]
+def _mma(op: DecodedOp) -> str:
+    """A by rows and B by columns, which is all that there is; the table refuses others."""
+    a, b = (word(op, f"multiplicand{side}PtxType") for side in "AB")
+    layouts = ".".join(word(op, f"layout{side}") for side in "AB")
+    (result,) = op.result_types
     assert isinstance(result, Struct)
     first = result.elements[0]
-    accumulator = first.element if isinstance(first, Vector) else first
-    assert isinstance(accumulator, Scalar)
-    names = (*(row.ir for row in rows), accumulator.name)
-    op.data = fragments, names, tuple(op.operand_groups())
+    element = first.element if isinstance(first, Vector) else first
+    assert isinstance(element, Scalar)
+    d = _PTX_TYPES[element.name]
+    satfinite = ".satfinite" if word(op, "intOverflowBehavior") == "satfinite" else ""
+    groups = ", ".join(f"{{{', '.join(group)}}}" for group in numbers_of_groups(op))
+    return (
+        f"mma.sync.aligned.{shape_of(op)}.{layouts}{satfinite}.{d}.{a}.{b}.{d} "
+        f"{listed('$d', 0, len(result.elements))}, {groups};"
+    )
 
 
-def _products(state: AgentState, batch: Batch) -> None:
-    fragments, types, _ = batch.ops[0].data
-    before = [state.values[slot] for slot in batch.data.c]
-    columns = warp_matrices.multiply_together(state, batch.data, before, fragments, types)
-    count = len(columns) // len(batch.ops)
-    for at, op in enumerate(batch.ops):
-        state.values[op.results[0]] = tuple(columns[at * count : (at + 1) * count])
+def _convert_to_f8(op: DecodedOp) -> str:
+    """The first of the two is the upper one."""
+    match = re.search(r"f8\w+", str(op.attributes["dstTy"]))
+    row = None if match is None else element_of_ir(match[0])
+    if row is None or word(op, "sat") != "satfinite":
+        raise InterpreterError(
+            f"{op.describe()}: a conversion to {op.attributes['dstTy']} that clamps is interpreted [convert-clamps]"
+        )
+    return f"cvt.rn.satfinite.{row.ptx}x2.f32 $d, $0, $1;"
 
 
-_PRODUCTS = Bulk(
-    _products,
-    key=lambda op: op.data[:2] if op.data[1][2] not in PACKED_TYPES else op,
-    accesses=False,
-    prepare=lambda ops: warp_matrices.Products.of([op.data[2] for op in ops]),
+def _convert_from_f8(op: DecodedOp) -> str:
+    """Both of a register."""
+    row = element_of_ir(str(op.attributes["srcType"]))
+    if row is None:
+        raise InterpreterError(
+            f"{op.describe()}: a conversion of {op.attributes['srcType']} is not interpreted [convert-from-f8]"
+        )
+    return f"cvt.rn.f16x2.{row.ptx}x2 $d, $0;"
+
+
+# Barriers -------------------------------------------------------------------------------------------------------------
+
+
+def _barrier(op: DecodedOp) -> str:
+    """Of all threads, or of the number that the op gives."""
+    identifier, threads, reduction = numbers_of_groups(op)
+    if reduction:
+        raise InterpreterError(
+            f"{op.describe()}: a barrier with a reduction is not interpreted; use a plain one [barrier-reduction]"
+        )
+    return f"bar.sync {', '.join([*(identifier or ['0']), *threads])};"
+
+
+def _space(op: DecodedOp) -> str:
+    type = op.operand_types[0]
+    return "shared::cluster" if isinstance(type, Pointer) and type.space == _CLUSTER_SPACE else "shared::cta"
+
+
+def _mbarrier_init(op: DecodedOp) -> str:
+    return f"{_guard(['$2'] if len(op.operands) > 2 else [])}mbarrier.init.shared::cta.b64 [$0], $1;"
+
+
+def _arrive(op: DecodedOp) -> str:
+    state, count = "$d" if op.results else "_", ", $1" if len(op.operands) > 1 else ""
+    return f"mbarrier.arrive{_flag(op, 'relaxed', 'relaxed')}.{_space(op)}.b64 {state}, [$0]{count};"
+
+
+def _arrive_expecting(op: DecodedOp) -> str:
+    state, guard = "$d" if op.results else "_", _guard(["$2"] if len(op.operands) > 2 else [])
+    return f"{guard}mbarrier.arrive.expect_tx{_flag(op, 'relaxed', 'relaxed')}.{_space(op)}.b64 {state}, [$0], $1;"
+
+
+def _fence_proxy(op: DecodedOp) -> str:
+    return f"fence.proxy.{word(op, 'kind').replace('.shared', '.shared::cta')};"
+
+
+@OPS.implements("nvvm.mbarrier.try_wait.parity")
+def try_wait_parity(state: AgentState, op: DecodedOp) -> Steps:
+    """The one op that is no instruction: a loop of it, which tries until the phase has completed."""
+    yield from mbarrier_objects.wait_parity(state, op, *(state.values[slot] for slot in op.operands[:2]))
+
+
+enter(
+    OPS,
+    {
+        # %cluster_ctarank is cluster.ctarank here.
+        **{
+            f"nvvm.read.ptx.sreg.{name[1:].replace('cluster_', 'cluster.')}": f"mov.b32 $d, {name};"
+            for name in SPECIAL
+            if name[0] == "%"
+        },
+        "nvvm.read.ptx.sreg.warpsize": "mov.b32 $d, WARP_SZ;",
+        "nvvm.cp.async.shared.global": _cp_async,
+        "nvvm.cp.async.commit.group": "cp.async.commit_group;",
+        "nvvm.cp.async.wait.group": lambda op: f"cp.async.wait_group {op.attributes['n']};",
+        "nvvm.cp.async.bulk.tensor.shared.cluster.global": _tma_load,
+        "nvvm.cp.async.bulk.tensor.global.shared.cta": _tma_store,
+        "nvvm.cp.async.bulk.commit.group": "cp.async.bulk.commit_group;",
+        "nvvm.cp.async.bulk.wait_group": lambda op: (
+            f"cp.async.bulk.wait_group{_flag(op, 'read', 'read')} {op.attributes['group']};"
+        ),
+        "nvvm.prefetch": "prefetch.L1 [$0];",
+        "nvvm.ldmatrix": _ldmatrix,
+        "nvvm.stmatrix": _stmatrix,
+        "nvvm.mma.sync": _mma,
+        "nvvm.convert.f32x2.to.f8x2": _convert_to_f8,
+        "nvvm.convert.f8x2.to.f16x2": _convert_from_f8,
+        "nvvm.shfl.sync": lambda op: f"shfl.sync.{word(op, 'kind')}.b32 $d, $1, $2, $3, $0;",
+        "nvvm.elect.sync": lambda op: f"elect.sync _|$d, {'$0' if op.operands else -1};",
+        "nvvm.bar.warp.sync": "bar.warp.sync $0;",
+        "nvvm.barrier0": "bar.sync 0;",
+        "nvvm.barrier": _barrier,
+        "nvvm.cluster.arrive": "barrier.cluster.arrive;",
+        "nvvm.cluster.arrive.relaxed": "barrier.cluster.arrive.relaxed;",
+        "nvvm.cluster.wait": "barrier.cluster.wait;",
+        "nvvm.mapa": "mapa.shared::cluster.u32 $d, $0, $1;",
+        "nvvm.fence.proxy": _fence_proxy,
+        "nvvm.fence.mbarrier.init": "fence.mbarrier_init.release.cluster;",
+        "nvvm.mbarrier.init": _mbarrier_init,
+        "nvvm.mbarrier.arrive": _arrive,
+        "nvvm.mbarrier.arrive.expect_tx": _arrive_expecting,
+        "nvvm.mbarrier.expect_tx": "mbarrier.expect_tx.shared::cta.b64 [$0], $1;",
+        "nvvm.griddepcontrol": lambda op: f"griddepcontrol.{word(op, 'kind')};",
+        "nvvm.setmaxregister": lambda op: (
+            f"setmaxnreg.{word(op, 'action')[:3]}.sync.aligned.u32 {op.attributes['regCount']};"
+        ),
+        "nvvm.wgmma.fence.aligned": "wgmma.fence.sync.aligned;",
+        "nvvm.wgmma.commit.group.sync.aligned": "wgmma.commit_group.sync.aligned;",
+        "nvvm.wgmma.wait.group.sync.aligned": lambda op: f"wgmma.wait_group.sync.aligned {op.attributes['group']};",
+    },
 )
-
-
-@OPS.implements("nvvm.mma.sync", prepare=_prepare_mma, bulk=_PRODUCTS)
-def mma_sync(state: AgentState, op: DecodedOp) -> None:
-    """D = A · B + C by the warp (PTX ISA, "mma"); registers in the order of the instruction."""
-    fragments, types, groups = op.data
-    a, b, c = ([state.values[slot] for slot in slots] for slots in groups)
-    d = warp_matrices.multiply(state, op, fragments, types, (a, b, c))
-    if types[2] not in PACKED_TYPES:
-        state.values[op.results[0]] = tuple(d.T)
-    else:
-        state.values[op.results[0]] = tuple(d[:, at : at + 2] for at in range(0, 4, 2))

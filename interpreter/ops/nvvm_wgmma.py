@@ -1,165 +1,82 @@
-"""The nvvm dialect: wgmma, whose accumulators are values.
+"""wgmma in the nvvm dialect and in `sm`: the accumulators of a warp are one value, a struct.
 
-Until a wait covers its group, the accumulators may be passed to the next wgmma and through loops, but not read. They
-become readable as results of a wait (`sm.ptx_wgmma_wait`, or the assembly that it becomes): without this data
-dependence the compiler may move a read above the wait. They may have only one such user: for a second one the compiler
-would copy registers that a wgmma may still write.
+Until a wait covers its group, it may be passed to the next wgmma and through loops, but not read. It becomes readable
+as the result of a wait (`sm.ptx_wgmma_wait`, or the assembly that it becomes): without this data dependence the
+compiler may move a read above the wait. It may have only one such user: for a second one the compiler would copy
+registers that a wgmma may still write. Chains of wgmma run as one.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import wgmma, wgmma_chains
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.pending import PendingRegisters, check_done, hand_to
-from lowtide.interpreter.numbers.registers import halves
+from lowtide.interpreter.ops.border import to_register
+from lowtide.interpreter.ops.instructions import instruction, listed, shape_of, word
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.syntax import Immediate
+from lowtide.interpreter.ptx.wgmma import given_registers
 
 OPS = OpTable()
 
-Values = NDArray[Any]
-
-_ATOM = re.compile(r"wgmma\.m64n(\d+)k(\d+)\.(\w+)\.(\w+)")
-
-# Products -------------------------------------------------------------------------------------------------------------
+_ATOM = re.compile(r"wgmma\.(m64n\d+k\d+)\.(\w+)\.(\w+)")
+_SIGNS = {"one": "1", "neg": "-1"}
 
 
-@dataclass(frozen=True)
-class _Plan:
-    product: wgmma.Product
-    is_scaled: bool
+def _product(op: DecodedOp, program: Program, text: str) -> Op:
+    """A wgmma whose accumulators are the op's first operand."""
+    made, convert = instruction(op, program, text), to_register(op.operand_types[0])
+    assert convert is not None
+    acc = op.operands[0]
+    made.kept, made.operands = (acc,), (acc, *made.operands)
+    made.before = lambda values: convert(values[acc])
+    return made
 
 
-def _prepare_mma(op: DecodedOp, program: Program) -> None:
-    attributes = op.attributes
-    m, n, k = (int(number) for number in re.findall(r"= (\d+)", attributes["shape"]))
-    a, b, d = (_word(attributes[f"type{side}"]) for side in "ABD")
-    scales = [_word(attributes[f"scale{side}"]) for side in "AB"]
-    if scales != ["one", "one"]:
-        raise InterpreterError(f"{op.describe()}: operands that are negated are not interpreted")
-    k_major = "row" in attributes["layoutA"], "col" in attributes["layoutB"]
-    try:
-        product = wgmma.Product.of((m, n, k), (a, b, d), k_major)
-    except InterpreterError as error:
-        raise InterpreterError(f"{op.describe()}: {error}") from error
-    op.data = _Plan(product, _word(attributes["scaleD"]) == "one")
+@OPS.decodes("nvvm.wgmma.mma_async")
+def mma_async(op: DecodedOp, program: Program) -> Op:
+    shape = shape_of(op)
+    a, b, d = (word(op, f"type{side}") for side in "ABD")
+    signs = [_SIGNS[word(op, f"scale{side}")] for side in "AB"] if d != "s32" else []
+    turned = [str(int(word(op, f"layout{side}") != major)) for side, major in (("A", "row"), ("B", "col"))]
+    further = [*signs, *(turned if a in ("f16", "bf16") or "1" in turned else [])]
+    scale = int(word(op, "scaleD") == "one")
+    text = f"wgmma.mma_async.sync.aligned.{shape}.{d}.{a}.{b} $d, $1, $2, {', '.join((str(scale), *further))};"
+    made = _product(op, program, text)
+    made.bulk = _CHAINS
+    return made
 
 
-def _word(attribute: str) -> str:
-    """The keyword of an enum attribute: bf16 of #nvvm.wgmma_type<bf16>."""
-    return re.sub(r".*<(\w+)>.*", r"\1", attribute)
-
-
-@OPS.implements("nvvm.wgmma.fence.aligned")
-def fence(state: AgentState, op: DecodedOp) -> None:
-    wgmma.fence(state, op)
-
-
-def _is_chain(ops: Sequence[DecodedOp]) -> bool:
-    """Whether each adds to what the one before it gives."""
-    adds = all(op.data.is_scaled for op in ops[1:])
-    return adds and all(op.operands[0] == before.results[0] for before, op in pairwise(ops))
-
-
-def _chains(state: AgentState, batch: Batch) -> None:
-    ops, values = batch.ops, state.values
-    acc, plan = values[ops[0].operands[0]], ops[0].data
-    if not batch.data or (acc.user is not None if isinstance(acc, PendingRegisters) else not state.fenced):
-        raise NotTogether
-    registers = _registers(state, acc, plan.product) if plan.is_scaled else None
-    descriptors = [(values[op.operands[1]], values[op.operands[2]]) for op in ops]
-    result, group = wgmma_chains.multiply(state, ops, plan.product, descriptors, registers)
-    if isinstance(acc, PendingRegisters):
-        hand_to(state, ops[0], acc)
-    for op, user in zip(ops, (*ops[1:], None), strict=True):  # until a wait, a register is read by none of them
-        values[op.results[0]] = PendingRegisters(result, user, group, plan.product.packed)
-
-
-_CHAINS = Bulk(_chains, key=lambda op: op.data.product, prepare=_is_chain, chained=True)
-
-
-@OPS.implements("nvvm.wgmma.mma_async", prepare=_prepare_mma, bulk=_CHAINS)
-def mma_async(state: AgentState, op: DecodedOp) -> None:
-    plan: _Plan = op.data
-    acc, *descriptors = (state.values[slot] for slot in op.operands[:3])
-    if isinstance(acc, PendingRegisters):
-        hand_to(state, op, acc)
-    elif not state.fenced:
-        raise violation(
-            state,
-            op,
-            "registers that other instructions wrote are handed to wgmma; put nvvm.wgmma.fence.aligned before it",
-        )
-    registers = _registers(state, acc, plan.product) if plan.is_scaled else None
-    result, group = wgmma.multiply(state, op, plan.product, (descriptors[0], descriptors[1]), registers)
-    state.values[op.results[0]] = PendingRegisters(result, group=group, packed=plan.product.packed)
-
-
-def _prepare_held(op: DecodedOp, program: Program) -> None:
+@OPS.decodes("sm.ptx_wgmma")
+def ptx_wgmma(op: DecodedOp, program: Program) -> Op:
+    """A in registers of two elements."""
     match = _ATOM.fullmatch(op.attributes["atom"])
     if match is None:
-        raise InterpreterError(f"{op.describe()}: unknown atom {op.attributes['atom']}; wgmma.m64nNk16 takes A so")
-    n, k = int(match[1]), int(match[2])
-    product = wgmma.Product.of((64, n, k), (match[4], match[4], match[3]), (True, "transposed" not in op.attributes))
+        raise InterpreterError(
+            f"{op.describe()}: unknown atom {op.attributes['atom']}; wgmma.m64nNk16 takes A so [held-atom]"
+        )
     if any(len(list(value.uses)) > 1 for value in list(op.source.operands)[1:-1]):
         raise InterpreterError(
             f"{op.describe()}: another op reads registers of its A, which none may before a wait; give each its own"
+            " [held-read]"
         )
-    op.data = _Plan(product, "clears" not in op.attributes)
-
-
-@OPS.implements("sm.ptx_wgmma", prepare=_prepare_held)
-def ptx_wgmma(state: AgentState, op: DecodedOp) -> None:
-    """A in registers of two elements."""
-    plan, domain = op.data, state.machine.domain
-    acc, *held, b = (state.values[slot] for slot in op.operands)
-    if isinstance(acc, PendingRegisters):
-        hand_to(state, op, acc)
-    parts = [halves(value, plan.product.dtypes[0], domain) for value in held]
-    before = _registers(state, acc, plan.product) if plan.is_scaled else None
-    a = wgmma.held_operand(parts, plan.product)
-    result, group = wgmma.multiply(state, op, plan.product, (None, b), before, a)
-    state.values[op.results[0]] = PendingRegisters(result, group=group, packed=plan.product.packed)
-
-
-def _registers(state: AgentState, acc: Any, product: wgmma.Product) -> Values:
-    """Accumulators as an array (32, values)."""
-    if isinstance(acc, PendingRegisters):
-        return acc.registers
-    if product.packed:
-        columns = [half for each in acc for half in halves(each, product.packed, state.machine.domain).T]
-    else:
-        columns = list(acc)
-    if len(columns) != product.n // 2:
-        raise ValueError(f"{len(columns)} accumulators per thread, the instruction has {product.n // 2}")
-    return np.stack([np.broadcast_to(column, 32) for column in columns], axis=1)
-
-
-# Groups ---------------------------------------------------------------------------------------------------------------
-
-
-@OPS.implements("nvvm.wgmma.commit.group.sync.aligned")
-def commit(state: AgentState, op: DecodedOp) -> None:
-    wgmma.commit(state, op)
-
-
-@OPS.implements("nvvm.wgmma.wait.group.sync.aligned")
-def wait_group(state: AgentState, op: DecodedOp) -> Steps:
-    yield from wgmma.wait(state, op, op.attributes["group"])
+    shape, d, a = match.groups()
+    count = len(op.operands) - 2
+    scale, turned = int("clears" not in op.attributes), int("transposed" in op.attributes)
+    operands = f"$d, {listed('$', 1, count)}, ${count + 1}, {scale}, 1, 1, {turned}"
+    return _product(op, program, f"wgmma.mma_async.sync.aligned.{shape}.{d}.{a}.{a} {operands};")
 
 
 @OPS.implements("sm.ptx_wgmma_wait")
 def ptx_wgmma_wait(state: AgentState, op: DecodedOp) -> Steps:
+    """Waits, and hands the accumulators on."""
     yield from wgmma.wait(state, op, op.attributes["pending"])
     acc = state.values[op.operands[0]]
     if isinstance(acc, PendingRegisters):
@@ -167,3 +84,38 @@ def ptx_wgmma_wait(state: AgentState, op: DecodedOp) -> Steps:
         check_done(state, op, acc.group)
         acc = acc.readable()
     state.values[op.results[0]] = acc
+
+
+# Chains ---------------------------------------------------------------------------------------------------------------
+
+
+def _adds(op: Op) -> bool:
+    """Whether it adds to the accumulators before."""
+    scale = op.instruction.operands[3]
+    return isinstance(scale, Immediate) and scale.value == 1
+
+
+def _is_chain(ops: Sequence[Op]) -> bool:
+    """Whether each adds to what the one before it gives."""
+    return all(_adds(op) and op.kept == before.results for before, op in pairwise(ops))
+
+
+def _chains(state: AgentState, batch: Batch) -> None:
+    ops, values = batch.ops, state.values
+    first = ops[0]
+    acc, product = values[first.kept[0]], first.data.product
+    if not batch.data or (acc.user is not None if isinstance(acc, PendingRegisters) else not state.fenced):
+        raise NotTogether
+    before = None
+    if _adds(first):
+        is_pending = isinstance(acc, PendingRegisters)
+        before = acc.registers if is_pending else given_registers(state, first, first.before(values))
+    descriptors = [(op.readers[0](values), op.readers[1](values)) for op in ops]
+    result, group = wgmma_chains.multiply(state, ops, product, descriptors, before)
+    if isinstance(acc, PendingRegisters):
+        hand_to(state, first, acc)
+    for op, user in zip(ops, (*ops[1:], None), strict=True):  # until a wait, a register is read by none of them
+        values[op.results[0]] = PendingRegisters(result, user, group, product.packed)
+
+
+_CHAINS = Bulk(_chains, key=lambda op: op.data.product, prepare=_is_chain, chained=True)

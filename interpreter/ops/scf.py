@@ -13,9 +13,10 @@ from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import count_steps, run_block, run_straight, violation
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
-from lowtide.interpreter.program.ir_types import integer_dtype
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program
+from lowtide.interpreter.program.program import DecodedBlock, Program
+from lowtide.interpreter.program.types import integer_dtype
 
 OPS = OpTable()
 
@@ -28,12 +29,12 @@ def for_(state: AgentState, op: DecodedOp) -> Steps:
     induction, carried = block.arguments[0], block.arguments[1:]
     current = [values[slot] for slot in op.operands[3:]]
     if np.any(np.asarray(step) <= 0):
-        raise violation(state, op, f"the step is {step}; scf.for needs a step of at least 1")
+        raise violation(state, op, f"the step is {step}; scf.for needs a step of at least 1 [loop-step]")
     if np.any(np.asarray(lower < upper)):
         for each in block.invariant:
             state.op = each
             each.handler(state, each)
-    paths = state.machine.paths
+    paths = state.machine.observers.paths
     if isinstance(lower, int) and isinstance(upper, int) and isinstance(step, int):
         if paths is not None:
             paths.loop(op, len(range(lower, upper, step)))
@@ -71,7 +72,7 @@ def _prepare_if(op: DecodedOp, program: Program) -> None:
     if op.data is None and all(map(_is_straight, op.regions)):
         op.handler, op.resumable = straight_if, False
         guarded = op.regions[0].ops
-        if len(guarded) == 1 and not op.results and isinstance(guarded[0], DecodedOp) and guarded[0].bulk is not None:
+        if len(guarded) == 1 and not op.results and not isinstance(guarded[0], Batch) and guarded[0].bulk is not None:
             op.bulk = _GUARDED
 
 
@@ -113,8 +114,8 @@ def _sides(state: AgentState, op: DecodedOp) -> list[tuple[int, Any]]:
         mask = condition if outer is None else condition & outer
         count = np.count_nonzero(mask)
         taken, rest = bool(count), bool((len(mask) if outer is None else np.count_nonzero(outer)) - count)
-    if state.machine.paths is not None:
-        state.machine.paths.branch(op, taken, rest)
+    if state.machine.observers.paths is not None:
+        state.machine.observers.paths.branch(op, taken, rest)
     if taken and rest:
         return [(0, mask), (1, ~condition if outer is None else ~condition & outer)]
     return [(0 if taken else 1, outer)]
@@ -138,9 +139,9 @@ def _guarded(state: AgentState, batch: Batch) -> None:
             raise NotTogether
     inner: Batch = batch.data
     inner.bulk.run(state, inner)
-    if state.machine.paths is not None:
+    if state.machine.observers.paths is not None:
         for op in batch.ops:
-            state.machine.paths.branch(op, True, False)
+            state.machine.observers.paths.branch(op, True, False)
     count_steps(state, 2 * len(batch.ops))
 
 
@@ -186,8 +187,8 @@ def while_(state: AgentState, op: DecodedOp) -> Steps:
         trips += 1
         current = yield from run_block(state, after)
     state.mask = outer
-    if state.machine.paths is not None:
-        state.machine.paths.loop(op, trips)
+    if state.machine.observers.paths is not None:
+        state.machine.observers.paths.loop(op, trips)
     _assign(state.values, op.results, results)
 
 

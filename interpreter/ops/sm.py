@@ -10,9 +10,10 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import load_window
 from lowtide.interpreter.machine.memory import start_copy
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer, alignment_of, name_of, reserve, store_buffer
-from lowtide.interpreter.program.ir_types import MemRef, Ring
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program, RingUsers
+from lowtide.interpreter.program.program import Program, RingUsers
+from lowtide.interpreter.program.types import MemRef, Ring
 
 OPS = OpTable()
 
@@ -123,7 +124,7 @@ def _right(state: AgentState, op: DecodedOp) -> rings.SlotRight:
     together(state, op)
     ring, right = (state.values[slot] for slot in op.operands[:2])
     if right.ring is not ring:
-        raise violation(state, op, "the slot is of another ring; name the ring that gave it")
+        raise violation(state, op, "the slot is of another ring; name the ring that gave it [slot-of-ring]")
     return right
 
 
@@ -143,7 +144,9 @@ def ring_advance(state: AgentState, op: DecodedOp) -> None:
 def ring_slot(state: AgentState, op: DecodedOp) -> None:
     ring, index = (state.values[slot] for slot in op.operands)
     if not 0 <= index < ring.type.stages:
-        raise violation(state, op, f"slot {index} of a ring of {ring.type.stages}; take 0 … {ring.type.stages - 1}")
+        raise violation(
+            state, op, f"slot {index} of a ring of {ring.type.stages}; take 0 … {ring.type.stages - 1} [slot-index]"
+        )
     for slot, buffer in zip(op.results, ring.buffers(index), strict=True):
         state.values[slot] = buffer
 
@@ -161,7 +164,9 @@ def prefix(state: AgentState, op: DecodedOp) -> None:
     buffer, type = state.values[op.operands[0]], op.result_types[0]
     assert isinstance(type, MemRef)
     if type.bytes > buffer.type.bytes:
-        raise violation(state, op, f"takes {type.bytes} bytes of a buffer of {buffer.type.bytes}; take at most all")
+        raise violation(
+            state, op, f"takes {type.bytes} bytes of a buffer of {buffer.type.bytes}; take at most all [prefix-bytes]"
+        )
     state.values[op.results[0]] = SharedBuffer(buffer.address, type, buffer.right)
 
 
@@ -170,7 +175,9 @@ def copy_async(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     window, buffer = (state.values[slot] for slot in op.operands)
     if buffer.right is None:
-        raise violation(state, op, "the destination must be a slot's buffer, given by sm.producer_acquire")
+        raise violation(
+            state, op, "the destination must be a slot's buffer, given by sm.producer_acquire [copy-into-slot]"
+        )
     buffer.check(state, op, "write")
     rows, columns = (part.reshape(-1)[state.share] for part in np.indices(window.shape))
     inside_rows, inside_columns = window.inside

@@ -7,9 +7,11 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import start_copy
 from lowtide.interpreter.machine.teams import WARP
-from lowtide.interpreter.program.ir_types import MemRef, decode_tv
+from lowtide.interpreter.program.decoded import DecodedOp
+from lowtide.interpreter.program.ir_types import decode_tv
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import MemRef
 
 OPS = OpTable(by_warp=True)
 
@@ -27,6 +29,7 @@ def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
     if rows.shape[1] % length:
         raise InterpreterError(
             f"{op.describe()}: {rows.shape[1]} values per thread are not whole runs of {length} ({attribute.atom})"
+            " [copy-runs]"
         )
     rows, columns = (part.reshape(len(part), -1, length) for part in (rows, columns))
     offsets = type.layout.table[rows, columns]
@@ -35,6 +38,7 @@ def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
         if not np.array_equal(places, places[..., :1] + step) or (rows != rows[..., :1]).any():
             raise InterpreterError(
                 f"{op.describe()}: {length} elements of one {attribute.atom} do not lie side by side in {what} memory"
+                " [copy-contiguous]"
             )
     op.data = (size, rows[..., 0], columns[..., 0], offsets[..., 0])
 
@@ -42,7 +46,9 @@ def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
 @OPS.implements("sm.cp_async", prepare=_prepare_cp_async)
 def cp_async(state: AgentState, op: DecodedOp) -> None:
     if state.seat.role is not None and len(state.lanes) == WARP:
-        raise violation(state, op, "all threads of a warpgroup copy; this role is one thread: copy by TMA")
+        raise violation(
+            state, op, "all threads of a warpgroup copy; this role is one thread: copy by TMA [copy-by-warpgroup]"
+        )
     window, buffer = (state.values[slot] for slot in op.operands)
     size, all_rows, all_columns, all_offsets = op.data
     threads = state.thread[state.thread < len(all_rows)]

@@ -21,9 +21,10 @@ from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.machine.weights import fields_as_numbers, placed
 from lowtide.interpreter.ops.tile_epilogue import apply_block
 from lowtide.interpreter.ops.tile_operands import staged_window, weights_of
-from lowtide.interpreter.program.ir_types import Fragment, MemRef
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Fragment, MemRef
 
 OPS = OpTable(by_warp=True)
 
@@ -62,7 +63,7 @@ def _prepare_ldmatrix(op: DecodedOp, program: Program) -> None:
     if values % (each * matrices) or threads % 32:
         raise InterpreterError(
             f"{op.describe()}: {threads} threads with {values} values are not whole warps of {attributes['atom']}'s "
-            f"{each * matrices} values"
+            f"{each * matrices} values [ldmatrix-warps]"
         )
     rows, columns = (
         part.reshape(threads // 32, 32, -1, matrices, each) for part in fragment.tv.coordinates(fragment.shape[0])
@@ -97,7 +98,7 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
     if match is None:
         raise InterpreterError(
             f"{op.describe()}: unknown mma atom {attribute.atom}; known are mma.m16n8k16.f32.bf16, "
-            "fma.m1n1k1.f32.f32 and the like"
+            "fma.m1n1k1.f32.f32 and the like [mma-atom-known]"
         )
     m, n, k = (int(extent) for extent in match.groups()[1:4])
     warps_m, warps_n, warps_k = attribute.atoms
@@ -111,7 +112,7 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
         if _fragment(type).tv.values != needed:
             raise InterpreterError(
                 f"{op.describe()}: a thread holds {_fragment(type).tv.values} values of {_fragment(type).shape}, "
-                f"{attribute.atom}, {warps_m}x{warps_n} of them side by side, takes {needed}"
+                f"{attribute.atom}, {warps_m}x{warps_n} of them side by side, takes {needed} [mma-values-held]"
             )
     op.data = (fragments, rests)
 
@@ -130,7 +131,9 @@ def _prepare_unpack_weights(op: DecodedOp, program: Program) -> None:
     if len(found) != len(wanted) or any(
         not own.keys() >= {*each} for own, each in zip(found, wanted.tolist(), strict=True)
     ):
-        raise InterpreterError(f"{op.describe()}: a thread does not hold the weights that it makes its fragment of")
+        raise InterpreterError(
+            f"{op.describe()}: a thread does not hold the weights that it makes its fragment of [weight-values-held]"
+        )
     values = [[own[place] for place in each] for own, each in zip(found, wanted.tolist(), strict=True)]
     op.data = np.array(values), shifts, row, _zeros_held(op, rows) if len(op.operand_types) > 1 else None
 
@@ -141,7 +144,9 @@ def _zeros_held(op: DecodedOp, rows: Ints) -> Ints:
     held = zeros.tv.coordinates(zeros.shape[0])[0]
     same = held[:, None, :] == rows[:, :, None]
     if len(held) != len(rows) or not same.any(axis=2).all():
-        raise InterpreterError(f"{op.describe()}: a thread does not hold the zero points of its rows")
+        raise InterpreterError(
+            f"{op.describe()}: a thread does not hold the zero points of its rows [zero-values-held]"
+        )
     return np.argmax(same, axis=2)
 
 
@@ -241,6 +246,7 @@ def _prepare_extract(op: DecodedOp, program: Program) -> None:
     if held.shape[0] != wanted.shape[0]:
         raise InterpreterError(
             f"{op.describe()}: {wanted.shape[0]} threads take parts of what {held.shape[0]} threads hold; use as many"
+            " [extract-threads]"
         )
     order = np.argsort(held, axis=1)
     chosen = np.empty_like(wanted)
@@ -252,7 +258,7 @@ def _prepare_extract(op: DecodedOp, program: Program) -> None:
             value = int(missing[0])
             raise InterpreterError(
                 f"{op.describe()}: thread {thread} does not hold element ({rows[thread, value]}, "
-                f"{columns[thread, value]}) of the part; every thread must hold its own"
+                f"{columns[thread, value]}) of the part; every thread must hold its own [extract-held]"
             )
         chosen[thread] = order[thread][place]
     op.data = chosen
@@ -360,6 +366,7 @@ def _check_aligned(op: DecodedOp, matrix: Matrix, accesses: str) -> None:
         raise InterpreterError(
             f"{op.describe()}: {matrix.name} begins at {matrix.address:#x}, its rows "
             f"{matrix.row_stride * matrix.element.bytes} bytes apart: misaligned for {accesses} of {size} bytes"
+            " [access-misaligned]"
         )
 
 

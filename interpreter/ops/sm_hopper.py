@@ -11,9 +11,10 @@ from lowtide.interpreter.machine.execution import run_block, violation
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.shared_buffers import name_of, reserve
 from lowtide.interpreter.machine.teams import COPIERS, PRODUCER
-from lowtide.interpreter.program.ir_types import Mbarriers, TensorMapType
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Program, RingUsers, Role
+from lowtide.interpreter.program.program import DecodedBlock, Program, RingUsers, Role
+from lowtide.interpreter.program.types import Mbarriers, TensorMapType
 
 OPS = OpTable()
 
@@ -22,7 +23,7 @@ OPS = OpTable()
 
 def _prepare_roles(op: DecodedOp, program: Program) -> None:
     if program.roles or op.source.parent.name != "tile.kernel":
-        raise InterpreterError(f"{op.describe()}: a kernel has one sm.roles, outermost in it")
+        raise InterpreterError(f"{op.describe()}: a kernel has one sm.roles, outermost in it [one-roles]")
     names, warps = op.attributes["names"], op.attributes["warps"]
     instances = op.attributes.get("instances", (1,) * len(names))
     program.roles = tuple(Role(*role) for role in zip(names, warps, instances, strict=True))
@@ -66,7 +67,9 @@ def _prepare_mbarriers(op: DecodedOp, program: Program) -> None:
     size = type.count * mbarriers.OBJECT_BYTES
     op.data = reserve(op, program, name_of(op), size, op.attributes.get("at"), mbarriers.OBJECT_BYTES)
     if op.data % mbarriers.OBJECT_BYTES:
-        raise InterpreterError(f"{op.describe()}: mbarriers lie at multiples of {mbarriers.OBJECT_BYTES} bytes")
+        raise InterpreterError(
+            f"{op.describe()}: mbarriers lie at multiples of {mbarriers.OBJECT_BYTES} bytes [mbarriers-offset]"
+        )
 
 
 @OPS.implements("sm.mbarriers", prepare=_prepare_mbarriers)
@@ -75,7 +78,9 @@ def make_mbarriers(state: AgentState, op: DecodedOp) -> None:
     assert isinstance(type, Mbarriers)
     if state.team is not state.cta.everyone:
         raise violation(
-            state, op, "all threads of the CTA must see the mbarriers initialised; make them before sm.roles"
+            state,
+            op,
+            "all threads of the CTA must see the mbarriers initialised; make them before sm.roles [mbarriers-made]",
         )
     if slot not in made:
         names = (f"{name_of(op)}[{index}]" for index in range(type.count))
@@ -87,7 +92,9 @@ def make_mbarriers(state: AgentState, op: DecodedOp) -> None:
 def _mbarrier(state: AgentState, op: DecodedOp, slots: tuple[int, ...]) -> Mbarrier:
     barriers, index = (state.values[slot] for slot in slots)
     if not 0 <= index < len(barriers):
-        raise violation(state, op, f"mbarrier {index} of {len(barriers)}; take 0 … {len(barriers) - 1}")
+        raise violation(
+            state, op, f"mbarrier {index} of {len(barriers)}; take 0 … {len(barriers) - 1} [mbarrier-index]"
+        )
     found: Mbarrier = barriers[index]
     return found
 
@@ -101,7 +108,8 @@ def _mbarriers(state: AgentState, op: DecodedOp, slots: tuple[int, ...], line: C
         made = cta.mbarriers.get(slots[0])
         return None if made is None else made[index]
 
-    members = state.cta.cluster.members(state.cta.rank, line)
+    rows, columns = (ClusterLine.row, ClusterLine.cross), (ClusterLine.column, ClusterLine.cross)
+    members = state.cta.cluster.members(state.cta.rank, line in rows, line in columns)
     return [clusters.reach(state, op, cta, find) for cta in members]
 
 
@@ -113,7 +121,9 @@ def _line(op: DecodedOp, name: str) -> ClusterLine | None:
 @OPS.implements("sm.cluster_barrier")
 def cluster_barrier(state: AgentState, op: DecodedOp) -> Steps:
     if state.team is not state.cta.everyone:
-        raise violation(state, op, "all threads of the CTA meet those of the others; meet outside sm.roles")
+        raise violation(
+            state, op, "all threads of the CTA meet those of the others; meet outside sm.roles [cluster-barrier-place]"
+        )
     clusters.arrive(state, op)
     yield from clusters.wait(state, op)
 
@@ -128,7 +138,7 @@ def mbarrier_wait(state: AgentState, op: DecodedOp) -> Steps:
 def mbarrier_arrive(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     if state.team is state.cta.everyone:
-        raise violation(state, op, "warpgroups of a role arrive; arrive inside sm.roles")
+        raise violation(state, op, "warpgroups of a role arrive; arrive inside sm.roles [arrive-in-role]")
     expected = op.attributes.get("bytes", 0)
     each = state.seat.arrivals * (len(state.lanes) // 32 if op.attributes.get("each_warp", False) else 1)
     for found in _mbarriers(state, op, op.operands[:2], _line(op, "receivers")):
@@ -151,7 +161,11 @@ def tma_load(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     role = state.seat.role
     if role is None or state.team is state.cta.everyone or state.machine.roles[role].name not in (PRODUCER, COPIERS):
-        raise violation(state, op, "one thread starts a copy by TMA; start it in a producer role, which is one thread")
+        raise violation(
+            state,
+            op,
+            "one thread starts a copy by TMA; start it in a producer role, which is one thread [load-by-producer]",
+        )
     map, *origin, buffer = (state.values[slot] for slot in op.operands[:-2])
     buffer.check(state, op, "write")
     found = _mbarriers(state, op, op.operands[-2:], _line(op, "multicast"))

@@ -21,9 +21,10 @@ from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.pending import Pending, PendingRows, hand_to
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.numbers.tensor_cores import WGMMA
-from lowtide.interpreter.program.ir_types import Fragment, MemRef, PendingType
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Fragment, MemRef, PendingType
 
 OPS = OpTable(by_warp=True)
 
@@ -72,12 +73,15 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
     if match is None:
         raise InterpreterError(
             f"{op.describe()}: unknown atom {attribute.atom}; known are wgmma.m64nNk8, m64nNk16 and m64nNk32"
+            " [wgmma-atom-known]"
         )
     n, k = int(match[1]), int(match[2])
     hardware.wgmma_accumulator(n)
     warpgroups_m, warpgroups_n, warpgroups_k = attribute.atoms
     if warpgroups_k != 1:
-        raise InterpreterError(f"{op.describe()}: {warpgroups_k} warpgroups along K need a reduction; use 1")
+        raise InterpreterError(
+            f"{op.describe()}: {warpgroups_k} warpgroups along K need a reduction; use 1 [wgmma-along-k]"
+        )
     letters = GemmLayout(op.attributes["layout"]).name
     transposed = letters[0] == "n", letters[1] == "t"
     shapes = [type.shape for type in op.operand_types[:2] if isinstance(type, MemRef | Fragment)]
@@ -90,17 +94,19 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
     if (atoms[0] * _M * warpgroups_m, atoms[1] * n * warpgroups_n) != (rows, columns) or depth % k:
         raise InterpreterError(
             f"{op.describe()}: {rows}x{columns}x{depth} are no whole atoms {attribute.atom} on "
-            f"{warpgroups_m}x{warpgroups_n} warpgroups"
+            f"{warpgroups_m}x{warpgroups_n} warpgroups [wgmma-whole-atoms]"
         )
     held = atoms[0] * atoms[1] * n // 2
     if fragment.tv.values != held:
         raise InterpreterError(
             f"{op.describe()}: a thread holds {fragment.tv.values} values of {fragment.shape}, {attribute.atom} on "
-            f"{warpgroups_m}x{warpgroups_n} warpgroups takes {held}"
+            f"{warpgroups_m}x{warpgroups_n} warpgroups takes {held} [wgmma-values-held]"
         )
     first = op.operand_types[0]
     if isinstance(first, Fragment) and first.tv.values != rows * depth // (128 * warpgroups_m):
-        raise InterpreterError(f"{op.describe()}: a thread holds {first.tv.values} values of A, {first.shape}")
+        raise InterpreterError(
+            f"{op.describe()}: a thread holds {first.tv.values} values of A, {first.shape} [wgmma-a-held]"
+        )
     op.data = _Plan(atoms, n, k, (warpgroups_m, warpgroups_n), fragment.element.name, transposed)
 
 
@@ -147,7 +153,7 @@ def _product(state: AgentState, op: DecodedOp, registers: Values) -> Values:
             state,
             op,
             f"for {plan.warpgroups[0]}x{plan.warpgroups[1]} warpgroups, and {len(team)} execute it together; run it in "
-            "a consumer role of as many",
+            "a consumer role of as many [wgmma-warpgroups]",
         )
     group = team.index(state.warp)
     a, b = (state.values[slot] for slot in op.operands[:2])
@@ -224,7 +230,11 @@ def mma_wait_rows(state: AgentState, op: DecodedOp) -> None:
     count = -(-len(acc.groups) * rows // all_rows)
     in_flight = sum(group is other for group in acc.groups[:count] for other in state.mmas)
     if in_flight:
-        raise violation(state, op, f"hands on rows that {in_flight} groups in flight may still write; wait for these")
+        raise violation(
+            state,
+            op,
+            f"hands on rows that {in_flight} groups in flight may still write; wait for these [rows-in-flight]",
+        )
     hand_to(state, op, acc)
     state.values[op.results[0]] = acc.registers[:, : acc.registers.shape[1] * rows // all_rows]
     state.values[op.results[1]] = PendingRows(acc.registers, groups=acc.groups)

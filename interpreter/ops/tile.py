@@ -38,9 +38,10 @@ from lowtide.interpreter.ops.tile_operands import (
     weights_of,
     window_at,
 )
-from lowtide.interpreter.program.ir_types import MemRef, Tile, View
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import MemRef, Tile, View
 
 OPS = OpTable()
 
@@ -49,7 +50,7 @@ OPS = OpTable()
 
 @OPS.implements("tile.sm_count")
 def sm_count(state: AgentState, op: DecodedOp) -> None:
-    state.values[op.results[0]] = state.machine.sms
+    state.values[op.results[0]] = state.machine.options.sms
 
 
 @OPS.implements("tile.workspace")
@@ -57,7 +58,7 @@ def workspace(state: AgentState, op: DecodedOp) -> None:
     type, (size,) = op.result_types[0], (state.values[slot] for slot in op.operands)
     assert isinstance(type, MemRef)
     if size < 0:
-        raise violation(state, op, f"a workspace of {size} elements")
+        raise violation(state, op, f"a workspace of {size} elements [workspace-size]")
     machine, dtype, is_zeroed = state.machine, in_memory(type.element.name), "zeroed" in op.attributes
     name = f"workspace {len(machine.memory.buffers)}"
     zeros = np.zeros((1, size), machine.domain.payload) if is_zeroed else None
@@ -74,21 +75,22 @@ def _check_zero(state: AgentState, op: DecodedOp, name: str) -> None:
         raise violation(
             state,
             op,
-            f"element {left[0]} is not zero after the launches, as the next call needs it: reset it at the end",
+            f"element {left[0]} is not zero after the launches, as the next call needs it: reset it at the end"
+            " [workspace-not-reset]",
         )
 
 
 @OPS.implements("tile.cluster_count")
 def cluster_count(state: AgentState, op: DecodedOp) -> None:
     """As many as run at a time, at least one."""
-    state.values[op.results[0]] = clusters_at_a_time(state.machine.sms, op.attributes["cluster"])
+    state.values[op.results[0]] = clusters_at_a_time(state.machine.options.sms, op.attributes["cluster"])
 
 
 @OPS.implements("tile.launch")
 def launch(state: AgentState, op: DecodedOp) -> None:
     start = state.machine.launch
     if start is None:
-        raise violation(state, op, "a kernel launches nothing; launch from the host function")
+        raise violation(state, op, "a kernel launches nothing; launch from the host function [kernel-launches]")
     grid, *arguments = (state.values[slot] for slot in op.operands)
     if grid == 0:
         return
@@ -159,11 +161,14 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     if cluster != machine.cluster:
         launched = list(machine.cluster)
         raise violation(
-            state, op, f"hands tiles to clusters of {list(cluster)}, but the launch has those of {launched}"
+            state,
+            op,
+            f"hands tiles to clusters of {list(cluster)}, but the launch has those of {launched} [work-tiles-cluster]",
         )
     turn, turns = _turn(state, op)
     sides = [height * order.pieces, width, *step]
-    noted = None if machine.trace is None else machine.trace.begin_work(cta, state.name, (turn, turns))
+    trace = machine.observers.trace
+    noted = None if trace is None else trace.begin_work(cta, state.name, (turn, turns))
     counts = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
     state.work_tiles = order.count_of(machine.grid, (counts[0], counts[1]), cluster, matrices)
     steps = counts[2] if depth else 1
@@ -207,7 +212,9 @@ def _turn(state: AgentState, op: DecodedOp) -> tuple[int, int]:
     if "in_turn" not in op.attributes:
         return 0, 1
     if state.seat.role is None:
-        raise violation(state, op, "the instances of a role take tiles in turn; write it inside sm.roles")
+        raise violation(
+            state, op, "the instances of a role take tiles in turn; write it inside sm.roles [turns-in-roles]"
+        )
     return state.seat.instance, state.machine.roles[state.seat.role].instances
 
 

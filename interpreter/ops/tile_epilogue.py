@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lowtide.dialects.tile import OperandKind
 from lowtide.interpreter.machine import maxima
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.execution import run_block
+from lowtide.interpreter.machine.execution import run_block, violation
 from lowtide.interpreter.machine.matrices import (
     Matrix,
     Window,
@@ -21,11 +21,15 @@ from lowtide.interpreter.machine.matrices import (
     store_inside,
 )
 from lowtide.interpreter.ops.tile_operands import IN_THE_SUM, matrix_at, part_of, window_at
-from lowtide.interpreter.program.ir_types import Fragment, Scalar, Tile
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedBlock, DecodedOp
+from lowtide.interpreter.program.program import DecodedBlock
+from lowtide.interpreter.program.types import Fragment, Scalar, Tile
 
 OPS = OpTable()
+
+_AXES = {"full": (0, 1), "per_row": (0,), "per_column": (1,)}
+"""The axes along which an operand has an element for each row or column of D."""
 
 
 @OPS.implements("tile.store")
@@ -80,12 +84,25 @@ def epilogue_whole(state: AgentState, op: DecodedOp, acc: NDArray[Any], window: 
     rows, columns = window.inside
     elements: list[Any] = [acc[:rows, :columns]]
     for operand in _operand_windows(op, window, operands):
-        elements.append(load_inside(state, op, operand) if isinstance(operand, Window) else operand)
+        if isinstance(operand, Window):
+            _check_extents(state, op, operand, window)
+            operand = load_inside(state, op, operand)
+        elements.append(operand)
     result, *unconverted = yield from apply_block(state, op.regions[0], elements, (rows, columns))
     for amax, values in zip(_amax(op, operands), unconverted, strict=True):
         maxima.lift(state, op, amax.address, values)
     state.cta.shared.warp_sync(state.warp)  # all of it is read before any of it is written
     store_inside(state, op, window, result)
+
+
+def _check_extents(state: AgentState, op: DecodedOp, operand: Window, window: Window) -> None:
+    """Raises InterpreterError unless the operand has the rows, or columns, that D's window has."""
+    for axis in _AXES[operand.kind]:
+        if operand.inside[axis] != window.inside[axis]:
+            rule = f"{operand.inside[axis]} {('rows', 'columns')[axis]} of {operand.matrix.name} lie in the tile"
+            raise violation(
+                state, op, f"{rule}, of D {window.inside[axis]}; an operand has the extents of D [operand-extents-of-d]"
+            )
 
 
 def _epilogue_by_lane(

@@ -8,9 +8,9 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix, Window, load_window, store_inside
 from lowtide.interpreter.numbers.storage import in_memory
-from lowtide.interpreter.program.ir_types import MemRef
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.types import MemRef
 
 OPS = OpTable()
 
@@ -95,7 +95,7 @@ def copy_matrix(state: AgentState, op: DecodedOp) -> None:
     """Each CTA copies a run of rows, in a batch those of one matrix after the other."""
     source, target = (state.values[slot] for slot in op.operands)
     if source.shape != target.shape:
-        raise violation(state, op, f"copies a matrix of {source.shape} to one of {target.shape}")
+        raise violation(state, op, f"copies a matrix of {source.shape} to one of {target.shape} [copied-shape]")
     rows, columns = source.shape[-2:]
     for one, other, (row, end) in _runs(source, target, _own_rows(state, prod(source.shape[:-1])), rows):
         size = (end - row, columns)
@@ -108,7 +108,9 @@ def transpose_matrix(state: AgentState, op: DecodedOp) -> None:
     source, target = (state.values[slot] for slot in op.operands)
     *batch, rows, columns = source.shape
     if target.shape != (*batch, columns, rows):
-        raise violation(state, op, f"writes the transpose of a matrix of {source.shape} to one of {target.shape}")
+        raise violation(
+            state, op, f"writes the transpose of a matrix of {source.shape} to one of {target.shape} [transposed-shape]"
+        )
     _write_transpose(state, op, source, target, _own_rows(state, prod(batch) * columns))
 
 

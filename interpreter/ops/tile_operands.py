@@ -11,7 +11,7 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix, Window
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.machine.staged_scales import SharedScales
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.program.decoded import DecodedOp
 
 #: Of a scale: whether it is of rows, how many of them share one, and which of its dimensions counts blocks of K
 SCALES = {
@@ -44,7 +44,7 @@ def part_of(state: AgentState, op: DecodedOp, operand: Any, kind: OperandKind, n
 def matrix_at(state: AgentState, op: DecodedOp, batch: Matrix, number: int) -> Matrix:
     """A matrix, or vector, of a batch. Raises InterpreterError for one that the batch does not have."""
     if not 0 <= number < batch.shape[0]:
-        raise violation(state, op, f"matrix {number} of {batch.name}, a batch of {batch.shape[0]}")
+        raise violation(state, op, f"matrix {number} of {batch.name}, a batch of {batch.shape[0]} [matrix-of-batch]")
     return batch.part(number)
 
 

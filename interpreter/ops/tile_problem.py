@@ -23,8 +23,8 @@ from lowtide.interpreter.ops.tile_operands import (
     weights_of,
     window_at,
 )
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
 
 OPS = OpTable()
 
@@ -40,7 +40,7 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
         yield from _product(state, op, (a, b, d), by_kind)
         return
     if not a.shape[0] == b.shape[0] == d.shape[0]:
-        raise violation(state, op, f"A {a.shape}, B {b.shape} and D {d.shape} do not agree on the batch")
+        raise violation(state, op, f"A {a.shape}, B {b.shape} and D {d.shape} do not agree on the batch [gemm-batch]")
     for number in range(d.shape[0]):
         own = [(kind, part_of(state, op, operand, kind, number)) for kind, operand in by_kind]
         yield from _product(state, op, (a.part(number), b.part(number), d.part(number)), own)
@@ -63,7 +63,11 @@ def _product(
         found = unpacked(packed, weights_of(op), domain, dtype, of_groups)
         left, right = (found, right) if is_swapped else (left, found)
     if left.shape[1] != right.shape[1] or (left.shape[0], right.shape[0]) != (m, n):
-        raise violation(state, op, f"layout {layout}: A {a.shape}, B {b.shape} and D {d.shape} do not agree on M, N, K")
+        raise violation(
+            state,
+            op,
+            f"layout {layout}: A {a.shape}, B {b.shape} and D {d.shape} do not agree on M, N, K [gemm-extents]",
+        )
     zero = domain.full((m, n), 0, acc)
     scales = {kind: operand for kind, operand in in_the_sum.items() if kind in SCALES}
     if "group" in op.attributes and is_swapped:  # the scales are those of the rows
@@ -79,7 +83,7 @@ def _product(
 
 
 def _zeros_of(state: AgentState, op: DecodedOp, zeros: Matrix | None) -> NDArray[Any] | None:
-    """The zero point of each of B's rows (N, K); None where there are none."""
+    """The zero point of each of B's rows (N, K); None without zero points."""
     if zeros is None:
         return None
     points = load_window(state, op, Window(zeros, 0, 0, (zeros.shape[0], zeros.shape[1])))
@@ -93,7 +97,9 @@ def _by_groups(
     (left, right), group, domain = sides, op.attributes["group"], state.machine.domain
     acc, total, count = str(op.attributes["acc"]), zero, left.shape[1] // group
     if left.shape[1] % group or scales.shape != (count, zero.shape[1]):
-        raise violation(state, op, f"scales {scales.shape} are none of K = {left.shape[1]} in groups of {group}")
+        raise violation(
+            state, op, f"scales {scales.shape} are none of K = {left.shape[1]} in groups of {group} [gemm-groups]"
+        )
     factors = load_window(state, op, Window(scales, 0, 0, (scales.shape[0], scales.shape[1])))
     for number in range(count):
         own = slice(number * group, (number + 1) * group)
@@ -109,7 +115,7 @@ def _scaled_product(
     scales: dict[OperandKind, Matrix],
     acc: str,
 ) -> NDArray[Any]:
-    """A · B, of which the sum of each block of K is multiplied by its scales."""
+    """A · B; the sum of each block of K is multiplied by its scales."""
     domain, (left, right) = state.machine.domain, factors
     (m, depth), n = left.shape, right.shape[0]
     total = domain.full((m, n), 0, acc)

@@ -1,8 +1,8 @@
 """The ub dialect: poison, a value that may be passed on and inserted into, but not computed with."""
 
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp
 
 OPS = OpTable(acts=False)
 

@@ -4,17 +4,15 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.dependence import Inside, Use
-from lowtide.interpreter.program.program import DecodedOp
+from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.uses import use_of as instruction_use
 
 # Ops that act on nothing but registers, though their dialect's do more by default.
-_TIMED = "clock|globaltimer|smid|nsmid|warpid"  # special registers that may differ from run to run, and within one
-_COMPUTE = re.compile(
-    rf"nvvm\.(mma\.sync|elect\.sync|shfl\.sync|mapa|read\.ptx\.sreg\.(?!{_TIMED})\S+)|gpu\..*_(id|dim)|sm\.ptx_(keep_pair|mask_or|round)"
-)
-_MEET = re.compile(r"nvvm\.mbarrier\.(arrive|test).*|sm\.ptx_(semaphore_(arrive|leave)|raise_max)")
-_VARY = re.compile(r"llvm\.(load|atomicrmw|cmpxchg)|nvvm\.(ldmatrix|mbarrier\.test\.wait.*)|nvvm\.read\.ptx\.sreg\..*")
+_COMPUTE = re.compile(r"sm\.ptx_(keep_pair|mask_or)")
+_MEET = re.compile(r"sm\.ptx_(semaphore_(arrive|leave)|raise_max)")
+_VARY = re.compile(r"llvm\.(load|atomicrmw|cmpxchg)")
 
 # The operands that are matrix elements or partial sums, by position; None: from that one on.
 _DATA: Mapping[str, slice] = MappingProxyType(
@@ -22,16 +20,15 @@ _DATA: Mapping[str, slice] = MappingProxyType(
         "llvm.store": slice(0, 1),
         "sm.ptx_store": slice(0, 1),
         "sm.ptx_raise_max": slice(0, 1),
-        "nvvm.stmatrix": slice(1, None),
-        "nvvm.wgmma.mma_async": slice(0, 1),
-        "sm.ptx_wgmma": slice(0, -1),
         "sm.ptx_wgmma_wait": slice(0, 1),
     }
 )
 
 
-def use_of(op: DecodedOp) -> Use:
-    """How an op uses its operands."""
+def use_of(op: DecodedOp | Op) -> Use:
+    """How an op, or the instruction that it decodes to, uses its operands."""
+    if isinstance(op, Op):
+        return instruction_use(op)
     if op.name == "llvm.inline_asm":
         return Use(inside=Inside(op.data.graph, instruction_use, *op.data.moves(op)))
     if _COMPUTE.fullmatch(op.name):

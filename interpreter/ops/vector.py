@@ -12,12 +12,13 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.cells import ZERO_TYPE, Values
-from lowtide.interpreter.numbers.packed import Packed
+from lowtide.interpreter.numbers.packed import Mixed, Packed
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.program.batches import Batch, Bulk
-from lowtide.interpreter.program.ir_types import Scalar, Type, Vector
+from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.program import DecodedOp, Program
+from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.program.types import Scalar, Type, Vector
 
 OPS = OpTable(acts=False)
 
@@ -65,7 +66,7 @@ def _position(state: AgentState, op: DecodedOp, dynamic: Sequence[int]) -> tuple
     vector = op.operand_types[0 if op.name == "vector.extract" else 1]
     for index, extent in zip(position, vector.shape, strict=False):  # type: ignore[union-attr]
         if np.any((np.asarray(index) < 0) | (np.asarray(index) >= extent)):
-            raise violation(state, op, f"position {index} is outside the vector's {extent} elements")
+            raise violation(state, op, f"position {index} is outside the vector's {extent} elements [vector-position]")
     return position
 
 
@@ -126,6 +127,7 @@ def stacked(values: Sequence[Packed]) -> Packed:
 
 def all_packed(values: Sequence[Any]) -> list[Packed] | None:
     """The values where some hold numbers, zeros among them as zeros of any type; None where none does."""
+    values = [of_one_kind(value) for value in values]
     like = next((value for value in values if isinstance(value, Packed)), None)
     if like is None:
         return None
@@ -133,11 +135,21 @@ def all_packed(values: Sequence[Any]) -> list[Packed] | None:
     return [value if isinstance(value, Packed) else _zeros(value, numbers, like.payload.dtype) for value in values]
 
 
+def of_one_kind(value: Any) -> Any:
+    """A register that holds numbers in some lanes and zeros in others, as numbers; any other value as it is."""
+    if not isinstance(value, Mixed):
+        return value
+    parts = all_packed((value.first, value.second))
+    return value if parts is None else parts[0].blend(value.condition, parts[1])
+
+
 def _zeros(value: Any, numbers: int, dtype: Any) -> Packed:
     """Integers that are zero as registers of so many numbers, and what was never written. Raises InterpreterError."""
     bits = np.zeros(1, np.int64) if value is None else np.atleast_1d(np.asarray(value))
     if bits.any():
-        raise InterpreterError("a vector of integers beside one that holds numbers: cast one of them (llvm.bitcast)")
+        raise InterpreterError(
+            "a vector of integers beside one that holds numbers: cast one of them (llvm.bitcast) [vector-zeros]"
+        )
     return Packed(np.zeros((*bits.shape, numbers), dtype), ZERO_TYPE)
 
 
@@ -177,7 +189,7 @@ def to_elements(state: AgentState, op: DecodedOp) -> None:
 def broadcast(state: AgentState, op: DecodedOp) -> None:
     type = op.result_types[0]
     assert isinstance(type, Vector)
-    value = state.values[op.operands[0]]
+    value = of_one_kind(state.values[op.operands[0]])
     if isinstance(value, Packed):
         spread = _spread(value.payload, (*type.shape, value.payload.shape[-1]))
         state.values[op.results[0]] = Packed(spread, value.dtype)

@@ -45,6 +45,7 @@ def operands_of(constraints: str) -> list[Operand]:
             known = ", ".join((*_REGISTERS, *sorted(_CONSTANTS)))
             raise NotInterpreted(
                 f"constraint {word!r} of inline assembly is not interpreted; known are {known} and numbers of outputs"
+                " [constraint-word]"
             )
     return found
 
@@ -57,7 +58,9 @@ def written_out(text: str, operands: Sequence[Operand], constants: Mapping[int, 
             return "$"
         number = int(match[2] or match[3])
         if number >= len(operands):
-            raise NotInterpreted(f"inline assembly has {len(operands)} operands, and names ${number}")
+            raise NotInterpreted(
+                f"inline assembly has {len(operands)} operands, and names ${number} [constraint-number]"
+            )
         return operands[number].register or str(constants[number])
 
     return _PLACE.sub(place, text)

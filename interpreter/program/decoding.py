@@ -15,11 +15,13 @@ from lowtide.dialects import Outline
 from lowtide.errors import NotInterpreted
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.batches import batched
+from lowtide.interpreter.program.decoded import DecodedOp, Ending
 from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph, Move
 from lowtide.interpreter.program.ir_attributes import Attributes, decode_attribute
-from lowtide.interpreter.program.ir_types import Type, decode_type, integer_dtype
+from lowtide.interpreter.program.ir_types import decode_type
 from lowtide.interpreter.program.op_table import Implementation
-from lowtide.interpreter.program.program import DecodedBlock, DecodedOp, Ending, Program
+from lowtide.interpreter.program.program import DecodedBlock, Program
+from lowtide.interpreter.program.types import Type, integer_dtype
 
 TERMINATORS = frozenset(
     {
@@ -132,6 +134,7 @@ class _Decoder:
             raise NotInterpreted(
                 f"{op.location}: a block ends with {name}{' of a value' if kind else ''}, which is not interpreted; "
                 f"known are {', '.join(name for name, kind in BRANCHES.items() if kind != 'return')} and a plain return"
+                " [block-end]"
             )
         ending = Ending(op)
         if kind == "return":
@@ -159,13 +162,16 @@ class _Decoder:
             moves.append(Move(operand, argument, integer_dtype(self.slot_types[argument])))
         return Edge(block, tuple(moves))
 
-    def op(self, entry: Any) -> DecodedOp:
+    def op(self, entry: Any) -> Any:
+        """An op, or the instruction that it decodes to."""
         number, name, operands, results, regions, _ = entry
         implementation = self.table.get(name)
         if implementation is None:
             raise NotInterpreted(
                 f"{self.outline.operation(number).location}: {name} has no meaning to the interpreter at level "
-                f"{self.program.level}; levels problem to llvm are interpreted"
+                f"{self.program.level}; the legal ops of a level are interpreted: take a dump of it"
+                ""
+                " [op-without-meaning]"
             )
         self.program.collective &= not implementation.by_warp
         decoded = DecodedOp(
@@ -184,9 +190,9 @@ class _Decoder:
             implementation.acts,
             implementation.bulk,
         )
-        if implementation.prepare is not None:
-            implementation.prepare(decoded, self.program)
-        return decoded
+        if implementation.prepare is None:
+            return decoded
+        return implementation.prepare(decoded, self.program) or decoded
 
     def regions(self, entry: Any) -> tuple[DecodedBlock, ...]:
         number, name, *_, regions, _ = entry
@@ -194,7 +200,7 @@ class _Decoder:
             if len(blocks) > 1:
                 raise NotInterpreted(
                     f"{self.outline.operation(number).location}: a region of {name} has {len(blocks)} blocks; only the "
-                    "body of a function may"
+                    "body of a function may [region-blocks]"
                 )
         return tuple([self.region(blocks, name) for blocks in regions])
 

@@ -1,178 +1,36 @@
-"""MLIR types as plain Python data, decoded once: asking the bindings at run time is too slow."""
+"""MLIR types decoded once to plain data (types.py): asking the bindings at run time is too slow."""
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
 from mlir import ir
 from mlir.dialects import llvm
 
 from lowtide.dialects import sm, tile
-from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.program.ir_attributes import nested
 from lowtide.interpreter.program.layouts import SharedLayout, ThreadValue
-
-INTEGER_DTYPES: dict[int, np.dtype[Any]] = {
-    1: np.dtype(np.bool_),
-    8: np.dtype(np.int8),
-    16: np.dtype(np.int16),
-    32: np.dtype(np.int32),
-    64: np.dtype(np.int64),
-}
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """`name` as MLIR prints it: f32, bf16, i1, i32, index, …"""
-
-    name: str
-    bits: int
-
-    @property
-    def is_float(self) -> bool:
-        return self.name in _FLOATS
-
-    @property
-    def bytes(self) -> int:
-        return max(1, self.bits // 8)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The numpy type in which arrays of integers of this width live."""
-        return INTEGER_DTYPES[self.bits]
-
-
-@dataclass(frozen=True)
-class Vector:
-    shape: tuple[int, ...]
-    element: Scalar
-
-
-@dataclass(frozen=True)
-class MemRef:
-    """`shape` has None where an extent is dynamic; `layout` is that of shared memory, None for global memory.
-
-    `is_column_major`: the columns of a matrix in global memory are contiguous, not its rows.
-    """
-
-    shape: tuple[int | None, ...]
-    element: Scalar
-    layout: SharedLayout | None
-    is_column_major: bool = False
-
-    @property
-    def shape_as_it_lies(self) -> tuple[int | None, ...]:
-        """The shape of the array that is passed: its last dimension is contiguous."""
-        return self.shape[::-1] if self.is_column_major else self.shape
-
-    @property
-    def bytes(self) -> int:
-        """What a buffer in shared memory occupies."""
-        assert self.layout is not None
-        return self.layout.cosize * self.element.bytes
-
-
-@dataclass(frozen=True)
-class Tile:
-    shape: tuple[int, int]
-    element: Scalar
-
-
-@dataclass(frozen=True)
-class View:
-    shape: tuple[int, int]
-    element: Scalar
-
-
-@dataclass(frozen=True)
-class Fragment:
-    shape: tuple[int, int]
-    element: Scalar
-    tv: ThreadValue
-
-
-@dataclass(frozen=True)
-class Ring:
-    stages: int
-    buffers: tuple[MemRef, ...]
-
-
-@dataclass(frozen=True)
-class Slot:
-    use: str
-
-
-@dataclass(frozen=True)
-class PendingType:
-    """A fragment that an asynchronous product still writes."""
-
-    fragment: Fragment
-
-
-@dataclass(frozen=True)
-class Mbarriers:
-    count: int
-
-
-@dataclass(frozen=True)
-class TensorMapType:
-    """`shape` of a box: panels where it has more than two sides, rows, columns; `swizzle` (B, M, S) or None.
-
-    In elements.
-    """
-
-    shape: tuple[int, ...]
-    element: Scalar
-    swizzle: tuple[int, int, int] | None
-
-
-@dataclass(frozen=True)
-class Pointer:
-    """An LLVM pointer: `space` 0 generic, 1 global, 3 shared. Its value is a byte address."""
-
-    space: int
-
-
-@dataclass(frozen=True)
-class Struct:
-    elements: tuple["Type", ...]
-
-
-@dataclass(frozen=True)
-class Array:
-    length: int
-    element: "Type"
-
-
-@dataclass(frozen=True)
-class Other:
-    """A type that is not looked into (tokens, functions, …)."""
-
-    text: str
-
-
-Type: TypeAlias = (
-    Scalar
-    | Vector
-    | MemRef
-    | Tile
-    | View
-    | Fragment
-    | Ring
-    | Slot
-    | PendingType
-    | Mbarriers
-    | TensorMapType
-    | Pointer
-    | Struct
-    | Array
-    | Other
+from lowtide.interpreter.program.types import (
+    FLOATS,
+    Array,
+    Fragment,
+    Mbarriers,
+    MemRef,
+    Other,
+    PendingType,
+    Pointer,
+    Ring,
+    Scalar,
+    Slot,
+    Struct,
+    TensorMapType,
+    Tile,
+    Type,
+    Vector,
+    View,
 )
 
-_FLOATS = {row.ir: row.bits for row in ELEMENTS.values() if row.is_float}
 _ARRAY = re.compile(r"!llvm\.array<(\d+) x (.*)>")
 
 
@@ -182,8 +40,8 @@ def decode_type(type: ir.Type) -> Type:
     if decoder is not None:
         return decoder(type)
     text = str(type)
-    if text in _FLOATS:
-        return Scalar(text, _FLOATS[text])
+    if text in FLOATS:
+        return Scalar(text, FLOATS[text])
     if match := _ARRAY.fullmatch(text):
         return Array(int(match[1]), decode_type(ir.Type.parse(match[2], type.context)))
     return Other(text)
@@ -192,7 +50,9 @@ def decode_type(type: ir.Type) -> Type:
 def _element(type: ir.Type) -> Scalar:
     decoded = decode_type(type)
     if not isinstance(decoded, Scalar):
-        raise InterpreterError(f"elements of type {type} are not interpreted; use f16, bf16, f32 or integers")
+        raise InterpreterError(
+            f"elements of type {type} are not interpreted; use f16, bf16, f32 or integers [element-not-interpreted]"
+        )
     return decoded
 
 
@@ -200,8 +60,8 @@ def _memref(type: ir.MemRefType) -> MemRef:
     dynamic = ir.ShapedType.get_dynamic_size()
     shape = tuple(None if size == dynamic else size for size in type.shape)
     if "workgroup" not in str(type.memory_space or ""):
-        is_strided = len(shape) == 2 and isinstance(type.layout, ir.StridedLayoutAttr)
-        strides: list[int] = type.get_strides_and_offset()[0] if is_strided else []
+        is_strided = len(shape) > 1 and isinstance(type.layout, ir.StridedLayoutAttr)
+        strides: list[int] = type.get_strides_and_offset()[0][-2:] if is_strided else []
         is_column_major = strides[:1] == [1] and strides[1:] != [1]
         return MemRef(shape, _element(type.element_type), None, is_column_major)
     if isinstance(type.layout, tile.LayoutAttr):
@@ -251,8 +111,3 @@ _DECODERS: dict[Any, Callable[[Any], Type]] = {
     llvm.PointerType: lambda t: Pointer(t.address_space),
     llvm.StructType: lambda t: Struct(tuple(decode_type(element) for element in t.body)),
 }
-
-
-def integer_dtype(type: Type) -> np.dtype[Any] | None:
-    """The numpy type in which integers of this type live; None of all else."""
-    return type.dtype if isinstance(type, Scalar) and not type.is_float else None

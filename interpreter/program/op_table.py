@@ -3,13 +3,15 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from lowtide.interpreter.program.batches import Bulk
-from lowtide.interpreter.program.program import DecodedOp, Handler, Program
+from lowtide.interpreter.program.decoded import DecodedOp, Handler
+from lowtide.interpreter.program.program import Program
 
-#: Works out before the run what does not depend on values, and leaves it in `op.data`.
-Prepare: TypeAlias = Callable[[DecodedOp, Program], None]
+#: Works out before the run what does not depend on values, and leaves it in `op.data`; or returns what runs in place
+#: of the op.
+Prepare: TypeAlias = Callable[[DecodedOp, Program], Any]
 
 
 @dataclass(frozen=True)
@@ -45,3 +47,16 @@ class OpTable(dict[str, Implementation]):
             return handler
 
         return enter
+
+    def decodes(self, *names: str) -> Callable[[Prepare], Prepare]:
+        """Enter the decorated function, which makes an instruction of an op, as what `names` are."""
+
+        def enter(decode: Prepare) -> Prepare:
+            self.implements(*names, prepare=decode)(_replaced)
+            return decode
+
+        return enter
+
+
+def _replaced(state: Any, op: DecodedOp) -> None:
+    """Stands in for the handler of an op that is replaced."""

@@ -1,87 +1,27 @@
-"""A decoded function: plain data, made once from the IR (decoding.py) and run for many agents."""
+"""A decoded function: plain data, made once from IR (decoding.py) or PTX, and run for many agents. Knows no MLIR."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
-from mlir import ir
-
-from lowtide.dialects import Outline
 from lowtide.interpreter.numbers.domains import Domain
-from lowtide.interpreter.program.batches import Bulk
 from lowtide.interpreter.program.graphs import Graph
-from lowtide.interpreter.program.ir_types import Type
+from lowtide.interpreter.program.types import Type
 
 HARDWARE_LEVELS = frozenset({"nvvm", "llvm", "ptx"})
 """The levels at which a kernel is one thread's program and its ops are the hardware's instructions."""
-
-#: Interprets an op: (state: AgentState, op: DecodedOp), see machine/execution.py.
-Handler: TypeAlias = Callable[..., Any]
-
-
-@dataclass(slots=True, eq=False)
-class DecodedOp:
-    """One op: slots of its operands and results, attributes and regions as plain data."""
-
-    name: str
-    handler: Handler
-    resumable: bool
-    operands: tuple[int, ...]
-    results: tuple[int, ...]
-    operand_types: tuple[Type, ...]
-    result_types: tuple[Type, ...]
-    attributes: Mapping[str, Any]
-    regions: tuple[DecodedBlock, ...]
-    outline: Outline
-    number: int  # in the outline
-    data: Any = None
-    acts: bool = True  # does more than compute values and poll
-    bulk: Bulk | None = None
-
-    @property
-    def source(self) -> ir.Operation:
-        """The op, for messages and `prepare` only."""
-        return self.outline.operation(self.number)
-
-    def operand_groups(self) -> list[tuple[int, ...]]:
-        """Operand slots by operand group, for ops with `operandSegmentSizes`."""
-        groups, start = [], 0
-        for size in self.attributes["operandSegmentSizes"]:
-            groups.append(self.operands[start : start + size])
-            start += size
-        return groups
-
-    def describe(self) -> str:
-        """The op's text, short, and its location."""
-        return described(self.source)
-
-
-def described(op: ir.Operation) -> str:
-    """An op's text, short, and its location."""
-    text = " ".join(op.get_asm(skip_regions=True, use_local_scope=False).split())
-    return f"`{text if len(text) <= 120 else text[:117] + '…'}` at {op.location}"
-
-
-@dataclass(frozen=True)
-class Ending:
-    """The op that ends a block, where messages need it: it has no handler."""
-
-    source: ir.Operation
-
-    def describe(self) -> str:
-        return described(self.source)
 
 
 @dataclass(slots=True, eq=False)
 class DecodedBlock:
     arguments: tuple[int, ...]
     argument_types: tuple[Type, ...]
-    ops: tuple[DecodedOp, ...]
+    ops: tuple[Any, ...]
     results: tuple[int, ...]  # slots of the terminator's operands
     terminator: str
-    invariant: tuple[DecodedOp, ...] = ()  # of a loop's body: what it computes alike in each turn, not among `ops`
+    invariant: tuple[Any, ...] = ()  # of a loop's body: what it computes alike in each turn, not among `ops`
 
 
 @dataclass(frozen=True)
@@ -101,6 +41,8 @@ class Program:
     `buffers` are those in shared memory: name, first byte, bytes. `collective`: no op speaks of warps, so a whole CTA
     is one agent. `roles` are those of its sm.roles. `attributes` are the function's. `shared_origin` is the address at
     which its shared memory begins: at no greater power of two than the module asks for, up to 1024 (address 0).
+    `constants` are slots and what they hold, `addresses` slots of addresses by the offset in shared memory.
+    `static_bytes` of it are the kernel's own variables, before what the launch asks for.
     """
 
     name: str
@@ -114,6 +56,9 @@ class Program:
     ring_users: dict[int, RingUsers] = field(default_factory=dict)  # by the slot of the ring
     attributes: dict[str, Any] = field(default_factory=dict)
     shared_origin: int = 0
+    constants: dict[Any, tuple[int, Any]] = field(default_factory=dict)
+    addresses: dict[int, int] = field(default_factory=dict)
+    static_bytes: int = 0
     graph: Graph | None = None
     pointees: dict[str, Type] = field(default_factory=dict)  # what pointers are stepped by, by the type's text
     dependences: list[Any] | None = None  # on data and timing (dependence.py), once they are known
@@ -122,6 +67,11 @@ class Program:
         """The first of so many neighbouring slots that nothing else uses; only while the function is decoded."""
         self.slots += count
         return self.slots - count
+
+    def reserve_all(self, what: Sequence[Any]) -> range:
+        """As `reserve`, a slot for each of these."""
+        first = self.reserve(len(what))
+        return range(first, first + len(what))
 
     @property
     def is_hardware(self) -> bool:

@@ -5,6 +5,7 @@ A load with .acquire, .relaxed or .volatile may be repeated until it finds what 
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +17,7 @@ from lowtide.interpreter.machine.agents import ASK, AgentState, Wait
 from lowtide.interpreter.machine.awaited import Asked
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane
+from lowtide.interpreter.machine.semaphores import Change
 from lowtide.interpreter.numbers.registers import Number, canonical, unsigned
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.table import Form, Table
@@ -43,25 +45,40 @@ _CHANGES: Mapping[str, Callable[..., int]] = MappingProxyType(
 )
 
 
-def _prepare(form: Form) -> Any:
+@dataclass(frozen=True)
+class _Atomic:
+    """What it does with a word, and what the word becomes, from what it is and the operands, both as its type says."""
+
+    change: Change
+    function: Callable[..., int]
+    bits: int
+    is_signed: bool
+
+    def seen(self, value: Any) -> int:
+        """A word as the type has it."""
+        return int(canonical(int(value), self.bits) if self.is_signed else unsigned(int(value), self.bits))
+
+    def changed(self, others: tuple[int, ...], value: int) -> int:
+        return int(canonical(self.function(self.seen(value), *map(self.seen, others)), self.bits))
+
+
+def _prepare(form: Form) -> _Atomic:
     if "global" not in form.words:
-        raise form.instruction.error("atomic operations on global memory are interpreted; name the space: .global")
+        raise form.instruction.error(
+            "atomic operations on global memory are interpreted; name the space: .global [atomic-space]"
+        )
     names = [name for name in _CHANGES if name in form.words]
     if len(names) != 1:
-        raise form.instruction.error(f"an atomic operation is one of {', '.join(_CHANGES)}")
+        raise form.instruction.error(f"an atomic operation is one of {', '.join(_CHANGES)} [atomic-kind]")
     orders = form.words & {"acq_rel", "release", "acquire"}
-    return (
-        _CHANGES[names[0]],
-        form.bits,
-        form.type[0] == "s",
+    change = Change(
+        names[0],
         bool(orders & {"acq_rel", "release"}),
         bool(orders & {"acq_rel", "acquire"}),
-        names[0],
+        f"i{form.bits}",
+        form.row.results > 0,
     )
-
-
-def _seen(value: Any, bits: int, is_signed: bool) -> int:
-    return int(canonical(int(value), bits) if is_signed else unsigned(int(value), bits))
+    return _Atomic(change, _CHANGES[names[0]], form.bits, form.type[0] == "s")
 
 
 @TABLE.effects(
@@ -74,21 +91,14 @@ def _seen(value: Any, bits: int, is_signed: bool) -> int:
 )
 def atom(state: AgentState, op: Op, address: Any, *operands: Any) -> Any:
     """Of each active lane, one after the other: what the word was."""
-    change, bits, is_signed, releases, acquires, name = op.data
-    found: Any = np.zeros(len(state.lanes), f"i{bits // 8}")
+    atomic: _Atomic = op.data
+    found: Any = np.zeros(len(state.lanes), f"i{atomic.bits // 8}")
     rows = [by_lane(value) for value in (address, *operands)]
     lanes = active_lane_numbers(state)
     for lane in lanes:
         place, *others = (int(row[lane]) for row in rows)
-        changed = partial(_changed, change, tuple(_seen(other, bits, is_signed) for other in others), bits, is_signed)
-        found[lane] = semaphores.update(
-            state, op, place, changed, releases, acquires, f"i{bits}", how=name, asks=bool(op.results)
-        )
+        found[lane] = semaphores.update(state, op, place, atomic.change, partial(atomic.changed, tuple(others)))
     return int(found[lanes[0]]) if len(lanes) == 1 else found
-
-
-def _changed(change: Callable[..., int], others: tuple[int, ...], bits: int, is_signed: bool, value: int) -> int:
-    return int(canonical(change(_seen(value, bits, is_signed), *others), bits))
 
 
 @TABLE.effects(
@@ -101,8 +111,12 @@ def _changed(change: Callable[..., int], others: tuple[int, ...], bits: int, is_
 def red(state: AgentState, op: Op, address: Any, operand: Any) -> None:
     """As `atom`. An f32 that is not negative, or NaN, is raised as its bits are."""
     if isinstance(operand, Number):
-        if op.data[-1] != "max" or op.data[2] or operand.dtype != "f32":
-            raise violation(state, op, "of floats the larger f32 is found by .max.u32, if none is negative; no other")
+        if op.data.change.how != "max" or op.data.is_signed or operand.dtype != "f32":
+            raise violation(
+                state,
+                op,
+                "of floats the larger f32 is found by .max.u32, if none is negative; no other [atomic-max-sign]",
+            )
         rows, values = by_lane(address), np.broadcast_to(operand.payload, 32)
         for lane in active_lane_numbers(state):
             maxima.lift(state, op, int(rows[lane]), values[lane : lane + 1])
@@ -129,7 +143,7 @@ def ld_strong(state: AgentState, op: Op, address: Any) -> Any:
     for lane in lanes:
         place = int(rows[lane])
         if place < state.machine.memory.origin:
-            raise violation(state, op, f"{place:#x} is no address in global memory")
+            raise violation(state, op, f"{place:#x} is no address in global memory [strong-load-space]")
         state.touch(place, ASK)
         found[lane] = seen = semaphores.read(state, op, place, dtype)
         if op.instruction.name.startswith("ld.acquire"):

@@ -1,13 +1,14 @@
 """Instructions bound to their rows and to slots of an agent's values, so that running one is a call.
 
-Constants, too, have slots: what they are depends on the type that an instruction reads them as. `Slots.fill` is the
-first instruction of a program, which sets them.
+Every language that has the instructions of PTX decodes to these: PTX itself, inline assembly, and ops of MLIR, whose
+values are the registers (ops/instructions.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from operator import itemgetter
 from typing import Any
 
@@ -15,24 +16,43 @@ import numpy as np
 
 from lowtide.errors import InterpreterError, NotInterpreted
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.execution import UNSET, reads_unset, violation
 from lowtide.interpreter.numbers.blending import blend
-from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.numbers.registers import SIGNED, Number, RegisterError, canonical
 from lowtide.interpreter.program.batches import Bulk
+from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.ptx.special_registers import SPECIAL
 from lowtide.interpreter.ptx.syntax import Address, Group, Guard, Immediate, Instruction, Name, Operand, Register
 from lowtide.interpreter.ptx.table import Form, Table, bits_of
 
+_OTHER_FORM = (AttributeError, LookupError, StopIteration, TypeError, ValueError)
+"""What rows raise for modifiers or operands that they lack."""
 _SINK = "_"  # in place of a register: the result is dropped
+
+
+def give(values: list[Any], slots: tuple[int, ...], result: Any) -> None:
+    """Put what an instruction returns into its result registers."""
+    if len(slots) == 1 and not isinstance(result, tuple):
+        values[slots[0]] = result
+    elif slots:
+        for slot, part in zip(slots, result, strict=True):
+            values[slot] = part
 
 
 @dataclass(slots=True, eq=False)
 class Op:
-    """A bound instruction. `operands` and `results` are slots, `data` what its row has worked out before the run."""
+    """A bound instruction. `operands` and `results` are slots, `data` what its row has worked out before the run.
+
+    `give` puts what the row returns into the slots of the results. `source` stands in messages: the instruction, or the
+    op that decodes to it. `kept` are slots among the operands whose values pass into the results, accumulators, and
+    `before` reads them; without it the results are places that hold them. `is_typed`: floats lie in the slots as
+    payloads of their types (values of MLIR), and `readers` and `give` make registers of them.
+    """
 
     instruction: Instruction
     handler: Callable[..., Any]
+    source: Described
     resumable: bool = False
     operands: tuple[int, ...] = ()
     results: tuple[int, ...] = ()
@@ -40,44 +60,49 @@ class Op:
     acts: bool = False
     run: Callable[..., Any] = lambda *values: None
     readers: tuple[Callable[[list[Any]], Any], ...] = ()
+    give: Callable[[list[Any], tuple[int, ...], Any], None] = give
     bulk: Bulk | None = None
     is_free: bool = False  # may change places with others that do not touch its registers
     regions: tuple[Any, ...] = ()
+    is_typed: bool = False
+    kept: tuple[int, ...] = ()
+    before: Callable[[list[Any]], Any] | None = None
 
     @property
     def name(self) -> str:
         return self.instruction.name
 
     def describe(self) -> str:
-        """The instruction's text, short, and where it stands."""
-        return self.instruction.describe()
+        """The text of the instruction or op, short, and where it stands."""
+        return self.source.describe()
 
 
 @dataclass(eq=False)
 class Slots:
-    """Where registers, constants, parameters and variables of a kernel lie among an agent's values.
+    """Where registers, parameters and variables lie among an agent's values.
 
-    `first` is the slot of register 0; `addresses` are those of variables in shared memory, from its beginning.
+    `where` has the slot of each register, by its number; `addresses` are those of variables in shared memory, from its
+    beginning. `readers` make a register of what a slot holds, where that is another kind of value. `are_places`: a
+    register is a place, whose contents change; else a value that is given once.
     """
 
-    domain: Domain
-    allocate: Callable[[], int]
-    first: int
+    program: Program
+    where: Sequence[int]
     parameters: Mapping[str, int] = field(default_factory=dict)
     addresses: Mapping[str, int] = field(default_factory=dict)
-    constants: dict[Any, int] = field(default_factory=dict)
-    shared: dict[int, int] = field(default_factory=dict)  # by offset in shared memory: the slot of that address
+    readers: Mapping[int, Callable[[Any], Any]] = field(default_factory=dict)
+    are_places: bool = True
 
-    def constant(self, instruction: Instruction, immediate: Immediate, bits: int) -> int:
-        """A slot that holds a constant as a register of so many bits."""
-        value = self._value(immediate, bits)
-        key = (value, bits) if not isinstance(value, Number) else (immediate.value, immediate.type)
-        if key not in self.constants:
-            self.constants[key] = self.allocate()
-            self._filled.append((self.constants[key], value))
-        return self.constants[key]
+    def of(self, register: Register) -> int:
+        """The slot of a register."""
+        return self.where[register.slot]
 
-    _filled: list[tuple[int, Any]] = field(default_factory=list)
+    def constant(self, immediate: Immediate, bits: int) -> int:
+        """A slot that holds a constant as a register of so many bits: it is read as fast as a register."""
+        known, key = self.program.constants, (immediate, bits)
+        if key not in known:
+            known[key] = self.program.reserve(), self._value(immediate, bits)
+        return known[key][0]
 
     def _value(self, immediate: Immediate, bits: int) -> Any:
         """Floats that the domain lacks stay bits, so that only computing with them is refused."""
@@ -86,79 +111,55 @@ class Slots:
         width = bits_of(immediate.type)
         number = np.array(immediate.value, f"u{width // 8}").view(f"f{width // 8}")
         try:
-            return Number(self.domain.constant(float(number), immediate.type), immediate.type)
+            return Number(self.program.domain.constant(float(number), immediate.type), immediate.type)
         except InterpreterError:
             return canonical(immediate.value, width)
 
     def address(self, offset: int) -> int:
         """A slot that holds the address of a byte of the CTA's shared memory."""
-        if offset not in self.shared:
-            self.shared[offset] = self.allocate()
-        return self.shared[offset]
-
-    def fill(self, state: AgentState, op: Op) -> None:
-        """Set constants and addresses."""
-        for slot, value in self._filled:
-            state.values[slot] = value
-        for offset, slot in self.shared.items():
-            state.values[slot] = state.cta.shared.origin + offset
+        places = self.program.addresses
+        if offset not in places:
+            places[offset] = self.program.reserve()
+        return places[offset]
 
 
 # Running --------------------------------------------------------------------------------------------------------------
 
 
-def _failure(state: AgentState, op: Op, error: Exception) -> InterpreterError:
+def _failure(state: AgentState, op: Op, error: InterpreterError) -> InterpreterError:
     """The error of an instruction, by its text and line; of a kind with what it comes from."""
-    if any(state.values[slot] is None for slot in op.operands):
-        return violation(state, op, "reads a register that was never written")
+    if reads_unset(state, op):
+        return violation(state, op, UNSET)
     found = violation(state, op, str(error))
     return NotInterpreted(str(found)) if isinstance(error, NotInterpreted) else found
 
 
 def _compute(state: AgentState, op: Op) -> None:
-    """A row of values: sources to one destination."""
+    """A row of values: sources to a destination."""
     values = state.values
     try:
-        values[op.results[0]] = op.run(*[read(values) for read in op.readers])
-    except (InterpreterError, TypeError) as error:
+        result = op.run(*[read(values) for read in op.readers])
+    except InterpreterError as error:
         raise _failure(state, op, error) from error
-
-
-def _compute_parts(state: AgentState, op: Op) -> None:
-    """A row of values whose destination is a group."""
-    values = state.values
-    try:
-        parts = op.run(*[read(values) for read in op.readers])
-    except (InterpreterError, TypeError) as error:
-        raise _failure(state, op, error) from error
-    for slot, part in zip(op.results, parts, strict=True):
-        values[slot] = part
+    op.give(values, op.results, result)
 
 
 def _effect(state: AgentState, op: Op) -> None:
     values = state.values
     try:
         result = op.run(state, op, *[read(values) for read in op.readers])
-    except (RegisterError, TypeError) as error:
+    except RegisterError as error:
         raise _failure(state, op, error) from error
-    _give(values, op.results, result)
+    op.give(values, op.results, result)
 
 
 def _resumable_effect(state: AgentState, op: Op) -> Steps:
     values = state.values
     try:
         result = yield from op.run(state, op, *[read(values) for read in op.readers])
-    except (RegisterError, TypeError) as error:
+    except RegisterError as error:
         raise _failure(state, op, error) from error
-    _give(values, op.results, result)
-
-
-def _give(values: list[Any], slots: tuple[int, ...], result: Any) -> None:
-    if len(slots) == 1 and not isinstance(result, tuple):
-        values[slots[0]] = result
-    elif slots:
-        for slot, part in zip(slots, result, strict=True):
-            values[slot] = part
+    op.give(values, op.results, result)
 
 
 def _guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool) -> Callable[..., Any]:
@@ -205,26 +206,32 @@ def _guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool
 
 def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
     """The instruction, ready to run. Raises InterpreterError for one that the table lacks."""
-    form = table.form(instruction, slots.domain)
+    form = table.form(instruction, slots.program.domain, slots.are_places)
     row = form.row
     operands = instruction.operands
     if len(operands) < row.results:
-        raise instruction.error(f"{row.name} has {row.results} results; write `_` for one that is dropped")
+        raise instruction.error(
+            f"{row.name} has {row.results} results; write `_` for one that is dropped [result-count]"
+        )
     results = [slot for operand in operands[: row.results] for slot in _result_slots(instruction, operand, slots)]
     sources = operands[row.results :]
-    widths = _widths(form, len(sources))
-    op = Op(instruction, _effect, results=tuple(results), acts=row.acts)
+    op = Op(instruction, _effect, instruction, results=tuple(results), acts=row.acts)
+    try:
+        op.run = row.handler(form) if row.is_value else row.handler
+        op.data = row.prepare(form) if row.prepare is not None else None
+        signature(op.run).bind(*range((0 if row.is_value else 2) + len(sources)))
+        widths = _widths(form, len(sources))
+    except _OTHER_FORM as error:
+        raise instruction.error(f"no known form of {row.name} has these modifiers and operands [form-known]") from error
     op.readers = tuple(_reader(op, operand, bits, slots) for operand, bits in zip(sources, widths, strict=True))
     if row.is_value:
-        op.run = row.handler(form)
-        op.handler = _compute_parts if isinstance(operands[0], Group) else _compute
+        op.handler = _compute
     else:
-        op.run, op.resumable = row.handler, row.resumable
-        op.data = row.prepare(form) if row.prepare is not None else None
+        op.resumable = row.resumable
         op.handler = _resumable_effect if row.resumable else _effect
     read = [slot for operand in sources for slot in _slots_of(operand, slots)]
     if instruction.guard is not None:
-        guard = slots.first + instruction.guard.register.slot
+        guard = slots.of(instruction.guard.register)
         op.handler = _guarded(instruction.guard, guard, op.handler, op.resumable)
         read += [guard, *results]
     else:
@@ -262,34 +269,39 @@ def _within(operand: Operand) -> tuple[Operand, ...]:
 
 def _slots_of(operand: Operand, slots: Slots) -> list[int]:
     """The slots of registers that an operand reads."""
-    return [slots.first + each.slot for each in _within(operand) if isinstance(each, Register)]
+    return [slots.of(each) for each in _within(operand) if isinstance(each, Register)]
 
 
 def _result_slots(instruction: Instruction, operand: Operand, slots: Slots) -> list[int]:
     if isinstance(operand, Register):
-        return [slots.first + operand.slot]
+        return [slots.of(operand)]
     if isinstance(operand, Group):
         return [slot for element in operand.elements for slot in _result_slots(instruction, element, slots)]
     if isinstance(operand, Name) and operand.name == _SINK:
-        return [slots.allocate()]
-    raise instruction.error("a result goes into a register")
+        return [slots.program.reserve()]
+    raise instruction.error("a result goes into a register [result-register]")
 
 
 def _reader(op: Op, operand: Operand, bits: int, slots: Slots) -> Callable[[list[Any]], Any]:
     """How a source is read from an agent's values."""
-    instruction = op.instruction
     if isinstance(operand, Register):
-        return itemgetter(slots.first + operand.slot)
+        return _register_reader(slots.of(operand), slots)
     if isinstance(operand, Immediate):
-        return itemgetter(slots.constant(instruction, operand, bits))
+        return itemgetter(slots.constant(operand, bits))
     if isinstance(operand, Group):
         readers = [_reader(op, element, bits, slots) for element in operand.elements]
-        if len(readers) > 1 and all(isinstance(element, Register) for element in operand.elements):
-            return itemgetter(*(slots.first + element.slot for element in operand.elements))  # type: ignore[union-attr]
-        return lambda values: tuple(read(values) for read in readers)
+        are_plain = all(isinstance(element, Register) for element in operand.elements)
+        if len(readers) > 1 and are_plain and all(isinstance(read, itemgetter) for read in readers):
+            return itemgetter(*_slots_of(operand, slots))
+        return lambda values: tuple([read(values) for read in readers])
     if isinstance(operand, Address):
         return _address_reader(op, operand, slots)
     return _named_reader(op, operand.name, 0, slots)
+
+
+def _register_reader(slot: int, slots: Slots) -> Callable[[list[Any]], Any]:
+    convert = slots.readers.get(slot)
+    return itemgetter(slot) if convert is None else lambda values: convert(values[slot])
 
 
 def _address_reader(op: Op, address: Address, slots: Slots) -> Callable[[list[Any]], Any]:
@@ -301,8 +313,8 @@ def _address_reader(op: Op, address: Address, slots: Slots) -> Callable[[list[An
     if isinstance(base, Name):
         return _named_reader(op, base.name, offset, slots)
     if isinstance(base, Immediate):
-        return itemgetter(slots.constant(op.instruction, Immediate(base.value + offset), 64))
-    read = itemgetter(slots.first + base.slot)
+        return itemgetter(slots.constant(Immediate(base.value + offset), 64))
+    read = itemgetter(slots.of(base))
     if not offset:
         return read
     return lambda values: read(values) + offset
@@ -312,13 +324,15 @@ def _named_reader(op: Op, name: str, offset: int, slots: Slots) -> Callable[[lis
     """A parameter's value, a variable's address, a special register."""
     if name in slots.parameters:
         if offset:
-            raise op.instruction.error(f"a part of parameter {name} is not interpreted; parameters are read whole")
+            raise op.instruction.error(
+                f"a part of parameter {name} is not interpreted; parameters are read whole [parameter-part]"
+            )
         return itemgetter(slots.parameters[name])
     if name in slots.addresses:
         return itemgetter(slots.address(slots.addresses[name] + offset))
     if name in SPECIAL:
-        raise op.instruction.error(f"{name} is read by mov alone")
-    raise op.instruction.error(f"{name} is no register, variable or parameter that is known here")
+        raise op.instruction.error(f"{name} is read by mov alone [mov-alone]")
+    raise op.instruction.error(f"{name} is no register, variable or parameter that is known here [name-unknown]")
 
 
 def bind_special(instruction: Instruction, slots: Slots) -> Op | None:
@@ -332,10 +346,10 @@ def bind_special(instruction: Instruction, slots: Slots) -> Op | None:
 
     def special(state: AgentState, op: Op) -> None:
         value = read(state)
-        state.values[target[0]] = value.astype(SIGNED[bits]) if isinstance(value, np.ndarray) else value
+        state.values[target[0]] = value.astype(SIGNED[bits], copy=False) if isinstance(value, np.ndarray) else value
 
-    op = Op(instruction, special, results=tuple(target))
+    op = Op(instruction, special, instruction, results=tuple(target))
     if instruction.guard is not None:
-        guard = slots.first + instruction.guard.register.slot
+        guard = slots.of(instruction.guard.register)
         op.handler, op.operands = _guarded(instruction.guard, guard, special, False), (guard, *target)
     return op

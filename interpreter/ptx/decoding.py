@@ -1,7 +1,7 @@
 """A kernel of PTX as a program: blocks of bound instructions, how they follow each other, where its variables lie."""
 
 from collections.abc import Sequence
-from itertools import count, groupby
+from itertools import groupby
 from typing import Any
 
 from lowtide.errors import InterpreterError
@@ -26,25 +26,22 @@ def decode(module: Module, name: str, domain: Domain) -> Program:
     Raises InterpreterError for a kernel that it lacks, and for an instruction that is not interpreted.
     """
     if name not in module.entries:
-        raise InterpreterError(f"{module.file} has no kernel {name}; it has {', '.join(module.entries) or 'none'}")
+        raise InterpreterError(
+            f"{module.file} has no kernel {name}; it has {', '.join(module.entries) or 'none'} [entry-named]"
+        )
     entry = module.entries[name]
-    numbers = count()
-    parameters = {parameter.name: next(numbers) for parameter in entry.parameters}
-    first = next(numbers)
-    for _ in entry.registers[1:]:
-        next(numbers)
-    addresses, alignment = places([*module.variables, *entry.variables])
-    slots = Slots(domain, lambda: next(numbers), first, parameters, addresses)
-    graph = graph_of(entry.body, slots)
-    program = Program(name, "ptx", domain, DecodedBlock(tuple(parameters.values()), (), (), (), ""), next(numbers))
-    program.graph, program.collective = graph, False
-    program.shared_origin = alignment % _MOST_ALIGNMENT
+    parameters = {parameter.name: at for at, parameter in enumerate(entry.parameters)}
+    arguments = DecodedBlock(tuple(parameters.values()), (), (), (), "")
+    program = Program(name, "ptx", domain, arguments, len(parameters), collective=False)
+    addresses, program.shared_origin, program.static_bytes = places([*module.variables, *entry.variables])
+    program.graph = graph_of(entry.body, Slots(program, program.reserve_all(entry.registers), parameters, addresses))
     program.attributes = _attributes(entry)
     return program
 
 
-def places(variables: Sequence[Variable]) -> tuple[dict[str, int], int]:
-    """Where variables in shared memory lie, the one whose size the launch gives last; and that one's alignment.
+def places(variables: Sequence[Variable]) -> tuple[dict[str, int], int, int]:
+    """Where variables in shared memory lie, from its beginning, the one whose size the launch gives last; the address
+    at which it begins; and the bytes of the others.
 
     Hardware may put it at any multiple of its alignment. The first that is no multiple of more is taken, so that what
     leans on a greater alignment, as swizzles do, goes wrong here too.
@@ -53,14 +50,14 @@ def places(variables: Sequence[Variable]) -> tuple[dict[str, int], int]:
     for variable in sorted(variables, key=lambda each: each.size == 0):
         if variable.space != "shared":
             raise InterpreterError(
-                f"variable {variable.name} is in {variable.space} memory; only shared is interpreted"
+                f"variable {variable.name} is in {variable.space} memory; only shared is interpreted [variable-space]"
             )
         align = max(_LEAST_ALIGNMENT, variable.align)
         at = -(-at // align) * align
         found[variable.name] = at
         at += -(-variable.size // 256) * 256
         alignment = align if not variable.size else alignment
-    return found, alignment
+    return found, alignment % _MOST_ALIGNMENT, at
 
 
 def _attributes(entry: Entry) -> dict[str, object]:
@@ -87,10 +84,6 @@ def graph_of(body: Sequence[Label | Instruction], slots: Slots, table: Table = R
         ops = _batched([_bound(each, slots, table) for each in plain])
         branch = Branch((Edge(after),)) if last is None else _branch(last, starts, after, slots)
         blocks.append(Block(ops, branch, any(op.acts for op in ops)))
-    start = Instruction("mov", (), None, "", 0, "the constants of the kernel")
-    blocks[0].ops = (Op(start, slots.fill, results=_filled(slots)),)
-    if any(edge.target == 0 for block in blocks for edge in block.branch.edges):
-        raise InterpreterError("a branch leads to the beginning of a kernel, which is not interpreted")
     return Graph.of(blocks, registers=True)
 
 
@@ -103,14 +96,10 @@ def _batched(ops: Sequence[Op]) -> tuple[Any, ...]:
     return tuple(result)
 
 
-def _filled(slots: Slots) -> tuple[int, ...]:
-    return (*slots.constants.values(), *slots.shared.values())
-
-
 def _pieces(body: Sequence[Label | Instruction]) -> tuple[list[list[Instruction]], dict[str, int]]:
     """Runs of instructions that are executed one after the other; and the number of the one at each label.
 
-    The first is empty: it is where constants are set.
+    The first is empty, so that no branch leads to the entry.
     """
     pieces: list[list[Instruction]] = [[], []]
     starts: dict[str, int] = {}
@@ -141,5 +130,5 @@ def _branch(last: Instruction, starts: dict[str, int], after: int, slots: Slots)
     guard = last.guard
     if guard is None:
         return Branch((Edge(goal),), op=last)
-    condition = slots.first + guard.register.slot
+    condition = slots.of(guard.register)
     return Branch((Edge(goal), Edge(after)), condition, {not guard.negated: 0}, op=last)

@@ -6,6 +6,7 @@ exact ones do, rounded once.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import Signature, signature
 from types import MappingProxyType
 from typing import Any
 
@@ -34,6 +35,10 @@ class OfNumbers:
     target: str
     function: Callable[..., Any]
 
+    @property
+    def __signature__(self) -> Signature:
+        return _sources(self.function)
+
     def __call__(self, *values: Any) -> Number:
         source = self.source
         payloads = [
@@ -42,12 +47,22 @@ class OfNumbers:
         return Number(self.function(*payloads, self.target), self.target)
 
 
+def _sources(function: Callable[..., Any]) -> Signature:
+    """The parameters of a function without its last, the name of a type: the sources of an instruction."""
+    return Signature(list(signature(function).parameters.values())[:-1])
+
+
 def of_floats(form: Form, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function of payloads and a type's name, on registers of the instruction's type."""
     domain, type = form.domain, form.type
     if type in _PAIRS:
         dtype = _PAIRS[type]
-        return lambda *values: Packed(function(*(halves(v, dtype, domain) for v in values), dtype), dtype)
+
+        def compute(*values: Any) -> Packed:
+            return Packed(function(*(halves(v, dtype, domain) for v in values), dtype), dtype)
+
+        compute.__signature__ = _sources(function)  # type: ignore[attr-defined]
+        return compute
     return OfNumbers(domain, type, type, function)
 
 
@@ -73,7 +88,7 @@ def _together(state: AgentState, batch: Batch) -> None:
     if result.shape[1] == 1:
         raise NotTogether
     for op, row in zip(batch.ops, result, strict=True):
-        values[op.results[0]] = Number(row, run.target)
+        op.give(values, op.results, Number(row, run.target))
 
 
 NUMBERS_TOGETHER = Bulk(_together, key=lambda op: op.instruction.name, accesses=False)

@@ -5,7 +5,7 @@ numbers/registers.py.
 """
 
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import reduce, wraps
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +30,7 @@ def of_integers(form: Form, function: Callable[..., Any], bits: int = 0, out: in
     to = out or width
     dtype = registers.SIGNED[to]
 
+    @wraps(function)  # which says how many sources there are
     def compute(*values: Any) -> Any:
         result = function(*[v if v.__class__ in _RAW else raw(v, width, domain) for v in values])
         if result.__class__ is np.ndarray and result.dtype == dtype:
@@ -44,7 +45,12 @@ def seen(form: Form, function: Callable[..., Any], out: int = 0) -> Callable[...
     bits = form.bits
     if form.type[0] != "u":
         return of_integers(form, function, out=out)
-    return of_integers(form, lambda *values: function(*(unsigned(value, bits) for value in values)), out=out)
+
+    @wraps(function)
+    def compute(*values: Any) -> Any:
+        return function(*(unsigned(value, bits) for value in values))
+
+    return of_integers(form, compute, out=out)
 
 
 _SAME_SIGNED_OR_NOT: Mapping[str, Callable[..., Any]] = MappingProxyType(
@@ -110,7 +116,7 @@ def high_product(form: Form) -> Callable[..., Any]:
 
 def _quotient(x: Any, y: Any) -> Any:
     if np.any(np.asarray(y) == 0):
-        raise InterpreterError("a division by zero has no value; guard the divisor")
+        raise InterpreterError("a division by zero has no value; guard the divisor [quotient-by-zero]")
     if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
         if np.asarray(x).dtype.kind == "u" or np.asarray(y).dtype.kind == "u":
             return x // y
@@ -312,7 +318,9 @@ def setp(form: Form) -> Callable[..., Any]:
 def _of_integers(form: Form, word: str) -> Callable[..., Any]:
     word = _UNSIGNED.get(word, word)
     if word not in _COMPARISONS:
-        raise form.instruction.error(f"integers are not compared by .{word}; take one of {', '.join(_COMPARISONS)}")
+        raise form.instruction.error(
+            f"integers are not compared by .{word}; take one of {', '.join(_COMPARISONS)} [integers-compared]"
+        )
     function = _COMPARISONS[word]
     if form.type[0] != "u" or word in ("eq", "ne"):
 
@@ -328,7 +336,9 @@ def _of_integers(form: Form, word: str) -> Callable[..., Any]:
 
 def _of_floats(form: Form, word: str) -> Callable[..., Any]:
     if word not in _OF_FLOATS:
-        raise form.instruction.error(f"floats are not compared by .{word}; take one of {', '.join(_OF_FLOATS)}")
+        raise form.instruction.error(
+            f"floats are not compared by .{word}; take one of {', '.join(_OF_FLOATS)} [floats-compared]"
+        )
     domain, dtype, predicate = form.domain, form.type, _OF_FLOATS[word]
 
     def compute(x: Any, y: Any) -> Any:

@@ -44,7 +44,9 @@ _REDUCTIONS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
 def _whole(state: AgentState, op: Op, members: Any) -> None:
     whole_warp(state, op)
     if uniform(state, op, members) & _ALL != _ALL:
-        raise violation(state, op, "only the member mask of the whole warp, 0xffffffff, is interpreted")
+        raise violation(
+            state, op, "only the member mask of the whole warp, 0xffffffff, is interpreted [lanes-member-mask]"
+        )
 
 
 @TABLE.effects(
@@ -57,7 +59,8 @@ def _whole(state: AgentState, op: Op, members: Any) -> None:
     prepare=lambda form: next(iter(form.words)),
 )
 def shfl(state: AgentState, op: Op, value: Any, offset: Any, clamp: Any, members: Any) -> Any:
-    """Each lane reads the register of another lane of its segment; where that lies outside, its own."""
+    """Each lane reads the register of another lane of its segment; where that lies outside, its own. What all read of
+    one lane is uniform."""
     _whole(state, op, members)
     lane = state.lanes.astype(np.int64)
     offset, clamp = by_lane(offset) & 31, by_lane(clamp).astype(np.int64)
@@ -66,7 +69,10 @@ def shfl(state: AgentState, op: Op, value: Any, offset: Any, clamp: Any, members
     source = {"up": lane - offset, "down": lane + offset, "bfly": lane ^ offset, "idx": first | (offset & ~segment)}
     found = source[op.data]
     inside = found >= last if op.data == "up" else found <= last
-    return registers.of_lanes(value, np.where(inside, found, lane))
+    chosen = np.where(inside, found, lane)
+    if (chosen == chosen[0]).all():
+        return registers.of_lane(value, int(chosen[0]))
+    return registers.of_lanes(value, chosen)
 
 
 @TABLE.effects(
@@ -100,7 +106,9 @@ def redux(state: AgentState, op: Op, value: Any, members: Any) -> Any:
     (name, is_signed), domain = op.data, state.machine.domain
     if isinstance(value, Number):
         if name != "max":
-            raise violation(state, op, f"floats are reduced by .max alone, which keeps them floats, not by .{name}")
+            raise violation(
+                state, op, f"floats are reduced by .max alone, which keeps them floats, not by .{name} [redux-floats]"
+            )
         return Number(reduce(domain.maximum, np.asarray(value.payload).reshape(-1)), value.dtype)
     lanes = by_lane(raw(value, 32, domain))
     given = [int(canonical(each, 32) if is_signed else unsigned(each, 32)) for each in lanes.tolist()]
@@ -113,6 +121,8 @@ def prmt(form: Form) -> Callable[..., Any]:
     domain = form.domain
 
     def compute(x: Any, y: Any, selector: Any) -> Any:
+        if x is None and y is None:  # nor was the result: a compiler does not care for these bytes
+            return None
         if not isinstance(selector, np.ndarray):
             x, y = _if_chosen(x, y, int(selector))
         if not isinstance(selector, np.ndarray) and not (registers.is_raw(x) and registers.is_raw(y)):
@@ -156,10 +166,10 @@ def _bytes(x: Any, y: Any, selector: int, domain: Domain) -> Any:
 
 
 def _halves(x: Any, y: Any, selector: int, domain: Domain) -> Any:
-    """The result where the selector takes whole halves; None where it does not."""
+    """The result where the selector takes whole halves, of what was never written any; None where it does not."""
     chosen = [selector >> 8 * half & 0xFF for half in (0, 1)]
     if any(pair not in (0x10, 0x32, 0x54, 0x76) for pair in chosen):
         return None
-    halves = [*registers.split(x, 32, domain), *registers.split(y, 32, domain)]
+    halves = [half for each in (x, y) for half in ((None,) * 2 if each is None else registers.split(each, 32, domain))]
     low, high = (halves[(pair & 15) // 2] for pair in chosen)
     return registers.join(low, high, 16, domain)

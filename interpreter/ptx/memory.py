@@ -38,7 +38,9 @@ def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells
         inside = np.asarray(address) >= GENERIC_SHARED
         active = inside if inside.ndim == 0 or state.mask is None else inside[state.mask]
         if active.any() and not active.all():
-            raise violation(state, op, "lanes access shared and global memory in one instruction; split it")
+            raise violation(
+                state, op, "lanes access shared and global memory in one instruction; split it [mixed-spaces]"
+            )
         return (state.cta.shared, address - GENERIC_SHARED) if active.any() else (state.machine.memory, address)
     return (state.machine.memory if space == "global" else state.cta.shared), address
 
@@ -46,7 +48,8 @@ def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells
 def _access(form: Form) -> tuple[str, int, int, bool]:
     """(space, bytes of each element, how many, whether they are a group)."""
     count = next((int(word[1:]) for word in form.words if word in ("v2", "v4", "v8")), 1)
-    return space_of(form), max(1, form.bits // 8), count, count > 1
+    is_group = any(isinstance(operand, Group) for operand in form.instruction.operands)
+    return space_of(form), max(1, form.bits // 8), count, is_group
 
 
 def _load(form: Form) -> tuple[Any, ...]:
@@ -169,7 +172,8 @@ def createpolicy(state: AgentState, op: Op, *operands: Any) -> int:
     "cp.async",
     words="ca cg shared shared::cta global L2::64B L2::128B L2::256B L2::cache_hint",
     section=f"{_SECTION}: cp.async",
-    bulk=Bulk(_copies, key=lambda op: (op.instruction.name, len(op.readers))),
+    prepare=lambda form: form.instruction.operands[2:3],  # the size
+    bulk=Bulk(_copies, key=lambda op: (op.instruction.name, op.data, len(op.readers))),
 )
 def cp_async_copy(state: AgentState, op: Op, destination: Any, source: Any, size: Any, used: Any = None) -> None:
     """`size` bytes by each active lane, zero-filled after the first `used`."""

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.elements import ELEMENTS
+from lowtide.elements import element_of_ptx
 from lowtide.interpreter.machine import clusters
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers import registers, storage
 from lowtide.interpreter.numbers.packed import Packed, narrowed_pair
-from lowtide.interpreter.numbers.registers import Number, number, raw
+from lowtide.interpreter.numbers.registers import Number, number, numbers_of, raw
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.floats import NUMBERS_TOGETHER, OfNumbers
 from lowtide.interpreter.ptx.syntax import Group
@@ -95,11 +95,11 @@ _TO_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil
 def cvt(form: Form) -> Callable[..., Any]:
     """By whether it leads from integers or floats to integers or floats; to two floats of 16 bits from two of 32."""
     if len(form.types) != 2:
-        raise form.instruction.error("cvt has two types, that of the result and that of the operand")
+        raise form.instruction.error("cvt has two types, that of the result and that of the operand [cvt-types]")
     target, source = form.types
     kinds = "f" in source, "f" in target
     if storage.is_cut(target) != ("rna" in form.words):
-        raise form.instruction.error("cvt to tf32 has .rna, and no other")
+        raise form.instruction.error("cvt to tf32 has .rna, and no other [cvt-tf32]")
     if target.endswith("x2"):
         return _two(form, target[:-2], source)
     makers = {(False, False): _between_integers, (False, True): _to_float, (True, False): _to_integer}
@@ -107,10 +107,14 @@ def cvt(form: Form) -> Callable[..., Any]:
 
 
 def _two(form: Form, target: str, source: str) -> Callable[..., Any]:
-    """cvt.rn.f16x2.f32 d, a, b: a in the upper half, b in the lower. With .satfinite, clamped to finite values."""
-    domain, row = form.domain, next(row for row in ELEMENTS.values() if row.ptx == target)
+    """cvt.rn.f16x2.f32 d, a, b: a in the upper half, b in the lower. With .satfinite, clamped to finite values. And
+    cvt.rn.f16x2.e4m3x2 d, a: both of a register."""
+    domain, row = form.domain, element_of_ptx(target)
+    if source.endswith("x2"):
+        narrow = element_of_ptx(source[:-2])
+        return lambda value: Packed(numbers_of(value, 16, narrow.ir, domain), row.ir)
     if row.bits == 8 and "satfinite" not in form.words:
-        raise form.instruction.error(f"cvt to {target}x2 has .satfinite")
+        raise form.instruction.error(f"cvt to {target}x2 has .satfinite [cvt-satfinite]")
 
     def compute(high: Any, low: Any) -> Packed:
         parts = [np.atleast_1d(number(value, source, domain)) for value in (low, high)]

@@ -40,6 +40,9 @@ _WORDS = re.compile(
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 _BYTES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "b32": 4, "u32": 4, "s32": 4, "f32": 4}
 _BYTES |= {"b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16}
+_REGISTERS = {*_BYTES, "pred", "f16x2", "bf16", "bf16x2"}
+_MOST_DEPTH = 64  # of braces within braces
+_MOST_BITS = 64  # of an integer
 _LINKING = (".visible", ".extern", ".weak", ".common")
 _SPACES = (".shared", ".global", ".const", ".param", ".local")
 _JUMPS = ("bra", "bra.uni")
@@ -53,10 +56,11 @@ class _Scope:
     registers: dict[str, Register] = field(default_factory=dict)
     ranges: dict[str, tuple[str, int]] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
+    depth: int = 0
 
 
 def parse(text: str, file: str = "<ptx>") -> Module:
-    """The module. Raises InterpreterError with the line of what is no PTX, or is not interpreted."""
+    """The module. Raises InterpreterError, with the line, for invalid PTX and for what is not interpreted."""
     return _Parser(text, file).module()
 
 
@@ -92,7 +96,7 @@ class _Parser:
                 self.kinds.append(str(kind))
                 self.starts.append(match.start())
         if place != len(self.text):
-            self._fail(f"{self.text[place : place + 10]!r} is no word of PTX", place)
+            self._fail(f"{self.text[place : place + 10]!r} is no word of PTX [ptx-word]", place)
         self.words.append("")
         self.kinds.append("end")
         self.starts.append(len(self.text))
@@ -109,6 +113,9 @@ class _Parser:
         return self.words[self.at]
 
     def next(self) -> str:
+        """The word, which is left behind; the end stays where it is."""
+        if self.kinds[self.at] == "end":
+            self._fail("the text ends within a statement or a kernel; is it cut off? [ptx-cut-off]")
         self.at += 1
         return self.words[self.at - 1]
 
@@ -120,13 +127,30 @@ class _Parser:
 
     def expect(self, word: str) -> None:
         if not self.take(word):
-            self._fail(f"{word!r} is expected, not {self.word!r}")
+            self._fail(f"{word!r} is expected, not {self.word!r} [ptx-expected]")
 
     def integer(self) -> int:
         sign = -1 if self.take("-") else 1
         if self.kinds[self.at] != "integer":
-            self._fail(f"an integer is expected, not {self.word!r}")
-        return sign * int(self.next().rstrip("U"), 0)
+            self._fail(f"an integer is expected, not {self.word!r} [ptx-integer]")
+        return sign * self._value(self.next())
+
+    def _value(self, word: str) -> int:
+        """An integer from its word (PTX ISA, "Integer Constants")."""
+        digits = word.rstrip("U").lower()
+        base = {"0x": 16, "0b": 2}.get(digits[:2]) or (8 if digits[0] == "0" else 10)
+        significant = digits[2:] if base in (16, 2) else digits
+        if base == 8 and not set(significant) <= set("01234567"):
+            self._fail(f"{word} is no octal number; write it without the leading 0 [ptx-octal]")
+        if len(significant) > _MOST_BITS or (value := int(significant, base)) >= 1 << _MOST_BITS:
+            self._fail(f"{word[:20]}… does not fit into {_MOST_BITS} bits [ptx-number-bits]")
+        return value
+
+    def name(self, of: str) -> str:
+        """A name, of a kernel for example."""
+        if self.kinds[self.at] != "name":
+            self._fail(f"the name of {of} is expected, not {self.word!r} [ptx-operand]")
+        return self.next()
 
     # The module ---------------------------------------------------------------------------------------------------
 
@@ -144,7 +168,7 @@ class _Parser:
             self.at += 1
             self.result.target = self.next()
             while self.take(","):
-                self.at += 1
+                self.next()
         elif word == ".address_size":
             self.at += 1
             self.integer()
@@ -158,9 +182,12 @@ class _Parser:
             self.expect(";")
         elif word == ".section":
             while not self.take("}"):
-                self.at += 1
+                self.next()
         elif not self.take(";"):
-            self._fail(f"{word} is not interpreted; a module has kernels (.entry) and variables in shared memory")
+            self._fail(
+                f"{word} is not interpreted; a module has kernels (.entry) and variables in shared memory"
+                " [ptx-top-level]"
+            )
 
     def _variable(self) -> Variable:
         """`.shared .align 16 .b8 name[1024]`, `.param .u64 .ptr .global .align 1 name`."""
@@ -169,13 +196,15 @@ class _Parser:
             word = self.next()
             if word == ".align":
                 align = self.integer()
+                if align < 1 or align & (align - 1):
+                    self._fail(f"an alignment of {align} bytes; it is a power of two [ptx-alignment]")
             elif word[1:] in _BYTES:
                 type = word[1:]
             elif word != ".ptr" and word not in _SPACES:
-                self._fail(f"{word} of a variable is not interpreted")
-        name, size = self.next(), _BYTES.get(type, 0)
+                self._fail(f"{word} of a variable is not interpreted [ptx-variable-word]")
+        name, size = self.name("a variable"), _BYTES.get(type, 0)
         if not size:
-            self._fail(f"{name} has no type that is interpreted")
+            self._fail(f"{name} has no type that is interpreted [ptx-variable-type]")
         align = align or size
         while self.take("["):
             if self.take("]"):
@@ -184,7 +213,7 @@ class _Parser:
                 size *= self.integer()
                 self.expect("]")
         if self.word == "=":
-            self._fail(f"initialised variables, as {name}, are not interpreted")
+            self._fail(f"initialised variables, as {name}, are not interpreted [ptx-initialised]")
         return Variable(name, space, type, size, align)
 
     def body(self, registers: Mapping[str, str]) -> Entry:
@@ -196,7 +225,7 @@ class _Parser:
         return self.entry
 
     def _entry(self) -> None:
-        name = self.next()
+        name = self.name("a kernel")
         parameters = []
         if self.take("(") and not self.take(")"):
             parameters.append(self._variable())
@@ -227,9 +256,7 @@ class _Parser:
 
     def _to_semicolon(self) -> None:
         while not self.take(";"):
-            if self.kinds[self.at] == "end":
-                self._fail("';' is expected before the end")
-            self.at += 1
+            self.next()
 
     # Statements ---------------------------------------------------------------------------------------------------
 
@@ -241,7 +268,9 @@ class _Parser:
             self._instruction()
         elif word == "{":
             self.at += 1
-            self.scope = _Scope(self.scope)
+            self.scope = _Scope(self.scope, depth=self.scope.depth + 1)
+            if self.scope.depth > _MOST_DEPTH:
+                self._fail(f"braces within braces, more than {_MOST_DEPTH} deep, are not interpreted [ptx-braces]")
             while not self.take("}"):
                 self._statement()
             assert self.scope.outer is not None
@@ -254,14 +283,15 @@ class _Parser:
         elif word in (".pragma", ".branchtargets", ".callprototype", ".calltargets"):
             self._to_semicolon()
         elif not self.take(";"):
-            self._fail(f"a statement is expected, not {word!r}")
+            hint = "; is the text cut off?" if kind == "end" else ""
+            self._fail(f"a statement is expected, not {word!r}{hint} [ptx-statement]")
 
     def _label(self) -> None:
         place, name = self.starts[self.at], self.next()
         self.at += 1
         unique = name if self.scope.outer is None else f"{name}@{place}"
         if name in self.scope.labels:
-            self._fail(f"label {name} stands here a second time", place)
+            self._fail(f"label {name} stands here a second time [ptx-label-twice]", place)
         self.scope.labels[name] = unique
         self.entry.body.append(Label(unique, self.line(place)))
 
@@ -269,8 +299,14 @@ class _Parser:
         """`.reg .b32 %r<401>;`, `.reg .pred p, q;`"""
         self.at += 1
         type = self.next()[1:]
+        if type not in _REGISTERS:
+            self._fail(
+                f"registers of type {type} are not interpreted; known are {', '.join(sorted(_REGISTERS))}"
+                ""
+                " [ptx-register-type]"
+            )
         while True:
-            name = self.next()
+            name = self.name("a register")
             if self.take("<"):
                 self.scope.ranges[name] = type, self.integer()
                 self.expect(">")
@@ -291,16 +327,16 @@ class _Parser:
             negated = self.take("!")
             register = self._named(self.next())
             if not isinstance(register, Register):
-                self._fail("a guard is a predicate register")
+                self._fail("a guard is a predicate register [ptx-guard]")
             guard = Guard(register, negated)
         if self.kinds[self.at] != "name":
-            self._fail(f"an instruction is expected, not {self.word!r}")
+            self._fail(f"an instruction is expected, not {self.word!r} [ptx-instruction]")
         name = self.next()
         operands: list[Operand] = []
         while self.word != ";":
             operands.append(self._operand())
             if not (self.take(",") or self.take("|")) and self.word != ";":
-                self._fail(f"',' or ';' is expected, not {self.word!r}")
+                self._fail(f"',' or ';' is expected, not {self.word!r} [ptx-comma]")
         place = self.starts[self.at]
         self.at += 1
         made = Instruction(name, tuple(operands), guard, self.file, self.line(start), self.text[start : place + 1])
@@ -311,28 +347,30 @@ class _Parser:
     # Operands -----------------------------------------------------------------------------------------------------
 
     def _operand(self) -> Operand:
+        if self.take("{"):
+            return Group(self._elements())
+        if self.take("["):
+            return self._address()
+        return self._element("an operand")
+
+    def _element(self, what: str) -> Register | Name | Immediate:
+        """What may stand in a group, or as a base of an address."""
         kind = self.kinds[self.at]
         if kind == "name":
             return self._named(self.next())
         if kind in ("integer", "float") or self.word == "-":
             return self._immediate()
-        if self.take("{"):
-            return Group(self._elements())
-        if self.take("["):
-            return self._address()
-        self._fail(f"an operand is expected, not {self.word!r}")
+        self._fail(f"{what} is expected, not {self.word!r} [ptx-expected-what]")
 
     def _elements(self) -> tuple[Operand, ...]:
-        elements = [self._operand()]
+        elements = [self._element("a register or a number")]
         while self.take(","):
-            elements.append(self._operand())
+            elements.append(self._element("a register or a number"))
         self.expect("}")
         return tuple(elements)
 
     def _address(self) -> Address:
-        base = self._operand()
-        if not isinstance(base, Register | Name | Immediate):
-            self._fail("an address is a register, a variable or a number")
+        base = self._element("an address, which is a register, a variable or a number,")
         offset, coordinates = 0, None
         if self.take("+") or self.word == "-":
             offset = self.integer()
@@ -346,9 +384,11 @@ class _Parser:
         sign = -1 if self.take("-") else 1
         kind, word = self.kinds[self.at], self.next()
         if kind == "integer":
-            return Immediate(sign * int(word.rstrip("U"), 0))
+            return Immediate(sign * self._value(word))
         if kind != "float" or word[:2].lower() not in ("0f", "0d") or sign < 0:
-            self._fail(f"the constant {word!r} is not interpreted; write floats by their bits, 0f… or 0d…")
+            self._fail(
+                f"the constant {word!r} is not interpreted; write floats by their bits, 0f… or 0d… [ptx-constant]"
+            )
         return Immediate(int(word[2:], 16), "f32" if word[1] in "fF" else "f64")
 
     def _named(self, name: str) -> Register | Name:
@@ -370,5 +410,5 @@ class _Parser:
             while inner is not None and isinstance(target, Name) and target.name not in inner.labels:
                 inner = inner.outer
             if inner is None or not isinstance(target, Name):
-                raise jump.error("there is no such label")
+                raise jump.error("there is no such label [no-label]")
             jump.operands = (Name(inner.labels[target.name]),)

@@ -1,6 +1,17 @@
 """All rows of the table."""
 
-from lowtide.interpreter.ptx import atomics, floats, integers, lanes, matrices, memory, moves, synchronization, tensors
+from lowtide.interpreter.ptx import (
+    atomics,
+    floats,
+    integers,
+    lanes,
+    matrices,
+    memory,
+    moves,
+    synchronization,
+    tensors,
+    wgmma,
+)
 from lowtide.interpreter.ptx.table import Table, joined
 
 _INTEGERS = Table()
@@ -17,5 +28,6 @@ ROWS: Table = joined(
     atomics.TABLE,
     tensors.TABLE,
     matrices.TABLE,
+    wgmma.TABLE,
     synchronization.TABLE,
 )

@@ -1,6 +1,6 @@
 """The table of instructions: what each opcode means, with which types and modifiers, and where the PTX ISA says so.
 
-A row is entered by one of two decorators.
+One of two decorators adds a row.
 
     @TABLE.values("add", types="s32 u32", section="Integer Arithmetic Instructions: add")
     def add(form: Form) -> Callable[..., Any]:       # made once, for an instruction
@@ -53,19 +53,22 @@ class Row:
 
 @dataclass(frozen=True)
 class Form:
-    """An instruction as its row sees it: `types` in order, and its other modifiers."""
+    """An instruction as its row sees it: `types` in order, and its other modifiers. `are_places`: see Slots."""
 
     instruction: Instruction
     row: Row
     types: tuple[str, ...]
     words: frozenset[str]
     domain: Domain
+    are_places: bool
 
     @property
     def type(self) -> str:
         """The last type: that of the operands."""
         if not self.types:
-            raise self.instruction.error(f"{self.row.name} has a type; {self.row.name} takes {_listed(self.row.types)}")
+            raise self.instruction.error(
+                f"{self.row.name} has a type; {self.row.name} takes {_listed(self.row.types)} [instruction-type]"
+            )
         return self.types[-1]
 
     @property
@@ -127,7 +130,7 @@ class Table:
         assert row.name not in self.rows, row.name
         self.rows[row.name] = row
 
-    def form(self, instruction: Instruction, domain: Domain) -> Form:
+    def form(self, instruction: Instruction, domain: Domain, are_places: bool = True) -> Form:
         """The instruction in its row. Raises InterpreterError for one that no row has, or with other modifiers."""
         parts = instruction.name.split(".")
         for count in range(len(parts), 0, -1):
@@ -136,16 +139,19 @@ class Table:
                 break
         else:
             known = sorted({name.split(".")[0] for name in self.rows})
-            raise instruction.error(f"instruction {parts[0]!r} is not interpreted; known are {', '.join(known)}")
+            raise instruction.error(
+                f"instruction {parts[0]!r} is not interpreted; known are {', '.join(known)} [instruction-unknown]"
+            )
         rest = parts[count:]
         unknown = [word for word in rest if word not in row.types and word not in row.words]
         if unknown:
             raise instruction.error(
                 f"modifier .{unknown[0]} of {row.name} is not interpreted; known are "
-                f"{_listed(row.types | row.words) or 'none'}"
+                f"{_listed(row.types | row.words) or 'none'} [modifier-unknown]"
             )
         types = tuple(word for word in rest if word in row.types)
-        return Form(instruction, row, types, frozenset(word for word in rest if word not in row.types), domain)
+        words = frozenset(word for word in rest if word not in row.types)
+        return Form(instruction, row, types, words, domain, are_places)
 
 
 def joined(*tables: Table) -> Table:

@@ -28,13 +28,14 @@ def use_of(op: Op) -> Use:
     if _STEP.fullmatch(name) or _NOT_ZERO.fullmatch(name):
         return _counting(op)
     loads = bool(_VARY.fullmatch(name))
-    data = set(op.results)
+    data = {*op.results, *op.kept}
     if _STORES.fullmatch(name):
         sources = instruction.operands[1:] if name.startswith("atom") else instruction.operands
         addresses = sum(len(_registers(operand)) for operand in sources if isinstance(operand, Address))
         data.update(op.operands[addresses : sum(len(_registers(operand)) for operand in sources)])
     if name.startswith("wgmma.mma_async"):
-        data.update(op.operands[: len(_held_operand(instruction.operands[1]))])
+        first = len(op.kept)
+        data.update(op.operands[first : first + len(_held_operand(instruction.operands[1]))])
     asks = bool(_ASK.fullmatch(name))
     return Use(
         loads or bool(_TIMED.search(instruction.text)),

@@ -51,7 +51,7 @@ class BindCopyAtoms(Pass):
                 view, name = copy.source.type, _operand_filled(copy)
                 atom = schedule.mainloop.operand(name).copy
                 if atom not in RING_COPIES:
-                    raise Refusal(copy, f"{name}.copy = {atom} is not one of {', '.join(RING_COPIES)}")
+                    raise Refusal(copy, f"{name}.copy = {atom} is not one of {', '.join(RING_COPIES)} [ring-copy]")
                 try:
                     target.copy(atom)
                     bits = element_bits(view.element_type)
@@ -71,5 +71,5 @@ def _operand_filled(copy: sm.CopyAsyncOp) -> str:
     """Whether the copy fills the buffer of A or of B in its slot."""
     acquire = defining_op(copy.destination)
     if not isinstance(acquire, sm.ProducerAcquireOp):
-        raise Refusal(copy, "must fill a buffer of the slot that its sm.producer_acquire gives")
+        raise Refusal(copy, "must fill a buffer of the slot that its sm.producer_acquire gives [copy-fills-slot]")
     return "ab"[list(acquire.buffers).index(copy.destination)]

@@ -81,7 +81,7 @@ def _bind(mma: tile.MmaOp, schedule: Schedule, problem: Problem) -> None:
     position = _carried_position(mma, promote, loop)
     splat = defining_op(loop.initArgs[position])
     if not isinstance(splat, tile.SplatOp):
-        raise Refusal(mma, "needs an accumulator that starts from tile.splat")
+        raise Refusal(mma, "needs an accumulator that starts from tile.splat [mma-starts-zero]")
     with before(splat):
         zero = sm.SplatOp(accumulator, splat.value).result
     bind_sums(loop.results[position], accumulator)
@@ -118,7 +118,7 @@ def _carried_position(mma: tile.MmaOp, promote: tile.PromoteOp | None, loop: scf
     for position, argument in enumerate(loop.inner_iter_args):
         if argument == total:
             return position
-    raise Refusal(mma, "needs an accumulator that its loop carries")
+    raise Refusal(mma, "needs an accumulator that its loop carries [mma-carried]")
 
 
 def _emit_fragments(mma: tile.MmaOp, tiled: TiledMma, schedule: Schedule, problem: Problem, acc: ir.Value) -> None:

@@ -43,7 +43,10 @@ class BindRingToCpAsync(Pass):
         for kernel in walk(module, tile.KernelOp):
             rings = walk(kernel, sm.RingOp)
             if len(rings) > 1:
-                raise Refusal(rings[1], "is the second ring of its kernel; the groups of cp.async are counted for one")
+                raise Refusal(
+                    rings[1],
+                    "is the second ring of its kernel; the groups of cp.async are counted for one [second-ring]",
+                )
             cursor = _Cursor()
             for block in _blocks_with_verbs(kernel):
                 cursor.visit(block)
@@ -103,13 +106,13 @@ class _Cursor:
             raise Refusal(
                 loop,
                 f"commits {added} and waits for {waited} slots per round, so its waits have no constant depth; "
-                "only a prologue of constant length may differ",
+                "only a prologue of constant length may differ [constant-wait]",
             )
         self.commits = commits + added * trips
 
     def _record(self, wait: sm.ConsumerWaitOp, depth: int) -> None:
         if depth < 0:
-            raise Refusal(wait, "waits for a slot before it is committed")
+            raise Refusal(wait, "waits for a slot before it is committed [wait-before-commit]")
         self.depths.append(depth)
 
 

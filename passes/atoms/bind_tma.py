@@ -86,7 +86,9 @@ class BindTma(Pass):
 def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> None:
     roles = walk(kernel, sm.RolesOp)
     if len(roles) != 1:
-        raise Refusal(kernel, f"has {len(roles)} sm.roles; TMA is bound for a producer and its consumers")
+        raise Refusal(
+            kernel, f"has {len(roles)} sm.roles; TMA is bound for a producer and its consumers [tma-one-roles]"
+        )
     consumers = _consumer_warpgroups(roles[0])
     maps = TensorMapArguments(kernel, launch)
     lines = Lines.of(schedule.cluster)
@@ -102,7 +104,9 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> N
             sm.ClusterBarrierOp()
     for release in walk(kernel, sm.ConsumerReleaseOp):
         if release.retired is None:
-            raise Refusal(release, "releases a slot without the proof (`after`) that what reads it is done")
+            raise Refusal(
+                release, "releases a slot without the proof (`after`) that what reads it is done [release-proof]"
+            )
     for loop in walk(kernel, scf.ForOp):
         _carry_index(loop)
     for release in walk(kernel, sm.ConsumerReleaseOp):
@@ -115,7 +119,7 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> N
 
 
 def _reads_by_threads(kernel: tile.KernelOp) -> bool:
-    """Whether consumers read slots not by wgmma alone, of which a warpgroup's wait is the end."""
+    """Whether consumers read slots other than by wgmma, whose reads end with the warpgroup's wait."""
     return bool(walk(kernel, sm.LoadScalesOp))
 
 
@@ -123,7 +127,9 @@ def _ring(kernel: tile.KernelOp) -> sm.RingType:
     rings = walk(kernel, sm.RingOp)
     if len(rings) != 1:
         raise Refusal(
-            kernel, f"has {len(rings)} rings; TMA is bound for the one between its roles: run specialize-roles first"
+            kernel,
+            f"has {len(rings)} rings; TMA is bound for the one between its roles: run specialize-roles first"
+            " [tma-one-ring]",
         )
     return rings[0].result.type
 
@@ -131,7 +137,10 @@ def _ring(kernel: tile.KernelOp) -> sm.RingType:
 def _consumer_warpgroups(roles: sm.RolesOp) -> int:
     names = [ir.StringAttr(name).value for name in roles.names]
     if names not in ([PRODUCER, "consumer"], [COPIERS, "consumer"]):
-        raise Refusal(roles, f"has the roles {', '.join(names)}; TMA is bound for one producer and one consumer role")
+        raise Refusal(
+            roles,
+            f"has the roles {', '.join(names)}; TMA is bound for one producer and one consumer role [tma-two-roles]",
+        )
     return int(roles.warps[1]) // WARPGROUP_WARPS
 
 
@@ -156,13 +165,15 @@ def _bind_producer(
 ) -> None:
     commits = list(uses(acquire.slot))
     if len(commits) != 1 or not isinstance(commits[0], sm.ProducerCommitOp):
-        raise Refusal(acquire, "must give its slot to one sm.producer_commit: what lies between fills the slot")
+        raise Refusal(
+            acquire, "must give its slot to one sm.producer_commit: what lies between fills the slot [one-commit]"
+        )
     filled = [_filled(buffer) for buffer in acquire.buffers]
     names: list[Operand | None] = [*OPERANDS, *[None] * (len(filled) - len(OPERANDS))]  # None: scales
     copies = [(use, name) for buffer, name in zip(filled, names, strict=True) for use in uses(buffer)]
     for copy, _ in copies:
         if not isinstance(copy, sm.CopyAsyncOp):
-            raise Refusal(copy, "uses a slot that is being filled; only sm.copy_async may")
+            raise Refusal(copy, "uses a slot that is being filled; only sm.copy_async may [slot-being-filled]")
     by_threads = schedule.copied_by_threads
     by_tma = [buffer for buffer, name in zip(filled, names, strict=True) if name not in by_threads]
     size = sum(bytes_of(acquire, buffer.type) for buffer in by_tma) or None
@@ -227,7 +238,9 @@ def _bind_copy(
     line, parties = sharing(name, schedule.cluster)
     rows = ir.MemRefType(buffer.type).shape[0]
     if rows % parties:
-        raise Refusal(copy, f"fills {rows} rows, which {parties} CTAs cannot share; take another grid.cluster")
+        raise Refusal(
+            copy, f"fills {rows} rows, which {parties} CTAs cannot share; take another grid.cluster [multicast-rows]"
+        )
     share = rows // parties if parties > 1 else None
     tensor_map = maps.map_for(copy, view.source, buffer.type, rows=share, rank=TMA_RANKS.get(str(operand.copy), 2))
     hint, (*batch, row, column) = written(operand.cache), view.offsets

@@ -127,14 +127,14 @@ class _Loop:
         multiply = [tile.MmaOp] if promote is None else [tile.MmaOp, tile.PromoteOp]
         forms = [sm.ConsumerWaitOp, *multiply, sm.ConsumerReleaseOp, sm.RingAdvanceOp]
         if [type(op) for op in body if not isinstance(op, sm.PrefixOp)] != forms or len(loop.initArgs) != 3:
-            raise Refusal(loop, "must wait, multiply, release and advance, as specialize-roles leaves it")
+            raise Refusal(loop, "must wait, multiply, release and advance, as specialize-roles leaves it [wgmma-loop]")
         if constant_of(loop.lowerBound) != 0 or constant_of(loop.step) != 1:
-            raise Refusal(loop, "must count its K steps from 0 by 1: the first is taken out of it")
+            raise Refusal(loop, "must count its K steps from 0 by 1: the first is taken out of it [wgmma-steps]")
         splat = defining_op(loop.initArgs[0])
         if not isinstance(splat, tile.SplatOp) or splat.value.value:
-            raise Refusal(loop, "must start from tile.splat 0.0: wgmma clears its accumulators")
+            raise Refusal(loop, "must start from tile.splat 0.0: wgmma clears its accumulators [wgmma-clears]")
         if promote is not None and (mma.acc != splat.result or promote.partial != mma.result):
-            raise Refusal(promote, "must add a sum that starts from zero, the loop's")
+            raise Refusal(promote, "must add a sum that starts from zero, the loop's [wgmma-sum]")
         return cls(loop, mma, promote, splat, body[0], prefixes, windows)
 
     def operands(self, slot: sm.ConsumerWaitOp) -> list[ir.Value]:
@@ -184,7 +184,12 @@ class _Loop:
         for window in (self.promote.rows, self.promote.columns):
             view = defining_op(window)
             if not isinstance(view, tile.ViewOp) or view.source not in held:
-                raise Refusal(self.promote, "scales by what is no window of its slot's buffers, beside one that is")
+                raise Refusal(
+                    self.promote,
+                    "one scale is a window of the slot's buffers and the other is not; take both from the slot"
+                    ""
+                    " [scales-of-slot]",
+                )
             offsets = (moved.get(offset, offset) for offset in view.offsets)
             found.append(sm.LoadScalesOp(type_, operand_kind(view), held[view.source], *offsets).result)
         return found
@@ -250,7 +255,10 @@ def _converted(found: _Loop, zero: ir.Value, tiled: TiledMma) -> tuple[ir.Value,
     """Each K step is summed from zero, of weights that the threads convert; the sum, slot and phase after the loop."""
     loop, ring, mma, promote = found.loop, found.wait.ring, found.mma, found.promote
     if promote is None:
-        raise Refusal(mma, "multiplies packed weights, whose K steps are summed one by one: take promote = per_step")
+        raise Refusal(
+            mma,
+            "multiplies packed weights, whose K steps are summed one by one: take promote = per_step [weights-summed]",
+        )
     pending, attribute = sm.PendingType.get(zero.type), tiled_mma_attr(tiled)
     groups = _Groups(found, zero.type, tiled)
     first = [groups.at(Builder.index().constant(step)) for step in range(_STEPS_AHEAD)]

@@ -97,7 +97,9 @@ def _computed_by(load: sm.LoadGlobalOp, loop: scf.ForOp) -> list[ir.OpView]:
             if source is not None and source.operation.block == loop.body:
                 wanted.add(source.operation)
             elif source is None and operand in loop.inner_iter_args:
-                raise Refusal(load, "loads a window that depends on what its loop carries, so not one round ahead")
+                raise Refusal(
+                    load, "loads a window that depends on what its loop carries, so not one round ahead [load-ahead]"
+                )
     return found[::-1]
 
 

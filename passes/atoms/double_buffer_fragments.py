@@ -68,17 +68,21 @@ class _SlicedLoop:
         releases = [op for op in body if isinstance(op, sm.ConsumerReleaseOp)]
         advances = [op for op in body if isinstance(op, sm.RingAdvanceOp) and op.index == wait.index]
         if not mmas or len(releases) != 1 or len(advances) != 1:
-            raise Refusal(loop, "must hold one wait, one release, one advance of the read cursor, and mma.sync")
+            raise Refusal(
+                loop, "must hold one wait, one release, one advance of the read cursor, and mma.sync [slices-loop]"
+            )
         loads = []
         for mma in mmas:
             pair = [defining_op(operand) for operand in (mma.a, mma.b)]
             for load, buffer in zip(pair, wait.buffers, strict=True):
                 if not is_operand_load(load) or load.source != buffer:
-                    raise Refusal(mma, "operands must be loaded from the slot that its loop waits for")
+                    raise Refusal(
+                        mma, "operands must be loaded from the slot that its loop waits for [slices-operands]"
+                    )
             loads.append(pair)
         carried = list(loop.inner_iter_args)
         if wait.index not in carried or wait.phase not in carried:
-            raise Refusal(wait, "must wait at a cursor that its loop carries")
+            raise Refusal(wait, "must wait at a cursor that its loop carries [slices-cursor]")
         return cls(loop, wait, releases[0], advances[0], loads, mmas)
 
 

@@ -45,7 +45,10 @@ class SplitKSlices(Pass):
             loads = [defining_op(operand) for operand in (mma.a, mma.b)]
             for name, load in zip("AB", loads, strict=True):
                 if not (is_operand_load(load) or is_weight_load(load) or isinstance(load, sm.LoadGlobalOp)):
-                    raise Refusal(mma, f"operand {name} must come from sm.ldmatrix, sm.load_shared or sm.load_global")
+                    raise Refusal(
+                        mma,
+                        f"operand {name} must come from sm.ldmatrix, sm.load_shared or sm.load_global [sliced-operand]",
+                    )
             try:
                 with mma.operation.location:
                     _split(mma, loads[0], loads[1])
@@ -59,7 +62,7 @@ def _split(mma: sm.MmaSyncOp, load_a: ir.OpView, load_b: ir.OpView) -> None:
     if depth == step:
         return
     if depth % step:
-        raise Refusal(mma, f"K = {depth} is not a multiple of {step}, one step of the tiled mma")
+        raise Refusal(mma, f"K = {depth} is not a multiple of {step}, one step of the tiled mma [slice-depth]")
     acc = mma.acc
     weights = WeightSlices(load_b, tiled) if is_weight_load(load_b) else None
     with before(mma):
@@ -89,7 +92,7 @@ def _narrowed(load: sm.LoadGlobalOp, k: int, step: int) -> ir.Value:
     """The part of a load's window that has `step` of K from `k` on."""
     view = defining_op(load.source)
     if not isinstance(view, tile.ViewOp):
-        raise Refusal(load, "must read a window of tile.view")
+        raise Refusal(load, "must read a window of tile.view [sliced-window]")
     dim = -2 if load.trans else -1  # behind the number of the matrix in a batch
     offsets, shape = list(view.offsets), list(view.result.type.shape)
     offsets[dim], shape[dim] = Builder.index().add(offsets[dim], k), step

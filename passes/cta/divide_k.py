@@ -62,7 +62,9 @@ class DivideK(Pass):
                 continue
             launches = launches_of(module, kernel)
             if len(launches) != 1:
-                raise Refusal(kernel, f"is launched at {len(launches)} places; its workspaces are made at one")
+                raise Refusal(
+                    kernel, f"is launched at {len(launches)} places; its workspaces are made at one [workspace-launch]"
+                )
             for store in stores:
                 with store.operation.location:
                     _divide(kernel, launches[0], store)
@@ -71,7 +73,10 @@ class DivideK(Pass):
 def _divide(kernel: tile.KernelOp, launch: tile.LaunchOp, store: tile.StoreOp) -> None:
     work = store.operation.parent.opview
     if not isinstance(work, tile.WorkTilesOp) or work.depth is None:
-        raise Refusal(store, "stores a part of a sum, but stands in no tile.work_tiles that divides K; drop `part`")
+        raise Refusal(
+            store,
+            "stores a part of a sum, but stands in no tile.work_tiles that divides K; drop `part` [part-undivided]",
+        )
     kind = k_division_kind(work)
     exchange = _Exchange(store, *_add_workspaces(kernel, launch, work, store, cooperative=kind in SCATTERED))
     with before(store):
@@ -86,7 +91,7 @@ def _divide(kernel: tile.KernelOp, launch: tile.LaunchOp, store: tile.StoreOp) -
 
 @dataclass(frozen=True)
 class _Exchange:
-    """A store of a part, and the workspaces by which the parts of its tile are added."""
+    """A store of a part, and the workspaces through which the parts of its tile are added."""
 
     store: tile.StoreOp
     partials: ir.Value

@@ -58,7 +58,9 @@ def _amax_of(kernel: tile.KernelOp) -> int | None:
             if kind is OperandKind.amax:
                 arguments = list(kernel.body.blocks[0].arguments)
                 if operand not in arguments:
-                    raise Refusal(store, "has an amax that is no argument of its kernel; pass it at the launch")
+                    raise Refusal(
+                        store, "has an amax that is no argument of its kernel; pass it at the launch [amax-argument]"
+                    )
                 found = arguments.index(operand)
     return found
 

@@ -64,7 +64,9 @@ class LaunchCopies(Pass):
             launches = walk(function, tile.LaunchOp)
             if (packs or transposes) and len(launches) != 1:
                 first = [*packs, *transposes][0]
-                raise Refusal(first, f"is for one tile.launch in its function, which has {len(launches)}")
+                raise Refusal(
+                    first, f"is for one tile.launch in its function, which has {len(launches)} [copies-launch]"
+                )
             for transpose in transposes:
                 _transpose(module, function, transpose, launches[0])
             copied = {}

@@ -61,7 +61,8 @@ class LaunchSplits(Pass):
                 continue
             if len(launches) != 1:
                 raise Refusal(
-                    splits[0], f"is for one tile.launch of a product in its function, which has {len(launches)}"
+                    splits[0],
+                    f"is for one tile.launch of a product in its function, which has {len(launches)} [splits-launch]",
                 )
             _assert_same_k(splits)
             for split in splits:
@@ -97,7 +98,7 @@ def _launch(split: tile.SplitOp, kernel: str, product: tile.LaunchOp) -> ir.Valu
         units = reduce(build.mul, copied, of_one_matrix)
         grid = units if split.k_first else build.ceil_udiv(units, _THREADS)
         most = _MOST_UNITS // _THREADS
-        _assert(build.ult(grid, most), "A or B has 2^32 or more units of 16 bytes of pieces; cut the problem")
+        _assert(build.ult(grid, most), "A or B has 2^32 or more 16-byte units of pieces; reduce M, N or K")
         any_source, any_pieces = any_extents(ir.MemRefType(source.type)), any_extents(type_)
         target = view(space, any_pieces, [*copied, rows, columns], [*([of_one] * len(outer)), stride])
         if outer:

@@ -75,7 +75,9 @@ class TileToCtas(Pass):
         for function in walk(module, func.FuncOp):
             gemms = walk(function, tile.GemmOp)
             if len(gemms) > 1:
-                raise Refusal(gemms[1], "is the second tile.gemm of its function; put each in its own function")
+                raise Refusal(
+                    gemms[1], "is the second tile.gemm of its function; put each in its own function [second-gemm]"
+                )
             for gemm in gemms:
                 schedule = schedule_of(
                     gemm, "grid.tile", "grid.order", "grid.scheduler", "mainloop.k", "multiply.atoms"
@@ -190,7 +192,10 @@ def _take_constants_along(epilogue: ir.Block) -> None:
     for reader, number, value in list(values_from_outside(epilogue)):
         constant = defining_op(value)
         if not isinstance(constant, arith.ConstantOp):
-            raise Refusal(reader, "reads a value from outside the epilogue; make it one of the tile.gemm's operands")
+            raise Refusal(
+                reader,
+                "reads a value from outside the epilogue; make it one of the tile.gemm's operands [epilogue-captures]",
+            )
         if value not in own:
             own[value] = constant.operation.clone(ir.InsertionPoint.at_block_begin(epilogue)).results[0]
         reader.operation.operands[number] = own[value]

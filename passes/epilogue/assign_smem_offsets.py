@@ -39,7 +39,7 @@ class AssignSmemOffsets(Pass):
                 raise Refusal(
                     kernel,
                     f"needs {size} bytes of shared memory, {target.name} has {target.smem_bytes_per_cta} per CTA; "
-                    "take fewer stages or a smaller CTA tile",
+                    "take fewer stages or a smaller CTA tile [smem-too-large]",
                 )
             for launch in launches_of(module, kernel):
                 launch.attributes["shared_memory"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)

@@ -85,11 +85,15 @@ class LowerEpilogue(Pass):
             scratch = Scratch(kernel)
             for store in walk(kernel, tile.StoreOp):
                 if not isinstance(store.value.type, sm.FragmentType):
-                    raise Refusal(store, f"stores {store.value.type}, not a fragment; run bind-mma-atoms first")
+                    raise Refusal(
+                        store, f"stores {store.value.type}, not a fragment; run bind-mma-atoms first [stores-fragment]"
+                    )
                 mmas = [*walk(kernel, sm.MmaSyncOp), *wgmmas(kernel)]
                 if not mmas:
                     raise Refusal(
-                        store, "has no sm.mma_sync or sm.wgmma in its kernel that says how its fragment is held"
+                        store,
+                        "has no sm.mma_sync or sm.wgmma in its kernel that says how its fragment is held"
+                        " [fragment-held]",
                     )
                 with store.operation.location:
                     try:

@@ -58,4 +58,6 @@ def _first_work(kernel: tile.KernelOp) -> ir.OpView:
     for op in kernel.body.blocks[0].operations:
         if isinstance(op, (sm.RolesOp, tile.WorkTilesOp, *COPIES)):
             return op
-    raise Refusal(kernel, "has no tile.work_tiles, before which it would wait for the kernels before it")
+    raise Refusal(
+        kernel, "has no tile.work_tiles, before which it would wait for the kernels before it [no-work-tiles]"
+    )

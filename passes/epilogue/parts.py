@@ -96,6 +96,7 @@ class Epilogue:
         if rows % part_rows or (columns % part_columns and not may_be_narrow):
             raise ScheduleError(
                 f"epilogue.tile = [{part_rows}, {part_columns}] does not divide the tile {rows}×{columns}"
+                " [parts-divide]"
             )
         return part_rows, part_columns
 
@@ -187,7 +188,10 @@ class Epilogue:
         row, column = origin
         offsets = {OperandKind.full: [row, column], OperandKind.per_row: [row], OperandKind.per_column: [column]}
         if kind not in offsets:
-            raise Refusal(self.store, f"has an operand of kind {kind}, which no part is loaded of; take another kind")
+            raise Refusal(
+                self.store,
+                f"has an operand of kind {kind}, which no part is loaded of; take another kind [part-operand]",
+            )
         window = tile.ViewType.get(like.shape, element)
         said = None if kind is OperandKind.full else kind
         matrix = self._matrix if operand_is_batched(operand, kind) else []

@@ -54,7 +54,10 @@ class StoreFirstRows(Pass):
                     products = [op for op in ops_in(loop.body) if isinstance(op, sm.WgmmaOp)]
                     if not products or _blocks(products[0]) < 2:
                         raise Refusal(
-                            loop, "must multiply two blocks of rows for each warpgroup to store the first early"
+                            loop,
+                            "must multiply two blocks of rows for each warpgroup to store the first early"
+                            ""
+                            " [first-rows-blocks]",
                         )
                     with loop.operation.location:
                         _wait_by_rows(_peel_last(loop, products[0]))
@@ -75,7 +78,10 @@ def _peel_last(loop: scf.ForOp, product: sm.WgmmaOp) -> sm.WgmmaOp:
     waits = [use for use in uses(product.result) if isinstance(use, sm.MmaWaitOp)]
     steps = constant_of(loop.upperBound)
     if constant_of(loop.lowerBound) != 1 or constant_of(loop.step) != 1 or steps is None or steps < 2 or not waits:
-        raise Refusal(loop, "must wait for the group of the step before in each of its steps, from 1 to a known one")
+        raise Refusal(
+            loop,
+            "must wait for the group of the step before in each of its steps, from 1 to a known one [first-rows-loop]",
+        )
     with before(loop):
         loop.operation.operands[1] = Builder.index().constant(steps - 1)
     results = list(loop.results)
@@ -98,13 +104,13 @@ def _wait_by_rows(last: sm.WgmmaOp) -> None:
     (wait,) = uses(last.result)
     (done,) = uses(wait.result)
     if not isinstance(done, sm.MmaWaitOp) or done.pending.value:
-        raise Refusal(done, "must be the wait for the sums of the tile")
+        raise Refusal(done, "must be the wait for the sums of the tile [first-rows-wait]")
     block = done.operation.block
     ops = list(block.operations)
     begin = ops.index(done)
     store = next((op for op in ops[begin:] if isinstance(op, sm.TmaStoreOp)), None)
     if store is None:
-        raise Refusal(done, "must be followed by stores by TMA of the parts of the tile")
+        raise Refusal(done, "must be followed by stores by TMA of the parts of the tile [first-rows-stores]")
     early = ops[begin : ops.index(store)]
     rows, columns = _rows(last), done.result.type.shape[1]
     tv = tiled_mma_of(last.mma).tv("c", (rows, columns))
@@ -114,7 +120,7 @@ def _wait_by_rows(last: sm.WgmmaOp) -> None:
     for user in list(uses(done.result)):
         if user in early:
             if not isinstance(user, sm.ExtractOp) or user.offsets[0] + user.result.type.shape[0] > rows:
-                raise Refusal(user, f"reads more than the {rows} rows whose sums are complete first")
+                raise Refusal(user, f"reads more than the {rows} rows whose sums are complete first [first-rows-reads]")
             _replace_in(user, done.result, first.rows)
     done.operation.operands[0] = first.rest
     here = after(store)

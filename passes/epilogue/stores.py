@@ -43,13 +43,14 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
         )
         raise ScheduleError(
             f"epilogue.path = tma stores {WGMMA_ROWS} rows per warpgroup, {warpgroups} warpgroups hold parts of "
-            f"{shape[0]} rows; {way_out}"
+            f"{shape[0]} rows; {way_out} [tma-store-warpgroups]"
         )
     bits, base, _ = swizzle
     if bits and shape[1] % (1 << (bits + base)):
         raise ScheduleError(
             f"epilogue.path = tma stores boxes of {1 << (bits + base)} columns with epilogue.swizzle = {swizzle}, "
             f"which must divide epilogue.tile's {shape[1]}; take a multiple, or a narrower swizzle"
+            " [tma-store-box-width]"
         )
     wide = _Boxes.make(epilogue, maps, scratch, shape, swizzle, scratch_buffers(schedule))
     left = epilogue.store.value.type.shape[1] % shape[1]
@@ -131,5 +132,7 @@ def _work_tiles(store: tile.StoreOp) -> ir.OpView:
     while op is not None and not isinstance(op.opview, (tile.WorkTilesOp, tile.KernelOp)):
         op = op.parent
     if op is None or not isinstance(op.opview, tile.WorkTilesOp):
-        raise Refusal(store, "must stand in tile.work_tiles, after which its TMA stores are waited for")
+        raise Refusal(
+            store, "must stand in tile.work_tiles, after which its TMA stores are waited for [tma-store-place]"
+        )
     return op.opview

@@ -93,12 +93,15 @@ def _arrivals(barriers: sm.MbarriersOp, roles: list[_Role], cluster: tuple[int, 
     found, said = sum(arriving.values()), barriers.arrivals.value
     if not arriving:
         for wait in (wait for role in roles for wait in role.uses(sm.MbarrierWaitOp, barriers)):
-            yield Refusal(wait, "waits for mbarriers at which no thread arrives; arrive where the slot is ready")
+            yield Refusal(
+                wait, "waits for mbarriers at which no thread arrives; arrive where the slot is ready [no-arrivals]"
+            )
     elif found != said:
         who = " and ".join(f"{count} by the {name}" for name, count in arriving.items())
         yield Refusal(
             barriers,
-            f"completes a phase after {said} arrivals, but its roles make {found}: {who}; write arrivals({found})",
+            f"completes a phase after {said} arrivals, but its roles make {found}: {who}; write arrivals({found})"
+            " [arrival-count]",
         )
 
 
@@ -125,11 +128,13 @@ def _bytes(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
                 yield Refusal(
                     arrive,
                     f"expects {said} bytes, but the copies that signal this slot ({len(own)}) bring {brought}; write "
-                    f"expects {brought}",
+                    f"expects {brought} [expected-bytes]",
                 )
         for load in loads:
             yield Refusal(
-                load, "signals a slot at which no arrival beside it expects its bytes; arrive there before it"
+                load,
+                "signals a slot at which no arrival beside it expects its bytes; arrive there before it"
+                " [bytes-expected-nowhere]",
             )
 
 
@@ -151,18 +156,20 @@ def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]
                 yield Refusal(
                     arrive,
                     f"releases a slot to {_ctas(receivers_of(arrive))}, but {_ctas(written)} fill it, and each waits "
-                    f"for its release; write {'no to(…)' if written is None else f'to({written})'}",
+                    f"for its release; write {'no to(…)' if written is None else f'to({written})'}"
+                    " [release-to-cluster]",
                 )
             if role.has(sm.LoadScalesOp) and not arrive.each_warp:
                 yield Refusal(
                     arrive,
-                    "releases a slot for a warpgroup, but each of its warps reads scales there; write each_warp",
+                    "releases a slot for a warpgroup, but each of its warps reads scales there; write each_warp"
+                    " [release-each-warp]",
                 )
             if arrive.retired is None:
                 yield Refusal(
                     arrive,
                     "releases a slot that wgmma may still read; write `after` and what the sm.mma_wait for it, or its "
-                    "sm.wgmma_promote, retires",
+                    "sm.wgmma_promote, retires [release-after-wgmma]",
                 )
 
 
@@ -179,7 +186,7 @@ def _shares(kernel: tile.KernelOp, cluster: tuple[int, int]) -> Iterator[Refusal
             yield Refusal(
                 load,
                 f"shares {rows} rows among {parties} CTAs in boxes of {box_rows}; each loads whole boxes, and a "
-                f"multiple of {SWIZZLE_ROWS} rows",
+                f"multiple of {SWIZZLE_ROWS} rows [shared-boxes]",
             )
 
 
@@ -196,11 +203,13 @@ def _ends(kernel: tile.KernelOp) -> Iterator[Refusal]:
         yield Refusal(
             remote[0],
             "uses mbarriers of other CTAs, which may not have initialised them; write sm.cluster_barrier between the "
-            "last sm.mbarriers and sm.roles",
+            "last sm.mbarriers and sm.roles [cluster-begins]",
         )
     if sm.ClusterBarrierOp not in order[roles:]:
         yield Refusal(
-            remote[0], "uses mbarriers of other CTAs, which may have ended; write sm.cluster_barrier behind sm.roles"
+            remote[0],
+            "uses mbarriers of other CTAs, which may have ended; write sm.cluster_barrier behind sm.roles"
+            " [cluster-ends]",
         )
 
 

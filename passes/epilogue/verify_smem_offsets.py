@@ -109,13 +109,14 @@ def _misaligned(places: list[_Place]) -> Iterator[Refusal]:
             nearest = max(0, round(place.start / place.align)) * place.align
             yield Refusal(
                 place.op,
-                f"{place.what} lies at {place.start}; {place.why} needs a multiple of {place.align}: take {nearest}",
+                f"{place.what} lies at {place.start}; {place.why} needs a multiple of {place.align}: take {nearest}"
+                " [offset-alignment]",
             )
         if place.count > 1 and place.size % place.align:
             yield Refusal(
                 place.op,
                 f"stages of {place.what} are {place.size} bytes apart; {place.why} needs a multiple of {place.align}: "
-                "take another CTA tile",
+                "take another CTA tile [stage-alignment]",
             )
 
 
@@ -132,7 +133,7 @@ def _misaligned_base(kernels: gpu.GPUModuleOp) -> Iterator[Refusal]:
             yield Refusal(
                 variable,
                 f"shared memory begins at a multiple of {said}; TMA and wgmma apply swizzles to addresses, which needs "
-                f"one of {_LARGEST_PERIOD}: write alignment = {_LARGEST_PERIOD}",
+                f"one of {_LARGEST_PERIOD}: write alignment = {_LARGEST_PERIOD} [smem-base-alignment]",
             )
 
 
@@ -142,7 +143,8 @@ def _overlapping(places: list[_Place]) -> Iterator[Refusal]:
             yield Refusal(
                 second.op,
                 f"{second.what} lies at {second.start}, within {first.start} to {first.end} of "
-                f"{first.op.operation.name}; take {-(-first.end // second.align) * second.align} or more",
+                f"{first.op.operation.name}; take {-(-first.end // second.align) * second.align} or more"
+                " [smem-overlap]",
             )
 
 
@@ -153,10 +155,12 @@ def _outside(places: list[_Place], launches: list[tile.LaunchOp], target: Target
             continue
         size = launch.shared_memory.value
         if size < end:
-            yield Refusal(launch, f"gives {size} bytes of shared memory, its kernel uses {end}; write {end}")
+            yield Refusal(
+                launch, f"gives {size} bytes of shared memory, its kernel uses {end}; write {end} [smem-launched]"
+            )
         if size > target.smem_bytes_per_cta:
             yield Refusal(
                 launch,
                 f"gives {size} bytes of shared memory, {target.name} has {target.smem_bytes_per_cta} per CTA; take at "
-                "most that",
+                "most that [smem-limit]",
             )

@@ -51,7 +51,10 @@ class ConvertMathToIntrinsics(Pass):
             element = result.element_type if isinstance(result, ir.VectorType) else result
             intrinsic = (F64_INTRINSICS if isinstance(element, ir.F64Type) else INTRINSICS).get(op.name)
             if intrinsic is None:
-                raise Refusal(op, f"is no single instruction, as {', '.join(INTRINSICS)} are: run expand-math first")
+                raise Refusal(
+                    op,
+                    f"is no single instruction, as {', '.join(INTRINSICS)} are: run expand-math first [no-intrinsic]",
+                )
             with ir.InsertionPoint(op), op.location:
                 value = _call(intrinsic, result, list(op.operands))
             op.results[0].replace_all_uses_with(value)

@@ -165,7 +165,7 @@ def _wait_through_registers(wait: sm.PtxWgmmaWaitOp) -> ir.Value:
     parts = list(wait.acc.type.body) if isinstance(wait.acc.type, llvm.StructType) else []
     kinds = {letter for part in parts for kind, letter in _REGISTERS.items() if isinstance(part, kind)}
     if len(set(parts)) != 1 or not kinds or element_bits(parts[0]) != _REGISTER_BITS:
-        raise Refusal(wait, f"threads a struct of f32 or of i32 registers, not {wait.acc.type}")
+        raise Refusal(wait, f"threads a struct of f32 or of i32 registers, not {wait.acc.type} [wait-registers]")
     registers = [llvm.ExtractValueOp(part, wait.acc, [i]).result for i, part in enumerate(parts)]
     constraints = ",".join([f"={kinds.pop()}"] * len(parts) + [str(i) for i in range(len(parts))])
     text = f"wgmma.wait_group.sync.aligned {wait.pending.value};"
@@ -209,7 +209,7 @@ def _rounded(op: sm.PtxRoundOp) -> ir.Value:
     """cvt.rna, which makes registers of 32 bits alone."""
     name = element_name(ir.TypeAttr(op.to).value)
     if element_type(name).storage is None:
-        raise Refusal(op, f"rounds to a type that is stored with more bits, such as tf32, not to {name}")
+        raise Refusal(op, f"rounds to a type that is stored with more bits, such as tf32, not to {name} [round-type]")
     return llvm.InlineAsmOp(op.value.type, [op.value], f"cvt.rna.{element_type(name).ptx}.f32 $0, $1;", "=f,f").res
 
 
@@ -217,10 +217,12 @@ def _store_with_operator(store: sm.PtxStoreOp) -> None:
     """st.global.cs or .wt of the value's bits."""
     hint = cache_hint_of(store)
     if hint not in _OPERATORS:
-        raise Refusal(store, f"has the hint {hint}; st.global has streaming and write_through")
+        raise Refusal(store, f"has the hint {hint}; st.global has streaming and write_through [store-hint]")
     size = _bytes(store)
     if size not in _STORES:
-        raise Refusal(store, f"is a store of {size} bytes; st.global.cs and .wt store 1, 2, 4, 8 or 16")
+        raise Refusal(
+            store, f"is a store of {size} bytes; st.global.cs and .wt store 1, 2, 4, 8 or 16 [store-operator-bytes]"
+        )
     kind, bits, count, constraint = _STORES[size]
     i64, register = ir.IntegerType.get_signless(64), ir.IntegerType.get_signless(bits)
     address = llvm.PtrToIntOp(i64, store.pointer).result

@@ -146,11 +146,14 @@ class ConvertSmToNvvm(Pass):
 def _threads(kernel: tile.KernelOp, launches: list[tile.LaunchOp]) -> int:
     """Threads per CTA, from the kernel's launches."""
     if not launches:
-        raise Refusal(kernel, "is never launched, so its number of threads is unknown")
+        raise Refusal(kernel, "is never launched, so its number of threads is unknown [never-launched]")
     threads = [launch.threads.value for launch in launches]
     for launch, count in zip(launches, threads, strict=True):
         if count != threads[0]:
-            raise Refusal(launch, f"launches {count} threads per CTA, an earlier launch of the kernel {threads[0]}")
+            raise Refusal(
+                launch,
+                f"launches {count} threads per CTA, an earlier launch of the kernel {threads[0]} [launched-threads]",
+            )
     return threads[0]
 
 
@@ -160,7 +163,9 @@ def _cluster(launches: list[tile.LaunchOp]) -> tuple[int, int]:
     for launch, shape in zip(launches, shapes, strict=True):
         if shape != shapes[0]:
             raise Refusal(
-                launch, f"launches clusters of {list(shape)}, an earlier launch of the kernel {list(shapes[0])}"
+                launch,
+                f"launches clusters of {list(shape)}, an earlier launch of the kernel {list(shapes[0])}"
+                " [launched-clusters]",
             )
     return shapes[0]
 
@@ -271,6 +276,6 @@ def _lower_block(context: Context, block: ir.Block) -> None:
                 elif op.operation.name.startswith("arith."):
                     control.lower_arith(context, op)
                 else:
-                    raise Refusal(op, "has no counterpart in one thread's program")
+                    raise Refusal(op, "has no counterpart in one thread's program [no-counterpart]")
         except (ScheduleError, TargetError) as error:
             raise Refusal(op, str(error)) from error

@@ -63,7 +63,7 @@ def _expand(op: ir.Operation) -> None:
         raise Refusal(
             op,
             f"has no expansion; expand-math knows {', '.join(sorted(EXPANDED_OPS))} and keeps "
-            f"{', '.join(sorted(HARDWARE_OPS))}: write it with these",
+            f"{', '.join(sorted(HARDWARE_OPS))}: write it with these [no-expansion]",
         )
     with ir.InsertionPoint(op), op.location:
         value = formula(IrOps(op.results[0].type), op.operands[0])

@@ -60,7 +60,7 @@ class _Step:
     handed: list[ir.Value]
     """What the products read of the head."""
     next_slot: list[ir.OpView]
-    """The ops behind the head of which the head of the next step reads the results."""
+    """The ops behind the head whose results the head of the next step reads."""
     last_wait: sm.PtxWgmmaWaitOp
 
     @classmethod
@@ -69,7 +69,7 @@ class _Step:
         fence = next((i for i, op in enumerate(ops) if isinstance(op, nvvm.WgmmaFenceAlignedOp)), 0)
         head, products = ops[:fence], ops[fence:]
         if not any(isinstance(op, nvvm.MBarrierTryWaitParityOp) for op in head):
-            raise Refusal(loop, "multiplies before it waits for a slot; take promote = per_step")
+            raise Refusal(loop, "multiplies before it waits for a slot; take promote = per_step [promotion-waits]")
         read = {operand for op in products for operand in _operands(op)}
         handed = [value for op in head if not _is_constant(op) for value in op.results if value in read]
         waits = [op for op in products if isinstance(op, sm.PtxWgmmaWaitOp)]
@@ -108,7 +108,9 @@ def _next_slot(loop: scf.ForOp, head: list[ir.OpView], products: list[ir.OpView]
         if needed.intersection(op.results):
             if not op.name.startswith("arith."):
                 raise Refusal(
-                    op, "gives the next slot, but is no arithmetic on the slot of this step; take promote = per_step"
+                    op,
+                    "gives the next slot, but is no arithmetic on the slot of this step; take promote = per_step"
+                    " [promotion-next-slot]",
                 )
             found.insert(0, op)
             needed.update(op.operands)

@@ -49,7 +49,9 @@ class OverlapStores(Pass):
         for function in walk(module, gpu.GPUFuncOp):
             loops = [loop for loop in walk(function, scf.ForOp) if Timing.of(loop).stores is StoreStart.next_tile]
             if not loops and Timing.of(function).stores is StoreStart.next_tile:
-                raise Refusal(function, f"has no loop over K left whose products take the stores; {_WAY_OUT}")
+                raise Refusal(
+                    function, f"has no loop over K left whose products take the stores; {_WAY_OUT} [overlap-loops]"
+                )
             for products in loops:
                 _overlap(_Tile.match(products))
 
@@ -68,13 +70,15 @@ class _Tile:
     def match(cls, products: scf.ForOp) -> "_Tile":
         loop = products.operation.parent.opview
         if not isinstance(loop, scf.ForOp) or not any(isinstance(op, nvvm.MmaOp) for op in ops_in(products.body)):
-            raise Refusal(products, f"must be a loop of mma.sync in a loop over tiles; {_WAY_OUT}")
+            raise Refusal(products, f"must be a loop of mma.sync in a loop over tiles; {_WAY_OUT} [overlap-of-tiles]")
         ops = ops_in(loop.body)
         behind = ops[ops.index(products) + 1 :]
         stores = [op for op in behind if isinstance(op, llvm.StoreOp)]
         nested = [op for later in behind if later.regions for op in walk(later, llvm.StoreOp)]
         if nested or not stores:
-            raise Refusal((nested or [loop])[0], f"must store the whole tile without conditions; {_WAY_OUT}")
+            raise Refusal(
+                (nested or [loop])[0], f"must store the whole tile without conditions; {_WAY_OUT} [overlap-whole]"
+            )
         bases = [_base(store.addr) for store in stores]
         # Those whose pointers differ by constants follow each other: few pointers are held at a time.
         stores.sort(key=lambda store: bases.index(_base(store.addr)))
@@ -106,13 +110,13 @@ def _address(loop: scf.ForOp, store: llvm.StoreOp) -> list[ir.OpView]:
             if not op.name.startswith(_PURE):
                 raise Refusal(
                     store,
-                    f"has an address that follows from {op.name}, which is not repeated; {_WAY_OUT}",
+                    f"has an address that follows from {op.name}, which is not repeated; {_WAY_OUT} [overlap-address]",
                 )
             found.insert(0, op)
             needed.update(op.operands)
     carried = needed.intersection(loop.inner_iter_args)
     if carried:
-        raise Refusal(store, f"has an address that follows from what the tiles carry; {_WAY_OUT}")
+        raise Refusal(store, f"has an address that follows from what the tiles carry; {_WAY_OUT} [overlap-carried]")
     return found
 
 
@@ -183,5 +187,5 @@ def _write_out(
 def _steps(loop: scf.ForOp) -> range:
     low, high, step = (constant_of(bound) for bound in (loop.lowerBound, loop.upperBound, loop.step))
     if low is None or high is None or step is None:
-        raise Refusal(loop, f"has an open number of K steps; {_WAY_OUT}")
+        raise Refusal(loop, f"has an open number of K steps; {_WAY_OUT} [overlap-steps]")
     return range(low, high, step)

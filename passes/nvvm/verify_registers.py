@@ -55,7 +55,8 @@ def _launches(function: gpu.GPUFuncOp, launches: list[tile.LaunchOp]) -> Iterato
         if size != threads:
             yield Refusal(
                 launch,
-                f"launches {size} threads per CTA, but its kernel's known_block_size has {threads}; take {threads}",
+                f"launches {size} threads per CTA, but its kernel's known_block_size has {threads}; take {threads}"
+                " [known-block-size]",
             )
 
 
@@ -75,7 +76,7 @@ def _refusals(
         yield Refusal(
             function,
             "changes its registers by nvvm.setmaxregister but does not say how many threads it has, so that ptxas "
-            f"would ignore it (C7508); give it known_block_size = array<i32: {launched}, 1, 1>",
+            f"would ignore it (C7508); give it known_block_size = array<i32: {launched}, 1, 1> [block-size-unknown]",
         )
         return
     entry = most = registers_at_entry(threads, target)
@@ -85,7 +86,7 @@ def _refusals(
         yield Refusal(
             function,
             f"enters with {entry} registers per thread (nvvm.maxnreg), but {threads} threads share the "
-            f"{target.registers_per_sm} of an SM; take at most {most}",
+            f"{target.registers_per_sm} of an SM; take at most {most} [registers-at-entry]",
         )
     yield from _changes(function, changes, threads, entry)
 
@@ -103,7 +104,7 @@ def _changes(
             yield Refusal(
                 change,
                 f"asks for {count} registers per thread, which enters with {entry}: that is no {action}; take {limit} "
-                f"{entry}",
+                f"{entry} [register-change]",
             )
         range_ = _threads_at(change, threads)
         roles[range_] = max(count, roles.get(range_, 0))
@@ -117,7 +118,7 @@ def _changes(
             function,
             f"asks for {wanted} registers by nvvm.setmaxregister ({parts}), but enters with {threads * entry} "
             f"({threads} × {entry}), so that the last to ask would wait forever; take at most "
-            f"{(count - -(-over // (last - first))) // 8 * 8} in place of {count}",
+            f"{(count - -(-over // (last - first))) // 8 * 8} in place of {count} [register-sum]",
         )
 
 
@@ -140,14 +141,14 @@ def _threads_at(op: ir.OpView, threads: int) -> tuple[int, int]:
             raise Refusal(
                 op,
                 "is in a branch that belongs to no role, but all four warps of a warpgroup must execute it together "
-                "(.aligned); move it to the beginning of its role",
+                "(.aligned); move it to the beginning of its role [aligned-branch]",
             )
         inner, at = at, at.parent
     if first % _WARPGROUP or last % _WARPGROUP:
         raise Refusal(
             op,
             f"is executed by the threads {first} to {last - 1}, but all {_WARPGROUP} threads of a warpgroup must "
-            "execute it together (.aligned); split the roles between warpgroups",
+            "execute it together (.aligned); split the roles between warpgroups [aligned-warpgroup]",
         )
     return first, last
 
@@ -158,5 +159,7 @@ def _bound(branch: scf.IfOp) -> int:
     compare = None if isinstance(condition, ir.Block) else condition.opview
     bound = constant_of(compare.rhs) if isinstance(compare, arith.CmpIOp) else None
     if bound is None or bound % _WARP:
-        raise Refusal(branch, "must compare the thread's index with a constant number of whole warps to split roles")
+        raise Refusal(
+            branch, "must compare the thread's index with a constant number of whole warps to split roles [role-bound]"
+        )
     return bound

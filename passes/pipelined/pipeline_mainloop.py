@@ -75,11 +75,13 @@ class PipelineMainloop(Pass):
             stages = schedule.mainloop.stages
             for mma in walk(kernel, tile.MmaOp):
                 if stages is None or stages < 2:
-                    raise Refusal(kernel, f"schedule has stages = {stages}; a pipeline needs at least 2")
+                    raise Refusal(kernel, f"schedule has stages = {stages}; a pipeline needs at least 2 [ring-stages]")
                 loop = StagedLoop.match(mma)
                 unrolled = Timing.of(loop.loop).steps is StepForm.unrolled
                 if unrolled and constant_of(loop.loop.upperBound) is None:
-                    raise Refusal(loop.loop, "unroll = full needs a K that is known at compile time; take none")
+                    raise Refusal(
+                        loop.loop, "unroll = full needs a K that is known at compile time; take none [unroll-known]"
+                    )
                 with mma.operation.location:
                     if schedule.mainloop.prologue is RepeatKind.once:
                         _pipeline_across_tiles(kernel, loop, stages, launches_of(module, kernel))
@@ -188,7 +190,8 @@ def _work_tiles(staged: StagedLoop) -> tile.WorkTilesOp:
     parent = staged.loop.operation.parent.opview
     if not isinstance(parent, tile.WorkTilesOp) or len(parent.inits) or parent.depth is not None:
         raise Refusal(
-            staged.loop, "must stand in tile.work_tiles of whole tiles that carry nothing, for prologue = once"
+            staged.loop,
+            "must stand in tile.work_tiles of whole tiles that carry nothing, for prologue = once [filled-ring-tiles]",
         )
     return parent
 
@@ -211,13 +214,13 @@ def _kept(
                 staged.loop,
                 f"{'ab'[number]}.load = once keeps what all work tiles of a CTA share: it needs one product, {side} "
                 f"known at compile time, and at most {most}, the extent of the tile, or scheduler = persistent, "
-                f"order = {order} and a multiple of the tiles along {side} as the number of CTAs",
+                f"order = {order} and a multiple of the tiles along {side} as the number of CTAs [kept-operand]",
             )
         if not steps or stages % steps:
             raise Refusal(
                 staged.loop,
                 f"{'ab'[number]}.load = once keeps a K step in each slot: it needs K steps, known at compile time, "
-                f"that divide the {stages} slots of the ring",
+                f"that divide the {stages} slots of the ring [kept-steps]",
             )
     return kept
 

@@ -37,14 +37,16 @@ class Work:
         mmas, stores = walk(work, tile.MmaOp), walk(work, tile.StoreOp)
         together = len({store.operation.block for store in stores}) < len(stores)  # in two branches one of them runs
         if len(mmas) != 1 or not stores or together or len(work.inits):
-            raise Refusal(work, "must hold one K loop and one tile.store, and carry nothing")
+            raise Refusal(work, "must hold one K loop and one tile.store, and carry nothing [role-tile]")
         staged, store = StagedLoop.match(mmas[0]), stores[0]
         splat = defining_op(staged.loop.initArgs[0])
         is_stored = any(isinstance(use, _TAKES_SUMS) for use in uses(staged.loop.results[0]))
         if not isinstance(splat, tile.SplatOp) or not is_stored:
-            raise Refusal(staged.loop, "must start from a tile.splat and give what tile.store stores")
+            raise Refusal(
+                staged.loop, "must start from a tile.splat and give what tile.store stores [role-accumulator]"
+            )
         if constant_of(staged.tile_k) is None:
-            raise Refusal(staged.loop, "must have a constant step, the K extent of the CTA tile")
+            raise Refusal(staged.loop, "must have a constant step, the K extent of the CTA tile [role-step]")
         waits = walk(work, tile.AwaitWaveOp)
         ops = [op for op in ops_in(work.body.blocks[0]) if op not in waits[:1]]
         first, rest = ops[: ops.index(staged.loop)], ops[ops.index(staged.loop) + 1 :]
@@ -52,7 +54,9 @@ class Work:
             of_exchange = isinstance(op, (scf.IfOp, *_EXCHANGE)) or op.operation.name.startswith("arith.")
             is_place = isinstance(op, arith.ConstantOp | arith.DivUIOp)  # of rows that share bytes
             if op not in (splat, store) and not (of_exchange if op in rest else is_place):
-                raise Refusal(op, "belongs to no role: a work tile is its splat, its K loop and its tile.store")
+                raise Refusal(
+                    op, "belongs to no role: a work tile is its splat, its K loop and its tile.store [role-of-op]"
+                )
         constants = [op for op in first if isinstance(op, arith.ConstantOp) and not _is_only_used_in(op, staged.loop)]
         return cls(
             work, splat, staged, (*constants, *rest) if rest != [store] else (store,), waits[0] if waits else None

@@ -84,7 +84,10 @@ def _specialize(loops: Sequence[Work], schedule: Schedule) -> None:
     assert schedule.mainloop.stages is not None
     registers, turns = schedule.mainloop.registers or (0, 0), schedule.turns
     if turns > 1 and len(loops) > 1:
-        raise Refusal(loops[1].work, "is a second loop over work tiles, in which turns would begin anew; take one loop")
+        raise Refusal(
+            loops[1].work,
+            "is a second loop over work tiles, in which turns would begin anew; take one loop [roles-second-loop]",
+        )
     producer = COPIERS if schedule.copied_by_threads else PRODUCER
     with before(loops[-1].work):  # what any of them reads stands above it
         ring = loops[0].staged.make_ring(schedule.mainloop.stages)

@@ -44,32 +44,41 @@ class StagedLoop:
             if isinstance(op, sm.CopyOp):
                 copies[hash(op.destination)] = op
             elif not isinstance(op, _PARTS):
-                raise Refusal(op, "is not part of a K loop as promote-operands-to-smem leaves it")
+                raise Refusal(op, "is not part of a K loop as promote-operands-to-smem leaves it [staged-loop]")
         promote = next((op for op in loop.body.operations if isinstance(op, tile.PromoteOp)), None)
         readers = {hash(operand): (operand, mma) for operand in (mma.a, mma.b)}
         readers |= {hash(view.source): (view.source, view) for view in _staged_windows(promote)}
         if len(copies) != len(readers) or any(buffer not in copies for buffer in readers):
             raise Refusal(
-                mma, "needs both operands copied into shared memory in its loop; run promote-operands-to-smem"
+                mma,
+                "needs both operands copied into shared memory in its loop; run promote-operands-to-smem"
+                " [staged-operands]",
             )
         carried, yielded = list(loop.inner_iter_args), list(loop.body.operations[-1].operands)
         if promote is not None and promote.partial != mma.result:
-            raise Refusal(promote, "must add the product of the loop's tile.mma")
+            raise Refusal(promote, "must add the product of the loop's tile.mma [staged-product]")
         start, end = (mma.acc, mma.result) if promote is None else (promote.sum, promote.result)
         if carried != [start] or yielded != [end]:
-            raise Refusal(loop, "must carry the accumulator of its tile.mma, or of its tile.promote, and nothing else")
+            raise Refusal(
+                loop,
+                "must carry the accumulator of its tile.mma, or of its tile.promote, and nothing else [staged-carry]",
+            )
         if promote is not None and mma.acc != loop.initArgs[0]:
-            raise Refusal(mma, "must sum each K step from what the loop starts from, a tile.splat of zero")
+            raise Refusal(mma, "must sum each K step from what the loop starts from, a tile.splat of zero [staged-sum]")
         if constant_of(loop.lowerBound) != 0 and not _is_range_of_work(loop):
             raise Refusal(
-                loop, "must start at 0, or where the work item's range of K does: steps are counted from there"
+                loop,
+                "must start at 0, or where the work item's range of K does: steps are counted from there"
+                " [staged-start]",
             )
         for copy in copies.values():
             buffer = copy.destination
             if not isinstance(defining_op(buffer), sm.AllocOp):
-                raise Refusal(copy, "must fill a buffer of sm.alloc, which the ring replaces")
+                raise Refusal(copy, "must fill a buffer of sm.alloc, which the ring replaces [staged-buffer]")
             if any(use not in (copy, readers[hash(buffer)][1]) for use in uses(buffer)):
-                raise Refusal(copy, "fills a buffer that is used outside its loop, so no ring can replace it")
+                raise Refusal(
+                    copy, "fills a buffer that is used outside its loop, so no ring can replace it [staged-uses]"
+                )
         return cls(loop, mma, promote, tuple(copies[buffer] for buffer in readers))
 
     @property
@@ -141,7 +150,9 @@ class StagedLoop:
         extent = constant_of(group.rhs) if isinstance(group, arith.DivUIOp) else None
         if view is None or group is None or extent is None or group.lhs != self.loop.induction_variable:
             raise Refusal(
-                self.mma, "scales and zero points must be a tile.view at the K of the step, divided by that of a group"
+                self.mma,
+                "scales and zero points must be a tile.view at the K of the step, divided by that of a group"
+                " [staged-group]",
             )
         place = Builder.index().udiv(self.place(step), extent)
         return tile.ViewOp(view.result.type, view.source, [place, *list(view.offsets)[1:]], kind=view.kind).result
@@ -164,7 +175,7 @@ class StagedLoop:
                 raise Refusal(
                     self.mma,
                     f"{name} {own.type}, which the slots of the ring, {buffer.type}, cannot hold; put the loop "
-                    "with the largest tiles first",
+                    "with the largest tiles first [staged-slots]",
                 )
             found.append(buffer if buffer.type == own.type else sm.PrefixOp(own.type, buffer).result)
         return found

@@ -2,7 +2,8 @@
 
 Before   tile.gemm tn %a, %b into %d acc(f32) …
 After    tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<cta = [128, 128, 32], stages = 4, …>) …
-Needs    level problem; fields already given are kept, the others (and `auto`) are decided.
+Needs    level problem; fields already given are kept, the others (and `auto`) are decided. The module may name extents
+         to choose for, and schedules to pass over (schedules/asked_choice.py).
 Refuses  a problem for which no schedule with the given fields is legal on the target.
 Test     test/lit/passes/problem/choose-schedule.mlir, choose-schedule-invalid.mlir
 """
@@ -14,11 +15,9 @@ from mlir import ir
 
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.schedules.choice import choose
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.schedules.asked_choice import choice_for
 from lowtide.targets import Target
 
 
@@ -32,9 +31,8 @@ class ChooseSchedule(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for gemm in walk(module, tile.GemmOp):
-            given = Schedule() if gemm.schedule is None else Schedule.of(gemm.schedule)
             try:
-                choice = choose(Problem.of(gemm), target, given)
+                choice = choice_for(gemm, module, target)
             except ScheduleError as error:
                 raise Refusal(gemm, str(error)) from error
             gemm.attributes["schedule"] = choice.schedule.attribute()

@@ -47,7 +47,7 @@ class SplitOperands(Pass):
 def _split(gemm: tile.GemmOp, row: Decomposition) -> None:
     found = [element_name(ir.MemRefType(matrix.type).element_type) for matrix in (gemm.a, gemm.b)]
     if found != [row.whole] * 2:
-        raise Refusal(gemm, f"by {row.name} is a product of {row.whole}, not of {' by '.join(found)}")
+        raise Refusal(gemm, f"by {row.name} is a product of {row.whole}, not of {' by '.join(found)} [split-types]")
     layout = gemm_layout(gemm)
     with before(gemm), gemm.operation.location:
         split = tile.GemmOp(

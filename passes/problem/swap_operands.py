@@ -5,10 +5,10 @@ Before   tile.gemm tt %a, %b into %d acc(f32) operands(per_column %bias : …) s
 After    tile.gemm nn %b, %a into %d swapped acc(f32) operands(per_row %bias : …) schedule(…)
            : memref<KxNxT>, memref<MxKxT>, memref<NxMxT, strided<[?, 1]>>
          No element moves: B, as it lies, is the A of the product, and D and its full operands are seen with their
-         dimensions exchanged, by the function's arguments. tn and nt stay, tt and nn change places; per_row and
-         per_column change places; the region, which is of single elements, stays. The schedule is of the new product.
-         A D that lies row by row is then seen by columns (strided<[1, ?]>), and stored element by element. Packed
-         weights are then A.
+         dimensions exchanged, by the function's arguments; the batch stays first. tn and nt stay, tt and nn change
+         places; per_row and per_column change places; the region, which is of single elements, stays. The schedule
+         is of the new product. A D that lies row by row is then seen by columns (strided<[1, ?]>), and stored element
+         by element. Packed weights are then A.
 Needs    level problem, with a complete schedule; D and its full operands are arguments of the function.
 Refuses  a D, or a full operand, that is no argument of its function, or that another op reads.
 Test     test/lit/passes/problem/swap-operands.mlir, swap-operands-invalid.mlir, test/interpreter/test_swapped.py
@@ -77,11 +77,15 @@ def _transpose(gemm: tile.GemmOp, matrix: ir.Value) -> None:
     block = matrix.owner
     if not isinstance(block, ir.Block) or any(use.owner != gemm.operation for use in matrix.uses):
         raise Refusal(
-            gemm, "exchanges the dimensions of D and of full operands, which must be arguments that it alone reads"
+            gemm,
+            "exchanges the dimensions of D and of full operands, which must be arguments that it alone reads"
+            " [swapped-arguments]",
         )
     type_ = ir.MemRefType(matrix.type)
     strides, offset = type_.get_strides_and_offset()
-    layout = ir.StridedLayoutAttr.get(offset, strides[::-1])
-    matrix.set_type(ir.MemRefType.get(type_.shape[::-1], type_.element_type, layout))
+    *batch, rows, columns = range(type_.rank)
+    shape, strides = ([values[dim] for dim in (*batch, columns, rows)] for values in (type_.shape, strides))
+    layout = ir.StridedLayoutAttr.get(offset, strides)
+    matrix.set_type(ir.MemRefType.get(shape, type_.element_type, layout))
     types = [argument.type for argument in block.arguments]
     block.owner.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))

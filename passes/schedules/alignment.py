@@ -31,7 +31,7 @@ WIDEST_OF_ALL: Mapping[str, int] = MappingProxyType(dict.fromkeys(MATRICES, WIDE
 
 
 def alignment_of(name: str, schedule: Schedule, problem: Problem) -> int:
-    """Bytes of which the base and the row stride of a matrix, `a`, `b` or `d`, must be multiples: one element where it
+    """The alignment in bytes of the base and the row stride of a matrix, `a`, `b` or `d`: one element where it
     is packed, or split into pieces. Where the schedule does not say yet how it is moved, those of the widest access."""
     if name != "d" and problem.decomposition is not None:
         return element_type(problem.decomposition.whole).bytes

@@ -402,4 +402,4 @@ def _is_full(load: sm.LoadGlobalOp) -> bool:
 
 
 def refusal(op: ir.OpView, built: str, scheduled: str, way_out: str) -> Refusal:
-    return Refusal(op, f"{built}, but the kernel's schedule says {scheduled}; {way_out}")
+    return Refusal(op, f"{built}, but the kernel's schedule says {scheduled}; {way_out} [not-as-scheduled]")

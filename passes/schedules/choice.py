@@ -2,10 +2,10 @@
 
 Each part of the schedule is chosen in its own file; this file sets the order. Tiles, with or without roles, are sorted
 by estimated cost, and the first that passes the rules is taken: checking the rules takes longer than the estimate.
-`ranked` goes on from there: it gives the others too, for who can measure them.
+`ranked` gives the others too, for callers that measure them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TypeVar
@@ -14,7 +14,7 @@ from lowtide.dialects.tile import OperandsKind, StorePath, TailKind
 from lowtide.dialects.tile.fields import Roles, cooperative, pingpong
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import ScheduleError
+from lowtide.errors import ScheduleError, without_codes
 from lowtide.passes.schedules import (
     division_choice,
     epilogue_choice,
@@ -33,6 +33,7 @@ from lowtide.passes.schedules.grid_cost import RoleTile, reads_of_larger, role_c
 from lowtide.passes.schedules.mainloop_rules import has_wgmma
 from lowtide.passes.schedules.rules import broken_field, broken_rule
 from lowtide.passes.schedules.single_grid_cost import cost
+from lowtide.passes.schedules.sparing import WHY, sparing
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import multiplies_by_wgmma
@@ -56,13 +57,33 @@ class Choice:
     swizzles: dict[str, SwizzleChoice] = field(default_factory=dict)
 
 
-def choose(problem: Problem, target: Target, given: Schedule) -> Choice:
-    """Decides every field that `given` leaves open. Raises ScheduleError where no candidate is legal.
+def choose(problem: Problem, target: Target, given: Schedule, passed_over: Sequence[Schedule] = ()) -> Choice:
+    """Decides every field that `given` leaves open, so that the schedule is none of those to pass over. Raises
+    ScheduleError if no candidate is left, or legal.
 
-    Where the operands are swapped, the other fields are those of the swapped problem; where products are sums of those
-    of pieces, they are those of these.
+    If the operands are swapped, the other fields are those of the swapped problem; if products are sums of products of
+    pieces, they are those of the pieces.
     """
-    return next(ranked(problem, target, given))
+    choices = ranked(problem, target, given)
+    for choice in _with_sparing(choices, problem, target, given) if passed_over else choices:
+        if choice.schedule not in passed_over:
+            return choice
+    raise ScheduleError(
+        f"no schedule is left: {len(passed_over)} are passed over, and no other is legal [no-schedule-left]"
+    )
+
+
+def _with_sparing(choices: Iterator[Choice], problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
+    """Each choice, and behind it those with the same tile that take fewer registers."""
+    for choice in choices:
+        yield choice
+        for changes in sparing(choice.schedule, given):
+            try:
+                other = next(ranked(problem, target, choice.schedule.set(changes)))
+            except ScheduleError:
+                continue
+            changed = {path: WHY for path, value in changes.items() if value is not None}
+            yield replace(other, reasons=other.reasons | choice.reasons | changed)
 
 
 def ranked(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
@@ -142,7 +163,7 @@ def _with_reasons(
     if schedule.epilogue.path is StorePath.direct:
         reasons["epilogue.swizzle"] = "direct stores have no scratch"
     if why_no_roles:
-        reasons["mainloop.roles"] += f"; a producer and consumers would not do: {why_no_roles}"
+        reasons["mainloop.roles"] += f"; a producer and consumers would not do: {without_codes(why_no_roles)}"
     reasons |= {path: "given" for path in given.decided()}
     return Choice(schedule, {path: reasons[path] for path in schedule.decided() if path in reasons}, swizzles)
 
@@ -235,7 +256,7 @@ def _why_none_fits(without_roles: str, with_roles: str, given: Schedule, problem
         return f"no schedule fits: {without_roles}"
     if with_roles == without_roles or (for_roles and not for_none):
         return f"no schedule fits: {with_roles}"
-    return f"no schedule fits: {with_roles}; nor with roles = single: {without_roles}"
+    return f"no schedule fits: {without_codes(with_roles)}; nor with roles = single: {without_roles}"
 
 
 def _cheapest(
@@ -264,7 +285,7 @@ def _cheapest(
 
 
 def _with_roles(problem: Problem, target: Target, given: Schedule) -> Iterator[_Found]:
-    """The legal schedules with roles that agree with what is given. Raises ScheduleError where there are none."""
+    """The legal schedules with roles that agree with what is given. Raises ScheduleError if there are none."""
     whole = _whole_with_roles(problem, target, given)
     best = next(whole)
     yield from _beside(best, whole, *_divided(given, best[0], problem, target))

@@ -39,9 +39,15 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     by_tma = [schedule.mainloop.operand(name).copy in TMA_RANKS for name in _OPERANDS]
     for name in _OPERANDS if any(by_tma) else ():
         if keeps_transposed(name, schedule):
-            yield f"{name}.stage = transposed goes with cp.async, not TMA, whose boxes come as they lie; take as_loaded"
+            yield (
+                f"{name}.stage = transposed goes with cp.async, not TMA, whose boxes come as they lie; take as_loaded"
+                " [tma-transposes-stage]"
+            )
         if schedule.mainloop.operand(name).padding:
-            yield f"{name}.padding goes with cp.async, not TMA, whose boxes have no gaps; take 0, and a swizzle"
+            yield (
+                f"{name}.padding goes with cp.async, not TMA, whose boxes have no gaps; take 0, and a swizzle"
+                " [tma-padding]"
+            )
     if any(by_tma) or schedule.consumers:
         yield from boxes(schedule, problem, target)
         yield from _by_producer(schedule, problem)
@@ -76,16 +82,22 @@ def _through_registers(schedule: Schedule, problem: Problem) -> Iterator[str]:
         copy, row = str(schedule.mainloop.operand(name).copy), element_type(problem.operand(name))
         atom = targets.copy_atom(copy) if copy in targets.COPY_ATOMS else None
         if copy in STAGED_COPIES and not row.in_registers:
-            yield f"{name}.copy = {copy}: no threads copy elements of {row}; take cp.async.16 or tma"
+            yield f"{name}.copy = {copy}: no threads copy elements of {row}; take cp.async.16 or tma [staged-element]"
         elif atom is not None and atom.realigns and atom.bytes_per_thread <= row.bytes:
-            yield f"{name}.copy = {copy}: an element of {row} lies aligned wherever it lies; take staged.{row.bytes}"
+            yield (
+                f"{name}.copy = {copy}: an element of {row} lies aligned wherever it lies; take staged.{row.bytes}"
+                " [staged-aligned]"
+            )
 
 
 def transposing(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """What is transposed for the kernel is A or B, of which K is not contiguous. `problem` is of what is passed, or of
     what is multiplied."""
     if is_packed_transposed("d", schedule):
-        yield "epilogue.pack = transposed: D is written as it lies; take rows or none, or d_order in the spec"
+        yield (
+            "epilogue.pack = transposed: D is written as it lies; take rows or none, or d_order in the spec"
+            " [d-transposed]"
+        )
     if problem.transposed is None:  # of a kernel, which reads a workspace
         return
     lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
@@ -93,7 +105,7 @@ def transposing(schedule: Schedule, problem: Problem) -> Iterator[str]:
         if is_packed_transposed(name, schedule) and is_last and name not in problem.transposed:
             yield (
                 f"{name}.pack = transposed: K is contiguous in operand {name} of layout {problem.layout}; "
-                f"take {name}.pack = rows or none"
+                f"take {name}.pack = rows or none [k-contiguous]"
             )
 
 
@@ -104,9 +116,15 @@ def packing(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
         if is_packed_transposed(name, schedule):
             continue
         if is_packed(name, schedule) and moved_alignment(name, schedule, problem) <= row.bytes:
-            yield f"{PACK_FIELDS[name]} = rows: {name} is moved by elements, wherever these lie; take pack = none"
+            yield (
+                f"{PACK_FIELDS[name]} = rows: {name} is moved by elements, wherever these lie; take pack = none"
+                " [packed-elements]"
+            )
         elif is_packed(name, schedule) and name == "d" and problem.d_is_column_major:
-            yield "epilogue.pack = rows copies rows, and D lies by columns as the kernel sees it; take pack = none"
+            yield (
+                "epilogue.pack = rows copies rows, and D lies by columns as the kernel sees it; take pack = none"
+                " [packed-columns]"
+            )
 
 
 def _by_producer(schedule: Schedule, problem: Problem) -> Iterator[str]:
@@ -116,7 +134,9 @@ def _by_producer(schedule: Schedule, problem: Problem) -> Iterator[str]:
         if name not in schedule.copied_by_threads:
             continue
         if keeps_transposed(name, schedule) or operand.padding:
-            yield f"{name}.stage and {name}.padding go without roles: wgmma reads panels; leave them out"
+            yield (
+                f"{name}.stage and {name}.padding go without roles: wgmma reads panels; leave them out [producer-stage]"
+            )
         shape, bits = stored_shape(name, schedule, problem), element_type(problem.operand(name)).bits
         try:
             fill_copy(str(operand.copy), shape, WARPGROUP_THREADS, bits)
@@ -139,16 +159,22 @@ def _global_loads(schedule: Schedule, problem: Problem) -> Iterator[str]:
 def _transposing(name: Operand, schedule: Schedule, problem: Problem, mma: TiledMma) -> Iterator[str]:
     """A copy that transposes stores one element at a time, into a stage that no ldmatrix reads."""
     if element_type(mma.atom.dtype(name)).bits == LDMATRIX_BITS:
-        yield f"{name}.stage = transposed: ldmatrix, which {mma.atom.name} needs, reads stages as_loaded; take that"
+        yield (
+            f"{name}.stage = transposed: ldmatrix, which {mma.atom.name} needs, reads stages as_loaded; take that"
+            " [ldmatrix-transposed]"
+        )
         return
     copy, row = str(schedule.mainloop.operand(name).copy), element_type(problem.operand(name))
     if row.bits < LDMATRIX_BITS and is_transposed(name, problem.layout):
-        yield f"{name}.stage = transposed goes with rows of K, not {row} whose rows are of M or N; take as_loaded"
+        yield (
+            f"{name}.stage = transposed goes with rows of K, not {row} whose rows are of M or N; take as_loaded"
+            " [transposed-rows]"
+        )
     elif copy not in STAGED_COPIES and targets.copy_atom(copy).bytes_per_thread != row.bytes:
         by_element = [f"cp.async.{row.bytes}"] if f"cp.async.{row.bytes}" in targets.COPY_ATOMS else []
         copies = [f"{name}.copy = {other}" for other in ["staged.16"] * row.in_registers + by_element]
         ways = " or ".join([*copies, f"{name}.stage = as_loaded"])
-        yield f"{name}.stage = transposed: {copy} moves other than one element of {row}; take {ways}"
+        yield f"{name}.stage = transposed: {copy} moves other than one element of {row}; take {ways} [transposed-width]"
 
 
 def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -162,9 +188,15 @@ def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
         yield from swizzle_of(f"{name}.swizzle", swizzle, shape, bits)
         padding = schedule.mainloop.operand(name).padding or 0
         if padding and swizzle[0]:
-            yield f"{name}.padding = {padding} with a swizzle, which permutes rows without gaps; take one of the two"
+            yield (
+                f"{name}.padding = {padding} with a swizzle, which permutes rows without gaps; take one of the two"
+                " [padded-swizzle]"
+            )
         if padding * bits % 128:
-            yield f"{name}.padding = {padding} is no multiple of 16 bytes, which accesses take; take {128 // bits}"
+            yield (
+                f"{name}.padding = {padding} is no multiple of 16 bytes, which accesses take; take {128 // bits}"
+                " [padding-bytes]"
+            )
 
 
 def swizzle_of(name: str, swizzle: tuple[int, int, int], shape: tuple[int, int], element_bits: int) -> Iterator[str]:
@@ -176,10 +208,10 @@ def swizzle_of(name: str, swizzle: tuple[int, int, int], shape: tuple[int, int],
     if elements % span:
         yield (
             f"{name} = <{bits},{base},{shift}> permutes {span} elements, which do not divide the tile's "
-            f"{shape[0]}×{shape[1]}; take B + M + S ≤ {(elements & -elements).bit_length() - 1}"
+            f"{shape[0]}×{shape[1]}; take B + M + S ≤ {(elements & -elements).bit_length() - 1} [swizzle-span]"
         )
     if (1 << base) * element_bits // 8 < vector:
         yield (
             f"{name} = <{bits},{base},{shift}> moves units of {(1 << base) * element_bits // 8} bytes, accesses are of "
-            f"{vector}; take M ≥ {(vector * 8 // element_bits).bit_length() - 1}"
+            f"{vector}; take M ≥ {(vector * 8 // element_bits).bit_length() - 1} [swizzle-unit]"
         )

@@ -133,7 +133,7 @@ def _is_narrow(problem: Problem) -> bool:
 
 
 def _narrow_candidates(problem: Problem, target: Target) -> Iterator[Divided]:
-    """Tiles as wide as the product, in as many parts as fit, one of which adds the sums of the others."""
+    """Tiles as wide as the product, in as many parts as fit; one part adds the sums of the others."""
     assert problem.n is not None and problem.k is not None
     columns = 16 * ceil(problem.n / 16)
     tiles = problem.tiles((_NARROW_ROWS, columns))

@@ -9,9 +9,10 @@ from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.asked_for import may_store_by_tma
-from lowtide.passes.schedules.epilogue_rules import start
+from lowtide.passes.schedules.epilogue_rules import start, stores_whole_rows
 from lowtide.passes.schedules.facts import (
     multiplying_threads,
+    registers_at_entry,
     results_fill_registers,
     ring_bytes,
     runs_ahead,
@@ -44,6 +45,10 @@ _COLUMNS_OF_FUNCTIONS = 32  # of f32
 # Of full operands that a thread has loaded ahead. On an H200 4096×4096×1024 with a bf16 operand takes 71 µs with these,
 # 75 with a quarter of them, and 84 with none; with twice as many ptxas spills beside the largest tiles.
 _PREFETCH_BYTES = 128
+# And their share of the registers that sums and the part at hand, two registers an element, leave a consumer; less of
+# rows that may end within 16 bytes. With more, kernels of three consumers, and of 4001×4003×101, spilled.
+_PREFETCHED, _PREFETCHED_OF_ANY_ROWS = 0.8, 0.5
+_REGISTER_BYTES = 4
 # K steps from which on first rows are stored early. LLVM unrolls loops of few steps, which leave no registers for it.
 _STEPS_BEFORE_FIRST_ROWS = 16
 
@@ -55,7 +60,9 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     if division is not None and division.is_scattered and not (division.is_of_tail and by_tma):
         schedule = schedule.filled({"epilogue.path": StorePath.direct})
     # Fragments of mma.sync and wgmma hold pairs of columns, those of FMA atoms and of f64 16 bytes.
-    is_light = OperandKind.full not in problem.region_kinds and not problem.has_math and warps_along_k(schedule) == 1
+    is_converted, along_k = element_type(problem.d).is_converted_to, warps_along_k(schedule)
+    reads_rows = OperandKind.full in problem.region_kinds
+    is_light = not reads_rows and not problem.has_math and along_k == 1 and not is_converted
     is_wide = schedule.multiply.atom == FMA or 2 * element_type(problem.d).bits >= _WIDEST_BITS
     # So narrow that a warpgroup has more threads than 64 rows have vectors.
     may_be_narrow = schedule.consumers > 0 and schedule.epilogue.tile is None
@@ -64,8 +71,7 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     by_threads = StorePath.direct if problem.d_is_column_major else by_threads
     schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else by_threads})
     # Operands read for each element want whole rows; without them, converting first halves the traffic.
-    reads_rows = OperandKind.full in problem.region_kinds
-    wants_rows = reads_rows or warps_along_k(schedule) > 1 or element_type(problem.d).is_converted_to
+    wants_rows = reads_rows or along_k > 1 or is_converted
     rows = schedule.epilogue.path is StorePath.smem and wants_rows
     return schedule.filled({"epilogue.math": EpilogueMath.rows if rows else EpilogueMath.registers})
 
@@ -76,14 +82,14 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
         return schedule.filled({"epilogue.tile": _tile(schedule, problem)})
     if schedule.epilogue.path is not StorePath.tma:
         schedule = schedule.filled({"epilogue.tile": _tile_beside_roles(schedule, problem)})
-        ahead = _prefetch(schedule, problem)
+        ahead = _prefetch(schedule, problem, target)
         return schedule.filled({"epilogue.prefetch": ahead}) if ahead else schedule
     schedule = schedule.filled(_boxes(schedule, problem))
     if _outgrows_l2(problem, target):
         schedule = schedule.filled({"epilogue.cache": CacheHint.evict_first})
     schedule = schedule.filled({"epilogue.buffers": _buffers(schedule, problem, target)})
     early = schedule.filled({"epilogue.start": EpilogueStart.first_rows})
-    is_legal = not any(start(early, problem, target))
+    is_legal = not any(start(early, problem.compiled, target))
     return early if is_legal and _gains_by_first_rows(schedule, problem) else schedule
 
 
@@ -143,16 +149,21 @@ def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
     return m, max(widths, default=n)
 
 
-def _prefetch(schedule: Schedule, problem: Problem) -> int:
-    """As many parts of the full operands as `_PREFETCH_BYTES` of registers hold, if these are read in rows."""
+def _prefetch(schedule: Schedule, problem: Problem, target: Target) -> int:
+    """As many parts of the full operands as the registers hold that are left for them, if they are read in rows."""
     full = [dtype for kind, dtype in zip(problem.kinds, problem.operands, strict=True) if kind is OperandKind.full]
     if not full or schedule.epilogue.math is not EpilogueMath.rows:
         return 0
     (m, n, _), part = schedule.tile_mnk, schedule.epilogue.tile
     assert part is not None
-    a_part = part[0] * part[1] // multiplying_threads(schedule) * sum(element_type(dtype).bytes for dtype in full)
+    held = (schedule.mainloop.registers or (0, 0))[1] or registers_at_entry(threads_of(schedule), target)
+    elements = part[0] * part[1] // multiplying_threads(schedule)
+    beside = held - m * n // multiplying_threads(schedule) - 2 * elements
+    share = _PREFETCHED if stores_whole_rows(problem.compiled) else _PREFETCHED_OF_ANY_ROWS
+    most = min(_PREFETCH_BYTES, int(share * beside) * _REGISTER_BYTES)
+    a_part = elements * sum(element_type(dtype).bytes for dtype in full)
     others = m // max(1, part[0]) * (n // max(1, part[1])) - 1
-    return max(0, min(_PREFETCH_BYTES // max(1, a_part), others))
+    return max(0, min(most // max(1, a_part), others))
 
 
 def _boxes(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:

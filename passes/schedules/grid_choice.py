@@ -300,7 +300,7 @@ def _leaves_room(rows: int, n: int, roles: Roles, given: Schedule, problem: Prob
     if OperandKind.full in problem.region_kinds and accumulators > beside_operand:
         return False
     # The tallest tile of a consumer that takes turns leaves no registers for functions, row addresses, or a run-time N.
-    is_simple = stores_by_tma(given, problem) and problem.n is not None and not problem.has_math
+    is_simple = stores_by_tma(given, problem) and problem.compiled.n is not None and not problem.has_math
     if roles.turns > 1 and not is_simple and accumulators > _ACCUMULATORS_BESIDE_FUNCTIONS:
         return False
     if not problem.has_math or stores_by_tma(given, problem):
@@ -409,11 +409,12 @@ def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
     """
     m, n, _ = schedule.tile_mnk
     threads = threads_of(schedule)
-    if m * n > _ACCUMULATORS_OF_FMA * threads or problem.region_kinds or problem.has_math:
+    if m * n > _ACCUMULATORS_OF_FMA * threads or problem.kinds or problem.has_math:
         return 1
     if threads % target.warp_size:  # which a rule refuses
         return 1
-    extents = zip((problem.m, problem.n, problem.k), schedule.tile_mnk, strict=True)
+    kernel = problem.compiled
+    extents = zip((kernel.m, kernel.n, kernel.k), schedule.tile_mnk, strict=True)
     may_be_ragged = any(extent is None or extent % side for extent, side in extents)
     needs_more = may_be_ragged or schedule.k_division is not None
     fewer = max(1, target.sub_cores * target.warp_size // threads) if needs_more else 0

@@ -43,7 +43,7 @@ def _programmatic(launch: tile.LaunchOp, kernel: ir.Operation, schedule: Schedul
         yield Refusal(
             launch,
             "may start before the kernels before it have ended, and its kernel never waits for them; write "
-            f"tile.grid_dependency_wait before its first access to global memory, or {AGAIN}",
+            f"tile.grid_dependency_wait before its first access to global memory, or {AGAIN} [programmatic-wait]",
         )
 
 

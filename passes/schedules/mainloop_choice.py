@@ -76,7 +76,7 @@ def _operand(name: Operand, schedule: Schedule, problem: Problem) -> Mapping[str
 
 
 def _widest_staged(name: Operand, schedule: Schedule, problem: Problem) -> str | None:
-    """The copy through registers with the widest loads that the threads can share; None where they can share none."""
+    """The copy through registers with the widest loads that the threads can share; None if there is none."""
     shape, bits = stored_shape(name, schedule, problem), element_type(problem.operand(name)).bits
     for copy in STAGED_COPIES:
         try:

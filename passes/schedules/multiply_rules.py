@@ -25,6 +25,7 @@ from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, 
 
 _BESIDE_ACCUMULATORS = 40  # registers of a consumer for addresses, the epilogue and the loop
 _BESIDE_SCALED_BLOCKS = 16  # more of them, for the scales of several blocks of 64 rows
+_LEAST_REGISTERS = 24  # that setmaxnreg leaves a warp (PTX ISA, "setmaxnreg")
 _BESIDE_WGMMA = 26  # registers that ptxas wants at entry beside the accumulators of one wgmma (its C7602)
 
 
@@ -33,9 +34,10 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     multiply = schedule.multiply
     for name, extents in (("atoms", multiply.atoms), ("permutation", multiply.permutation)):
         if extents is not None and any(size(extent) < 1 for extent in extents):
-            yield f"{name} = {list(extents)}: every extent is at least 1"
+            yield f"{name} = {list(extents)}: every extent is at least 1 [atom-extents]"
     if multiply.fragment_buffers not in (None, 1, 2):
-        yield f"fragment_buffers = {multiply.fragment_buffers} is not 1 or 2"
+        nearest = 1 if multiply.fragment_buffers < 1 else 2
+        yield f"fragment_buffers = {multiply.fragment_buffers} is not 1 or 2; nearest is {nearest} [fragment-buffers]"
 
 
 def threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -45,33 +47,35 @@ def threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
     if needed > target.max_threads_per_cta and not schedule.consumers:
         yield (
             f"atoms = {list(atoms)} are {needed} threads, {target.name} has at most {target.max_threads_per_cta} per "
-            f"CTA; take at most {target.max_threads_per_cta // 32} warps"
+            f"CTA; take at most {target.max_threads_per_cta // 32} warps [atoms-threads]"
         )
     if needed % target.warp_size:
         yield (
             f"atoms = {list(atoms)} of {schedule.multiply.atom} are {needed} threads, which are no whole warps of "
-            f"{target.warp_size}; take a multiple, for example [16, 16, 1]"
+            f"{target.warp_size}; take a multiple, for example [16, 16, 1] [atoms-warps]"
         )
     if atoms[2] != 1 and schedule.multiply.atom == FMA:
-        yield f"atoms = {list(atoms)}: warps along K, not threads of {FMA}, have their sums added; take 1 along K"
+        yield (
+            f"atoms = {list(atoms)}: warps along K, not threads of {FMA}, have their sums added; take 1 along K"
+            " [threads-along-k]"
+        )
     if atoms[2] != 1 and not schedule.consumers and schedule.epilogue.math is not EpilogueMath.rows:
         yield (
             f"atoms = {list(atoms)}: the sums of {atoms[2]} warps along K meet in rows of shared memory; take "
-            "epilogue.path = smem with epilogue.math = rows, or 1 along K"
+            "epilogue.path = smem with epilogue.math = rows, or 1 along K [warps-along-k]"
         )
 
 
 def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """The atom, the tiled mma made of it, and a CTA tile that it divides."""
     if not accumulator_types(problem.a, problem.b):
-        yield f"A of {problem.a} and B of {problem.b}: no atom multiplies them; convert one of them"
+        yield f"A of {problem.a} and B of {problem.b}: no atom multiplies them; convert one of them [types-multiplied]"
         return
     try:
         target.mma(mma_atom_name(schedule, problem))
         tiled_mma(schedule, problem)
-    except TargetError as error:
-        known = mma_atom_name(schedule, problem) in MMA_ATOMS
-        reason = str(error) if known else _unknown(schedule, problem, target)
+    except TargetError:
+        reason = _lacking(schedule, problem, target)
         yield f"atom = {schedule.multiply.atom} with {problem.a} operands and {problem.acc} accumulators: {reason}"
         return
     except ScheduleError as error:
@@ -83,7 +87,7 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
         way_out = ", ".join(f"{name}.pack = transposed" for name in turned)
         yield (
             f"layout {problem.layout}: {schedule.multiply.atom} takes {problem.a} and {problem.b} with K contiguous in "
-            f"both; take {way_out}, or layout = tn in the spec"
+            f"both; take {way_out}, or layout = tn in the spec [atom-layout]"
         )
         return
     names = ("grid.tile M", "grid.tile N", "k")
@@ -91,7 +95,7 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
         if extent % step:
             yield (
                 f"{name} = {extent} is not a multiple of {step}, one step of the tiled mma; nearest is "
-                f"{max(1, round(extent / step)) * step}"
+                f"{max(1, round(extent / step)) * step} [tile-steps]"
             )
 
 
@@ -100,12 +104,19 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
     promotes, k = schedule.promotes, schedule.tile_mnk[2]
     overlaps = schedule.multiply.promote is PromoteKind.overlapped
     if overlaps and not schedule.consumers:
-        yield "promote = overlapped goes with a producer and consumers; take promote = per_step"
+        yield "promote = overlapped goes with a producer and consumers; take promote = per_step [promote-roles]"
     if overlaps and problem.weights:
-        yield "promote = overlapped: packed weights are converted between K steps; take promote = per_step"
+        yield (
+            "promote = overlapped: packed weights are converted between K steps; take promote = per_step"
+            ""
+            " [promote-weights]"
+        )
     if problem.group:
         if not promotes:
-            yield f"promote = none: sums of groups of {problem.group} are scaled one by one; take promote = per_step"
+            yield (
+                f"promote = none: sums of groups of {problem.group} are scaled one by one; take promote = per_step"
+                " [promote-groups]"
+            )
         return
     if problem.promotes and not promotes:
         kept = element_type(problem.a).sum_precision
@@ -114,22 +125,23 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
             if kept is not None
             else f"tensor cores cut long sums of {problem.a}, which loses what products by {problem.precision} bring"
         )
-        yield f'promote = none: {why}; take promote = per_step, or acc = "fast" in the spec'
+        yield f'promote = none: {why}; take promote = per_step, or acc = "fast" in the spec [promote-needed]'
     if problem.promotes and k > LONGEST_PARTIAL_SUM:
         yield (
             f"k = {k}: a sum of {problem.a} in a K step is promoted to {problem.acc} after at most "
             f'{LONGEST_PARTIAL_SUM} products; take k = {LONGEST_PARTIAL_SUM}, or acc = "fast" in the spec'
+            " [promote-length]"
         )
     if problem.is_scaled and SCALE_BLOCK % k:
         nearest = min(_within_a_block(problem), key=lambda step: abs(step - k))
         yield (
             f"k = {k}: {SCALE_BLOCK} products share a scale, so that many are a whole number of K steps; nearest is "
-            f"k = {nearest}"
+            f"k = {nearest} [scale-block]"
         )
     if problem.is_scaled and not schedule.consumers:
-        yield "scales of blocks go with a producer and consumers; take roles = cooperative(2), on sm_90a"
+        yield "scales of blocks go with a producer and consumers; take roles = cooperative(2), on sm_90a [scales-roles]"
     if promotes and schedule.multiply.atom == FMA:
-        yield f"promote = per_step: {FMA} rounds each sum to {problem.acc} as it is; take promote = none"
+        yield f"promote = per_step: {FMA} rounds each sum to {problem.acc} as it is; take promote = none [promote-fma]"
 
 
 def _within_a_block(problem: Problem) -> list[int]:
@@ -138,15 +150,15 @@ def _within_a_block(problem: Problem) -> list[int]:
     return [k for k in range(step, SCALE_BLOCK + 1, step) if SCALE_BLOCK % k == 0]
 
 
-def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
-    """Why there is no such atom, and which atoms of the target take these types."""
+def _lacking(schedule: Schedule, problem: Problem, target: Target) -> str:
+    """That the target has no such atom, and which of its atoms take these types."""
     name = mma_atom_name(schedule, problem)
     types, atoms = f".{types_of_atom(problem.acc, problem.a, problem.b)}", atoms_for(problem, target)
     usable = [known for known in atoms if (issuer_of(known) == "warpgroup") == (schedule.consumers > 0)]
     if not atoms:
         first = next((one.name for one in KNOWN if any(known.endswith(types) for known in one.mma_atoms)), None)
         way_out = f"{target.name} has none for these types; "
-        way_out += "take f32 accumulators" if first is None else f"{first} is the first that has: take it, or convert"
+        way_out += "take f32 accumulators" if first is None else f"take target {first}, or convert"
     elif not usable and not schedule.consumers:
         way_out = f"{target.name} multiplies these types by wgmma alone; take roles = cooperative(2)"
     elif not usable:
@@ -158,7 +170,8 @@ def _unknown(schedule: Schedule, problem: Problem, target: Target) -> str:
         way_out += f"wgmma.m64n{nearest}k{wgmma_k(problem.a)}, with N = {nearest} in grid.tile"
     else:
         way_out = f"take {families(usable)}"
-    return f"unknown mma atom {name!r}; {way_out}"
+    lacks = f"{target.name} does not have {name}" if name in MMA_ATOMS else f"unknown mma atom {name!r}"
+    return f"{lacks}; {way_out} [atom-of-types]"
 
 
 def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -170,7 +183,7 @@ def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterat
     if each >= target.registers_per_thread:
         yield (
             f"grid.tile = [{m}, {n}] needs {each} accumulator registers per thread, {target.name} has "
-            f"{target.registers_per_thread}; take more warps or a smaller tile"
+            f"{target.registers_per_thread}; take more warps or a smaller tile [accumulators-per-thread]"
         )
 
 
@@ -185,10 +198,13 @@ def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     if columns != n and not (schedule.promotes and columns % n == 0):
         yield (
             f"grid.tile = [{rows}, {columns}]: {consumers} consumer warpgroups multiply {step}×{n} at once by "
-            f"{schedule.multiply.atom}; take N = {n}, or atom = wgmma.m64n{columns}k{k}"
+            f"{schedule.multiply.atom}; take N = {n}, or atom = wgmma.m64n{columns}k{k} [wgmma-width]"
         )
     if schedule.multiply.permutation != (step, n, k):
-        yield f"permutation is not [{step}, {n}, {k}]: wgmma takes rows and columns in order; take that"
+        yield (
+            f"permutation is not [{step}, {n}, {k}]: wgmma takes rows and columns in order; take that"
+            " [wgmma-permutation]"
+        )
     yield from _consumer_registers(schedule, problem, target)
 
 
@@ -205,7 +221,7 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
         yield (
             f"atom = {schedule.multiply.atom} holds {each} accumulator registers per thread; with "
             f"{_BESIDE_WGMMA} beside them they exceed the {entry} with which each of {threads_of(schedule)} threads "
-            f"enters: take N ≤ {most} in grid.tile and atom"
+            f"enters: take N ≤ {most} in grid.tile and atom [accumulators-at-entry]"
         )
     sets = blocks + 1 if schedule.promotes else blocks  # beside them, sums of a K step for one block at a time
     if problem.weights:
@@ -220,9 +236,18 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
         holders = f"{consumers} consumer warpgroup{'s' if consumers > 1 else ''}"
         yield (
             f"grid.tile = [{m}, {n}]: each thread of {holders} holds {held} "
-            f"accumulator registers and needs about {beside} beside them; it has {has}: take {smaller}, "
-            f"or more for consumers in registers{with_it}"
+            f"accumulator registers and needs about {beside} beside them; it has {has}: take {smaller}"
+            f"{_more_registers(held + beside, consumers, schedule, entry, target)}{with_it} [consumer-registers]"
         )
+
+
+def _more_registers(needed: int, consumers: int, schedule: Schedule, entry: int, target: Target) -> str:
+    """`registers` that give each thread of a consumer as many as it needs, as another way out; empty if none do."""
+    producer, consumer = _LEAST_REGISTERS, -(-needed // 8) * 8
+    warpgroups = schedule.consumers
+    if needed > target.registers_per_thread or producer + warpgroups * consumer > (1 + warpgroups) * entry:
+        return ""
+    return f", or registers = [{producer}, {consumer}]"
 
 
 def _scales_of_columns(n: int, width: int, schedule: Schedule, problem: Problem) -> int:

@@ -1,10 +1,10 @@
-"""What is packed: matrices that may not be aligned, and those of which wgmma wants K contiguous.
+"""What is packed: matrices that may be misaligned, and those whose K must be contiguous for wgmma.
 
-What TMA copies, and D of a kernel with roles, is packed if rows may be of any length. Where a matrix lies is known only
-at the launch. One that is aligned costs nothing by being packed if it is not. Rows that are known to be whole units are
-aligned where they lie one behind the other: such a matrix is packed if asked for.
+A kernel takes its problem's own matrices, with rows one behind the other. So a matrix is packed unless each of its rows
+is known to be a multiple of what the schedule moves at once. The host decides at each launch whether to copy it; for an
+aligned matrix it launches nothing more. A matrix with aligned rows is packed only if the schedule asks for it.
 
-wgmma transposes 16-bit operands alone. Others of which K is not contiguous are transposed by a launch of their own,
+wgmma transposes 16-bit operands only. Others whose K is not contiguous are transposed by a launch of their own,
 which moves each element once. That is worth it where the kernel reads an element often enough.
 """
 
@@ -15,13 +15,11 @@ from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.alignment import (
     MATRICES,
     PACK_FIELDS,
-    WIDEST,
     is_packed,
     is_packed_transposed,
     moved_alignment,
 )
 from lowtide.passes.schedules.asked_for import asks_for_roles
-from lowtide.passes.support.atoms import TMA_RANKS
 from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk, k_is_last
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target, has_wgmma, issuer_of, types_of_atom
@@ -37,7 +35,8 @@ def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
     if not has_wgmma(*types) or has_wgmma(*types, k_is_contiguous=False):
         return given
     suffix = f".{types_of_atom(problem.acc, problem.a, problem.b)}"
-    has_other = any(issuer_of(name) == "warp" and name.endswith(suffix) for name in target.mma_atoms)
+    by_warps = any(issuer_of(name) == "warp" and name.endswith(suffix) for name in target.mma_atoms)
+    has_other = by_warps and not problem.is_scaled  # scales of blocks want roles, and so wgmma
     readers = {"a": problem.n, "b": problem.m}
     lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
     turned = [name for name, is_last in lies.items() if not is_last]
@@ -65,20 +64,18 @@ def reasons(schedule: Schedule, problem: Problem) -> dict[str, str]:
 
 
 def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
-    by_tma = schedule.consumers > 0 if name == "d" else schedule.mainloop.operand(name).copy in TMA_RANKS
-    row = element_type(problem.d if name == "d" else problem.operand(name))
-    columns, element = _columns(name, problem), row.bytes
-    if (
-        not by_tma
-        or (name != "d" and problem.decomposition is not None)  # pieces lie in aligned rows
-        or (name == "d" and problem.d_is_column_major)
-        or (columns is not None and columns * element % WIDEST == 0)
-    ):
+    """Whether rows that lie one behind the other may not be aligned to what the schedule moves at once."""
+    if name != "d" and problem.decomposition is not None:  # pieces lie in aligned rows
+        return False
+    if name == "d" and problem.d_is_column_major:
         return False
     try:
-        return moved_alignment(name, schedule, problem) > element
+        align = moved_alignment(name, schedule, problem)
     except (ScheduleError, TargetError):  # of a schedule that the rules refuse
         return False
+    element = element_type(problem.d if name == "d" else problem.operand(name)).bytes
+    columns = _columns(name, problem)
+    return align > element and (columns is None or columns * element % align != 0)
 
 
 def _columns(name: str, problem: Problem) -> int | None:

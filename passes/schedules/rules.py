@@ -24,7 +24,7 @@ Rule = Callable[[Schedule, Problem, Target], Iterator[str]]
 
 # Fields that a complete schedule may leave out: clusters of one CTA, one CTA per SM, launches in order, a whole tail, K
 # undivided, stages as loaded, no hints, nothing packed, atoms in order, one scratch buffer.
-_OPTIONAL = (
+OPTIONAL = (
     "grid.cluster",
     "grid.ctas_per_sm",
     "grid.launch",
@@ -62,12 +62,12 @@ _OF_THE_RING = ("mainloop.stages", "mainloop.a.swizzle", "mainloop.b.swizzle")
 
 def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     # Only roles have registers of their own.
-    optional = _OPTIONAL if schedule.consumers else (*_OPTIONAL, "mainloop.registers")
+    optional = OPTIONAL if schedule.consumers else (*OPTIONAL, "mainloop.registers")
     if schedule.is_direct:
         optional = (*optional, *_OF_THE_RING)
     missing = [path for path in Schedule.paths() if path not in optional and schedule.get(path) is None]
     if missing:
-        yield f"field {missing[0]} is not decided; run choose-schedule first, or write it"
+        yield f"field {missing[0]} is not decided; run choose-schedule first, or write it [field-undecided]"
 
 
 def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -75,13 +75,22 @@ def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
     of_each = ("A", problem.a, multiplied), ("B", problem.b, multiplied), ("the accumulator", problem.acc, summed)
     for name, element, known in (*of_each, ("D", problem.d, types_of_d())):
         if element not in known:
-            yield f"{name} of {element}: elements are one of {', '.join(known)}"
+            yield f"{name} of {element}: elements are one of {', '.join(known)} [elements-of-problem]"
             return
     computed = element_type(problem.acc).computes_in
     for name, element in (("D", problem.d), *(("an operand", operand) for operand in problem.operands)):
         if element_type(element).computes_in != computed:
-            taken = ", ".join(types_of_d(computed) if name == "D" else kernel_types(computed))
-            yield f"{name} of {element} with {problem.acc} accumulators, whose epilogue takes {taken}: convert it"
+            taken = ", ".join(types_of_d(computed))
+            yield (
+                f"{name} of {element} with {problem.acc} accumulators, whose epilogue takes {taken}: convert it"
+                " [elements-converted]"
+            )
+        elif target.compute_capability < element_type(element).converts_on:
+            first = "sm_{}{}".format(*element_type(element).converts_on)
+            yield (
+                f"{name} of {element}: {target.name} has no conversions of it, {first} is the first; take it, or f16"
+                " [elements-conversion]"
+            )
 
 
 _VALUE_RULES: tuple[Rule, ...] = (
@@ -143,8 +152,9 @@ def broken_field(schedule: Schedule, problem: Problem, target: Target) -> str | 
 
 
 def _first(rules: tuple[Rule, ...], schedule: Schedule, problem: Problem, target: Target) -> str | None:
-    """Rules are of what the kernel multiplies, but for the one that says what may be transposed for it."""
-    for message in copy_rules.transposing(schedule, problem):
+    """Rules are of what the kernel multiplies, but for the one that says what may be transposed for it; and of its own
+    extents, not of those that a schedule is chosen for."""
+    for message in copy_rules.transposing(schedule, problem.compiled):
         return message
-    own = multiplied(schedule, problem)
+    own = multiplied(schedule, problem.compiled)
     return next((message for rule in rules for message in rule(schedule, own, target)), None)

@@ -36,10 +36,14 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
             fewer = f", of at most cooperative({MAX_BOX_SIDE // WGMMA_ROWS})" if smallest else ""
             yield (
                 f"operand {operand}: a TMA box of {rows} rows; at most {MAX_BOX_SIDE}: take a smaller CTA tile{fewer}"
+                " [tma-box]"
             )
         if (base, shift) != (swizzle_base(element), _SWIZZLE_SHIFT) or bits not in (1, 2, 3):
             three, two, one = (f"<{bits},{swizzle_base(element)},{_SWIZZLE_SHIFT}>" for bits in (3, 2, 1))
-            yield f"{at}; TMA and wgmma have {three}, {two} and {one}: take {_swizzle_text(columns, element)}"
+            yield (
+                f"{at}; TMA and wgmma have {three}, {two} and {one}: take {_swizzle_text(columns, element)}"
+                " [tma-swizzle]"
+            )
             return
         try:
             width = panel_width(columns, swizzle)
@@ -47,7 +51,10 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         except ScheduleError:
             is_whole = False
         if not is_whole:
-            yield f"{at}; they must be whole panels of {16 << bits} bytes: take {_swizzle_text(columns, element)}"
+            yield (
+                f"{at}; they must be whole panels of {16 << bits} bytes: take {_swizzle_text(columns, element)}"
+                " [tma-panels]"
+            )
             return
     yield from _ranks(schedule, problem)
     yield from _whole_panels(schedule, problem)
@@ -60,7 +67,7 @@ def _ranks(schedule: Schedule, problem: Problem) -> Iterator[str]:
         if TMA_RANKS.get(str(copy), 2) == MOST_TMA_RANK:
             yield (
                 f"{operand}.copy = {copy}: a tensor map has at most {MOST_TMA_RANK} dimensions, and one is the batch; "
-                f"take {operand}.copy = tma or tma.3d"
+                f"take {operand}.copy = tma or tma.3d [tma-rank]"
             )
 
 
@@ -92,6 +99,7 @@ def _whole_panels(schedule: Schedule, problem: Problem) -> Iterator[str]:
             yield (
                 f"{operand}.copy = {copy} sees operand {operand} as panels of {width} elements, which do not divide "
                 f"{letter} = {extent}; take {operand}.copy = tma, or pad {letter} to {-(-extent // width) * width}"
+                " [panels-divide]"
             )
 
 

@@ -20,7 +20,10 @@ def weights(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
         return
     why = f"with packed weights of {problem.weights}"
     if problem.group and problem.acc != EPILOGUE_TYPE:
-        yield f"acc = {problem.acc} {why} in groups, whose scaled sums are added in {EPILOGUE_TYPE}; take that acc"
+        yield (
+            f"acc = {problem.acc} {why} in groups, whose scaled sums are added in {EPILOGUE_TYPE}; take that acc"
+            " [weights-acc-of-groups]"
+        )
     yield from (_for_wgmma if schedule.consumers else _for_mma_sync)(schedule, problem, why)
     yield from _steps(schedule, problem)
 
@@ -28,42 +31,65 @@ def weights(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
 def _for_wgmma(schedule: Schedule, problem: Problem, why: str) -> Iterator[str]:
     """A wgmma takes A, and not B, from registers."""
     if schedule.turns > 1:
-        yield f"roles = {schedule.mainloop.roles} {why}, of which consumers share a tile; take cooperative(2)"
+        yield (
+            f"roles = {schedule.mainloop.roles} {why}, of which consumers share a tile; take cooperative(2)"
+            " [weights-turns]"
+        )
     if problem.acc != EPILOGUE_TYPE:
-        yield f"acc = {problem.acc} {why}: steps of K are added in {EPILOGUE_TYPE}; take that acc, or roles = single"
+        yield (
+            f"acc = {problem.acc} {why}: steps of K are added in {EPILOGUE_TYPE}; take that acc, or roles = single"
+            " [weights-acc]"
+        )
     if problem.packed != "a":
-        yield f"operands = as_given {why}: wgmma takes A from registers; take swapped, or roles = single"
+        yield (
+            f"operands = as_given {why}: wgmma takes A from registers; take swapped, or roles = single [weights-order]"
+        )
     if schedule.mainloop.a.copy not in TMA_RANKS:
-        yield f"a.copy = {schedule.mainloop.a.copy} {why}: they stay packed in stages; take tma"
+        yield f"a.copy = {schedule.mainloop.a.copy} {why}: they stay packed in stages; take tma [weights-copy-a]"
     if schedule.grid.tail is TailKind.halves:
-        yield f"tail = halves {why}, of which tiles are whole; take whole"
+        yield f"tail = halves {why}, of which tiles are whole; take whole [weights-tail]"
     if not schedule.promotes:
-        yield f"promote = none {why}: each K step of wgmma is summed by itself; take promote = per_step"
+        yield (
+            f"promote = none {why}: each K step of wgmma is summed by itself; take promote = per_step"
+            " [weights-promoted]"
+        )
 
 
 def _for_mma_sync(schedule: Schedule, problem: Problem, why: str) -> Iterator[str]:
     if schedule.grid.operands is OperandsKind.swapped:
-        yield f"operands = swapped {why}: mma.sync takes them as B; take as_given, or roles = cooperative(2) on sm_90a"
+        yield (
+            f"operands = swapped {why}: mma.sync takes them as B; take as_given, or roles = cooperative(2) on sm_90a"
+            " [weights-swapped]"
+        )
     if schedule.multiply.atom != WEIGHT_ATOM:
-        yield f"atom = {schedule.multiply.atom} {why}, whose order is that of {WEIGHT_ATOM}; take that"
-    if schedule.mainloop.b.copy not in CP_ASYNC_COPIES or keeps_transposed("b", schedule):
-        yield f"b.copy = {schedule.mainloop.b.copy} {why}: they stay packed in stages; take cp.async.16, as_loaded"
+        yield f"atom = {schedule.multiply.atom} {why}, whose order is that of {WEIGHT_ATOM}; take that [weights-atom]"
+    if schedule.mainloop.b.copy not in CP_ASYNC_COPIES:
+        yield (
+            f"b.copy = {schedule.mainloop.b.copy} {why}: they stay packed in stages; take cp.async.16"
+            ""
+            " [weights-copy-direct]"
+        )
+    if keeps_transposed("b", schedule):
+        yield f"b.stage = transposed {why}: they stay packed in stages; take as_loaded [weights-copy-b]"
     if schedule.mainloop.prologue is RepeatKind.once:
-        yield f"prologue = once {why}, whose scales are those of one tile; take per_tile"
+        yield f"prologue = once {why}, whose scales are those of one tile; take per_tile [weights-prologue]"
     if schedule.multiply.fragment_buffers != 1:
-        yield f"fragment_buffers = 2 {why}: a load brings the weights of two slices; take 1"
+        yield f"fragment_buffers = 2 {why}: a load brings the weights of two slices; take 1 [weights-buffers]"
     if schedule.promotes and not problem.group:
-        yield f"promote = per_step {why} without groups, whose sums have no scales; take none"
+        yield f"promote = per_step {why} without groups, whose sums have no scales; take none [weights-ungrouped]"
 
 
 def _steps(schedule: Schedule, problem: Problem) -> Iterator[str]:
     k, atoms = schedule.tile_mnk[2], schedule.multiply.atoms
     if k % WEIGHT_BLOCK:
-        yield f"k = {k}: packed weights lie in blocks of {WEIGHT_BLOCK} of K; take k = {WEIGHT_BLOCK}"
+        yield f"k = {k}: packed weights lie in blocks of {WEIGHT_BLOCK} of K; take k = {WEIGHT_BLOCK} [weights-block]"
     if problem.group and problem.group % k:
-        yield f"k = {k} with groups of {problem.group}: each K step has one scale; take k = {problem.group}"
+        yield (
+            f"k = {k} with groups of {problem.group}: each K step has one scale; take k = {problem.group}"
+            " [weights-group]"
+        )
     if atoms is not None and atoms[2] != 1:
-        yield f"atoms = {list(atoms)}: a thread holds all of a block of packed weights; take 1 along K"
+        yield f"atoms = {list(atoms)}: a thread holds all of a block of packed weights; take 1 along K [weights-warps]"
     if problem.rows_per_byte("b") > 1 and not schedule.consumers:
         try:
             packed_tv(tiled_mma(schedule, problem), "b", schedule.tile_mnk[1], problem.rows_per_byte("b"))

@@ -48,7 +48,11 @@ class AssignSmemLayouts(Pass):
                 for name, buffer, swizzle in zip("AB", (mma.a, mma.b), swizzles, strict=True):
                     alloc = defining_op(buffer)
                     if not isinstance(alloc, sm.AllocOp):
-                        raise Refusal(mma, f"operand {name} does not come from sm.alloc; run promote-operands-to-smem")
+                        raise Refusal(
+                            mma,
+                            f"operand {name} does not come from sm.alloc; run promote-operands-to-smem"
+                            " [layout-of-alloc]",
+                        )
                     if swizzle is not None:
                         operand = schedule.mainloop.operand(name.lower())
                         _lay_out(alloc, operand, swizzle, is_specialized(schedule))

@@ -46,7 +46,9 @@ class PromoteOperandsToSmem(Pass):
 def _promote(kernel: tile.KernelOp, mma: tile.MmaOp) -> None:
     for position, operand in enumerate((mma.a, mma.b)):
         if not isinstance(operand.type, tile.ViewType):
-            raise Refusal(mma, f"operand {'AB'[position]} is {operand.type}, not a window of global memory")
+            raise Refusal(
+                mma, f"operand {'AB'[position]} is {operand.type}, not a window of global memory [promoted-window]"
+            )
     for position, view in enumerate((mma.a, mma.b)):
         with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]):
             buffer = sm.AllocOp(_row_major(view.type)).result

@@ -66,7 +66,8 @@ def _stage(kernel: tile.KernelOp, promote: tile.PromoteOp) -> None:
             continue
         if view.source not in list(kernel.body.blocks[0].arguments) or len(view.offsets) != 2:
             raise Refusal(
-                promote, "scales by what is no window of the kernel's arguments; take one at the K of the step"
+                promote,
+                "a scale must be a window of a kernel argument; take one at the K of the step [staged-scales-window]",
             )
         promote.operation.operands[position] = _copied(kernel, promote, view, barrier)
         erase_if_unused(view)
@@ -79,7 +80,10 @@ def _barriers_around(promote: tile.PromoteOp) -> tuple[sm.BarrierOp, sm.BarrierO
     place = here.index(product) if product in here else len(here)
     barriers = [[op for op in part if isinstance(op, sm.BarrierOp)] for part in (here[:place], here[place:])]
     if not isinstance(product, tile.MmaOp) or not all(barriers):
-        raise Refusal(promote, "needs the copies of its product's operands before it; run promote-operands-to-smem")
+        raise Refusal(
+            promote,
+            "needs the copies of its product's operands before it; run promote-operands-to-smem [staged-scales-copies]",
+        )
     return barriers[0][-1], barriers[1][0]
 
 

@@ -151,7 +151,9 @@ def fill_copy(
     vector = targets.copy_atom(atom_name).bytes_per_thread * 8 // element_bits
     if not vector:
         wide = f"{atom_name.rpartition('.')[0]}.{element_bits // 8}"
-        raise ScheduleError(f"{atom_name} moves less than one element of {element_bits // 8} bytes; take {wide}")
+        raise ScheduleError(
+            f"{atom_name} moves less than one element of {element_bits // 8} bytes; take {wide} [copy-element]"
+        )
     most = SECTOR_BYTES * 8 // element_bits // vector if transposed else threads
     if transposed:
         most = max(most, -(-threads // shape[0]))

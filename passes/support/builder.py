@@ -1,6 +1,6 @@
 """Integer and index code at the insertion point: one builder for all passes, which folds constants.
 
-Operations are named as LLVM names them: `u` is unsigned, `s` signed; what has neither is the same for both. An operand
+Operations are named as LLVM names them: `u` is unsigned, `s` signed; the others are the same for both. An operand
 may be a Python int, which becomes a constant of the other operand's type (of the builder's own type where both are).
 
 Integers are multiplied and divided by powers of two with shifts and masks, as LLVM would do. Index code keeps the

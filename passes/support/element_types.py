@@ -21,7 +21,7 @@ def element_bits(element: ir.Type) -> int:
     row = element_of_ir(element)
     if row is None or not row.in_kernels:
         known = ", ".join(row.name for row in ELEMENTS.values() if row.in_kernels)
-        raise ScheduleError(f"elements of {element}: they are one of {known}")
+        raise ScheduleError(f"elements of {element}: they are one of {known} [element-known]")
     return row.bits
 
 

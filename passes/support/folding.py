@@ -1,6 +1,6 @@
 """Operations on integers, and what they give where operands are known.
 
-Operations are named as LLVM names them: `U` is unsigned, `S` signed; what has neither is the same for both.
+Operations are named as LLVM names them: `U` is unsigned, `S` signed; the others are the same for both.
 """
 
 import operator

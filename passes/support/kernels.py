@@ -91,11 +91,11 @@ def schedule_of(op: tile.KernelOp | tile.GemmOp, *needed: str) -> Schedule:
     `needed` are paths of fields: `mainloop.stages`.
     """
     if "schedule" not in op.attributes:
-        raise Refusal(op, "has no schedule; run choose-schedule first, or write one")
+        raise Refusal(op, "has no schedule; run choose-schedule first, or write one [no-schedule]")
     schedule = Schedule.of(op.attributes["schedule"])
     for path in needed:
         if schedule.get(path) is None:
-            raise Refusal(op, f"schedule leaves {path} open; run choose-schedule first, or write it")
+            raise Refusal(op, f"schedule leaves {path} open; run choose-schedule first, or write it [schedule-open]")
     return schedule
 
 
@@ -121,7 +121,8 @@ def problem_of(kernel: tile.KernelOp) -> Problem:
     """The problem that a kernel carries, of the size of its matrices. Refuses a kernel without one."""
     if "problem" not in kernel.attributes:
         raise Refusal(
-            kernel, "has no problem; write #tile.problem beside its schedule, or lower again from level problem"
+            kernel,
+            "has no problem; write #tile.problem beside its schedule, or lower again from level problem [no-problem]",
         )
     matrices = [argument.type for argument in list(kernel.body.blocks[0].arguments)[:3]]
     a, b, d = (*matrices, None, None, None)[:3]  # a part of a kernel, as a test of a pass writes it, may have fewer
@@ -165,5 +166,5 @@ def main_loop(op: ir.OpView) -> scf.ForOp:
     """The loop whose body holds the op. Refuses an op outside a loop."""
     parent = op.operation.parent.opview
     if not isinstance(parent, scf.ForOp):
-        raise Refusal(op, f"must stand in the K loop, an scf.for; it stands in {parent.operation.name}")
+        raise Refusal(op, f"must stand in the K loop, an scf.for; it stands in {parent.operation.name} [main-loop]")
     return parent

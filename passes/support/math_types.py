@@ -23,10 +23,12 @@ F64_OPS = frozenset({"math.absf", "math.fma", "math.sqrt"})
 
 
 def check_type(op: ir.Operation) -> None:
-    """Refuse what is not f32 or a vector of f32 of fixed size; some ops take f64 too."""
+    """Refuse types other than f32 and vectors of f32 of fixed size; some ops take f64 too."""
     result = op.results[0].type
     element = result.element_type if isinstance(result, ir.VectorType) else result
     scalable = isinstance(result, ir.VectorType) and result.scalable
     taken = (ir.F32Type, ir.F64Type) if op.name in F64_OPS else (ir.F32Type,)
     if not isinstance(element, taken) or scalable:
-        raise Refusal(op, f"takes f32 and fixed vectors of f32, not {result}: extend before it, truncate after it")
+        raise Refusal(
+            op, f"takes f32 and fixed vectors of f32, not {result}: extend before it, truncate after it [math-type]"
+        )

@@ -40,12 +40,13 @@ def turned_layout(layout: GemmLayout, operands: str) -> GemmLayout:
 
 
 def is_column_major(type_: ir.Type) -> bool:
-    """Whether the columns of a matrix are contiguous, and rows not known to be: `strided<[1, ?]>`."""
+    """Whether the columns of a matrix, or of those of a batch, are contiguous, and rows not known to be:
+    `strided<[1, ?]>`."""
     memref = ir.MemRefType(type_)
-    if memref.rank != 2 or not isinstance(memref.layout, ir.StridedLayoutAttr):
+    if memref.rank < 2 or not isinstance(memref.layout, ir.StridedLayoutAttr):
         return False
     strides, _ = memref.get_strides_and_offset()
-    return bool(strides[0] == 1 and strides[1] != 1)
+    return bool(strides[-2] == 1 and strides[-1] != 1)
 
 
 def a_is_mk(layout: GemmLayout) -> bool:
@@ -76,5 +77,7 @@ def dims_of_b(layout: GemmLayout) -> tuple[int, int]:
 def k_is_last(layout: GemmLayout) -> tuple[bool, bool]:
     """Whether A lies as (M, K), and B as (N, K)."""
     if layout not in _K_IS_LAST:
-        raise ScheduleError(f"no pass takes the layout {layout}; take one of {', '.join(map(str, _K_IS_LAST))}")
+        raise ScheduleError(
+            f"no pass takes the layout {layout}; take one of {', '.join(map(str, _K_IS_LAST))} [matrix-layout]"
+        )
     return _K_IS_LAST[layout]

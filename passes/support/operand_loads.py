@@ -64,6 +64,7 @@ def global_loads(tv: Layout, shape: tuple[int, int], trans: bool, atom: str, ele
         held = f"holds {widest.vector * bits // 8} bytes of it side by side in memory"
         raise ScheduleError(
             f"{atom}: a thread {held}; take {family}.{widest.vector * bits // 8}, or another permutation"
+            " [global-load-run]"
         )
     return targets.fragment_loads(tv, shape, trans, vector)
 

@@ -40,7 +40,7 @@ def panel_width(columns: int, swizzle: SwizzleBits) -> int:
     if columns % width:
         raise ScheduleError(
             f"rows of {columns} elements are no whole panels of {width}, the row of swizzle<{bits},{base},{shift}>; "
-            f"take a narrower swizzle, or a multiple of {width}"
+            f"take a narrower swizzle, or a multiple of {width} [panel-width]"
         )
     return width
 
@@ -65,7 +65,7 @@ class Panels:
         if layout != panel_layout((rows, columns), swizzle):
             raise ScheduleError(
                 f"a buffer of layout {layout} does not lie in panels; assign-smem-layouts writes "
-                f"{panel_layout((rows, columns), swizzle)}"
+                f"{panel_layout((rows, columns), swizzle)} [panel-layout]"
             )
         width = panel_width(columns, swizzle)
         return cls(rows, columns, width, swizzle, element_bits(memref.element_type) // 8)

@@ -21,7 +21,9 @@ def bind_sums(accumulator: ir.Value, fragment: ir.Type) -> None:
             bind_sums(use.result, fragment)
             replace(use, [total])
         elif not isinstance(use, (tile.StoreOp, tile.StorePartialOp)):
-            raise Refusal(use, "uses the accumulator; only tile.store and the exchange of partial sums may")
+            raise Refusal(
+                use, "uses the accumulator; only tile.store and the exchange of partial sums may [accumulator-used]"
+            )
 
 
 def bind_shares(kernel: tile.KernelOp, mma: TiledMma) -> None:

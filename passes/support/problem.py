@@ -1,6 +1,6 @@
 """The problem that a `tile.gemm`, a kernel or a host function says: sizes, layout, element types, kinds of operands."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -73,7 +73,7 @@ class Problem:
     empty: str = ""
     """Those of m, n and k that are known to be 0, where a kernel or a host function says it."""
     d_is_column_major: bool = False
-    """Whether D and its full operands lie column by column."""
+    """Whether D and its full operands lie column by column, in a batch those of each product."""
     swapped: bool = False
     """Whether this is Dᵀ = Bᵀ · Aᵀ of what was asked for."""
     batch: int | None = 1
@@ -94,7 +94,22 @@ class Problem:
     precision: str | None = None
     """The sum of products of narrower pieces that a product is computed by."""
     given_layout: GemmLayout | None = None
-    """How A and B lay of which these are the pieces; None where they are no pieces."""
+    """The layout of A and B before they were split into pieces; None if they were not split."""
+    expected: frozenset[str] = frozenset()
+    """Those of "m", "n", "k" and "batch" that a schedule is chosen for, and that its kernel takes at run time."""
+
+    @property
+    def compiled(self) -> "Problem":
+        """The problem of the kernel: expected extents are known at run time. Rules are asked about this one."""
+        return replace(self, **dict.fromkeys(self.expected, None), expected=frozenset())  # type: ignore[arg-type]
+
+    def expecting(self, extents: Mapping[str, int]) -> "Problem":
+        """The problem for which a schedule is chosen, if the kernel is to serve others too. `extents` are those of the
+        problem that was asked for, by name."""
+        own = dict(extents)
+        if self.decomposition is not None and "k" in own:
+            own["k"] = self.decomposition.depth(own["k"])
+        return replace(self, **own, expected=frozenset(own))  # type: ignore[arg-type]
 
     @property
     def decomposition(self) -> Decomposition | None:
@@ -160,6 +175,7 @@ class Problem:
             layout=swapped_layout(self.layout),
             kinds=tuple(map(swapped_kind, self.kinds)),
             empty=self.empty.translate(_EXCHANGED),
+            expected=frozenset(name.translate(_EXCHANGED) if name in "mn" else name for name in self.expected),
             d_is_column_major=not self.d_is_column_major,
             swapped=not self.swapped,
             transposed=None if self.transposed is None else self.transposed.translate(_EXCHANGED_OPERANDS),
@@ -182,7 +198,7 @@ class Problem:
         )
 
     def transpose(self, operands: str) -> "Problem":
-        """The same product, of which those of "ab" are transposed before they are multiplied."""
+        """The same product with those of "ab" transposed before they are multiplied."""
         layout = turned_layout(self.layout, operands)
         return replace(self, layout=layout, transposed=(self.transposed or "") + operands)
 

@@ -21,15 +21,16 @@ def extent(memref_: ir.Value, dim: int) -> ir.Value:
 
 
 def outer_strides(memref_: ir.Value) -> list[ir.Value]:
-    """The strides of a memref, but for that of the contiguous dimension, the last one or, by columns, the first; in
-    elements."""
+    """The strides of a memref, but for that of the contiguous dimension, the last one or, by columns, the one before;
+    in elements."""
     type_, index = ir.MemRefType(memref_.type), ir.IndexType.get()
     if type_.rank == 1:
         return []
     results = [ir.MemRefType.get([], type_.element_type), *[index] * (1 + 2 * type_.rank)]
     metadata = ir.Operation.create("memref.extract_strided_metadata", results=results, operands=[memref_])
     strides = list(metadata.results)[2 + type_.rank :]
-    return strides[1:] if is_column_major(type_) else strides[:-1]
+    del strides[-2 if is_column_major(type_) else -1]
+    return strides
 
 
 def before(op: ir.OpView | ir.Operation) -> ir.InsertionPoint:

@@ -12,7 +12,7 @@ from lowtide.dialects.tile import OperandKind
 from lowtide.passes.support.operand_kinds import SCALES, Scales
 
 ALIGNMENT = 16
-"""Bytes of which base and rows of staged scales must be multiples, as those of any tensor map."""
+"""The alignment in bytes of base and rows of staged scales, as for any tensor map."""
 
 _STAGE_BYTES = 128
 _ELEMENT_BYTES = 4  # of f32, the type of scales

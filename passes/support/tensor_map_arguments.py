@@ -20,7 +20,9 @@ def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:
     """The one launch of a kernel. Raises Refusal where there are several, or none."""
     launches = launches_of(module, kernel)
     if len(launches) != 1:
-        raise Refusal(kernel, f"is launched at {len(launches)} places; its tensor maps are made at one")
+        raise Refusal(
+            kernel, f"is launched at {len(launches)} places; its tensor maps are made at one [tensor-map-launch]"
+        )
     return launches[0]
 
 
@@ -45,7 +47,9 @@ def box_type(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int, *, bat
     try:
         return sm.TensorMapType.get(sides, memref.element_type, swizzle_attr(swizzle))
     except ValueError as error:
-        raise Refusal(op, f"needs a TMA box of {'×'.join(map(str, sides))} {memref.element_type}: {error}") from None
+        raise Refusal(
+            op, f"needs a TMA box of {'×'.join(map(str, sides))} {memref.element_type}: {error} [tensor-map-box]"
+        ) from None
 
 
 def _assert_whole_panels(matrix: ir.Value, width: int, rank: int) -> None:
@@ -110,7 +114,11 @@ class TensorMapArguments:
         rows, which lie in a workspace. Raises Refusal if TMA has no such box.
         """
         if matrix not in self.matrices:
-            raise Refusal(op, "names a matrix that is not an argument of the kernel; TMA needs a tensor map of it")
+            raise Refusal(
+                op,
+                "names a matrix that is not an argument of the kernel; TMA needs a tensor map of it"
+                " [tensor-map-argument]",
+            )
         position = self.matrices.index(matrix)
         type_ = box_type(op, buffer, rows, rank, batched=is_batch(matrix))
         if (position, type_) not in self.found:

@@ -48,6 +48,7 @@ def packed_tv(tiled: TiledMma, operand: Operand, rows: int, per_byte: int, depth
             raise ScheduleError(
                 f"operand {operand}: rows {_HALF} apart share bytes of packed weights, and the tiled mma gives them to "
                 f"other warps; take a permutation of N such as #tile.layout<(8,{tiled.atom_layout[1]},2):(1,16,8)>"
+                " [weight-rows]"
             )
         count = of_rows[0][0] // 2
         of_rows = [*([(count, WEIGHT_ROWS)] if count > 1 else []), *of_rows[1:]]
@@ -82,7 +83,7 @@ def held_at(
         which, which[:1] + 0 * which
     )
     if -1 in found or not same:
-        raise ScheduleError("a thread does not hold the weights that it makes its fragment of")
+        raise ScheduleError("a thread does not hold the weights that it makes its fragment of [weights-held]")
     return np.stack([np.array(found), which[0]], axis=-1)
 
 

@@ -3,7 +3,7 @@
     import lowtide as lt
 
     spec = lt.GemmSpec(m=4096, n=None, k=4096, a="bf16", b="bf16", d="bf16")
-    kernel = lt.compile_gemm(spec, target="sm_80")
+    kernel = lt.compile_gemm(spec)
     print(kernel.levels["pipelined"])
 
 Names are imported when they are first used, so that `lowtide.runtime` can be used where no compiler is installed.
@@ -46,12 +46,14 @@ if TYPE_CHECKING:
     from lowtide.compiler.tuning.tune import Tuned, tune, tuned_schedule
     from lowtide.dialects.tile.schedule import Schedule
     from lowtide.errors import (
+        ArgumentError,
         CacheWarning,
         CompileError,
         DependencyError,
         DeviceError,
         Error,
         InterpreterError,
+        InterpreterFault,
         IRError,
         LaunchError,
         LoadError,
@@ -85,12 +87,14 @@ _FUNCTIONS = (  # of epilogues
     "where",
 )
 _ERRORS = (
+    "ArgumentError",
     "CacheWarning",
     "CompileError",
     "DependencyError",
     "DeviceError",
     "Error",
     "InterpreterError",
+    "InterpreterFault",
     "IRError",
     "LaunchError",
     "LoadError",
@@ -126,6 +130,7 @@ _HOMES: dict[str, tuple[str, str]] = {
 
 __all__ = [
     "UNBATCHED",
+    "ArgumentError",
     "BlockScales",
     "CacheWarning",
     "CompileError",
@@ -136,6 +141,7 @@ __all__ = [
     "GemmSpec",
     "IRError",
     "InterpreterError",
+    "InterpreterFault",
     "LaunchError",
     "LoadError",
     "PassError",

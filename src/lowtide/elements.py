@@ -46,13 +46,13 @@ class ElementType:
     storage: str | None = None
     """The type of what lies in memory, where that has more bits than are multiplied; then the others are cut off."""
     is_converted_to: bool = False
-    """Whether epilogues convert to it, so that D may be of it, although threads do not hold it: it is stored as it is
-    made, clamped to its finite values."""
+    """Whether epilogues convert to it and from it, so that D and operands may be of it, although threads do not hold
+    it: D is stored as it is made, clamped to its finite values."""
     weights_of: tuple[str, ...] = ()
     """The types of A that packed weights of this type are converted to: those that hold every value of it. Floats must
     have no infinity, since the fields of all bits are taken as numbers."""
     converts_on: tuple[int, int] = (8, 0)
-    """The least compute capability that converts to it (PTX ISA, "cvt", "Target ISA Notes")."""
+    """The least compute capability that converts to it and from it (PTX ISA, "cvt", "Target ISA Notes")."""
     computes_in: str = "f32"
     """The type that epilogues compute in; accumulator, operands and D of one kernel agree on it. What is made of
     integers alone they compute in `INTEGER_TYPE`."""
@@ -334,7 +334,7 @@ ELEMENTS: Mapping[str, ElementType] = MappingProxyType(_ROWS)
 def element_type(name: str) -> ElementType:
     """The row of the type that Lowtide calls `name`. Raises SpecError that lists the known ones."""
     if name not in ELEMENTS:
-        raise SpecError(f"unknown element type {name!r}; known are {', '.join(ELEMENTS)}")
+        raise SpecError(f"unknown element type {name!r}; known are {', '.join(ELEMENTS)} [unknown-element]")
     return ELEMENTS[name]
 
 
@@ -350,6 +350,7 @@ def element_of_ptx(name: str) -> ElementType:
     if row is None:
         raise SpecError(
             f"{name!r} is no element type in PTX; known are {', '.join(row.ptx for row in ELEMENTS.values())}"
+            " [ptx-element]"
         )
     return row
 
@@ -359,7 +360,7 @@ def argument_type(ir_type: str) -> ElementType:
     row = element_of_ir(ir_type)
     if row is None:
         known = ", ".join(row.ir for row in ELEMENTS.values())
-        raise SpecError(f"{ir_type!r} is no element type in IR; known are {known}")
+        raise SpecError(f"{ir_type!r} is no element type in IR; known are {known} [ir-element]")
     return row
 
 
@@ -428,6 +429,7 @@ def kernel_types(computes_in: str | None = None) -> tuple[str, ...]:
 
 
 def types_of_d(computes_in: str | None = None) -> tuple[str, ...]:
-    """The names of the types that D may have; of those that compute in one type, where given."""
+    """The names of the types that D and operands of the epilogue may have; of those that compute in one type, where
+    given."""
     rows = (row for row in ELEMENTS.values() if row.in_registers or row.is_converted_to)
     return tuple(row.name for row in rows if computes_in in (None, row.computes_in))

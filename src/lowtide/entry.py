@@ -2,18 +2,22 @@
 
 Commands are imported only after interrupts are handled: importing MLIR takes half a second.
 
-Exit status: 130 after an interrupt and 141 where the reader of a pipe is gone, as shells have it.
+Exit status: 3 if Lowtide itself failed; 130 after an interrupt and 141 where the reader of a pipe is gone, as shells
+have it.
 """
 
 import errno
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
 INTERRUPTED = 130  # 128 + SIGINT
 READER_GONE = 141  # 128 + SIGPIPE
+FAILED = 3
+"""Lowtide itself failed, by an exception that nobody foresaw, which says nothing about what it was given."""
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
 
 
@@ -38,8 +42,17 @@ def guard(program: str, command: Callable[[], int | None], *, refused: int) -> i
     except (KeyboardInterrupt, OSError) as error:
         status = status_of(error, program, refused)
         if status is None:
-            raise
+            return _failed(program, error)
         return status
+    except Exception as error:
+        return _failed(program, error)
+
+
+def _failed(program: str, error: BaseException) -> int:
+    """A fault of Lowtide: the traceback is for the report."""
+    _say("".join(traceback.format_exception(error)))
+    _say(f"{program}: error: Lowtide failed, by {type(error).__name__}; please report this with the lines above")
+    return FAILED
 
 
 def status_of(error: BaseException, program: str, refused: int) -> int | None:
@@ -61,10 +74,13 @@ def status_of(error: BaseException, program: str, refused: int) -> int | None:
 
 
 def _open_closed_streams() -> None:
-    """A shell may start a command with standard output or error closed (`>&-`); Python has None for these."""
-    for name in ("stdout", "stderr"):
+    """A shell may start a command with standard output or error closed (`>&-`); Python has None for these.
+
+    What is written to a closed standard output fails, as in other programs: the command must not end with success.
+    """
+    for name, mode in (("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+            setattr(sys, name, os.fdopen(os.open(os.devnull, mode), "w"))
 
 
 def _say(text: str) -> None:

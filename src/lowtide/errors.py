@@ -1,15 +1,53 @@
 """Every error that Lowtide raises on purpose, one class for each stage at which input is refused.
 
-A message says what was wrong, the limit, and the way out, in that order.
+A message says what was wrong, the limit, and the way out, in that order. It ends with the code of the rule that is
+broken, in brackets: `ctas_per_sm = 40: sm_80 holds 1 to 32 CTAs per SM [ctas-per-sm]`. Each code is written at one
+place in the source.
 """
+
+import re
+
+# Two or more words joined by hyphens, so that neither `[128, 256]` nor `[k]` is a code.
+_CODE = re.compile(r"(?<!\S)\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\](?=[\s;:,.)]|$)")
 
 
 class Error(Exception):
     """Base of all Lowtide errors."""
 
+    @property
+    def code(self) -> str | None:
+        """The code of the rule that is broken, such as `ctas-per-sm`; None if the message has none.
+
+        A message that quotes another one keeps that one's code. If there are several codes, this is the last one.
+        """
+        codes = _CODE.findall(str(self))
+        return codes[-1] if codes else None
+
+
+def before_code(message: str, more: str) -> str:
+    """`message` with `more` behind its text, but before the code at its end."""
+    *_, last = [None, *_CODE.finditer(message)]
+    if last is None or last.end() != len(message):
+        return message + more
+    return f"{message[: last.start()].rstrip()}{more} {last[0]}"
+
+
+def with_code(message: str, code: str) -> str:
+    """`message` with a code at its end, unless it quotes a message that has one."""
+    return message if _CODE.search(message) else f"{message} [{code}]"
+
+
+def without_codes(message: str) -> str:
+    """The text of a message that becomes part of another one, which has a code of its own."""
+    return re.sub(rf"\s?{_CODE.pattern}", "", message)
+
 
 class SpecError(Error):
     """An invalid `GemmSpec`: unknown dtype or layout, impossible size, or an epilogue that cannot be traced."""
+
+
+class ArgumentError(SpecError, TypeError):
+    """A keyword that a function does not take, or a field that `GemmSpec` does not have."""
 
 
 class TargetError(Error):
@@ -35,6 +73,10 @@ class InterpreterError(Error):
 class NotInterpreted(InterpreterError):
     """What the interpreter cannot run, which says nothing about whether it is right: an op without a meaning at its
     level, or an operation that a number domain lacks."""
+
+
+class InterpreterFault(Error):
+    """A Python exception inside the interpreter: a fault of the interpreter, which says nothing about the kernel."""
 
 
 class CompileError(Error):

@@ -48,6 +48,15 @@ def test_batches_agree_with_float64_at_ragged_shapes(target, schedule, layout, b
     agrees(lt.GemmSpec(batch=None, a="bf16", b="bf16", d="bf16", layout=layout), target, schedule, batch)
 
 
+@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("epilogue", [None, every_kind])
+@pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_batches_of_d_by_columns_agree_with_float64(target, layout, epilogue, batch):
+    spec = lt.GemmSpec(batch=None, a="bf16", b="bf16", d="bf16", layout=layout, d_order="column", epilogue=epilogue)
+    agrees(spec, target, None, batch)
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_operands_of_the_epilogue_are_own_or_shared(target):
     agrees(lt.GemmSpec(batch=5, a="bf16", b="bf16", d="bf16", epilogue=every_kind), target, None)

@@ -53,6 +53,18 @@ def test_d_of_8_bits_goes_with_wider_operands(target):
     agrees(lt.GemmSpec(a="bf16", b="bf16", d="e4m3", layout="nt"), target=target)
 
 
+def beside(acc, c: lt.Full["e4m3"], row: lt.PerRow["e5m2"], column: lt.PerColumn["e4m3"]):  # noqa: F821
+    return (acc + c) * row - column
+
+
+@pytest.mark.parametrize("d_order", ["row", "column"])
+@pytest.mark.parametrize("d", ["bf16", "f32", "e4m3"])
+@pytest.mark.parametrize("target", ["sm_89", "sm_90a"])
+@pytest.mark.parametrize("dtype", ["bf16", "e4m3"])
+def test_operands_of_8_bits_are_widened_exactly(dtype, target, d, d_order):
+    agrees(lt.GemmSpec(a=dtype, b=dtype, d=d, d_order=d_order, epilogue=beside), target=target)
+
+
 @pytest.mark.parametrize("name", [name for name, preset in LADDERS.items() if "e4m3" in preset.dtypes])
 def test_presets_agree_with_float64(name):
     agrees(lt.GemmSpec(**{"a": "e4m3", "b": "e5m2", "d": "bf16", **LADDERS[name].problem}), name)

@@ -36,7 +36,7 @@ def run_kernel(
         body = module.body.operations[0].regions[0].blocks[0].operations
         function = next(op.operation for op in body if op.operation.name in LEVELS)
         program = decode(function, LEVELS[function.name], numbers, HANDLERS)
-        machine = Machine(program.level, numbers, memory, sms=1, grid=1, threads=threads, collective=False)
+        machine = Machine(program.level, numbers, memory, grid=1, threads=threads, collective=False)
         memory.begin_launch()
         request = LaunchRequest(program.name, 1, threads, 4096, pointers)
         run_all(iter([start_cluster(machine, program, 0, request)]), 1, seed)

@@ -10,6 +10,7 @@ from lowtide.interpreter.machine.agents import LaunchRequest, Machine
 from lowtide.interpreter.machine.exploration import Explorer, pause
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.interleavings import Order, Report
+from lowtide.interpreter.machine.options import Observers, Options
 from lowtide.interpreter.machine.scheduling import run_all, start_cluster
 from lowtide.interpreter.numbers import domains
 from lowtide.interpreter.program.dependence import dependences
@@ -49,13 +50,13 @@ def run(
     (name,) = module.entries
     program = decode(module, name, numbers)
     memory.begin_launch()
-    machine = Machine("ptx", numbers, memory, 2, grid, threads, collective=False, max_steps=max_steps)
+    options, observers = Options(max_steps=max_steps), Observers(explorer=explorer)
+    machine = Machine("ptx", numbers, memory, options, observers, grid, threads, collective=False)
     if report is not None:
         report.kernels[name] = dependences(program, use_of)
         machine.order = Order(report)
     if explorer is not None:
         pause(program, use_of)
-        machine.explorer = explorer
         explorer.launch()
     request = LaunchRequest(name, grid, threads, shared_memory, (*addresses, *scalars))
     with np.errstate(all="ignore"):

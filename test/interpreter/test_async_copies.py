@@ -38,12 +38,14 @@ def test_copied_bytes_land_when_their_group_is_waited_for(matrix: tuple[GlobalMe
 
 def test_copied_bytes_may_not_be_read_or_written_in_flight(matrix: tuple[GlobalMemory, int]) -> None:
     block, copies = copying(matrix)
-    with pytest.raises(InterpreterError, match="in flight: reads what an asynchronous copy of warp 0 lane 5 fills"):
+    with pytest.raises(
+        InterpreterError, match=r"in flight: reads what an asynchronous copy of warp 0 lane 5 fills.*\[copy-in-flight\]"
+    ):
         block.load(by(lanes=[5]), np.array([80]), "bf16", 8)
-    with pytest.raises(InterpreterError, match="in flight: writes"):
+    with pytest.raises(InterpreterError, match=r"writes.*\[copy-in-flight\]"):
         block.store(by(lanes=[5]), np.array([80]), np.zeros((1, 8)), "bf16", 8)
     copies.wait(0, 1)  # one group may stay in flight, and it is this one
-    with pytest.raises(InterpreterError, match="in flight"):
+    with pytest.raises(InterpreterError, match=r"\[copy-in-flight\]"):
         block.load(by(lanes=[5]), np.array([80]), "bf16", 8)
 
 
@@ -53,7 +55,7 @@ def test_a_copy_that_was_not_committed_is_not_waited_for(matrix: tuple[GlobalMem
     copies = AsyncCopies(block)
     copies.start(memory, by(), LANES * 16, base + LANES // 2 * 64, 16)
     copies.wait(0, 0)
-    with pytest.raises(InterpreterError, match="in flight"):
+    with pytest.raises(InterpreterError, match=r"\[copy-in-flight\]"):
         block.load(by(), LANES * 16, "bf16", 8)
     copies.wait_all(0)
     block.load(by(), LANES * 16, "bf16", 8)
@@ -67,10 +69,10 @@ def test_groups_land_in_order(matrix: tuple[GlobalMemory, int]) -> None:
     copies.commit(0)
     copies.wait(0, 2)
     block.load(by(), LANES * 16, "bf16", 8)
-    with pytest.raises(InterpreterError, match="in flight"):
+    with pytest.raises(InterpreterError, match=r"\[copy-in-flight\]"):
         block.load(by(), 512 + LANES * 16, "bf16", 8)
     copies.wait(0, 1)
-    with pytest.raises(InterpreterError, match="in flight"):
+    with pytest.raises(InterpreterError, match=r"\[copy-in-flight\]"):
         block.load(by(), 512 + LANES * 16, "bf16", 8)
     copies.wait(0, 0)
     block.load(by(), 512 + LANES * 16, "bf16", 8)
@@ -81,12 +83,12 @@ def test_a_wait_covers_the_waiting_threads_copies_only(matrix: tuple[GlobalMemor
     copies.commit(1)
     copies.wait(1, 0)
     block.barrier()
-    with pytest.raises(InterpreterError, match="in flight"):
+    with pytest.raises(InterpreterError, match=r"\[copy-in-flight\]"):
         block.load(by(1), LANES * 16, "bf16", 8)
     copies.wait(0, 0, LANES < 16)
     block.barrier()
     block.load(by(1, range(16)), LANES[:16] * 16, "bf16", 8)
-    with pytest.raises(InterpreterError, match=r"in flight.*lane 16 fills"):
+    with pytest.raises(InterpreterError, match=r"reads.*warp 0 lane 16.*\[copy-in-flight\]"):
         block.load(by(1), LANES * 16, "bf16", 8)
 
 
@@ -94,7 +96,7 @@ def test_other_threads_see_a_copy_after_wait_and_barrier_in_this_order(matrix: t
     block, copies = copying(matrix)
     block.barrier()
     copies.wait(0, 0)
-    with pytest.raises(InterpreterError, match=r"race \(read after write\)"):
+    with pytest.raises(InterpreterError, match=r"race \(read after write\).*\[shared-race\]"):
         block.load(by(1), LANES * 16, "bf16", 8)
     block.barrier()
     block.load(by(1), LANES * 16, "bf16", 8)
@@ -106,7 +108,7 @@ def test_a_copy_into_bytes_that_are_still_read_is_a_race(matrix: tuple[GlobalMem
     copies.wait(0, 0)
     block.barrier()
     block.load(by(1), LANES * 16, "bf16", 8)
-    with pytest.raises(InterpreterError, match=r"race \(write after read\)"):
+    with pytest.raises(InterpreterError, match=r"race \(write after read\).*\[race-with-read\]"):
         copies.start(memory, by(), LANES * 16, base + LANES // 2 * 64, 16)
 
 
@@ -130,7 +132,7 @@ def test_bytes_past_src_size_are_zero_and_not_read(matrix: tuple[GlobalMemory, i
 
 def test_src_size_past_the_edge_is_out_of_bounds(matrix: tuple[GlobalMemory, int]) -> None:
     memory, base = matrix
-    with pytest.raises(InterpreterError, match="lane 30: out of bounds"):
+    with pytest.raises(InterpreterError, match=r"lane 30: out of bounds.*\[outside-matrices\]"):
         AsyncCopies(shared()).start(memory, by(lanes=[4, 30]), np.array([0, 16]), np.array([base, base + 48]), 16)
 
 
@@ -138,7 +140,7 @@ def test_a_copy_of_what_was_never_written_is_an_error() -> None:
     memory = GlobalMemory()
     base = memory.allocate("c", 1, 8, 8, "bf16")
     for used in (None, np.array([4])):
-        with pytest.raises(InterpreterError, match="uninitialised"):
+        with pytest.raises(InterpreterError, match=r"uninitialised.*\[global-uninitialised\]"):
             AsyncCopies(shared()).start(memory, by(lanes=[0]), np.array([0]), np.array([base]), 16, used)
 
 
@@ -170,7 +172,9 @@ def test_what_cp_async_copied_is_hidden_without_a_fence_between_wait_and_barrier
     memory.barrier()
     if fenced_at == "after the barrier":
         memory.fence_proxy(by())
-    with pytest.raises(InterpreterError, match=r"not visible to the async proxy: reads what warp 0 lane 0 wrote"):
+    with pytest.raises(
+        InterpreterError, match=r"not visible to the async proxy: reads what warp 0 lane 0 wrote.*\[async-proxy\]"
+    ):
         read_by_tma(memory)
 
 
@@ -193,7 +197,9 @@ def test_tma_overwrites_what_threads_wrote_only_behind_their_fence(is_fenced: bo
     if is_fenced:
         memory.start_copy(together(1), np.array([0]), codes, payload, clock)
         return
-    with pytest.raises(InterpreterError, match=r"not visible to the async proxy: overwrites what warp 0 lane 0 wrote"):
+    with pytest.raises(
+        InterpreterError, match=r"not visible to the async proxy: overwrites what warp 0 lane 0 wrote.*\[async-proxy\]"
+    ):
         memory.start_copy(together(1), np.array([0]), codes, payload, clock)
 
 
@@ -203,7 +209,7 @@ def test_copies_land_where_they_began_wherever_shared_memory_begins(matrix: tupl
     copies.start(matrix[0], by(lanes=[0]), np.array([512]), np.array([base]), 16)
     copies.wait_all(0)
     assert memory.load(by(lanes=[0]), np.array([512]), "bf16", 8).tolist() == [list(range(8))]
-    with pytest.raises(InterpreterError, match=r"out of bounds.*address 0x0\b"):
+    with pytest.raises(InterpreterError, match=r"out of bounds.*address 0x0\b.*\[out-of-bounds\]"):
         memory.load(by(lanes=[0]), np.array([0]), "bf16", 8)
 
 

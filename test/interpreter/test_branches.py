@@ -15,6 +15,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import LaunchRequest, Machine, Wait
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.lanes import whole_warp
+from lowtide.interpreter.machine.options import Options
 from lowtide.interpreter.machine.scheduling import run_all, start_cluster
 from lowtide.interpreter.numbers.domains import domain
 from lowtide.interpreter.program.dominators import immediate_post_dominators, natural_loop, retreating
@@ -67,7 +68,8 @@ def choose(condition, true, false):
 def run(blocks, registers=False, warps=1, seed=0, max_steps=1000, slots=16):
     """Run the blocks for the warps of one CTA; the states that they end in."""
     graph = Graph.of(blocks, registers)
-    machine = Machine("ptx", FLOATS, GlobalMemory(), 1, 1, 32 * warps, collective=False, max_steps=max_steps)
+    options = Options(sms=1, max_steps=max_steps)
+    machine = Machine("ptx", FLOATS, GlobalMemory(), options, grid=1, threads=32 * warps, collective=False)
     program = Program("f", "ptx", FLOATS, DecodedBlock((), (), (), (), ""), slots, graph=graph)
     ctas = start_cluster(machine, program, 0, LaunchRequest("f", 1, 32 * warps, 0, ()))
     run_all(iter([ctas]), 1, seed)
@@ -121,7 +123,9 @@ def test_lanes_take_their_branch_and_meet_at_the_post_dominator():
 
 
 def test_an_aligned_instruction_before_the_lanes_meet_is_reported():
-    with pytest.raises(InterpreterError, match=r"all 32 lanes must execute it together .* lanes \[4, 5, "):
+    with pytest.raises(
+        InterpreterError, match=r"all 32 lanes must execute it together .* lanes \[4, 5, .*\[warp-aligned\]"
+    ):
         run(
             [
                 Block((set_to(0, LANES < 4),), choose(0, to(1), to(2))),

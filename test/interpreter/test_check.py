@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,12 +27,15 @@ from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.dialects import tile
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import RasterKind, SchedulerKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter import Trace, interpret
 from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
 from lowtide.passes.base import Pass, walk
 from lowtide.passes.cta.launch_copies import LaunchCopies
 from lowtide.passes.cta.tile_to_ctas import TileToCtas
+from lowtide.passes.nvvm import work_tiles
 from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
 from lowtide.passes.smem.assign_smem_layouts import AssignSmemLayouts
 from lowtide.passes.support.problem import Problem
@@ -122,6 +126,48 @@ def test_a_dropped_barrier_is_the_fault_of_the_pass_that_dropped_it(
     assert guilty.outcome.finding is Finding.broken
     assert "sm.ldmatrix" in guilty.op
     assert "sm.barrier" in guilty.before.read_text() or "consumer_wait" in guilty.before.read_text()
+
+
+@pytest.mark.parametrize(
+    ("table", "meant", "made"),
+    [
+        ("_ORDERS", RasterKind.hilbert, RasterKind.row),
+        ("_LOOPS", SchedulerKind.even_split, SchedulerKind.persistent),
+    ],
+)
+def test_another_order_of_work_tiles_is_the_fault_of_the_pass_that_made_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, table: str, meant: Any, made: Any
+) -> None:
+    """D is right: only the order is not."""
+    monkeypatch.setitem(getattr(work_tiles, table), meant, getattr(work_tiles, table)[made])
+    field = "order" if isinstance(meant, RasterKind) else "scheduler"
+    schedule = f"{SMALL.rpartition(',')[0]}, {field} = {meant}"
+    result = lt.check(compiled(schedule=schedule), jobs=1, budget=20, dump_ir=tmp_path)
+    guilty = result.guilty
+    assert guilty is not None and not result.ok
+    assert (guilty.level, guilty.step) == ("nvvm", "convert-sm-to-nvvm")
+    assert guilty.outcome.finding is Finding.wrong
+    assert re.search(r"the order of work tiles is not that of level cta: CTAs? .* stores? ", str(guilty))
+
+
+def test_the_order_of_work_tiles_is_compared_at_each_level_below_cta() -> None:
+    compared = {outcome.level for outcome in lt.check(compiled(), jobs=1, budget=5).outcomes if outcome.in_order}
+    assert compared == {str(level) for level in Level if level is not Level.PROBLEM}
+
+
+@pytest.mark.parametrize(
+    ("batch", "target", "schedule"),
+    [
+        (lt.UNBATCHED, "sm_80", "k_division = stream_k, scheduler = persistent"),
+        (lt.UNBATCHED, "sm_90a", "operands = swapped"),
+        (2, "sm_80", "order = column"),
+    ],
+)
+def test_a_right_order_is_no_fault(batch: Any, target: str, schedule: str) -> None:
+    spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", batch=batch)
+    result = lt.check(lt.compile_gemm(spec, target, f"{schedule}, grid.tile = [64, 32], k = 32"), jobs=1, budget=2)
+    assert result.ok, result.verdict
+    assert any(outcome.in_order for outcome in result.outcomes if outcome.level == "nvvm")
 
 
 def test_a_wrong_layout_is_the_fault_of_the_pass_that_chose_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -291,7 +337,7 @@ def test_a_kernel_that_writes_what_is_not_its_own_is_found() -> None:
     wrong = re.sub(r"(tile.store %\w+ into )%D", r"\1%A", text)
     assert wrong != text
     inputs = {name: np.ones((32, 32), np.int64) for name in ("a", "b", "d")}
-    with pytest.raises(lt.InterpreterError, match=r"a\[0, 0\] has changed"):
+    with pytest.raises(lt.InterpreterError, match=r"a\[0, 0\] has changed.*\[kernel-wrote\]"):
         interpret(wrong, inputs, domain="exact")
 
 
@@ -373,7 +419,7 @@ def test_conditions_of_exchanged_operands_are_said_of_the_matrices_as_given() ->
         ("sm_90a", "sm90-split-tail", {"tail": 3}),
         ("sm_90a", "sm90-pingpong", {"turns": 3}),
         ("sm_90a", "sm90-hybrid-k", {"k_division hybrid": 6}),
-        ("sm_90a", "sm90-3d-maps", {"order groups(16, 8)": 7}),
+        ("sm_90a", "sm90-3d-maps", {"order groups(16, 8)": 8}),
     ],
 )
 def test_every_condition_of_a_schedule_is_met_by_some_shape(target: str, preset: str, subjects: dict[str, int]) -> None:

@@ -80,40 +80,40 @@ def refused(text, inputs, message, **options):
 
 
 def test_an_unknown_level_is_refused():
-    refused('module attributes {tile.level = "sass"} {}', {}, "level sass is not interpreted")
+    refused(
+        'module attributes {tile.level = "sass"} {}', {}, r"level sass is not interpreted.*\[level-not-interpreted\]"
+    )
 
 
 def test_a_module_without_a_level_is_refused():
-    refused("module {}", {}, "does not say its level")
+    refused("module {}", {}, r"does not say its level.*\[level-unsaid\]")
 
 
 def test_an_unknown_domain_is_refused():
-    refused(program("cta"), inputs_of(8, 8, 8), "unknown number domain 'real'", domain="real")
+    refused(program("cta"), inputs_of(8, 8, 8), r"unknown number domain 'real'.*\[unknown-domain\]", domain="real")
 
 
 def test_sms_below_one_are_refused():
-    refused(program("cta"), inputs_of(8, 8, 8), "at least one SM", sms=0)
+    refused(program("cta"), inputs_of(8, 8, 8), r"at least one SM.*\[sms-least\]", sms=0)
 
 
 def test_a_missing_operand_is_refused():
     inputs = inputs_of(8, 8, 8)
     del inputs["bias"]
-    refused(program("cta"), inputs, "takes 4 arguments, 3 are given")
+    refused(program("cta"), inputs, r"takes 4 arguments, 3 are given.*\[argument-count\]")
 
 
 def test_a_matrix_of_the_wrong_rank_is_refused():
     refused(
         program("cta"),
         inputs_of(8, 8, 8) | {"bias": np.zeros((1, 8), np.int64)},
-        "bias: .* rank 2, must have rank 1",
+        r"bias.*\(1, 8\).*rank 2.*rank 1.*\[matrix-rank\]",
         domain="exact",
     )
 
 
 def test_a_column_major_matrix_is_refused():
-    refused(
-        program("cta"), inputs_of(8, 8, 8) | {"a": np.zeros((8, 8), int).T}, "pass a contiguous copy", domain="exact"
-    )
+    refused(program("cta"), inputs_of(8, 8, 8) | {"a": np.zeros((8, 8), int).T}, r"\[columns-strided\]", domain="exact")
 
 
 def test_overlapping_rows_are_refused():
@@ -123,16 +123,21 @@ def test_overlapping_rows_are_refused():
 
 def test_operands_that_disagree_are_refused():
     given = inputs_of(8, 8, 8) | {"b": integer_matrix(np.random.default_rng(0), 8, 16)}
-    refused(program("cta"), given, r"operand b: shape \(8, 16\) makes k = 16, but a .* it 8; b must", domain="exact")
+    refused(
+        program("cta"),
+        given,
+        r"operand b.*\(8, 16\) makes k = 16, but a.*\(8, 8\).*it 8; b.*\[dims-differ\]",
+        domain="exact",
+    )
 
 
 def test_operands_that_disagree_fail_the_host_functions_assertion():
     """Where the module does not say how they lie, its own assertions do."""
     given = inputs_of(8, 8, 8) | {"b": integer_matrix(np.random.default_rng(0), 8, 16)}
     text = re.sub(r"attributes {tile\.problem =\s.*>} {", "{", program("cta"))
-    refused(text, given, "K differs in A and B", domain="exact")
+    refused(text, given, r"K differs in A and B.*\[assertion-failed\]", domain="exact")
     del given["d"]
-    refused(text, given, "does not say how A and B lie; give D", domain="exact")
+    refused(text, given, r"does not say how A and B lie; give D.*\[layout-unsaid\]", domain="exact")
 
 
 def test_a_fraction_has_no_place_in_the_exact_domain():
@@ -146,7 +151,12 @@ def test_a_fraction_has_no_place_in_the_exact_domain():
 
 def test_an_op_without_meaning_is_named_with_its_place():
     text = program("cta").replace("%zero = tile.splat", "%u = memref.alloc() : memref<4xf32>\n      %zero = tile.splat")
-    refused(text, inputs_of(8, 8, 8), "memref.alloc has no meaning to the interpreter at level cta", domain="exact")
+    refused(
+        text,
+        inputs_of(8, 8, 8),
+        r"memref.alloc has no meaning to the interpreter at level cta.*\[op-without-meaning\]",
+        domain="exact",
+    )
 
 
 # The rest of what one call may say ------------------------------------------------------------------------------------

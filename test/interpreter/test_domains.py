@@ -75,7 +75,7 @@ def test_exact_dot_of_large_numbers_does_not_go_through_floats() -> None:
 
 def test_exact_refuses_what_may_overflow() -> None:
     exact = domain("exact")
-    with pytest.raises(InterpreterError, match="beyond 2\\^62"):
+    with pytest.raises(InterpreterError, match=r"beyond 2\^62.*\[domain-lacks\]"):
         exact.multiply(values(2**40, name="exact"), values(2**40, name="exact"), "f32")
 
 
@@ -89,7 +89,7 @@ def test_exact_refuses_what_has_no_integer_result(call: str) -> None:
         "divide": lambda: exact.divide(three, values(2, name="exact"), "f32"),
         "bits": lambda: exact.to_bits(three, "f32"),
     }
-    with pytest.raises(InterpreterError, match="the number domain 'exact' has no"):
+    with pytest.raises(InterpreterError, match=r"'exact'.*\[domain-lacks\]"):
         calls[call]()
 
 
@@ -111,10 +111,10 @@ def test_field_dot_of_large_residues_is_exact() -> None:
 def test_field_refuses_order() -> None:
     field, one = domain("field"), values(1, name="field")
     for refused in (lambda: field.maximum(one, one), lambda: field.compare("olt", one, one)):
-        with pytest.raises(InterpreterError, match="order"):
+        with pytest.raises(InterpreterError, match=r"order.*\[domain-lacks\]"):
             refused()
 
 
 def test_unknown_domain_names_those_there_are() -> None:
-    with pytest.raises(InterpreterError, match="float, hopper, exact, field"):
+    with pytest.raises(InterpreterError, match=r"float, hopper, exact, field.*\[unknown-domain\]"):
         domain("posit")

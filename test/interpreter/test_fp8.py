@@ -138,5 +138,5 @@ def test_a_fault_planted_in_what_is_stored_gives_wrong_numbers(clamped, fault):
 
 
 def test_targets_without_the_conversion_are_named():
-    with pytest.raises(lt.Error, match="D of e4m3: sm_80 has no conversion to it, sm_89 is the first"):
+    with pytest.raises(lt.Error, match="D of e4m3: sm_80 has no conversions of it, sm_89 is the first"):
         lt.compile_gemm(CLAMPED, target="sm_80")

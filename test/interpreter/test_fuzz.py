@@ -23,6 +23,7 @@ from lowtide.dialects.tile import CacheHint, KDivisionKind, RasterKind, RolesKin
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
 from lowtide.passes.cta.launch_clears import LaunchClears
+from lowtide.targets import COPY_ATOMS
 
 ENUMS = {
     "grid.order": RasterKind,
@@ -40,6 +41,12 @@ def test_every_word_of_a_schedule_is_drawn_in_a_form_that_is_read() -> None:
         for word in words:
             value = Schedule().set(fields_of({path: word})).get(path)
             assert str(getattr(value, "kind", value)) == word
+
+
+def test_copies_of_each_family_are_drawn() -> None:
+    families = {name.partition(".")[0] for name in COPY_ATOMS} - {"ldmatrix", "stmatrix", "st"}  # to and from registers
+    for operand in ("a", "b"):
+        assert {word.partition(".")[0] for word in schedule_words()[f"mainloop.{operand}.copy"]} == families
 
 
 def test_pairs_are_of_two_factors() -> None:
@@ -104,7 +111,7 @@ def test_a_journal_goes_on_where_it_ended(tmp_path: Path) -> None:
     fuzz(again, budget=60, examples=10, seed=1, run=lambda case: Result(Ended.right, "", case.full))
     assert journal.covered < again.covered
     path.write_text("[]")
-    with pytest.raises(lt.Error, match="no journal"):
+    with pytest.raises(lt.Error, match=r"no journal.*\[fuzz-journal\]"):
         Journal.read(path)
 
 

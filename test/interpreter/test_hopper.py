@@ -111,7 +111,7 @@ def test_a_box_begins_at_any_multiple_of_16_bytes():
 
 
 def test_a_box_that_begins_elsewhere_is_refused():
-    caught(shifted(1), r"a box that begins 2 bytes into a row of \w+; TMA needs multiples of 16")
+    caught(shifted(1), r"a box that begins 2 bytes into a row of \w+; TMA needs multiples of 16.*\[box-corner\]")
 
 
 # Faults: the ring's verbs ---------------------------------------------------------------------------------------------
@@ -140,22 +140,28 @@ def test_a_role_that_ends_early_is_named_in_the_deadlock():
 
 def test_a_consumer_that_reads_the_slots_out_of_order_is_found():
     text = edited("pipelined", ("sm.consumer_wait %ring[%r, %rp]", "sm.consumer_wait %ring[%c0, %rp]"))
-    caught(text, r"waits for slot 0 phase 0, but the next in ring order is slot 1 phase 0")
+    caught(text, r"waits for slot 0 phase 0, but the next in ring order is slot 1 phase 0.*\[ring-order\]")
 
 
 def test_a_slot_that_is_never_released_by_the_last_reader_is_found_at_the_end():
     text = edited("pipelined", (RELEASE, ""), ("sm.producer_tail %ring : !ring", ""))
-    caught(text, r"the kernel ends while slot 0 of the ring is being read", shape=(*ONE_TILE, 64))
+    caught(
+        text, r"the kernel ends while slot 0 of the ring is being read.*\[ring-drained-before\]", shape=(*ONE_TILE, 64)
+    )
 
 
 def test_a_ring_drained_by_its_consumer_is_refused():
     text = edited("pipelined", (RELEASE, f"{RELEASE}\n            sm.producer_tail %ring : !ring"))
-    caught(text, r"sm\.producer_tail.*is drained by its producer")
+    caught(text, r"sm\.producer_tail.*is drained by its producer.*\[drained-by-producer\]")
 
 
 def test_a_slot_released_while_wgmma_reads_it_is_found():
     text = edited("wgmma", (RELEASE_AFTER, ""), (MMA_WAIT, f"{RELEASE}\n            {MMA_WAIT}"))
-    caught(text, r"consumer_release .*consumer warpgroup \d: releases slot 0, which `.*sm\.wgmma .* may still read")
+    caught(
+        text,
+        r"consumer_release .*consumer warpgroup \d: releases slot 0, which `.*sm\.wgmma .* may still read"
+        r".*\[slot-retired\]",
+    )
 
 
 # Faults: mbarriers and TMA --------------------------------------------------------------------------------------------
@@ -215,7 +221,9 @@ def test_a_wrong_count_of_arrivals_is_found(count):
 def test_more_arrivals_than_a_phase_has_are_found():
     text = edited("atoms", (EXPECT, f"{EXPECT}\nsm.mbarrier_arrive %full[%w] : !sm.mbarriers<2>"))
     caught(
-        text, r"sm\.mbarrier_arrive .*producer: arrives once more at %\w+\[0\], whose phase 0 has 1 of its 1 arrivals"
+        text,
+        r"sm\.mbarrier_arrive .*producer: arrives once more at %\w+\[0\], whose phase 0 has 1 of its 1 arrivals"
+        r".*\[too-many-arrivals\]",
     )
 
 
@@ -240,7 +248,10 @@ def test_a_slot_released_before_the_wait_for_its_products_is_found_with_both_ops
 
 def test_a_wait_that_leaves_one_group_too_many_in_flight_is_found():
     text = edited("atoms", ("sm.mma_wait 1, %p1", "sm.mma_wait 2, %p1"))
-    caught(text, r"sm\.tma_load .*writes what consumer warpgroup \d may still read by `.*sm\.wgmma")
+    caught(
+        text,
+        r"sm\.tma_load .*writes what consumer warpgroup \d may still read by `.*sm\.wgmma.*\[race-with-open-read\]",
+    )
 
 
 def test_a_release_of_the_slot_that_is_being_read_is_found():
@@ -275,7 +286,11 @@ def test_a_box_that_nobody_waits_for_is_found_when_the_kernel_ends():
         ("%empty = ", "%extra = sm.mbarriers arrivals(1) : !sm.mbarriers<1>\n    %empty = "),
         ("%w0, %wp0 = ", f"{extra} : !map_a, !buffer_a, !sm.mbarriers<1>\n        %w0, %wp0 = "),
     )
-    caught(text, r"sm\.tma_load .*the kernel ends and nobody has waited for phase 0", shape=(*ONE_TILE, 64))
+    caught(
+        text,
+        r"sm\.tma_load .*the kernel ends and nobody has waited for phase 0.*\[phase-unwaited\]",
+        shape=(*ONE_TILE, 64),
+    )
 
 
 # Faults: rules of single ops ------------------------------------------------------------------------------------------
@@ -284,13 +299,17 @@ def test_a_box_that_nobody_waits_for_is_found_when_the_kernel_ends():
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("threads(384)", "threads(256)", "4 of role producer . 8 of role consumer warps are 384 threads"),
-        ("%full[%w] expects", "%full[%c64] expects", r"mbarrier 64 of 2; take 0 … 1"),
-        ("%empty[%w, %before]", "%empty[%w, %c64]", r"known by its parity, 0 or 1, not 64"),
-        ("expects 24576", "expects 2000000", r"an mbarrier counts to 1048575"),
-        ("atoms [2, 1, 1]", "atoms [1, 1, 1]", r"a thread holds 32 values .* takes 64"),
-        ("wgmma.m64n64k16", "mma.m16n8k16", r"unknown atom"),
-        ("producer warps(4)", "consumer warps(4)", r"sm\.tma_load .*start it in a producer role"),
+        (
+            "threads(384)",
+            "threads(256)",
+            r"4 of role producer . 8 of role consumer warps are 384 threads.*\[roles-threads\]",
+        ),
+        ("%full[%w] expects", "%full[%c64] expects", r"mbarrier 64 of 2; take 0 … 1.*\[mbarrier-index\]"),
+        ("%empty[%w, %before]", "%empty[%w, %c64]", r"known by its parity, 0 or 1, not 64.*\[parity-waited\]"),
+        ("expects 24576", "expects 2000000", r"an mbarrier counts to 1048575.*\[pending-bytes\]"),
+        ("atoms [2, 1, 1]", "atoms [1, 1, 1]", r"a thread holds 32 values .* takes 64.*\[wgmma-values-held\]"),
+        ("wgmma.m64n64k16", "mma.m16n8k16", r"unknown atom.*\[wgmma-atom-known\]"),
+        ("producer warps(4)", "consumer warps(4)", r"sm\.tma_load .*start it in a producer role.*\[load-by-producer\]"),
     ],
 )
 def test_a_broken_rule_is_named(old, new, message):
@@ -300,16 +319,22 @@ def test_a_broken_rule_is_named(old, new, message):
 def test_a_matrix_whose_rows_are_not_16_bytes_apart_cannot_be_mapped():
     given = inputs(*ONE_TILE, 64)
     given["a"] = np.zeros((128, 67), np.int64)[:, :64]
-    with pytest.raises(InterpreterError, match=r"sm\.tensor_map .*rows 134 bytes apart: TMA needs multiples of 16"):
+    with pytest.raises(
+        InterpreterError,
+        match=r"sm\.tensor_map .*rows 134 bytes apart: TMA needs multiples of 16.*\[map-address-of-ir\]",
+    ):
         interpret(program("atoms"), given, domain="exact")
 
 
 def test_a_barrier_inside_a_role_is_of_that_role():
     np.testing.assert_array_equal(*run(program("epilogue"), (*RAGGED, 200)))
-    caught(edited("epilogue", ("sm.barrier // staged", "")), r"sm\.load_shared .*consumer warpgroup \d lane \d+: race")
+    caught(
+        edited("epilogue", ("sm.barrier // staged", "")),
+        r"sm\.load_shared .*consumer warpgroup \d lane \d+: race.*\[shared-race\]",
+    )
     caught(
         edited("epilogue", ("sm.barrier // stored", "")),
-        r"sm\.store_shared .*consumer warpgroup \d lane \d+: race \(write after read\)",
+        r"sm\.store_shared .*consumer warpgroup \d lane \d+: race \(write after read\).*\[race-with-read\]",
         shape=(*RAGGED, 64),
     )
 
@@ -321,12 +346,16 @@ def test_a_barrier_that_one_role_leaves_out_is_a_deadlock_only_within_its_role()
 
 def test_mbarriers_made_inside_a_role_are_refused():
     text = edited("atoms", ("%before = arith", "%late = sm.mbarriers arrivals(1) : !sm.mbarriers<2>\n%before = arith"))
-    caught(text, r"sm\.mbarriers .*before sm\.roles", seeds=(0,))
+    caught(text, r"sm\.mbarriers .*before sm\.roles.*\[mbarriers-made\]", seeds=(0,))
 
 
 def test_a_kernel_has_one_sm_roles():
     again = "sm.roles {\n producer warps(4) {\n }\n }\n    tile.return"
-    caught(edited("atoms", ("tile.return", again)), r"a kernel has one sm\.roles, outermost in it", seeds=(0,))
+    caught(
+        edited("atoms", ("tile.return", again)),
+        r"a kernel has one sm\.roles, outermost in it.*\[one-roles\]",
+        seeds=(0,),
+    )
 
 
 def test_copies_by_cp_async_are_refused_in_a_role_of_one_thread():
@@ -335,7 +364,7 @@ def test_copies_by_cp_async_are_refused_in_a_role_of_one_thread():
         "atoms",
         (LOAD_B, f"%at = tile.view %b[%n, %k] : !matrix to !window_b\n            {copy} : !window_b, !buffer_b"),
     )
-    caught(text, r"sm\.cp_async .*this role is one thread: copy by TMA", seeds=(0,))
+    caught(text, r"sm\.cp_async .*this role is one thread: copy by TMA.*\[copy-by-warpgroup\]", seeds=(0,))
 
 
 def test_work_that_follows_the_roles_waits_for_them_all():

@@ -66,7 +66,8 @@ def test_an_arrival_left_out_is_a_deadlock_that_names_warps_roles_and_phases():
 
 def test_an_arrival_of_every_lane_is_found():
     caught(
-        r"mbarrier\.arrive .*arrives 32 times more at the mbarrier at 0x50\d0", (SPEAKS, SPEAKS.replace("eq", "uge"))
+        r"mbarrier\.arrive .*arrives 32 times more at the mbarrier at 0x50\d0.*\[too-many-arrivals\]",
+        (SPEAKS, SPEAKS.replace("eq", "uge")),
     )
 
 
@@ -102,7 +103,8 @@ def test_a_wrong_count_of_arrivals_is_found():
 
 def test_an_mbarrier_that_nobody_initialised_is_found():
     caught(
-        "no mbarrier has been initialised at shared memory address 0x5018", ("nvvm.mbarrier.init %empty1, %c1 :", "//")
+        r"no mbarrier has been initialised at shared memory address 0x5018.*\[mbarrier-uninitialised\]",
+        ("nvvm.mbarrier.init %empty1, %c1 :", "//"),
     )
 
 
@@ -111,16 +113,16 @@ def test_an_mbarrier_used_without_a_barrier_after_its_initialisation_is_found():
 
 
 def test_an_mbarrier_that_tma_may_not_see_is_found():
-    caught(r"put nvvm\.fence\.mbarrier\.init after", ("nvvm.fence.mbarrier.init", ""))
+    caught(r"put nvvm\.fence\.mbarrier\.init after.*\[mbarrier-init-fence\]", ("nvvm.fence.mbarrier.init", ""))
 
 
 def test_an_mbarrier_initialised_by_every_lane_is_found():
-    caught(r"32 lanes initialise an mbarrier", ("%first = arith.cmpi eq", "%first = arith.cmpi uge"))
+    caught(r"32 lanes initialise an mbarrier.*\[one-thread\]", ("%first = arith.cmpi eq", "%first = arith.cmpi uge"))
 
 
 def test_a_buffer_over_an_mbarrier_is_found():
     caught(
-        r"bulk\.tensor.*writes the bytes of the mbarrier at 0x50\d\d",
+        r"bulk\.tensor.*writes the bytes of the mbarrier at 0x50\d\d.*\[mbarrier-bytes\]",
         ("shared_memory(20512)", "shared_memory(24576)"),
         ("%smem_b = llvm.getelementptr %smem[16384]", "%smem_b = llvm.getelementptr %smem[18432]"),
     )
@@ -136,7 +138,7 @@ def test_a_box_started_by_every_lane_is_found():
 
 def test_a_box_at_a_misaligned_address_is_found():
     caught(
-        r"TMA needs a multiple of 128",
+        r"TMA needs a multiple of 128.*\[box-address\]",
         ("%smem_b = llvm.getelementptr %smem[16384]", "%smem_b = llvm.getelementptr %smem[16400]"),
     )
 
@@ -160,18 +162,19 @@ WAIT_GROUP = "nvvm.wgmma.wait.group.sync.aligned 0"
 
 def test_a_slot_released_before_the_wait_is_found_with_both_ops():
     caught(
-        r"bulk\.tensor.*race \(write after read\): writes what wgmma of warpgroup 1 may still read by `.*wgmma",
+        r"bulk\.tensor.*race \(write after read\): writes what wgmma of warpgroup 1 may still read by `.*wgmma"
+        r".*\[race-with-open-read\]",
         (WAIT_GROUP, ""),
     )
 
 
 def test_a_commit_left_out_is_found():
     caught(r"may still read|hands on accumulators that wgmma group 0", (COMMIT, ""))
-    caught(r"hands on accumulators that wgmma group 0 may still write", (COMMIT, ""), trips=1)
+    caught(r"group 0.*\[accumulator-in-flight\]", (COMMIT, ""), trips=1)
 
 
 def test_a_fence_left_out_is_found():
-    caught(r"put nvvm\.wgmma\.fence\.aligned before it", ("nvvm.wgmma.fence.aligned", ""))
+    caught(r"put wgmma\.fence before it", ("nvvm.wgmma.fence.aligned", ""))
 
 
 def test_accumulators_read_while_pending_are_found():
@@ -184,7 +187,7 @@ def test_accumulators_read_while_pending_are_found():
 
 def test_a_wait_that_leaves_the_group_in_flight_hands_nothing_on():
     caught(
-        r"sm\.ptx_wgmma_wait 1.*hands on accumulators that wgmma group 0 may still write",
+        r"sm\.ptx_wgmma_wait 1.*hands on accumulators that wgmma group 0 may still write.*\[accumulator-in-flight\]",
         (WAIT_GROUP, ""),
         ("sm.ptx_wgmma_wait 0", "sm.ptx_wgmma_wait 1"),
         trips=1,
@@ -194,7 +197,7 @@ def test_a_wait_that_leaves_the_group_in_flight_hands_nothing_on():
 def test_groups_in_flight_at_the_end_are_found():
     wgmma = "%tail = nvvm.wgmma.mma_async %fields, %fields, %sum, <m = 64, n = 16, k = 16>, D[<f32>, <one>], "
     again = f"nvvm.wgmma.fence.aligned\n{wgmma}A[<bf16>, <one>, <row>], B[<bf16>, <one>, <col>] : !acc -> !acc"
-    caught(r"ends with 1 groups of wgmma in flight", ("} {roles", f"{again}\n}} {{roles"), trips=1)
+    caught(r"ends with 1 groups of wgmma in flight.*\[wgmma-unwaited\]", ("} {roles", f"{again}\n}} {{roles"), trips=1)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +209,10 @@ def test_a_wrong_descriptor_shows_as_wrong_numbers(fields):
 
 def test_an_operand_that_starts_inside_a_swizzles_pattern_is_found():
     """With a swizzle of 64 bytes the third k-slice does."""
-    caught(r"address 0x\d*40, inside a swizzle's pattern", ("0x4000004000010000", "0x8000004000010000"))
+    caught(
+        r"address 0x\d*40, inside a swizzle's pattern.*\[descriptor-start\]",
+        ("0x4000004000010000", "0x8000004000010000"),
+    )
 
 
 def test_a_k_slice_that_starts_elsewhere_shows_as_wrong_numbers():
@@ -219,7 +225,8 @@ def test_warps_with_different_descriptors_are_found():
           %two = arith.shrui %thirty_two, %c4 : i32
           %by0 = arith.extui %two : i32 to i64"""
     caught(
-        r"operands 0x\w+, 0x\w+, where (warp \d(, )?)+ of its warpgroup has 0x.* give them the same operands",
+        r"operands 0x\w+, 0x\w+, where (warp \d(, )?)+ of its warpgroup has 0x.* give them the same operands"
+        r".*\[warpgroup-operands\]",
         ("%c64 = arith.constant 64 : i32", "%c64 = arith.constant 64 : i32\n      %c32 = arith.constant 32 : i32"),
         ("%by0 = arith.constant 0 : i64", mine),
     )
@@ -232,7 +239,7 @@ def test_wgmma_in_divergent_code_is_refused():
           scf.if %half {
             nvvm.wgmma.fence.aligned
           }"""
-    caught(r"all 32 lanes must execute it together", ("nvvm.wgmma.fence.aligned", inside))
+    caught(r"\[warp-aligned\]", ("nvvm.wgmma.fence.aligned", inside))
 
 
 # Registers ------------------------------------------------------------------------------------------------------------

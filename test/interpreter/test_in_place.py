@@ -51,11 +51,35 @@ def test_d_in_place_of_an_operand_is_right_and_free_of_races(target, schedule):
         np.testing.assert_array_equal(d, expected)
 
 
-def test_the_arrays_stay_as_they_are():
-    kernel, given = lt.compile_gemm(spec_of(), schedule=TILES), operands()
-    before = given["c"].copy()
+def test_the_output_is_written_and_returned_and_no_other_array_is():
+    kernel, given = lt.compile_gemm(spec_of(), "sm_80", schedule=TILES), operands()
+    before = {name: array.copy() for name, array in given.items()}
+    d = kernel.interpret(**given, level="cta")
+    out = np.full((M, N + 8), -9, np.float16)
+    assert kernel.interpret(**given, out=out[:, :N], level="cta").base is out
+    np.testing.assert_array_equal(out[:, :N], d)
+    assert (out[:, N:] == -9).all()
+    for name, array in before.items():
+        np.testing.assert_array_equal(given[name], array)
     kernel.interpret(**given, out=given["c"], level="cta")
-    np.testing.assert_array_equal(given["c"], before)
+    np.testing.assert_array_equal(given["c"], d)
+
+
+READ_ONLY = np.zeros((M, N), np.float16)
+READ_ONLY.flags.writeable = False
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        (READ_ONLY, "out: the array is read-only; pass one that may be written, or none to have D made"),
+        (np.zeros((M, N), np.float32), "out: dtype is float32, D is f16; pass an array of float16"),
+        ([[0.0] * N] * M, "out: list is not a numpy array"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_refused(out, said):
+    with pytest.raises(InterpreterError, match=f"^{said}"):
+        lt.compile_gemm(spec_of(), "sm_80", schedule=TILES).interpret(**operands(), out=out)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +87,7 @@ def test_the_arrays_stay_as_they_are():
 )
 def test_a_kernel_that_reads_what_another_thread_writes_is_found(row, who):
     schedule = f"{TILES}, epilogue.path = direct, grid.launch = serialized"
-    text = lt.compile_gemm(spec_of(), schedule=schedule).levels["epilogue"]
+    text = lt.compile_gemm(spec_of(), "sm_80", schedule=schedule).levels["epilogue"]
     view = re.search(r"\n( *%\d+ = tile\.view (%\w+)\[)%m(, %n\] : .*)\n *%\d+ = sm\.load_global", text)
     shift = "\n%one = arith.constant 1 : index\n%later = arith.addi %m, %one : index\n"
     faulty = text[: view.start()] + shift + view[1] + row + view[3] + text[view.end(3) :]
@@ -77,18 +101,18 @@ def test_a_kernel_that_reads_what_another_thread_writes_is_found(row, who):
 
 
 def test_an_element_that_no_cta_writes_is_found_in_place_too():
-    text = lt.compile_gemm(spec_of(), schedule=TILES).levels["cta"]
+    text = lt.compile_gemm(spec_of(), "sm_80", schedule=TILES).levels["cta"]
     given = operands()
     inputs = {"a": given["a"], "b": given["b"], "d": given["c"], "c": given["c"], "bias": given["bias"]}
     assert "by [64, 64]" in text
     faulty = text.replace("of (%dim, ", "of (%few, ")
     faulty = faulty.replace("tile.work_tiles", "%few = arith.constant 64 : index\ntile.work_tiles")
-    with pytest.raises(InterpreterError, match=r"D\[64, 0\] was never written"):
+    with pytest.raises(InterpreterError, match=r"64, 0.*\[d-unwritten\]"):
         lt.interpreter.interpret(faulty, inputs)
 
 
 def test_other_overlaps_of_d_are_refused():
-    kernel, given = lt.compile_gemm(spec_of(), schedule=TILES), operands()
+    kernel, given = lt.compile_gemm(spec_of(), "sm_80", schedule=TILES), operands()
     message = "operand d: the output's bytes reach into those of input {}, which CTAs read while others write; pass"
     wide = np.zeros((M, 2 * N), np.float16)
     square = np.zeros((M, K), np.float16)
@@ -109,4 +133,4 @@ def test_an_operand_of_another_dtype_than_d_is_no_place_for_it():
     spec = lt.GemmSpec(a="f16", b="f16", d="f32", epilogue=narrower)
     given = {name: value for name, value in operands().items() if name != "bias"}
     with pytest.raises(InterpreterError, match="reach into those of input c"):
-        lt.compile_gemm(spec, schedule=TILES).interpret(**given, out=given["c"])
+        lt.compile_gemm(spec, "sm_80", schedule=TILES).interpret(**given, out=given["c"], domain="exact")

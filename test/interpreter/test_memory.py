@@ -45,7 +45,8 @@ def test_contents_say_which_elements_were_written() -> None:
 def test_row_padding_is_out_of_bounds(matrix: tuple[GlobalMemory, int]) -> None:
     memory, base = matrix
     with pytest.raises(
-        InterpreterError, match=r"the op, CTA 0 warp 1 lane 2: out of bounds.*byte 112 of a: row 1, byte 48 of 48"
+        InterpreterError,
+        match=r"the op, CTA 0 warp 1 lane 2: out of bounds.*byte 112 of a: row 1, byte 48 of 48.*\[outside-matrices\]",
     ):
         memory.load(by(1, [0, 2]), np.array([base, base + 64 + 48]), "bf16", 8)
 
@@ -57,38 +58,42 @@ def test_past_the_last_row_is_out_of_bounds(matrix: tuple[GlobalMemory, int]) ->
 
 
 def test_a_null_pointer_is_out_of_bounds(matrix: tuple[GlobalMemory, int]) -> None:
-    with pytest.raises(InterpreterError, match="out of bounds"):
+    with pytest.raises(InterpreterError, match=r"\[out-of-bounds\]"):
         matrix[0].load(by(lanes=[0]), np.array([0]), "bf16")
 
 
 def test_shared_memory_ends_where_the_launch_says() -> None:
-    with pytest.raises(InterpreterError, match="out of bounds: 16 bytes outside shared memory"):
+    with pytest.raises(InterpreterError, match=r"bounds: 16.*shared memory.*\[out-of-bounds\]"):
         shared().store(by(lanes=[3]), np.array([4088 + 8]), np.zeros((1, 8)), "bf16", 8)
-    with pytest.raises(InterpreterError, match="ends at byte 5000 of shared memory, the launch has 4096"):
+    with pytest.raises(
+        InterpreterError, match=r"ends at byte 5000 of shared memory, the launch has 4096.*\[smem-outside\]"
+    ):
         shared().place("more", 4000, 1000)
 
 
 def test_accesses_need_the_alignment_of_their_size() -> None:
-    with pytest.raises(InterpreterError, match=r"lane 1: misaligned: 16 bytes need .* multiple of 16"):
+    with pytest.raises(
+        InterpreterError, match=r"lane 1: misaligned: 16 bytes need .* multiple of 16.*\[misaligned-access\]"
+    ):
         shared().store(by(lanes=[0, 1]), np.array([0, 24]), np.zeros((2, 8)), "bf16", 8)
     shared().store(by(lanes=[0, 1]), np.array([0, 24]), np.zeros((2, 8)), "bf16", 8, align=8)
 
 
 def test_an_op_that_promises_more_alignment_than_there_is_is_an_error() -> None:
-    with pytest.raises(InterpreterError, match=r"misaligned: 2 bytes need .* multiple of 16"):
+    with pytest.raises(InterpreterError, match=r"misaligned: 2.*of 16.*\[misaligned-access\]"):
         written().load(by(lanes=[0]), np.array([2]), "bf16", align=16)
 
 
 def test_unwritten_bytes_are_uninitialised() -> None:
     memory = written()
     memory.store(by(lanes=[0]), np.array([512]), np.zeros((1, 4)), "bf16", 4)
-    with pytest.raises(InterpreterError, match=r"uninitialised: bf16 read.*byte 520 of tile"):
+    with pytest.raises(InterpreterError, match=r"uninitialised: bf16 read.*byte 520 of tile.*\[uninitialised-read\]"):
         memory.load(by(lanes=[0]), np.array([512]), "bf16", 8)
 
 
 def test_an_element_read_by_halves_is_torn() -> None:
     memory = written()
-    with pytest.raises(InterpreterError, match="torn read: f32"):
+    with pytest.raises(InterpreterError, match=r"torn read: f32.*\[torn-read\]"):
         memory.load(by(), LANES * 16, "f32")
 
 
@@ -96,12 +101,12 @@ def test_an_element_of_which_a_part_was_overwritten_is_torn() -> None:
     memory = shared()
     memory.store(by(lanes=[0]), np.array([0]), np.ones((1, 1)), "f32")
     memory.store(by(lanes=[0]), np.array([2]), np.ones((1, 1)), "bf16")
-    with pytest.raises(InterpreterError, match="torn read: f32"):
+    with pytest.raises(InterpreterError, match=r"torn read: f32.*\[torn-read\]"):
         memory.load(by(lanes=[0]), np.array([0]), "f32")
 
 
 def test_reading_another_type_of_the_same_width_is_an_error() -> None:
-    with pytest.raises(InterpreterError, match="wrong type: f16 read where bf16 was written"):
+    with pytest.raises(InterpreterError, match=r"wrong type: f16 read where bf16 was written.*\[wrong-type\]"):
         written().load(by(), LANES * 16, "f16", 8)
 
 
@@ -111,7 +116,7 @@ def test_load_any_says_which_type_lies_there() -> None:
     assert dtype == "bf16"
     assert payload[1, 0] == 8.0
     memory.store(by(lanes=[1]), np.array([16]), np.ones((1, 1)), "f16")
-    with pytest.raises(InterpreterError, match="wrong type: bf16 read where f16"):
+    with pytest.raises(InterpreterError, match=r"wrong type: bf16 read where f16.*\[wrong-type\]"):
         memory.load_any(by(), LANES * 16, 2, 8)
 
 
@@ -134,10 +139,10 @@ def test_another_warp_reads_after_a_barrier_and_not_before() -> None:
 def test_a_barrier_of_other_warps_orders_nothing() -> None:
     memory = written()
     memory.barrier([1, 2])
-    with pytest.raises(InterpreterError, match="race"):
+    with pytest.raises(InterpreterError, match=r"\[shared-race\]"):
         memory.load(by(1), LANES * 16, "bf16", 8)
     memory.barrier([0, 2])
-    with pytest.raises(InterpreterError, match="race"):
+    with pytest.raises(InterpreterError, match=r"\[shared-race\]"):
         memory.load(by(1), LANES * 16, "bf16", 8)
     memory.barrier([1, 2])  # warp 1 hears of warp 0's writes from warp 2
     memory.load(by(1), LANES * 16, "bf16", 8)
@@ -145,7 +150,9 @@ def test_a_barrier_of_other_warps_orders_nothing() -> None:
 
 def test_lanes_of_one_warp_are_not_ordered_without_a_warp_sync() -> None:
     memory = written()
-    with pytest.raises(InterpreterError, match=r"warp 0 lane 0: race.*warp 0 lane 31 wrote"):
+    with pytest.raises(
+        InterpreterError, match=r"warp 0 lane 0:.*read after write\): reads.*warp 0 lane 31.*\[shared-race\]"
+    ):
         memory.load(by(), LANES[::-1] * 16, "bf16", 8)
     memory.warp_sync(0)
     memory.load(by(), LANES[::-1] * 16, "bf16", 8)
@@ -154,13 +161,13 @@ def test_lanes_of_one_warp_are_not_ordered_without_a_warp_sync() -> None:
 def test_a_warp_sync_of_one_warp_tells_others_nothing() -> None:
     memory = written()
     memory.warp_sync(0)
-    with pytest.raises(InterpreterError, match="race"):
+    with pytest.raises(InterpreterError, match=r"\[shared-race\]"):
         memory.load(by(1), LANES * 16, "bf16", 8)
 
 
 def test_a_warp_wide_read_sees_its_own_lanes_writes_only_after_a_sync() -> None:
     memory = written()
-    with pytest.raises(InterpreterError, match="warp 0: race"):
+    with pytest.raises(InterpreterError, match=r"warp 0:.*\[shared-race\]"):
         memory.load(together(), LANES * 16, "bf16", 8)
     memory.warp_sync(0)
     memory.load(together(), LANES * 16, "bf16", 8)
@@ -169,7 +176,7 @@ def test_a_warp_wide_read_sees_its_own_lanes_writes_only_after_a_sync() -> None:
 def test_a_write_over_what_another_thread_wrote_is_a_race() -> None:
     memory = written()
     memory.store(by(), LANES * 16, np.zeros((32, 8)), "bf16", 8)
-    with pytest.raises(InterpreterError, match=r"race \(write after write\)"):
+    with pytest.raises(InterpreterError, match=r"write after write.*\[shared-race\]"):
         memory.store(by(3), LANES * 16, np.zeros((32, 8)), "bf16", 8)
 
 
@@ -187,7 +194,7 @@ def test_a_write_over_what_another_lane_read_is_a_race_even_if_this_lane_read_it
     memory = written()
     memory.barrier()
     memory.load(by(1), np.zeros(32, np.int64), "bf16", 8)  # all lanes read lane 0's bytes
-    with pytest.raises(InterpreterError, match=r"race \(write after read\)"):
+    with pytest.raises(InterpreterError, match=r"\[race-with-read\]"):
         memory.store(by(1, [31]), np.array([0]), np.zeros((1, 8)), "bf16", 8)
 
 
@@ -198,23 +205,23 @@ def test_a_thread_may_overwrite_what_it_alone_read() -> None:
     memory.store(by(1), LANES * 16, np.zeros((32, 8)), "bf16", 8)
     memory.barrier()
     memory.load(together(1), LANES * 16, "bf16", 8)
-    with pytest.raises(InterpreterError, match=r"race \(write after read\)"):
+    with pytest.raises(InterpreterError, match=r"\[race-with-read\]"):
         memory.store(by(1), LANES * 16, np.zeros((32, 8)), "bf16", 8)
 
 
 def test_two_lanes_that_write_one_byte_in_one_instruction_race() -> None:
-    with pytest.raises(InterpreterError, match="two lanes write the same bytes"):
+    with pytest.raises(InterpreterError, match=r"two lanes write the same bytes.*\[shared-lanes-race\]"):
         shared().store(by(), LANES % 31 * 16, np.zeros((32, 8)), "bf16", 8)
 
 
 def test_an_agent_that_is_a_whole_cta_needs_a_barrier_after_its_own_accesses() -> None:
     memory = shared(1)
     memory.store(together(), LANES * 16, np.zeros((32, 8)), "bf16", 8)
-    with pytest.raises(InterpreterError, match=r"race \(read after write\)"):
+    with pytest.raises(InterpreterError, match=r"read after write.*\[shared-race\]"):
         memory.load(together(), LANES * 16, "bf16", 8)
     memory.barrier()
     memory.load(together(), LANES * 16, "bf16", 8)
-    with pytest.raises(InterpreterError, match=r"race \(write after read\)"):
+    with pytest.raises(InterpreterError, match=r"\[race-with-read\]"):
         memory.store(together(), LANES * 16, np.zeros((32, 8)), "bf16", 8)
 
 
@@ -254,9 +261,11 @@ def test_ctas_of_one_launch_may_not_touch_what_another_wrote() -> None:
     memory, base, blocks = launched(0, 1)
     blocks[0].barrier()
     blocks[1].barrier()
-    with pytest.raises(InterpreterError, match=r"CTA 1.*race \(write after write\).*CTA 0 warp 0 lane 0 wrote"):
+    with pytest.raises(
+        InterpreterError, match=r"CTA 1.*race \(write after write\).*CTA 0 warp 0 lane 0 wrote.*\[global-race\]"
+    ):
         memory.store(by(cta=1), base + LANES * 32, np.ones((32, 4)), "f32", 4)
-    with pytest.raises(InterpreterError, match=r"CTA 1.*race \(read after write\)"):
+    with pytest.raises(InterpreterError, match=r"CTA 1 warp 0 lane 0:.*\(read after write\).*\[global-race\]"):
         memory.load(by(cta=1), base + LANES * 32, "f32", 4)
     memory.begin_launch()
     memory.load(by(cta=1), base + LANES * 32, "f32", 4)
@@ -265,7 +274,7 @@ def test_ctas_of_one_launch_may_not_touch_what_another_wrote() -> None:
 def test_threads_of_one_cta_need_a_barrier_in_global_memory_too() -> None:
     memory, base, blocks = launched(0)
     memory.load(by(), base + LANES * 32, "f32", 4)
-    with pytest.raises(InterpreterError, match="warp 1 lane 0: race"):
+    with pytest.raises(InterpreterError, match=r"warp 1 lane 0:.*\[global-race\]"):
         memory.load(by(1), base + LANES * 32, "f32", 4)
     blocks[0].barrier()
     memory.load(by(1), base + LANES * 32, "f32", 4)
@@ -285,7 +294,8 @@ def test_a_read_of_global_memory_is_ordered_before_the_next_write(matrix: tuple[
     memory.load(by(2, lanes), rows, "bf16", 8)
     for ordered in ([2, 3], [1, 3]):
         with pytest.raises(
-            InterpreterError, match=r"race \(write after read\): writes what CTA 0 warp [12] lane 0 read"
+            InterpreterError,
+            match=r"race \(write after read\): writes what CTA 0 warp [12] lane 0 read.*\[global-race\]",
         ):
             memory.store(by(3, lanes), rows, values, "bf16", 8)
         clocks.barrier(ordered)

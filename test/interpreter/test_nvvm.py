@@ -197,44 +197,47 @@ WAIT = "nvvm.cp.async.wait.group 0\n"
 COPY_B = "nvvm.cp.async.shared.global %bs, %bg, 16, cache = cg, %bytes : !llvm.ptr<3>, !llvm.ptr<1>, i32"
 
 FAULTS: dict[str, tuple[Callable[[], str], str]] = {
-    "no wait": (replaced(WAIT, ""), r"`.*nvvm.ldmatrix.*level nvvm, CTA 0 warp \d: in flight: reads"),
-    "no commit": (replaced("nvvm.cp.async.commit.group\n", ""), "in flight: reads"),
-    "a wait that leaves one group": (replaced(WAIT, "nvvm.cp.async.wait.group 1\n"), "in flight: reads"),
+    "no wait": (
+        replaced(WAIT, ""),
+        r"`.*nvvm.ldmatrix.*level nvvm, CTA 0 warp \d: in flight: reads.*\[copy-in-flight\]",
+    ),
+    "no commit": (replaced("nvvm.cp.async.commit.group\n", ""), r"reads.*\[copy-in-flight\]"),
+    "a wait that leaves one group": (replaced(WAIT, "nvvm.cp.async.wait.group 1\n"), r"reads.*\[copy-in-flight\]"),
     "a wait after the barrier": (replaced(WAIT + "    nvvm.barrier\n", "nvvm.barrier\n    " + WAIT), "race|in flight"),
     "no barrier": (replaced("nvvm.barrier\n", ""), r"race \(read after write\)|in flight"),
     "a barrier in divergent code": (
         replaced("%bs = llvm", "scf.if %inside {\n nvvm.barrier\n }\n %bs = llvm"),
-        "a barrier in divergent code",
+        r"\[barrier-divergent\]",
     ),
-    "B not copied": (replaced(COPY_B, ""), r"uninitialised: .* read where nothing was written"),
+    "B not copied": (replaced(COPY_B, ""), r"\[uninitialised-read\]"),
     "no zero fill past the edge": (
         replaced("%b[%row]", "%b[%t]", ", %bytes : !llvm.ptr<3>, !llvm.ptr<1>, i32", " : !llvm.ptr<3>, !llvm.ptr<1>"),
         r"cp.async.*warp 0 lane 16: out of bounds",
     ),
     "src-size beyond the copy": (
         replaced("arith.select %inside, %c16", "arith.select %inside, %c32"),
-        "src-size must be 0 … 16, not 32",
+        r"src-size must be 0 … 16, not 32.*\[cp-async-source\]",
     ),
     "a row address that is not aligned": (
         replaced("%smem[1024]", "%smem[1032]"),
-        "misaligned: 16 bytes",
+        r"misaligned: 16.*\[misaligned-access\]",
     ),
     "an address past shared memory": (
         replaced("%smem[1024]", "%smem[4096]"),
-        "out of bounds: 16 bytes outside shared memory",
+        r"bounds: 16.*shared memory.*\[out-of-bounds\]",
     ),
     "both warps store the same rows": (
         replaced("%row_d = arith.addi %w16, %group", "%row_d = arith.addi %c0, %group"),
         r"race \(write after write\): writes what CTA 0 warp \d lane 0 wrote",
     ),
-    "a store past the edge": (replaced("arith.addi %row_d, %c8", "arith.addi %row_d, %c32"), "out of bounds"),
+    "a store past the edge": (replaced("arith.addi %row_d, %c8", "arith.addi %row_d, %c32"), r"\[outside-matrices\]"),
     "f16 where bf16 lies": (
         lambda: kernel(MMA_F16, "bf16", "f32").replace("vector<2xf32>, !llvm", "vector<2xf16>, !llvm"),
-        "a register that holds two bf16 is read as two f16",
+        r"a register that holds two bf16 is read as two f16.*\[pair-read\]",
     ),
     "arithmetic on packed registers": (
         replaced("%z = arith", "%sum = arith.addi %a0, %a1 : i32\n    %z = arith"),
-        "integer arithmetic on a register that holds two bf16",
+        r"integer arithmetic on a register that holds two bf16.*\[pair-arithmetic\]",
     ),
 }
 

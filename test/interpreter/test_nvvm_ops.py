@@ -244,6 +244,66 @@ def test_lanes_that_exchange_values_without_a_sync_race() -> None:
         run(EXCHANGE.replace("SYNC", ""))
 
 
+@pytest.mark.parametrize(
+    ("kind", "clamp", "expected"),
+    [("bfly", 31, LANES ^ 16), ("idx", 31, LANES * 0 + 16), ("down", 31, np.where(LANES < 16, LANES + 16, LANES))],
+)
+def test_a_shfl_of_each_kind_reads_the_lane_that_ptx_says(kind: str, clamp: int, expected: np.ndarray) -> None:
+    result = run(
+        f"""
+        %mask = arith.constant -1 : i32
+        %clamp = arith.constant {clamp} : i32
+        %r = nvvm.shfl.sync {kind} %mask, %lane, %c16, %clamp : i32 -> i32
+        llvm.store %r, %pd : i32, !llvm.ptr<1>
+        """,
+        "i32",
+    )
+    assert np.array_equal(result, expected)
+
+
+def test_an_arrival_may_have_a_predicate() -> None:
+    result = run(
+        """
+        %bytes = arith.constant 0 : i32
+        %first = arith.cmpi eq, %lane, %c0 : i32
+        scf.if %first { nvvm.mbarrier.init %s, %c1 : !llvm.ptr<3>, i32 }
+        nvvm.mbarrier.arrive.expect_tx %s, %bytes, predicate = %first : !llvm.ptr<3>, i32, i1
+        nvvm.mbarrier.try_wait.parity %s, %c0, %c1 : !llvm.ptr<3>, i32, i32
+        llvm.store %lane, %pd : i32, !llvm.ptr<1>
+        """,
+        "i32",
+    )
+    assert np.array_equal(result, LANES)
+
+
+def test_a_product_with_too_few_registers_is_refused() -> None:
+    with pytest.raises(InterpreterError, match=r"takes \[1, 1, 2\] registers of A, B and C, not \[1, 1, 1\]"):
+        run(
+            """
+            %x = arith.constant 1.0 : f64
+            %y = llvm.call_intrinsic "llvm.nvvm.mma.m8n8k4.row.col.f64"(%x, %x, %x)
+                : (f64, f64, f64) -> !llvm.struct<(f64, f64)>
+            """
+        )
+
+
+def test_stmatrix_stores_the_bits_of_plain_integers_as_every_level_does() -> None:
+    result = run(
+        """
+        nvvm.stmatrix %ps8, %c16 {layout = #nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>,
+            eltType = #nvvm.ld_st_matrix_elt_type<b16>} : !llvm.ptr<3>, i32
+        %mask = arith.constant -1 : i32
+        nvvm.bar.warp.sync %mask : i32
+        %ps = llvm.getelementptr %s[%lane] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, vector<2xf16>
+        %v = llvm.load %ps : !llvm.ptr<3> -> vector<2xf16>
+        %q = llvm.getelementptr %d[%lane] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, vector<2xf16>
+        llvm.store %v, %q : vector<2xf16>, !llvm.ptr<1>
+        """,
+        "f16",
+    )
+    assert result.tolist() == [float(np.array(16, np.int16).view(np.float16)), 0.0] * 32
+
+
 LDMATRIX = """nvvm.ldmatrix %ps8 {num = 1 : i32, layout = #nvvm.mma_layout<row>,
     shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, eltType = #nvvm.ld_st_matrix_elt_type<b16>}
     : (!llvm.ptr<3>) -> i32"""
@@ -251,40 +311,41 @@ LDMATRIX = """nvvm.ldmatrix %ps8 {num = 1 : i32, layout = #nvvm.mma_layout<row>,
 REFUSALS = {
     "ldmatrix in divergent code": (
         f"%in = arith.cmpi slt, %lane, %c16 : i32\n scf.if %in {{\n %r = {LDMATRIX} \n }}",
-        r"all 32 lanes must execute it together .*; lanes \[16, 17",
+        r"\[16, 17.*\[warp-aligned\]",
     ),
     "a warp sync of a part": (
         "%mask = arith.constant 65535 : i32\n nvvm.bar.warp.sync %mask : i32",
-        "member mask 0xffff: only that of the whole warp",
+        r"member mask 0xffff: only that of the whole warp.*\[member-mask\]",
     ),
-    "a barrier of part of a warp": ("nvvm.barrier id = %c1 number_of_threads = %c16", "a barrier of 16 threads"),
+    "a barrier of part of a warp": (
+        "nvvm.barrier id = %c1 number_of_threads = %c16",
+        r"a barrier of 16 threads.*\[barrier-threads\]",
+    ),
     "a barrier beyond the sixteenth": (
         "%c32 = arith.constant 32 : i32\n nvvm.barrier id = %c16 number_of_threads = %c32",
-        "0 … 15",
+        r"0 … 15.*\[barrier-number\]",
     ),
     "a barrier whose name differs by lane": (
         "%c32 = arith.constant 32 : i32\n nvvm.barrier id = %lane number_of_threads = %c32",
-        "the lanes of the warp give different values",
-    ),
-    "stmatrix of plain integers": (
-        """nvvm.stmatrix %ps8, %c16 {layout = #nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>,
-        eltType = #nvvm.ld_st_matrix_elt_type<b16>} : !llvm.ptr<3>, i32""",
-        "registers of plain integers",
+        r"the lanes of the warp give different values.*\[uniform-values\]",
     ),
     "ldmatrix of what nobody wrote": (f"%r = {LDMATRIX}", "uninitialised"),
     "a store of undef": (
         "%u = llvm.mlir.undef : f32\n llvm.store %u, %pd : f32, !llvm.ptr<1>",
-        "a value that was never given",
+        r"a value that was never given.*\[store-undef\]",
     ),
-    "all lanes store to one address": ("llvm.store %c1, %d : i32, !llvm.ptr<1>", "two lanes write the same bytes"),
+    "all lanes store to one address": (
+        "llvm.store %c1, %d : i32, !llvm.ptr<1>",
+        r"two lanes write the same bytes.*\[global-lanes-race\]",
+    ),
     "a vector load of less alignment than it says": (
         "%p = llvm.getelementptr %a[%lane] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, bf16\n"
         "%v = llvm.load %p {alignment = 4 : i64} : !llvm.ptr<1> -> vector<2xbf16>",
-        "lane 1: misaligned: 4 bytes",
+        r"lane 1: misaligned: 4.*\[misaligned-access\]",
     ),
     "an unknown intrinsic": (
         '%x = arith.constant 1.0 : f32\n %y = llvm.call_intrinsic "llvm.nvvm.sin.approx.f"(%x) : (f32) -> f32',
-        "intrinsic llvm.nvvm.sin.approx.f is not interpreted",
+        r"intrinsic llvm.nvvm.sin.approx.f is not interpreted.*\[no-intrinsic-meaning\]",
     ),
 }
 

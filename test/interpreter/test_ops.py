@@ -349,19 +349,20 @@ def test_poison_may_be_inserted_into_and_not_computed_with():
       %v = vector.insert %t, %p[0] : i32 into vector<2xi32>
       %r = vector.extract %v[0] : i32 from vector<2xi32>"""
     np.testing.assert_array_equal(lanes(inserted), range(32))
-    with pytest.raises(InterpreterError, match=r"arith\.addi .*TypeError"):
+    with pytest.raises(InterpreterError, match=r"arith\.addi .*never written, or poison"):
         lanes("%p = ub.poison : i32\n%r = arith.addi %p, %t : i32")
 
 
 # What is refused ------------------------------------------------------------------------------------------------------
 
 REFUSED = {
-    "%z = arith.constant 0 : i32\n%r = arith.divsi %t, %z : i32": "division by zero",
-    "%z = arith.constant 32 : i32\n%r = arith.shli %t, %z : i32": r"shift by 32 is poison for i32; shift by 0 … 31",
+    "%z = arith.constant 0 : i32\n%r = arith.divsi %t, %z : i32": r"division by zero.*\[division-by-zero\]",
+    "%z = arith.constant 32 : i32\n%r = arith.shli %t, %z : i32": r"shift by 32 is poison for i32; shift by 0 … 31"
+    r".*\[shift-poison\]",
     "%x = arith.constant 9 : index\n%v = arith.constant dense<[1, 2]> : vector<2xi32>\n"
-    "%r = vector.extract %v[%x] : i32 from vector<2xi32>": "position 9 is outside",
+    "%r = vector.extract %v[%x] : i32 from vector<2xi32>": r"position 9 is outside.*\[vector-position\]",
     "%z = arith.constant 0 : i32\n%r = scf.for %i = %z to %t step %z iter_args(%s = %t) -> (i32) : i32 {\n"
-    "scf.yield %s : i32\n}": "step is 0",
+    "scf.yield %s : i32\n}": r"step is 0.*\[loop-step\]",
 }
 
 
@@ -378,5 +379,5 @@ def test_warps_that_wait_at_a_barrier_for_one_that_has_ended_are_a_deadlock():
         nvvm.barrier0
       }
       %r = arith.addi %t, %t : i32"""
-    with pytest.raises(InterpreterError, match=r"deadlock[\s\S]*3 of 4 warps have arrived, not warp 3 \(ended\)"):
+    with pytest.raises(InterpreterError, match=r"nvvm.*\[agents-deadlock\]"):
         lanes(body, threads=128)

@@ -94,7 +94,7 @@ def test_rows_of_an_odd_length_are_packed_for_tma_alone() -> None:
         )
         names[schedule] = source
     np.testing.assert_array_equal(run(names[ROLES], given, (0, 0, 0)), expected(spec("tn"), given))
-    with pytest.raises(InterpreterError, match="never written"):
+    with pytest.raises(InterpreterError, match=r"\[d-unwritten\]"):
         run(names[BY_TMA], given, (0, 0, 0))
 
 
@@ -143,14 +143,18 @@ def test_matrices_of_a_batch_that_are_not_aligned_to_each_other_are_copied() -> 
     for b in (given["b"], shared):
         np.testing.assert_array_equal(run(broken, {**given, "b": b}, (0, 0, 0)), np.full((3, 40, 40), 40))
     for name in "ab":
-        with pytest.raises(InterpreterError, match="uninitialised"):
+        with pytest.raises(InterpreterError, match=r"\[uninitialised-read\]"):
             run(broken, {**given, name: apart}, (0, 0, 0))
 
 
 #: By what they do: an edit of the copying kernel of a batch at level nvvm, and what is said of it
 BATCH_FAULTS = {
     "all matrices are taken for the first": (r"arith.extui (%\d+) : i32", "arith.extui %c0_i32 : i32", "race"),
-    "matrices past the last are copied": (r"cmpi ult, (%\d+), %arg3 ", r"cmpi uge, \1, %c0_i32 ", "out of bounds"),
+    "matrices past the last are copied": (
+        r"cmpi ult, (%\d+), %arg3 ",
+        r"cmpi uge, \1, %c0_i32 ",
+        r"\[outside-matrices\]",
+    ),
 }
 
 
@@ -194,7 +198,7 @@ def test_a_product_before_its_operands_or_behind_its_output_is_found(place: str)
     product = lines.pop(next(i for i, line in enumerate(lines) if "tile.launch @gemm_kernel" in line))
     copies = [i for i, line in enumerate(lines) if "tile.launch @gemm_copy_bf16" in line]
     lines.insert(copies[0] if place.startswith("before") else copies[-1] + 1, product)
-    with pytest.raises(InterpreterError, match="uninitialised"):
+    with pytest.raises(InterpreterError, match=r"\[uninitialised-read\]"):
         run("\n".join(lines), inputs("tn", 45, 37, 41, APART[0]), APART[1])
 
 
@@ -203,22 +207,22 @@ FAULTS = {
     "units before a row's first are read": (
         r"arith.cmpi sge, (%\d+), %c0_i32",
         r"arith.cmpi sge, %c0_i32, %c0_i32",
-        "out of bounds",
+        r"\[outside-matrices\]",
     ),
     "units past a row's last are read": (
         r"arith.cmpi sle, (%\d+), %arg3",
         r"arith.cmpi sle, %arg3, %arg3",
-        "out of bounds",
+        r"\[outside-matrices\]",
     ),
     "elements past a row's last are copied": (
         r"arith.cmpi ult, (%\d+), %arg3 ",
         r"arith.cmpi uge, \1, %c0_i32 ",
-        "out of bounds",
+        r"\[outside-matrices\]",
     ),
     "rows past the last are copied": (
         r"arith.cmpi ult, (%\d+), %arg2 ",
         r"arith.cmpi uge, \1, %c0_i32 ",
-        "out of bounds",
+        r"\[outside-matrices\]",
     ),
 }
 

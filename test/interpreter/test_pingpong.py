@@ -162,7 +162,7 @@ def test_a_scratch_buffer_that_both_instances_use_is_found(levels: dict[str, dic
     text = levels["tma"]["epilogue"]
     first, second = (int(place) for place in re.findall(r"sm\.alloc at (\d+)", text))
     shared = text.replace(f"sm.alloc at {second}", f"sm.alloc at {(first + second) // 2}")
-    with pytest.raises(InterpreterError, match="overlaps"):
+    with pytest.raises(InterpreterError, match=r"overlaps.*\[buffers-overlap\]"):
         interpret(shared, inputs_of(SPEC, 64, 64, 8 * 64), sms=1, domain="exact")
 
 

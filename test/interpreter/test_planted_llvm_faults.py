@@ -99,7 +99,7 @@ def hopper() -> str:
 
 @pytest.fixture(scope="module")
 def divided() -> str:
-    return lt.compile_gemm(SPEC, schedule=DIVIDED).levels["llvm"]
+    return lt.compile_gemm(SPEC, "sm_80", schedule=DIVIDED).levels["llvm"]
 
 
 @pytest.mark.parametrize("fault", ON_HOPPER, ids=lambda fault: fault.name)

@@ -11,7 +11,8 @@ import lowtide as lt
 from lowtide.interpreter import Loaded, interpret
 
 SPEC = spec()
-AMPERE = "grid.tile = [32, 32], k = 32, stages = 3, atoms = [2, 1, 1]"
+UNPACKED = "a.pack = none, b.pack = none, epilogue.pack = none"  # faults are planted in the kernel, not in copies
+AMPERE = f"grid.tile = [32, 32], k = 32, stages = 3, atoms = [2, 1, 1], {UNPACKED}"
 HOPPER = "grid.tile = [128, 64], k = 64, stages = 3, roles = cooperative(2), epilogue.path = tma"
 TARGETS = {"sm_80": (AMPERE, inputs_of(SPEC, 40, 40, 32 * 4 + 8)), "sm_90a": (HOPPER, inputs_of(SPEC, 140, 72, 64 * 4))}
 SEEDS = (0, 1)

@@ -1,11 +1,17 @@
 """The parser of PTX: what it reads, and how it names what it does not."""
 
+import random
 import time
+from collections.abc import Iterator
 
 import pytest
+from compiled import spec
 from ptx_kernels import HEADER
 
+import lowtide as lt
 from lowtide.errors import InterpreterError
+from lowtide.interpreter.numbers import domains
+from lowtide.interpreter.ptx.decoding import decode
 from lowtide.interpreter.ptx.parsing import parse
 from lowtide.interpreter.ptx.syntax import Address, Group, Guard, Immediate, Instruction, Label, Name, Register
 
@@ -48,6 +54,9 @@ $L__BB0_1:
 	ret;
 }}
 """
+
+
+ONE_CONSUMER = "roles = cooperative(1), grid.tile = [64, 16], k = 64, stages = 2"
 
 
 def entry():
@@ -111,13 +120,64 @@ def test_an_instruction_describes_itself_by_text_and_line():
         ("add.s32 	%r4, %r3, -128;", "add.s32 %r4 %r3;", r"k\.ptx:25: ',' or ';' is expected, not '%r3'"),
         (".reg .b64", "#reg .b64", r"k\.ptx:19: '#reg \.b64 ' is no word of PTX"),
         (".extern .shared", ".func", r"k\.ptx:7: \.func is not interpreted"),
+        ("-128;", "0189;", r"k\.ptx:25: 0189 is no octal number; write it without the leading 0"),
+        ("-128;", f"{2**64};", r"k\.ptx:25: 18446744073709551616… does not fit into 64 bits"),
+        (".align 1024", ".align 0", r"k\.ptx:7: an alignment of 0 bytes; it is a power of two"),
+        (".reg .b64", ".reg .b65", r"k\.ptx:19: registers of type b65 are not interpreted; known are b128, b16, "),
+        ("[%rd1+-16]", "[[[%rd1]]]", r"k\.ptx:23: an address, which is a register.* is expected, not '\['"),
+        ("{%r1, %r2};", "{{%r1}, %r2};", r"k\.ptx:23: a register or a number is expected, not '{'"),
+        ("add.s32", "{" * 5000, r"k\.ptx:25: braces within braces, more than 64 deep, are not interpreted"),
+        ("%r4, %r3, -128", "%r4, %r3", r"k\.ptx:25: no known form of add has these modifiers and operands"),
+        ("setp.lt.f32", "setp.lt", r"k\.ptx:39: no known form of setp has these modifiers and operands"),
         ("0f3F800000", "1.5", r"k\.ptx:24: the constant '1\.5' is not interpreted; write floats by their bits"),
     ],
 )
 def test_what_is_no_ptx_is_named_with_its_line(old, new, found):
     assert TEXT.count(old) >= 1
     with pytest.raises(InterpreterError, match=found):
-        parse(TEXT.replace(old, new, 1), "k.ptx")
+        read(TEXT.replace(old, new, 1))
+
+
+def read(text: str) -> None:
+    module = parse(text, "k.ptx")
+    for name in module.entries:
+        decode(module, name, domains.domain("exact"))
+
+
+def damaged(text: str, places: Iterator[int] | range) -> Iterator[str]:
+    """The text cut off at each of the places, and without the character there."""
+    for at in places:
+        yield text[:at]
+        yield text[:at] + text[at + 1 :]
+
+
+def refused_or_read(texts: Iterator[str]) -> int:
+    """How many texts are refused. Whatever else they raise fails the test."""
+    refused = 0
+    for text in texts:
+        try:
+            read(text)
+        except InterpreterError as error:
+            assert str(error)
+            refused += 1
+    return refused
+
+
+def test_damaged_text_is_read_or_refused() -> None:
+    text = TEXT.replace("cp.async.bulk.tensor", "//").replace("%p0|%p1", "%p1")
+    read(text)
+    assert refused_or_read(damaged(text, range(len(text)))) > len(text)
+    for mark in "{[(<@":
+        with pytest.raises(InterpreterError):
+            read(text + mark * 5000)
+
+
+@pytest.mark.parametrize(("target", "schedule"), [("sm_80", "grid.tile = [16, 16], k = 16"), ("sm_90a", ONE_CONSUMER)])
+def test_damaged_text_of_a_compiled_kernel_is_read_or_refused(target: str, schedule: str) -> None:
+    text = lt.compile_gemm(spec(), target=target, schedule=schedule).ptx
+    assert text is not None
+    chosen = random.Random(0).sample(range(len(text)), 40)
+    assert refused_or_read(damaged(text, iter(chosen))) >= 40
 
 
 def test_ten_thousand_lines_take_about_half_a_second():

@@ -29,7 +29,7 @@ KERNELS = {
 
 @pytest.fixture(scope="module")
 def kernels():
-    return {name: lt.compile_gemm(problem, schedule=schedule) for name, (problem, schedule) in KERNELS.items()}
+    return {name: lt.compile_gemm(problem, "sm_80", schedule=schedule) for name, (problem, schedule) in KERNELS.items()}
 
 
 def run(name: str, text: str, shape: tuple[int, int, int] = (45, 37, 52)) -> tuple[np.ndarray, np.ndarray]:
@@ -53,7 +53,7 @@ def test_a_ring_that_only_stores_of_registers_fill_has_barriers_and_no_groups(ke
 
 def test_loads_of_whole_runs_are_16_bytes_without_a_check_of_alignment():
     whole = lt.GemmSpec(m=64, n=64, k=64, a="f32", b="f32", d="f32")
-    kernel = lt.compile_gemm(whole, schedule=KERNELS["transposed"][1])
+    kernel = lt.compile_gemm(whole, "sm_80", schedule=KERNELS["transposed"][1])
     assert "ptrtoint" not in kernel.levels["nvvm"].split("scf.for")[1]
     assert "ld.global.v4" in kernel.ptx or "ld.global.nc.v4" in kernel.ptx
 
@@ -97,18 +97,43 @@ def test_a_planted_fault_is_found(kernels, fault):
 @pytest.mark.parametrize(
     ("problem", "target", "schedule", "message"),
     [
-        (spec(), "sm_80", "a.copy = staged.16, a.stage = transposed", "a.stage = transposed: ldmatrix.*; take that"),
+        (
+            spec(),
+            "sm_80",
+            "a.copy = staged.16, a.stage = transposed",
+            r"a.stage = transposed: ldmatrix.*; take that.*\[ldmatrix-transposed\]",
+        ),
         (
             spec(dtype="f32"),
             "sm_80",
             "a.copy = cp.async.16, a.stage = transposed",
-            "take a.copy = staged.16 or a.copy = cp.async.4 or",
+            r"take a.copy = staged.16 or a.copy = cp.async.4 or.*\[transposed-width\]",
         ),
-        (spec(), "sm_90a", "a.copy = ld.global.2, roles = cooperative(2)", r"cooperative\(2\) go with a.copy = tma"),
-        (spec(), "sm_90a", "a.copy = staged.16, roles = pingpong(2)", r"take roles = cooperative\(2\)"),
-        (spec(), "sm_90a", "a.copy = staged.16, roles = cooperative(2), cluster = [2, 1]", r"take cluster = \[1, 1\]"),
+        (
+            spec(),
+            "sm_90a",
+            "a.copy = ld.global.2, roles = cooperative(2)",
+            r"cooperative\(2\) go with a.copy = tma.*\[roles-copy\]",
+        ),
+        (
+            spec(),
+            "sm_90a",
+            "a.copy = staged.16, roles = pingpong(2)",
+            r"take roles = cooperative\(2\).*\[producer-turns\]",
+        ),
+        (
+            spec(),
+            "sm_90a",
+            "a.copy = staged.16, roles = cooperative(2), cluster = [2, 1]",
+            r"take cluster = \[1, 1\].*\[producer-cluster\]",
+        ),
         (spec(), "sm_80", "a.copy = staged.32", "a.copy = staged.32 is not one of .*staged.16, staged.8"),
-        (spec(), "sm_80", "a.copy = staged.16, b.copy = ld.global.16", "take a.copy = ld.global.16, or b.copy = sta"),
+        (
+            spec(),
+            "sm_80",
+            "a.copy = staged.16, b.copy = ld.global.16",
+            r"take a.copy = ld.global.16, or b.copy = sta.*\[direct-both\]",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_with_the_way_out(problem, target, schedule, message):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lowtide as lt
-from lowtide.compiler.driver import compile_ir
+from lowtide.compiler.attempts import compile_ir
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.interpreter.host import LEVELS
 
@@ -61,7 +61,7 @@ def test_d_by_columns_is_right(layout, target, levels):
 
 def test_every_level_says_the_problem_that_was_asked_for():
     spec = spec_of_d_by_columns("tt", m=40, k=0)
-    kernel = lt.compile_gemm(spec)
+    kernel = lt.compile_gemm(spec, "sm_80")
     for level in LEVELS[:-1]:
         found = spec_of(lt.interpreter.Loaded(kernel.levels[level]).module).spec
         assert (found.layout, found.d_order, found.m, found.n, found.k) == ("tt", "column", 40, None, 0)
@@ -79,7 +79,7 @@ def test_a_swapped_level_goes_on_as_it_is():
 
 
 def test_the_manifest_names_what_the_caller_passes():
-    manifest = lt.compile_gemm(spec_of_d_by_columns("tt", m=40, n=72, k=48)).manifest
+    manifest = lt.compile_gemm(spec_of_d_by_columns("tt", m=40, n=72, k=48), "sm_80").manifest
     assert {x["name"]: tuple(x["shape"]) for x in manifest["arguments"]} == {
         "a": (40, 48),
         "b": (48, 72),
@@ -92,7 +92,7 @@ def test_the_manifest_names_what_the_caller_passes():
 
 
 def test_errors_name_the_callers_operands():
-    kernel, given = lt.compile_gemm(spec_of_d_by_columns("tn", n=72)), operands("tn", 40, 72, 48)
+    kernel, given = lt.compile_gemm(spec_of_d_by_columns("tn", n=72), "sm_80"), operands("tn", 40, 72, 48)
     with pytest.raises(
         lt.Error, match=re.escape("operand b: extent 0 of shape (71, 48) is 71, the kernel was compiled")
     ):
@@ -105,7 +105,7 @@ def test_errors_name_the_callers_operands():
 
 
 def test_d_by_columns_may_be_in_place_of_an_operand():
-    kernel, given = lt.compile_gemm(spec_of_d_by_columns("tn"), schedule=SMALL), operands("tn", 40, 72, 48)
+    kernel, given = lt.compile_gemm(spec_of_d_by_columns("tn"), "sm_80", schedule=SMALL), operands("tn", 40, 72, 48)
     for level in ("cta", "nvvm"):
         d = kernel.interpret(**given, out=given["c"], level=level, domain="exact")
         np.testing.assert_array_equal(d, product("tn", **given))
@@ -113,7 +113,7 @@ def test_d_by_columns_may_be_in_place_of_an_operand():
 
 def test_check_takes_swapped_kernels():
     spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", layout="tt", d_order="column", epilogue=scaled)
-    assert lt.check(lt.compile_gemm(spec, schedule=SMALL), budget=1.0).ok
+    assert lt.check(lt.compile_gemm(spec, "sm_80", schedule=SMALL), budget=1.0).ok
 
 
 # D by rows, of operands that are swapped all the same: the kernel sees a D by columns.
@@ -191,7 +191,8 @@ def test_rows_and_columns_of_a_window_of_d_by_columns_that_are_exchanged_are_fou
     [("%arg1, %arg0", "%arg0, %arg1"), ("per_row %arg5", "per_column %arg5"), ("%arg1, %arg0", "%arg1, %arg1")],
 )
 def test_a_wrong_exchange_is_found(old, new):
-    text = lt.compile_gemm(spec_of_d_by_columns("tn")).levels["problem"]
+    unpacked = "a.pack = none, b.pack = none, epilogue.pack = none"
+    text = lt.compile_gemm(spec_of_d_by_columns("tn"), "sm_80", schedule=unpacked).levels["problem"]
     given = operands("tn", 40, 40, 48)
     inputs = {name: given[name] for name in ("a", "b", "c", "row", "column")}
     right = lt.interpreter.interpret(text, inputs, domain="exact")

@@ -115,9 +115,14 @@ def test_a_planted_fault_is_found(kernels, kernel, fault):
 @pytest.mark.parametrize(
     ("problem", "target", "fields", "message"),
     [
-        (spec(), "sm_80", "epilogue.store = 3", "a thread stores 16, 8, 4, 2 of D; nearest is 2"),
-        (spec(d="f32"), "sm_80", "epilogue.store = 2", "a thread stores 16, 8, 4 of D; nearest is 4"),
-        (spec(), "sm_90a", "epilogue.store = 2, epilogue.path = tma", "epilogue.store = 2 is of stores by threads"),
+        (spec(), "sm_80", "epilogue.store = 3", r"a thread stores 16, 8, 4, 2 of D; nearest is 2.*\[store-bytes\]"),
+        (spec(d="f32"), "sm_80", "epilogue.store = 2", r"a thread stores 16, 8, 4 of D; nearest is 4.*\[store-bytes\]"),
+        (
+            spec(),
+            "sm_90a",
+            "epilogue.store = 2, epilogue.path = tma",
+            r"epilogue.store = 2 is of stores by threads.*\[store-path\]",
+        ),
         (spec(), "sm_80", "a.copy = realigned.2", "a.copy = realigned.2 is not one of .*realigned.4"),
     ],
 )

@@ -107,7 +107,10 @@ gpu.module @kernels {
 @pytest.mark.parametrize(("bound", "missing"), [(32, "warp 1, warp 2, warp 3"), (64, "warp 2, warp 3"), (96, "warp 3")])
 def test_the_last_instruction_that_some_warps_leave_out_is_found_when_they_have_ended(bound: int, missing: str) -> None:
     for seed in range(3):
-        with pytest.raises(InterpreterError, match=rf"decrease 24` at .*executed by warp 0.*, not by {missing} of the"):
+        with pytest.raises(
+            InterpreterError,
+            match=rf"decrease 24` at .*executed by warp 0.*, not by {missing} of the.*\[warpgroup-unmet\]",
+        ):
             run_kernel(REGISTERS.replace("BOUND", str(bound)), [], threads=256, seed=seed)
 
 
@@ -117,5 +120,7 @@ def test_a_whole_warpgroup_does_it_together() -> None:
 
 def test_warps_that_form_no_warpgroup_are_refused() -> None:
     text = REGISTERS.replace("BOUND", "128")
-    with pytest.raises(InterpreterError, match="the CTA's 3 warps leave 3 from warp 0 on; a warpgroup has four"):
+    with pytest.raises(
+        InterpreterError, match=r"the CTA's 3 warps leave 3 from warp 0 on; a warpgroup has four.*\[warpgroup-whole\]"
+    ):
         run_kernel(text, [], threads=96)

@@ -151,6 +151,6 @@ def test_k_of_zero_and_scales_of_another_shape_are_refused():
     inputs = small_integers(spec, 16, 64, 128)
     with pytest.raises(lt.InterpreterError, match="scales must have a row for each 64 of K"):
         kernel.interpret(**{**inputs, "scales": inputs["scales"][:1]}, level="cta")
-    with pytest.raises(lt.InterpreterError, match="K of packed weights is 0"):
+    with pytest.raises(lt.InterpreterError, match=r"K of packed weights is 0.*\[weights-of-no-k\]"):
         empty = {"a": inputs["a"][:, :0], "b": inputs["b"][:, :0], "scales": inputs["scales"][:0]}
         kernel.interpret(**empty, level="cta")

@@ -50,12 +50,12 @@ def test_the_tile_advised_for_too_many_accumulators_compiles_and_a_wider_one_doe
         (
             "tn",
             "grid.tile = [512, 64], roles = cooperative(4)",
-            r"a TMA box of 512 rows.*take a smaller CTA tile",
+            r"512.*256.*\[tma-box\]",
             "[256, 64]",
         ),
         ("tn", "roles = cooperative(9)", r"take at most cooperative\(4\)", "roles = cooperative(4)"),
         ("tn", "roles = cooperative(7)", r"of at most cooperative\(4\)", "roles = cooperative(4)"),
-        ("tn", "grid.tile = [2147483647, 64], k = 32", r"take a tile of at most \[128, 256\]", "[128, 256]"),
+        ("tn", "grid.tile = [2147483647, 64], k = 32", r"\[accumulators-per-sm\]", "[128, 256]"),
         ("tn", "grid.tile = [128, 100], k = 32, roles = single", r"grid.tile N = 100 .* nearest is 96", "[128, 96]"),
         # N is contiguous in B: 72 columns would not be whole swizzled rows.
         ("nt", "grid.tile = [512, 80], roles = cooperative(4)", r"take grid.tile = \[512, 64\]", "[512, 64]"),
@@ -78,15 +78,22 @@ BYTES = {"a": "s8", "b": "s8", "d": "s32"}
     ("target", "given", "message", "advice", "fields"),
     [
         ("sm_80", "a.load = once, prologue = once", "a.load = once needs a known M and K", "a.load = per_tile", {}),
-        ("sm_80", "b.load = once", "take prologue = once, or b.load = per_tile", "b.load = per_tile", {"n": 64}),
+        ("sm_80", "b.load = once", "a known K; take b.load = per_tile", "b.load = per_tile", {"n": 64}),
+        ("sm_80", "b.load = once", "take prologue = once, or", "prologue = once", {"n": 64, "k": 256}),
         (
             "sm_80",
             "a.copy = ld.global.4, b.copy = ld.global.4, a.load = once",
             "outlives a work tile; take a.load = per_tile",
             "a.load = per_tile",
-            {"m": 64},
+            {"m": 64, "k": 256},
         ),
-        ("sm_90a", "roles = cooperative(2), b.load = once", "take b.load = per_tile", "b.load = per_tile", {"n": 64}),
+        (
+            "sm_90a",
+            "roles = cooperative(2), b.load = once",
+            "take b.load = per_tile",
+            "b.load = per_tile",
+            {"n": 64, "k": 256},
+        ),
         (
             "sm_90a",
             "roles = cooperative(1), epilogue.path = direct, epilogue.buffers = 3",
@@ -94,7 +101,7 @@ BYTES = {"a": "s8", "b": "s8", "d": "s32"}
             "epilogue.buffers = 1",
             {},
         ),
-        ("sm_80", "b.padding = 4", "take 8$", "b.padding = 8", {}),
+        ("sm_80", "b.padding = 4", r"take 8 \[padding-bytes\]$", "b.padding = 8", {}),
         ("sm_80", "b.stage = transposed", "take b.copy = staged.16 or b.stage", "b.copy = staged.16", BYTES),
         (
             "sm_80",
@@ -169,5 +176,5 @@ def test_roles_with_mma_sync_name_what_fits(spec: lt.GemmSpec | None, advice: st
     spec = spec or lt.GemmSpec(m=4096, n=4096, k=4096, **F64)
     with pytest.raises(lt.ScheduleError) as caught:
         compile_gemm(spec, target="sm_90a", schedule=f"roles = cooperative(2), {MMA_SYNC}")
-    assert str(caught.value).splitlines()[0].endswith(f"not tma and mma.m16n8k16; take {advice}")
+    assert str(caught.value).splitlines()[0].endswith(f"not tma and mma.m16n8k16; take {advice} [roles-copy]")
     compile_gemm(spec, target="sm_90a", schedule=f"roles = single, {MMA_SYNC}")

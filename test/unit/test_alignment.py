@@ -18,10 +18,10 @@ CASES = {
         f"a.copy = tma, b.copy = tma, epilogue.path = direct, {UNPACKED}",
         (16, 16, 4),
     ),
-    "narrow copies": ("sm_80", "bf16", f"{SMALL}, a.copy = cp.async.4, b.copy = staged.8", (4, 8, 16)),
-    "rows of f32 beside a D of 16 bits": ("sm_80", "bf16", f"{SMALL}, epilogue.math = rows", (16, 16, 8)),
+    "narrow copies": ("sm_80", "bf16", f"{SMALL}, a.copy = cp.async.4, b.copy = staged.8, {UNPACKED}", (4, 8, 16)),
+    "rows of f32 beside a D of 16 bits": ("sm_80", "bf16", f"{SMALL}, epilogue.math = rows, {UNPACKED}", (16, 16, 8)),
     "loads that find out": ("sm_80", "bf16", "sm80-direct", (2, 2, 4)),
-    "elements wider than the copy's name": ("sm_80", "f64", "sm80-f64", (16, 16, 16)),
+    "elements wider than the copy's name": ("sm_80", "f64", UNPACKED, (16, 16, 16)),
 }
 
 

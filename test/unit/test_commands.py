@@ -54,10 +54,29 @@ def test_a_reader_that_is_gone_before_anything_is_written_is_no_error(module: Pa
         assert (done.stdout, done.stderr) == ("141\n", "")
 
 
-def test_a_closed_standard_output_is_no_error(module: Path) -> None:
-    for script, arguments in (("lowtide", "targets"), ("lowtide_opt", str(module))):
-        done = shell(f"@ {arguments} >&-", script)
-        assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.parametrize(
+    ("script", "arguments", "status"),
+    [("lowtide", "targets", 2), ("lowtide", "presets", 2), ("lowtide_opt", "@module", 1)],
+)
+def test_a_closed_standard_output_is_refused(module: Path, script: str, arguments: str, status: int) -> None:
+    done = shell(f"@ {arguments.replace('@module', str(module))} >&-", script)
+    assert done.returncode == status
+    assert "error: cannot write the output: " in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_closed_standard_input_is_refused() -> None:
+    done = shell("@ - <&-", "lowtide_opt")
+    assert done.returncode == 1
+    assert done.stderr == "lowtide-opt: error: cannot read -: standard input is closed; name a file of MLIR text\n"
+
+
+@pytest.mark.parametrize("script", ["lowtide", "lowtide_opt"])
+def test_an_exception_that_nobody_foresaw_has_a_status_of_its_own(script: str) -> None:
+    """1 says that D is wrong, or that a pass refused."""
+    before = "from lowtide import entry; entry.importlib.import_module = lambda name: {}['x']; "
+    done = shell("@ targets", script, before=before)
+    assert done.returncode == 3
+    assert "error: Lowtide failed, by KeyError; please report this with the lines above" in done.stderr
 
 
 INTERRUPT = """

@@ -368,7 +368,9 @@ def test_a_word_without_a_lowering_is_refused_by_name(monkeypatch: pytest.Monkey
     assert check(orders("sm_80")) == set(map(str, RasterKind)) - {"groups"}
     monkeypatch.delitem(work_tiles._LOOPS, SchedulerKind.even_split)
     edit = with_enum(tile.WorkTilesOp, "scheduler", SchedulerKind, "even_split")
-    with pytest.raises(lt.PassError, match="scheduler even_split, which has no lowering; take persistent"):
+    with pytest.raises(
+        lt.PassError, match=r"scheduler even_split, which has no lowering; take persistent.*\[no-lowering\]"
+    ):
         lowered("sm_80", edit)
 
 

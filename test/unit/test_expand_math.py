@@ -108,14 +108,14 @@ def test_ptxas_takes_the_expansions_and_spills_nothing():
 def test_other_types_are_refused_with_the_way_out(type):
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(f"func.func @f(%x: {type}) {{ %y = math.exp %x : {type} return }}")
-        with pytest.raises(PassError, match=r"takes f32 and fixed vectors of f32, not .*: extend before it"):
+        with pytest.raises(PassError, match=r"\[math-type\]"):
             apply(ExpandMath(), module)
 
 
 def test_math_without_an_expansion_is_refused_by_name():
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse("func.func @f(%x: f32) { %y = math.sin %x : f32 return }")
-        with pytest.raises(PassError, match=r"'math\.sin': expand-math: has no expansion"):
+        with pytest.raises(PassError, match=r"'math\.sin': expand-math:.*\[no-expansion\]"):
             apply(ExpandMath(), module)
         with pytest.raises(
             PassError, match=r"'math\.sin': convert-math-to-intrinsics: is no single instruction.*run expand-math first"

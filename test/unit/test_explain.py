@@ -229,9 +229,11 @@ def test_the_json_has_the_documented_names_and_types() -> None:
         "format",
         "problem",
         "target",
+        "target_reason",
         "entered_at",
         "schedule",
         "reasons",
+        "passed_over",
         "swizzle_candidates",
         "summation",
         "resources",
@@ -253,7 +255,7 @@ def test_the_json_has_the_documented_names_and_types() -> None:
 
 
 def test_every_level_down_to_epilogue_explains_alike() -> None:
-    levels = lt.compile_gemm(spec(), schedule=SCHEDULE).levels
+    levels = lt.compile_gemm(spec(), "sm_80", schedule=SCHEDULE).levels
     accesses = {}
     for level in ("problem", "cta", "smem", "pipelined", "atoms", "epilogue"):
         found = explain_ir(levels[level]).to_json()
@@ -266,7 +268,7 @@ def test_every_level_down_to_epilogue_explains_alike() -> None:
 
 
 def test_an_edited_layout_is_explained_as_it_is() -> None:
-    text = lt.compile_gemm(spec(), schedule=SCHEDULE).levels["epilogue"]
+    text = lt.compile_gemm(spec(), "sm_80", schedule=SCHEDULE).levels["epilogue"]
     assert text.count("<2,3,3>") == 3  # one layout for both operands, two fields of the schedule
     found = explain_ir(text.replace("<2,3,3>", "<1,3,3>")).to_json()
     assert shared(found, "a", "ldmatrix")["ways"] == 2
@@ -274,15 +276,17 @@ def test_an_edited_layout_is_explained_as_it_is() -> None:
 
 
 def test_a_layout_that_no_instruction_can_follow_is_refused_at_its_op() -> None:
-    text = lt.compile_gemm(spec(), schedule=SCHEDULE).levels["epilogue"]
+    text = lt.compile_gemm(spec(), "sm_80", schedule=SCHEDULE).levels["epilogue"]
     with make_context() as context:
         module = parse_text(text.replace("swizzle<2,3,3>", "swizzle<2,1,3>"), context, "edited")
-        with pytest.raises(IRError, match=r":\d+:\d+: sm.cp_async: the buffer's layout parts the 8 elements"):
+        with pytest.raises(
+            IRError, match=r":\d+:\d+: sm.cp_async: the buffer's layout parts the 8 elements.*\[footprint-vector\]"
+        ):
             accesses_of(module, in_file=False)
 
 
 def test_a_schedule_that_breaks_a_rule_is_refused_as_in_compiling() -> None:
-    with pytest.raises(ScheduleError, match="stages"):
+    with pytest.raises(ScheduleError, match=r"\[ring-too-large\]"):
         explain_spec(spec(), "sm_80", SCHEDULE.with_(stages=60))
 
 

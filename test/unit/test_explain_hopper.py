@@ -107,7 +107,9 @@ def test_cache_hints_are_those_of_the_ops() -> None:
 
 def test_a_tensor_map_of_no_known_matrix_is_refused() -> None:
     (launch,) = re.findall(r"^ *tile\.launch .*$", epilogue_level(), re.MULTILINE)
-    with pytest.raises(IRError, match=r"sm.tma_load: the tensor map's matrix is not known; pass it to tile.launch"):
+    with pytest.raises(
+        IRError, match=r"sm.tma_load: the tensor map's matrix is not known; pass it to tile.launch.*\[map-matrix\]"
+    ):
         found_in(epilogue_level(), (launch, ""))
 
 
@@ -139,7 +141,7 @@ def test_a_refused_dump_is_explained_and_the_refusal_is_a_warning(tmp_path: Path
 
 
 def test_a_refusal_above_level_epilogue_is_one_of_explain() -> None:
-    with pytest.raises(ScheduleError, match="stages"):
+    with pytest.raises(ScheduleError, match=r"\[ring-too-large\]"):
         explain_spec(spec(), "sm_90a", SCHEDULE.with_(stages=60))
 
 
@@ -163,9 +165,11 @@ def test_each_read_of_an_operand_counts() -> None:
 
 
 def test_an_operand_without_whole_core_matrices_is_refused() -> None:
-    with pytest.raises(ScheduleError, match="an operand of 12x64 does not divide into core matrices of 8x8"):
+    with pytest.raises(
+        ScheduleError, match=r"an operand of 12x64 does not divide into core matrices of 8x8.*\[core-matrices\]"
+    ):
         targets.core_matrix_conflicts("a", compose(Swizzle(0, 3, 3), Layout((12, 64), (64, 1))), 2)
-    with pytest.raises(ScheduleError, match="parts the 8 elements"):
+    with pytest.raises(ScheduleError, match=r"the 8.*\[vector-parted\]"):
         targets.core_matrix_conflicts("a", compose(Swizzle(3, 2, 3), Layout((64, 64), (64, 1))), 2)
 
 

@@ -128,7 +128,7 @@ def test_alone_reads_them_where_no_other_kernel_would() -> None:
         more = (view,) if target is None else (graph.call(target, view, graph.input(N, N), shape=(M, N)),)
         graph.output(*more)
         assert chosen(graph, sums, rule).row.taken == wanted
-    with pytest.raises(lt.SpecError, match="full='all'; it is one of none, alone, any"):
+    with pytest.raises(lt.SpecError, match=r"full='all'; it is one of none, alone, any.*\[rule-full\]"):
         Rule(full="all")
 
 

@@ -49,7 +49,7 @@ class Compiled:
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     folder = tmp_path_factory.mktemp("dump")
-    return Compiled(lt.compile_gemm(spec(), schedule=SCHEDULE, dump_ir=folder), folder)
+    return Compiled(lt.compile_gemm(spec(), "sm_80", schedule=SCHEDULE, dump_ir=folder), folder)
 
 
 def files_in(folder: Path) -> dict[str, str]:
@@ -76,7 +76,7 @@ def replaced(text: str, old: str, new: str) -> str:
 def test_compile_gemm_is_compile_ir_of_the_problem(given: lt.GemmSpec, schedule: str | None) -> None:
     parsed = None if schedule is None else lt.Schedule.parse(schedule)
     problem = problem_text(given, targets.get("sm_80"), parsed)
-    compiled = lt.compile_gemm(given, schedule=schedule)
+    compiled = lt.compile_gemm(given, "sm_80", schedule=schedule)
     assert dict(lt.compile_ir(problem).levels) == dict(compiled.levels)
     assert list(compiled.levels) == [*IR_LEVELS, "ptx"]
 
@@ -128,7 +128,10 @@ def test_an_epilogue_that_reads_what_is_no_operand_runs_but_is_not_checked(compi
     edited = replaced(compiled.kernel.levels["cta"], f"arith.mulf {scalar[1]}, %acc", f"arith.mulf {given[1]}, %acc")
     manifest = lt.compile_ir(edited).manifest
     assert manifest["epilogue"] is None and manifest["epilogue_program"] is None
-    with make_context() as context, pytest.raises(SpecError, match=r"reads a value from outside its region; make it"):
+    with (
+        make_context() as context,
+        pytest.raises(SpecError, match=r"reads a value from outside its region; make it.*\[epilogue-outside\]"),
+    ):
         spec_of(parse_text(edited, context, "<edited>"))
 
 
@@ -141,7 +144,7 @@ def test_an_epilogue_constant_edited_at_a_level_gives_the_ptx_of_the_spec_with_t
 ) -> None:
     edited = replaced(compiled.kernel.levels[level], "1.500000e+00", "2.500000e+00")
     ptx = lt.compile_ir(edited).ptx
-    assert ptx == lt.compile_gemm(spec(2.5), schedule=SCHEDULE).ptx
+    assert ptx == lt.compile_gemm(spec(2.5), "sm_80", schedule=SCHEDULE).ptx
     assert ptx != compiled.kernel.ptx
 
 
@@ -172,7 +175,7 @@ EDITS = [
 
 @pytest.mark.parametrize(("edit", "last"), EDITS, ids=[edit for edit, _ in EDITS])
 def test_an_edited_schedule_gives_the_ptx_of_the_schedule_so_edited(compiled: Compiled, edit: str, last: str) -> None:
-    wanted = lt.compile_gemm(spec(), schedule=with_schedule(str(compiled.kernel.schedule), edit))
+    wanted = lt.compile_gemm(spec(), "sm_80", schedule=with_schedule(str(compiled.kernel.schedule), edit))
     assert wanted.ptx != compiled.kernel.ptx
     for level in {"problem", last}:
         edited = lt.compile_ir(with_schedule(compiled.kernel.levels[level], edit))
@@ -188,8 +191,8 @@ DISAGREEMENTS = [
     ("atoms", "stages = 4", "sm.ring.*has 3 stages, but the kernel's schedule says stages = 4; lower again"),
     ("smem", "a.swizzle = <1,3,3>", "keeps a with swizzle<2,3,3>, but.*a.swizzle = <1,3,3>; write"),
     ("atoms", "b.swizzle = <1,3,3>", "keeps b with swizzle<2,3,3>, but.*b.swizzle = <1,3,3>; write"),
-    ("cta", "order = row", r"has the order grouped\(8\), but.*order = row; write the same"),
-    ("cta", "scheduler = persistent", "is one_shot, but.*scheduler = persistent; lower again"),
+    ("cta", "order = row", r"has the order grouped\(8\).*order = row; write the same.*\[not-as-scheduled\]"),
+    ("cta", "scheduler = persistent", r"is one_shot.*scheduler = persistent; lower again.*\[not-as-scheduled\]"),
     ("atoms", "a.copy = cp.async.8", "sm.cp_async.*copies by cp.async.16, but.*a.copy = cp.async.8"),
     ("atoms", "b.copy = cp.async.8", "sm.cp_async.*copies by cp.async.16, but.*b.copy = cp.async.8"),
     ("epilogue", "atom = mma.m16n8k8", "sm.mma_sync.*multiplies by .*m16n8k16.*says.*m16n8k8"),
@@ -198,7 +201,12 @@ DISAGREEMENTS = [
 
 # The same the other way round: not the schedule is edited, but what it says.
 EDITED_KERNELS = [
-    ("pipelined", ") one_shot", ") persistent", "is persistent, but.*scheduler = one_shot; lower again"),
+    (
+        "pipelined",
+        ") one_shot",
+        ") persistent",
+        r"is persistent.*scheduler = one_shot; lower again.*\[not-as-scheduled\]",
+    ),
     ("nvvm", "threads(128)", "threads(64)", "launches 64 threads per CTA, but.*atoms = .2, 2, 1., which are 128"),
     ("llvm", "threads(128)", "threads(256)", "launches 256 threads per CTA, but.*atoms = .2, 2, 1., which are 128"),
 ]
@@ -226,13 +234,11 @@ def test_a_kernel_that_is_other_than_its_schedule_says_is_refused(
 
 def test_argument_and_attribute_must_agree(compiled: Compiled) -> None:
     text = compiled.kernel.levels["smem"]
-    with pytest.raises(
-        lt.IRError, match="target sm_90 was asked for, but the module is for sm_80: leave the argument out"
-    ):
+    with pytest.raises(lt.IRError, match=r"sm_90.*sm_80.*\[target-differs\]"):
         lt.compile_ir(text, target="sm_90")
-    with pytest.raises(lt.TargetError, match="unknown target 'sm_81'"):
+    with pytest.raises(lt.TargetError, match=r"'sm_81'.*\[unknown-target\]"):
         lt.compile_ir(text, target="sm_81")
-    with pytest.raises(lt.IRError, match=r"no tile\.target and no target was given"):
+    with pytest.raises(lt.IRError, match=r"tile\.target.*\[target-unsaid\]"):
         lt.compile_ir(replaced(text, ', tile.target = "sm_80"', ""))
     assert lt.compile_ir(text, target="sm_80").ptx == compiled.kernel.ptx
     assert lt.compile_ir(replaced(text, ', tile.target = "sm_80"', ""), target="sm_80").ptx == compiled.kernel.ptx
@@ -243,14 +249,19 @@ def test_argument_and_attribute_must_agree(compiled: Compiled) -> None:
 MALFORMED = [
     ("problem", "tile.gemm tn", "tile.gemm nx", r"edited.mlir:\d+:\d+: .*'layout' .tn, tt, nn, nt."),
     ("cta", "tile.yield", "tile.yeild", r"edited.mlir:\d+:\d+: .*tile.yeild"),
-    ("smem", 'tile.level = "smem"', 'tile.level = "cta"', r"edited.mlir:\d+:\d+: sm.alloc .* level cta.*from smem"),
+    (
+        "smem",
+        'tile.level = "smem"',
+        'tile.level = "cta"',
+        r"edited.mlir:\d+:\d+: sm.alloc .* level cta.*from smem.*\[before-its-levels\]",
+    ),
     (
         "pipelined",
         'tile.level = "pipelined"',
         'tile.level = "atoms"',
         r"edited.mlir:\d+:\d+: tile.splat .* level atoms",
     ),
-    ("atoms", 'tile.level = "atoms"', 'tile.level = "ptx"', "level ptx is text, not IR"),
+    ("atoms", 'tile.level = "atoms"', 'tile.level = "ptx"', r"\[level-is-text\]"),
     (
         "atoms",
         "!sm.fragment<64x64xf32, #tv>",
@@ -261,7 +272,7 @@ MALFORMED = [
         "epilogue",
         "%ring = sm.ring at [0, 12288]",
         "%ring = sm.ring",
-        r"sm.ring has its place, `at`, .*this one does not",
+        r"sm.ring has its place, `at`, .*this one does not.*\[form-at-level\]",
     ),
     ("nvvm", "nvvm.barrier0", "nvvm.barrier_0", r"edited.mlir:\d+:\d+: .*nvvm.barrier_0"),
 ]
@@ -328,9 +339,9 @@ def assert_reproduces(message: str, path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").write_text("kept")
     ran: list[str] = []
-    with pytest.raises(lt.Error, match=r"cannot write .*; name a folder that exists or can be made, and is writable"):
+    with pytest.raises(lt.Error, match=r"\[file-written\]"):
         lt.compile_gemm(
-            spec(), schedule=SCHEDULE, dump_ir=tmp_path / folder, on_progress=lambda _, step: ran.append(step)
+            spec(), "sm_80", schedule=SCHEDULE, dump_ir=tmp_path / folder, on_progress=lambda _, step: ran.append(step)
         )
     assert not ran
     assert files_in(tmp_path) == {"file": "kept"}
@@ -345,7 +356,7 @@ def test_a_compilation_that_ends_early_leaves_whole_files_only(compiled: Compile
             raise Stop
 
     with pytest.raises(Stop):
-        lt.compile_gemm(spec(), schedule=SCHEDULE, dump_ir=tmp_path, on_progress=stop)
+        lt.compile_gemm(spec(), "sm_80", schedule=SCHEDULE, dump_ir=tmp_path, on_progress=stop)
     complete = files_in(compiled.folder)
     assert files_in(tmp_path) == {name: complete[name] for name in complete if name < "06"}
     for path in tmp_path.rglob("*.mlir"):
@@ -368,20 +379,25 @@ def test_a_failed_compilation_leaves_no_code_of_the_one_before(compiled: Compile
 def test_two_compilations_in_two_threads_give_the_texts_of_one_after_the_other(tmp_path: Path) -> None:
     """A legal one and a refused one run beside each other, three times over, each with its own dump folder."""
     given = {"one": 1.5, "two": 2.5, "three": 3.5}
-    alone = {name: dict(lt.compile_gemm(spec(c), schedule=SCHEDULE).levels) for name, c in given.items()}
+    alone = {name: dict(lt.compile_gemm(spec(c), "sm_80", schedule=SCHEDULE).levels) for name, c in given.items()}
     together: dict[str, dict[str, str]] = {}
     refusals: list[str] = []
     start = threading.Barrier(2 * len(given))
 
     def compile_one(name: str) -> None:
         start.wait()
-        together[name] = dict(lt.compile_gemm(spec(given[name]), schedule=SCHEDULE, dump_ir=tmp_path / name).levels)
+        together[name] = dict(
+            lt.compile_gemm(spec(given[name]), "sm_80", schedule=SCHEDULE, dump_ir=tmp_path / name).levels
+        )
 
     def refuse_one(name: str) -> None:
         start.wait()
         try:
             lt.compile_gemm(
-                spec(given[name]), schedule="grid.tile = [64, 64], k = 32, stages = 60", dump_ir=tmp_path / f"no-{name}"
+                spec(given[name]),
+                "sm_80",
+                schedule="grid.tile = [64, 64], k = 32, stages = 60",
+                dump_ir=tmp_path / f"no-{name}",
             )
         except lt.ScheduleError as error:
             refusals.append(str(error))

@@ -16,17 +16,17 @@ BELOW = {
     "targets": {"elements", "errors", "targets"},
     "dialects": {"elements", "errors", "targets", "dialects"},
     "passes": {"decompositions", "elements", "errors", "targets", "dialects", "passes"},
-    "interpreter": {"decompositions", "elements", "errors", "targets", "dialects", "interpreter"},
-    "runtime": {"decompositions", "elements", "entry", "errors", "runtime"},
+    "interpreter": {"decompositions", "elements", "errors", "launches", "targets", "dialects", "interpreter"},
+    "runtime": {"decompositions", "elements", "entry", "errors", "keywords", "launches", "runtime"},
     "compiler": {
-        *("decompositions", "elements", "entry", "errors", "targets"),
+        *("decompositions", "elements", "entry", "errors", "keywords", "targets"),
         *("dialects", "passes", "interpreter", "runtime", "compiler"),
     },
-    "src/lowtide/torch": {"elements", "errors", "runtime", "compiler", "torch"},
+    "src/lowtide/torch": {"elements", "errors", "keywords", "runtime", "compiler", "torch"},
 }
 
 # The layers of the interpreter, lowest first; each imports itself and those before it.
-INTERPRETER = ("numbers", "program", "machine", "ptx", "ops", "inputs", "host", "api")
+INTERPRETER = ("numbers", "program", "machine", "ptx", "launching", "recording", "ops", "inputs", "host", "api")
 
 
 def files(folder: str) -> list[Path]:
@@ -140,10 +140,27 @@ def test_the_runtime_imports_no_mlir() -> None:
     assert {name for name, source in sources.items() if imports_mlir(source)} == set()
 
 
-@pytest.mark.parametrize("layer", ["numbers", "ptx"])
-def test_numbers_and_instructions_know_no_mlir(layer: str) -> None:
+@pytest.mark.parametrize("layer", ["numbers", "machine", "ptx"])
+def test_numbers_machine_and_instructions_know_no_mlir(layer: str) -> None:
     found = [path.name for path in files(f"interpreter/{layer}") if imports_mlir(path.read_text(encoding="utf-8"))]
     assert found == []
+
+
+# What instructions of PTX do, in interpreter/machine. Ops and assembly come here through the table of instructions.
+INSTRUCTIONS = {"cp_async", "mbarrier_objects", "register_memory", "register_pool", "tma", "warp_matrices", "wgmma"}
+# A loop of mbarrier.try_wait, and a wait that hands accumulators on.
+BLOCKING = {"nvvm.py": {"mbarrier_objects"}, "nvvm_wgmma.py": {"wgmma"}}
+
+
+def test_an_instruction_has_one_implementation_which_ops_decode_to() -> None:
+    found = {path.name: instructions_imported(path.read_text(encoding="utf-8")) for path in files("interpreter/ops")}
+    assert {name: modules for name, modules in found.items() if modules} == BLOCKING
+
+
+def instructions_imported(source: str) -> set[str]:
+    prefix = "lowtide.interpreter.machine."
+    names = {name.removeprefix(prefix) for name in imported(ast.parse(source)) if name.startswith(prefix)}
+    return names & INSTRUCTIONS
 
 
 @pytest.mark.parametrize("folder", BELOW)

@@ -36,13 +36,17 @@ def test_a_given_field_stands() -> None:
 @pytest.mark.parametrize(
     ("schedule", "fields", "message"),
     [
-        (f"roles = single, {SERPENTINE}", {}, r"take roles = cooperative\(2\) with wgmma, or forward"),
+        (
+            f"roles = single, {SERPENTINE}",
+            {},
+            r"take roles = cooperative\(2\) with wgmma, or forward.*\[k-order-roles\]",
+        ),
         (
             SERPENTINE,
             {"a": "e4m3", "b": "e4m3", "block_scales": lt.BlockScales()},
-            "consumers of scales of blocks without the place of a step in K; take forward",
+            "consumers of scales of blocks without the index of their K step; take forward",
         ),
-        (f"roles = cooperative(2), {SERPENTINE}", {"b": "s4", "group": 128}, "consumers of packed weights without"),
+        (f"roles = cooperative(2), {SERPENTINE}", {"b": "s4", "group": 128}, r"packed weights.*\[k-order-scales\]"),
     ],
     ids=["without roles", "scales of blocks", "packed weights"],
 )

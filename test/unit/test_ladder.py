@@ -25,6 +25,7 @@ from lowtide.compiler.cubin import instruction_count
 from lowtide.compiler.presets import Preset, ladder_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, DeviceError, InterpreterError
+from lowtide.passes.schedules.facts import threads_of
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
 PEER = "torch.matmul (cuBLAS)"
@@ -331,13 +332,26 @@ def elf(sections: dict[str, int]) -> bytes:
     return head + names + b"".join(entries)
 
 
+def test_what_a_step_takes_is_that_of_the_launch_that_multiplies() -> None:
+    """The last launch copies D to where it belongs."""
+    preset = ladder_of("sm_90a", "bf16")["sm90-packed-rows"]
+    kernel = lt.compile_gemm(preset.spec(None), preset.target, preset.schedule)
+    launches = [entry["attributes"] for entry in kernel.manifest["host"] if entry["op"] == "tile.launch"]
+    taken = ladder.resources_of(kernel)
+    assert taken.threads == threads_of(preset.schedule) != launches[-1]["block"][0]
+    assert taken.shared_memory == max(launch["shared_memory"] for launch in launches) > 0
+    if kernel.assembly is not None:
+        assert taken.instructions is not None
+        assert 0 < taken.instructions < instruction_count(kernel.assembly.cubin)
+
+
 def test_instructions_are_counted_in_the_sections_of_code() -> None:
     assert instruction_count(elf({".text.gemm_kernel": 160, ".nv.info": 320, ".text.other": 32})) == 12
 
 
 @pytest.mark.parametrize("broken", [b"", b"PTX", elf({".text.a": 16})[:-8]])
 def test_what_is_no_cubin_is_refused(broken: bytes) -> None:
-    with pytest.raises(CompileError, match="machine code"):
+    with pytest.raises(CompileError, match=r"machine code.*\[cubin-read\]"):
         instruction_count(broken)
 
 

@@ -30,7 +30,7 @@ def test_levels_are_numbered_in_the_order_of_the_road() -> None:
 
 
 def test_an_unknown_level_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(IRError, match=r"unknown level 'smen'; the levels are problem, cta, smem"):
+    with pytest.raises(IRError, match=r"'smen'.*problem, cta, smem.*\[unknown-level\]"):
         Level.named("smen")
 
 
@@ -45,9 +45,9 @@ def test_level_and_target_are_read_off_the_module() -> None:
 @pytest.mark.parametrize(
     ("attributes", "read", "message"),
     [
-        ("", level_of, "the module lacks tile.level"),
-        ("tile.level = 3 : i32", level_of, "tile.level is 3 : i32, not a string"),
-        ("", target_of, "the module lacks tile.target"),
+        ("", level_of, r"tile\.level.*\[module-lacks\]"),
+        ("tile.level = 3 : i32", level_of, r"tile.level is 3 : i32, not a string.*\[module-attribute\]"),
+        ("", target_of, r"tile\.target.*\[module-lacks\]"),
     ],
 )
 def test_a_missing_or_odd_attribute_is_named(attributes: str, read: object, message: str) -> None:
@@ -56,7 +56,7 @@ def test_a_missing_or_odd_attribute_is_named(attributes: str, read: object, mess
 
 
 def test_an_unknown_target_on_the_module_is_refused() -> None:
-    with pytest.raises(TargetError, match="sm_81"):
+    with pytest.raises(TargetError, match=r"sm_81.*\[unknown-target\]"):
         target_of(parse('module attributes {tile.target = "sm_81"} {}'))
 
 
@@ -101,18 +101,20 @@ def test_an_op_past_its_last_level_is_named_with_its_place_and_the_step_that_sho
 
 
 def test_an_op_before_its_first_level_is_refused() -> None:
-    with pytest.raises(IRError, match=r"-:3:3: sm.barrier does not belong .* at level cta; it lives from smem"):
+    with pytest.raises(IRError, match=r"-:3:3: sm\.barrier.*device.*cta.*smem.*\[before-its-levels\]"):
         check_level(parse(kernel("  sm.barrier")), Level.CTA)
 
 
 def test_host_ops_do_not_stand_in_device_code() -> None:
-    with pytest.raises(IRError, match=r"sm_count does not belong in device code .*; it belongs to the other"):
+    with pytest.raises(
+        IRError, match=r"sm_count does not belong in device code .*; it belongs to the other.*\[not-at-any-level\]"
+    ):
         check_level(parse(kernel("  %s = tile.sm_count : index")), Level.CTA)
 
 
 def test_a_foreign_op_belongs_to_no_level() -> None:
     text = "module { func.func @f(%a: memref<2xf32>, %i: index) { %x = memref.load %a[%i] : memref<2xf32> return } }"
-    with pytest.raises(IRError, match=r"memref.load does not belong in host code .*; it belongs to no level"):
+    with pytest.raises(IRError, match=r"memref\.load.*host.*cta.*no level.*\[not-at-any-level\]"):
         check_level(parse(text), Level.CTA)
 
 
@@ -142,5 +144,5 @@ def test_at_epilogue_every_buffer_has_its_place() -> None:
 
 
 def test_ptx_is_no_level_of_ir() -> None:
-    with pytest.raises(IRError, match="text, not IR"):
+    with pytest.raises(IRError, match=r"\[level-is-text\]"):
         check_level(parse("module {}"), Level.PTX)

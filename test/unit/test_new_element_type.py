@@ -123,12 +123,12 @@ def test_wgmma_of_an_8_bit_type_has_twice_the_depth(tiny):
 
 def test_a_spec_takes_the_types_that_atoms_multiply(toy):
     assert lt.GemmSpec(a="toy", b="toy", d="f32").acc == "f32"
-    with pytest.raises(lt.SpecError, match="f16 accumulators take f16 inputs only; use acc='f32'"):
+    with pytest.raises(lt.SpecError, match=r"f16 accumulators take f16 inputs only; use acc='f32'.*\[sums-of-type\]"):
         lt.GemmSpec(a="toy", b="toy", d="f32", acc="f16")
-    with pytest.raises(lt.SpecError, match="multiply toy by toy"):
+    with pytest.raises(lt.SpecError, match=r"multiply toy by toy.*\[types-differ\]"):
         lt.GemmSpec(a="toy", b="f16", d="f32")
 
 
 def test_without_its_row_and_atoms_the_type_is_unknown():
-    with pytest.raises(lt.SpecError, match="unknown dtype 'toy'"):
+    with pytest.raises(lt.SpecError, match=r"dtype 'toy'.*\[unknown-word\]"):
         lt.GemmSpec(a="toy", b="toy", d="f32")

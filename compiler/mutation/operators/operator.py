@@ -1,8 +1,9 @@
 """An operator: one kind of fault, where it can be planted, and the edit that plants it."""
 
 import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 
 from lowtide.compiler.mutation.edits import Edit
 
@@ -40,6 +41,21 @@ class Operator:
     pattern: re.Pattern[str]
     edit: Edit
     side: Side = Side.DEVICE
+
+
+def either(words: Iterable[IntEnum]) -> str:
+    """A pattern for words of an enum of a dialect, in the order of the enum."""
+    return "|".join(map(str, sorted(words)))
+
+
+def another(words: Iterable[IntEnum], never: Collection[IntEnum] = ()) -> dict[str, str]:
+    """For each word of an enum the next one, or the first after the last; of those that are not in `never`."""
+    known = sorted(words)
+    chosen = [each for each in known if each not in never]
+    return {
+        str(each): str(next((other for other in chosen if other > each), next(o for o in chosen if o != each)))
+        for each in known
+    }
 
 
 def rows(

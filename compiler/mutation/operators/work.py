@@ -2,8 +2,19 @@
 epilogue's order."""
 
 from lowtide.compiler.mutation.edits import Edit, constant, drop, fixed, into, number, twice, value, where, word
-from lowtide.compiler.mutation.operators.operator import CTA_LEVELS, THREAD_LEVELS, Kind, Operator, Side, rows
+from lowtide.compiler.mutation.operators.operator import (
+    CTA_LEVELS,
+    THREAD_LEVELS,
+    Kind,
+    Operator,
+    Side,
+    another,
+    either,
+    rows,
+)
+from lowtide.dialects.tile import GemmLayout, RasterKind, SchedulerKind
 
+_OTHER = {"t": "n", "n": "t"}  # way in which B lies
 _ATOMS, _NVVM = ("atoms", "epilogue"), ("nvvm",)
 _DEVICE = (*CTA_LEVELS, *THREAD_LEVELS)
 # Levels whose epilogue is ops on elements, or on vectors of them.
@@ -37,14 +48,17 @@ _LOOPS = [
         ("rows and columns of D swapped", into(r"tile.work_tiles (\1, \2\3) of (\5, \4")),
         ("rows and columns of a work tile swapped", into(r"tile.work_tiles (\2, \1\3) of (\4, \5")),
     ),
-    *_rows(CTA_LEVELS, r"order\(<(grouped|groups|hilbert)[^>]*>\)", ("work tiles in rows", into("order(<row>)"))),
+    *(
+        operator
+        for made, meant in ((RasterKind.row, set(RasterKind) - {RasterKind.row}), (RasterKind.column, {RasterKind.row}))
+        for operator in _rows(
+            CTA_LEVELS, rf"order\(<({either(meant)})\b[^>]*>\)", (f"work tiles in {made}s", into(f"order(<{made}>)"))
+        )
+    ),
     *_rows(
         CTA_LEVELS,
-        r"tile\.work_tiles .* (?P<w>one_shot|persistent|even_split)\b",
-        (
-            "another scheduler",
-            word({"one_shot": "persistent", "persistent": "even_split", "even_split": "persistent"}),
-        ),
+        rf"tile\.work_tiles .* (?P<w>{either(SchedulerKind)})\b",
+        ("another scheduler", word(another(SchedulerKind, {SchedulerKind.one_shot}))),
     ),
     *_rows((*CTA_LEVELS, *_NVVM), r"arith\.ceildivsi", ("rounded down", into("arith.floordivsi")), side=Side.ANYWHERE),
 ]
@@ -69,8 +83,8 @@ _PRODUCTS = [
     *_rows(_NVVM, r"arith\.constant dense<0\.0+e\+00>", ("sums that begin at one", into("arith.constant dense<1.0>"))),
     *_rows(
         ("problem", *CTA_LEVELS),
-        r"(tile\.gemm|tile\.mma|sm\.wgmma) (?P<w>tn|tt|nn|nt) ",
-        ("another layout of B", word({"tn": "tt", "tt": "tn", "nn": "nt", "nt": "nn"})),
+        rf"(tile\.gemm|tile\.mma|sm\.wgmma) (?P<w>{either(GemmLayout)}) ",
+        ("another layout of B", word({str(each): f"{str(each)[0]}{_OTHER[str(each)[1]]}" for each in GemmLayout})),
         side=Side.ANYWHERE,
     ),
     *_rows(THREAD_LEVELS, r"D\[<f32>, <(?P<w>zero|one)>\]", ("scale-d inverted", word({"zero": "one", "one": "zero"}))),

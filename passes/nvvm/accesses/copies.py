@@ -33,7 +33,9 @@ def lower_cp_async(context: Context, op: sm.CpAsyncOp) -> None:
     split = split_coordinates(tv_of(op.copy.tv), window.shape)
     check_runs(op, split, run, layout_of(buffer.type.layout)[1])
     if run > 1 and is_transposed_buffer(buffer.type):
-        raise Refusal(op, f"moves {run} elements at once, but its buffer is contiguous along the other dimension")
+        raise Refusal(
+            op, f"moves {run} elements at once, but its buffer is contiguous along the other dimension [cp-async-run]"
+        )
     access = shared_access(context, buffer, split.row_thread, split.col_thread)
     row0, column0 = thread_origin(context, window, split)
     start = global_pointer(context, window, row0, column0) if _moves_here(window) else None
@@ -91,7 +93,10 @@ def lower_store_shared(context: Context, op: sm.StoreSharedOp) -> None:
     fragment = context.fragment(op.value)
     run, in_runs = in_runs_of(op, "st.shared", fragment.type)
     if run > 1 and is_transposed_buffer(buffer.type):
-        raise Refusal(op, f"moves {run} elements at once, but its buffer is contiguous along the other dimension")
+        raise Refusal(
+            op,
+            f"moves {run} elements at once, but its buffer is contiguous along the other dimension [store-shared-run]",
+        )
     split = split_coordinates(in_runs.tv, fragment.type.shape)
     check_runs(op, split, run, layout_of(buffer.type.layout)[1])
     access = shared_access(context, buffer, split.row_thread, split.col_thread)
@@ -110,7 +115,9 @@ def lower_load_shared(context: Context, op: sm.LoadSharedOp) -> None:
     values = loaded_values(op, fragment, run, trans != is_transposed_buffer(buffer.type))
     bits, base, _ = layout_of(buffer.type.layout)[1]
     if bits and run > 1 << base:
-        raise Refusal(op, f"moves {run} elements at once, but the swizzle permutes units of {1 << base}")
+        raise Refusal(
+            op, f"moves {run} elements at once, but the swizzle permutes units of {1 << base} [load-shared-swizzle]"
+        )
     threads, places = (split.row_thread, split.col_thread), (split.row_values, split.col_values)
     if trans:
         threads, places = threads[::-1], places[::-1]

@@ -68,7 +68,9 @@ def _cached_store(op: sm.StoreGlobalOp) -> Store:
     if hint is CacheHint.normal:
         return _store_plain
     if hint not in (CacheHint.streaming, CacheHint.write_through):
-        raise Refusal(op, f"has cache({hint}), which is for TMA; st.global takes streaming, write_through")
+        raise Refusal(
+            op, f"has cache({hint}), which is for TMA; st.global takes streaming, write_through [st-global-hint]"
+        )
 
     def store(value: ir.Value, pointer: ir.Value, size: int) -> None:
         sm.PtxStoreOp(op.cache, value, pointer)

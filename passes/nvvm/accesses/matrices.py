@@ -46,7 +46,10 @@ def _rows(
     tv = tv_of(fragment.tv)
     _, held = extents(tv)
     if held % (per_register * matrices):
-        raise Refusal(op, f"{verb} {per_register * matrices} elements per thread at once, but a thread has {held}")
+        raise Refusal(
+            op,
+            f"{verb} {per_register * matrices} elements per thread at once, but a thread has {held} [matrix-elements]",
+        )
     source = row_addresses(tv, matrices, trans, per_register)
     check_rows(tv, source, fragment.shape, matrices, trans, operand, per_register)
     return source
@@ -71,7 +74,10 @@ def lower_stmatrix(context: Context, op: sm.StoreSharedOp) -> None:
     """One stmatrix per group of registers; lanes address the same rows as for ldmatrix."""
     buffer, fragment = context.buffer(op.destination), context.fragment(op.value)
     if element_bits(fragment.type.element_type) != 16:
-        raise Refusal(op, f"stores 16-bit elements by stmatrix, not {fragment.type.element_type}; take st.shared.8")
+        raise Refusal(
+            op,
+            f"stores 16-bit elements by stmatrix, not {fragment.type.element_type}; take st.shared.8 [stmatrix-bits]",
+        )
     matrices = atom_of(op, op.atom.value, "stmatrix").matrices
     split = split_coordinates(
         _rows(op, fragment.type, matrices, False, "stores", "of an stmatrix"), fragment.type.shape

@@ -34,7 +34,7 @@ class _Run:
 
 
 class RealignedLoads:
-    """Loads of a thread's runs; rows of which multiples of a run lie between share their shift."""
+    """Loads of a thread's runs; rows that are a multiple of a run apart share their shift."""
 
     def __init__(
         self, context: Context, window: Window, split: SplitCoordinates, origin: tuple[ir.Value, ir.Value], run: int

@@ -34,13 +34,17 @@ def has_whole_runs(window: Window, run: int) -> bool:
 def check_runs(op: ir.OpView, split: SplitCoordinates, run: int, swizzle: tuple[int, int, int]) -> None:
     """Checks that each run of values is contiguous in a row, aligned to its size, and not split by the swizzle."""
     if run < 1 or len(split.row_values) % run:
-        raise Refusal(op, f"moves {run} elements at once, but a thread has {len(split.row_values)}")
+        raise Refusal(op, f"moves {run} elements at once, but a thread has {len(split.row_values)} [run-of-thread]")
     rows = np.array(split.row_values).reshape(-1, run)
     columns = np.array(split.col_values).reshape(-1, run)
     if np.any(rows != rows[:, :1]) or np.any(columns != columns[:, :1] + np.arange(run)) or np.any(columns[:, 0] % run):
-        raise Refusal(op, f"moves {run} elements at once, but its thread-value layout does not keep them in one row")
+        raise Refusal(
+            op, f"moves {run} elements at once, but its thread-value layout does not keep them in one row [run-of-row]"
+        )
     if swizzle[0] and run > 1 << swizzle[1]:
-        raise Refusal(op, f"moves {run} elements at once, but the swizzle permutes units of {1 << swizzle[1]}")
+        raise Refusal(
+            op, f"moves {run} elements at once, but the swizzle permutes units of {1 << swizzle[1]} [run-of-swizzle]"
+        )
 
 
 def loaded_values(op: ir.OpView, fragment: sm.FragmentType, run: int, along_rows: bool) -> NDArray[np.int64]:
@@ -48,12 +52,14 @@ def loaded_values(op: ir.OpView, fragment: sm.FragmentType, run: int, along_rows
     tv = tv_of(fragment.tv)
     _, held = extents(tv)
     if run < 1 or held % run:
-        raise Refusal(op, f"moves {run} elements at once, but a thread has {held}")
+        raise Refusal(op, f"moves {run} elements at once, but a thread has {held} [run-loaded]")
     try:
         return fragment_loads(tv, fragment.shape, along_rows, run).values
     except ScheduleError as error:
         along = "column" if along_rows else "row"
-        rule = f"moves {run} elements at once, but its thread-value layout does not keep them in one {along}"
+        rule = (
+            f"moves {run} elements at once, but its thread-value layout does not keep them in one {along} [run-of-line]"
+        )
         raise Refusal(op, rule) from error
 
 

@@ -32,7 +32,7 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
         raise Refusal(
             op,
             f"boxes have rows of {op.map.type.shape[-1]} elements, the buffer panels of {panels.width}; both must be "
-            "the row of the swizzle",
+            "the row of the swizzle [tma-load-rows]",
         )
     buffer, map_type = context.buffer(op.destination), op.map.type
     barrier = barrier_pointer(context, op.barriers, op.index)
@@ -73,7 +73,7 @@ def _share_of(op: sm.TmaLoadOp, rows: int, parties: int) -> int:
         raise Refusal(
             op,
             f"shares {rows} rows among {parties} CTAs in boxes of {box_rows} rows; each must load whole boxes, and a "
-            f"multiple of {SWIZZLE_ROWS} rows",
+            f"multiple of {SWIZZLE_ROWS} rows [tma-load-share]",
         )
     return share
 
@@ -105,5 +105,5 @@ def cache_policy(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> ir.Value
         return None
     hint = cache_hint_of(op)
     if hint not in _CACHE_POLICIES:
-        raise Refusal(op, f"has cache({hint}), which is for st.global; TMA takes evict_first or evict_last")
+        raise Refusal(op, f"has cache({hint}), which is for st.global; TMA takes evict_first or evict_last [tma-hint]")
     return context.build.constant(_CACHE_POLICIES[hint], context.build.i64)

@@ -36,7 +36,10 @@ def lower_tma_store(context: Context, op: sm.TmaStoreOp) -> None:
 def _warpgroups(context: Context, op: sm.TmaStoreOp) -> int:
     threads, rows = context.threads, op.source.type.shape[0]
     if context.elected or threads % WARPGROUP_THREADS or rows % (threads // WARPGROUP_THREADS):
-        raise Refusal(op, f"splits {rows} rows among the warpgroups of {1 if context.elected else threads} threads")
+        raise Refusal(
+            op,
+            f"splits {rows} rows among the warpgroups of {1 if context.elected else threads} threads [tma-store-split]",
+        )
     return threads // WARPGROUP_THREADS
 
 
@@ -44,14 +47,20 @@ def _box(op: sm.TmaStoreOp, own_rows: int, panels: Panels) -> tuple[int, int]:
     """Rows and columns of a box, which is a part of a panel: TMA reads it row after row, without gaps."""
     shape = tuple(op.map.type.shape)[0 if op.batch is None else 1 :]
     if len(shape) != 2:
-        raise Refusal(op, f"stores boxes of rows and columns; the map has boxes of {len(shape)} sides")
+        raise Refusal(op, f"stores boxes of rows and columns; the map has boxes of {len(shape)} sides [tma-store-rank]")
     rows, columns = shape
     if own_rows % rows:
-        raise Refusal(op, f"stores boxes of {rows} rows, but a warpgroup has {own_rows} rows of the buffer")
+        raise Refusal(
+            op, f"stores boxes of {rows} rows, but a warpgroup has {own_rows} rows of the buffer [tma-box-rows]"
+        )
     if columns != panels.width:
-        raise Refusal(op, f"stores boxes of {columns} columns out of panels of {panels.width}; make them alike")
+        raise Refusal(
+            op, f"stores boxes of {columns} columns out of panels of {panels.width}; make them alike [tma-box-columns]"
+        )
     if rows * panels.row_bytes % max(_ALIGNMENT, SWIZZLE_ROWS * panels.span):
-        raise Refusal(op, f"stores boxes of {rows} rows, which do not begin where the swizzle's pattern does")
+        raise Refusal(
+            op, f"stores boxes of {rows} rows, which do not begin where the swizzle's pattern does [tma-box-pattern]"
+        )
     return rows, columns
 
 

@@ -18,7 +18,11 @@ def lower_barrier(context: Context, op: ir.OpView) -> None:
     """
     build = context.build
     if context.elected:
-        raise Refusal(op, "is run by a producer's one thread, which would wait for the others forever; leave it out")
+        raise Refusal(
+            op,
+            "is run by a producer's one thread, which would wait for the others forever; leave it out"
+            " [barrier-of-producer]",
+        )
     if isinstance(op, sm.BarrierOp) and op.warpgroup:
         _check_warpgroups(context, op)
         first = _first_barrier(context, context.warpgroup_barrier, context.threads // WARPGROUP_THREADS)
@@ -52,10 +56,12 @@ def first_of(context: Context, threads: int) -> scf.IfOp:
 def _check_warpgroups(context: Context, op: sm.BarrierOp) -> None:
     """Checks that the barriers are within 1 to 15 (PTX ISA, "bar, barrier")."""
     if context.threads % WARPGROUP_THREADS:
-        raise Refusal(op, f"is run by {context.threads} threads, not by whole warpgroups")
+        raise Refusal(op, f"is run by {context.threads} threads, not by whole warpgroups [barrier-warpgroups]")
     last = context.warpgroup_barrier + context.instances * context.threads // WARPGROUP_THREADS - 1
     if last > _LAST_BARRIER:
-        raise Refusal(op, f"needs barriers up to {last}, but a CTA has {_LAST_BARRIER}; take fewer warpgroups")
+        raise Refusal(
+            op, f"needs barriers up to {last}, but a CTA has {_LAST_BARRIER}; take fewer warpgroups [barrier-count]"
+        )
 
 
 def _named_barrier(number: ir.Value, threads: ir.Value) -> None:

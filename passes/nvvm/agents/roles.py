@@ -114,7 +114,7 @@ def lower_mbarriers(context: Context, op: sm.MbarriersOp) -> None:
     together = [other for other in op.operation.block.operations if isinstance(other, sm.MbarriersOp)]
     for barriers in together:
         if barriers.at is None:
-            raise Refusal(barriers, "has no place in shared memory; run assign-smem-offsets first")
+            raise Refusal(barriers, "has no place in shared memory; run assign-smem-offsets first [mbarriers-place]")
         context.values[barriers.result] = element_pointer(context.smem, int(barriers.at.value), build.i8)
     branch = scf.IfOp(build.eq(context.tid, 0))
     with ir.InsertionPoint(branch.then_block):
@@ -187,7 +187,11 @@ def _arrive_in_cluster(context: Context, op: sm.MbarrierArriveOp, pointer: ir.Va
     releases here are reads that have ended."""
     build = context.build
     if context.elected:
-        raise Refusal(op, "arrives at other CTAs from a producer, which is one thread; arrive from a consumer role")
+        raise Refusal(
+            op,
+            "arrives at other CTAs from a producer, which is one thread; arrive from a consumer role"
+            " [producer-arrives]",
+        )
     number = build.urem(context.tid, _arriving_together(op))
     branch = scf.IfOp(context.cluster.receives(build, line, number))
     with ir.InsertionPoint(branch.then_block):

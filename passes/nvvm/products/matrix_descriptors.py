@@ -43,7 +43,7 @@ class WgmmaOperand:
                 op,
                 f"operand {name.upper()} lies in rows of {panels.row_bytes} bytes with swizzle<"
                 f"{','.join(map(str, panels.swizzle))}>; wgmma reads rows of 128, 64 or 32 bytes with "
-                f"swizzle<3,{base},3>, <2,{base},3> or <1,{base},3>",
+                f"swizzle<3,{base},3>, <2,{base},3> or <1,{base},3> [descriptor-swizzle]",
             )
         return cls(buffer.pointer, panels, is_transposed(name, layout))
 

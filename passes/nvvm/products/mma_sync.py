@@ -28,7 +28,7 @@ def lower_mma_sync(context: Context, op: sm.MmaSyncOp) -> None:
     for name, fragment, shape in (("a", a, op.a.type.shape), ("b", b, op.b.type.shape), ("c", c, op.acc.type.shape)):
         expected = tiled.tv(name, shape)  # type: ignore[arg-type]
         if not np.array_equal(coordinates(expected, shape), coordinates(tv_of(fragment.type.tv), shape)):
-            raise Refusal(op, f"operand {name} is not held as the tiled mma needs it: {expected}")
+            raise Refusal(op, f"operand {name} is not held as the tiled mma needs it: {expected} [operand-held]")
     lower = _fma if tiled.atom.threads == 1 else _mma_sync
     context.values[op.result] = lower(tiled, a, b, c)
 

@@ -1,4 +1,4 @@
-"""The factors by which products of wgmma are multiplied as they are added: of a row's scale and a column's."""
+"""The factors of products of wgmma as they are added: a row's scale times a column's."""
 
 from mlir import ir
 from mlir.dialects import arith, llvm, vector
@@ -16,7 +16,7 @@ def scale_factors(context: Context, op: sm.WgmmaPromoteOp, width: int, in_flight
         return []
     rows, columns = context.get(op.rows), context.get(op.columns)
     if not isinstance(rows, Repeated) or not isinstance(columns, Repeated):
-        raise Refusal(op, "scales with what is no load of scales; take them from windows of scales")
+        raise Refusal(op, "a scale must be a load of scales; take it from a window of scales [scales-loaded]")
     pairs = list(zip(rows.places, columns.places, strict=True))
     different = list(dict.fromkeys(pairs))
     products = [arith.mulf(rows.registers[row], columns.registers[column]) for row, column in different]

@@ -41,7 +41,7 @@ def lower_unpack_weights(context: Context, op: sm.UnpackWeightsOp) -> None:
         raise Refusal(op, str(error)) from error
     pairs = places.reshape(-1, 2, 2)  # (pairs, neighbours, byte and which of its weights)
     if np.any(pairs[:, 1, 0] != pairs[:, 0, 0] + 2) or np.any(pairs[:, 1, 1] != pairs[:, 0, 1]):
-        raise Refusal(op, "a thread does not hold neighbours along K two bytes apart")
+        raise Refusal(op, "a thread does not hold neighbours along K two bytes apart [weight-neighbours]")
     words = _Words(context, regroup(packed, _WORD_BYTES))
     convert = (_Floats if weights.is_float else _Integers)(context.build, weights, target)
     zeros = None
@@ -78,7 +78,10 @@ class _ZeroPoints:
         first = {row: value for value, row in reversed(list(enumerate(all_held[0, :, 0].tolist())))}
         self.values = [first.get(row, -1) for row in rows]
         if -1 in self.values or not np.array_equal(all_held[:, self.values, 0], wanted[:, ::2, 0]):
-            raise Refusal(op, "a thread does not hold the zero points of the rows that it makes its fragment of")
+            raise Refusal(
+                op,
+                "a thread does not hold the zero points of the rows that it makes its fragment of [zero-points-held]",
+            )
         self.made: dict[int, ir.Value] = {}
 
     def of(self, number: int) -> ir.Value:

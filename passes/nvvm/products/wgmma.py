@@ -166,7 +166,9 @@ class _HeldA:
         held = context.fragment(op.a)
         tiled, shape = with_weights_as_a(tiled), tuple(held.type.shape)
         if tv_of(held.type.tv) != tiled.tv("a", shape):
-            raise Refusal(op, "an A in registers that does not have the thread-value layout of the tiled mma")
+            raise Refusal(
+                op, "an A in registers that does not have the thread-value layout of the tiled mma [wgmma-registers-a]"
+            )
         registers = [llvm.BitcastOp(context.build.i32, pair).result for pair in regroup(held, 2).registers]
         each = tiled.atom.registers("a")
         return cls(tuple(tuple(registers[at : at + each]) for at in range(0, len(registers), each)))
@@ -199,9 +201,13 @@ def _blocks(op: sm.WgmmaOp | sm.WgmmaPromoteOp, tiled: TiledMma, fragment: sm.Fr
     step = m * tiled.atom_layout[0]
     most = columns // n if isinstance(op, sm.WgmmaPromoteOp) else 1
     if not 1 <= columns / n <= most or columns % n or rows % step or tiled.atom_layout[1:] != (1, 1):
-        raise Refusal(op, f"an accumulator of {rows}×{columns}: the warpgroups multiply {step}×{n} per step, along M")
+        raise Refusal(
+            op,
+            f"an accumulator of {rows}×{columns}: the warpgroups multiply {step}×{n} per step, along M"
+            " [wgmma-accumulator]",
+        )
     if tv_of(fragment.tv) != tiled.tv("c", (rows, columns)):
-        raise Refusal(op, "the accumulator does not have the thread-value layout of the tiled mma")
+        raise Refusal(op, "the accumulator does not have the thread-value layout of the tiled mma [wgmma-layout]")
     return int(rows // step), int(columns // n)
 
 
@@ -216,7 +222,7 @@ def _accumulators(context: Context, op: sm.WgmmaOp, fragment: sm.FragmentType, b
         or not isinstance(splat.opview, sm.SplatOp)
         or ir.FloatAttr(splat.opview.value).value
     ):
-        raise Refusal(op, "starts from an accumulator that is neither pending nor sm.splat 0.0")
+        raise Refusal(op, "starts from an accumulator that is neither pending nor sm.splat 0.0 [wgmma-start]")
     return tuple(llvm.ZeroOp(_registers(fragment, blocks)).res for _ in range(blocks))
 
 
@@ -277,7 +283,11 @@ def lower_mma_wait_rows(context: Context, op: sm.MmaWaitRowsOp) -> None:
     first, all_rows = op.rows.type, pending.type.shape[0]
     count, rest = divmod(len(pending.registers) * first.shape[0], all_rows)
     if rest or pending.ready:
-        raise Refusal(op, f"makes {first.shape[0]} of {all_rows} rows readable, which are no whole wgmmas in flight")
+        raise Refusal(
+            op,
+            f"makes {first.shape[0]} of {all_rows} rows readable, which are no whole wgmmas in flight"
+            " [wgmma-rows-wait]",
+        )
     ready = _waited(op.pending.value, pending.registers[:count], pending.type)
     context.values[op.rows] = Fragment(ready, _WIDTH, first)
     context.values[op.rest] = Pending(pending.registers[count:], pending.type, ready)

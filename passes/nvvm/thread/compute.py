@@ -13,7 +13,7 @@ from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.attributes import enum_attribute
 from lowtide.passes.nvvm.thread.context import Context
-from lowtide.passes.nvvm.thread.values import Fragment, held_type, regroup, vector_type
+from lowtide.passes.nvvm.thread.values import Fragment, held_type, regroup, shuffle, vector_type
 from lowtide.passes.support.arithmetic import number_attribute
 from lowtide.passes.support.rewriting import defining_op
 from lowtide.targets import coordinates
@@ -44,7 +44,10 @@ def lower_extract(context: Context, op: sm.ExtractOp) -> None:
     except KeyError:
         values = []
     if not values or not np.array_equal(held[:, values], wanted):
-        raise Refusal(op, "the threads do not hold the same elements of the sub-tile in both thread-value layouts")
+        raise Refusal(
+            op,
+            "the threads do not hold the same elements of the sub-tile in both thread-value layouts [extract-layout]",
+        )
     width = source.width
     while not _are_whole_registers(values, width):
         width //= 2
@@ -94,6 +97,10 @@ def _vectorize(context: Context, body: ir.Block, mapping: dict[ir.Value, ir.Valu
             wide = mapping[op.in_] if op.in_ in mapping else _outer(context, op.in_, width)
             mapping[op.out] = _narrow(wide, op.out.type)
             continue
+        if isinstance(op, arith.ExtFOp) and held_type(op.in_.type) != op.in_.type:
+            held = mapping[op.in_] if op.in_ in mapping else _outer(context, op.in_, width)
+            mapping[op.out] = _widen(held, op.in_.type, op.out.type)
+            continue
         results = [vector_type(width, result.type) for result in op.results]
         if isinstance(op, arith.ConstantOp):
             attributes = {"value": ir.DenseElementsAttr.get_splat(results[0], op.value)}
@@ -121,6 +128,18 @@ def _narrow(vector_: ir.Value, element: ir.Type) -> ir.Value:
         pairs.append(nvvm.ConvertF32x2ToF8x2Op(i16, high, low, element, **modes).dst)
     packed = vector.FromElementsOp(vector_type(len(pairs), i16), pairs).result
     return llvm.BitcastOp(vector_type(width, element), packed).result
+
+
+def _widen(vector_: ir.Value, element: ir.Type, wider: ir.Type) -> ir.Value:
+    """Bytes that hold 8-bit floats as a vector of a wider type: two at a time, by f16, which holds each of them."""
+    (width,), halves = vector_.type.shape, []
+    pair_type = ir.VectorType.get([2], ir.F16Type.get())
+    for i in range(0, width, 2):
+        ends = [i, min(i + 1, width - 1)]  # of one by itself, it twice
+        pair = nvvm.ConvertF8x2ToF16x2Op(pair_type, shuffle(vector_, vector_, ends), element).dst
+        halves += [vector.ExtractOp(pair, [], [at]).result for at in range(min(2, width - i))]
+    together = vector.FromElementsOp(vector_type(width, halves[0].type), halves).result
+    return arith.extf(vector_type(width, wider), together)
 
 
 def _outer(context: Context, value: ir.Value, width: int) -> ir.Value:

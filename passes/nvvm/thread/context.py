@@ -62,5 +62,5 @@ Handler = Callable[[Context, ir.OpView], None]
 def atom_of(op: ir.OpView, name: str, family: str) -> CopyAtom:
     """The copy atom that an op names. Refuses an atom of another family."""
     if family_of(name) != family:
-        raise Refusal(op, f"takes an atom {family}.*, not {name}")
+        raise Refusal(op, f"takes an atom {family}.*, not {name} [atom-family]")
     return copy_atom(name)

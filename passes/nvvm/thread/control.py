@@ -108,7 +108,7 @@ def _origin(context: Context, value: ir.Value) -> tuple[int, int, int | None, in
 def lower_if(context: Context, op: scf.IfOp, lower_block: LowerBlock) -> None:
     """A branch that all threads of the CTA, or of the role, take together."""
     if len(op.results):
-        raise Refusal(op, "gives values; a branch of a kernel gives none")
+        raise Refusal(op, "has results; scf.if with results is not supported in a kernel [branch-results]")
     has_else = len(op.elseRegion.blocks) > 0
     branch = scf.IfOp(context.scalar(op.condition), has_else=has_else)
     blocks = [(op.then_block, branch.then_block)] + ([(op.else_block, branch.else_block)] if has_else else [])
@@ -158,7 +158,7 @@ def lower_arith(context: Context, op: ir.OpView) -> None:
     if isinstance(op, (arith.CeilDivSIOp, arith.CeilDivUIOp)):
         divisor = constant_of(op.rhs)
         if divisor is None:
-            raise Refusal(op, "divides by a value that is not a constant")
+            raise Refusal(op, "divides by a value that is not a constant [constant-divisor]")
         context.values[op.result] = build.udiv(build.add(operands[0], divisor - 1), divisor)
         return
     types = [build.i32 if isinstance(result.type, ir.IndexType) else result.type for result in op.results]
@@ -172,7 +172,7 @@ def lower_dim(context: Context, op: ir.OpView) -> None:
     assert isinstance(matrix, (GlobalMatrix, GlobalExtents))
     dim = constant_of(op.operands[1])
     if dim is None:
-        raise Refusal(op, "asks for a dimension that is not a constant")
+        raise Refusal(op, "asks for a dimension that is not a constant [constant-dimension]")
     extent = matrix.extents[dim]
     assert extent is not None
     context.values[op.results[0]] = context.build.constant(extent) if isinstance(extent, int) else extent
@@ -181,7 +181,7 @@ def lower_dim(context: Context, op: ir.OpView) -> None:
 def lower_ring(context: Context, op: sm.RingOp) -> None:
     ring = op.result.type
     if op.at is None:
-        raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first")
+        raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first [ring-place]")
     pointers = tuple(element_pointer(context.smem, at, context.build.i8) for at in op.at)
     sizes = tuple(buffer_bytes(buffer) for buffer in ring.buffers)
     context.values[op.result] = Ring(pointers, sizes, tuple(copies_of(op)), ring)
@@ -228,7 +228,7 @@ def lower_prefix(context: Context, op: sm.PrefixOp) -> None:
 
 def lower_alloc(context: Context, op: sm.AllocOp) -> None:
     if op.at is None:
-        raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first")
+        raise Refusal(op, "has no place in shared memory; run assign-smem-offsets first [buffer-place]")
     build, buffer = context.build, ir.MemRefType(op.result.type)
     pointer = element_pointer(context.smem, int(op.at.value), build.i8)
     if context.instance is not None:

@@ -51,6 +51,7 @@ class Axis:
         if np.any(moved - here != step):
             raise ScheduleError(
                 f"threads at {self.thread} and a value {value} further on lie in different panels of {self.layout}"
+                " [panel-crossed]"
             )
         return int(step)
 
@@ -93,7 +94,9 @@ def _sum(first_part: Layout, second_part: Layout) -> Layout:
         (s, d), (t, e) = first.pop(0), second.pop(0)
         step = min(s, t)
         if max(s, t) % step:
-            raise ScheduleError(f"thread layouts {first_part} and {second_part} have no common refinement")
+            raise ScheduleError(
+                f"thread layouts {first_part} and {second_part} have no common refinement [common-refinement]"
+            )
         modes.append((step, d + e))
         if s > step:
             first.insert(0, (s // step, d * step))

@@ -149,7 +149,7 @@ def vector_type(width: int, element: ir.Type) -> ir.VectorType:
 
 
 def in_value_order(loaded: Sequence[ir.Value], values: NDArray[np.int64], type_: sm.FragmentType) -> Fragment:
-    """A fragment of vectors of which vector i holds the values `values[i]`, whose order need not be the fragment's."""
+    """A fragment of vectors: vector i holds the values `values[i]`, in any order."""
     run = values.shape[1]
     place = np.empty(values.size, np.int64)
     place[values.reshape(-1)] = np.arange(values.size)

@@ -42,11 +42,17 @@ def _shares(op: tile.StorePartialOp, fragment: Fragment) -> list[list[ir.Value]]
     shares = 1 if op.shares is None else op.shares.value
     columns = fragment.type.shape[1]
     if columns % shares:
-        raise Refusal(op, f"divides {columns} columns into {shares} shares; take a number that divides them")
+        raise Refusal(
+            op, f"divides {columns} columns into {shares} shares; take a number that divides them [shares-columns]"
+        )
     owner = coordinates(tv_of(fragment.type.tv), fragment.type.shape)[..., 1] // (columns // shares)
     owner = owner.reshape(len(owner), -1, fragment.width)
     if (owner != owner[:1, :, :1]).any():
-        raise Refusal(op, f"divides the registers of a thread between {shares} shares of columns; take fewer shares")
+        raise Refusal(
+            op,
+            f"divides the registers of a thread between {shares} shares of columns; take fewer shares"
+            " [shares-registers]",
+        )
     found: list[list[ir.Value]] = [[] for _ in range(shares)]
     for register, share in zip(fragment.registers, owner[0, :, 0].tolist(), strict=True):
         found[share].append(register)
@@ -57,7 +63,7 @@ def lower_sum_shares(context: Context, op: tile.SumSharesOp) -> None:
     """All loads, then the sums in the order of the slots. Refuses a number of slots that is not a constant."""
     build, type_, count = context.build, op.result.type, constant_of(op.count)
     if count is None or count < 1:
-        raise Refusal(op, "adds a number of shares that is not a constant; take that of the parts")
+        raise Refusal(op, "adds a number of shares that is not a constant; take that of the parts [shares-constant]")
     values = prod(extents(tv_of(type_.tv))) // context.threads
     width = _width(context, values, type_.element_type)
     like = Fragment((op.result,) * (values // width), width, type_)  # a share's registers

@@ -76,7 +76,10 @@ def lower_await_wave(context: Context, op: tile.AwaitWaveOp) -> None:
     counter = context.get(op.counter)
     assert isinstance(counter, GlobalMatrix)
     if not context.elected or context.work_tiles is None:
-        raise Refusal(op, "is run by the one thread of a producer, in its work tiles; take roles = cooperative(2)")
+        raise Refusal(
+            op,
+            "is run by the one thread of a producer, in its work tiles; take roles = cooperative(2) [await-wave-place]",
+        )
     sm.PtxAwaitWaveOp(counter.pointer, context.work_tiles, nvvm.GridDimXOp(context.build.i32).result)
 
 
@@ -104,14 +107,19 @@ def _cluster(context: Context, op: tile.WorkTilesOp) -> tuple[int, int]:
     shape = cluster_shape(op.cluster)
     if shape != context.cluster.shape:
         launched = list(context.cluster.shape)
-        raise Refusal(op, f"hands tiles to clusters of {list(shape)}, but the launch has clusters of {launched}")
+        raise Refusal(
+            op,
+            f"hands tiles to clusters of {list(shape)}, but the launch has clusters of {launched} [tiles-of-cluster]",
+        )
     return shape
 
 
 def _lowering_of(op: tile.WorkTilesOp, what: str, word: Word, lowerings: dict[Word, Lowering]) -> Lowering:
     """The lowering of an enum's word. Refuses a word that has none."""
     if word not in lowerings:
-        raise Refusal(op, f"has the {what} {word}, which has no lowering; take {', '.join(map(str, lowerings))}")
+        raise Refusal(
+            op, f"has the {what} {word}, which has no lowering; take {', '.join(map(str, lowerings))} [no-lowering]"
+        )
     return lowerings[word]
 
 
@@ -149,7 +157,7 @@ def _origin_of(context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: P
 def _place_next(
     context: Context, op: tile.WorkTilesOp, index: ir.Value, bounds: Bounds, items: Items, tiles: Pair, first: Scalar
 ) -> None:
-    """Gives each tile.next_work_tile of the body the origin of that tile; of this one where there is none."""
+    """Gives each tile.next_work_tile of the body the origin of that tile; of this one if there is none."""
     build = context.build
     for reader in op.body.blocks[0].operations:
         if isinstance(reader, tile.NextWorkTileOp):
@@ -163,7 +171,11 @@ def _place_next(
 def lower_next_work_tile(context: Context, op: tile.NextWorkTileOp) -> None:
     """Nothing is left to do: the work tiles that it stands in gave it its results."""
     if op.row not in context.values:
-        raise Refusal(op, "stands in one_shot work tiles, in which no tile follows; take persistent or even_split")
+        raise Refusal(
+            op,
+            "stands in one_shot work tiles, in which no tile follows; take persistent or even_split"
+            " [next-tile-one-shot]",
+        )
 
 
 def _pieces(op: tile.WorkTilesOp) -> int:

@@ -20,7 +20,9 @@ try:
 except ModuleNotFoundError as _error:
     if _error.name != "torch":
         raise
-    raise DependencyError("lowtide.torch needs PyTorch, which is not installed; pip install torch") from None
+    raise DependencyError(
+        "lowtide.torch needs PyTorch, which is not installed; pip install torch [needs-torch]"
+    ) from None
 
 from lowtide.compiler.epilogue.text import epilogue_text
 

@@ -39,5 +39,7 @@ def activation_named(name: str | None) -> Activation | None:
     if name is None:
         return None
     if name not in ACTIVATIONS:
-        raise LaunchError(f"activation {name!r} is unknown; known are {', '.join(ACTIVATIONS)}, or None for none")
+        raise LaunchError(
+            f"activation {name!r} is unknown; known are {', '.join(ACTIVATIONS)}, or None for none [activation-known]"
+        )
     return ACTIVATIONS[name]

@@ -17,7 +17,7 @@ _DEVICES = {"cuda": "AutocastCUDA", "cpu": "AutocastCPU"}
 
 
 def in_region(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The tensors in the type of the autocast region around; as they are where there is none."""
+    """The tensors in the type of the autocast region around; as they are if there is none."""
     kind = a.device.type
     if kind not in _DEVICES or not torch.is_autocast_enabled(kind):
         return a, b

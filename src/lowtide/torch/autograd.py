@@ -120,7 +120,7 @@ def _check_types(tensors: Sequence[torch.Tensor]) -> None:
         if tensor.requires_grad and element_type(name_of(tensor.dtype)).bits == 8:
             raise LaunchError(
                 f"an operand of {tensor.dtype} requires a gradient, for which its type is too narrow: detach it, and"
-                " scale and convert in a torch.autograd.Function of your own"
+                " scale and convert in a torch.autograd.Function of your own [gradient-type]"
             )
 
 

@@ -67,7 +67,9 @@ def sums_type(a: torch.dtype, b: torch.dtype) -> str:
     """The type of the sums. Raises LaunchError for types that are not multiplied; packed weights are not for ops."""
     names = name_of(a), name_of(b)
     if element_type(names[0]).is_float != element_type(names[1]).is_float:
-        raise LaunchError(f"operands a and b: {a} and {b} are not multiplied by each other; convert one of them")
+        raise LaunchError(
+            f"operands a and b: {a} and {b} are not multiplied by each other; convert one of them [torch-types]"
+        )
     return sums_of(*names)
 
 
@@ -95,10 +97,12 @@ def d_type(a: torch.Tensor, b: torch.Tensor, how: How) -> torch.dtype:
     if epilogue.graph.acc != sums:
         raise LaunchError(
             f"epilogue: its text is for sums of {epilogue.graph.acc}, but {a.dtype} and {b.dtype} have sums of {sums}:"
-            " write the text for these"
+            " write the text for these [epilogue-sums]"
         )
     if asked is not None and asked != epilogue.d:
-        raise LaunchError(f"out_dtype: {asked}, but the text of the epilogue is for {epilogue.d}; leave one out")
+        raise LaunchError(
+            f"out_dtype: {asked}, but the text of the epilogue is for {epilogue.d}; leave one out [out-dtype]"
+        )
     return epilogue.d
 
 
@@ -108,7 +112,9 @@ def check(a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], ho
     check_precision(how.precision, a.dtype, b.dtype)
     for tensor in (a, b, *operands):
         if tensor.layout is not torch.strided:
-            raise LaunchError(f"an operand of layout {tensor.layout}: kernels read strided tensors; call .to_dense()")
+            raise LaunchError(
+                f"an operand of layout {tensor.layout}: kernels read strided tensors; call .to_dense() [torch-layout]"
+            )
     shape = tuple(result_shape(a, b))
     epilogue = read(how.epilogue)
     tensors, numbers = (epilogue.tensors(), epilogue.scalars()) if epilogue else ([], [])
@@ -116,11 +122,13 @@ def check(a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], ho
         names = ", ".join(operand.name for operand in (*tensors, *numbers)) or "none"
         raise LaunchError(
             f"operands: {len(operands)} tensors and {len(how.scalars)} scalars; the epilogue takes {names}, tensors"
-            " first"
+            " first [torch-operand-count]"
         )
     for name, tensor in (("b", b), *((x.name, tensor) for x, tensor in zip(tensors, operands, strict=True))):
         if tensor.device != a.device:
-            raise LaunchError(f"operand {name}: on {tensor.device}, but a is on {a.device}; move one of them")
+            raise LaunchError(
+                f"operand {name}: on {tensor.device}, but a is on {a.device}; move one of them [torch-device]"
+            )
     for operand, tensor in zip(tensors, operands, strict=True):
         _check_operand(operand, tensor, shape)
     return shape
@@ -135,8 +143,10 @@ def _check_operand(operand: Operand, tensor: torch.Tensor, shape: tuple[int, ...
     if tuple(tensor.shape) != wanted:
         raise LaunchError(
             f"operand {operand.name}: shape {tuple(tensor.shape)}, must be {wanted} ({operand.kind.value} of D {shape})"
+            " [torch-operand-shape]"
         )
     if name_of(tensor.dtype) != operand.dtype:
         raise LaunchError(
             f"operand {operand.name}: {tensor.dtype}, but the text of the epilogue is for {operand.dtype}: convert it"
+            " [torch-operand-dtype]"
         )

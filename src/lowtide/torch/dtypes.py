@@ -14,7 +14,9 @@ def name_of(dtype: torch.dtype) -> str:
     """The name of a torch dtype. Raises LaunchError for one that kernels do not read, such as complex numbers."""
     name = LIBRARY_NAMES.get(str(dtype).rpartition(".")[2])
     if name is None:
-        raise LaunchError(f"{dtype} is no element type of matrices; known are {', '.join(ELEMENTS)}: convert it first")
+        raise LaunchError(
+            f"{dtype} is no element type of matrices; known are {', '.join(ELEMENTS)}: convert it first [torch-dtype]"
+        )
     return name
 
 

@@ -56,7 +56,9 @@ def compute_out(
         return
     _check_out(a, b, operands, how, out)
     if torch.is_grad_enabled() and any(x.requires_grad for x in (a, b, *operands, out)):
-        raise LaunchError("out: autograd does not record a call with out=; call it under torch.no_grad(), or without")
+        raise LaunchError(
+            "out: autograd does not record a call with out=; call it under torch.no_grad(), or without [out-autograd]"
+        )
     out.copy_(_by_torch(a, b, operands, how, d))
 
 
@@ -130,7 +132,9 @@ def _by_torch(
 ) -> torch.Tensor:
     shape, asked = check(a, b, operands, how), read(how.epilogue)
     if a.device.type != "cpu":
-        raise LaunchError(f"operand a: on {a.device}; operands are on an NVIDIA GPU, or on the CPU: move them")
+        raise LaunchError(
+            f"operand a: on {a.device}; operands are on an NVIDIA GPU, or on the CPU: move them [torch-gpu]"
+        )
     acc = product(a, b, sums_type(a.dtype, b.dtype), how.precision)
     if asked is None:
         return rounded(acc, name_of(d))
@@ -142,6 +146,7 @@ def _check_out(a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor
     if tuple(out.shape) != shape or out.device != a.device:
         raise LaunchError(
             f"out: {tuple(out.shape)} on {out.device}, but the product is {shape} on {a.device}: pass such a tensor"
+            " [out-shape]"
         )
 
 

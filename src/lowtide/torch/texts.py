@@ -39,12 +39,15 @@ def _text_of_call(
     given, kinds = dict(types), {name: found.kind for name, found in operand_types(epilogue).items()}
     if kinds.keys() != given.keys():
         takes, gives = (", ".join(names) or "none" for names in (kinds, given))
-        raise LaunchError(f"operands: the epilogue takes {takes}, but the call gives {gives}; pass each by its name")
+        raise LaunchError(
+            f"operands: the epilogue takes {takes}, but the call gives {gives}; pass each by its name"
+            " [epilogue-operands]"
+        )
     tensors = tuple(name for name, kind in kinds.items() if kind is not OperandKind.SCALAR)
     for name in kinds:
         if (given[name] is None) == (name in tensors):
             wanted = "a tensor" if name in tensors else "a number: a scalar goes by value, .item()"
-            raise LaunchError(f"operand {name}: must be {wanted}")
+            raise LaunchError(f"operand {name}: must be {wanted} [epilogue-operand-kind]")
     dtypes = {name: name_of(dtype) for name, dtype in types if dtype is not None}
     text = epilogue_text(epilogue, *_sums_and_d(a, b, d), dtypes)
     return text, tensors, tuple(name for name in kinds if name not in tensors)

@@ -3,21 +3,21 @@
 // RUN: not lowtide-opt %s --split-input-file 2>&1 | filecheck %s
 
 // Places: above, below, beside, counted; the line numbers are those of the whole file.
-// expected-error @below {{schedule has no field 'stage'}}
+// expected-error @below {{[field-of-part]}}
 module attributes {test.bad = #tile.schedule<stage = 3>} {}
 
 // -----
 
 module attributes {test.bad = #tile.schedule<mainloop = <stages = three>>} {}
-// expected-error @above {{stages takes an integer}}
+// expected-error @above {{[field-integer]}}
 
 // -----
 
-module attributes {test.bad = #tile.schedule<mainloop = <stages = two>>} {} // expected-error {{stages takes an integer}}
+module attributes {test.bad = #tile.schedule<mainloop = <stages = two>>} {} // expected-error {{[field-integer]}}
 
 // -----
 
-// expected-error @+3 {{stages takes}}
+// expected-error @+3 {{[field-integer]}}
 
 // A line between.
 module attributes {test.bad = #tile.schedule<mainloop = <stages = one>>} {}

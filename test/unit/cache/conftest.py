@@ -24,4 +24,4 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelStore:
 
 @pytest.fixture(scope="session")
 def kernel() -> CompiledKernel:
-    return lt.compile_gemm(lt.GemmSpec(**SPEC))
+    return lt.compile_gemm(lt.GemmSpec(**SPEC), "sm_80")

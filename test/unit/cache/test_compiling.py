@@ -24,9 +24,9 @@ Spec = lt.GemmSpec
 
 
 def test_a_kernel_from_the_cache_is_the_kernel(store: KernelStore, kernel: CompiledKernel) -> None:
-    first = lt.compile_gemm(Spec(**SPEC))
+    first = lt.compile_gemm(Spec(**SPEC), "sm_80")
     steps: list[str] = []
-    second = lt.compile_gemm(Spec(**SPEC), on_progress=lambda level, step: steps.append(step))
+    second = lt.compile_gemm(Spec(**SPEC), "sm_80", on_progress=lambda level, step: steps.append(step))
     assert type(first) is CompiledKernel and isinstance(second, CachedKernel) and steps == []
     for found in (first, second):
         assert (found.ptx, found.manifest, found.target) == (kernel.ptx, kernel.manifest, kernel.target)
@@ -35,26 +35,34 @@ def test_a_kernel_from_the_cache_is_the_kernel(store: KernelStore, kernel: Compi
     assert second.timings
 
 
-def test_machine_code_is_kept_once_it_is_there(store: KernelStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = lt.compile_gemm(Spec(**SPEC))
+def test_machine_code_is_kept_once_it_is_there(
+    store: KernelStore, kernel: CompiledKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = kernel.schedule
+    first = lt.compile_gemm(Spec(**SPEC), "sm_80", schedule=whole)
     assert not (store.entries()[0].folder / storage.CUBIN).exists()
     cubin = first.cubin
     monkeypatch.setattr("lowtide.compiler.kernel.assemble", None)
-    assert cubin is not None and lt.compile_gemm(Spec(**SPEC)).cubin == cubin
+    assert cubin is not None and lt.compile_gemm(Spec(**SPEC), "sm_80", schedule=whole).cubin == cubin
+
+
+def test_a_choice_is_kept_with_the_machine_code_that_it_was_judged_by(store: KernelStore) -> None:
+    lt.compile_gemm(Spec(**SPEC), "sm_80")
+    assert (store.entries()[0].folder / storage.CUBIN).exists()
 
 
 def test_a_damaged_kernel_is_compiled_again(store: KernelStore, kernel: CompiledKernel) -> None:
-    lt.compile_gemm(Spec(**SPEC))
+    lt.compile_gemm(Spec(**SPEC), "sm_80")
     (store.entries()[0].folder / storage.PTX).write_text("no PTX")
     with pytest.warns(CacheWarning, match="truncated; it is compiled again"):
-        assert lt.compile_gemm(Spec(**SPEC)).ptx == kernel.ptx
+        assert lt.compile_gemm(Spec(**SPEC), "sm_80").ptx == kernel.ptx
 
 
 def test_dumps_and_a_cache_that_is_off_compile(
     store: KernelStore, kernel: CompiledKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.keep(key_of(Spec(**SPEC), "sm_80", None, VERSIONS), kernel.manifest, kernel.ptx, None)
-    assert type(lt.compile_gemm(Spec(**SPEC), dump_ir=tmp_path / "dump")) is CompiledKernel
+    assert type(lt.compile_gemm(Spec(**SPEC), "sm_80", dump_ir=tmp_path / "dump")) is CompiledKernel
     monkeypatch.setenv("LOWTIDE_CACHE", "off")
     assert open_store() is None
     assert len(store.entries()) == 1
@@ -112,7 +120,7 @@ def test_what_is_left_out_of_the_digest_makes_no_kernel() -> None:
 def test_sizes_are_bytes_or_have_a_unit() -> None:
     assert [size_of(text) for text in ("12", "3K", "512M", "2GiB", "1g")] == [12, 3072, 2**29, 2**31, 2**30]
     for text in ("", "much", "-1", "1T"):
-        with pytest.raises(Error, match="give a number of bytes, or such as 512M or 2G"):
+        with pytest.raises(Error, match=r"give a number of bytes, or such as 512M or 2G.*\[cache-size\]"):
             size_of(text)
 
 
@@ -120,17 +128,17 @@ def test_precompiled_kernels_are_found_and_a_refusal_is_raised(store: KernelStor
     scaled = Spec(**SPEC, epilogue=lambda acc: 2.0 * acc)  # which no other process can have
     refused = Spec(a="e4m3", b="e4m3", d="f16")
     with pytest.raises((Error, TargetError), match="e4m3"):
-        lt.precompile([refused, scaled, scaled], jobs=1)
-    assert isinstance(lt.compile_gemm(scaled), CachedKernel)
-    assert lt.compile_gemm(scaled).manifest["spec"]["a"] == "f16"
+        lt.precompile([refused, scaled, scaled], "sm_80", jobs=1)
+    assert isinstance(lt.compile_gemm(scaled, "sm_80"), CachedKernel)
+    assert lt.compile_gemm(scaled, "sm_80").manifest["spec"]["a"] == "f16"
     assert (store.entries()[0].folder / storage.CUBIN).exists()
-    assert lt.precompile([scaled]) == 0
+    assert lt.precompile([scaled], "sm_80") == 0
 
 
 def test_precompiling_without_a_cache_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOWTIDE_CACHE", "off")
     with pytest.raises(Error, match="no cache to compile into; unset it, or name a folder"):
-        lt.precompile([Spec(**SPEC)])
+        lt.precompile([Spec(**SPEC)], "sm_80")
 
 
 def test_the_command_lists_verifies_and_clears(store: KernelStore, kernel: CompiledKernel) -> None:

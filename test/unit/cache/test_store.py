@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from lowtide.compiler.cache import sources
+from lowtide.compiler.cache import store as store_module
 from lowtide.compiler.cache.store import KernelStore, Stored
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.errors import CacheWarning
+from lowtide.errors import CacheWarning, LoadError
 from lowtide.runtime import folders, storage
 
 KEY, OTHER = "a" * 64, "b" * 64
@@ -101,6 +102,57 @@ def test_a_damaged_kernel_is_said_and_removed(
     assert store.entries() == []
     keep(store, kernel)
     assert store.load(KEY) is not None
+
+
+def test_a_folder_that_others_may_write_is_not_used(store: KernelStore, kernel: CompiledKernel) -> None:
+    keep(store, kernel)
+    for mode in (0o720, 0o702, 0o777):
+        store.folder.chmod(mode)
+        anew = KernelStore(store.folder, 2**30)
+        with pytest.warns(CacheWarning, match=r"others may write to .*; look at what it holds and `chmod go-w` it: "):
+            assert anew.load(KEY) is None
+        anew.keep(OTHER, kernel.manifest, kernel.ptx, None)
+        assert not anew.has(OTHER)
+    store.folder.chmod(0o755)
+    assert KernelStore(store.folder, 2**30).load(KEY) is not None
+
+
+def test_kernels_of_another_user_are_not_used(
+    store: KernelStore, kernel: CompiledKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(store, kernel)
+    owner = os.stat(store.folder).st_uid
+    monkeypatch.setattr(store_module, "_owners", lambda: (owner + 1,))
+    with pytest.warns(CacheWarning, match="belongs to another user, whose kernels would be run"):
+        assert KernelStore(store.folder, 2**30).load(KEY) is None
+    monkeypatch.setattr(KernelStore, "distrust", lambda self: None)  # the folder is ours, the entry is not
+    with pytest.warns(CacheWarning, match=r"cached kernel .*: it belongs to another user; it is compiled again"):
+        assert KernelStore(store.folder, 2**30).load(KEY) is None
+
+
+@pytest.mark.parametrize("kind", ["brackets", "pipe", "device"])
+def test_a_manifest_that_is_no_text_holds_up_nobody(store: KernelStore, kernel: CompiledKernel, kind: str) -> None:
+    keep(store, kernel)
+    manifest = store.folder / KEY / storage.MANIFEST
+    manifest.unlink()
+    if kind == "brackets":
+        manifest.write_text("[" * 200_000, encoding="utf-8")
+    elif kind == "pipe":
+        os.mkfifo(manifest)
+    else:
+        manifest.symlink_to("/dev/zero")
+    (entry,) = store.entries()
+    assert entry.described() == {}
+    assert store.fault(entry) is not None
+
+
+def test_code_that_is_no_regular_file_is_refused(store: KernelStore, kernel: CompiledKernel) -> None:
+    keep(store, kernel)
+    code = store.folder / KEY / storage.PTX
+    code.unlink()
+    code.symlink_to("/dev/zero")
+    with pytest.raises(LoadError, match="it is no regular file; save the kernel again"):
+        storage.read(store.folder / KEY)
 
 
 def test_a_killed_writer_leaves_no_kernel_and_no_lock(store: KernelStore, kernel: CompiledKernel, saved: Path) -> None:

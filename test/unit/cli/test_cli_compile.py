@@ -18,7 +18,8 @@ def test_compile_reports_the_schedule_sizes_and_ptxas() -> None:
 
 
 def test_compile_says_so_where_there_is_no_ptxas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.compiler.kernel.find_ptxas", lambda: None)
+    for module in ("attempts", "kernel"):
+        monkeypatch.setattr(f"lowtide.compiler.{module}.find_ptxas", lambda: None)
     assert "the driver assembles the PTX" in reported(accepted("compile", *SMALL), "ptxas")
 
 

@@ -18,6 +18,15 @@ def test_interpret_runs_every_dumped_level(dump: Path, level: str) -> None:
     assert reported(output, "against") == f"float64, with the epilogue in {problem}"
 
 
+def test_interpret_refuses_ptx_that_is_cut_off(dump: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(dump, tmp_path / "dump")
+    file = level_file(copy, "ptx")
+    text = file.read_text(encoding="utf-8")
+    for cut in (text[: len(text) // 2], text.rstrip().removesuffix("}"), "{" * 5000):
+        file.write_text(cut, encoding="utf-8")
+        assert f"{file}:" in refused("interpret", str(file))
+
+
 @pytest.mark.parametrize("level", LEVELS[1:6])
 def test_interpret_compares_integers_for_equality(dump: Path, level: str) -> None:
     output = accepted("interpret", str(level_file(dump, level)), "--domain", "exact")
@@ -76,7 +85,6 @@ def test_interpret_takes_a_batch_and_how_its_matrices_lie(tmp_path: Path) -> Non
         (("--shared", "a"), "the problem has no batch"),
         (("--batch", "some"), "--batch some: give a number of products, or any"),
         (("--aligned", "3,2,2"), "--aligned 3,2,2: give 1, 2, 4, 8 or 16 bytes"),
-        (("--batch", "2", "--d-order", "column"), "a batch has d_order='row'"),
     ],
 )
 def test_interpret_refuses_what_says_no_place(options: tuple[str, ...], message: str) -> None:

@@ -51,9 +51,7 @@ def test_native_on_the_command_line_needs_a_gpu(monkeypatch: pytest.MonkeyPatch)
     no_gpu(monkeypatch)
     for command in ("run", "compile", "interpret", "explain", "ladder"):
         message = refused(command, "--m", "72", "--n", "48", "--k", "40", "--target", "native")
-        assert (
-            'target="native" asks for the GPU at hand: the NVIDIA driver sees no GPU; name a target: sm_80, ' in message
-        )
+        assert 'target="native" needs a GPU: the NVIDIA driver sees no GPU; name a target: sm_80, ' in message
 
 
 def test_a_gpu_that_is_too_old_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:

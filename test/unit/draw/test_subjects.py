@@ -103,7 +103,7 @@ def test_stmatrix_is_ldmatrix_the_other_way() -> None:
 @pytest.mark.parametrize("name", COPY_ATOMS)
 def test_every_copy_atom_is_drawn_or_says_how_its_boxes_are(name: str) -> None:
     if name.startswith("tma"):
-        with pytest.raises(Error, match=r"moves a box.*lowtide draw --target sm_90a --show load"):
+        with pytest.raises(Error, match=r"moves a box.*lowtide draw --target sm_90a --show load.*\[box-size\]"):
             picture_of(name)
     else:
         cells = picture_of(name).drawn[0].labels
@@ -151,35 +151,41 @@ def test_a_swizzle_shows_where_each_unit_goes_over_one_period(text: str, bits: t
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    "text, message, code",
     [
-        ("mma.m16n8k16.f32.bf61", "did you mean the atom 'mma.m16n8k16.f32.bf16'"),
-        ("ldmatrix.x3", "did you mean the atom 'ldmatrix.x"),
-        ("", "nothing is called ''"),
+        ("mma.m16n8k16.f32.bf61", "did you mean the atom 'mma.m16n8k16.f32.bf16'", "drawn-name"),
+        ("ldmatrix.x3", "did you mean the atom 'ldmatrix.x", "drawn-name"),
+        ("", "nothing is called ''", "drawn-name"),
         (
             "sm80-swizzled",
             "is a preset; draw the kernel that it makes: leave WHAT out, and give --schedule sm80-swizzled",
+            "drawn-preset",
         ),
-        ("(8,8:(8,1)", "unbalanced"),
-        ("(8,8):(8)", "must nest alike"),
-        ("<3,3,2>", "S must be at least B"),
-        ("#tile.raster<row>", "cannot be drawn; give a layout such as"),
-        ("!tile.view<128x64xbf16>", "cannot be drawn; give a layout such as"),
-        ("#sm.tiled_mma<mma.m16n8k4.f32.bf16, atoms [2, 2, 1]>", "unknown mma atom"),
-        ("#sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1], permutation [48, 32, 16]>", "nearest is"),
-        ("#tile.tv<threads 4:1, values 2:4>", "does not say its tile; give it: --shape ROWSxCOLUMNS"),
-        ("#sm.tiled_copy<ld.global.2, #tile.tv<threads 32:1, values 1:0>>", "--shape ROWSxCOLUMNS"),
-        ("(4096,4096):(4096,1)", "16777216 elements; 1048576 are the most"),
-        ("(1,1,64):(1,1,1)", "64 panels of its first two modes"),
-        ("(" * 300 + "8" + ")" * 300 + ":" + "(" * 300 + "1" + ")" * 300, "nested more than"),
+        ("(8,8:(8,1)", "unbalanced", "drawn-parse"),
+        ("(8,8):(8)", "must nest alike", "drawn-parse"),
+        ("<3,3,2>", "S must be at least B", "drawn-parse"),
+        ("#tile.raster<row>", "cannot be drawn; give a layout such as", "drawn-ir"),
+        ("!tile.view<128x64xbf16>", "cannot be drawn; give a layout such as", "drawn-ir"),
+        ("#sm.tiled_mma<mma.m16n8k4.f32.bf16, atoms [2, 2, 1]>", "unknown mma atom", "unknown-atom"),
+        (
+            "#sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1], permutation [48, 32, 16]>",
+            "nearest is",
+            "permutation-divides",
+        ),
+        ("#tile.tv<threads 4:1, values 2:4>", "does not say its tile; give it: --shape ROWSxCOLUMNS", "drawn-tile"),
+        ("#sm.tiled_copy<ld.global.2, #tile.tv<threads 32:1, values 1:0>>", "--shape ROWSxCOLUMNS", "copy-tile"),
+        ("(4096,4096):(4096,1)", "16777216 elements; 1048576 are the most", "drawn-elements"),
+        ("(1,1,64):(1,1,1)", "64 panels of its first two modes", "drawn-panels"),
+        ("(" * 300 + "8" + ")" * 300 + ":" + "(" * 300 + "1" + ")" * 300, "nested more than", "nested-brackets"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_with_a_way_out(text: str, message: str) -> None:
+def test_what_cannot_be_drawn_is_refused_with_a_way_out(text: str, message: str, code: str) -> None:
     with pytest.raises(Error) as refusal:
         picture_of(text)
     assert message in str(refusal.value)
+    assert refusal.value.code == code
 
 
 def test_a_tile_that_a_layout_reaches_out_of_is_refused() -> None:
-    with pytest.raises(Error, match=r"outside its tile 2x2"):
+    with pytest.raises(Error, match=r"outside its tile 2x2.*\[tv-inside\]"):
         picture_of("#tile.tv<threads 4:1, values 2:4>", (2, 2))

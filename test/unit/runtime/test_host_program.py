@@ -74,7 +74,7 @@ def test_a_launch_says_how_it_starts(flag: str) -> None:
 
 
 def test_an_assertion_on_an_address_fails_with_its_message() -> None:
-    with pytest.raises(LaunchError, match="gemm: b must be 16-byte aligned; copy it"):
+    with pytest.raises(LaunchError, match=r"gemm: b must be 16-byte aligned; copy it.*\[host-assertion\]"):
         compile_host(sample_manifest())({**ARGUMENTS, "b": memref(520, 129, 64)})
 
 
@@ -85,7 +85,7 @@ def test_an_assertion_on_a_shape_fails_with_its_message() -> None:
         op("arith.cmpi", ["same"], ["m", "n"], predicate="sle"),
         op("cf.assert", [], ["same"], message="m > n"),
     ]
-    with pytest.raises(LaunchError, match="gemm: m > n"):
+    with pytest.raises(LaunchError, match=r"gemm: m > n.*\[host-assertion\]"):
         compile_host(program_of(*ops, value="m"))(ARGUMENTS)
 
 
@@ -167,7 +167,7 @@ def test_a_persistent_grid_follows_the_number_of_sms() -> None:
     manifest["host"][-1]["attributes"]["grid"] = ["v", 1, 1]
     program = compile_host(manifest)
     assert program(ARGUMENTS, sm_count=2)[0].grid == (2, 1, 1)
-    with pytest.raises(LaunchError, match="sm_count="):
+    with pytest.raises(LaunchError, match=r"sm_count=.*\[sm-count\]"):
         program(ARGUMENTS)
 
 
@@ -187,13 +187,13 @@ def test_addresses_are_read_at_every_call_and_shapes_only_once_a_signature() -> 
 
 
 def test_a_missing_argument_is_named() -> None:
-    with pytest.raises(LaunchError, match="operand d is missing"):
+    with pytest.raises(LaunchError, match=r"operand d is missing.*\[operand-missing\]"):
         compile_host(sample_manifest())({"a": ARGUMENTS["a"], "b": ARGUMENTS["b"]})
 
 
 def test_a_division_by_zero_is_an_error_of_ours() -> None:
     ops = [op("arith.constant", ["x"], [], value=0), op("arith.divsi", ["v"], ["x", "x"])]
-    with pytest.raises(LaunchError, match="divides by zero"):
+    with pytest.raises(LaunchError, match=r"divides by zero.*\[host-divides-by-zero\]"):
         evaluate(*ops)
 
 
@@ -201,7 +201,7 @@ def test_a_division_by_zero_is_an_error_of_ours() -> None:
 def test_a_grid_out_of_range_is_refused(extent: int) -> None:
     manifest = program_of(op("arith.constant", ["v"], [], value=extent))
     manifest["host"][-1]["attributes"]["grid"] = ["v", 1, 1]
-    with pytest.raises(LaunchError, match="CUDA allows 1 to"):
+    with pytest.raises(LaunchError, match=r"CUDA allows 1 to.*\[grid-axes\]"):
         compile_host(manifest)(ARGUMENTS)
 
 
@@ -215,19 +215,22 @@ def test_a_launch_of_no_ctas_is_left_out() -> None:
     ("ops", "message"),
     [
         ([op("arith.frobnicate", ["v"], [])], r"host\[0\] \(arith.frobnicate\): unknown op"),
-        ([op("memref.load", ["v"], ["a"])], "unknown op"),
+        ([op("memref.load", ["v"], ["a"])], r"unknown op.*\[host-program\]"),
         ([op("memref.dim", ["v"], ["a"], index=2)], "index 2 is outside the 2 dimensions"),
         ([op("memref.dim", ["v"], ["x"], index=0)], "must be one memref argument"),
         ([op("arith.addi", ["v"], ["x", "y"])], "'x' is used before it is defined"),
         ([op("arith.addi", ["v"], [])], "has 0 operands, must have 2"),
-        ([op("arith.constant", ["v"], [], value="3")], "must be a number"),
+        ([op("arith.constant", ["v"], [], value="3")], r"must be a number.*\[host-program\]"),
         ([op("arith.constant", [], [], value=3)], "must define one new value"),
         ([op("arith.constant", ["v"], [], value=3)] * 2, "must define one new value"),
         (
             [op("arith.constant", ["x"], [], value=3), op("arith.cmpi", ["v"], ["x", "x"], predicate="lt")],
             "'predicate' is 'lt', must be one of eq",
         ),
-        ([op("arith.constant", ["x"], [], value=3), op("arith.trunci", ["v"], ["x"])], "attribute 'type' is None"),
+        (
+            [op("arith.constant", ["x"], [], value=3), op("arith.trunci", ["v"], ["x"])],
+            r"attribute 'type' is None.*\[host-program\]",
+        ),
     ],
 )
 def test_ops_that_cannot_be_are_refused_when_loading(ops: list[dict[str, Any]], message: str) -> None:
@@ -239,7 +242,7 @@ def test_ops_that_cannot_be_are_refused_when_loading(ops: list[dict[str, Any]], 
     ("attributes", "message"),
     [
         ({"kernel": None}, "kernel is None, must be the name of an entry"),
-        ({"kernel": "a\nb"}, "kernel is 'a"),
+        ({"kernel": "a\nb"}, r"kernel is 'a.*\[host-program\]"),
         ({"arguments": None}, "arguments is NoneType, must be a list"),
         ({"arguments": [{"value": "p", "type": ["ptr"]}]}, "must have a value and a type"),
         ({"arguments": [{"value": "p", "type": "f32"}]}, "has type 'f32', must have 'an integer type'"),
@@ -251,18 +254,18 @@ def test_ops_that_cannot_be_are_refused_when_loading(ops: list[dict[str, Any]], 
         ({"shared_memory": 1.0}, "shared_memory is 1.0, must be"),
         ({"block": [2**40, 1, 1]}, r"block is \[1099511627776, 1, 1\], must be three integers from 1 to"),
         ({"block": [32, 32, 2]}, "2048 threads; a CTA has at most 1024"),
-        ({"block": [1, 1, 128]}, "block is"),
+        ({"block": [1, 1, 128]}, r"block is.*\[host-program\]"),
         ({"cluster": [2, 1, 1]}, r"cluster is \[2, 1, 1\], must be three integers from 1 to \[1, 1, 1\]"),
-        ({"cluster": False}, "cluster is False"),
+        ({"cluster": False}, r"cluster is False.*\[host-program\]"),
         ({"programmatic": 1}, "programmatic is 1, must be true or false"),
         ({"programmatic": True}, "programmatic is true, which needs a target of sm_90 or later"),
         ({"grid": [-1, 1, 1]}, r"grid is \[-1, 1, 1\], must have values, or integers from 1 to"),
-        ({"grid": [1, 65536, 1]}, "grid is"),
-        ({"grid": [1.0, 1, 1]}, "grid is"),
+        ({"grid": [1, 65536, 1]}, r"grid is.*\[host-program\]"),
+        ({"grid": [1.0, 1, 1]}, r"grid is.*\[host-program\]"),
         ({"clusters": [1, 1, 1]}, "attribute 'clusters' is unknown"),
-        ({"block": [32, 1]}, "block is"),
-        ({"cluster": [0, 1, 1]}, "cluster is"),
-        ({"grid": [1]}, "grid is"),
+        ({"block": [32, 1]}, r"block is.*\[host-program\]"),
+        ({"cluster": [0, 1, 1]}, r"cluster is.*\[host-program\]"),
+        ({"grid": [1]}, r"grid is.*\[host-program\]"),
         ({"grid": ["p", 1, 1]}, "grid depends on an address"),
         ({"arguments": [{"value": "p", "type": "u128"}]}, "must have a value and a type"),
     ],
@@ -292,7 +295,7 @@ def test_a_cluster_is_at_most_what_the_target_has(sides: list[int], legal: bool)
 def test_a_shift_past_the_width_is_an_error_of_ours() -> None:
     for count in (64, 10**18, -1):
         ops = [op("arith.constant", ["x"], [], value=1), op("arith.constant", ["y"], [], value=count)]
-        with pytest.raises(LaunchError, match=f"shifts 64 bits by {count}"):
+        with pytest.raises(LaunchError, match=rf"shifts 64 bits by {count}.*\[host-shift\]"):
             evaluate(*ops, op("arith.shli", ["v"], ["x", "y"]))
 
 
@@ -304,5 +307,5 @@ def test_a_float_takes_part_in_no_arithmetic_on_the_host() -> None:
 
 
 def test_a_host_function_without_a_launch_is_refused() -> None:
-    with pytest.raises(LoadError, match="launches nothing"):
+    with pytest.raises(LoadError, match=r"launches nothing.*\[host-launches-nothing\]"):
         compile_host({**sample_manifest(), "host": []})

@@ -88,13 +88,13 @@ def misaligned(tensor: Tensor) -> None:
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("a", resized, r"operand d: shape \(40, 24\) makes m = 40, but a of shape \(32, 32\)"),
-        ("d", resized, r"operand d: shape \(32, 24\) makes m = 32"),
-        ("b", with_other_rows, "operand b: rows are 62 bytes apart"),
-        ("a", of_other_type, "operand a: dtype is bf16, the kernel was compiled for f16"),
-        ("d", of_other_type, "operand d: dtype is bf16"),
-        ("b", on_the_cpu, r"operand b: this torch.Tensor is on the CPU"),
-        ("d", on_another_gpu, "operand d is on GPU 1, a is on GPU 0"),
+        ("a", resized, r"operand d.*\(40, 24\) makes m = 40, but a.*\(32, 32\).*\[extents-differ\]"),
+        ("d", resized, r"operand d.*\(32, 24\) makes m = 32.*\[extents-differ\]"),
+        ("b", with_other_rows, r"operand b: rows are 62.*\[rows-misaligned\]"),
+        ("a", of_other_type, r"operand a.*bf16.*f16.*\[operand-dtype\]"),
+        ("d", of_other_type, r"operand d.*bf16.*\[operand-dtype\]"),
+        ("b", on_the_cpu, r"operand b.*torch\.Tensor.*the CPU.*\[operand-on-gpu\]"),
+        ("d", on_another_gpu, r"operand d.*GPU 1, a.*GPU 0.*\[one-gpu\]"),
         ("a", misaligned, "operand a: base address .* must be a multiple of 16"),
         ("d", misaligned, "operand d: base address"),
     ],
@@ -126,7 +126,7 @@ def test_an_output_moved_over_an_input_is_refused(fake: FakeDriver) -> None:
     for _ in range(2):
         kernel(a, b, out=d)
     d.array = a.array[:, :N]
-    with pytest.raises(LaunchError, match="the output's bytes reach into those of input a"):
+    with pytest.raises(LaunchError, match=r"input a.*\[output-overlaps\]"):
         kernel(a, b, out=d)
 
 
@@ -136,7 +136,7 @@ def test_the_stream_is_read_or_taken_at_every_known_call(fake: FakeDriver, torch
         torch.stream = current
         kernel(a, b, out=d, stream=given)
     assert [x.stream for x in fake.launches] == [11, 12, 5, 0, 11]
-    with pytest.raises(LaunchError, match="stream: str is not a CUDA stream"):
+    with pytest.raises(LaunchError, match=r"stream: str is not a CUDA stream.*\[stream-kind\]"):
         kernel(a, b, out=d, stream="0")
 
 
@@ -194,7 +194,7 @@ def test_other_libraries_arrays_are_never_known_by_key(fake: FakeDriver) -> None
     c = InterfaceArray(a.array)
     kernel(c, b, out=d)
     c.__cuda_array_interface__["shape"] = (M - 8, K)
-    with pytest.raises(LaunchError, match="makes m = 40, but a of shape"):
+    with pytest.raises(LaunchError, match=r"makes m = 40, but a.*\[extents-differ\]"):
         kernel(c, b, out=d)
 
 
@@ -282,6 +282,6 @@ def test_an_output_that_is_not_quite_the_operand_is_refused(install_driver: Inst
             kernel(a, b, c=c, out=Tensor(d))
     wide = Tensor(aligned(M, N, dtype=np.float32))
     narrow = Tensor(wide.array.view(np.float16)[:, :N])
-    with pytest.raises(LaunchError, match=r"into those of input c, which .* to have it allocated$"):
+    with pytest.raises(LaunchError, match=r"into those of input c, which .* to have it allocated \[output-overlaps\]$"):
         in_place_kernel("f32")(a, b, c=wide, out=narrow)
     assert not fake.launches

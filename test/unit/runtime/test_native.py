@@ -1,14 +1,19 @@
-"""`target="native"`: which target a GPU gets, by what the driver says of it."""
+"""`target="native"` and the default: which target a GPU gets, by what the driver says of it."""
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fake_driver import FakeDriver
+from typer.testing import CliRunner
 
 import lowtide as lt
+from lowtide.compiler.cli.main import app
+from lowtide.compiler.explain.explanation import explain_spec
 from lowtide.compiler.native import choose, native_target, resolve
 from lowtide.compiler.opt_tool import main as opt
 from lowtide.errors import DeviceError, IRError, TargetError
@@ -54,6 +59,31 @@ def test_the_target_that_fits_a_gpu_best(
     assert choose(None).reason == "native: Fake GPU"
 
 
+@pytest.mark.parametrize(("capability", "name"), [((8, 0), "sm_80"), ((9, 0), "sm_90a"), (None, "sm_90a")])
+def test_without_a_name_python_and_the_commands_take_the_same_target(
+    install_driver: Install, capability: tuple[int, int] | None, name: str
+) -> None:
+    if capability is None:
+        no_gpu(install_driver)
+        reason = "the NVIDIA driver sees no GPU"
+    else:
+        gpu(install_driver, capability)
+        reason = "native: Fake GPU"
+    assert lt.compile_gemm(SPEC).target.name == name
+    assert resolve(None).name == choose(None).name == name
+    found = explain_spec(SPEC)
+    assert (found.target.name, found.target_reason) == (name, reason)
+    assert found.to_json()["target_reason"] == reason
+    for public in (lt.compile_gemm, lt.precompile, lt.tune, lt.tuned_schedule):
+        assert inspect.signature(public).parameters["target"].default is None
+
+
+def test_lowtide_explain_says_why_it_is_this_target(install_driver: Install) -> None:
+    no_gpu(install_driver)
+    printed = CliRunner().invoke(app, ["explain", "--m", "64", "--n", "64", "--k", "64"]).stdout
+    assert re.search(r"^target +sm_90a \(the NVIDIA driver sees no GPU\)$", printed, re.MULTILINE)
+
+
 def test_a_ladder_takes_the_newest_of_its_targets(install_driver: Install) -> None:
     gpu(install_driver, (8, 9), 101376)
     with_ladders = [target for target in KNOWN if target.name in ("sm_80", "sm_90a")]
@@ -74,22 +104,24 @@ def test_native_compiles_for_the_gpu(install_driver: Install) -> None:
 def test_native_and_the_modules_target_must_agree(install_driver: Install) -> None:
     text = lt.compile_gemm(SPEC, target="sm_80").levels["cta"]
     gpu(install_driver, (9, 0))
-    with pytest.raises(IRError, match="target native was asked for, but the module is for sm_80"):
+    with pytest.raises(IRError, match=r"target native was asked for, but the module is for sm_80.*\[target-differs\]"):
         lt.compile_ir(text, target="native")
 
 
 def test_without_a_gpu_native_is_refused_with_the_targets(install_driver: Install) -> None:
     no_gpu(install_driver)
-    text = lt.compile_gemm(SPEC).levels["cta"]
+    text = lt.compile_gemm(SPEC, "sm_80").levels["cta"]
     for compile_it in (lambda: lt.compile_gemm(SPEC, "native"), lambda: lt.compile_ir(text, "native")):
-        with pytest.raises(DeviceError, match=f"asks for the GPU at hand: the NVIDIA driver sees no GPU; {NAMES}"):
+        with pytest.raises(DeviceError, match=f"needs a GPU: the NVIDIA driver sees no GPU; {NAMES}"):
             compile_it()
     assert choose(None).not_on_gpu == "the NVIDIA driver sees no GPU"
 
 
 def test_a_gpu_older_than_every_target_is_refused_with_the_targets(install_driver: Install) -> None:
     gpu(install_driver, (7, 5), 65536)
-    with pytest.raises(TargetError, match=rf"no target runs on Fake GPU, of compute capability 7.5; {NAMES}"):
+    with pytest.raises(
+        TargetError, match=rf"no target runs on Fake GPU, of compute capability 7.5; {NAMES}.*\[native-target\]"
+    ):
         lt.compile_gemm(SPEC, "native")
 
 

@@ -80,7 +80,7 @@ def test_a_call_without_cuda_python_says_how_to_get_it(monkeypatch: pytest.Monke
 
     driver.api.cache_clear()
     monkeypatch.setattr(driver, "importlib", SimpleNamespace(import_module=missing))
-    with pytest.raises(DeviceError, match=r"pip install 'cuda-python>=13,<14'.*kernel.interpret"):
+    with pytest.raises(DeviceError, match=r"pip install 'cuda-python>=13,<14'.*kernel.interpret.*\[cuda-python\]"):
         call()
     driver.api.cache_clear()
 

@@ -164,7 +164,7 @@ def test_only_where_a_base_lies_in_a_unit_is_known_before_the_call() -> None:
         if text == "arith.remui":
             assert compile_host(manifest).placed == ((0, 64),)
         else:
-            with pytest.raises(LoadError, match="depends on an address"):
+            with pytest.raises(LoadError, match=r"depends on an address.*\[host-program\]"):
                 compile_host(manifest)
 
 
@@ -188,5 +188,5 @@ def test_a_compiled_kernel_packs_from_the_first_matrix_on_that_is_not_aligned(fa
     packing = kernel._loaded
     assert packing is not direct and kernel.workspace_bytes(off(InterfaceArray, 40, 64, 1), b) > 0
     assert entry(packing.ptx, "gemm_kernel") == entry(direct.ptx, "gemm_kernel")
-    with pytest.raises(LaunchError, match=r"strides .* must not be negative"):
+    with pytest.raises(LaunchError, match=r"\[negative-strides\]"):
         kernel(InterfaceArray(np.zeros((40, 64), np.float16)[::-1]), b, out=d)

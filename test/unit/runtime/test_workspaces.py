@@ -121,7 +121,10 @@ def test_the_counters_of_a_destroyed_graph_are_used_again_and_zeroed(fake: FakeD
 def test_without_memory_nothing_is_launched(fake: FakeDriver) -> None:
     kernel, (a, b, d) = kernel_of(), arrays()
     fake.memory_error = 2
-    with pytest.raises(LaunchError, match=rf"kernel gemm: a workspace of {_FLOATS} bytes cannot be had .*CUDA_ERROR_2"):
+    with pytest.raises(
+        LaunchError,
+        match=rf"kernel gemm: a workspace of {_FLOATS} bytes cannot be had .*CUDA_ERROR_2.*\[workspace-memory\]",
+    ):
         kernel(a, b, out=d, stream=3)
     assert not fake.launches
 
@@ -150,10 +153,19 @@ def small(size: int, offset: int = 0, dtype: Any = np.uint8) -> InterfaceArray:
     [
         (small(_NEEDED - 1), f"workspace= has {_NEEDED - 1} bytes, these operands need {_NEEDED}"),
         (small(_NEEDED, offset=16), f"must begin at a multiple of 256 bytes and have {_NEEDED} bytes"),
-        (InterfaceArray(aligned(2, _NEEDED, np.uint8)[:, ::2]), "must be one piece of memory"),
-        (Tensor(aligned(1, _NEEDED, np.float16), index=1), "workspace= is on GPU 1, the operands are on GPU 0"),
-        (InterfaceArray(aligned(1, _NEEDED, np.uint8), data=(4096, True)), "workspace= is read-only"),
-        (np.zeros(4), "operand workspace: .* is on the CPU"),
+        (
+            InterfaceArray(aligned(2, _NEEDED, np.uint8)[:, ::2]),
+            r"must be one piece of memory.*\[workspace-contiguous\]",
+        ),
+        (
+            Tensor(aligned(1, _NEEDED, np.float16), index=1),
+            r"workspace= is on GPU 1, the operands are on GPU 0.*\[workspace-gpu\]",
+        ),
+        (
+            InterfaceArray(aligned(1, _NEEDED, np.uint8), data=(4096, True)),
+            r"workspace= is read-only.*\[workspace-read-only\]",
+        ),
+        (np.zeros(4), r"workspace.*numpy\.ndarray.*the CPU.*\[operand-on-gpu\]"),
     ],
 )
 def test_a_workspace_that_does_not_do_is_refused(
@@ -169,7 +181,7 @@ def test_a_workspace_in_an_operand_is_refused(fake: FakeDriver) -> None:
     kernel, (a, b, _) = kernel_of(), arrays()
     whole = aligned(1, _NEEDED + 40 * 24 * 2, np.uint8)
     d = InterfaceArray(whole[0, _FLOATS : _FLOATS + 40 * 24 * 2].view(np.float16).reshape(40, 24))
-    with pytest.raises(LaunchError, match="workspace= reaches into operand d"):
+    with pytest.raises(LaunchError, match=r"workspace= reaches into operand d.*\[workspace-overlaps\]"):
         kernel(a, b, out=d, stream=3, workspace=InterfaceArray(whole[0]))
 
 
@@ -180,10 +192,13 @@ def test_a_kernel_without_workspaces_needs_none(fake: FakeDriver) -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        (op("tile.workspace", ["w"], ["m"], dtype="f33", zeroed=False), "'dtype' is 'f33'"),
+        (op("tile.workspace", ["w"], ["m"], dtype="f33", zeroed=False), r"'dtype' is 'f33'.*\[host-program\]"),
         (op("tile.workspace", ["w"], ["m"], dtype="f32", zeroed=1), "zeroed is 1, must be true or false"),
-        (op("tile.workspace", ["w"], ["pa"], dtype="f32", zeroed=True), "depends on an address"),
-        (op("tile.workspace", ["w"], ["partials"], dtype="f32", zeroed=True), "depends on an address"),
+        (op("tile.workspace", ["w"], ["pa"], dtype="f32", zeroed=True), r"depends on an address.*\[host-program\]"),
+        (
+            op("tile.workspace", ["w"], ["partials"], dtype="f32", zeroed=True),
+            r"depends on an address.*\[host-program\]",
+        ),
     ],
 )
 def test_an_ill_formed_workspace_is_refused_on_loading(entry: dict[str, Any], message: str) -> None:
@@ -194,5 +209,5 @@ def test_an_ill_formed_workspace_is_refused_on_loading(entry: dict[str, Any], me
 def test_a_workspace_of_less_than_nothing_is_refused(fake: FakeDriver) -> None:
     less = [op("arith.subi", ["less"], ["c0", "m"]), op("tile.workspace", ["w"], ["less"], dtype="f32", zeroed=False)]
     a, b, d = arrays()
-    with pytest.raises(LaunchError, match="a workspace would have -40 elements"):
+    with pytest.raises(LaunchError, match=r"a workspace would have -40 elements.*\[workspace-elements\]"):
         kernel_from(manifest_of(*less))(a, b, out=d, stream=3)

@@ -139,14 +139,14 @@ def test_an_output_without_elements_is_allocated(fake: FakeDriver, torch: FakeTo
 
 
 def test_operands_that_disagree_on_a_zero_are_refused(fake: FakeDriver) -> None:
-    with pytest.raises(LaunchError, match=r"makes k = 32, but a of shape .* makes it 0"):
+    with pytest.raises(LaunchError, match=r"makes k = 32, but a.*\(40, 0\).*it 0.*\[extents-differ\]"):
         kernel_of()(InterfaceArray(empty(M, 0)), InterfaceArray(empty(N, 32)), out=InterfaceArray(aligned(M, N)))
 
 
 def test_a_compiled_extent_is_not_zero(fake: FakeDriver) -> None:
     manifest = sample_manifest(dtype="f16")
     manifest["arguments"][0]["shape"] = [None, 32]
-    with pytest.raises(LaunchError, match="is 0, the kernel was compiled for 32"):
+    with pytest.raises(LaunchError, match=r"is 0.*for 32.*\[operand-extent\]"):
         kernel_from(manifest)(
             InterfaceArray(empty(M, 0)), InterfaceArray(empty(N, 0)), out=InterfaceArray(aligned(M, N))
         )
@@ -168,9 +168,7 @@ def test_a_kernel_for_k_of_0_reads_zeros_and_takes_no_other_k(fake: FakeDriver, 
     d[:] = np.nan
     kernel(Tensor(empty(M, 0)), Tensor(empty(N, 0)), out=Tensor(d))
     assert (d == 0).all()
-    with pytest.raises(
-        LaunchError, match=r"operand a: extent 1 of shape \(40, 8\) is 8, the kernel was compiled for 0"
-    ):
+    with pytest.raises(LaunchError, match=r"operand a: extent 1.*\(40, 8\) is 8.*for 0.*\[operand-extent\]"):
         kernel(Tensor(aligned(M, 8)), Tensor(aligned(N, 8)), out=Tensor(d))
 
 

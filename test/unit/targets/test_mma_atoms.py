@@ -95,7 +95,7 @@ def test_f64_has_one_shape_on_every_target_and_three_more_from_sm_90_on():
         expected = [first, *larger] if target.compute_capability >= (9, 0) else [first]
         assert [name for name in target.mma_atoms if name in F64_ATOMS] == expected
     assert [targets.mma_atom(name).ptx_version for name in (first, *larger)] == [70, 78, 78, 78]
-    with pytest.raises(TargetError, match=r"sm_89 has no mma\.m16n8k8\.f64\.f64"):
+    with pytest.raises(TargetError, match=r"sm_89.*mma\.m16n8k8\.f64\.f64.*\[target-mma\]"):
         targets.get("sm_89").mma(larger[1])
 
 
@@ -121,7 +121,7 @@ def test_only_architecture_specific_targets_have_wgmma():
     name = "wgmma.m64n256k16.f32.bf16"
     assert targets.get("sm_90a").mma(name).threads == 128
     for target in ("sm_80", "sm_90"):
-        with pytest.raises(TargetError, match="has no wgmma"):
+        with pytest.raises(TargetError, match=r"wgmma.*\[target-mma\]"):
             targets.get(target).mma(name)
 
 
@@ -134,9 +134,9 @@ def test_copy_atoms_say_where_from_where_to_and_how_much():
 
 
 def test_an_unknown_atom_is_refused_with_the_nearest():
-    with pytest.raises(TargetError, match=r"did you mean 'mma\.m16n8k16\.f32\.bf16'"):
+    with pytest.raises(TargetError, match=r"'mma\.m16n8k16\.f32\.bf16'.*\[unknown-atom\]"):
         targets.mma_atom("mma.m16n8k16.f32.bf61")
-    with pytest.raises(TargetError, match=r"unknown copy atom 'cp\.async\.32'"):
+    with pytest.raises(TargetError, match=r"copy.*'cp\.async\.32'.*\[unknown-atom\]"):
         targets.copy_atom("cp.async.32")
 
 

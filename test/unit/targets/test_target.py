@@ -38,8 +38,25 @@ def test_only_the_a_target_is_bound_to_its_architecture():
 
 
 def test_an_unknown_target_is_refused_with_the_known_ones_and_the_nearest():
-    with pytest.raises(TargetError, match=r"unknown target 'sm80'.*sm_80, sm_86.*did you mean 'sm_80'"):
+    with pytest.raises(
+        TargetError, match=r"unknown target 'sm80'.*sm_80, sm_86.*did you mean 'sm_80'.*\[unknown-target\]"
+    ):
         targets.get("sm80")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("sm_75", "kernels need a GPU of compute capability 8.0 or later"),
+        ("sm_87", "take 'sm_86', whose kernels run on later GPUs too, or 'native' for the GPU at hand"),
+        ("sm_100a", "take 'sm_90', whose kernels run on later GPUs too, or 'native' for the GPU at hand"),
+        ("gfx942", "sm_90a"),
+    ],
+)
+def test_a_target_of_another_gpu_is_answered_with_what_that_gpu_runs(name, hint):
+    with pytest.raises(TargetError) as caught:
+        targets.get(name)
+    assert str(caught.value).endswith(hint)
 
 
 def test_an_atom_that_the_target_lacks_is_refused():
@@ -47,9 +64,9 @@ def test_an_atom_that_the_target_lacks_is_refused():
         "sm_75", (7, 5), 65536, 65536, 1024, 16, 40, 2**22, ("mma.m16n8k8.f32.f16",), ("ldmatrix.x4",)
     )
     assert bare.mma("mma.m16n8k8.f32.f16").shape_mnk == (16, 8, 8)
-    with pytest.raises(TargetError, match=r"sm_75 has no mma\.m16n8k16\.f32\.bf16; it has mma\.m16n8k8"):
+    with pytest.raises(TargetError, match=r"sm_75.*mma\.m16n8k16\.f32\.bf16.*mma\.m16n8k8.*\[target-mma\]"):
         bare.mma("mma.m16n8k16.f32.bf16")
-    with pytest.raises(TargetError, match=r"sm_75 has no cp\.async\.16"):
+    with pytest.raises(TargetError, match=r"sm_75 has no cp\.async\.16.*\[target-copy\]"):
         bare.copy("cp.async.16")
 
 

@@ -28,9 +28,9 @@ def test_offsets_over_an_array_equal_the_layout_called_on_each_index(layout):
 
 
 def test_a_tv_layout_that_leaves_its_tile_is_refused():
-    with pytest.raises(ScheduleError, match=r"reaches index 63, outside its tile 8x4"):
+    with pytest.raises(ScheduleError, match=r"index 63.*tile 8x4.*\[tv-inside\]"):
         coordinates(Layout((8, 8)), (8, 4))
-    with pytest.raises(ScheduleError, match="two top modes"):
+    with pytest.raises(ScheduleError, match=r"two top modes.*\[tv-modes\]"):
         coordinates(Layout((4, 4, 2)), (8, 4))
 
 
@@ -63,7 +63,7 @@ def test_the_thread_part_is_coalesced():
 
 
 def test_a_layout_whose_sum_carries_into_the_next_column_is_refused():
-    with pytest.raises(ScheduleError, match="does not separate"):
+    with pytest.raises(ScheduleError, match=r"does not separate.*\[tv-separates\]"):
         split_coordinates(Layout((3, 2), (1, 2)), (3, 2))
 
 
@@ -95,12 +95,12 @@ def test_runs_are_put_together_from_several_modes():
         vectors = held.reshape(128, -1, vector, 2)
         np.testing.assert_array_equal(vectors, vectors[:, :, :1] + np.arange(vector)[:, None] * [0, 1])
         assert sorted(found.values) == list(range(32))
-    with pytest.raises(ScheduleError, match="does not hold 16 neighbours"):
+    with pytest.raises(ScheduleError, match=r"hold 16.*\[tv-neighbours\]"):
         runs(tv, shape, 16)
 
 
 def test_values_that_have_no_neighbours_are_no_runs():
     tv = TiledMma(mma_atom("fma.m1n1k1.f32.f32"), (16, 16, 1)).tv("c", (64, 64))
     assert neighbours(tv, (64, 64)) == 1
-    with pytest.raises(ScheduleError, match="does not hold 2 neighbours along the columns of the tile 64x64"):
+    with pytest.raises(ScheduleError, match=r"hold 2.*columns.*tile 64x64.*\[tv-neighbours\]"):
         runs(tv, (64, 64), 2)

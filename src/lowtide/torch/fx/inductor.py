@@ -63,7 +63,7 @@ class GemmPass(CustomGraphPass):
         before: Callable[[torch.fx.Graph], None] | None = None,
         log: Log | None = None,
     ) -> None:
-        """Raises SpecError for numerics and precisions that are none."""
+        """Raises SpecError for unknown numerics and precisions."""
         check_numerics(numerics)
         check_precision(precision, torch.float32, torch.float32)
         rule = Rule() if rule is None else rule

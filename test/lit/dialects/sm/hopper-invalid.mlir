@@ -2,75 +2,75 @@
 // RUN: lowtide-opt %s --split-input-file --verify-diagnostics
 
 // Boxes: the rules of cuTensorMapEncodeTiled.
-// expected-error @below {{a box has two to five sides of 1 to 256 elements}}
+// expected-error @below {{a box has two to five sides of 1 to 256 elements [box-sides]}}
 func.func @f(%x: !sm.tensor_map<64xbf16>) { return }
 
 // -----
 
-// expected-error @below {{a box has two to five sides of 1 to 256 elements}}
+// expected-error @below {{[box-sides]}}
 func.func @f(%x: !sm.tensor_map<257x64xbf16>) { return }
 
 // -----
 
-// expected-error @below {{a box has two to five sides of 1 to 256 elements}}
+// expected-error @below {{[box-sides]}}
 func.func @f(%x: !sm.tensor_map<0x64xbf16>) { return }
 
 // -----
 
-// expected-error @below {{a box has two to five sides of 1 to 256 elements}}
+// expected-error @below {{[box-sides]}}
 func.func @f(%x: !sm.tensor_map<1x1x1x2x64x64xbf16>) { return }
 
 // -----
 
-// expected-error @below {{the sides before panels, rows and columns are 1}}
+// expected-error @below {{the sides before panels, rows and columns are 1 [box-outer-sides]}}
 func.func @f(%x: !sm.tensor_map<2x2x64x64xbf16>) { return }
 
 // -----
 
-// expected-error @below {{a box's elements are whole bytes, not 'i4'}}
+// expected-error @below {{a box's elements are whole bytes, not 'i4' [box-elements]}}
 func.func @f(%x: !sm.tensor_map<8x32xi4>) { return }
 
 // -----
 
-// expected-error @below {{a box's elements are whole bytes, not 'index'}}
+// expected-error @below {{[box-elements]}}
 func.func @f(%x: !sm.tensor_map<8x32xindex>) { return }
 
 // -----
 
-// expected-error @below {{a row of a box is 24 bytes; it must be a multiple of 16}}
+// expected-error @below {{a row of a box is 24 bytes; it must be a multiple of 16 [box-row]}}
 func.func @f(%x: !sm.tensor_map<8x12xbf16>) { return }
 
 // -----
 
 // Swizzles: the unit in elements, the shift, the bits, the span.
-// expected-error @below {{TMA swizzles units of 16 bytes: take <0…3, 3, 3>}}
+// expected-error @below {{TMA swizzles units of 16 bytes: take <0…3, 3, 3> [box-swizzle]}}
 func.func @f(%x: !sm.tensor_map<8x64xbf16, swizzle<3,4,3>>) { return }
 
 // -----
 
-// expected-error @below {{TMA swizzles units of 16 bytes: take <0…3, 2, 3>}}
+// expected-error @below {{TMA swizzles units of 16 bytes: take <0…3, 2, 3> [box-swizzle]}}
 func.func @f(%x: !sm.tensor_map<8x32xf32, swizzle<3,2,4>>) { return }
 
 // -----
 
-// expected-error @below {{TMA swizzles units of 16 bytes: take <0…3, 4, 3>}}
+// expected-error @below {{TMA swizzles units of 16 bytes: take <0…3, 4, 3> [box-swizzle]}}
 func.func @f(%x: !sm.tensor_map<8x128xi8, swizzle<4,4,4>>) { return }
 
 // -----
 
-// expected-error @below {{a row of a box is 128 bytes, more than the 64 that this swizzle permutes; take a narrower box}}
+// expected-error @below {{a row of a box is 128 bytes, more than the 64 that this swizzle permutes; take a narrower box [box-wide]}}
 func.func @f(%x: !sm.tensor_map<8x64xbf16, swizzle<2,3,3>>) { return }
 
 // -----
 
-// expected-error @below {{needs at least one mbarrier, not 0}}
+// expected-error @below {{needs at least one mbarrier, not 0 [mbarrier-count]}}
 func.func @f(%x: !sm.mbarriers<0>) { return }
 
 // -----
 
 // Roles.
 tile.kernel @k() {
-  // expected-error @below {{'sm.roles' op knows the roles producer, copiers and consumer, not helper}}
+  // expected-error @below {{'sm.roles' op knows the roles producer, copiers and consumer, not helper [role-name]}}
   sm.roles {
     helper warps(4) {
     }
@@ -81,7 +81,7 @@ tile.kernel @k() {
 // -----
 
 tile.kernel @k() {
-  // expected-error @below {{'sm.roles' op needs a number of instances, at least 1, for each role}}
+  // expected-error @below {{'sm.roles' op needs a number of instances, at least 1, for each role [role-instances]}}
   sm.roles {
     consumer warps(4) instances(0) {
     }
@@ -92,7 +92,7 @@ tile.kernel @k() {
 // -----
 
 tile.kernel @k() {
-  // expected-error @below {{'sm.role_instance' op is the number of an instance of a role; it stands in sm.roles}}
+  // expected-error @below {{'sm.role_instance' op is the number of an instance of a role; it stands in sm.roles [instance-in-roles]}}
   %i = sm.role_instance : index
   tile.return
 }
@@ -100,7 +100,7 @@ tile.kernel @k() {
 // -----
 
 tile.kernel @k() {
-  // expected-error @below {{'sm.roles' op role consumer has 6 warps; a role is made of warpgroups of four}}
+  // expected-error @below {{'sm.roles' op role consumer has 6 warps; a role is made of warpgroups of four [role-warps]}}
   sm.roles {
     consumer warps(6) {
     }
@@ -111,7 +111,7 @@ tile.kernel @k() {
 // -----
 
 tile.kernel @k() {
-  // expected-error @below {{'sm.roles' op role producer has 0 warps; a role is made of warpgroups of four}}
+  // expected-error @below {{[role-warps]}}
   sm.roles {
     producer warps(0) {
     }
@@ -122,7 +122,7 @@ tile.kernel @k() {
 // -----
 
 tile.kernel @k() {
-  // expected-error @below {{'sm.roles' op role producer asks for 20 registers; setmaxnreg takes multiples of 8 from 24 to 256}}
+  // expected-error @below {{'sm.roles' op role producer asks for 20 registers; setmaxnreg takes multiples of 8 from 24 to 256 [role-registers]}}
   sm.roles {
     producer warps(4) registers(20) {
     }
@@ -133,7 +133,7 @@ tile.kernel @k() {
 // -----
 
 tile.kernel @k() {
-  // expected-error @below {{'sm.roles' op role producer asks for 16 registers; setmaxnreg takes multiples of 8 from 24 to 256}}
+  // expected-error @below {{[role-registers]}}
   sm.roles {
     producer warps(4) registers(16) {
     }
@@ -144,7 +144,7 @@ tile.kernel @k() {
 // -----
 
 tile.kernel @k() {
-  // expected-error @below {{'sm.roles' op role producer asks for 264 registers; setmaxnreg takes multiples of 8 from 24 to 256}}
+  // expected-error @below {{[role-registers]}}
   sm.roles {
     producer warps(4) registers(264) {
     }
@@ -155,7 +155,7 @@ tile.kernel @k() {
 // -----
 
 tile.kernel @k() {
-  // expected-error @below {{'sm.roles' op needs a name, a number of warps and of registers for each role}}
+  // expected-error @below {{'sm.roles' op needs a name, a number of warps and of registers for each role [role-lists]}}
   "sm.roles"() <{names = ["producer"], registers = array<i64: 0>, warps = array<i64: 4>}> ({
     "tile.yield"() : () -> ()
   }, {
@@ -187,7 +187,7 @@ tile.kernel @k() {
 // -----
 
 func.func @f(%a: memref<64xbf16>) {
-  // expected-error @below {{'sm.tensor_map' op maps matrices, not 'memref<64xbf16>'}}
+  // expected-error @below {{'sm.tensor_map' op maps matrices, not 'memref<64xbf16>' [map-of-matrices]}}
   %map = sm.tensor_map %a : memref<64xbf16> to !sm.tensor_map<8x64xbf16>
   return
 }
@@ -195,7 +195,7 @@ func.func @f(%a: memref<64xbf16>) {
 // -----
 
 func.func @f(%a: memref<64x64xf16>) {
-  // expected-error @below {{'sm.tensor_map' op maps boxes of 'bf16' onto a matrix of 'f16'}}
+  // expected-error @below {{'sm.tensor_map' op maps boxes of 'bf16' onto a matrix of 'f16' [map-elements]}}
   %map = sm.tensor_map %a : memref<64x64xf16> to !sm.tensor_map<8x64xbf16>
   return
 }
@@ -204,7 +204,7 @@ func.func @f(%a: memref<64x64xf16>) {
 
 tile.kernel @k(%map: !sm.tensor_map<16x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
   %s = sm.alloc : memref<24x64xbf16, #gpu.address_space<workgroup>>
-  // expected-error @below {{'sm.tma_load' op moves boxes of 16x64, which do not tile the buffer's 24x64}}
+  // expected-error @below {{'sm.tma_load' op moves boxes of 16x64, which do not tile the buffer's 24x64 [moved-boxes]}}
   sm.tma_load %map[%i, %i] to %s signals %full[%i] : !sm.tensor_map<16x64xbf16>, memref<24x64xbf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
   tile.return
 }
@@ -213,7 +213,7 @@ tile.kernel @k(%map: !sm.tensor_map<16x64xbf16>, %full: !sm.mbarriers<2>, %i: in
 
 tile.kernel @k(%map: !sm.tensor_map<2x16x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
   %s = sm.alloc : memref<16x64xbf16, #gpu.address_space<workgroup>>
-  // expected-error @below {{'sm.tma_load' op moves boxes of 16x128, which do not tile the buffer's 16x64}}
+  // expected-error @below {{[moved-boxes]}}
   sm.tma_load %map[%i, %i] to %s signals %full[%i] : !sm.tensor_map<2x16x64xbf16>, memref<16x64xbf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
   tile.return
 }
@@ -222,7 +222,7 @@ tile.kernel @k(%map: !sm.tensor_map<2x16x64xbf16>, %full: !sm.mbarriers<2>, %i: 
 
 tile.kernel @k(%map: !sm.tensor_map<8x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
   %s = sm.alloc : memref<8x64xf16, #gpu.address_space<workgroup>>
-  // expected-error @below {{'sm.tma_load' op moves elements of 'bf16' to a tile of 'f16'}}
+  // expected-error @below {{'sm.tma_load' op moves elements of 'bf16' to a tile of 'f16' [moved-elements]}}
   sm.tma_load %map[%i, %i] to %s signals %full[%i] : !sm.tensor_map<8x64xbf16>, memref<8x64xf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
   tile.return
 }
@@ -231,7 +231,7 @@ tile.kernel @k(%map: !sm.tensor_map<8x64xbf16>, %full: !sm.mbarriers<2>, %i: ind
 
 tile.kernel @k(%map: !sm.tensor_map<8x64xbf16, swizzle<3,3,3>>, %full: !sm.mbarriers<2>, %i: index) {
   %s = sm.alloc : memref<8x64xbf16, #gpu.address_space<workgroup>>
-  // expected-error @below {{'sm.tma_load' op the tensor map swizzles 3 bits, the buffer's layout 0}}
+  // expected-error @below {{'sm.tma_load' op the tensor map swizzles 3 bits, the buffer's layout 0 [moved-swizzle]}}
   sm.tma_load %map[%i, %i] to %s signals %full[%i] : !sm.tensor_map<8x64xbf16, swizzle<3,3,3>>, memref<8x64xbf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
   tile.return
 }
@@ -240,7 +240,7 @@ tile.kernel @k(%map: !sm.tensor_map<8x64xbf16, swizzle<3,3,3>>, %full: !sm.mbarr
 
 tile.kernel @k(%map: !sm.tensor_map<8x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
   %s = sm.alloc : memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
-  // expected-error @below {{'sm.tma_load' op the tensor map swizzles 0 bits, the buffer's layout 3}}
+  // expected-error @below {{[moved-swizzle]}}
   sm.tma_load %map[%i, %i] to %s signals %full[%i] : !sm.tensor_map<8x64xbf16>, memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
   tile.return
 }
@@ -255,7 +255,7 @@ tile.kernel @k(%map: !sm.tensor_map<8x64xbf16>, %full: !sm.mbarriers<2>, %i: ind
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
-  // expected-error @below {{'sm.wgmma' op must yield the pending form of its accumulator}}
+  // expected-error @below {{'sm.wgmma' op must yield the pending form of its accumulator [wgmma-pending]}}
   %p = sm.wgmma tn %as, %bs, %c by #mma : !a, !b, !acc -> !sm.pending<!sm.fragment<64x8xf16, #tv>>
   tile.return
 }
@@ -269,7 +269,7 @@ tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: !a, %bs: memref<8x32xbf16, #gpu.address_space<workgroup>>, %c: !acc) {
-  // expected-error @below {{'sm.wgmma' op K is 64 in A but 32 in B}}
+  // expected-error @below {{'sm.wgmma' op K is 64 in A but 32 in B [wgmma-k]}}
   %p = sm.wgmma tn %as, %bs, %c by #mma : !a, memref<8x32xbf16, #gpu.address_space<workgroup>>, !acc -> !pending
   tile.return
 }
@@ -283,7 +283,7 @@ tile.kernel @k(%as: !a, %bs: memref<8x32xbf16, #gpu.address_space<workgroup>>, %
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: memref<4096xbf16, #gpu.address_space<workgroup>>, %bs: !b, %c: !acc) {
-  // expected-error @below {{'sm.wgmma' op A and B must have two dimensions}}
+  // expected-error @below {{'sm.wgmma' op A and B must have two dimensions [wgmma-dimensions]}}
   %p = sm.wgmma tn %as, %bs, %c by #mma : memref<4096xbf16, #gpu.address_space<workgroup>>, !b, !acc -> !pending
   tile.return
 }
@@ -296,7 +296,7 @@ tile.kernel @k(%as: memref<4096xbf16, #gpu.address_space<workgroup>>, %bs: !b, %
 !b = memref<8x64xbf16, #gpu.address_space<workgroup>>
 !acc = !sm.fragment<64x8xf32, #tv>
 tile.kernel @k(%fa: !fa, %bs: !b, %c: !acc) {
-  // expected-error @below {{'sm.wgmma' op takes an A in registers as M×K of 16-bit elements, in the layouts tn and tt}}
+  // expected-error @below {{'sm.wgmma' op takes an A in registers as M×K of 16-bit elements, in the layouts tn and tt [wgmma-held-a]}}
   %p = sm.wgmma nn %fa, %bs, %c by #mma : !fa, !b, !acc -> !sm.pending<!acc>
   tile.return
 }
@@ -311,7 +311,7 @@ tile.kernel @k(%fa: !fa, %bs: !b, %c: !acc) {
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
-  // expected-error @below {{'sm.wgmma' op K is 32 in A but 64 in B}}
+  // expected-error @below {{[wgmma-k]}}
   %p = sm.wgmma tt %as, %bs, %c by #mma : !a, !b, !acc -> !pending
   tile.return
 }
@@ -325,7 +325,7 @@ tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
-  // expected-error @below {{'sm.wgmma' op computes 32x8 but the accumulator is 64x8}}
+  // expected-error @below {{'sm.wgmma' op computes 32x8 but the accumulator is 64x8 [wgmma-extents]}}
   %q = sm.wgmma nt %as, %bs, %c by #mma : !a, !b, !acc -> !pending
   tile.return
 }
@@ -339,7 +339,7 @@ tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: memref<128x64xbf16, #gpu.address_space<workgroup>>, %bs: !b, %c: !acc) {
-  // expected-error @below {{'sm.wgmma' op computes 128x8 but the accumulator is 64x8}}
+  // expected-error @below {{[wgmma-extents]}}
   %p = sm.wgmma tn %as, %bs, %c by #mma : memref<128x64xbf16, #gpu.address_space<workgroup>>, !b, !acc -> !pending
   tile.return
 }
@@ -353,7 +353,7 @@ tile.kernel @k(%as: memref<128x64xbf16, #gpu.address_space<workgroup>>, %bs: !b,
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: !a, %bs: memref<16x64xbf16, #gpu.address_space<workgroup>>, %c: !acc) {
-  // expected-error @below {{'sm.wgmma' op computes 64x16 but the accumulator is 64x8}}
+  // expected-error @below {{[wgmma-extents]}}
   %p = sm.wgmma tn %as, %bs, %c by #mma : !a, memref<16x64xbf16, #gpu.address_space<workgroup>>, !acc -> !pending
   tile.return
 }
@@ -367,7 +367,7 @@ tile.kernel @k(%as: !a, %bs: memref<16x64xbf16, #gpu.address_space<workgroup>>, 
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: !a, %bs: memref<8x64xf32, #gpu.address_space<workgroup>>, %c: !acc) {
-  // expected-error @below {{'sm.wgmma_promote' op elements of A and B must have as many bits}}
+  // expected-error @below {{'sm.wgmma_promote' op elements of A and B must have as many bits [wgmma-elements]}}
   %sum, %done = sm.wgmma_promote tn %as, %bs into %c by #mma : !a, memref<8x64xf32, #gpu.address_space<workgroup>>, !acc
   tile.return
 }
@@ -381,7 +381,7 @@ tile.kernel @k(%as: !a, %bs: memref<8x64xf32, #gpu.address_space<workgroup>>, %c
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: !a, %bs: memref<8x64xf32, #gpu.address_space<workgroup>>, %c: !acc) {
-  // expected-error @below {{'sm.wgmma' op elements of A and B must have as many bits}}
+  // expected-error @below {{[wgmma-elements]}}
   %p = sm.wgmma tn %as, %bs, %c by #mma : !a, memref<8x64xf32, #gpu.address_space<workgroup>>, !acc -> !pending
   tile.return
 }
@@ -409,7 +409,7 @@ tile.kernel @k(%as: memref<64x64xbf16>, %bs: !b, %c: !acc) {
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%p: !pending) {
-  // expected-error @below {{'sm.mma_wait' op must yield its own accumulator}}
+  // expected-error @below {{'sm.mma_wait' op must yield its own accumulator [wait-accumulator]}}
   %c, %retired = sm.mma_wait 0, %p : !pending -> !sm.fragment<64x8xf16, #tv>
   tile.return
 }
@@ -423,7 +423,7 @@ tile.kernel @k(%p: !pending) {
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%p: !pending) {
-  // expected-error @below {{'sm.mma_wait' op makes the accumulator readable exactly when no group stays in flight}}
+  // expected-error @below {{'sm.mma_wait' op makes the accumulator readable exactly when no group stays in flight [wait-readable]}}
   %c, %retired = sm.mma_wait 0, %p : !pending -> !pending
   tile.return
 }
@@ -437,7 +437,7 @@ tile.kernel @k(%p: !pending) {
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%p: !pending) {
-  // expected-error @below {{'sm.mma_wait' op makes the accumulator readable exactly when no group stays in flight}}
+  // expected-error @below {{[wait-readable]}}
   %c, %retired = sm.mma_wait 1, %p : !pending -> !acc
   tile.return
 }
@@ -474,7 +474,7 @@ func.func @f(%p: !llvm.struct<(f32)>) {
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
-  // expected-error @below {{accumulates in registers that are in flight, so the pending result has one user, not 2; read what sm.mma_wait makes of it}}
+  // expected-error @below {{accumulates in registers that are in flight, so the pending result has one user, not 2; read what sm.mma_wait makes of it [pending-one-user]}}
   %p = sm.wgmma tn %as, %bs, %c by #mma : !a, !b, !acc -> !pending
   // expected-note @below {{used here}}
   %q = sm.wgmma tn %as, %bs, %p by #mma : !a, !b, !pending -> !pending
@@ -492,7 +492,7 @@ tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 tile.kernel @k(%as: !a, %bs: !b, %p: !pending) {
-  // expected-error @below {{accumulates in registers that are in flight, so the pending result has one user, not 2; read what sm.mma_wait makes of it}}
+  // expected-error @below {{[pending-one-user]}}
   %q, %retired = sm.mma_wait 1, %p : !pending -> !pending
   // expected-note @below {{used here}}
   %c, %retired_0 = sm.mma_wait 0, %q : !pending -> !acc
@@ -514,7 +514,7 @@ tile.kernel @k(%as: !a, %bs: !b, %c: !acc) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c4 = arith.constant 4 : index
-  // expected-error @below {{accumulates in registers that are in flight, so the pending result has one user, not 2; read what sm.mma_wait makes of it}}
+  // expected-error @below {{[pending-one-user]}}
   %p = sm.wgmma tn %as, %bs, %c by #mma : !a, !b, !acc -> !pending
   %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%x = %p) -> (!pending) {
     // expected-note @below {{used here}}
@@ -541,7 +541,7 @@ tile.kernel @k(%as: !a, %bs: !b, %p: !pending) {
   %c1 = arith.constant 1 : index
   %c4 = arith.constant 4 : index
   %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%x = %p) -> (!pending) {
-    // expected-error @below {{accumulates in registers that are in flight, so the pending result has one user, not 2; read what sm.mma_wait makes of it}}
+    // expected-error @below {{[pending-one-user]}}
     %y = sm.wgmma tn %as, %bs, %x by #mma : !a, !b, !pending -> !pending
     scf.yield %y : !pending
   }
@@ -563,7 +563,7 @@ tile.kernel @k(%as: !a, %bs: !b, %p: !pending) {
 !acc = !sm.fragment<64x8xf32, #tv>
 !pending = !sm.pending<!acc>
 func.func @f(%as: !a, %bs: !b, %c: !acc) -> !pending {
-  // expected-error @below {{'sm.wgmma' op is pending in func.return; only sm.wgmma, sm.mma_wait and loops that carry it take what is in flight}}
+  // expected-error @below {{'sm.wgmma' op is pending in func.return; only sm.wgmma, sm.mma_wait and loops that carry it take what is in flight [pending-user]}}
   %p = sm.wgmma tn %as, %bs, %c by #mma : !a, !b, !acc -> !pending
   return %p : !pending
 }
@@ -573,7 +573,7 @@ func.func @f(%as: !a, %bs: !b, %c: !acc) -> !pending {
 !fragment = !sm.fragment<128x8xf32, #tile.tv<threads 32:1, values 32:32>>
 tile.kernel @k(%x: memref<1x64xf32, #gpu.address_space<workgroup>>) {
   %c0 = arith.constant 0 : index
-  // expected-error @below {{'sm.load_scales' op loads scales of blocks, not of the kind per_row}}
+  // expected-error @below {{'sm.load_scales' op loads scales of blocks, not of the kind per_row [scales-kind-of-blocks]}}
   %s = sm.load_scales per_row %x[%c0, %c0] : memref<1x64xf32, #gpu.address_space<workgroup>> to !fragment
   tile.return
 }
@@ -583,7 +583,7 @@ tile.kernel @k(%x: memref<1x64xf32, #gpu.address_space<workgroup>>) {
 !fragment = !sm.fragment<128x8xf32, #tile.tv<threads 32:1, values 32:32>>
 tile.kernel @k(%x: memref<1x64xf32, #gpu.address_space<workgroup>>) {
   %c0 = arith.constant 0 : index
-  // expected-error @below {{'sm.load_scales' op needs a buffer with the scales of 128 rows, not 'memref<1x64xf32, #gpu.address_space<workgroup>>'}}
+  // expected-error @below {{'sm.load_scales' op needs a buffer with the scales of 128 rows, not 'memref<1x64xf32, #gpu.address_space<workgroup>>' [scales-buffer]}}
   %s = sm.load_scales row_scale %x[%c0, %c0] : memref<1x64xf32, #gpu.address_space<workgroup>> to !fragment
   tile.return
 }
@@ -593,7 +593,7 @@ tile.kernel @k(%x: memref<1x64xf32, #gpu.address_space<workgroup>>) {
 !fragment = !sm.fragment<128x8xf32, #tile.tv<threads 32:1, values 32:32>>
 tile.kernel @k(%x: memref<1x128xf16, #gpu.address_space<workgroup>>) {
   %c0 = arith.constant 0 : index
-  // expected-error @below {{'sm.load_scales' op loads a fragment of 'f32' from scales of 'f16'}}
+  // expected-error @below {{'sm.load_scales' op loads a fragment of 'f32' from scales of 'f16' [scales-of-blocks-elements]}}
   %s = sm.load_scales row_scale %x[%c0, %c0] : memref<1x128xf16, #gpu.address_space<workgroup>> to !fragment
   tile.return
 }
@@ -603,7 +603,7 @@ tile.kernel @k(%x: memref<1x128xf16, #gpu.address_space<workgroup>>) {
 !fragment = !sm.fragment<128x8xf32, #tile.tv<threads 32:1, values 32:32>>
 tile.kernel @k(%x: !sm.mbarriers<2>) {
   %c0 = arith.constant 0 : index
-  // expected-error @below {{'sm.mbarrier_arrive' op expects bytes as often as there are warps; let one thread expect them}}
+  // expected-error @below {{'sm.mbarrier_arrive' op expects bytes as often as there are warps; let one thread expect them [bytes-each-warp]}}
   sm.mbarrier_arrive %x[%c0] each_warp expects 64 : !sm.mbarriers<2>
   tile.return
 }
@@ -613,7 +613,7 @@ tile.kernel @k(%x: !sm.mbarriers<2>) {
 #tv = #tile.tv<threads (4,8,4):(256,1,16), values ((2,2,1),2,1):((128,8,1024),64,1024)>
 #tv1 = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
 tile.kernel @k(%p: !sm.pending<!sm.fragment<128x8xf32, #tv>>) {
-  // expected-error @below {{'sm.mma_wait_rows' op makes rows readable of}}
+  // expected-error @below {{'sm.mma_wait_rows' op makes rows readable of '!sm.fragment<128x8xf32, #tile.tv<threads (4,8,4):(256,1,16), values ((2,2,1),2,1):((128,8,1024),64,1024)>>', not '!sm.fragment<64x8xf16, #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>>' [wait-rows-shape]}}
   %top, %rest = sm.mma_wait_rows 1, %p : !sm.pending<!sm.fragment<128x8xf32, #tv>> -> !sm.fragment<64x8xf16, #tv1>
   tile.return
 }
@@ -623,7 +623,7 @@ tile.kernel @k(%p: !sm.pending<!sm.fragment<128x8xf32, #tv>>) {
 #tv = #tile.tv<threads (4,8,4):(256,1,16), values ((2,2,1),2,1):((128,8,1024),64,1024)>
 #tv1 = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
 tile.kernel @k(%p: !sm.pending<!sm.fragment<128x8xf32, #tv>>) {
-  // expected-error @below {{'sm.mma_wait_rows' op makes 128 of 128 rows readable, and leaves none pending; take sm.mma_wait 0}}
+  // expected-error @below {{'sm.mma_wait_rows' op makes 128 of 128 rows readable, and leaves none pending; take sm.mma_wait 0 [wait-rows-count]}}
   %top, %rest = sm.mma_wait_rows 1, %p : !sm.pending<!sm.fragment<128x8xf32, #tv>> -> !sm.fragment<128x8xf32, #tv>
   tile.return
 }
@@ -648,7 +648,7 @@ tile.kernel @k(%p: !sm.pending<!sm.fragment<128x8xf32, #tv>>) {
 !pending = !sm.pending<!sm.fragment<128x8xf32, #tv>>
 tile.kernel @two_users(%a: !a, %b: !b, %p: !pending) {
   %q = sm.wgmma tn %a, %b, %p by #mma row_groups : !a, !b, !pending -> !pending
-  // expected-error @below {{accumulates in registers that are in flight, so the pending result has one user, not 2; read what sm.mma_wait makes of it}}
+  // expected-error @below {{[pending-one-user]}}
   %top, %rest = sm.mma_wait_rows 1, %q : !pending -> !sm.fragment<64x8xf32, #tv1>
   // expected-note @below {{used here}}
   %c, %retired = sm.mma_wait 0, %rest : !pending -> !sm.fragment<128x8xf32, #tv>
@@ -668,7 +668,7 @@ tile.kernel @two_users(%a: !a, %b: !b, %p: !pending) {
 tile.kernel @one_group(%a: !a, %b: !b, %p: !pending) {
   %q = sm.wgmma tn %a, %b, %p by #mma : !a, !b, !pending -> !pending
   %r, %retired = sm.mma_wait 1, %q : !pending -> !pending
-  // expected-error @below {{'sm.mma_wait_rows' op takes accumulators of one group; let an sm.wgmma with row_groups give them}}
+  // expected-error @below {{'sm.mma_wait_rows' op takes accumulators of one group; let an sm.wgmma with row_groups give them [wait-rows-group]}}
   %top, %rest = sm.mma_wait_rows 1, %r : !pending -> !sm.fragment<64x8xf32, #tv1>
   tile.return
 }
@@ -683,7 +683,7 @@ tile.kernel @one_group(%a: !a, %b: !b, %p: !pending) {
 !pending = !sm.pending<!sm.fragment<128x8xf32, #tv>>
 tile.kernel @goes_on(%a: !a, %b: !b, %p: !pending) {
   %q = sm.wgmma tn %a, %b, %p by #mma row_groups : !a, !b, !pending -> !pending
-  // expected-error @below {{'sm.mma_wait_rows' op leaves rows pending, which only sm.mma_wait 0 takes, not sm.wgmma}}
+  // expected-error @below {{'sm.mma_wait_rows' op leaves rows pending, which only sm.mma_wait 0 takes, not sm.wgmma [wait-rows-left]}}
   %top, %rest = sm.mma_wait_rows 1, %q : !pending -> !sm.fragment<64x8xf32, #tv1>
   %next = sm.wgmma tn %a, %b, %rest by #mma : !a, !b, !pending -> !pending
   tile.return

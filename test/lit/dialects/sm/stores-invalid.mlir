@@ -5,7 +5,7 @@
 !buffer = memref<96x64xbf16, #gpu.address_space<workgroup>>
 tile.kernel @rows(%map: !map, %i: index) {
   %buffer = sm.alloc : !buffer
-  // expected-error @below {{'sm.tma_store' op moves boxes of 64x64, which do not tile the buffer's 96x64}}
+  // expected-error @below {{[moved-boxes]}}
   sm.tma_store %buffer to %map[%i, %i] : !buffer, !map
   tile.return
 }
@@ -17,7 +17,7 @@ tile.kernel @rows(%map: !map, %i: index) {
 !buffer = memref<64x64xbf16, #gpu.address_space<workgroup>>
 tile.kernel @panels(%map: !map, %i: index) {
   %buffer = sm.alloc : !buffer
-  // expected-error @below {{'sm.tma_store' op moves boxes of 64x128, which do not tile the buffer's 64x64}}
+  // expected-error @below {{[moved-boxes]}}
   sm.tma_store %buffer to %map[%i, %i] : !buffer, !map
   tile.return
 }
@@ -28,7 +28,7 @@ tile.kernel @panels(%map: !map, %i: index) {
 !buffer = memref<64x64xf16, #gpu.address_space<workgroup>>
 tile.kernel @elements(%map: !map, %i: index) {
   %buffer = sm.alloc : !buffer
-  // expected-error @below {{'sm.tma_store' op moves elements of 'bf16' to a tile of 'f16'}}
+  // expected-error @below {{[moved-elements]}}
   sm.tma_store %buffer to %map[%i, %i] : !buffer, !map
   tile.return
 }
@@ -39,7 +39,7 @@ tile.kernel @elements(%map: !map, %i: index) {
 !buffer = memref<64x64xbf16, #gpu.address_space<workgroup>>
 tile.kernel @swizzle(%map: !map, %i: index) {
   %buffer = sm.alloc : !buffer
-  // expected-error @below {{'sm.tma_store' op the tensor map swizzles 3 bits, the buffer's layout 0}}
+  // expected-error @below {{[moved-swizzle]}}
   sm.tma_store %buffer to %map[%i, %i] : !buffer, !map
   tile.return
 }
@@ -77,7 +77,7 @@ tile.kernel @hint(%map: !map, %i: index) {
 !y = !sm.fragment<64x16xbf16, #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,2),1,1):((64,8,512),64,1024)>>
 tile.kernel @matrices(%y: !y) {
   %buffer = sm.alloc : memref<64x32xbf16, #gpu.address_space<workgroup>>
-  // expected-error @below {{'sm.store_shared' op moves a tile of 64x16 to one of 64x32}}
+  // expected-error @below {{[copy-shapes]}}
   sm.store_shared %y to %buffer by "stmatrix.x4" : !y, memref<64x32xbf16, #gpu.address_space<workgroup>>
   tile.return
 }

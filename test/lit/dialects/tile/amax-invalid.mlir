@@ -3,7 +3,7 @@
 
 !mat = memref<8x8xbf16>
 func.func @f(%a: !mat, %amax: memref<2xf32>) {
-  // expected-error @below {{an amax is one f32, a memref<1xf32>, not 'memref<2xf32>'}}
+  // expected-error @below {{an amax is one f32, a memref<1xf32>, not 'memref<2xf32>' [amax-memref]}}
   tile.gemm tn %a, %a into %a acc(f32) operands(amax %amax : memref<2xf32>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -16,7 +16,7 @@ func.func @f(%a: !mat, %amax: memref<2xf32>) {
 
 !mat = memref<8x8xbf16>
 func.func @f(%a: !mat, %amax: memref<1xf32>) {
-  // expected-error @below {{epilogue must end in tile.yield of one 'bf16', and of the f32 that it is converted from}}
+  // expected-error @below {{epilogue must end in tile.yield of one 'bf16', and of the f32 that it is converted from [epilogue-yield]}}
   tile.gemm tn %a, %a into %a acc(f32) operands(amax %amax : memref<1xf32>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -29,7 +29,7 @@ func.func @f(%a: !mat, %amax: memref<1xf32>) {
 
 !mat = memref<8x8xbf16>
 func.func @f(%a: !mat, %amax: memref<1xf32>) {
-  // expected-error @below {{with an amax the epilogue must also yield the f32 that D's element is converted from}}
+  // expected-error @below {{with an amax the epilogue must also yield the f32 that D's element is converted from [amax-yield]}}
   tile.gemm tn %a, %a into %a acc(f32) operands(amax %amax : memref<1xf32>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -42,7 +42,7 @@ func.func @f(%a: !mat, %amax: memref<1xf32>) {
 
 !mat = memref<8x8xbf16>
 func.func @f(%a: !mat, %m: memref<1xf32>) {
-  // expected-error @below {{has 2 operands amax; D has one largest absolute value}}
+  // expected-error @below {{has 2 operands amax; D has one largest absolute value [one-amax]}}
   tile.gemm tn %a, %a into %a acc(f32) operands(amax %m : memref<1xf32>, amax %m : memref<1xf32>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -54,7 +54,7 @@ func.func @f(%a: !mat, %m: memref<1xf32>) {
 // -----
 
 tile.kernel @clear(%amax: memref<1xf16>) {
-  // expected-error @below {{clears one f32, a memref<1xf32>, not 'memref<1xf16>'}}
+  // expected-error @below {{clears one f32, a memref<1xf32>, not 'memref<1xf16>' [clear-target]}}
   tile.clear %amax : memref<1xf16>
   tile.return
 }

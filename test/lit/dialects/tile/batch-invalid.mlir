@@ -4,7 +4,7 @@
 !mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 func.func @ranks(%a: !mats, %b: !mat, %d: !mats) {
-  // expected-error @below {{A, B and D are one matrix each, or a batch of them: their ranks are 3, 2 and 3}}
+  // expected-error @below {{A, B and D are one matrix each, or a batch of them: their ranks are 3, 2 and 3 [gemm-ranks]}}
   tile.gemm tn %a, %b into %d acc(f32) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -17,7 +17,7 @@ func.func @ranks(%a: !mats, %b: !mat, %d: !mats) {
 !two = memref<2x8x8xbf16, strided<[?, ?, 1]>>
 !three = memref<3x8x8xbf16, strided<[?, ?, 1]>>
 func.func @extents(%a: !two, %b: !three, %d: !three) {
-  // expected-error @below {{the batch is 2 in A but 3 in D}}
+  // expected-error @below {{the batch is 2 in A but 3 in D [gemm-batches]}}
   tile.gemm tn %a, %b into %d acc(f32) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -29,7 +29,7 @@ func.func @extents(%a: !two, %b: !three, %d: !three) {
 
 !three = memref<3x8x8xbf16, strided<[?, ?, 1]>>
 func.func @operand(%d: !three, %v: memref<2x8xbf16, strided<[?, 1]>>) {
-  // expected-error @below {{epilogue operand 0 has a batch of 2 but D one of 3}}
+  // expected-error @below {{epilogue operand 0 has a batch of 2 but D one of 3 [operand-batch]}}
   tile.gemm tn %d, %d into %d acc(f32) operands(per_row %v : memref<2x8xbf16, strided<[?, 1]>>) {
   ^bb0(%x: f32, %y: bf16):
     tile.yield %y : bf16
@@ -40,7 +40,7 @@ func.func @operand(%d: !three, %v: memref<2x8xbf16, strided<[?, 1]>>) {
 
 !three = memref<3x8x8xbf16, strided<[?, ?, 1]>>
 func.func @operand_rank(%d: !three) {
-  // expected-error @below {{epilogue operand 0 is per_row and must be a memref of one dimension, or of one more, the batch}}
+  // expected-error @below {{epilogue operand 0 is per_row and must be a memref of one dimension, or of one more, the batch [operand-dimensions]}}
   tile.gemm tn %d, %d into %d acc(f32) operands(per_row %d : !three) {
   ^bb0(%x: f32, %y: bf16):
     tile.yield %y : bf16
@@ -51,7 +51,7 @@ func.func @operand_rank(%d: !three) {
 
 !mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 tile.kernel @offsets(%a: !mats, %n: index) {
-  // expected-error @below {{of kind full needs a source of 2 dimensions, or one more in a batch, and as many offsets, not 3 and 2}}
+  // expected-error @below {{of kind full needs a source of 2 dimensions, or one more in a batch, and as many offsets, not 3 and 2 [view-rank]}}
   %w = tile.view %a[%n, %n] : !mats to !tile.view<8x16xbf16>
   tile.return
 }
@@ -60,7 +60,7 @@ tile.kernel @offsets(%a: !mats, %n: index) {
 !mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 tile.kernel @store(%d: !mats, %n: index) {
   %zero = tile.splat 0.0 : !tile.tile<8x16xf32>
-  // expected-error @below {{says which matrix of D it stores to where D is a batch, and only there}}
+  // expected-error @below {{says which matrix of D it stores to where D is a batch, and only there [stored-batch]}}
   tile.store %zero into %d[%n, %n] {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -72,7 +72,7 @@ tile.kernel @store(%d: !mats, %n: index) {
 
 tile.kernel @places(%n: index) {
   %zero = tile.splat 0.0 : !tile.tile<8x16xf32>
-  // expected-error @below {{expected a row and a column, in a batch after the number of the matrix}}
+  // expected-error @below {{expected a row and a column, in a batch after the number of the matrix [store-coordinates]}}
   tile.store %zero into %n[%n] {
   } : !tile.tile<8x16xf32>, index
 }
@@ -80,7 +80,7 @@ tile.kernel @places(%n: index) {
 
 tile.kernel @next(%n: index) {
   tile.work_tiles (%batch, %row, %column) of (%n, %n, %n) by [8, 16] order(<row>) persistent {
-    // expected-error @below {{is batched where its work tiles are those of a batch, and only there}}
+    // expected-error @below {{is batched where its work tiles are those of a batch, and only there [work-batch]}}
     %nm, %nn = tile.next_work_tile
   }
   tile.return
@@ -88,7 +88,7 @@ tile.kernel @next(%n: index) {
 // -----
 
 tile.kernel @work(%n: index) {
-  // expected-error @below {{expected the extents of the batch, M and N}}
+  // expected-error @below {{expected the extents of the batch, M and N [work-extents]}}
   tile.work_tiles (%batch, %row, %column) of (%n, %n) by [8, 16] order(<row>) persistent {
   }
   tile.return
@@ -97,7 +97,7 @@ tile.kernel @work(%n: index) {
 
 !mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 func.func @map(%a: !mats) {
-  // expected-error @below {{maps boxes of one matrix of a batch, whose first side is 1, not}}
+  // expected-error @below {{maps boxes of one matrix of a batch, whose first side is 1, not '!sm.tensor_map<8x64xbf16>' [map-batch-box]}}
   %map = sm.tensor_map %a : !mats to !sm.tensor_map<8x64xbf16>
   return
 }
@@ -106,7 +106,7 @@ func.func @map(%a: !mats) {
 !buffer = memref<8x64xbf16, #tile.layout<(8,64):(64,1)>, #gpu.address_space<workgroup>>
 tile.kernel @box(%map: !sm.tensor_map<8x64xbf16>, %n: index) {
   %scratch = sm.alloc : !buffer
-  // expected-error @below {{moves boxes of one matrix of a batch; the first side of the map's must be 1}}
+  // expected-error @below {{moves boxes of one matrix of a batch; the first side of the map's must be 1 [moved-batch-box]}}
   sm.tma_store %scratch to %map[%n, %n, %n] : !buffer, !sm.tensor_map<8x64xbf16>
   tile.return
 }

@@ -1,33 +1,33 @@
 // The verifiers and parsers of the division of K name what is wrong.
 // RUN: lowtide-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @below {{k_division = split needs the number of parts, e.g. split(8)}}
+// expected-error @below {{k_division = split needs the number of parts, e.g. split(8) [division-needs-number]}}
 #division = #tile.k_division<split>
 
 // -----
 
-// expected-error @below {{k_division = tail needs the number of parts, e.g. tail(8)}}
+// expected-error @below {{[division-needs-number]}}
 #division = #tile.k_division<tail>
 
 // -----
 
-// expected-error @below {{k_division = stream_k takes no number}}
+// expected-error @below {{k_division = stream_k takes no number [division-takes-number]}}
 module attributes {test.s = #tile.schedule<grid = <k_division = stream_k(2)>>} {}
 
 // -----
 
-// expected-error @below {{k_division = halves is not none, split, stream_k, hybrid, scatter, tail or scatter_tail}}
+// expected-error @below {{k_division = halves is not none, split, stream_k, hybrid, scatter, tail or scatter_tail [field-word]}}
 module attributes {test.s = #tile.schedule<grid = <k_division = halves>>} {}
 
 // -----
 
-// expected-error @below {{k_division takes at most one number, e.g. split(8)}}
+// expected-error @below {{k_division takes at most one number, e.g. split(8) [division-numbers]}}
 module attributes {test.s = #tile.schedule<grid = <k_division = split(2, 3)>>} {}
 
 // -----
 
 func.func @one(%M: index) {
-  // expected-error @below {{expected (row, column), or (row, column, begin of K, end of K), in a batch after the number of the matrix}}
+  // expected-error @below {{expected (row, column), or (row, column, begin of K, end of K), in a batch after the number of the matrix [work-coordinates]}}
   tile.work_tiles (%m) of (%M) by [8, 8] order(<row>) one_shot {
   }
   return
@@ -36,7 +36,7 @@ func.func @one(%M: index) {
 // -----
 
 func.func @extents(%M: index) {
-  // expected-error @below {{expected the extents of M, N and K}}
+  // expected-error @below {{[work-extents]}}
   tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M) by [8, 8, 8] split 2 (%p of %q at %s) order(<row>) one_shot {
   }
   return
@@ -45,7 +45,7 @@ func.func @extents(%M: index) {
 // -----
 
 func.func @none(%M: index) {
-  // expected-error @below {{expected split, scatter, stream_k, hybrid, tail or scatter_tail, not 'none'}}
+  // expected-error @below {{expected split, scatter, stream_k, hybrid, tail or scatter_tail, not 'none' [division-word]}}
   tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8, 8] none (%p of %q at %s) order(<row>) one_shot {
   }
   return
@@ -54,7 +54,7 @@ func.func @none(%M: index) {
 // -----
 
 func.func @scheduler(%M: index) {
-  // expected-error @below {{'tile.work_tiles' op divides the tail of a persistent grid; it is even_split}}
+  // expected-error @below {{'tile.work_tiles' op divides the tail of a persistent grid; it is even_split [tail-and-scheduler]}}
   tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8, 8] tail 2 (%p of %q at %s) order(<row>) even_split {
   }
   return
@@ -63,7 +63,7 @@ func.func @scheduler(%M: index) {
 // -----
 
 func.func @tile(%M: index) {
-  // expected-error @below {{'tile.work_tiles' op needs a tile of three positive extents}}
+  // expected-error @below {{'tile.work_tiles' op needs a tile of three positive extents [work-tile]}}
   tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8] split 2 (%p of %q at %s) order(<row>) one_shot {
   }
   return
@@ -72,7 +72,7 @@ func.func @tile(%M: index) {
 // -----
 
 func.func @undivided(%M: index) {
-  // expected-error @below {{'tile.work_tiles' op has a K extent where a division of K says how it is divided, and only there}}
+  // expected-error @below {{'tile.work_tiles' op has a K extent where a division of K says how it is divided, and only there [work-k-extent]}}
   "tile.work_tiles"(%M, %M, %M) <{operandSegmentSizes = array<i32: 0, 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
   ^bb0(%m: index, %n: index):
     "tile.yield"() : () -> ()
@@ -83,7 +83,7 @@ func.func @undivided(%M: index) {
 // -----
 
 func.func @no_parts(%M: index) {
-  // expected-error @below {{'tile.work_tiles' op has a number of parts where K is split, at least 1, and only there}}
+  // expected-error @below {{'tile.work_tiles' op has a number of parts where K is split, at least 1, and only there [work-parts]}}
   "tile.work_tiles"(%M, %M, %M) <{k_division = 1 : i32, operandSegmentSizes = array<i32: 0, 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
   ^bb0(%m: index, %n: index):
     "tile.yield"() : () -> ()
@@ -94,7 +94,7 @@ func.func @no_parts(%M: index) {
 // -----
 
 func.func @body(%M: index) {
-  // expected-error @below {{'tile.work_tiles' op body takes the tile's first row and first column, begin and end of K, part, parts and slot, all index, and what is carried}}
+  // expected-error @below {{'tile.work_tiles' op body takes the tile's first row and first column, begin and end of K, part, parts and slot, all index, and what is carried [work-arguments]}}
   "tile.work_tiles"(%M, %M, %M) <{k_division = 2 : i32, operandSegmentSizes = array<i32: 0, 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
   ^bb0(%m: index, %n: index):
     "tile.yield"() : () -> ()
@@ -105,7 +105,7 @@ func.func @body(%M: index) {
 // -----
 
 func.func @semaphores(%w: memref<?xf32>, %i: index) {
-  // expected-error @below {{'tile.semaphore_arrive' op needs semaphores in a vector of i32, not 'memref<?xf32>'}}
+  // expected-error @below {{'tile.semaphore_arrive' op needs semaphores in a vector of i32, not 'memref<?xf32>' [semaphores-type]}}
   tile.semaphore_arrive %w[%i] : memref<?xf32>
   return
 }
@@ -113,7 +113,7 @@ func.func @semaphores(%w: memref<?xf32>, %i: index) {
 // -----
 
 func.func @semaphores(%w: memref<?x?xi32>, %i: index) {
-  // expected-error @below {{'tile.semaphore_wait' op needs semaphores in a vector of i32, not 'memref<?x?xi32>'}}
+  // expected-error @below {{[semaphores-type]}}
   tile.semaphore_wait %w[%i] until %i : memref<?x?xi32>
   return
 }
@@ -121,7 +121,7 @@ func.func @semaphores(%w: memref<?x?xi32>, %i: index) {
 // -----
 
 func.func @semaphores(%w: memref<?xf32>, %i: index) {
-  // expected-error @below {{'tile.semaphore_leave' op needs semaphores in a vector of i32, not 'memref<?xf32>'}}
+  // expected-error @below {{[semaphores-type]}}
   tile.semaphore_leave %w[%i] of %i : memref<?xf32>
   return
 }
@@ -129,7 +129,7 @@ func.func @semaphores(%w: memref<?xf32>, %i: index) {
 // -----
 
 func.func @cluster(%M: index) {
-  // expected-error @below {{'tile.work_tiles' op divides the K of all tiles evenly among CTAs, but the CTAs of a cluster compute the same K}}
+  // expected-error @below {{'tile.work_tiles' op divides the K of all tiles evenly among CTAs, but the CTAs of a cluster compute the same K [division-and-cluster]}}
   tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8, 8] cluster [2, 1] stream_k (%part of %parts at %slot)
       order(<row>) persistent {
   }

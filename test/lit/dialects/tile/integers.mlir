@@ -20,7 +20,7 @@ func.func @gemm(%a: !bytes, %b: memref<?x?xui8, strided<[?, 1]>>, %d: !bytes, %c
 // -----
 
 func.func @signed(%a: memref<?x?xsi8>, %d: memref<?x?xsi8>) {
-  // expected-error @below {{epilogue must end in tile.yield of one 'i8'}}
+  // expected-error @below {{[epilogue-yield]}}
   tile.gemm tn %a, %a into %d acc(i32) {
   ^bb0(%acc: i32):
     tile.yield %acc : i32

@@ -1,7 +1,7 @@
 // RUN: lowtide-opt %s --split-input-file --verify-diagnostics
 
 func.func @host(%a: memref<?xbf16>) {
-  // expected-error @below {{'tile.pack' op takes a matrix whose rows are contiguous, such as memref<?x?xbf16, strided<[?, 1]>>, or a batch of these, not 'memref<?xbf16>'}}
+  // expected-error @below {{'tile.pack' op takes a matrix whose rows are contiguous, such as memref<?x?xbf16, strided<[?, 1]>>, or a batch of these, not 'memref<?xbf16>' [pack-matrix]}}
   %0 = tile.pack %a align(16) : memref<?xbf16>
   return
 }
@@ -9,7 +9,7 @@ func.func @host(%a: memref<?xbf16>) {
 // -----
 
 func.func @host(%a: memref<?x?xbf16, strided<[1, ?]>>) {
-  // expected-error @below {{'tile.pack' op takes a matrix whose rows are contiguous}}
+  // expected-error @below {{[pack-matrix]}}
   %0 = tile.pack %a align(16) : memref<?x?xbf16, strided<[1, ?]>>
   return
 }
@@ -17,7 +17,7 @@ func.func @host(%a: memref<?x?xbf16, strided<[1, ?]>>) {
 // -----
 
 func.func @host(%a: memref<?x?xbf16, strided<[?, 1]>>) {
-  // expected-error @below {{'tile.pack' op aligns rows to a power of two of bytes, not to 12}}
+  // expected-error @below {{'tile.pack' op aligns rows to a power of two of bytes, not to 12 [pack-alignment]}}
   %0 = tile.pack %a align(12) : memref<?x?xbf16, strided<[?, 1]>>
   return
 }
@@ -26,7 +26,7 @@ func.func @host(%a: memref<?x?xbf16, strided<[?, 1]>>) {
 
 func.func @host(%a: memref<?x?xbf16, strided<[?, 1]>>, %d: memref<?x?xbf16, strided<[?, 1]>>) {
   %0 = tile.pack %a align(16) uninitialized : memref<?x?xbf16, strided<[?, 1]>>
-  // expected-error @below {{'tile.unpack' op copies what tile.pack gave, uninitialized, for the matrix that it is copied into}}
+  // expected-error @below {{'tile.unpack' op copies what tile.pack gave, uninitialized, for the matrix that it is copied into [unpack-of-pack]}}
   tile.unpack %0 into %d : memref<?x?xbf16, strided<[?, 1]>>
   return
 }
@@ -35,20 +35,20 @@ func.func @host(%a: memref<?x?xbf16, strided<[?, 1]>>, %d: memref<?x?xbf16, stri
 
 func.func @host(%d: memref<?x?xbf16, strided<[?, 1]>>) {
   %0 = tile.pack %d align(16) : memref<?x?xbf16, strided<[?, 1]>>
-  // expected-error @below {{'tile.unpack' op copies what tile.pack gave, uninitialized, for the matrix that it is copied into}}
+  // expected-error @below {{[unpack-of-pack]}}
   tile.unpack %0 into %d : memref<?x?xbf16, strided<[?, 1]>>
   return
 }
 
 // -----
 
-// expected-error @+1 {{pack = columns is not none, rows or transposed}}
+// expected-error @+1 {{[field-word]}}
 #schedule = #tile.schedule<mainloop = <a = <pack = columns>>>
 
 // -----
 
 func.func @host(%a: memref<?x64xbf16, strided<[?, 1]>>) {
-  // expected-error @below {{'tile.pack_transposed' op gives a matrix of the same elements with its last two extents exchanged, not 'memref<?x64xbf16, strided<[?, 1]>>'}}
+  // expected-error @below {{'tile.pack_transposed' op gives a matrix of the same elements with its last two extents exchanged, not 'memref<?x64xbf16, strided<[?, 1]>>' for 'memref<?x64xbf16, strided<[?, 1]>>' [pack-transposed-shape]}}
   %0 = tile.pack_transposed %a align(16) : memref<?x64xbf16, strided<[?, 1]>> to memref<?x64xbf16, strided<[?, 1]>>
   return
 }
@@ -56,7 +56,7 @@ func.func @host(%a: memref<?x64xbf16, strided<[?, 1]>>) {
 // -----
 
 func.func @host(%a: memref<?x64xbf16, strided<[?, 1]>>) {
-  // expected-error @below {{'tile.pack_transposed' op aligns rows to a power of two of bytes, not to 24}}
+  // expected-error @below {{'tile.pack_transposed' op aligns rows to a power of two of bytes, not to 24 [pack-transposed-alignment]}}
   %0 = tile.pack_transposed %a align(24) : memref<?x64xbf16, strided<[?, 1]>> to memref<64x?xbf16, strided<[?, 1]>>
   return
 }
@@ -64,7 +64,7 @@ func.func @host(%a: memref<?x64xbf16, strided<[?, 1]>>) {
 // -----
 
 tile.kernel @transpose(%s: memref<?x?xbf16, strided<[?, 1]>>, %t: memref<?x?xf16, strided<[?, 1]>>) {
-  // expected-error @below {{'tile.transpose_matrix' op gives a matrix of the same elements}}
+  // expected-error @below {{[pack-transposed-shape]}}
   tile.transpose_matrix %s to %t : memref<?x?xbf16, strided<[?, 1]>> to memref<?x?xf16, strided<[?, 1]>>
   tile.return
 }
@@ -72,7 +72,7 @@ tile.kernel @transpose(%s: memref<?x?xbf16, strided<[?, 1]>>, %t: memref<?x?xf16
 // -----
 
 tile.kernel @transpose(%s: memref<?x?xbf16, strided<[1, ?]>>, %t: memref<?x?xbf16, strided<[?, 1]>>) {
-  // expected-error @below {{'tile.transpose_matrix' op takes a matrix whose rows are contiguous}}
+  // expected-error @below {{[pack-matrix]}}
   tile.transpose_matrix %s to %t : memref<?x?xbf16, strided<[1, ?]>> to memref<?x?xbf16, strided<[?, 1]>>
   tile.return
 }

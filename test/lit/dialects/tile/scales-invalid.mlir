@@ -3,7 +3,7 @@
 !mat = memref<8x8xf8E4M3FN>
 !out = memref<8x8xf32>
 func.func @f(%a: !mat, %d: !out, %s: memref<1x8xf32>) {
-  // expected-error @below {{'tile.gemm' op has two scales, one of rows and one of columns, behind all other operands}}
+  // expected-error @below {{'tile.gemm' op has two scales, one of rows and one of columns, behind all other operands [two-scales]}}
   tile.gemm tn %a, %a into %d acc(f32) operands(row_scale %s : memref<1x8xf32>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -16,7 +16,7 @@ func.func @f(%a: !mat, %d: !out, %s: memref<1x8xf32>) {
 !mat = memref<8x8xf8E4M3FN>
 !out = memref<8x8xf32>
 func.func @f(%a: !mat, %d: !out, %s: memref<1x8xf32>) {
-  // expected-error @below {{'tile.gemm' op has two scales of rows; give one of rows and one of columns}}
+  // expected-error @below {{'tile.gemm' op has two scales of rows; give one of rows and one of columns [scales-both-ways]}}
   tile.gemm tn %a, %a into %d acc(f32) operands(row_scale %s : memref<1x8xf32>, row_block_scale %s : memref<1x8xf32>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -29,7 +29,7 @@ func.func @f(%a: !mat, %d: !out, %s: memref<1x8xf32>) {
 !mat = memref<8x8xf8E4M3FN>
 !out = memref<8x8xf32>
 func.func @f(%a: !mat, %d: !out, %s: memref<1x8xf16>) {
-  // expected-error @below {{'tile.gemm' op scales are of the accumulators' type, 'f32', not 'f16'}}
+  // expected-error @below {{'tile.gemm' op scales are of the accumulators' type, 'f32', not 'f16' [scales-of-sums]}}
   tile.gemm tn %a, %a into %d acc(f32) operands(row_scale %s : memref<1x8xf16>, column_scale %s : memref<1x8xf16>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -42,7 +42,7 @@ func.func @f(%a: !mat, %d: !out, %s: memref<1x8xf16>) {
 !mat = memref<8x8xf8E4M3FN>
 !out = memref<8x8xf32>
 func.func @f(%a: !mat, %d: !out, %s: memref<8xf32>) {
-  // expected-error @below {{'tile.gemm' op epilogue operand 0 is row_scale and must be a memref of two dimensions}}
+  // expected-error @below {{[operand-dimensions]}}
   tile.gemm tn %a, %a into %d acc(f32) operands(row_scale %s : memref<8xf32>, column_scale %s : memref<8xf32>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -55,7 +55,7 @@ func.func @f(%a: !mat, %d: !out, %s: memref<8xf32>) {
 tile.kernel @k(%d: memref<8x8xf32>, %s: memref<1x8xf32>) {
   %c0 = arith.constant 0 : index
   %sum = tile.splat 0.0 : !tile.tile<8x8xf32>
-  // expected-error @below {{'tile.store' op row_scale acts in the sum: tile.promote and tile.mma take it}}
+  // expected-error @below {{'tile.store' op row_scale acts in the sum: tile.promote and tile.mma take it [sum-operand]}}
   tile.store %sum into %d[%c0, %c0] operands(row_scale %s : memref<1x8xf32>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -69,7 +69,7 @@ tile.kernel @k(%s: memref<1x8xf32>) {
   %c0 = arith.constant 0 : index
   %sum = tile.splat 0.0 : !tile.tile<8x8xf32>
   %rows = tile.view row_scale %s[%c0, %c0] : memref<1x8xf32> to !tile.view<16x8xf32>
-  // expected-error @below {{'tile.promote' op adds '!tile.tile<8x8xf32>', but its scales are '!tile.view<16x8xf32>'}}
+  // expected-error @below {{'tile.promote' op adds '!tile.tile<8x8xf32>', but its scales are '!tile.view<16x8xf32>' [promoted-scale-views]}}
   %next = tile.promote %sum into %sum block_scaled(%rows : !tile.view<16x8xf32>, %rows : !tile.view<16x8xf32>) : !tile.tile<8x8xf32>
   tile.return
 }
@@ -78,7 +78,7 @@ tile.kernel @k(%s: memref<1x8xf32>) {
 
 tile.kernel @k(%s: memref<1x8xf32>) {
   %c0 = arith.constant 0 : index
-  // expected-error @below {{'tile.view' op of kind row_scale needs a source of 2 dimensions, or one more in a batch, and as many offsets, not 2 and 1}}
+  // expected-error @below {{[view-rank]}}
   %rows = tile.view row_scale %s[%c0] : memref<1x8xf32> to !tile.view<8x8xf32>
   tile.return
 }

@@ -1,7 +1,7 @@
 // RUN: lowtide-opt %s --split-input-file --verify-diagnostics
 
 func.func @host(%a: memref<?xf32>) {
-  // expected-error @below {{'tile.split' op takes a matrix whose rows are contiguous}}
+  // expected-error @below {{[pack-matrix]}}
   %0 = tile.split %a left by tf32x3 : memref<?xf32> to memref<?x?xtf32, strided<[?, 1]>>
   return
 }
@@ -9,7 +9,7 @@ func.func @host(%a: memref<?xf32>) {
 // -----
 
 func.func @host(%a: memref<32x64xf32, strided<[?, 1]>>) {
-  // expected-error @below {{'tile.split' op makes rows of pieces, of another type and as many, of 'memref<32x64xf32, strided<[?, 1]>>', not 'memref<64x192xtf32, strided<[?, 1]>>'}}
+  // expected-error @below {{'tile.split' op makes rows of pieces, of another type and as many, of 'memref<32x64xf32, strided<[?, 1]>>', not 'memref<64x192xtf32, strided<[?, 1]>>' [split-pieces]}}
   %0 = tile.split %a left by tf32x3 : memref<32x64xf32, strided<[?, 1]>> to memref<64x192xtf32, strided<[?, 1]>>
   return
 }
@@ -17,7 +17,7 @@ func.func @host(%a: memref<32x64xf32, strided<[?, 1]>>) {
 // -----
 
 func.func @host(%a: memref<32x64xf32, strided<[?, 1]>>) {
-  // expected-error @below {{'tile.split' op makes rows of pieces, of another type and as many}}
+  // expected-error @below {{[split-pieces]}}
   %0 = tile.split %a left by tf32x3 k_first : memref<32x64xf32, strided<[?, 1]>> to memref<32x192xtf32, strided<[?, 1]>>
   return
 }
@@ -25,17 +25,17 @@ func.func @host(%a: memref<32x64xf32, strided<[?, 1]>>) {
 // -----
 
 tile.kernel @split(%a: memref<?x?xf32, strided<[?, 1]>>, %b: memref<?x?xf32, strided<[?, 1]>>) {
-  // expected-error @below {{'tile.split_matrix' op makes rows of pieces, of another type and as many}}
+  // expected-error @below {{[split-pieces]}}
   tile.split_matrix %a to %b left by tf32x3 : memref<?x?xf32, strided<[?, 1]>> to memref<?x?xf32, strided<[?, 1]>>
   tile.return
 }
 
 // -----
 
-// expected-error @below {{'f32x9' is not a sum of products; there are tf32x3 and bf16x6}}
+// expected-error @below {{'f32x9' is not a sum of products; there are tf32x3 and bf16x6 [problem-clause-word]}}
 #problem = #tile.problem<tn, a = tf32, b = tf32, acc = f32, d = f32, by = f32x9, from = tn>
 
 // -----
 
-// expected-error @below {{by and from go together}}
+// expected-error @below {{by and from go together: what the pieces' products are, and how the matrices lay [by-and-from]}}
 #problem = #tile.problem<tn, a = tf32, b = tf32, acc = f32, d = f32, by = tf32x3>

@@ -11,7 +11,7 @@ tile.kernel @no_fill(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedu
   %c0 = arith.constant 0 : index
   %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
   %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
-  // expected-error @below {{bind-copy-atoms: a.copy = st.global.16 is not one of cp.async.16, cp.async.8, cp.async.4, staged.16, staged.8, staged.4, staged.2}}
+  // expected-error @below {{bind-copy-atoms: a.copy = st.global.16 is not one of cp.async.16, cp.async.8, cp.async.4, staged.16, staged.8, staged.4, staged.2, realigned.16, realigned.8, realigned.4 [ring-copy]}}
   sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
   tile.return
 }
@@ -28,7 +28,7 @@ tile.kernel @threads(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedu
   %c0 = arith.constant 0 : index
   %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
   %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
-  // expected-error @below {{bind-copy-atoms: 256 threads cannot share a tile 32x32 in vectors of 8 elements; take a larger tile, fewer warps, or extents that are powers of two}}
+  // expected-error @below {{bind-copy-atoms: 256 threads cannot share a tile 32x32 in vectors of 8 elements; take a larger tile, fewer warps, or extents that are powers of two [copy-threads]}}
   sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
   tile.return
 }
@@ -39,7 +39,7 @@ tile.kernel @threads(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedu
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !ring = !sm.ring<3 x [!buffer, !buffer]>
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{bind-copy-atoms: schedule leaves mainloop.a.copy open; run choose-schedule first, or write it}}
+// expected-error @below {{bind-copy-atoms: schedule leaves mainloop.a.copy open; run choose-schedule first, or write it [schedule-open]}}
 tile.kernel @open() attributes {schedule = #tile.schedule<multiply = <atoms = [1, 1, 1]>>} {
   tile.return
 }
@@ -56,7 +56,7 @@ tile.kernel @element(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedu
   %c0 = arith.constant 0 : index
   %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xf8E4M3>
   %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
-  // expected-error @below {{bind-copy-atoms: elements of f8E4M3: they are one of f16, bf16, tf32, f32, f64, e4m3, e5m2}}
+  // expected-error @below {{bind-copy-atoms: elements of f8E4M3: they are one of f16, bf16, tf32, f32, f64, e4m3, e5m2, s8, u8, s32 [element-known]}}
   sm.copy_async %at to %as : !tile.view<32x32xf8E4M3>, !buffer
   tile.return
 }
@@ -71,7 +71,7 @@ tile.kernel @no_slot(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedu
   multiply = <atoms = [1, 1, 1]>>} {
   %c0 = arith.constant 0 : index
   %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
-  // expected-error @below {{bind-copy-atoms: must fill a buffer of the slot that its sm.producer_acquire gives}}
+  // expected-error @below {{bind-copy-atoms: must fill a buffer of the slot that its sm.producer_acquire gives [copy-fills-slot]}}
   sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
   tile.return
 }

@@ -16,7 +16,7 @@ tile.kernel @kernel(%a: !mat, %n: index) attributes {
     producer warps(4) {
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
       %at = tile.view %a[%n, %n] : !mat to !tile.view<2x64xbf16>
-      // expected-error @below {{bind-tma: fills 2 rows, which 4 CTAs cannot share; take another grid.cluster}}
+      // expected-error @below {{bind-tma: fills 2 rows, which 4 CTAs cannot share; take another grid.cluster [multicast-rows]}}
       sm.copy_async %at to %as : !tile.view<2x64xbf16>, !a
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }

@@ -12,7 +12,7 @@ module attributes {tile.target = "sm_90a"} {
 func.func @host(%a: !mat, %b: !mat, %n: index) {
   return
 }
-// expected-error @below {{bind-tma: is launched at 0 places; its tensor maps are made at one}}
+// expected-error @below {{bind-tma: is launched at 0 places; its tensor maps are made at one [tensor-map-launch]}}
 tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -51,7 +51,7 @@ func.func @host(%a: !mat, %b: !mat, %n: index) {
   tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
   return
 }
-// expected-error @below {{bind-tma: is launched at 2 places; its tensor maps are made at one}}
+// expected-error @below {{[tensor-map-launch]}}
 tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -89,7 +89,7 @@ func.func @host(%a: !mat, %b: !mat, %n: index) {
   tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
   return
 }
-// expected-error @below {{bind-tma: has 0 sm.roles; TMA is bound for a producer and its consumers}}
+// expected-error @below {{bind-tma: has 0 sm.roles; TMA is bound for a producer and its consumers [tma-one-roles]}}
 tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -117,7 +117,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
   %c1 = arith.constant 1 : index
   %k = arith.constant 64 : index
   %ring = sm.ring : !ring
-  // expected-error @below {{bind-tma: has the roles consumer, producer; TMA is bound for one producer and one consumer role}}
+  // expected-error @below {{bind-tma: has the roles consumer, producer; TMA is bound for one producer and one consumer role [tma-two-roles]}}
   sm.roles {
     consumer warps(4) {
     }
@@ -157,7 +157,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
     }
     consumer warps(4) {
       %full, %as, %bs = sm.consumer_wait %ring[%c0, %c1] : !ring
-      // expected-error @below {{bind-tma: releases a slot without the proof (`after`) that what reads it is done}}
+      // expected-error @below {{bind-tma: releases a slot without the proof (`after`) that what reads it is done [release-proof]}}
       sm.consumer_release %ring, %full : !ring, !sm.slot<read>
     }
   }
@@ -188,7 +188,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
       %other = memref.cast %a : !mat to memref<?x64xbf16, strided<[?, 1]>>
       %at = tile.view %other[%n, %k] : memref<?x64xbf16, strided<[?, 1]>> to !tile.view<64x64xbf16>
-      // expected-error @below {{bind-tma: names a matrix that is not an argument of the kernel; TMA needs a tensor map of it}}
+      // expected-error @below {{bind-tma: names a matrix that is not an argument of the kernel; TMA needs a tensor map of it [tensor-map-argument]}}
       sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }
@@ -227,7 +227,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
       sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
       %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
       sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b
-      // expected-error @below {{bind-tma: uses a slot that is being filled; only sm.copy_async may}}
+      // expected-error @below {{bind-tma: uses a slot that is being filled; only sm.copy_async may [slot-being-filled]}}
       sm.copy %at to %as : !tile.view<64x64xbf16>, !a
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }
@@ -263,7 +263,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
     producer warps(4) {
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
       %at = tile.view %a[%n, %k] : !mat to !tile.view<264x64xbf16>
-      // expected-error @below {{bind-tma: needs a TMA box of 264×64 bf16: a box has two to five sides of 1 to 256 elements}}
+      // expected-error @below {{bind-tma: needs a TMA box of 264×64 bf16: a box has two to five sides of 1 to 256 elements [box-sides] [tensor-map-box]}}
       sm.copy_async %at to %as : !tile.view<264x64xbf16>, !a
       %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
       sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b
@@ -301,7 +301,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
     producer warps(4) {
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
       %at = tile.view %a[%n, %k] : !mat to !tile.view<64x64xbf16>
-      // expected-error @below {{bind-tma: a buffer of layout (64, 64) : (64, 1) does not lie in panels; assign-smem-layouts writes (64, (32, 2)) : (32, (1, 2048))}}
+      // expected-error @below {{bind-tma: a buffer of layout (64, 64) : (64, 1) does not lie in panels; assign-smem-layouts writes (64, (32, 2)) : (32, (1, 2048)) [panel-layout]}}
       sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
       %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
       sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b
@@ -328,7 +328,7 @@ func.func @host(%a: !mat, %n: index) {
   tile.launch @kernel grid(%n) threads(256) args(%a, %n) : !mat, index
   return
 }
-// expected-error @below {{bind-tma: has 2 rings; TMA is bound for the one between its roles: run specialize-roles first}}
+// expected-error @below {{bind-tma: has 2 rings; TMA is bound for the one between its roles: run specialize-roles first [tma-one-ring]}}
 tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %ring = sm.ring : !ring
@@ -360,7 +360,7 @@ tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<m
   %ring = sm.ring : !ring
   sm.roles {
     producer warps(4) {
-      // expected-error @below {{bind-tma: must give its slot to one sm.producer_commit: what lies between fills the slot}}
+      // expected-error @below {{bind-tma: must give its slot to one sm.producer_commit: what lies between fills the slot [one-commit]}}
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
       %at = tile.view %a[%n, %c0] : !mat to !tile.view<64x64xbf16>
       sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
@@ -387,7 +387,7 @@ tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<m
   %ring = sm.ring : !ring
   sm.roles {
     producer warps(4) {
-      // expected-error @below {{bind-tma: elements of i16: they are one of f16, bf16, tf32, f32}}
+      // expected-error @below {{[element-known]}}
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }

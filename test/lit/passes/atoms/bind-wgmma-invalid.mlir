@@ -21,7 +21,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
   %zero = tile.splat 0.0 : !tile
   %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
       %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
-      // expected-error @below {{bind-wgmma: operand c: the tile's m = 96 is not a multiple of the tiled MMA's 64; nearest is 128}}
+      // expected-error @below {{bind-wgmma: operand c: the tile's m = 96 is not a multiple of the tiled MMA's 64; nearest is 128 [tiled-mma-divides]}}
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
       sm.consumer_release %ring, %full : !ring, !sm.slot<read>
       %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
@@ -56,7 +56,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
   %zero = tile.splat 0.0 : !tile
   %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
       %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
-      // expected-error @below {{bind-wgmma: sm_90 has no wgmma.m64n8k16.f32.bf16; it has mma.m16n8k8.f32.f16, mma.m16n8k16.f32.f16}}
+      // expected-error-re @below {{bind-wgmma: sm_90 has no wgmma.m64n8k16.f32.bf16; it has mma.m16n8k8.f32.f16, mma.m16n8k16.f32.f16{{.*}}[target-mma]}}
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
       sm.consumer_release %ring, %full : !ring, !sm.slot<read>
       %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
@@ -91,7 +91,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
   %zero = tile.splat 0.0 : !tile
   %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
       %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
-      // expected-error @below {{bind-wgmma: unknown mma atom 'wgmma.m64n12k16.f32.bf16'; known are mma.m16n8k8.f32.f16}}
+      // expected-error @below {{[unknown-atom]}}
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
       sm.consumer_release %ring, %full : !ring, !sm.slot<read>
       %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
@@ -126,7 +126,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
   %zero = tile.splat 0.0 : !tile
   %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
       %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
-      // expected-error @below {{bind-wgmma: permutation of m has extent 32, which the 1 atoms of 64 do not divide; nearest is 64}}
+      // expected-error @below {{bind-wgmma: permutation of m has extent 32, which the 1 atoms of 64 do not divide; nearest is 64 [permutation-divides]}}
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
       sm.consumer_release %ring, %full : !ring, !sm.slot<read>
       %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
@@ -150,7 +150,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !ring = !sm.ring<2 x [!a, !b]>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-// expected-error @below {{bind-wgmma: has no problem; write #tile.problem beside its schedule, or lower again from level problem}}
+// expected-error @below {{[no-problem]}}
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
@@ -189,7 +189,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
   %zero = tile.splat 0.0 : !tile
-  // expected-error @below {{bind-wgmma: must wait, multiply, release and advance, as specialize-roles leaves it}}
+  // expected-error @below {{bind-wgmma: must wait, multiply, release and advance, as specialize-roles leaves it [wgmma-loop]}}
   %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
       %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
       sm.barrier
@@ -225,7 +225,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
   %zero = tile.splat 0.0 : !tile
-  // expected-error @below {{bind-wgmma: must wait, multiply, release and advance, as specialize-roles leaves it}}
+  // expected-error @below {{[wgmma-loop]}}
   %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
       %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
@@ -260,7 +260,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
   %zero = tile.splat 0.0 : !tile
-  // expected-error @below {{bind-wgmma: must count its K steps from 0 by 1: the first is taken out of it}}
+  // expected-error @below {{bind-wgmma: must count its K steps from 0 by 1: the first is taken out of it [wgmma-steps]}}
   %sum:3 = scf.for %i = %c1 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
       %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
@@ -295,7 +295,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
   %zero = tile.splat 0.0 : !tile
-  // expected-error @below {{bind-wgmma: must count its K steps from 0 by 1: the first is taken out of it}}
+  // expected-error @below {{[wgmma-steps]}}
   %sum:3 = scf.for %i = %c0 to %steps step %steps iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
       %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
@@ -330,7 +330,7 @@ tile.kernel @kernel(%d: !out, %steps: index, %start: !tile) attributes {
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
   %zero = tile.splat 0.0 : !tile
-  // expected-error @below {{bind-wgmma: must start from tile.splat 0.0: wgmma clears its accumulators}}
+  // expected-error @below {{bind-wgmma: must start from tile.splat 0.0: wgmma clears its accumulators [wgmma-clears]}}
   %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %start, %r = %c0, %rp = %c0) -> (!tile, index, index) {
       %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
@@ -365,7 +365,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
   %zero = tile.splat 1.0 : !tile
-  // expected-error @below {{bind-wgmma: must start from tile.splat 0.0: wgmma clears its accumulators}}
+  // expected-error @below {{[wgmma-clears]}}
   %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
       %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
@@ -397,7 +397,7 @@ tile.kernel @kernel(%d: !out, %as: !a, %bs: !b, %c0: index) attributes {
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
   %zero = tile.splat 0.0 : !tile
-  // expected-error @below {{bind-wgmma: must stand in the K loop, an scf.for; it stands in tile.kernel}}
+  // expected-error @below {{[main-loop]}}
   %acc = tile.mma tn %as, %bs, %zero : !a, !b, !tile
   tile.store %acc into %d[%c0, %c0] {
   ^bb0(%x: f32):

@@ -168,7 +168,7 @@ tile.kernel @twice(%d: !out, %steps: index) attributes {
   %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
       %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
       %partial = tile.mma tn %as, %bs, %c : !a, !b, !tile
-      // expected-error @below {{bind-wgmma: must add a sum that starts from zero, the loop's}}
+      // expected-error @below {{bind-wgmma: must add a sum that starts from zero, the loop's [wgmma-sum]}}
       %next = tile.promote %partial into %c : !tile
       sm.consumer_release %ring, %full : !ring, !sm.slot<read>
       %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring

@@ -13,7 +13,7 @@
 !b = !sm.fragment<32x16xbf16, #tv_b>
 !c = !sm.fragment<32x32xf32, #tv_c>
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{double-buffer-fragments: schedule leaves multiply.fragment_buffers open; run choose-schedule first, or write it}}
+// expected-error @below {{[schedule-open]}}
 tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<mainloop = <stages = 3>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -50,7 +50,7 @@ tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<multiply = 
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
   %zero = sm.splat 0.0 : !c
-  // expected-error @below {{double-buffer-fragments: must stand in the K loop, an scf.for}}
+  // expected-error @below {{[main-loop]}}
   %full, %a, %b = sm.consumer_wait %ring[%c0, %c0] : !ring
   sm.consumer_release %ring, %full : !ring, !sm.slot<read>
   tile.return
@@ -75,7 +75,7 @@ tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<multiply = 
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
   %zero = sm.splat 0.0 : !c
-  // expected-error @below {{double-buffer-fragments: must hold one wait, one release, one advance of the read cursor, and mma.sync}}
+  // expected-error @below {{double-buffer-fragments: must hold one wait, one release, one advance of the read cursor, and mma.sync [slices-loop]}}
   %acc:3 = scf.for %i = %c0 to %k step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!c, index, index) {
     %full, %a, %b = sm.consumer_wait %ring[%r, %rp] : !ring
     %fa = sm.ldmatrix %a[0, 0] by "ldmatrix.x4" : !buffer to !a
@@ -110,7 +110,7 @@ tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<multiply = 
     %full, %a, %b = sm.consumer_wait %ring[%r, %rp] : !ring
     %fa = sm.splat 1.0 : !a
     %fb = sm.ldmatrix %b[0, 0] by "ldmatrix.x4" : !buffer to !b
-    // expected-error @below {{double-buffer-fragments: operands must be loaded from the slot that its loop waits for}}
+    // expected-error @below {{double-buffer-fragments: operands must be loaded from the slot that its loop waits for [slices-operands]}}
     %p = sm.mma_sync %fa, %fb, %c by #mma : !a, !b, !c
     sm.consumer_release %ring, %full : !ring, !sm.slot<read>
     %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
@@ -142,7 +142,7 @@ tile.kernel @kernel(%k: index, %other: !buffer) attributes {schedule = #tile.sch
     %full, %a, %b = sm.consumer_wait %ring[%r, %rp] : !ring
     %fa = sm.ldmatrix %other[0, 0] by "ldmatrix.x4" : !buffer to !a
     %fb = sm.ldmatrix %b[0, 0] by "ldmatrix.x4" : !buffer to !b
-    // expected-error @below {{double-buffer-fragments: operands must be loaded from the slot that its loop waits for}}
+    // expected-error @below {{[slices-operands]}}
     %p = sm.mma_sync %fa, %fb, %c by #mma : !a, !b, !c
     sm.consumer_release %ring, %full : !ring, !sm.slot<read>
     %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
@@ -171,7 +171,7 @@ tile.kernel @kernel(%k: index) attributes {schedule = #tile.schedule<multiply = 
   %ring = sm.ring : !ring
   %zero = sm.splat 0.0 : !c
   %acc:3 = scf.for %i = %c0 to %k step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!c, index, index) {
-    // expected-error @below {{double-buffer-fragments: must wait at a cursor that its loop carries}}
+    // expected-error @below {{double-buffer-fragments: must wait at a cursor that its loop carries [slices-cursor]}}
     %full, %a, %b = sm.consumer_wait %ring[%c1, %rp] : !ring
     %fa = sm.ldmatrix %a[0, 0] by "ldmatrix.x4" : !buffer to !a
     %fb = sm.ldmatrix %b[0, 0] by "ldmatrix.x4" : !buffer to !b

@@ -12,7 +12,7 @@ tile.kernel @k(%d: !mat) {
   %n = memref.dim %d, %c0 : !mat
   tile.work_tiles (%m, %c) of (%n, %n) by [32, 32] order(<row>) one_shot {
     %acc = tile.splat 0.0 : !tile.tile<32x32xf32>
-    // expected-error @below {{divide-k: stores a part of a sum, but stands in no tile.work_tiles that divides K; drop `part`}}
+    // expected-error @below {{divide-k: stores a part of a sum, but stands in no tile.work_tiles that divides K; drop `part` [part-undivided]}}
     tile.store %acc part(%m of %n at %c) into %d[%m, %c] {
     ^bb0(%x: f32):
       tile.yield %x : f32
@@ -30,7 +30,7 @@ func.func @host(%d: !mat, %n: index) {
   tile.launch @k grid(%n) threads(32) args(%d) : !mat
   return
 }
-// expected-error @below {{divide-k: is launched at 2 places; its workspaces are made at one}}
+// expected-error @below {{divide-k: is launched at 2 places; its workspaces are made at one [workspace-launch]}}
 tile.kernel @k(%d: !mat) {
   %c0 = arith.constant 0 : index
   %n = memref.dim %d, %c0 : !mat

@@ -18,7 +18,7 @@
 // CHECK:       %[[SPACE:.+]] = tile.workspace %[[SIZE]] : memref<?xtf32>
 // CHECK:       %[[ALL:.+]] = arith.muli %[[ROWS]], %[[UNITS]]
 // CHECK:       %[[CTAS:.+]] = arith.ceildivui %[[ALL]], %c256
-// CHECK:       cf.assert %{{.+}}, "A or B has 2^32 or more units of 16 bytes of pieces; cut the problem"
+// CHECK:       cf.assert %{{.+}}, "A or B has 2^32 or more 16-byte units of pieces; reduce M, N or K"
 // CHECK:       %[[P:.+]] = memref.reinterpret_cast %[[SPACE]] to offset: [0], sizes: [%[[ROWS]], %[[DEPTH]]], strides: [%[[STRIDE]], 1]
 // B has K first: its rows of pieces are its columns.
 // CHECK:       %[[COLUMNS:.+]] = memref.dim %[[B]], %c1

@@ -11,7 +11,7 @@
 !c = !sm.fragment<32x32xf32, #tv_c>
 !mat = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{lower-epilogue: schedule leaves epilogue.swizzle open; run choose-schedule first, or write it}}
+// expected-error @below {{[schedule-open]}}
 tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
     schedule = #tile.schedule<
   grid = <scheduler = one_shot>,
@@ -45,7 +45,7 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %tile: !tile.tile<32x32xf32>, %m
   epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <2,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
-  // expected-error @below {{lower-epilogue: stores !tile.tile<32x32xf32>, not a fragment; run bind-mma-atoms first}}
+  // expected-error @below {{lower-epilogue: stores !tile.tile<32x32xf32>, not a fragment; run bind-mma-atoms first [stores-fragment]}}
   tile.store %tile into %d[%m, %m] {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -71,7 +71,7 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
   multiply = <atoms = [1, 1, 1]>,
   epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <2,2,3>>>} {
   %acc = sm.splat 0.0 : !c
-  // expected-error @below {{lower-epilogue: has no sm.mma_sync or sm.wgmma in its kernel that says how its fragment is held}}
+  // expected-error @below {{lower-epilogue: has no sm.mma_sync or sm.wgmma in its kernel that says how its fragment is held [fragment-held]}}
   tile.store %acc into %d[%m, %m] {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -98,7 +98,7 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
   epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <2,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
-  // expected-error @below {{lower-epilogue: unknown mma atom 'mma.m16n8k99.f32.bf16'}}
+  // expected-error @below {{[unknown-atom]}}
   tile.store %acc into %d[%m, %m] {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -125,7 +125,7 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
   epilogue = <path = smem, math = registers, tile = [24, 32], swizzle = <2,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
-  // expected-error @below {{lower-epilogue: epilogue.tile = [24, 32] does not divide the tile 32×32}}
+  // expected-error @below {{lower-epilogue: epilogue.tile = [24, 32] does not divide the tile 32×32 [parts-divide]}}
   tile.store %acc into %d[%m, %m] {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -152,7 +152,7 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
   epilogue = <path = smem, math = registers, tile = [8, 32], swizzle = <2,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
-  // expected-error @below {{lower-epilogue: operand c: the tile's m = 8 is not a multiple of the tiled MMA's 16; nearest is 16}}
+  // expected-error @below {{lower-epilogue: operand c: the tile's m = 8 is not a multiple of the tiled MMA's 16; nearest is 16 [tiled-mma-divides]}}
   tile.store %acc into %d[%m, %m] {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -179,7 +179,7 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
   epilogue = <path = smem, math = registers, tile = [32, 16], swizzle = <2,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
-  // expected-error @below {{lower-epilogue: 256 threads cannot share a tile 32x16 in vectors of 4 elements}}
+  // expected-error @below {{[copy-threads]}}
   tile.store %acc into %d[%m, %m] {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -206,7 +206,7 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
   epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <2,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
-  // expected-error @below {{lower-epilogue: elements of f8E4M3: they are one of f16, bf16, tf32, f32, f64, e4m3, e5m2}}
+  // expected-error @below {{[element-known]}}
   tile.store %acc into %d[%m, %m] {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to f8E4M3
@@ -238,7 +238,7 @@ tile.kernel @kernel(%fa: !a, %fb: !b, %d: !mat, %m: index) attributes {
   epilogue = <path = tma, math = registers, tile = [32, 32], swizzle = <0,2,3>>>} {
   %zero = sm.splat 0.0 : !c
   %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
-  // expected-error @below {{lower-epilogue: epilogue.path = tma stores 64 rows per warpgroup, 0 warpgroups hold parts of 32 rows; take epilogue.path = smem}}
+  // expected-error @below {{lower-epilogue: epilogue.path = tma stores 64 rows per warpgroup, 0 warpgroups hold parts of 32 rows; take epilogue.path = smem [tma-store-warpgroups]}}
   tile.store %acc into %d[%m, %m] {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -272,7 +272,7 @@ tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<
   tile.work_tiles (%m, %n) of (%c256, %c256) by [256, 32] order(<row>) persistent {
     %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !sm.pending<!acc>
     %acc, %retired = sm.mma_wait 0, %p : !sm.pending<!acc> -> !acc
-    // expected-error @below {{lower-epilogue: epilogue.path = tma stores 64 rows per warpgroup, 2 warpgroups hold parts of 256 rows; take epilogue.tile = [128, 32]}}
+    // expected-error @below {{lower-epilogue: epilogue.path = tma stores 64 rows per warpgroup, 2 warpgroups hold parts of 256 rows; take epilogue.tile = [128, 32] [tma-store-warpgroups]}}
     tile.store %acc into %d[%m, %n] {
     ^bb0(%x: f32):
       tile.yield %x : f32
@@ -307,7 +307,7 @@ tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<
   tile.work_tiles (%m, %n) of (%c128, %c128) by [128, 24] order(<row>) persistent {
     %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !sm.pending<!acc>
     %acc, %retired = sm.mma_wait 0, %p : !sm.pending<!acc> -> !acc
-    // expected-error @below {{lower-epilogue: epilogue.path = tma stores boxes of 32 columns with epilogue.swizzle = (3, 2, 3), which must divide epilogue.tile's 24}}
+    // expected-error @below {{lower-epilogue: epilogue.path = tma stores boxes of 32 columns with epilogue.swizzle = (3, 2, 3), which must divide epilogue.tile's 24; take a multiple, or a narrower swizzle [tma-store-box-width]}}
     tile.store %acc into %d[%m, %n] {
     ^bb0(%x: f32):
       tile.yield %x : f32
@@ -342,7 +342,7 @@ tile.kernel @kernel(%d: !mat) attributes {schedule = #tile.schedule<
   tile.work_tiles (%m, %n) of (%c128, %c128) by [128, 24] order(<row>) persistent {
     %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !sm.pending<!acc>
     %acc, %retired = sm.mma_wait 0, %p : !sm.pending<!acc> -> !acc
-    // expected-error @below {{lower-epilogue: epilogue.tile = [128, 32] does not divide the tile 128×24}}
+    // expected-error @below {{[parts-divide]}}
     tile.store %acc into %d[%m, %n] {
     ^bb0(%x: f32):
       tile.yield %x : f32
@@ -379,7 +379,7 @@ tile.kernel @kernel(%e: !mat) attributes {schedule = #tile.schedule<
   tile.work_tiles (%m, %n) of (%c128, %c128) by [128, 32] order(<row>) persistent {
     %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !sm.pending<!acc>
     %acc, %retired = sm.mma_wait 0, %p : !sm.pending<!acc> -> !acc
-    // expected-error @below {{lower-epilogue: names a matrix that is not an argument of the kernel; TMA needs a tensor map of it}}
+    // expected-error @below {{[tensor-map-argument]}}
     tile.store %acc into %d[%m, %n] {
     ^bb0(%x: f32):
       tile.yield %x : f32
@@ -395,7 +395,7 @@ tile.kernel @kernel(%e: !mat) attributes {schedule = #tile.schedule<
 !mat = memref<?x?xf32, strided<[?, 1]>>
 !acc = !sm.fragment<128x32xf32, #tv>
 module attributes {tile.target = "sm_90a"} {
-// expected-error @below {{lower-epilogue: is launched at 0 places; its tensor maps are made at one}}
+// expected-error @below {{[tensor-map-launch]}}
 tile.kernel @kernel(%d: !mat, %acc: !acc) attributes {schedule = #tile.schedule<
   grid = <scheduler = persistent>,
   mainloop = <roles = cooperative(2)>,

@@ -33,7 +33,7 @@ module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {
           %a, %b = sm.ring_slot %ring[%arg0] : !ring
           %4 = sm.wgmma tn %a, %b, %3 by #tiled_mma : memref<128x64xbf16, #layout1, #gpu.address_space<workgroup>>, memref<16x64xbf16, #layout2, #gpu.address_space<workgroup>>, !sm.fragment<128x16xf32, #tv> -> !pending
           %index, %phase = sm.ring_advance %ring[%arg0, %arg1] : !ring
-          // expected-error @below {{store-first-rows: must wait for the group of the step before in each of its steps, from 1 to a known one}}
+          // expected-error @below {{store-first-rows: must wait for the group of the step before in each of its steps, from 1 to a known one [first-rows-loop]}}
           %5:4 = scf.for %arg2 = %c1 to %K step %c1 iter_args(%arg3 = %4, %arg4 = %arg0, %arg5 = %index, %arg6 = %phase) -> (!pending, index, index, index) {
             sm.mbarrier_wait %full[%arg5, %arg6] : !sm.mbarriers<2>
             %a_3, %b_4 = sm.ring_slot %ring[%arg5] : !ring
@@ -112,7 +112,7 @@ module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {
           %a, %b = sm.ring_slot %ring[%arg0] : !ring
           %4 = sm.wgmma tn %a, %b, %3 by #tiled_mma : memref<128x64xbf16, #layout1, #gpu.address_space<workgroup>>, memref<16x64xbf16, #layout2, #gpu.address_space<workgroup>>, !sm.fragment<128x16xf32, #tv> -> !pending
           %index, %phase = sm.ring_advance %ring[%arg0, %arg1] : !ring
-          // expected-error @below {{store-first-rows: must wait for the group of the step before in each of its steps, from 1 to a known one}}
+          // expected-error @below {{[first-rows-loop]}}
           %5:4 = scf.for %arg2 = %c1 to %c3 step %c1 iter_args(%arg3 = %4, %arg4 = %arg0, %arg5 = %index, %arg6 = %phase) -> (!pending, index, index, index) {
             sm.mbarrier_wait %full[%arg5, %arg6] : !sm.mbarriers<2>
             %a_3, %b_4 = sm.ring_slot %ring[%arg5] : !ring
@@ -202,7 +202,7 @@ module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {
           } {sm.timing = #sm.timing<stores = first_rows>}
           %result, %retired = sm.mma_wait 0, %5#0 : !pending -> !sm.fragment<128x16xf32, #tv>
           sm.mbarrier_arrive %empty[%5#1] after %retired : !sm.mbarriers<2>
-          // expected-error @below {{store-first-rows: reads more than the 64 rows whose sums are complete first}}
+          // expected-error @below {{store-first-rows: reads more than the 64 rows whose sums are complete first [first-rows-reads]}}
           %wide = sm.extract %result[0, 0] : !sm.fragment<128x16xf32, #tv> to !sm.fragment<128x16xf32, #tv>
           %6 = sm.extract %result[0, 0] : !sm.fragment<128x16xf32, #tv> to !sm.fragment<64x16xf32, #tv1>
           %7 = sm.map %6 : !sm.fragment<64x16xf32, #tv1> {

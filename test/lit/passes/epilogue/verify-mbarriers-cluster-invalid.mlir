@@ -12,7 +12,7 @@ func.func @host(%n: index, %map: !map) {
 tile.kernel @kernel(%a: !map) {
   %ring = sm.ring : !sm.ring<2 x [!tile]>
   %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
-  // expected-error @below {{verify-mbarriers: completes a phase after 2 arrivals, but its roles make 4: 4 by the consumer; write arrivals(4)}}
+  // expected-error @below {{verify-mbarriers: completes a phase after 2 arrivals, but its roles make 4: 4 by the consumer; write arrivals(4) [arrival-count]}}
   %empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
   sm.cluster_barrier
   %c0 = arith.constant 0 : index
@@ -56,7 +56,7 @@ tile.kernel @kernel(%a: !map) {
       sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
       sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<2>
       %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
-      // expected-error @below {{verify-mbarriers: shares 64 rows among 2 CTAs in boxes of 64; each loads whole boxes, and a multiple of 8 rows}}
+      // expected-error @below {{verify-mbarriers: shares 64 rows among 2 CTAs in boxes of 64; each loads whole boxes, and a multiple of 8 rows [shared-boxes]}}
       sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] multicast(column) : !map, !tile, !sm.mbarriers<2>
     }
     consumer warps(8) registers(0) {
@@ -89,7 +89,7 @@ tile.kernel @kernel(%a: !map) {
       sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
       sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<2>
       %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
-      // expected-error @below {{verify-mbarriers: uses mbarriers of other CTAs, which may not have initialised them; write sm.cluster_barrier between the last sm.mbarriers and sm.roles}}
+      // expected-error @below {{verify-mbarriers: uses mbarriers of other CTAs, which may not have initialised them; write sm.cluster_barrier between the last sm.mbarriers and sm.roles [cluster-begins]}}
       sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] multicast(column) : !map, !tile, !sm.mbarriers<2>
     }
     consumer warps(8) registers(0) {
@@ -122,7 +122,7 @@ tile.kernel @kernel(%a: !map) {
       sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
       sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<2>
       %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
-      // expected-error @below {{verify-mbarriers: uses mbarriers of other CTAs, which may have ended; write sm.cluster_barrier behind sm.roles}}
+      // expected-error @below {{verify-mbarriers: uses mbarriers of other CTAs, which may have ended; write sm.cluster_barrier behind sm.roles [cluster-ends]}}
       sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] multicast(column) : !map, !tile, !sm.mbarriers<2>
     }
     consumer warps(8) registers(0) {

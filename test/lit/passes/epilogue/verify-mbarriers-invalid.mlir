@@ -14,7 +14,7 @@ tile.kernel @kernel(%a: !map) {
   sm.roles {
     producer warps(4) registers(0) {
       sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
-      // expected-error @below {{verify-mbarriers: expects 8176 bytes, but the copies that signal this slot (1) bring 8192; write expects 8192}}
+      // expected-error @below {{verify-mbarriers: expects 8176 bytes, but the copies that signal this slot (1) bring 8192; write expects 8192 [expected-bytes]}}
       sm.mbarrier_arrive %full[%c0] expects 8176 : !sm.mbarriers<2>
       %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
       sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
@@ -40,7 +40,7 @@ tile.kernel @kernel(%a: !map) {
   sm.roles {
     producer warps(4) registers(0) {
       sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
-      // expected-error @below {{verify-mbarriers: expects 8208 bytes, but the copies that signal this slot (1) bring 8192; write expects 8192}}
+      // expected-error @below {{[expected-bytes]}}
       sm.mbarrier_arrive %full[%c0] expects 8208 : !sm.mbarriers<2>
       %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
       sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
@@ -66,7 +66,7 @@ tile.kernel @kernel(%a: !map) {
   sm.roles {
     producer warps(4) registers(0) {
       sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
-      // expected-error @below {{verify-mbarriers: expects 0 bytes, but the copies that signal this slot (1) bring 8192; write expects 8192}}
+      // expected-error @below {{[expected-bytes]}}
       sm.mbarrier_arrive %full[%c0] : !sm.mbarriers<2>
       %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
       sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
@@ -93,7 +93,7 @@ tile.kernel @kernel(%a: !map) {
   sm.roles {
     producer warps(4) registers(0) {
       sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
-      // expected-error @below {{verify-mbarriers: expects 8192 bytes, but the copies that signal this slot (0) bring 0; write expects 0}}
+      // expected-error @below {{verify-mbarriers: expects 8192 bytes, but the copies that signal this slot (0) bring 0; write expects 0 [expected-bytes]}}
       sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<2>
       %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
       sm.tma_load %a[%c0, %c0] to %x signals %full[%c1] : !map, !tile, !sm.mbarriers<2>
@@ -121,7 +121,7 @@ tile.kernel @kernel(%a: !map) {
       sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
       sm.mbarrier_arrive %full[%c0] : !sm.mbarriers<2>
       %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
-      // expected-error @below {{verify-mbarriers: signals a slot at which no arrival beside it expects its bytes; arrive there before it}}
+      // expected-error @below {{verify-mbarriers: signals a slot at which no arrival beside it expects its bytes; arrive there before it [bytes-expected-nowhere]}}
       sm.tma_load %a[%c0, %c0] to %x signals %full[%c1] : !map, !tile, !sm.mbarriers<2>
     }
     consumer warps(8) registers(0) {
@@ -139,7 +139,7 @@ tile.kernel @kernel(%a: !map) {
 !map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
 tile.kernel @kernel(%a: !map) {
   %ring = sm.ring : !sm.ring<2 x [!tile]>
-  // expected-error @below {{verify-mbarriers: completes a phase after 2 arrivals, but its roles make 1: 1 by the producer; write arrivals(1)}}
+  // expected-error @below {{verify-mbarriers: completes a phase after 2 arrivals, but its roles make 1: 1 by the producer; write arrivals(1) [arrival-count]}}
   %full = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
   %empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
   %c0 = arith.constant 0 : index
@@ -166,7 +166,7 @@ tile.kernel @kernel(%a: !map) {
 tile.kernel @kernel(%a: !map) {
   %ring = sm.ring : !sm.ring<2 x [!tile]>
   %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
-  // expected-error @below {{verify-mbarriers: completes a phase after 1 arrivals, but its roles make 2: 2 by the consumer; write arrivals(2)}}
+  // expected-error @below {{verify-mbarriers: completes a phase after 1 arrivals, but its roles make 2: 2 by the consumer; write arrivals(2) [arrival-count]}}
   %empty = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -193,7 +193,7 @@ tile.kernel @kernel(%a: !map) {
 tile.kernel @kernel(%a: !map) {
   %ring = sm.ring : !sm.ring<2 x [!tile]>
   %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
-  // expected-error @below {{verify-mbarriers: completes a phase after 2 arrivals, but its roles make 4: 4 by the consumer; write arrivals(4)}}
+  // expected-error @below {{[arrival-count]}}
   %empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -221,7 +221,7 @@ tile.kernel @kernel(%a: !map) {
 tile.kernel @kernel(%a: !map) {
   %ring = sm.ring : !sm.ring<2 x [!tile]>
   %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
-  // expected-error @below {{verify-mbarriers: completes a phase after 2 arrivals, but its roles make 3: 1 by the producer and 2 by the consumer; write arrivals(3)}}
+  // expected-error @below {{verify-mbarriers: completes a phase after 2 arrivals, but its roles make 3: 1 by the producer and 2 by the consumer; write arrivals(3) [arrival-count]}}
   %empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -254,7 +254,7 @@ tile.kernel @kernel(%a: !map) {
   %c1 = arith.constant 1 : index
   sm.roles {
     producer warps(4) registers(0) {
-      // expected-error @below {{verify-mbarriers: waits for mbarriers at which no thread arrives; arrive where the slot is ready}}
+      // expected-error @below {{verify-mbarriers: waits for mbarriers at which no thread arrives; arrive where the slot is ready [no-arrivals]}}
       sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
       sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<2>
       %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
@@ -292,7 +292,7 @@ tile.kernel @kernel(%x: !map, %a: !a, %b: !b) {
       %zero = sm.splat 0.0 : !acc
       %p = sm.wgmma tn %a, %b, %zero by #mma : !a, !b, !acc -> !pending
       %c, %retired = sm.mma_wait 0, %p : !pending -> !acc
-      // expected-error @below {{verify-mbarriers: releases a slot that wgmma may still read; write `after` and what the sm.mma_wait for it, or its sm.wgmma_promote, retires}}
+      // expected-error @below {{verify-mbarriers: releases a slot that wgmma may still read; write `after` and what the sm.mma_wait for it, or its sm.wgmma_promote, retires [release-after-wgmma]}}
       sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
     }
   }
@@ -326,7 +326,7 @@ tile.kernel @scales(%map: !sm.tensor_map<1x64xf32>) {
       %x, %y, %s = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!a, !b, !rs]>
       %rows = sm.load_scales row_scale %s[%c0, %c0] : !rs to !acc
       %sum, %done = sm.wgmma_promote tn %x, %y into %zero scaled(%rows : !acc, %rows : !acc) by <wgmma.m64n8k32.f32.e4m3, atoms [1, 1, 1]> : !a, !b, !acc
-      // expected-error @below {{verify-mbarriers: releases a slot for a warpgroup, but each of its warps reads scales there; write each_warp}}
+      // expected-error @below {{verify-mbarriers: releases a slot for a warpgroup, but each of its warps reads scales there; write each_warp [release-each-warp]}}
       sm.mbarrier_arrive %empty[%c0] after %done : !sm.mbarriers<2>
     }
   }

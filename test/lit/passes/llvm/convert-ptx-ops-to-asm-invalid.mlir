@@ -3,7 +3,7 @@
 
 module attributes {tile.target = "sm_90a"} {
 func.func @mixed(%p: !llvm.struct<(f32, i32)>) {
-  // expected-error @below {{convert-ptx-ops-to-asm: threads a struct of f32 or of i32 registers, not !llvm.struct<(f32, i32)>}}
+  // expected-error @below {{convert-ptx-ops-to-asm: threads a struct of f32 or of i32 registers, not !llvm.struct<(f32, i32)> [wait-registers]}}
   %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(f32, i32)>
   return
 }
@@ -12,7 +12,7 @@ func.func @mixed(%p: !llvm.struct<(f32, i32)>) {
 
 module attributes {tile.target = "sm_90a"} {
 func.func @empty(%p: !llvm.struct<()>) {
-  // expected-error @below {{convert-ptx-ops-to-asm: threads a struct of f32 or of i32 registers, not !llvm.struct<()>}}
+  // expected-error @below {{[wait-registers]}}
   %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<()>
   return
 }
@@ -21,7 +21,7 @@ func.func @empty(%p: !llvm.struct<()>) {
 
 module attributes {tile.target = "sm_90a"} {
 func.func @scalar(%p: f32) {
-  // expected-error @below {{convert-ptx-ops-to-asm: threads a struct of f32 or of i32 registers, not f32}}
+  // expected-error @below {{[wait-registers]}}
   %c = sm.ptx_wgmma_wait 0, %p : f32
   return
 }
@@ -30,7 +30,7 @@ func.func @scalar(%p: f32) {
 
 module attributes {tile.target = "sm_90a"} {
 func.func @wide(%v: vector<16xbf16>, %p: !llvm.ptr<1>) {
-  // expected-error @below {{convert-ptx-ops-to-asm: is a store of 32 bytes; st.global.cs and .wt store 1, 2, 4, 8 or 16}}
+  // expected-error @below {{convert-ptx-ops-to-asm: is a store of 32 bytes; st.global.cs and .wt store 1, 2, 4, 8 or 16 [store-operator-bytes]}}
   sm.ptx_store streaming %v to %p : vector<16xbf16>, !llvm.ptr<1>
   return
 }
@@ -39,7 +39,7 @@ func.func @wide(%v: vector<16xbf16>, %p: !llvm.ptr<1>) {
 
 module attributes {tile.target = "sm_90a"} {
 func.func @hint(%v: vector<8xbf16>, %p: !llvm.ptr<1>) {
-  // expected-error @below {{convert-ptx-ops-to-asm: has the hint evict_first; st.global has streaming and write_through}}
+  // expected-error @below {{convert-ptx-ops-to-asm: has the hint evict_first; st.global has streaming and write_through [store-hint]}}
   sm.ptx_store evict_first %v to %p : vector<8xbf16>, !llvm.ptr<1>
   return
 }
@@ -48,7 +48,7 @@ func.func @hint(%v: vector<8xbf16>, %p: !llvm.ptr<1>) {
 
 module attributes {tile.target = "sm_90a"} {
 func.func @elements(%v: vector<4xi16>, %p: !llvm.ptr<1>) {
-  // expected-error @below {{convert-ptx-ops-to-asm: elements of i16: they are one of f16, bf16, tf32, f32}}
+  // expected-error @below {{[element-known]}}
   sm.ptx_store streaming %v to %p : vector<4xi16>, !llvm.ptr<1>
   return
 }
@@ -57,7 +57,7 @@ func.func @elements(%v: vector<4xi16>, %p: !llvm.ptr<1>) {
 
 module attributes {tile.target = "sm_90a"} {
 func.func @round(%x: f32) {
-  // expected-error @below {{convert-ptx-ops-to-asm: rounds to a type that is stored with more bits, such as tf32, not to bf16}}
+  // expected-error @below {{convert-ptx-ops-to-asm: rounds to a type that is stored with more bits, such as tf32, not to bf16 [round-type]}}
   %y = sm.ptx_round %x to bf16 : f32
   return
 }

@@ -11,7 +11,7 @@ func.func @host(%ctas: index) {
   return
 }
 tile.kernel @kernel() {
-  // expected-error @below {{convert-sm-to-nvvm: has no place in shared memory; run assign-smem-offsets first}}
+  // expected-error @below {{convert-sm-to-nvvm: has no place in shared memory; run assign-smem-offsets first [mbarriers-place]}}
   %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
   %as = sm.alloc at 0 : !a
   %bs = sm.alloc at 16384 : !b
@@ -43,7 +43,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: operand A: a buffer of layout (128, 64) : (64, 1) does not lie in panels; assign-smem-layouts writes (128, (32, 2)) : (32, (1, 4096))}}
+      // expected-error @below {{[panel-layout]}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -69,7 +69,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: operand A lies in rows of 128 bytes with swizzle<0,3,3>; wgmma reads rows of 128, 64 or 32 bytes with swizzle<3,3,3>, <2,3,3> or <1,3,3>}}
+      // expected-error @below {{convert-sm-to-nvvm: operand A lies in rows of 128 bytes with swizzle<0,3,3>; wgmma reads rows of 128, 64 or 32 bytes with swizzle<3,3,3>, <2,3,3> or <1,3,3> [descriptor-swizzle]}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -95,7 +95,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: operand A: a buffer of layout (128, 64) : (128, 1) does not lie in panels; assign-smem-layouts writes (128, 64) : (64, 1)}}
+      // expected-error @below {{[panel-layout]}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -121,7 +121,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: operand B: a buffer of layout (8, 64) : (1, 8) does not lie in panels; assign-smem-layouts writes (8, 64) : (64, 1)}}
+      // expected-error @below {{[panel-layout]}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -147,7 +147,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: operand A lies in rows of 64 bytes with swizzle<3,3,3>; wgmma reads rows of 128, 64 or 32 bytes with swizzle<3,3,3>, <2,3,3> or <1,3,3>}}
+      // expected-error @below {{[descriptor-swizzle]}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -173,7 +173,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: the accumulator does not have the thread-value layout of the tiled mma}}
+      // expected-error @below {{convert-sm-to-nvvm: the accumulator does not have the thread-value layout of the tiled mma [wgmma-layout]}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -199,7 +199,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: an accumulator of 128×8: the warpgroups multiply 192×8 per step, along M}}
+      // expected-error @below {{convert-sm-to-nvvm: an accumulator of 128×8: the warpgroups multiply 192×8 per step, along M [wgmma-accumulator]}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [3, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -224,7 +224,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: an accumulator of 128×8: the warpgroups multiply 128×16 per step, along M}}
+      // expected-error @below {{[wgmma-accumulator]}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n16k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -250,7 +250,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: the accumulator does not have the thread-value layout of the tiled mma}}
+      // expected-error @below {{[wgmma-layout]}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -276,7 +276,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 1.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: starts from an accumulator that is neither pending nor sm.splat 0.0}}
+      // expected-error @below {{convert-sm-to-nvvm: starts from an accumulator that is neither pending nor sm.splat 0.0 [wgmma-start]}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -306,7 +306,7 @@ tile.kernel @kernel() {
       ^bb0(%e: f32):
         tile.yield %e : f32
       } : !acc
-      // expected-error @below {{convert-sm-to-nvvm: starts from an accumulator that is neither pending nor sm.splat 0.0}}
+      // expected-error @below {{[wgmma-start]}}
       %p = sm.wgmma tn %as, %bs, %y by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -332,7 +332,7 @@ tile.kernel @kernel() {
     }
     consumer warps(8) {
       %zero = sm.splat 0.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: unknown mma atom 'wgmma.m64n12k16.f32.bf16'}}
+      // expected-error @below {{[unknown-atom]}}
       %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n12k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
     }
   }
@@ -355,7 +355,7 @@ tile.kernel @kernel(%map: !map) {
   %as = sm.alloc at 0 : !a
   sm.roles {
     producer warps(4) {
-      // expected-error @below {{convert-sm-to-nvvm: boxes have rows of 32 elements, the buffer panels of 64; both must be the row of the swizzle}}
+      // expected-error @below {{convert-sm-to-nvvm: boxes have rows of 32 elements, the buffer panels of 64; both must be the row of the swizzle [tma-load-rows]}}
       sm.tma_load %map[%c0, %c0] to %as signals %full[%c0] : !map, !a, !sm.mbarriers<2>
     }
     consumer warps(4) {
@@ -380,7 +380,7 @@ tile.kernel @kernel(%map: !map) {
   %as = sm.alloc at 1024 : !a
   sm.roles {
     producer warps(4) {
-      // expected-error @below {{convert-sm-to-nvvm: has cache(streaming), which is for st.global; TMA takes evict_first or evict_last}}
+      // expected-error @below {{convert-sm-to-nvvm: has cache(streaming), which is for st.global; TMA takes evict_first or evict_last [tma-hint]}}
       sm.tma_load %map[%c0, %c0] to %as signals %full[%c0] cache(streaming) : !map, !a, !sm.mbarriers<1>
     }
     consumer warps(4) {
@@ -400,7 +400,7 @@ func.func @host(%ctas: index) {
 tile.kernel @kernel() {
   sm.roles {
     producer warps(4) {
-      // expected-error @below {{convert-sm-to-nvvm: is run by a producer's one thread, which would wait for the others forever; leave it out}}
+      // expected-error @below {{convert-sm-to-nvvm: is run by a producer's one thread, which would wait for the others forever; leave it out [barrier-of-producer]}}
       sm.barrier
     }
     consumer warps(4) {
@@ -424,7 +424,7 @@ tile.kernel @waves(%counter: memref<?xi32>, %M: index) {
     }
     consumer warps(4) {
       tile.work_tiles (%i, %j) of (%M, %M) by [64, 8] order(<row>) persistent {
-        // expected-error @below {{convert-sm-to-nvvm: is run by the one thread of a producer, in its work tiles; take roles = cooperative(2)}}
+        // expected-error @below {{convert-sm-to-nvvm: is run by the one thread of a producer, in its work tiles; take roles = cooperative(2) [await-wave-place]}}
         tile.await_wave %counter : memref<?xi32>
       }
     }
@@ -456,7 +456,7 @@ tile.kernel @kernel() {
     consumer warps(4) {
       %zero = sm.splat 0.0 : !acc
       %p = sm.wgmma tn %as, %bs, %zero by #mma row_groups : !a, !b, !acc -> !sm.pending<!acc>
-      // expected-error @below {{convert-sm-to-nvvm: makes 32 of 128 rows readable, which are no whole wgmmas in flight}}
+      // expected-error @below {{convert-sm-to-nvvm: makes 32 of 128 rows readable, which are no whole wgmmas in flight [wgmma-rows-wait]}}
       %top, %rest = sm.mma_wait_rows 1, %p : !sm.pending<!acc> -> !rows
     }
   }

@@ -3,7 +3,7 @@
 
 // How many threads there are is for a launch to say.
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{convert-sm-to-nvvm: is never launched, so its number of threads is unknown}}
+// expected-error @below {{convert-sm-to-nvvm: is never launched, so its number of threads is unknown [never-launched]}}
 tile.kernel @kernel() {
   tile.return
 }
@@ -14,7 +14,7 @@ tile.kernel @kernel() {
 module attributes {tile.target = "sm_80"} {
 func.func @host(%ctas: index) {
   tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args()
-  // expected-error @below {{convert-sm-to-nvvm: launches 64 threads per CTA, an earlier launch of the kernel 32}}
+  // expected-error @below {{convert-sm-to-nvvm: launches 64 threads per CTA, an earlier launch of the kernel 32 [launched-threads]}}
   tile.launch @kernel grid(%ctas) threads(64) shared_memory(0) args()
   return
 }
@@ -33,7 +33,7 @@ func.func @host(%ctas: index, %v: !tile.view<8x8xf16>) {
 }
 tile.kernel @kernel(%v: !tile.view<8x8xf16>) {
   %s = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: has no counterpart in one thread's program}}
+  // expected-error @below {{convert-sm-to-nvvm: has no counterpart in one thread's program [no-counterpart]}}
   sm.copy %v to %s : !tile.view<8x8xf16>, !buffer
   tile.return
 }
@@ -49,7 +49,7 @@ func.func @host(%ctas: index, %d: memref<?xf32>) {
 tile.kernel @kernel(%d: memref<?xf32>) {
   %c0 = arith.constant 0 : index
   %m = memref.dim %d, %c0 : memref<?xf32>
-  // expected-error @below {{convert-sm-to-nvvm: divides by a value that is not a constant}}
+  // expected-error @below {{convert-sm-to-nvvm: divides by a value that is not a constant [constant-divisor]}}
   %q = arith.ceildivsi %m, %m : index
   tile.return
 }
@@ -65,7 +65,7 @@ func.func @host(%ctas: index, %d: memref<?xf32>) {
 tile.kernel @kernel(%d: memref<?xf32>) {
   %c0 = arith.constant 0 : index
   %m = memref.dim %d, %c0 : memref<?xf32>
-  // expected-error @below {{convert-sm-to-nvvm: asks for a dimension that is not a constant}}
+  // expected-error @below {{convert-sm-to-nvvm: asks for a dimension that is not a constant [constant-dimension]}}
   %n = memref.dim %d, %m : memref<?xf32>
   tile.return
 }
@@ -80,7 +80,7 @@ func.func @host(%ctas: index) {
   return
 }
 tile.kernel @kernel() {
-  // expected-error @below {{convert-sm-to-nvvm: has no place in shared memory; run assign-smem-offsets first}}
+  // expected-error @below {{convert-sm-to-nvvm: has no place in shared memory; run assign-smem-offsets first [buffer-place]}}
   %s = sm.alloc : !buffer
   tile.return
 }
@@ -94,7 +94,7 @@ func.func @host(%ctas: index) {
   return
 }
 tile.kernel @kernel() {
-  // expected-error @below {{convert-sm-to-nvvm: has no place in shared memory; run assign-smem-offsets first}}
+  // expected-error @below {{convert-sm-to-nvvm: has no place in shared memory; run assign-smem-offsets first [ring-place]}}
   %r = sm.ring : !sm.ring<2 x [!buffer]>
   tile.return
 }
@@ -110,7 +110,7 @@ func.func @host(%ctas: index) {
 }
 tile.kernel @kernel() {
   %s = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: moves 2 elements at once, but its thread-value layout does not keep them in one row}}
+  // expected-error @below {{convert-sm-to-nvvm: moves 2 elements at once, but its thread-value layout does not keep them in one row [run-of-line]}}
   %f = sm.load_shared %s by "ld.shared.4" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(2,8), values (2,1):(1,8)>>
   tile.return
 }
@@ -128,7 +128,7 @@ func.func @host(%ctas: index) {
 tile.kernel @kernel() {
   %s = sm.alloc at 0 : !turned
   %f = sm.load_shared %s by "ld.shared.2" : !turned to !fragment
-  // expected-error @below {{convert-sm-to-nvvm: moves 2 elements at once, but its buffer is contiguous along the other dimension}}
+  // expected-error @below {{convert-sm-to-nvvm: moves 2 elements at once, but its buffer is contiguous along the other dimension [store-shared-run]}}
   sm.store_shared %f to %s by "st.shared.4" : !fragment, !turned
   tile.return
 }
@@ -144,7 +144,7 @@ func.func @host(%ctas: index) {
 }
 tile.kernel @kernel() {
   %s = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: moves 2 elements at once, but the swizzle permutes units of 1}}
+  // expected-error @below {{convert-sm-to-nvvm: moves 2 elements at once, but the swizzle permutes units of 1 [load-shared-swizzle]}}
   %f = sm.load_shared %s by "ld.shared.4" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
   tile.return
 }
@@ -160,7 +160,7 @@ func.func @host(%ctas: index) {
 }
 tile.kernel @kernel() {
   %s = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: moves 8 elements at once, but a thread has 2}}
+  // expected-error @below {{convert-sm-to-nvvm: moves 8 elements at once, but a thread has 2 [run-loaded]}}
   %f = sm.load_shared %s by "ld.shared.16" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
   tile.return
 }
@@ -176,7 +176,7 @@ func.func @host(%ctas: index) {
 }
 tile.kernel @kernel() {
   %s = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: moves 0 elements at once, but a thread has 2}}
+  // expected-error @below {{[run-loaded]}}
   %f = sm.load_shared %s by "ld.shared.1" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
   tile.return
 }
@@ -192,7 +192,7 @@ func.func @host(%ctas: index) {
 }
 tile.kernel @kernel() {
   %s = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: takes an atom ld.shared.*, not ld.global.4}}
+  // expected-error @below {{convert-sm-to-nvvm: takes an atom ld.shared.*, not ld.global.4 [atom-family]}}
   %f = sm.load_shared %s by "ld.global.4" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
   tile.return
 }
@@ -208,7 +208,7 @@ func.func @host(%ctas: index) {
 }
 tile.kernel @kernel() {
   %s = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: unknown copy atom 'ld.shared.12'}}
+  // expected-error @below {{[unknown-atom]}}
   %f = sm.load_shared %s by "ld.shared.12" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
   tile.return
 }
@@ -224,7 +224,7 @@ func.func @host(%ctas: index) {
 }
 tile.kernel @kernel() {
   %s = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: loads 8 elements per thread at once, but a thread has 2}}
+  // expected-error @below {{convert-sm-to-nvvm: loads 8 elements per thread at once, but a thread has 2 [matrix-elements]}}
   %f = sm.ldmatrix %s[0, 0] by "ldmatrix.x4" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(16,1), values (2,1):(8,8)>>
   tile.return
 }
@@ -240,7 +240,7 @@ func.func @host(%ctas: index) {
 }
 tile.kernel @kernel() {
   %s = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: operand of an ldmatrix: ldmatrix needs eight elements side by side along the columns of the tile 8x8}}
+  // expected-error @below {{[ldmatrix-rows]}}
   %f = sm.ldmatrix %s[0, 0] by "ldmatrix.x1" : !buffer to !sm.fragment<8x8xf16, #tile.tv<threads (4,8):(2,8), values (2,1):(1,8)>>
   tile.return
 }
@@ -266,7 +266,7 @@ tile.kernel @kernel() {
   %fa = sm.ldmatrix %as[0, 0] by "ldmatrix.x4" : !a to !fa
   %fb = sm.ldmatrix %bs[0, 0] by "ldmatrix.x2" : !b to !fb
   %c = sm.splat 0.0 : !sm.fragment<16x8xf32, #tile.tv<threads (4,8):(32,1), values (2,2):(8,16)>>
-  // expected-error @below {{convert-sm-to-nvvm: operand c is not held as the tiled mma needs it}}
+  // expected-error @below {{convert-sm-to-nvvm: operand c is not held as the tiled mma needs it: ((4, 8), ((2, 2), 1, 1)) : ((32, 1), ((16, 8), 16, 128)) [operand-held]}}
   %p = sm.mma_sync %fa, %fb, %c by <mma.m16n8k16.f32.f16, atoms [1, 1, 1]> : !fa, !fb, !sm.fragment<16x8xf32, #tile.tv<threads (4,8):(32,1), values (2,2):(8,16)>>
   tile.return
 }
@@ -291,7 +291,7 @@ tile.kernel @kernel() {
   %fa = sm.ldmatrix %as[0, 0] by "ldmatrix.x4" : !a to !fa
   %fb = sm.ldmatrix %bs[0, 0] by "ldmatrix.x2" : !b to !fb
   %c = sm.splat 0.0 : !sm.fragment<16x8xf32, #tv_c>
-  // expected-error @below {{convert-sm-to-nvvm: unknown mma atom 'mma.m16n8k99.f32.f16'}}
+  // expected-error @below {{[unknown-atom]}}
   %p = sm.mma_sync %fa, %fb, %c by <mma.m16n8k99.f32.f16, atoms [1, 1, 1]> : !fa, !fb, !sm.fragment<16x8xf32, #tv_c>
   tile.return
 }
@@ -306,7 +306,7 @@ func.func @host(%ctas: index) {
 }
 tile.kernel @kernel() {
   %f = sm.splat 0.0 : !sm.fragment<32x8xf32, #tile.tv<threads (4,8):(64,1), values ((2,2),2,1):((32,8),16,256)>>
-  // expected-error @below {{convert-sm-to-nvvm: the threads do not hold the same elements of the sub-tile in both thread-value layouts}}
+  // expected-error @below {{convert-sm-to-nvvm: the threads do not hold the same elements of the sub-tile in both thread-value layouts [extract-layout]}}
   %g = sm.extract %f[0, 0] : !sm.fragment<32x8xf32, #tile.tv<threads (4,8):(64,1), values ((2,2),2,1):((32,8),16,256)>> to !sm.fragment<16x8xf32, #tile.tv<threads (4,8):(16,2), values ((2,2),1,1):((1,64),16,128)>>
   tile.return
 }

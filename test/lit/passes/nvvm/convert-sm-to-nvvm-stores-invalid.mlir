@@ -12,7 +12,7 @@ func.func @host(%ctas: index) {
 tile.kernel @kernel() {
   %buffer = sm.alloc at 0 : !buffer
   %y = sm.splat 1.0 : !y
-  // expected-error @below {{convert-sm-to-nvvm: stores 16-bit elements by stmatrix, not f32; take st.shared.8}}
+  // expected-error @below {{convert-sm-to-nvvm: stores 16-bit elements by stmatrix, not f32; take st.shared.8 [stmatrix-bits]}}
   sm.store_shared %y to %buffer by "stmatrix.x4" : !y, !buffer
   tile.return
 }
@@ -30,7 +30,7 @@ func.func @host(%ctas: index) {
 tile.kernel @kernel() {
   %buffer = sm.alloc at 0 : !buffer
   %y = sm.splat 1.0 : !y
-  // expected-error @below {{convert-sm-to-nvvm: stores 8 elements per thread at once, but a thread has 4}}
+  // expected-error @below {{[matrix-elements]}}
   sm.store_shared %y to %buffer by "stmatrix.x4" : !y, !buffer
   tile.return
 }
@@ -48,7 +48,7 @@ func.func @host(%ctas: index) {
 tile.kernel @kernel() {
   %buffer = sm.alloc at 0 : !buffer
   %y = sm.splat 1.0 : !y
-  // expected-error @below {{needs eight elements side by side along the columns of the tile 128x8, 8-aligned}}
+  // expected-error @below {{[ldmatrix-rows]}}
   sm.store_shared %y to %buffer by "stmatrix.x4" : !y, !buffer
   tile.return
 }
@@ -66,7 +66,7 @@ func.func @host(%ctas: index) {
 tile.kernel @kernel() {
   %buffer = sm.alloc at 0 : !buffer
   %y = sm.splat 1.0 : !y
-  // expected-error @below {{unknown copy atom 'stmatrix.x3'}}
+  // expected-error @below {{[unknown-atom]}}
   sm.store_shared %y to %buffer by "stmatrix.x3" : !y, !buffer
   tile.return
 }
@@ -85,7 +85,7 @@ func.func @host(%d: memref<?x?xbf16>, %ctas: index) {
 tile.kernel @kernel(%map: !map) {
   %c0 = arith.constant 0 : index
   %buffer = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: a buffer of layout (64, 32) : (32, 1) does not lie in panels}}
+  // expected-error @below {{[panel-layout]}}
   sm.tma_store %buffer to %map[%c0, %c0] : !buffer, !map
   tile.return
 }
@@ -104,7 +104,7 @@ func.func @host(%d: memref<?x?xbf16>, %ctas: index) {
 tile.kernel @kernel(%map: !map) {
   %c0 = arith.constant 0 : index
   %buffer = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: stores boxes of 16 columns out of panels of 32; make them alike}}
+  // expected-error @below {{convert-sm-to-nvvm: stores boxes of 16 columns out of panels of 32; make them alike [tma-box-columns]}}
   sm.tma_store %buffer to %map[%c0, %c0] : !buffer, !map
   tile.return
 }
@@ -123,7 +123,7 @@ func.func @host(%d: memref<?x?xbf16>, %ctas: index) {
 tile.kernel @kernel(%map: !map) {
   %c0 = arith.constant 0 : index
   %buffer = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: stores boxes of 128 rows, but a warpgroup has 64 rows of the buffer}}
+  // expected-error @below {{convert-sm-to-nvvm: stores boxes of 128 rows, but a warpgroup has 64 rows of the buffer [tma-box-rows]}}
   sm.tma_store %buffer to %map[%c0, %c0] : !buffer, !map
   tile.return
 }
@@ -142,7 +142,7 @@ func.func @host(%d: memref<?x?xbf16>, %ctas: index) {
 tile.kernel @kernel(%map: !map) {
   %c0 = arith.constant 0 : index
   %buffer = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: stores boxes of 4 rows, which do not begin where the swizzle's pattern does}}
+  // expected-error @below {{convert-sm-to-nvvm: stores boxes of 4 rows, which do not begin where the swizzle's pattern does [tma-box-pattern]}}
   sm.tma_store %buffer to %map[%c0, %c0] : !buffer, !map
   tile.return
 }
@@ -161,7 +161,7 @@ func.func @host(%d: memref<?x?xbf16>, %ctas: index) {
 tile.kernel @kernel(%map: !map) {
   %c0 = arith.constant 0 : index
   %buffer = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: stores boxes of rows and columns; the map has boxes of 3 sides}}
+  // expected-error @below {{convert-sm-to-nvvm: stores boxes of rows and columns; the map has boxes of 3 sides [tma-store-rank]}}
   sm.tma_store %buffer to %map[%c0, %c0] : !buffer, !map
   tile.return
 }
@@ -182,7 +182,7 @@ tile.kernel @kernel(%map: !map) {
   %buffer = sm.alloc at 0 : !buffer
   sm.roles {
     producer warps(4) {
-      // expected-error @below {{convert-sm-to-nvvm: splits 64 rows among the warpgroups of 1 threads}}
+      // expected-error @below {{convert-sm-to-nvvm: splits 64 rows among the warpgroups of 1 threads [tma-store-split]}}
       sm.tma_store %buffer to %map[%c0, %c0] : !buffer, !map
     }
     consumer warps(4) {
@@ -199,7 +199,7 @@ func.func @host(%ctas: index) {
   return
 }
 tile.kernel @kernel() {
-  // expected-error @below {{convert-sm-to-nvvm: is run by 64 threads, not by whole warpgroups}}
+  // expected-error @below {{convert-sm-to-nvvm: is run by 64 threads, not by whole warpgroups [barrier-warpgroups]}}
   sm.barrier warpgroup
   tile.return
 }
@@ -218,7 +218,7 @@ func.func @host(%d: memref<?x?xbf16>, %ctas: index) {
 tile.kernel @kernel(%map: !map) {
   %c0 = arith.constant 0 : index
   %buffer = sm.alloc at 0 : !buffer
-  // expected-error @below {{convert-sm-to-nvvm: has cache(streaming), which is for st.global; TMA takes evict_first or evict_last}}
+  // expected-error @below {{[tma-hint]}}
   sm.tma_store %buffer to %map[%c0, %c0] cache(streaming) : !buffer, !map
   tile.return
 }
@@ -236,7 +236,7 @@ tile.kernel @kernel(%e: !mat) {
   %c0 = arith.constant 0 : index
   %z = sm.splat 1.0 : !z
   %view = tile.view %e[%c0, %c0] : !mat to !tile.view<128x4xf32>
-  // expected-error @below {{convert-sm-to-nvvm: has cache(evict_last), which is for TMA; st.global takes streaming, write_through}}
+  // expected-error @below {{convert-sm-to-nvvm: has cache(evict_last), which is for TMA; st.global takes streaming, write_through [st-global-hint]}}
   sm.store_global %z to %view by "st.global.8" cache(evict_last) : !z, !tile.view<128x4xf32>
   tile.return
 }
@@ -254,7 +254,7 @@ tile.kernel @kernel() {
     producer warps(4) {
     }
     consumer warps(52) {
-      // expected-error @below {{convert-sm-to-nvvm: needs barriers up to 16, but a CTA has 15; take fewer warpgroups}}
+      // expected-error @below {{convert-sm-to-nvvm: needs barriers up to 16, but a CTA has 15; take fewer warpgroups [barrier-count]}}
       sm.barrier warpgroup
     }
   }

@@ -9,7 +9,7 @@ gpu.func @kernel(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %
   %c4 = arith.constant 4 : i32
   %ticks = arith.constant 10000000 : i32
   %none = arith.constant 0.0 : f32
-  // expected-error @below {{overlap-promotion: multiplies before it waits for a slot; take promote = per_step}}
+  // expected-error @below {{overlap-promotion: multiplies before it waits for a slot; take promote = per_step [promotion-waits]}}
   %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%acc = %none, %slot = %c0, %phase = %c0) -> (f32, i32, i32) : i32 {
     %barrier = llvm.getelementptr %full[%slot] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i64
     %at = llvm.getelementptr %scales[%slot] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, f32
@@ -59,7 +59,7 @@ gpu.func @kernel(%full: !llvm.ptr<3>, %scales: !llvm.ptr<3>, %a: i64, %b: i64, %
     %next_acc = math.fma %one, %scale, %acc : f32
     %after = arith.addi %slot, %c1 : i32
     %last = arith.cmpi eq, %after, %c4 : i32
-    // expected-error @below {{overlap-promotion: gives the next slot, but is no arithmetic on the slot of this step; take promote = per_step}}
+    // expected-error @below {{overlap-promotion: gives the next slot, but is no arithmetic on the slot of this step; take promote = per_step [promotion-next-slot]}}
     %next = llvm.load %scales : !llvm.ptr<3> -> i32
     %flipped = arith.xori %phase, %c1 : i32
     %next_phase = arith.select %last, %flipped, %phase : i32

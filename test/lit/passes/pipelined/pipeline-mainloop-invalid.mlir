@@ -6,7 +6,7 @@
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{pipeline-mainloop: schedule has stages = 1; a pipeline needs at least 2}}
+// expected-error @below {{pipeline-mainloop: schedule has stages = 1; a pipeline needs at least 2 [ring-stages]}}
 tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <stages = 1>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
@@ -32,7 +32,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{pipeline-mainloop: schedule leaves mainloop.stages open; run choose-schedule first, or write it}}
+// expected-error @below {{[schedule-open]}}
 tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<grid = <order = row>>} {
   %as = sm.alloc : !buffer
   %bs = sm.alloc : !buffer
@@ -65,7 +65,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <
   %c32 = arith.constant 32 : index
   %c64 = arith.constant 64 : index
   %zero = tile.splat 0.0 : !tile
-  // expected-error @below {{pipeline-mainloop: must stand in the K loop, an scf.for; it stands in tile.kernel}}
+  // expected-error @below {{[main-loop]}}
   %acc = tile.mma tn %as, %bs, %zero : !buffer, !buffer, !tile
   tile.return
 }
@@ -85,7 +85,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <
   %c64 = arith.constant 64 : index
   %zero = tile.splat 0.0 : !tile
   %acc = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero) -> (!tile) {
-    // expected-error @below {{pipeline-mainloop: is not part of a K loop as promote-operands-to-smem leaves it}}
+    // expected-error @below {{pipeline-mainloop: is not part of a K loop as promote-operands-to-smem leaves it [staged-loop]}}
     %twice = arith.addi %i, %i : index
     %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
     sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
@@ -115,7 +115,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <
     %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
     sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
     sm.barrier
-    // expected-error @below {{pipeline-mainloop: needs both operands copied into shared memory in its loop; run promote-operands-to-smem}}
+    // expected-error @below {{pipeline-mainloop: needs both operands copied into shared memory in its loop; run promote-operands-to-smem [staged-operands]}}
     %next = tile.mma tn %as, %bs, %c : !buffer, !buffer, !tile
     scf.yield %next : !tile
   }
@@ -136,7 +136,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <
   %c32 = arith.constant 32 : index
   %c64 = arith.constant 64 : index
   %zero = tile.splat 0.0 : !tile
-  // expected-error @below {{pipeline-mainloop: must carry the accumulator of its tile.mma, or of its tile.promote, and nothing else}}
+  // expected-error @below {{pipeline-mainloop: must carry the accumulator of its tile.mma, or of its tile.promote, and nothing else [staged-carry]}}
   %acc:2 = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero, %n = %c0) -> (!tile, index) {
     %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
     sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
@@ -162,7 +162,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <
   %c32 = arith.constant 32 : index
   %c64 = arith.constant 64 : index
   %zero = tile.splat 0.0 : !tile
-  // expected-error @below {{pipeline-mainloop: must start at 0, or where the work item's range of K does: steps are counted from there}}
+  // expected-error @below {{pipeline-mainloop: must start at 0, or where the work item's range of K does: steps are counted from there [staged-start]}}
   %acc = scf.for %i = %c32 to %c64 step %c32 iter_args(%c = %zero) -> (!tile) {
     %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
     sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
@@ -189,7 +189,7 @@ tile.kernel @kernel(%a: !mat, %as: !buffer) attributes {schedule = #tile.schedul
   %zero = tile.splat 0.0 : !tile
   %acc = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero) -> (!tile) {
     %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
-    // expected-error @below {{pipeline-mainloop: must fill a buffer of sm.alloc, which the ring replaces}}
+    // expected-error @below {{pipeline-mainloop: must fill a buffer of sm.alloc, which the ring replaces [staged-buffer]}}
     sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
     sm.copy %at to %bs : !tile.view<32x32xbf16>, !buffer
     sm.barrier
@@ -214,7 +214,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <
   %zero = tile.splat 0.0 : !tile
   %acc = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero) -> (!tile) {
     %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
-    // expected-error @below {{pipeline-mainloop: fills a buffer that is used outside its loop, so no ring can replace it}}
+    // expected-error @below {{pipeline-mainloop: fills a buffer that is used outside its loop, so no ring can replace it [staged-uses]}}
     sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
     sm.copy %at to %bs : !tile.view<32x32xbf16>, !buffer
     sm.barrier
@@ -241,7 +241,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <
   %c32 = arith.constant 32 : index
   %c64 = arith.constant 64 : index
   %zero = tile.splat 0.0 : !tile
-  // expected-error @below {{pipeline-mainloop: must stand in tile.work_tiles of whole tiles that carry nothing, for prologue = once}}
+  // expected-error @below {{pipeline-mainloop: must stand in tile.work_tiles of whole tiles that carry nothing, for prologue = once [filled-ring-tiles]}}
   %acc = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero) -> (!tile) {
     %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
     sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
@@ -269,7 +269,7 @@ tile.kernel @kernel(%a: !mat, %m: index) attributes {schedule = #tile.schedule<m
   %c96 = arith.constant 96 : index
   tile.work_tiles (%i, %j) of (%m, %m) by [32, 32] order(<row>) persistent {
     %zero = tile.splat 0.0 : !tile
-    // expected-error @below {{pipeline-mainloop: b.load = once keeps what all work tiles of a CTA share: it needs one product, N known at compile time, and at most 32, the extent of the tile, or scheduler = persistent, order = row and a multiple of the tiles along N as the number of CTAs}}
+    // expected-error @below {{pipeline-mainloop: b.load = once keeps what all work tiles of a CTA share: it needs one product, N known at compile time, and at most 32, the extent of the tile, or scheduler = persistent, order = row and a multiple of the tiles along N as the number of CTAs [kept-operand]}}
     %acc = scf.for %l = %c0 to %c96 step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%i, %l] : !mat to !tile.view<32x32xbf16>
       sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
@@ -307,7 +307,7 @@ tile.kernel @kernel(%a: !mat, %m: index) attributes {schedule = #tile.schedule<m
   %c96 = arith.constant 96 : index
   tile.work_tiles (%i, %j) of (%m, %c64) by [32, 32] order(<row>) persistent {
     %zero = tile.splat 0.0 : !tile
-    // expected-error @below {{pipeline-mainloop: b.load = once keeps what all work tiles of a CTA share: it needs one product, N known at compile time, and at most 32, the extent of the tile, or scheduler = persistent, order = row and a multiple of the tiles along N as the number of CTAs}}
+    // expected-error @below {{[kept-operand]}}
     %acc = scf.for %l = %c0 to %c96 step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%i, %l] : !mat to !tile.view<32x32xbf16>
       sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
@@ -337,7 +337,7 @@ tile.kernel @kernel(%a: !mat, %m: index) attributes {schedule = #tile.schedule<m
   %c96 = arith.constant 96 : index
   tile.work_tiles (%i, %j) of (%m, %c32) by [32, 32] order(<row>) persistent {
     %zero = tile.splat 0.0 : !tile
-    // expected-error @below {{pipeline-mainloop: b.load = once keeps a K step in each slot: it needs K steps, known at compile time, that divide the 2 slots of the ring}}
+    // expected-error @below {{pipeline-mainloop: b.load = once keeps a K step in each slot: it needs K steps, known at compile time, that divide the 2 slots of the ring [kept-steps]}}
     %acc = scf.for %l = %c0 to %c96 step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%i, %l] : !mat to !tile.view<32x32xbf16>
       sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
@@ -365,7 +365,7 @@ tile.kernel @kernel(%a: !mat, %k: index) attributes {schedule = #tile.schedule<m
   %c0 = arith.constant 0 : index
   %c32 = arith.constant 32 : index
   %zero = tile.splat 0.0 : !tile
-  // expected-error @below {{pipeline-mainloop: unroll = full needs a K that is known at compile time; take none}}
+  // expected-error @below {{pipeline-mainloop: unroll = full needs a K that is known at compile time; take none [unroll-known]}}
   %acc = scf.for %i = %c0 to %k step %c32 iter_args(%c = %zero) -> (!tile) {
     %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
     sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer

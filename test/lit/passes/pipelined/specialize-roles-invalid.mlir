@@ -10,7 +10,7 @@
 !b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
-// expected-error @below {{specialize-roles: schedule leaves mainloop.stages open; run choose-schedule first, or write it}}
+// expected-error @below {{[schedule-open]}}
 tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
@@ -48,7 +48,7 @@ module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
-  // expected-error @below {{specialize-roles: must hold one K loop and one tile.store, and carry nothing}}
+  // expected-error @below {{specialize-roles: must hold one K loop and one tile.store, and carry nothing [role-tile]}}
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index
@@ -87,7 +87,7 @@ module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
-  // expected-error @below {{specialize-roles: must hold one K loop and one tile.store, and carry nothing}}
+  // expected-error @below {{[role-tile]}}
   %s = tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent iter_args(%t = %M) -> (index) {
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index
@@ -127,7 +127,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index, %start: 
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index
     %c32 = arith.constant 32 : index
-    // expected-error @below {{specialize-roles: must start from a tile.splat and give what tile.store stores}}
+    // expected-error @below {{specialize-roles: must start from a tile.splat and give what tile.store stores [role-accumulator]}}
     %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %start) -> (!tile) {
       %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
       %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
@@ -162,7 +162,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index
     %c32 = arith.constant 32 : index
-    // expected-error @below {{specialize-roles: must start from a tile.splat and give what tile.store stores}}
+    // expected-error @below {{[role-accumulator]}}
     %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
       %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
@@ -197,7 +197,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index
     %c32 = arith.constant 32 : index
-    // expected-error @below {{specialize-roles: must have a constant step, the K extent of the CTA tile}}
+    // expected-error @below {{specialize-roles: must have a constant step, the K extent of the CTA tile [role-step]}}
     %acc = scf.for %k = %c0 to %K step %M iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
       %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
@@ -232,7 +232,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index
     %c32 = arith.constant 32 : index
-    // expected-error @below {{specialize-roles: belongs to no role: a work tile is its splat, its K loop and its tile.store}}
+    // expected-error @below {{specialize-roles: belongs to no role: a work tile is its splat, its K loop and its tile.store [role-of-op]}}
     sm.barrier
     %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
@@ -273,7 +273,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
       %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
       sm.copy %at to %as : !tile.view<64x32xbf16>, !a
       sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
-      // expected-error @below {{specialize-roles: is not part of a K loop as promote-operands-to-smem leaves it}}
+      // expected-error @below {{[staged-loop]}}
       sm.cp_async_wait 0
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
       scf.yield %next : !tile
@@ -309,7 +309,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
       %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
       %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
       sm.copy %at to %as : !tile.view<64x32xbf16>, !a
-      // expected-error @below {{specialize-roles: needs both operands copied into shared memory in its loop; run promote-operands-to-smem}}
+      // expected-error @below {{[staged-operands]}}
       %next = tile.mma tn %as, %other, %c : !a, !b, !tile
       scf.yield %next : !tile
     }
@@ -339,7 +339,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index
     %c32 = arith.constant 32 : index
-    // expected-error @below {{specialize-roles: must start at 0, or where the work item's range of K does: steps are counted from there}}
+    // expected-error @below {{[staged-start]}}
     %acc = scf.for %k = %c32 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
       %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
@@ -377,7 +377,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index, %bs: !b)
       %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
       %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
       sm.copy %at to %as : !tile.view<64x32xbf16>, !a
-      // expected-error @below {{specialize-roles: must fill a buffer of sm.alloc, which the ring replaces}}
+      // expected-error @below {{[staged-buffer]}}
       sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
       scf.yield %next : !tile
@@ -412,7 +412,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
       %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
       %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
       sm.copy %at to %as : !tile.view<64x32xbf16>, !a
-      // expected-error @below {{specialize-roles: fills a buffer that is used outside its loop, so no ring can replace it}}
+      // expected-error @below {{[staged-uses]}}
       sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
       scf.yield %next : !tile
@@ -440,7 +440,7 @@ tile.kernel @kernel(%d: !out, %M: index) attributes {schedule = #tile.schedule<m
   %bs = sm.alloc : !b
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
     %zero = tile.splat 0.0 : !tile
-    // expected-error @below {{specialize-roles: must stand in the K loop, an scf.for; it stands in tile.work_tiles}}
+    // expected-error @below {{[main-loop]}}
     %acc = tile.mma tn %as, %bs, %zero : !a, !b, !tile
     tile.store %acc into %d[%m, %n] {
     ^bb0(%x: f32):
@@ -497,7 +497,7 @@ tile.kernel @tail(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes
       %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
       sm.copy %at to %as : !tile.view<128x32xbf16>, !a
       sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
-      // expected-error @below {{specialize-roles: operand A is memref<128x32xbf16, #tile.layout<(128,32):(32,1)>, #gpu.address_space<workgroup>>, which the slots of the ring, memref<64x32xbf16, #tile.layout<(64,32):(32,1)>, #gpu.address_space<workgroup>>, cannot hold; put the loop with the largest tiles first}}
+      // expected-error @below {{specialize-roles: operand A is memref<128x32xbf16, #tile.layout<(128,32):(32,1)>, #gpu.address_space<workgroup>>, which the slots of the ring, memref<64x32xbf16, #tile.layout<(64,32):(32,1)>, #gpu.address_space<workgroup>>, cannot hold; put the loop with the largest tiles first [staged-slots]}}
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
       scf.yield %next : !tile
     }
@@ -541,7 +541,7 @@ tile.kernel @turns(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribute
       tile.yield %x : f32
     } : !tile, !out
   }
-  // expected-error @below {{specialize-roles: is a second loop over work tiles, in which turns would begin anew; take one loop}}
+  // expected-error @below {{specialize-roles: is a second loop over work tiles, in which turns would begin anew; take one loop [roles-second-loop]}}
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent part(tail_halves) {
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index

@@ -4,7 +4,7 @@
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @warps(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: atoms = [-1, 1, 1]: every extent is at least 1}}
+  // expected-error @below {{[atom-extents]}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <atoms = [-1, 1, 1]>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -18,7 +18,7 @@ func.func @warps(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @permutation_extent(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: permutation = [0, 16, 16]: every extent is at least 1}}
+  // expected-error @below {{[atom-extents]}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <permutation = [0, 16, 16]>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -32,7 +32,7 @@ func.func @permutation_extent(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @fragment_buffers(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: fragment_buffers = 3 is not 1 or 2}}
+  // expected-error @below {{choose-schedule: fragment_buffers = 3 is not 1 or 2; nearest is 2 [fragment-buffers]}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <fragment_buffers = 3>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -47,7 +47,7 @@ func.func @fragment_buffers(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @threads(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: atoms = [8, 8, 1] are 2048 threads, sm_80 has at most 1024 per CTA; take at most 32 warps}}
+  // expected-error @below {{choose-schedule: no schedule fits: atoms = [8, 8, 1] are 2048 threads, sm_80 has at most 1024 per CTA; take at most 32 warps [atoms-threads]}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <atoms = [8, 8, 1]>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -62,7 +62,7 @@ func.func @threads(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @warps_along_k(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: atoms = [1, 1, 2]: the sums of 2 warps along K meet in rows of shared memory; take epilogue.path = smem with epilogue.math = rows, or 1 along K}}
+  // expected-error @below {{choose-schedule: no schedule fits: atoms = [1, 1, 2]: the sums of 2 warps along K meet in rows of shared memory; take epilogue.path = smem with epilogue.math = rows, or 1 along K [warps-along-k]}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <atoms = [1, 1, 2]>, epilogue = <path = direct>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -77,7 +77,7 @@ func.func @warps_along_k(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @atom(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: atom = mma.m64n8k16 with f16 operands and f16 accumulators: unknown mma atom 'mma.m64n8k16.f16.f16'; take mma.m16n8k8, mma.m16n8k16}}
+  // expected-error @below {{choose-schedule: no schedule fits: atom = mma.m64n8k16 with f16 operands and f16 accumulators: unknown mma atom 'mma.m64n8k16.f16.f16'; take mma.m16n8k8, mma.m16n8k16 [atom-of-types]}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <atom = mma.m64n8k16>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -91,7 +91,7 @@ func.func @atom(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @permutation(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: permutation of m has extent 40, which the 2 atoms of 16 do not divide; nearest is 32}}
+  // expected-error @below {{[permutation-divides]}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <permutation = [40, 16, 16]>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -105,7 +105,7 @@ func.func @permutation(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @not_a_permutation(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: permutation of n (8, 2) : (1, 1) does not permute 0…15}}
+  // expected-error @below {{choose-schedule: no schedule fits: permutation of n (8, 2) : (1, 1) does not permute 0…15 [permutation-permutes]}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<multiply = <atoms = [1, 1, 1], permutation = [16, #tile.layout<(8,2):(1,1)>, 16]>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -119,7 +119,7 @@ func.func @not_a_permutation(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @cta_step(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: k = 40 is not a multiple of 16, one step of the tiled mma; nearest is 32}}
+  // expected-error @below {{choose-schedule: no schedule fits: k = 40 is not a multiple of 16, one step of the tiled mma; nearest is 32 [tile-steps]}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<mainloop = <k = 40>, multiply = <atoms = [1, 1, 1]>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -134,7 +134,7 @@ func.func @cta_step(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @registers(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 256] needs 1024 accumulator registers per thread, sm_80 has 255; take more warps or a smaller tile}}
+  // expected-error @below {{[accumulators-per-thread]}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<grid = <tile = [256, 256]>, multiply = <atoms = [1, 1, 1]>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -146,14 +146,13 @@ func.func @registers(%a: !mat, %b: !mat, %d: !mat) {
 // -----
 
 // An atom that the target lacks.
-!mat = memref<?x?xbf16, strided<[?, 1]>>
-module attributes {tile.target = "sm_90"} {
+!mat = memref<?x?xf64, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: atom = wgmma.m64n8k16 with bf16 operands and f32 accumulators: sm_90 has no wgmma.m64n8k16.f32.bf16; it has mma.m16n8k8.f32.f16, mma.m16n8k16.f32.f16, mma.m16n8k8.f32.bf16, mma.m16n8k16.f32.bf16, mma.m16n8k8.f16.f16, mma.m16n8k16.f16.f16}}
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(2)>, multiply = <permutation = [128, 8, 16]>>) {
-  ^bb0(%x: f32):
-    %y = arith.truncf %x : f32 to bf16
-    tile.yield %y : bf16
+  // expected-error @below {{choose-schedule: no schedule fits: atom = mma.m16n8k4 with f64 operands and f64 accumulators: sm_80 does not have mma.m16n8k4.f64.f64; take mma.m8n8k4}}
+  tile.gemm tn %a, %b into %d acc(f64) schedule(#tile.schedule<multiply = <atom = mma.m16n8k4>>) {
+  ^bb0(%x: f64):
+    tile.yield %x : f64
   } : !mat, !mat, !mat
   return
 }
@@ -165,7 +164,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: grid.tile M = 192 is not a multiple of 128, one step of the tiled mma; nearest is 256}}
+  // expected-error @below {{choose-schedule: grid.tile M = 192 is not a multiple of 128, one step of the tiled mma; nearest is 256 [tile-steps]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [192, 8]>, mainloop = <roles = cooperative(2)>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -180,7 +179,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [128, 16]: 2 consumer warpgroups multiply 128×8 at once by wgmma.m64n8k16; take N = 8, or atom = wgmma.m64n16k16}}
+  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [128, 16]: 2 consumer warpgroups multiply 128×8 at once by wgmma.m64n8k16; take N = 8, or atom = wgmma.m64n16k16 [wgmma-width]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [128, 16]>, multiply = <atom = wgmma.m64n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -196,7 +195,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: permutation is not [128, 8, 16]: wgmma takes rows and columns in order; take that}}
+  // expected-error @below {{choose-schedule: no schedule fits: permutation is not [128, 8, 16]: wgmma takes rows and columns in order; take that [wgmma-permutation]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
       multiply = <atom = wgmma.m64n8k16, permutation = [#tile.layout<(8,2,8):(1,64,8)>, 8, 16]>>) {
   ^bb0(%x: f32):
@@ -213,7 +212,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 256]: each thread of 2 consumer warpgroups holds 256 accumulator registers and needs about 40 beside them; it has 232: take grid.tile = [256, 192], or more for consumers in registers; atom = wgmma.m64n192k16 goes with that tile; nor with roles = single: grid.tile = [256, 256] needs 256 accumulator registers per thread, sm_90a has 255; take more warps or a smaller tile}}
+  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 256]: each thread of 2 consumer warpgroups holds 256 accumulator registers and needs about 40 beside them; it has 232: take grid.tile = [256, 192]; atom = wgmma.m64n192k16 goes with that tile; nor with roles = single: grid.tile = [256, 256] needs 256 accumulator registers per thread, sm_90a has 255; take more warps or a smaller tile}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [256, 256]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -229,7 +228,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 136]: each thread of 2 consumer warpgroups holds 136 accumulator registers and needs about 40 beside them; it has 168: take grid.tile = [256, 128], or more for consumers in registers; atom = wgmma.m64n128k16 goes with that tile; nor with roles = single: grid.tile N = 136 is not a multiple of 32, one step of the tiled mma; nearest is 128}}
+  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 136]: each thread of 2 consumer warpgroups holds 136 accumulator registers and needs about 40 beside them; it has 168: take grid.tile = [256, 128], or registers = [24, 176]; atom = wgmma.m64n128k16 goes with that tile; nor with roles = single: grid.tile N = 136 is not a multiple of 32, one step of the tiled mma; nearest is 128}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [256, 136]>, mainloop = <registers = [0, 0]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -245,7 +244,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: atom = wgmma.m64n208k16 holds 104 accumulator registers per thread; with 26 beside them they exceed the 128 with which each of 512 threads enters: take N ≤ 200 in grid.tile and atom}}
+  // expected-error @below {{choose-schedule: atom = wgmma.m64n208k16 holds 104 accumulator registers per thread; with 26 beside them they exceed the 128 with which each of 512 threads enters: take N ≤ 200 in grid.tile and atom [accumulators-at-entry]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(3)>, multiply = <permutation = [192, 208, 16]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

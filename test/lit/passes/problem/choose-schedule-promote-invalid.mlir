@@ -5,7 +5,7 @@
 !out = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{choose-schedule: no schedule fits: promote = none: tensor cores keep 14 bits of sums of e4m3, which are no f32; take promote = per_step, or acc = "fast" in the spec}}
+  // expected-error @below {{choose-schedule: no schedule fits: promote = none: tensor cores keep 14 bits of sums of e4m3, which are no f32; take promote = per_step, or acc = "fast" in the spec [promote-needed]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<multiply = <promote = none>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -21,7 +21,7 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
 !out = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{choose-schedule: no schedule fits: k = 256: a sum of e4m3 in a K step is promoted to f32 after at most 128 products; take k = 128, or acc = "fast" in the spec}}
+  // expected-error @below {{choose-schedule: no schedule fits: k = 256: a sum of e4m3 in a K step is promoted to f32 after at most 128 products; take k = 128, or acc = "fast" in the spec [promote-length]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <k = 256>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -37,7 +37,7 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
 !out = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{takes e4m3 and e4m3 with K contiguous in both; take a.pack = transposed, or layout = tn in the spec}}
+  // expected-error @below {{takes e4m3 and e4m3 with K contiguous in both; take a.pack = transposed, or layout = tn in the spec [atom-layout]}}
   tile.gemm nn %a, %b into %d acc(f32 fast) schedule(#tile.schedule<mainloop = <roles = cooperative(2), a = <pack = none>>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -55,7 +55,7 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
 !scales = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out, %sa: !scales, %sb: !scales) {
-  // expected-error @below {{k = 96: 128 products share a scale, so that many are a whole number of K steps; nearest is k = 64}}
+  // expected-error @below {{k = 96: 128 products share a scale, so that many are a whole number of K steps; nearest is k = 64 [scale-block]}}
   tile.gemm tn %a, %b into %d acc(f32) operands(row_scale %sa : !scales, column_block_scale %sb : !scales)
       schedule(#tile.schedule<mainloop = <k = 96, roles = cooperative(2)>>) {
   ^bb0(%x: f32):
@@ -73,7 +73,7 @@ func.func @f(%a: !mat, %b: !mat, %d: !out, %sa: !scales, %sb: !scales) {
 !out = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_86"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{sm_86 has none for these types; sm_89 is the first that has: take it, or convert}}
+  // expected-error @below {{sm_86 has none for these types; take target sm_89, or convert}}
   tile.gemm tn %a, %b into %d acc(f32) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -89,7 +89,7 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
 !out = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{promote = none: tensor cores keep 14 bits of sums of e4m3}}
+  // expected-error @below {{[promote-needed]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = single>, multiply = <promote = none>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -106,7 +106,7 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
 !out = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{b.pack = transposed: K is contiguous in operand b of layout nn; take b.pack = rows or none}}
+  // expected-error @below {{b.pack = transposed: K is contiguous in operand b of layout nn; take b.pack = rows or none [k-contiguous]}}
   tile.gemm nn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <pack = transposed>>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -122,7 +122,7 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
 !out = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{epilogue.pack = transposed: D is written as it lies; take rows or none, or d_order in the spec}}
+  // expected-error @below {{epilogue.pack = transposed: D is written as it lies; take rows or none, or d_order in the spec [d-transposed]}}
   tile.gemm nn %a, %b into %d acc(f32) schedule(#tile.schedule<epilogue = <pack = transposed>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -137,7 +137,7 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
 !mat = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @fma(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{promote = per_step: fma.m1n1k1 rounds each sum to f32 as it is; take promote = none}}
+  // expected-error @below {{promote = per_step: fma.m1n1k1 rounds each sum to f32 as it is; take promote = none [promote-fma]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<multiply = <atom = fma.m1n1k1, promote = per_step>>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -151,7 +151,7 @@ func.func @fma(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @pieces(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{promote = none: tensor cores cut long sums of tf32, which loses what products by tf32x3 bring; take promote = per_step, or acc = "fast" in the spec}}
+  // expected-error @below {{[promote-needed]}}
   tile.gemm tn %a, %b into %d acc(f32 by tf32x3) schedule(#tile.schedule<multiply = <promote = none>>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -166,7 +166,7 @@ func.func @pieces(%a: !mat, %b: !mat, %d: !mat) {
 !out = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @staged(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{scales = staged copies scales of blocks, which this product has none of; leave scales out}}
+  // expected-error @below {{scales = staged copies scales of blocks, which this product has none of; leave scales out [staged-scales-none]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(2), scales = staged>>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -181,7 +181,7 @@ func.func @staged(%a: !mat, %b: !mat, %d: !out) {
 !out = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @staged(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{scales = staged goes with a producer that loads them; take roles = cooperative(2) with wgmma, or scales = direct}}
+  // expected-error @below {{scales = staged goes with a producer that loads them; take roles = cooperative(2) with wgmma, or scales = direct [staged-scales-roles]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <k = 32, roles = single, scales = staged>>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -196,7 +196,7 @@ func.func @staged(%a: !mat, %b: !mat, %d: !out) {
 !out = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @staged(%a: !mat, %b: !mat, %d: !out, %sa: !out, %sb: !out) {
-  // expected-error @below {{scales = staged goes with a.copy = tma and b.copy = tma; take these, or scales = direct}}
+  // expected-error @below {{scales = staged goes with a.copy = tma and b.copy = tma; take these, or scales = direct [staged-scales-copy]}}
   tile.gemm tn %a, %b into %d acc(f32) operands(row_scale %sa : !out, column_block_scale %sb : !out) schedule(#tile.schedule<mainloop = <roles = cooperative(2), scales = staged, a = <copy = cp.async.16>>>) {
   ^bb0(%x: f32):
     tile.yield %x : f32

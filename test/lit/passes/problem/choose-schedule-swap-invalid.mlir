@@ -5,7 +5,7 @@
 !columns = memref<?x?xbf16, strided<[1, ?]>>
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
   func.func @columns(%a: !mat, %b: !mat, %d: !columns) {
-    // expected-error @below {{grid.operands = as_given leaves a D that the kernel would store column by column; take swapped}}
+    // expected-error @below {{grid.operands = as_given leaves a D that the kernel would store column by column; take swapped [column-major-d]}}
     tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <operands = as_given>>) {
     ^bb0(%x: f32):
       %0 = arith.truncf %x : f32 to bf16
@@ -20,7 +20,7 @@ module attributes {tile.level = "problem", tile.target = "sm_80"} {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
   func.func @rows(%a: !mat, %b: !mat, %d: !mat) {
-    // expected-error @below {{grid.operands = swapped: D lies by columns as the kernel sees it, and epilogue.path = smem stores rows; take epilogue.path = direct, or grid.operands = as_given}}
+    // expected-error @below {{grid.operands = swapped: D lies by columns as the kernel sees it, and epilogue.path = smem stores rows; take epilogue.path = direct, or grid.operands = as_given [swapped-rows]}}
     tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <operands = swapped>, epilogue = <path = smem>>) {
     ^bb0(%x: f32):
       %0 = arith.truncf %x : f32 to bf16
@@ -35,7 +35,7 @@ module attributes {tile.level = "problem", tile.target = "sm_80"} {
 !mat = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
   func.func @packed(%a: !mat, %b: !mat, %d: !mat) {
-    // expected-error @below {{no schedule fits: epilogue.pack = rows copies rows, and D lies by columns as the kernel sees it; take pack = none}}
+    // expected-error @below {{no schedule fits: epilogue.pack = rows copies rows, and D lies by columns as the kernel sees it; take pack = none [packed-columns]}}
     tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <operands = swapped>, epilogue = <pack = rows>>) {
     ^bb0(%x: f32):
       tile.yield %x : f32
@@ -49,7 +49,7 @@ module attributes {tile.level = "problem", tile.target = "sm_80"} {
 !mat = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
   func.func @batch(%a: !mat, %b: !mat, %d: !mat) {
-    // expected-error @below {{grid.operands = swapped is of one product, not of those of a batch; take as_given}}
+    // expected-error @below {{grid.operands = swapped: the D of a batch lies by columns as the kernel sees it; take as_given}}
     tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <operands = swapped>>) {
     ^bb0(%x: f32):
       %0 = arith.truncf %x : f32 to bf16
@@ -64,7 +64,7 @@ module attributes {tile.level = "problem", tile.target = "sm_80"} {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
   func.func @edited(%a: !mat, %b: !mat, %d: !mat) {
-    // expected-error @below {{grid.operands = as_given, but the product is swapped; lower again from the problem that was asked for}}
+    // expected-error @below {{grid.operands = as_given, but the product is swapped; lower again from the problem that was asked for [operands-order]}}
     tile.gemm tn %b, %a into %d swapped acc(f32) schedule(#tile.schedule<grid = <operands = as_given>>) {
     ^bb0(%x: f32):
       %0 = arith.truncf %x : f32 to bf16

@@ -93,8 +93,8 @@ func.func @full_operand(%a: !mat, %b: !mat, %d: !mat, %c: !mat) {
 // -----
 
 // Operands that lie the other way make rows of another length in shared memory, and need other swizzles.
-// CHECK: a = <copy = cp.async.16, swizzle = <3,3,4>>
-// CHECK: b = <copy = cp.async.16, swizzle = <3,3,5>>
+// CHECK: a = <copy = cp.async.16, swizzle = <3,3,4>, pack = rows>
+// CHECK: b = <copy = cp.async.16, swizzle = <3,3,5>, pack = rows>
 // CHECK-LABEL: func.func @other_layout
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
@@ -112,8 +112,8 @@ func.func @other_layout(%a: !mat, %b: !mat, %d: !mat) {
 // them follows.
 // CHECK:      grid = <tile = [96, 48], order = row, scheduler = persistent>,
 // CHECK-NEXT: mainloop = <k = 64, stages = 5, roles = single,
-// CHECK-NEXT: a = <copy = {{.+}}, swizzle = <1,4,3>>
-// CHECK-NEXT: b = <copy = {{.+}}, swizzle = <3,3,3>>
+// CHECK-NEXT: a = <copy = {{.+}}, swizzle = <1,4,3>, pack = rows>
+// CHECK-NEXT: b = <copy = {{.+}}, swizzle = <3,3,3>, pack = rows>
 // CHECK-NEXT: multiply = <atom = mma.m16n8k16, atoms = [3, 1, 1], permutation = [48, 16, 16], fragment_buffers = 1>
 // CHECK-NEXT: epilogue = <{{.+}}, tile = [{{[0-9]+}}, 48],
 // CHECK-LABEL: func.func @given
@@ -134,7 +134,7 @@ func.func @given(%a: !mat, %b: !mat, %d: !mat) {
 // -----
 
 // Direct stores have no scratch, so nothing to swizzle, and the arithmetic runs on the fragments.
-// CHECK: epilogue = <path = direct, math = registers, {{.*}} swizzle = <0,3,3>>
+// CHECK: epilogue = <path = direct, math = registers, {{.*}} swizzle = <0,3,3>, pack = rows>
 // CHECK-LABEL: func.func @direct
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {

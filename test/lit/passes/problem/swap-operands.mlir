@@ -25,6 +25,22 @@ module attributes {tile.level = "problem", tile.target = "sm_80"} {
     return
   }
 
+  // The batch stays first. A full operand that all products share has no batch.
+  // CHECK-LABEL: func.func @batch
+  // CHECK-SAME:    %[[D:[^:]+]]: memref<5x300x?xbf16, strided<[?, ?, 1]>>, %[[C:[^:]+]]: memref<300x?xf32, strided<[?, 1]>>)
+  // CHECK-NEXT:  tile.gemm nn %{{.+}}, %{{.+}} into %[[D]] swapped acc(f32) operands(full %[[C]] : memref<300x?xf32, strided<[?, 1]>>)
+  func.func @batch(%a: memref<5x?x64xbf16, strided<[?, ?, 1]>>, %b: memref<5x64x300xbf16, strided<[?, ?, 1]>>,
+                   %d: memref<5x?x300xbf16, strided<[?, 1, ?]>>, %c: memref<?x300xf32, strided<[1, ?]>>) {
+    tile.gemm tt %a, %b into %d acc(f32) operands(full %c : memref<?x300xf32, strided<[1, ?]>>) schedule(#swapped) {
+    ^bb0(%x: f32, %z: f32):
+      %0 = arith.addf %x, %z : f32
+      %1 = arith.truncf %0 : f32 to bf16
+      tile.yield %1 : bf16
+    } : memref<5x?x64xbf16, strided<[?, ?, 1]>>, memref<5x64x300xbf16, strided<[?, ?, 1]>>,
+        memref<5x?x300xbf16, strided<[?, 1, ?]>>
+    return
+  }
+
   // Packed weights become A, and their scales stay as they lie.
   // CHECK-LABEL: func.func @weights
   // CHECK-NEXT:  tile.gemm tt %arg1, %arg0 into %arg2 swapped acc(f32) weights(si4) group(64) operands(group_scale %arg3 : memref<?x?xbf16, strided<[?, 1]>>)

@@ -5,7 +5,7 @@
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @no_schedule(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{verify-schedule: has no schedule; run choose-schedule first, or write one}}
+  // expected-error @below {{[no-schedule]}}
   tile.gemm tn %a, %b into %d acc(f16) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -19,7 +19,7 @@ func.func @no_schedule(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @incomplete(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{verify-schedule: field grid.tile is not decided; run choose-schedule first, or write it}}
+  // expected-error @below {{verify-schedule: field grid.tile is not decided; run choose-schedule first, or write it [field-undecided]}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#tile.schedule<mainloop = <stages = 3>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -39,7 +39,7 @@ func.func @incomplete(%a: !mat, %b: !mat, %d: !mat) {
   epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <2,3,3>>>
 module attributes {tile.target = "sm_80"} {
 func.func @illegal(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{verify-schedule: stages = 1 is out of range: 2 to 64; nearest is 2}}
+  // expected-error @below {{[stages-range]}}
   tile.gemm tn %a, %b into %d acc(f16) schedule(#schedule) {
   ^bb0(%x: f16):
     tile.yield %x : f16
@@ -52,7 +52,7 @@ func.func @illegal(%a: !mat, %b: !mat, %d: !mat) {
 
 // A kernel carries its problem beside its schedule.
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{verify-schedule: has no problem; write #tile.problem beside its schedule, or lower again from level problem}}
+// expected-error @below {{[no-problem]}}
 tile.kernel @no_problem() attributes {schedule = #tile.schedule<mainloop = <stages = 2>>} {
   tile.return
 }
@@ -61,7 +61,7 @@ tile.kernel @no_problem() attributes {schedule = #tile.schedule<mainloop = <stag
 // -----
 
 module attributes {tile.target = "sm_80"} {
-// expected-error @below {{verify-schedule: has no schedule; run choose-schedule first, or write one}}
+// expected-error @below {{[no-schedule]}}
 tile.kernel @no_schedule() attributes {problem = #tile.problem<tn, a = f16, b = f16, acc = f16, d = f16>} {
   tile.return
 }
@@ -80,7 +80,7 @@ module attributes {tile.target = "sm_80"} {
 tile.kernel @built_for_another(%a: !mat, %b: !mat, %d: !mat) attributes {
     problem = #tile.problem<tn, a = f16, b = f16, acc = f16, d = f16>, schedule = #schedule} {
   %c0 = arith.constant 0 : index
-  // expected-error @below {{verify-schedule: has the order row, but the kernel's schedule says order = grouped(4); write the same in both, or lower again from level problem with it}}
+  // expected-error @below {{verify-schedule: has the order row, but the kernel's schedule says order = grouped(4); write the same in both, or lower again from level problem with it [not-as-scheduled]}}
   tile.work_tiles (%m, %n) of (%c0, %c0) by [32, 32] order(<row>) one_shot {
   }
   tile.return

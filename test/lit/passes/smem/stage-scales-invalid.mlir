@@ -17,7 +17,7 @@ tile.kernel @without_copies(%a: !mat, %b: !mat, %sa: !scales, %sb: !scales) attr
   %p = tile.mma tn %at, %bt, %zero : !a, !b, !tile
   %rows = tile.view row_scale %sa[%c0, %c0] : !scales to !window
   %columns = tile.view column_block_scale %sb[%c0, %c0] : !scales to !window
-  // expected-error @below {{stage-scales: needs the copies of its product's operands before it; run promote-operands-to-smem}}
+  // expected-error @below {{stage-scales: needs the copies of its product's operands before it; run promote-operands-to-smem [staged-scales-copies]}}
   %sum = tile.promote %p into %zero block_scaled(%rows : !window, %columns : !window) : !tile
   tile.return
 }
@@ -44,7 +44,7 @@ tile.kernel @staged_already(%a: !mat, %b: !mat, %sa: !scales, %sb: !scales) attr
   sm.barrier
   %rows = tile.view row_scale %own[%c0, %c0] : memref<1x64xf32, #tile.layout<(1,64):(64,1)>, #gpu.address_space<workgroup>> to !window
   %columns = tile.view column_block_scale %sb[%c0, %c0] : !scales to !window
-  // expected-error @below {{stage-scales: scales by what is no window of the kernel's arguments; take one at the K of the step}}
+  // expected-error @below {{stage-scales: a scale must be a window of a kernel argument; take one at the K of the step}}
   %sum = tile.promote %p into %zero block_scaled(%rows : !window, %columns : !window) : !tile
   tile.return
 }

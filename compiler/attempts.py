@@ -1,0 +1,84 @@
+"""From IR to PTX by a schedule whose code is good: a choice that ptxas spills is no choice, and the next one is taken.
+
+The module of the next attempt says what is passed over, and why (`passes/schedules/asked_choice.py`): a dump shows the
+attempt that succeeded, and gives the same kernel again. If the schedule is given in full, or there is no ptxas, there
+is one attempt, whose code is looked at when it is asked for.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from lowtide.compiler.contexts import Source, make_context, parse_text
+from lowtide.compiler.driver import Lowered, Progress, lower
+from lowtide.compiler.ptxas import Assembly, BadCode, assemble, confirm_registers
+from lowtide.compiler.ptxas_program import find_ptxas
+from lowtide.dialects.levels import Level
+from lowtide.errors import ScheduleError, before_code, without_codes
+from lowtide.passes.schedules.asked_choice import PassedOver, passed_over_in, set_passed_over
+
+_MOST = 12  # attempts
+
+Check = Callable[[Lowered], None]
+"""Raises ScheduleError for a kernel that breaks a promise."""
+
+
+def compile_ir(
+    source: Source,
+    *,
+    target: str | None = None,
+    dump_dir: Source | None = None,
+    on_progress: Progress | None = None,
+    check: Check = lambda lowered: None,
+) -> Lowered:
+    """Take IR of any level, dumped and edited or written by hand, to PTX. See `driver.lower` for the arguments.
+
+    A choice whose kernel is refused by `check` is passed over too, unless it is the first one. Raises what
+    `driver.lower` and `check` raise, and CompileError if no choice has good code.
+    """
+    refused: list[ScheduleError | BadCode] = []
+    while len(refused) < _MOST:
+        try:
+            lowered = lower(source, target=target, dump_dir=dump_dir, on_progress=on_progress)
+        except ScheduleError:
+            if not refused:
+                raise
+            break  # no other schedule is legal
+        try:
+            check(lowered)
+            return lowered if lowered.chosen is None else replace(lowered, assembly=_good_code(lowered))
+        except (ScheduleError, BadCode) as error:
+            if not refused and (lowered.chosen is None or isinstance(error, ScheduleError)):
+                raise
+            refused.append(error)
+            source = _passing_over(lowered, without_codes(str(error)))
+    first, others = refused[0], len(refused) - 1
+    tried = f"; the next choices do no better ({others} tried)" if others else ""
+    raise type(first)(before_code(str(first), tried)) from None
+
+
+def _good_code(lowered: Lowered) -> Assembly | None:
+    """The machine code; None if there is no ptxas. Raises CompileError."""
+    if lowered.ptx is None or lowered.chosen is None or find_ptxas() is None:
+        return None
+    assembly = assemble(lowered.ptx, lowered.target)
+    confirm_registers(assembly, lowered.chosen, lowered.target)
+    return assembly
+
+
+def _passing_over(lowered: Lowered, why: str) -> str:
+    """The module that was entered, which now passes over the schedule that was chosen."""
+    assert lowered.chosen is not None
+    with make_context() as context:
+        module = parse_text(lowered.entered, context, "<problem>")
+        reason = why.partition("; ")[0].partition("\n")[0]
+        set_passed_over(module, [*passed_over_in(module), PassedOver(lowered.chosen, reason)])
+        return str(module)
+
+
+def passed_over(lowered: Lowered) -> tuple[PassedOver, ...]:
+    """The choices before the one that a compilation ended with."""
+    text = lowered.levels.get(str(Level.PROBLEM))
+    if text is None:
+        return ()
+    with make_context() as context:
+        return passed_over_in(parse_text(text, context, "<problem>"))

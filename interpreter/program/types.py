@@ -1,0 +1,179 @@
+"""Types of values as plain data."""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lowtide.elements import ELEMENTS
+from lowtide.interpreter.program.layouts import SharedLayout, ThreadValue
+
+INTEGER_DTYPES: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.bool_),
+    8: np.dtype(np.int8),
+    16: np.dtype(np.int16),
+    32: np.dtype(np.int32),
+    64: np.dtype(np.int64),
+}
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """`name` as MLIR prints it: f32, bf16, i1, i32, index, …"""
+
+    name: str
+    bits: int
+
+    @property
+    def is_float(self) -> bool:
+        return self.name in FLOATS
+
+    @property
+    def bytes(self) -> int:
+        return max(1, self.bits // 8)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy type in which arrays of integers of this width live."""
+        return INTEGER_DTYPES[self.bits]
+
+
+@dataclass(frozen=True)
+class Vector:
+    shape: tuple[int, ...]
+    element: Scalar
+
+
+@dataclass(frozen=True)
+class MemRef:
+    """`shape` has None where an extent is dynamic; `layout` is that of shared memory, None for global memory.
+
+    `is_column_major`: the columns of a matrix in global memory are contiguous, not its rows.
+    """
+
+    shape: tuple[int | None, ...]
+    element: Scalar
+    layout: SharedLayout | None
+    is_column_major: bool = False
+
+    @property
+    def shape_as_it_lies(self) -> tuple[int | None, ...]:
+        """The shape of the array that is passed: its last dimension is contiguous."""
+        return self.turned(self.shape) if self.is_column_major else self.shape
+
+    @staticmethod
+    def turned(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+        """With rows and columns exchanged, the last two; the batch stays first."""
+        *batch, rows, columns = shape
+        return (*batch, columns, rows)
+
+    @property
+    def bytes(self) -> int:
+        """What a buffer in shared memory occupies."""
+        assert self.layout is not None
+        return self.layout.cosize * self.element.bytes
+
+
+@dataclass(frozen=True)
+class Tile:
+    shape: tuple[int, int]
+    element: Scalar
+
+
+@dataclass(frozen=True)
+class View:
+    shape: tuple[int, int]
+    element: Scalar
+
+
+@dataclass(frozen=True)
+class Fragment:
+    shape: tuple[int, int]
+    element: Scalar
+    tv: ThreadValue
+
+
+@dataclass(frozen=True)
+class Ring:
+    stages: int
+    buffers: tuple[MemRef, ...]
+
+
+@dataclass(frozen=True)
+class Slot:
+    use: str
+
+
+@dataclass(frozen=True)
+class PendingType:
+    """A fragment that an asynchronous product still writes."""
+
+    fragment: Fragment
+
+
+@dataclass(frozen=True)
+class Mbarriers:
+    count: int
+
+
+@dataclass(frozen=True)
+class TensorMapType:
+    """`shape` of a box: panels where it has more than two sides, rows, columns; `swizzle` (B, M, S) or None.
+
+    In elements.
+    """
+
+    shape: tuple[int, ...]
+    element: Scalar
+    swizzle: tuple[int, int, int] | None
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """An LLVM pointer: `space` 0 generic, 1 global, 3 shared. Its value is a byte address."""
+
+    space: int
+
+
+@dataclass(frozen=True)
+class Struct:
+    elements: tuple["Type", ...]
+
+
+@dataclass(frozen=True)
+class Array:
+    length: int
+    element: "Type"
+
+
+@dataclass(frozen=True)
+class Other:
+    """A type that is not looked into (tokens, functions, …)."""
+
+    text: str
+
+
+Type: TypeAlias = (
+    Scalar
+    | Vector
+    | MemRef
+    | Tile
+    | View
+    | Fragment
+    | Ring
+    | Slot
+    | PendingType
+    | Mbarriers
+    | TensorMapType
+    | Pointer
+    | Struct
+    | Array
+    | Other
+)
+
+FLOATS = {row.ir: row.bits for row in ELEMENTS.values() if row.is_float}
+
+
+def integer_dtype(type: Type) -> np.dtype[Any] | None:
+    """The numpy type in which integers of this type live; None of all else."""
+    return type.dtype if isinstance(type, Scalar) and not type.is_float else None

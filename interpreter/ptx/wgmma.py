@@ -1,0 +1,290 @@
+"""wgmma (PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions").
+
+The accumulators may not be touched until a wait covers their group. In PTX a register is a *place*: nothing may read
+or write it before the wait, which makes it readable. In inline assembly and in ops a register is a *value*: those in
+flight pass from one wgmma to the next, and a wait alone makes none readable, since LLVM may move what reads them above
+it. They become readable as results of a wait that has them as inputs (ops/).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine import wgmma
+from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.execution import violation
+from lowtide.interpreter.machine.lanes import whole_warp
+from lowtide.interpreter.machine.pending import PendingRegister, PendingRegisters, hand_to
+from lowtide.interpreter.numbers import registers
+from lowtide.interpreter.numbers.packed import Packed
+from lowtide.interpreter.numbers.registers import Unreadable
+from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.matrices import accumulator, held_as, shape_of
+from lowtide.interpreter.ptx.syntax import Group, Immediate
+from lowtide.interpreter.ptx.table import Form, Table
+
+TABLE = Table()
+
+Values = NDArray[Any]
+
+_SECTION = "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions"
+_SHAPES = " ".join(f"m64n{n}k{k}" for k in (8, 16, 32) for n in range(8, 257, 8))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A product; whether accumulators are places."""
+
+    product: wgmma.Product
+    are_places: bool
+
+
+def _plan_of(form: Form) -> Plan:
+    shape = shape_of(form)
+    if shape is None or len(form.types) != 3:
+        raise form.instruction.error(
+            "wgmma.mma_async has a shape and three types, those of D, A and B [ptx-wgmma-types]"
+        )
+    d, a, b = form.types
+    try:
+        kind = wgmma.kind_of(a, b, d, shape)
+        further = [each.value for each in form.instruction.operands[4:] if isinstance(each, Immediate)]
+        signs, is_held = [1, 1] if kind.negates else [], isinstance(form.instruction.operands[1], Group)
+        turned = (not is_held) + 1 if kind.transposes else 0  # those of the operands that may be transposed
+        if len(further) != len(signs) + turned or further[: len(signs)] != signs:
+            raise InterpreterError("operands that are negated are not interpreted [ptx-wgmma-negated]")
+        k_major = (is_held or further[2] == 0, further[-1] == 0) if kind.transposes else (True, True)
+        product = wgmma.Product.of(shape, (a, b, d), k_major)
+    except InterpreterError as error:
+        raise form.instruction.error(str(error)) from error
+    return Plan(product, form.are_places)
+
+
+@TABLE.effects(
+    "wgmma.mma_async",
+    types=" ".join(dict.fromkeys((*wgmma.OPERAND_TYPES, "f16", "f32", "s32"))),
+    words=f"sync aligned {_SHAPES}",
+    section=f"{_SECTION}: wgmma.mma_async",
+    results=1,
+    prepare=_plan_of,
+)
+def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: Any) -> Any:
+    """`scale` false: the accumulators count as zero before. Predicates are the same in all lanes."""
+    plan: Plan = op.data
+    whole_warp(state, op)
+    is_scaled = bool(np.all(scale))
+    if is_scaled != bool(np.any(scale)):
+        raise violation(state, op, "lanes differ in scale-d; it is the same for the whole warpgroup [ptx-scale-d]")
+    before = _of_places(state, op, is_scaled) if plan.are_places else _of_values(state, op, is_scaled)
+    held = _held_of(state, plan.product, a) if isinstance(a, tuple) else None
+    values, group = wgmma.multiply(state, op, plan.product, (a if held is None else None, b), before, held)
+    if not plan.are_places:
+        given = PendingRegisters(values, group=group, packed=plan.product.packed)
+        return given if op.before is not None else tuple(given[index] for index in range(len(op.results)))
+    owner = _Accumulators(values, group, op.results, plan.product.accumulator)
+    _pending(state).append(owner)
+    if isinstance(a, tuple):
+        _take_over(state, op, _HeldA(group, op.operands[: len(a)], a))
+    return tuple(_InFlight(owner, index) for index in range(len(op.results)))
+
+
+def _held_of(state: AgentState, product: wgmma.Product, registers_of_a: tuple[Any, ...]) -> Values:
+    """A in registers of two elements, (32, 8)."""
+    parts = [registers.halves(value, product.dtypes[0], state.machine.domain) for value in registers_of_a]
+    return wgmma.held_operand(parts, product)
+
+
+def given_registers(state: AgentState, op: Op, held: Any) -> Values | None:
+    """Accumulators that other instructions wrote, (32, values). Raises InterpreterError without a fence."""
+    plan, domain = op.data, state.machine.domain
+    if not state.fenced:
+        raise violation(
+            state,
+            op,
+            "registers that other instructions wrote are handed to wgmma; put wgmma.fence before it [ptx-wgmma-fence]",
+        )
+    if held is None:
+        return None
+    if any(value is None for value in held):
+        raise violation(
+            state, op, "an accumulator was never written; write it, or let scale-d be false [ptx-accumulator-unwritten]"
+        )
+    if plan.product.packed:
+        parts = [registers.halves(value, plan.product.accumulator, domain) for value in held]
+        return np.concatenate([np.broadcast_to(part, (32, 2)) for part in parts], axis=1)
+    columns = [accumulator(value, plan.product.accumulator, domain) for value in held]
+    return np.stack([np.broadcast_to(column, (32,)) for column in columns], axis=1)
+
+
+# Accumulators as values -----------------------------------------------------------------------------------------------
+
+
+def _of_values(state: AgentState, op: Op, is_scaled: bool) -> Values | None:
+    """The accumulators before, (32, values): those of the last wgmma, or what other instructions gave. None where they
+    are cleared."""
+    if op.before is not None:
+        held = op.before(state.values)
+    elif not is_scaled:
+        # Those that are cleared need not be inputs: the slots then hold what they held when the assembly ran before.
+        held = None
+    else:
+        held = _of_one_wgmma(state, op, [state.values[slot] for slot in op.results])
+    if isinstance(held, PendingRegisters):
+        hand_to(state, op, held)
+        return held.registers if is_scaled else None
+    return given_registers(state, op, held if is_scaled else None)
+
+
+def _of_one_wgmma(state: AgentState, op: Op, held: list[Any]) -> Any:
+    """The accumulators that these registers are, where they are in flight; else the registers."""
+    owner = held[0].owner if isinstance(held[0], PendingRegister) else None
+    if owner is not None:
+        if any(getattr(value, "owner", None) is not owner or value.index != at for at, value in enumerate(held)):
+            raise violation(
+                state, op, "its accumulators are not those of one wgmma, in their order [asm-accumulators-order]"
+            )
+        return owner
+    if any(isinstance(value, PendingRegister) for value in held):
+        raise violation(
+            state, op, "some of its accumulators are still in flight; wait for them before [asm-accumulators-in-flight]"
+        )
+    return held
+
+
+# Accumulators in places -----------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Accumulators:
+    """The accumulators of one wgmma: `values` (32, n / 2), its group, and the slots of their registers."""
+
+    values: Values
+    group: int
+    slots: tuple[int, ...]
+    dtype: str
+
+    def give_back(self, state: AgentState, op: Op) -> None:
+        """They hold what the wgmma has written, and may be touched again; none has been."""
+        is_packed = len(self.slots) != self.values.shape[1]
+        for index, slot in enumerate(self.slots):
+            held = state.values[slot]
+            if not isinstance(held, _InFlight) or held.owner is not self:
+                raise violation(
+                    state,
+                    op,
+                    f"a register of wgmma group {self.group} was written while it was in flight; wait before"
+                    ""
+                    " [ptx-written-in-flight]",
+                )
+            if is_packed:
+                state.values[slot] = Packed(self.values[:, 2 * index : 2 * index + 2], "f16")
+            else:
+                state.values[slot] = held_as(np.ascontiguousarray(self.values[:, index]), self.dtype)
+
+
+@dataclass(eq=False, slots=True)
+class _InFlight(Unreadable):
+    """Register number `index` of accumulators that a wgmma may still write."""
+
+    owner: _Accumulators
+    index: int
+
+    @property
+    def why(self) -> str:  # type: ignore[override]
+        return (
+            f"an accumulator register of wgmma group {self.owner.group} is touched before a wait covers the group; "
+            "put wgmma.wait_group before"
+        )
+
+
+@dataclass(eq=False)
+class _HeldA:
+    """Registers that a wgmma reads A from: its group, their slots and what they hold."""
+
+    group: int
+    slots: tuple[int, ...]
+    values: tuple[Any, ...]
+
+    def give_back(self, state: AgentState, op: Op) -> None:
+        """They may be touched again; none has been."""
+        for slot, value in zip(self.slots, self.values, strict=True):
+            held = state.values[slot]
+            if not isinstance(held, _ReadByWgmma) or held.owner is not self:
+                raise violation(
+                    state, op, f"a register of A of wgmma group {self.group} was written; wait before [ptx-a-written]"
+                )
+            state.values[slot] = value
+
+
+@dataclass(eq=False, slots=True)
+class _ReadByWgmma(Unreadable):
+    """A register of A that a wgmma may still read."""
+
+    owner: _HeldA
+
+    @property
+    def why(self) -> str:  # type: ignore[override]
+        return (
+            f"a register of A of wgmma group {self.owner.group} is touched before a wait covers the group; put "
+            "wgmma.wait_group before"
+        )
+
+
+def _take_over(state: AgentState, op: Op, owner: _HeldA) -> None:
+    """Nothing may touch the registers of A until a wait covers the group."""
+    if len(set(owner.slots)) < len(owner.slots):
+        raise violation(state, op, "A has a register twice [ptx-a-twice]")
+    _pending(state).append(owner)
+    for slot in owner.slots:
+        state.values[slot] = _ReadByWgmma(owner)
+
+
+def _of_places(state: AgentState, op: Op, is_scaled: bool) -> Values | None:
+    """The accumulators before: those of the last wgmma on these registers, or what other instructions wrote."""
+    held = [state.values[slot] for slot in op.results]
+    first = held[0]
+    if isinstance(first, _InFlight) and first.owner.slots == op.results:
+        for index, value in enumerate(held):
+            if not isinstance(value, _InFlight) or value.owner is not first.owner or value.index != index:
+                raise violation(
+                    state,
+                    op,
+                    "some of its accumulators were written while a wgmma was in flight [ptx-accumulators-written]",
+                )
+        _pending(state).remove(first.owner)
+        return first.owner.values if is_scaled else None
+    for value in held:
+        if isinstance(value, _InFlight):
+            raise violation(state, op, value.why)
+    return given_registers(state, op, held if is_scaled else None)
+
+
+def _pending(state: AgentState) -> list[_Accumulators | _HeldA]:
+    """Accumulators and A's registers of the agent that no wait has covered."""
+    found: list[_Accumulators | _HeldA] = state.accumulators
+    return found
+
+
+# Groups ---------------------------------------------------------------------------------------------------------------
+
+
+@TABLE.effects("wgmma.fence", words="sync aligned", section=f"{_SECTION}: wgmma.fence")
+def fence(state: AgentState, op: Op) -> None:
+    wgmma.fence(state, op)
+
+
+@TABLE.effects("wgmma.commit_group", words="sync aligned", section=f"{_SECTION}: wgmma.commit_group")
+def commit_group(state: AgentState, op: Op) -> None:
+    wgmma.commit(state, op)
+
+
+@TABLE.effects("wgmma.wait_group", words="sync aligned", section=f"{_SECTION}: wgmma.wait_group")
+def wait_group(state: AgentState, op: Op, pending: Any) -> Steps:
+    """The places of groups that are done may be touched again."""
+    yield from wgmma.wait(state, op, pending)
+    for owner in [owner for owner in _pending(state) if owner.group not in state.mmas]:
+        _pending(state).remove(owner)
+        owner.give_back(state, op)

@@ -1,0 +1,103 @@
+"""The launches of a saved kernel as data (`lowtide.launches`), for arrays on the CPU: what the interpreter runs."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lowtide.elements import argument_type
+from lowtide.errors import LaunchError
+from lowtide.launches import Array, Launch, LaunchRecord, Parameter, Pointer, TensorMap
+from lowtide.runtime.checks import MatrixView
+from lowtide.runtime.dtypes import to_bits
+from lowtide.runtime.host_compiler import compile_host
+from lowtide.runtime.host_program import HostProgram
+from lowtide.runtime.tensor_maps import TensorMap as PlacedMap
+from lowtide.runtime.tensor_maps import swizzle_span
+
+_APART = 1 << 40  # bytes from array to array, so that an address says which one it points into
+
+
+def launch_record(manifest: Mapping[str, Any], operands: Mapping[str, Any], sm_count: int) -> LaunchRecord:
+    """The launches of a kernel for operands: arrays and numbers by the names of its arguments, as many SMs.
+
+    The output's array says its shape and strides; its contents count as not written. Raises LaunchError for an operand
+    that is missing, or that the kernel does not take.
+    """
+    program = compile_host(manifest)
+    views: dict[str, Any] = {}
+    arrays: dict[str, Array] = {}
+    for number, argument in enumerate(manifest["arguments"]):
+        name = argument["name"]
+        if name not in operands:
+            raise LaunchError(
+                f"{program.name}: operand {name} is missing; pass {', '.join(program.arguments)} [recorded-operand]"
+            )
+        if name in program.scalars:
+            views[name] = operands[name]
+            continue
+        array = np.asarray(operands[name])
+        strides = tuple(stride // array.itemsize for stride in array.strides[:-1])
+        views[name] = MatrixView((number + 1) * _APART, array.shape, strides, array.nbytes)
+        values = None if argument["role"] == "output" else array
+        arrays[name] = Array(argument["dtype"], array.shape, strides, values)
+    first = len(manifest["arguments"]) + 1
+    spaces = _workspaces(program, views, sm_count)
+    addresses = [number * _APART for number in range(first, first + len(spaces))]
+    workspaces = {f"workspace {number}": space for number, space in enumerate(spaces, start=len(arrays))}
+    names = dict(enumerate((*program.arguments, *workspaces), start=1))
+    clusters = min(max(1, sm_count // prod(shape.cluster or (1,))) for shape in program.launches)
+    found = program(views, sm_count=sm_count, cluster_count=clusters, workspaces=addresses)
+    return LaunchRecord(
+        {**arrays, **workspaces},
+        tuple(
+            Launch(
+                each.kernel,
+                each.grid,
+                each.block,
+                tuple(_parameter(value, kind, names) for value, kind in each.arguments),
+                each.cluster or (1, 1, 1),
+                each.shared_memory,
+                each.programmatic,
+                each.cooperative,
+            )
+            for each in found
+        ),
+    )
+
+
+def _workspaces(program: HostProgram, views: Mapping[str, Any], sm_count: int) -> list[Array]:
+    clusters = dict.fromkeys((shape.kernel for shape in program.launches), sm_count)
+    counts: Sequence[int] = program.early(views, sm_count, clusters)[2]
+    program.needs(counts)
+    return [
+        Array(shape.dtype, (count,), (), np.zeros(count, np.int32) if shape.zeroed else None)
+        for shape, count in zip(program.workspaces, counts, strict=True)
+    ]
+
+
+def _parameter(value: Any, kind: str, names: Mapping[int, str]) -> Parameter:
+    if isinstance(value, PlacedMap):
+        tensor = value.tensor
+        span = swizzle_span(tensor.swizzle, tensor.dtype)
+        if span is None or any(step != 1 for step in tensor.element_strides):
+            raise LaunchError(
+                f"operand {tensor.name}: a tensor map with element strides is not recorded [recorded-strides]"
+            )
+        strides = tensor.strides[:-1]
+        return TensorMap(_pointer(value.address, names), tensor.dtype, tensor.shape, strides, tensor.box, span)
+    if kind == "ptr":
+        return _pointer(value, names)
+    row = argument_type(kind)
+    if kind[0] == "i":
+        return int(value).to_bytes(row.bytes, "little", signed=True)
+    return struct.pack("<Q", int(to_bits(np.float64(value), kind)))[: row.bytes]
+
+
+def _pointer(address: int, names: Mapping[int, str]) -> Pointer:
+    number, offset = divmod(address, _APART)
+    return Pointer(names[number], offset)

@@ -1,0 +1,55 @@
+"""Batches whose D, and full operands, lie by columns: at every level, with operands of their own and shared ones."""
+
+import numpy as np
+import pytest
+
+import lowtide as lt
+from lowtide.compiler.checking.reference import compare, random_inputs, reference_with_bound
+from lowtide.errors import InterpreterError
+
+EXTENTS = {"m": 21, "n": 13, "k": 24}
+
+
+def every_kind(acc, c: lt.Full, row: lt.PerRow, column: lt.PerColumn):
+    return (acc + c) * row - column
+
+
+def spec_of(layout: str, batch: int | None, dtype: str = "bf16") -> lt.GemmSpec:
+    known = {} if batch is None else EXTENTS
+    return lt.GemmSpec(
+        a=dtype, b=dtype, d=dtype, layout=layout, batch=batch, d_order="column", epilogue=every_kind, **known
+    )
+
+
+@pytest.mark.parametrize("shared", [(), ("b", "c"), ("a", "row", "column")])
+@pytest.mark.parametrize(
+    ("target", "layout", "batch", "dtype"), [("sm_80", "tt", 3, "f32"), ("sm_90a", "nn", None, "bf16")]
+)
+def test_every_level_is_right(target: str, layout: str, batch: int | None, dtype: str, shared: tuple[str, ...]) -> None:
+    spec = spec_of(layout, batch, dtype)
+    kernel = lt.compile_gemm(spec, target=target)
+    inputs = random_inputs(spec, **EXTENTS, rng=np.random.default_rng(1), batch=3, shared=shared)
+    wanted = reference_with_bound(spec, **inputs)
+    for level in kernel.levels:
+        d = kernel.interpret(**inputs, level=level)
+        assert d.shape == (3, EXTENTS["n"], EXTENTS["m"])
+        found = compare(spec, d, *wanted)
+        assert found.ok, f"{level}: {found.message}"
+
+
+def test_the_matrices_of_d_may_lie_row_by_row() -> None:
+    """`out` is a view of (N, batch, M)."""
+    spec = spec_of("tn", None)
+    inputs = random_inputs(spec, **EXTENTS, rng=np.random.default_rng(2), batch=3, shared=())
+    kernel, wanted = lt.compile_gemm(spec, target="sm_80"), reference_with_bound(spec, **inputs)
+    out = np.zeros((EXTENTS["n"], 3, EXTENTS["m"]), inputs["c"].dtype)
+    kernel.interpret(**inputs, out=out.transpose(1, 0, 2))
+    assert compare(spec, out.transpose(1, 0, 2), *wanted).ok
+
+
+def test_a_full_operand_that_lies_by_rows_is_refused() -> None:
+    spec = spec_of("tn", 3)
+    inputs = random_inputs(spec, **EXTENTS, rng=np.random.default_rng(3), shared=())
+    inputs["c"] = np.ascontiguousarray(inputs["c"].swapaxes(-1, -2))
+    with pytest.raises(InterpreterError, match=r"operand c: extent 1 of shape \(3, 21, 13\) is 21, .* compiled for 13"):
+        lt.compile_gemm(spec, target="sm_80").interpret(**inputs)

@@ -1,0 +1,64 @@
+"""The default schedule of a problem takes the problem's own matrices, whose rows lie one behind the other.
+
+Such kernels are loaded in test/unit/runtime/test_own_matrices.py, and run in test/interpreter/test_own_operands.py.
+"""
+
+import pytest
+
+from lowtide import targets
+from lowtide.dialects.tile import GemmLayout, OperandKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.passes.schedules.alignment import alignments_of
+from lowtide.passes.schedules.choice import choose
+from lowtide.passes.support.problem import Problem
+
+TYPES = ("f16", "bf16", "f32", "tf32", "f64", "s8", "u8", "e4m3", "e5m2")
+ODD = ((129, 257, 129), (17, 3, 5), (5, 7, 0), (20, 1030, 70))
+
+
+def problems(dtype: str, layout: str) -> list[tuple[Problem, tuple[int, int, int]]]:
+    """With extents that are known and open, D of several types, by rows and by columns, and a full operand."""
+    sums = element_type(dtype).stored_as if dtype == "f64" else "f32" if element_type(dtype).is_float else "s32"
+    found = []
+    for number, extents in enumerate(ODD):
+        for d in dict.fromkeys((sums, "s8" if sums == "s32" else "f64" if dtype == "f64" else "bf16")):
+            given = extents if number % 2 else (None, None, None)
+            kinds = (OperandKind.full,) if number % 3 == 0 else ()
+            m, n, k = (extent or None for extent in given)
+            problem = Problem(m, n, k, dtype, dtype, sums, d, GemmLayout[layout], kinds, (d,) * len(kinds))
+            found.append((problem, extents))
+            by_columns = Problem(
+                m, n, k, dtype, dtype, sums, d, GemmLayout[layout], kinds, (d,) * len(kinds), d_is_column_major=True
+            )
+            found.append((by_columns, extents))
+    return found
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_the_choice_takes_rows_one_behind_the_other(dtype: str, layout: str, target: str) -> None:
+    if element_type(dtype).bits == 8 and element_type(dtype).is_float and target == "sm_80":
+        target = "sm_89"  # the first that multiplies them
+    for problem, (m, n, k) in problems(dtype, layout):
+        schedule = choose(problem, targets.get(target), Schedule()).schedule
+        own = problem.swap() if problem.d_is_column_major else problem
+        if schedule.grid.operands is not None and not own.swapped:
+            own = own.swap()
+        alignments = alignments_of(schedule, own)
+        rows = {
+            "a": k if layout[0] == "t" else m,
+            "b": k if layout[1] == "n" else n,
+            "d": m if problem.d_is_column_major else n,
+        }
+        for name, elements in rows.items():
+            size = element_type(problem.d if name == "d" else dtype).bytes
+            assert alignments[name] == size or elements * size % alignments[name] == 0, (name, problem)
+
+
+def test_aligned_rows_are_not_packed() -> None:
+    for dtype, target in (("f32", "sm_80"), ("bf16", "sm_80"), ("bf16", "sm_90a")):
+        problem = Problem(64, 128, 256, dtype, dtype, "f32", dtype, GemmLayout.tn)
+        schedule = choose(problem, targets.get(target), Schedule()).schedule
+        assert (schedule.mainloop.a.pack, schedule.mainloop.b.pack, schedule.epilogue.pack) == (None, None, None)
