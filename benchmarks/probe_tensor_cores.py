@@ -10,6 +10,7 @@ python benchmarks/probe_tensor_cores.py compare DIR [--markdown FILE]  # anywher
 import argparse
 import importlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +136,8 @@ def ptx_of(instruction: Instruction) -> str:
 # On a GPU -------------------------------------------------------------------------------------------------------------
 
 
-def run(folder: Path) -> None:
-    """Runs all instructions on all families; writes what they give to `folder`."""
+def run(folder: Path, instructions: Sequence[Instruction] = INSTRUCTIONS) -> None:
+    """Runs instructions on all families; writes what they give to `folder`."""
     cuda = importlib.import_module("cuda.bindings.driver")
 
     def check(result: Any) -> Any:
@@ -149,7 +150,7 @@ def run(folder: Path) -> None:
     context = check(cuda.cuDevicePrimaryCtxRetain(device))
     check(cuda.cuCtxSetCurrent(context))
     folder.mkdir(parents=True, exist_ok=True)
-    for instruction in INSTRUCTIONS:
+    for instruction in instructions:
         module = check(cuda.cuModuleLoadData(ptx_of(instruction).encode() + b"\0"))
         function = check(cuda.cuModuleGetFunction(module, b"probe"))
         found = {}

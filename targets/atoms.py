@@ -206,6 +206,7 @@ _F64_SOURCES = (
 # wgmma by (accumulator, A, B). K is 32 bytes of the operands.
 _WGMMA_TYPES = (
     ("f32", "f16", "f16"),
+    ("f16", "f16", "f16"),
     ("f32", "bf16", "bf16"),
     *(("f32", a, b) for a, b in product(_FP8, _FP8)),
     *(("s32", a, b) for a, b in product(_BYTES, _BYTES)),

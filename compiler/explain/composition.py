@@ -13,7 +13,6 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile import RepeatKind
 from lowtide.dialects.tile.fields import SCATTERED
-from lowtide.dialects.tile.layouts import tv_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter.machine.work_order import WorkOrder
 from lowtide.interpreter.ops.tile import work_order
@@ -22,9 +21,8 @@ from lowtide.passes.schedules.facts import registers_at_entry, threads_of
 from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.element_types import buffer_bytes, element_bits
 from lowtide.passes.support.kernels import cluster_shape, copies_of, instances_of, role_instances
-from lowtide.passes.support.wgmmas import fragment_of, wgmmas
+from lowtide.passes.support.wgmmas import fragment_of, registers_of, wgmmas
 from lowtide.targets import Target
-from lowtide.targets.tv import extents
 
 # What a grid is computed by.
 _HOST_OPS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
@@ -173,10 +171,7 @@ def _roles(kernel: tile.KernelOp) -> tuple[Role, ...]:
 def _accumulators(kernel: tile.KernelOp) -> int:
     held = [fragment_of(op) for op in wgmmas(kernel)]
     held += [op.result.type for op in walk(kernel, sm.MmaSyncOp)]
-    if not held:
-        return 0
-    _, values = extents(tv_of(held[0].tv))
-    return int(values) * element_bits(held[0].element_type) // 32
+    return registers_of(held[0]) if held else 0
 
 
 def _flops_per_byte(kernel: tile.KernelOp, stage: list[ir.Type], schedule: Schedule) -> float | None:

@@ -13,6 +13,7 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import RegisterError
 
 Values = NDArray[Any]
@@ -39,19 +40,34 @@ class PendingRows(Pending):
 
 @dataclass(eq=False)
 class PendingRegisters(Pending):
-    """The accumulators of one warp, (32, values), written last by a group."""
+    """The accumulators of one warp, (32, values), written last by a group.
+
+    A register holds one of them or, where `packed` names their type, two.
+    """
 
     group: int = 0
+    packed: str = ""
 
     def __getitem__(self, index: int) -> "PendingRegister":
-        return PendingRegister(self.registers[:, index], self.group, self, index)
+        return PendingRegister(self.held(index), self.group, self, index)
+
+    def held(self, index: int) -> Any:
+        """What register number `index` will hold."""
+        if self.packed:
+            return Packed(self.registers[:, 2 * index : 2 * index + 2], self.packed)
+        return self.registers[:, index]
+
+    def readable(self) -> tuple[Any, ...]:
+        """What the registers hold, once a wait has handed them on."""
+        count = self.registers.shape[1] // (2 if self.packed else 1)
+        return tuple(self.held(index) for index in range(count))
 
 
 @dataclass(frozen=True)
 class PendingRegister:
-    """One accumulator register (32,) of a group that is not known to be done: number `index` of the owner's."""
+    """One accumulator register of a group that is not known to be done: number `index` of the owner's."""
 
-    payload: Values
+    payload: Any
     group: int
     owner: PendingRegisters
     index: int

@@ -25,6 +25,7 @@ from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.teams import WARPGROUP
 from lowtide.interpreter.machine.warpgroups import meet
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Described
+from lowtide.interpreter.numbers.packed import PACKED_TYPES
 from lowtide.interpreter.numbers.tensor_cores import WGMMA
 
 Values = NDArray[Any]
@@ -115,6 +116,11 @@ class Product:
     def holds_a(self) -> bool:
         """Whether A may be in registers here: of 16-bit elements."""
         return ELEMENT_BYTES[self.dtypes[0]] == 2
+
+    @property
+    def packed(self) -> str:
+        """The type of the accumulators, if registers hold two of them each."""
+        return self.accumulator if self.accumulator in PACKED_TYPES else ""
 
     @cached_property
     def places(self) -> Ints:

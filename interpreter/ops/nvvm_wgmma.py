@@ -82,7 +82,7 @@ def ptx_wgmma_wait(state: AgentState, op: DecodedOp) -> Steps:
     if isinstance(acc, PendingRegisters):
         hand_to(state, op, acc)
         check_done(state, op, acc.group)
-        acc = tuple(acc.registers.T)
+        acc = acc.readable()
     state.values[op.results[0]] = acc
 
 
@@ -115,7 +115,7 @@ def _chains(state: AgentState, batch: Batch) -> None:
     if isinstance(acc, PendingRegisters):
         hand_to(state, first, acc)
     for op, user in zip(ops, (*ops[1:], None), strict=True):  # until a wait, a register is read by none of them
-        values[op.results[0]] = PendingRegisters(result, user, group)
+        values[op.results[0]] = PendingRegisters(result, user, group, product.packed)
 
 
 _CHAINS = Bulk(_chains, key=lambda op: op.data.product, prepare=_is_chain, chained=True)

@@ -19,7 +19,7 @@ from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import whole_warp
 from lowtide.interpreter.machine.pending import PendingRegister, PendingRegisters, hand_to
 from lowtide.interpreter.numbers import registers
-from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
+from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Unreadable
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.matrices import accumulator, held_as, shape_of
@@ -36,10 +36,9 @@ _SHAPES = " ".join(f"m64n{n}k{k}" for k in (8, 16, 32) for n in range(8, 257, 8)
 
 @dataclass(frozen=True)
 class Plan:
-    """A product; whether accumulators hold two numbers each, and are places."""
+    """A product; whether accumulators are places."""
 
     product: wgmma.Product
-    is_packed: bool
     are_places: bool
 
 
@@ -67,9 +66,7 @@ def _plan_of(form: Form) -> Plan:
             )
     except InterpreterError as error:
         raise form.instruction.error(str(error)) from error
-    if d in PACKED_TYPES and not form.are_places:
-        raise form.instruction.error("accumulators of f16 are interpreted at level ptx alone [asm-f16-sums]")
-    return Plan(product, d in PACKED_TYPES, form.are_places)
+    return Plan(product, form.are_places)
 
 
 @TABLE.effects(
@@ -91,7 +88,7 @@ def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: A
     held = _held_of(state, plan.product, a) if isinstance(a, tuple) else None
     values, group = wgmma.multiply(state, op, plan.product, (a if held is None else None, b), before, held)
     if not plan.are_places:
-        given = PendingRegisters(values, group=group)
+        given = PendingRegisters(values, group=group, packed=plan.product.packed)
         return given if op.before is not None else tuple(given[index] for index in range(len(op.results)))
     owner = _Accumulators(values, group, op.results, plan.product.accumulator)
     _pending(state).append(owner)
@@ -121,7 +118,7 @@ def given_registers(state: AgentState, op: Op, held: Any) -> Values | None:
         raise violation(
             state, op, "an accumulator was never written; write it, or let scale-d be false [ptx-accumulator-unwritten]"
         )
-    if plan.is_packed:
+    if plan.product.packed:
         parts = [registers.halves(value, plan.product.accumulator, domain) for value in held]
         return np.concatenate([np.broadcast_to(part, (32, 2)) for part in parts], axis=1)
     columns = [accumulator(value, plan.product.accumulator, domain) for value in held]

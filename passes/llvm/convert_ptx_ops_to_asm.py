@@ -10,8 +10,8 @@ After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;
          sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads, sm.ptx_keep_pair a shfl,
          sm.ptx_mask_or a lop3.
 Needs    level nvvm.
-Refuses  registers that are not a struct of f32; stores of a size other than 2, 4, 8 or 16 bytes, of unsupported
-         elements, or with a hint that st.global does not have.
+Refuses  registers that are not a struct of f32 or of i32; stores of a size other than 2, 4, 8 or 16 bytes, of
+         unsupported elements, or with a hint that st.global does not have.
 Test     test/lit/passes/llvm/convert-ptx-ops-to-asm.mlir, convert-ptx-ops-to-asm-invalid.mlir
 """
 

@@ -9,7 +9,14 @@ from lowtide.dialects.tile import EpilogueMath, OperandKind, PromoteKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import LONGEST_PARTIAL_SUM, SCALE_BLOCK, element_type
 from lowtide.errors import ScheduleError, TargetError
-from lowtide.passes.schedules.facts import atoms_for, multiplying_threads, registers_at_entry, threads_of, warps_along_k
+from lowtide.passes.schedules.facts import (
+    REGISTER_BITS,
+    atoms_for,
+    multiplying_threads,
+    registers_at_entry,
+    threads_of,
+    warps_along_k,
+)
 from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
 from lowtide.passes.support.matrix_layouts import b_is_nk, k_is_contiguous, k_is_last
 from lowtide.passes.support.problem import Problem
@@ -155,8 +162,6 @@ def _lacking(schedule: Schedule, problem: Problem, target: Target) -> str:
         way_out = f"{target.name} multiplies these types by wgmma alone; take roles = cooperative(2)"
     elif not usable:
         way_out = f"{target.name} has none for these types with roles; take roles = single with atom = {atoms[-1]}"
-        if sums := _sums_of_wgmma(problem, target):
-            way_out += f", or {' or '.join(sums)} accumulators"
     elif wgmma_name := re.fullmatch(r"wgmma\.m64n(\d+)k\d+", schedule.multiply.atom or ""):
         widths = wgmma_widths(problem.a, problem.b, problem.acc)
         nearest = min(widths, key=lambda width: abs(width - int(wgmma_name[1])))
@@ -166,13 +171,6 @@ def _lacking(schedule: Schedule, problem: Problem, target: Target) -> str:
         way_out = f"take {families(usable)}"
     lacks = f"{target.name} does not have {name}" if name in MMA_ATOMS else f"unknown mma atom {name!r}"
     return f"{lacks}; {way_out} [atom-of-types]"
-
-
-def _sums_of_wgmma(problem: Problem, target: Target) -> list[str]:
-    """The accumulators that the target's wgmma has for the types of A and B."""
-    wgmmas = [name for name in target.mma_atoms if issuer_of(name) == "warpgroup"]
-    types = {acc: f".{types_of_atom(acc, problem.a, problem.b)}" for acc in accumulator_types(problem.a, problem.b)}
-    return [acc for acc, suffix in types.items() if any(name.endswith(suffix) for name in wgmmas)]
 
 
 def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -210,33 +208,34 @@ def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
 
 
 def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """A consumer's accumulators stay in registers: N / 2 of them for each block of 64 rows."""
+    """A consumer's accumulators stay in registers, those of each block of 64 rows in turn."""
     consumers, (m, n, _) = schedule.sharing, schedule.tile_mnk
     blocks, width = m // (WGMMA_ROWS * consumers), tiled_mma(schedule, problem).atom.shape_mnk[1]
     entry = registers_at_entry(threads_of(schedule), target)
     has = min((schedule.mainloop.registers or (0, 0))[1] or entry, target.registers_per_thread)
-    step = column_step(problem)
-    if n // 2 + _BESIDE_WGMMA > entry:
-        most = min((entry - _BESIDE_WGMMA) * 2 // step * step, widest_of(blocks, has, step))
+    step, each = column_step(problem), _registers_of(n, problem)
+    if each + _BESIDE_WGMMA > entry:
+        by_entry = _columns_in(entry - _BESIDE_WGMMA, problem) // step * step
+        most = min(by_entry, widest_of(blocks, has, problem))
         yield (
-            f"atom = {schedule.multiply.atom} holds {n // 2} accumulators per thread; with {_BESIDE_WGMMA} beside them "
-            f"they exceed the {entry} with which each of {threads_of(schedule)} threads enters: take N ≤ "
-            f"{most} in grid.tile and atom [accumulators-at-entry]"
+            f"atom = {schedule.multiply.atom} holds {each} accumulator registers per thread; with "
+            f"{_BESIDE_WGMMA} beside them they exceed the {entry} with which each of {threads_of(schedule)} threads "
+            f"enters: take N ≤ {most} in grid.tile and atom [accumulators-at-entry]"
         )
     sets = blocks + 1 if schedule.promotes else blocks  # beside them, sums of a K step for one block at a time
     if problem.weights:
         sets = 2 * blocks  # or for all of them
-    held = sets * n // 2 if width == n else blocks * n // 2 + width  # or for two blocks of columns
+    held = sets * each if width == n else blocks * each + 2 * _registers_of(width, problem)  # or two blocks of columns
     beside = _BESIDE_ACCUMULATORS + (_BESIDE_SCALED_BLOCKS if problem.is_scaled and blocks > 1 else 0)
     beside += _scales_of_columns(n, width, schedule, problem)
     if held + beside > has:
-        most = widest_of(sets, has - beside + _BESIDE_ACCUMULATORS, step)
+        most = widest_of(sets, has - beside + _BESIDE_ACCUMULATORS, problem)
         smaller = f"grid.tile = [{m}, {most}]" if most >= 8 else f"fewer rows than {m} in grid.tile"
         with_it = f"; atom = wgmma.m64n{most}k{wgmma_k(problem.a)} goes with that tile" if most >= 8 else ""
         holders = f"{consumers} consumer warpgroup{'s' if consumers > 1 else ''}"
         yield (
             f"grid.tile = [{m}, {n}]: each thread of {holders} holds {held} "
-            f"accumulators and needs about {beside} registers beside them; it has {has}: take {smaller}"
+            f"accumulator registers and needs about {beside} beside them; it has {has}: take {smaller}"
             f"{_more_registers(held + beside, consumers, schedule, entry, target)}{with_it} [consumer-registers]"
         )
 
@@ -262,11 +261,22 @@ def column_step(problem: Problem) -> int:
     return 8 if b_is_nk(problem.layout) else 16
 
 
-def widest_of(blocks: int, registers: int, step: int) -> int:
-    """The largest N, a multiple of `step`, of a wgmma of which `blocks` accumulators fit in `registers` per thread."""
-    return min(256, (registers - _BESIDE_ACCUMULATORS) * 2 // blocks // step * step)
+def _registers_of(columns: int, problem: Problem) -> int:
+    """Registers of a thread that hold its accumulators of 64 rows of a warpgroup and so many columns."""
+    return columns * WGMMA_ROWS * element_type(problem.acc).bits // (WARPGROUP_THREADS * REGISTER_BITS)
+
+
+def _columns_in(registers: int, problem: Problem) -> int:
+    """The columns whose accumulators so many registers of a thread hold."""
+    return registers * WARPGROUP_THREADS * REGISTER_BITS // (WGMMA_ROWS * element_type(problem.acc).bits)
+
+
+def widest_of(blocks: int, registers: int, problem: Problem) -> int:
+    """The largest N of a wgmma of which the accumulators of `blocks` blocks of rows fit in `registers` per thread."""
+    step = column_step(problem)
+    return min(256, _columns_in(registers - _BESIDE_ACCUMULATORS, problem) // blocks // step * step)
 
 
 def widest(consumers: int, problem: Problem, target: Target) -> int:
     """The largest N of a tile with 64 rows per consumer warpgroup whose accumulators fit in the registers at entry."""
-    return widest_of(1, registers_at_entry(WARPGROUP_THREADS * (1 + consumers), target), column_step(problem))
+    return widest_of(1, registers_at_entry(WARPGROUP_THREADS * (1 + consumers), target), problem)

@@ -7,6 +7,7 @@ stores D by columns, an element at a time, which takes no longer for so few rows
 from dataclasses import replace
 
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import EPILOGUE_TYPE
 from lowtide.passes.schedules.division_choice import estimated_cycles
 from lowtide.passes.schedules.mainloop_rules import has_wgmma
 from lowtide.passes.support.problem import Problem
@@ -31,7 +32,7 @@ def may_pay(given: Schedule, problem: Problem) -> bool:
 
 def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None:
     """Why packed weights are multiplied as A of a swapped product, by wgmma; None where they are not."""
-    if problem.weights is None or not has_wgmma(target):
+    if problem.weights is None or problem.acc != EPILOGUE_TYPE or not has_wgmma(target):
         return None
     is_low = problem.m is not None and problem.m <= _MOST_ROWS_OF_MMA_SYNC
     if not given.consumers and (given.decided() or is_low):

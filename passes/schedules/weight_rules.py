@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from lowtide.dialects.tile import OperandsKind, RepeatKind, TailKind
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import WEIGHT_BLOCK
+from lowtide.elements import EPILOGUE_TYPE, WEIGHT_BLOCK
 from lowtide.errors import ScheduleError
 from lowtide.passes.support.atoms import CP_ASYNC_COPIES, TMA_RANKS, keeps_transposed, tiled_mma
 from lowtide.passes.support.problem import Problem
@@ -19,6 +19,11 @@ def weights(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
     if problem.weights is None:
         return
     why = f"with packed weights of {problem.weights}"
+    if problem.group and problem.acc != EPILOGUE_TYPE:
+        yield (
+            f"acc = {problem.acc} {why} in groups, whose scaled sums are added in {EPILOGUE_TYPE}; take that acc"
+            " [weights-acc-of-groups]"
+        )
     yield from (_for_wgmma if schedule.consumers else _for_mma_sync)(schedule, problem, why)
     yield from _steps(schedule, problem)
 
@@ -29,6 +34,11 @@ def _for_wgmma(schedule: Schedule, problem: Problem, why: str) -> Iterator[str]:
         yield (
             f"roles = {schedule.mainloop.roles} {why}, of which consumers share a tile; take cooperative(2)"
             " [weights-turns]"
+        )
+    if problem.acc != EPILOGUE_TYPE:
+        yield (
+            f"acc = {problem.acc} {why}: steps of K are added in {EPILOGUE_TYPE}; take that acc, or roles = single"
+            " [weights-acc]"
         )
     if problem.packed != "a":
         yield (

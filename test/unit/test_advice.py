@@ -135,7 +135,7 @@ def test_what_is_advised_of_copies_and_stages_compiles(target, given, message, a
     compile_gemm(spec, target=target, schedule=fields)
 
 
-F16_SUMS = {"a": "f16", "b": "f16", "d": "f16", "acc": "f16"}
+F64 = {"a": "f64", "b": "f64", "d": "f64"}
 MMA_SYNC = "atom = mma.m16n8k16"
 BY_ROLES = "roles = cooperative(2), atom = wgmma.m64n128k16"
 
@@ -153,12 +153,12 @@ BY_ROLES = "roles = cooperative(2), atom = wgmma.m64n128k16"
     ],
 )
 def test_what_goes_with_roles_is_advised_roles_only_where_wgmma_has_the_types(given: str, otherwise: str) -> None:
-    f16_sums = lt.GemmSpec(m=4096, n=4096, k=4096, **F16_SUMS)
+    f64 = lt.GemmSpec(m=4096, n=4096, k=4096, **F64)
     value = otherwise if otherwise.startswith(("grid.cluster", "epilogue", "a.copy")) else otherwise.split(" = ")[1]
     without, by_roles = f"take {value}: sm_90a has no wgmma for these types", f"cooperative(2) with wgmma, or {value}"
     for spec, beside, advice in (
-        (f16_sums, "roles = single", without),
-        (f16_sums, MMA_SYNC, without),
+        (f64, "roles = single", without),
+        (f64, MMA_SYNC, without),
         (SPEC, "roles = single", by_roles),
         (SPEC, MMA_SYNC, by_roles),
     ):
@@ -173,7 +173,7 @@ def test_what_goes_with_roles_is_advised_roles_only_where_wgmma_has_the_types(gi
 
 @pytest.mark.parametrize(("spec", "advice"), [(SPEC, "an atom of wgmma, or roles = single"), (None, "roles = single")])
 def test_roles_with_mma_sync_name_what_fits(spec: lt.GemmSpec | None, advice: str) -> None:
-    spec = spec or lt.GemmSpec(m=4096, n=4096, k=4096, **F16_SUMS)
+    spec = spec or lt.GemmSpec(m=4096, n=4096, k=4096, **F64)
     with pytest.raises(lt.ScheduleError) as caught:
         compile_gemm(spec, target="sm_90a", schedule=f"roles = cooperative(2), {MMA_SYNC}")
     assert str(caught.value).splitlines()[0].endswith(f"not tma and mma.m16n8k16; take {advice} [roles-copy]")

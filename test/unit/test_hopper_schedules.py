@@ -208,7 +208,6 @@ def test_roles_are_refused_where_there_is_no_wgmma(target: str) -> None:
     [
         ("f32", "f32", "roles = single with atom = fma.m1n1k1"),
         ("f64", "f64", "roles = single with atom = mma.m16n8k16"),
-        ("f16", "f16", "roles = single with atom = mma.m16n8k16, or f32 accumulators"),
     ],
 )
 def test_roles_are_refused_for_types_that_wgmma_lacks_with_a_way_out_that_is_legal(dtype, acc, ways) -> None:
@@ -217,10 +216,28 @@ def test_roles_are_refused_for_types_that_wgmma_lacks_with_a_way_out_that_is_leg
         ScheduleError, match=rf"with {dtype} operands and {acc} accumulators: .*; take {ways} \[atom-of-types\]$"
     ):
         choose(problem, SM_90A, Schedule().with_(roles=cooperative(2)))
-    fields, _, other_sums = ways.partition(", or ")
-    choose(problem, SM_90A, Schedule.parse(fields.replace(" with ", ", ")))
-    if other_sums:
-        choose(replace(problem, acc=other_sums.split()[0]), SM_90A, Schedule().with_(roles=cooperative(2)))
+    choose(problem, SM_90A, Schedule.parse(ways.replace(" with ", ", ")))
+
+
+@pytest.mark.parametrize("layout", list(GemmLayout))
+def test_sums_in_f16_are_multiplied_as_those_in_f32_are(layout: GemmLayout) -> None:
+    for m, n, k in ((4096, 4096, 4096), (8192, 8192, 8192), (300, 520, 264), (None, None, None)):
+        in_f32 = replace(PROBLEM, m=m, n=n, k=k, a="f16", b="f16", d="f16", layout=layout)
+        chosen = choose(replace(in_f32, acc="f16"), SM_90A, Schedule()).schedule
+        assert chosen.consumers and chosen == choose(in_f32, SM_90A, Schedule()).schedule
+
+
+@pytest.mark.parametrize(
+    ("fields", "columns"), [("[256, {}], roles = cooperative(2)", 192), ("[192, {}], roles = cooperative(3)", 200)]
+)
+def test_a_register_holds_two_sums_in_f16(fields: str, columns: int) -> None:
+    """The widest tile of sums in f32 is no limit of those in f16."""
+    in_f32 = replace(PROBLEM, a="f16", b="f16", d="f16")
+    wide, widest = (Schedule.parse(f"grid.tile = {fields.format(n)}, k = 64") for n in (256, columns))
+    choose(in_f32, SM_90A, widest)
+    choose(replace(in_f32, acc="f16"), SM_90A, wide)
+    with pytest.raises(ScheduleError, match=rf"accumulator registers .*{columns}"):
+        choose(in_f32, SM_90A, wide)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +255,7 @@ def test_roles_are_refused_for_types_that_wgmma_lacks_with_a_way_out_that_is_leg
         ),
         (
             "grid.tile = [192, 256], k = 64, roles = cooperative(3)",
-            "holds 128 accumulators .* exceed the 128 .* take N ≤ 200",
+            r"\[accumulators-at-entry\]",
         ),
         (
             "grid.tile = [128, 72], k = 64, roles = cooperative(2), a.copy = tma.6d, b.copy = tma.6d",

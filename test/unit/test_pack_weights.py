@@ -1,5 +1,7 @@
 """Packed weights: the order of their bytes; what `pack_weights`, specs and schedules refuse."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -149,6 +151,25 @@ def test_an_operand_of_the_epilogue_is_not_named_like_the_scales():
 def test_schedules_that_cannot_take_weights_are_refused_with_a_way_out(schedule, message):
     with pytest.raises(lt.ScheduleError, match=message):
         lt.compile_gemm(lt.GemmSpec(a="bf16", b="s4", d="bf16", group=128), target="sm_90a", schedule=schedule)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_weights_with_sums_in_f16_are_multiplied_by_mma_sync_without_groups_alone(target):
+    fields = {"a": "f16", "d": "f16", "acc": "f16"}
+    whole, groups = lt.GemmSpec(**fields, b="s8"), lt.GemmSpec(**fields, b="s4", group=128)
+    kernel = lt.compile_gemm(whole, target=target)
+    assert str(kernel.schedule.mainloop.roles) == "single" and "f16.f16.f16.f16" in kernel.ptx
+    with pytest.raises(lt.ScheduleError, match="scaled sums are added in f32; take that acc"):
+        lt.compile_gemm(groups, target=target)
+    lt.compile_gemm(replace(groups, acc="f32"), target=target)
+
+
+def test_weights_with_sums_in_f16_are_refused_for_wgmma():
+    spec = lt.GemmSpec(a="f16", b="s8", d="f16", acc="f16")
+    with pytest.raises(lt.ScheduleError, match="steps of K are added in f32; take that acc, or roles = single"):
+        lt.compile_gemm(spec, target="sm_90a", schedule="roles = cooperative(2)")
+    for other, roles in ((replace(spec, acc="f32"), "cooperative(2)"), (spec, "single")):
+        lt.compile_gemm(other, target="sm_90a", schedule=f"roles = {roles}")
 
 
 def test_an_unpacked_matrix_is_refused():

@@ -20,11 +20,13 @@ from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.values import Fragment, Pending, regroup, vector_type
 from lowtide.passes.support.arithmetic import add
 from lowtide.passes.support.atoms import tiled_mma_of
+from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.weights import with_weights_as_a
 from lowtide.targets import MmaAtom, TiledMma
 from lowtide.targets.tv import extents
 
 _WIDTH = 4  # accumulators of a vector
+_REGISTER_BITS = 32
 
 
 def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
@@ -77,7 +79,7 @@ def lower_wgmma_promote(context: Context, op: sm.WgmmaPromoteOp) -> None:
         if overlaps and factors is None:  # before the scales of the next step are loaded
             factors = scale_factors(context, op, total.width, len(started))
         in_flight = len(started) - block - 1
-        partial = _vectors(sm.PtxWgmmaWaitOp(in_flight, started[block]).result, total.width, total.type.element_type)
+        partial = _vectors(sm.PtxWgmmaWaitOp(in_flight, started[block]).result, total.width, total.type)
         if factors is None:  # after the wait: scales may arrive while the tensor cores multiply
             factors = scale_factors(context, op, total.width)
         sums = total.registers[block * each : (block + 1) * each]
@@ -173,14 +175,20 @@ class _HeldA:
 
 
 def _registers(fragment: sm.FragmentType, blocks: int) -> ir.Type:
-    """The registers that wgmma takes for the accumulators of a block of 64 rows."""
+    """The registers that wgmma takes for the accumulators of a block of 64 rows: one of each, or i32 of two."""
     _, values = extents(tv_of(fragment.tv))
-    return llvm.StructType.get_literal([fragment.element_type] * (values // blocks))
+    each = _REGISTER_BITS // element_bits(fragment.element_type)
+    register = fragment.element_type if each == 1 else ir.IntegerType.get_signless(_REGISTER_BITS)
+    return llvm.StructType.get_literal([register] * (values // blocks // each))
 
 
-def _vectors(struct: ir.Value, width: int, element: ir.Type) -> list[ir.Value]:
-    """The registers of a struct as vectors."""
-    parts = [llvm.ExtractValueOp(element, struct, [i]).result for i in range(len(struct.type.body))]
+def _vectors(struct: ir.Value, width: int, fragment: sm.FragmentType) -> list[ir.Value]:
+    """What the registers of a struct hold, as vectors."""
+    element = fragment.element_type
+    parts = [llvm.ExtractValueOp(part, struct, [i]).result for i, part in enumerate(struct.type.body)]
+    if (each := _REGISTER_BITS // element_bits(element)) > 1:
+        held = tuple(llvm.BitcastOp(vector_type(each, element), part).result for part in parts)
+        return list(regroup(Fragment(held, each, fragment), width).registers)
     groups = (parts[i : i + width] for i in range(0, len(parts), width))
     return [vector.FromElementsOp(vector_type(width, element), group).result for group in groups]
 
@@ -289,4 +297,4 @@ def _waited(groups: int, structs: Sequence[ir.Value], fragment: sm.FragmentType)
     """The vectors of accumulators, each struct of which goes through its own wait: after the first wait no more than
     `groups` are in flight."""
     waited = [sm.PtxWgmmaWaitOp(groups, struct).result for struct in structs]
-    return tuple(part for struct in waited for part in _vectors(struct, _WIDTH, fragment.element_type))
+    return tuple(part for struct in waited for part in _vectors(struct, _WIDTH, fragment))

@@ -6,13 +6,11 @@ from mlir.dialects import scf
 from lowtide.dialects import sm
 from lowtide.dialects.sm import StepForm
 from lowtide.dialects.sm.timing import Timing
-from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import walk
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.wgmmas import Wgmma, fragment_of, wgmmas
-from lowtide.targets.tv import extents
+from lowtide.passes.support.wgmmas import Wgmma, fragment_of, registers_of, wgmmas
 
 # ptxas unrolls a short loop together with the copies before it. If the same threads copy and multiply, there are not
 # enough registers for that. With roles unrolling gains up to 2 % (1024³ on an H200), but consumers that
@@ -52,7 +50,7 @@ def _holds_too_many_descriptors(context: Context, op: scf.ForOp) -> bool:
     products = wgmmas(op)
     if not products or stages != {constant_of(op.upperBound)}:
         return False
-    sums = max(extents(tv_of(fragment_of(product).tv))[1] for product in products)
+    sums = max(registers_of(fragment_of(product)) for product in products)
     each = sum(_descriptors(product) for product in products)
     return sums + _DESCRIPTOR_REGISTERS * max(stages) * each > context.registers
 

@@ -531,7 +531,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @pingpong(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: grid.tile = [128, 256]: each thread of 1 consumer warpgroup holds 256 accumulators and needs about 40 registers beside them; it has 232: take grid.tile = [128, 192]; atom = wgmma.m64n192k16 goes with that tile [consumer-registers]}}
+  // expected-error @below {{choose-schedule: grid.tile = [128, 256]: each thread of 1 consumer warpgroup holds 256 accumulator registers and needs about 40 beside them; it has 232: take grid.tile = [128, 192]; atom = wgmma.m64n192k16 goes with that tile [consumer-registers]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [128, 256]>, mainloop = <roles = pingpong(2)>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

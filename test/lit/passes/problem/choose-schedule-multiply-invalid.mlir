@@ -212,7 +212,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 256]: each thread of 2 consumer warpgroups holds 256 accumulators and needs about 40 registers beside them; it has 232: take grid.tile = [256, 192]; atom = wgmma.m64n192k16 goes with that tile; nor with roles = single: grid.tile = [256, 256] needs 256 accumulator registers per thread, sm_90a has 255; take more warps or a smaller tile}}
+  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 256]: each thread of 2 consumer warpgroups holds 256 accumulator registers and needs about 40 beside them; it has 232: take grid.tile = [256, 192]; atom = wgmma.m64n192k16 goes with that tile; nor with roles = single: grid.tile = [256, 256] needs 256 accumulator registers per thread, sm_90a has 255; take more warps or a smaller tile}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [256, 256]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -228,7 +228,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 136]: each thread of 2 consumer warpgroups holds 136 accumulators and needs about 40 registers beside them; it has 168: take grid.tile = [256, 128], or registers = [24, 176]; atom = wgmma.m64n128k16 goes with that tile; nor with roles = single: grid.tile N = 136 is not a multiple of 32, one step of the tiled mma; nearest is 128}}
+  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [256, 136]: each thread of 2 consumer warpgroups holds 136 accumulator registers and needs about 40 beside them; it has 168: take grid.tile = [256, 128], or registers = [24, 176]; atom = wgmma.m64n128k16 goes with that tile; nor with roles = single: grid.tile N = 136 is not a multiple of 32, one step of the tiled mma; nearest is 128}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [256, 136]>, mainloop = <registers = [0, 0]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -244,11 +244,26 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: atom = wgmma.m64n208k16 holds 104 accumulators per thread; with 26 beside them they exceed the 128 with which each of 512 threads enters: take N ≤ 200 in grid.tile and atom [accumulators-at-entry]}}
+  // expected-error @below {{choose-schedule: atom = wgmma.m64n208k16 holds 104 accumulator registers per thread; with 26 beside them they exceed the 128 with which each of 512 threads enters: take N ≤ 200 in grid.tile and atom [accumulators-at-entry]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(3)>, multiply = <permutation = [192, 208, 16]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+}
+
+// -----
+
+// A register holds two sums in f16, so that twice as many fit.
+!mat = memref<?x?xf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
+  // expected-error @below {{choose-schedule: grid.tile = [512, 256]: each thread of 2 consumer warpgroups holds 256 accumulator registers and needs about 40 beside them; it has 232: take grid.tile = [512, 192], or more for consumers in registers; atom = wgmma.m64n192k16 goes with that tile}}
+  tile.gemm nt %a, %b into %d acc(f16) schedule(#tile.schedule<grid = <tile = [512, 256]>, mainloop = <roles = cooperative(2)>>) {
+  ^bb0(%x: f16):
+    tile.yield %x : f16
   } : !mat, !mat, !mat
   return
 }
