@@ -267,7 +267,12 @@ def test_what_tma_copies_is_packed_and_so_is_d() -> None:
     schedule = chosen(problem(None))
     assert {schedule.mainloop.a.pack, schedule.mainloop.b.pack, schedule.epilogue.pack} == {PackKind.rows}
     assert chosen(problem(None), UNPACKED) == schedule.with_(a_pack="none", b_pack="none", epilogue_pack="none")
-    assert chosen(problem(None), "roles = single").mainloop.a.pack is None
+
+
+def test_what_threads_copy_is_packed_too_and_so_is_d() -> None:
+    schedule = chosen(problem(None), "roles = single")
+    assert {schedule.mainloop.a.pack, schedule.mainloop.b.pack, schedule.epilogue.pack} == {PackKind.rows}
+    assert chosen(problem(4096), "roles = single").mainloop.a.pack is None
 
 
 def test_rows_of_whole_16_bytes_are_packed_if_asked_for() -> None:
