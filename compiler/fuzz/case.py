@@ -37,6 +37,7 @@ from lowtide.targets import accumulator_types, get
 _ALWAYS = (Level.NVVM, Level.PTX)
 _PATIENCE = 8.0  # estimated seconds of one core for a run of level ptx
 _KNOWN = {"m": 72, "n": 136, "k": 64}  # extents that are compiled in
+_WHOLE = {"m": 128, "n": 64, "k": 64}  # multiples of the tiles that stores of whole tiles come with
 _MATRICES = 3
 _REFUSALS = (ScheduleError, SpecError, BadCode)  # given fields may leave no kernel that does not spill
 
@@ -249,6 +250,8 @@ def _known(word: str) -> dict[str, Any]:
     """The extents that a word says are compiled in."""
     if word == "k = 0":
         return {"k": 0}
+    if word == "whole tiles":
+        return dict(_WHOLE)
     return {name: extent for name, extent in _KNOWN.items() if name in word.replace("none", "")}
 
 

@@ -64,7 +64,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "weights": tuple(WEIGHTS),
         "epilogue": tuple(READY),
         "amax": ("none", "of D"),
-        "known": ("none", "k", "n", "mnk", "k = 0"),
+        "known": ("none", "k", "n", "mnk", "k = 0", "whole tiles"),
         "batch": ("none", "run time", "3"),
     }
 )
@@ -93,7 +93,9 @@ _BY_ROWS: Mapping[str, str] = MappingProxyType(
 # A tile of D that is held in registers: whole tiles of known extents, the ring filled once, few steps of K.
 _HELD: Mapping[str, str] = MappingProxyType(
     {
-        "known": "mnk",
+        "known": "whole tiles",
+        "grid.tile": "[64, 64]",
+        "mainloop.k": "32",
         "epilogue.path": "direct",
         "mainloop.prologue": "once",
         "mainloop.unroll": "full",

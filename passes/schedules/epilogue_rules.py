@@ -59,7 +59,10 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     if buffers is not None and buffers < 1:
         yield f"epilogue.buffers = {buffers}: at least 1 buffer; nearest is 1 [buffers-least]"
     elif buffers is not None and buffers > 1 and path not in (None, StorePath.tma):
-        yield f"epilogue.buffers = {buffers} goes with epilogue.path = tma, not {path}; take 1 [buffers-path]"
+        yield (
+            f"epilogue.buffers = {buffers} goes with epilogue.path = tma, not {path}; take epilogue.buffers = 1"
+            " [buffers-path]"
+        )
     yield from _prefetch(schedule)
     yield from _store(schedule, problem)
     yield from _only_stored(schedule, problem)

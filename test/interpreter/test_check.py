@@ -35,8 +35,8 @@ from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
 from lowtide.passes.base import Pass, walk
 from lowtide.passes.cta.launch_copies import LaunchCopies
 from lowtide.passes.cta.tile_to_ctas import TileToCtas
-from lowtide.passes.nvvm import work_tiles
 from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
+from lowtide.passes.nvvm.work import work_tiles
 from lowtide.passes.smem.assign_smem_layouts import AssignSmemLayouts
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target

@@ -11,7 +11,8 @@ import lowtide as lt
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
 from lowtide.passes.epilogue import lower_epilogue
-from lowtide.passes.nvvm import overlap_stores, spread_copies, work_tiles
+from lowtide.passes.nvvm import overlap_stores, spread_copies
+from lowtide.passes.nvvm.work import work_tiles
 from lowtide.passes.pipelined import pipeline_mainloop
 from lowtide.passes.schedules import built_for, mainloop_rules
 

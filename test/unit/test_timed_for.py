@@ -18,11 +18,14 @@ _ROWS = (
     "grid.tile = [128, 32], k = 32, roles = cooperative(1), atoms = [1, 1, 1], epilogue.path = tma, "
     "epilogue.tile = [64, 32], epilogue.start = first_rows"
 )
-_SCALED = "grid.tile = [64, 64], k = 128, roles = cooperative(1), atoms = [1, 1, 1], multiply.promote = overlapped"
+_SCALED = (
+    "grid.tile = [128, 192], k = 128, roles = cooperative(2), atom = wgmma.m64n192k32, multiply.promote = overlapped"
+)
+_OF_BLOCKS = lt.GemmSpec(m=256, n=192, k=512, a="e4m3", b="e4m3", d="bf16", block_scales=lt.BlockScales())
 KERNELS: Mapping[str, tuple[str, lt.GemmSpec, str]] = {
     "held": ("sm_80", lt.GemmSpec(m=384, n=32, k=192, a="f16", b="f16", d="f16"), _HELD),
     "rows": ("sm_90a", lt.GemmSpec(m=256, n=64, k=128, a="bf16", b="bf16", d="bf16"), _ROWS),
-    "scaled": ("sm_90a", lt.GemmSpec(m=64, n=64, k=256, a="e4m3", b="e4m3", d="bf16"), _SCALED),
+    "scaled": ("sm_90a", _OF_BLOCKS, _SCALED),
 }
 EDITS = [
     ("held", "epilogue.start = all_sums", "stores = next_tile"),

@@ -126,7 +126,7 @@ def test_kernels_of_another_user_are_not_used(
     with pytest.warns(CacheWarning, match="belongs to another user, whose kernels would be run"):
         assert KernelStore(store.folder, 2**30).load(KEY) is None
     monkeypatch.setattr(KernelStore, "distrust", lambda self: None)  # the folder is ours, the entry is not
-    with pytest.warns(CacheWarning, match=r"cached kernel .*: it belongs to another user; it is compiled again"):
+    with pytest.warns(CacheWarning, match=r"cached kernel .*\[cache-owner\]; it is compiled again"):
         assert KernelStore(store.folder, 2**30).load(KEY) is None
 
 

@@ -1,6 +1,7 @@
 """`lowtide check`: what it prints, its JSON and its exit status."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_check_of_a_wrong_dump_names_the_step_and_exits_with_1(tmp_path: Path) -
     assert found["guilty"]["after"] == str(last)
     assert found["guilty"]["outcome"]["element"]["got"] != found["guilty"]["outcome"]["element"]["expected"]
     assert not found["ok"]
-    again = found["guilty"]["command"].split()
+    again = shlex.split(found["guilty"]["command"])
     assert lowtide(*again[1:]).exit_code == 1
 
 
@@ -52,7 +53,7 @@ def test_check_of_wrong_ptx_names_the_backend_and_the_line(tmp_path: Path) -> No
     guilty = json.loads(result.stdout)["guilty"]
     assert (guilty["level"], guilty["step"]) == ("ptx", "emit-ptx")
     assert f"at {ptx}:" in guilty["op"]
-    assert lowtide(*guilty["command"].split()[1:]).exit_code == 2
+    assert lowtide(*shlex.split(guilty["command"])[1:]).exit_code == 2
 
 
 def test_check_goes_on_from_a_file(tmp_path: Path) -> None:
