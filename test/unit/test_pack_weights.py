@@ -159,14 +159,14 @@ def test_weights_with_sums_in_f16_are_multiplied_by_mma_sync_without_groups_alon
     whole, groups = lt.GemmSpec(**fields, b="s8"), lt.GemmSpec(**fields, b="s4", group=128)
     kernel = lt.compile_gemm(whole, target=target)
     assert str(kernel.schedule.mainloop.roles) == "single" and "f16.f16.f16.f16" in kernel.ptx
-    with pytest.raises(lt.ScheduleError, match="scaled sums are added in f32; take that acc"):
+    with pytest.raises(lt.ScheduleError, match=r"added in f32; take that acc \[weights-acc-of-groups\]"):
         lt.compile_gemm(groups, target=target)
     lt.compile_gemm(replace(groups, acc="f32"), target=target)
 
 
 def test_weights_with_sums_in_f16_are_refused_for_wgmma():
     spec = lt.GemmSpec(a="f16", b="s8", d="f16", acc="f16")
-    with pytest.raises(lt.ScheduleError, match="steps of K are added in f32; take that acc, or roles = single"):
+    with pytest.raises(lt.ScheduleError, match=r"added in f32; take that acc, or roles = single \[weights-acc\]"):
         lt.compile_gemm(spec, target="sm_90a", schedule="roles = cooperative(2)")
     for other, roles in ((replace(spec, acc="f32"), "cooperative(2)"), (spec, "single")):
         lt.compile_gemm(other, target="sm_90a", schedule=f"roles = {roles}")

@@ -260,7 +260,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: grid.tile = [512, 256]: each thread of 2 consumer warpgroups holds 256 accumulator registers and needs about 40 beside them; it has 232: take grid.tile = [512, 192], or more for consumers in registers; atom = wgmma.m64n192k16 goes with that tile}}
+  // expected-error @below {{choose-schedule: grid.tile = [512, 256]: each thread of 2 consumer warpgroups holds 256 accumulator registers and needs about 40 beside them; it has 232: take grid.tile = [512, 192]; atom = wgmma.m64n192k16 goes with that tile}}
   tile.gemm nt %a, %b into %d acc(f16) schedule(#tile.schedule<grid = <tile = [512, 256]>, mainloop = <roles = cooperative(2)>>) {
   ^bb0(%x: f16):
     tile.yield %x : f16
