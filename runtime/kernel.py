@@ -34,7 +34,7 @@ from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, W
 from lowtide.runtime.streams import after_writers, current_stream, handle_of, stream_of
 from lowtide.runtime.tensor_map_encoder import TensorMapEncoder
 from lowtide.runtime.workspaces import Workspaces, offsets_of
-from lowtide.runtime.zeros import Zeros, with_zeros
+from lowtide.runtime.zeros import Zeros, entry_of_zeros, with_zeros
 
 Prepared: TypeAlias = PreparedLaunch | WorkspaceLaunch
 
@@ -67,8 +67,8 @@ class Kernel:
         capability = capability_of(manifest["target"])[:2]
         check_code(f"kernel {self.name}", manifest["target"], capability, self.program.launches, ptx, cubin)
         self._arguments: tuple[dict[str, Any], ...] = tuple(manifest["arguments"])
-        self._any_shape = {x["name"]: {**x, "shape": [None] * len(x["shape"])} for x in self._arguments}
         self._dims = problem_dims(manifest)
+        self._of_zeros = {x["name"]: entry_of_zeros(x, self._dims[x["name"]]) for x in self._arguments}
         self._names = [x["name"] for x in self._arguments]
         self._inputs = [x["name"] for x in self._arguments if x["role"] == "input"]
         self._memrefs = [i for i, x in enumerate(self._arguments) if x["kind"] != "scalar"]
@@ -309,7 +309,7 @@ class Kernel:
             )
         if not extents["k"]:
             operands = with_zeros(operands, self._arguments, self._dims, self._zeros, device, module.context)
-            views = {name: check_layout(self._any_shape[name], x) for name, x in operands.items()}
+            views = {name: check_layout(self._of_zeros[name], x) for name, x in operands.items()}
             views, _ = self._settled(views)
         for index in self._memrefs:
             calls[index] = operands[self._names[index]].address

@@ -53,6 +53,19 @@ def _is_of_k(dim: str) -> bool:
     return dim.partition("/")[0] == "k"
 
 
+def entry_of_zeros(argument: Mapping[str, Any], dims: Sequence[str]) -> dict[str, Any]:
+    """A manifest entry for the extents of a call with K = 0: any extents, and rows of zeros as aligned as `with_zeros`
+    lays them, for a tensor map also where there is one row."""
+    entry = {**argument, "shape": [None] * len(argument["shape"])}
+    if any(map(_is_of_k, dims)):
+        entry["row_stride_alignment"] = _alignment(argument)
+    return entry
+
+
+def _alignment(argument: Mapping[str, Any]) -> int:
+    return max(_ROW_BYTES, argument.get("row_stride_alignment", 1))
+
+
 def with_zeros(
     operands: Mapping[str, Operand],
     arguments: Sequence[Mapping[str, Any]],
@@ -73,7 +86,7 @@ def with_zeros(
         given = operands[name].shape
         letters = dims[name][len(dims[name]) - len(given) :]
         *batch, rows, columns = (1 if _is_of_k(dim) else x for dim, x in zip(letters, given, strict=True))
-        row = pad_row(columns, argument["dtype"], max(_ROW_BYTES, argument.get("row_stride_alignment", 1)))
+        row = pad_row(columns, argument["dtype"], _alignment(argument))
         address = zeros.address(rows * row * element_type(argument["dtype"]).bytes, context)
         shape, strides = (*batch, rows, columns), (*(0 for _ in batch), row, 1)
         replaced[name] = replace(operands[name], address=address, shape=shape, strides=strides, device=device)

@@ -23,12 +23,12 @@ def compiled(number: int) -> tuple[Draw, CompiledKernel, int]:
     """The first draw of this number whose registers suffice by ptxas, its kernel, and how many before it spill."""
     for attempt in range(_ATTEMPTS):
         drawn = draw(number, attempt)
-        kernel = lt.compile_gemm(drawn.spec, target=drawn.target, schedule=drawn.schedule)
         try:
+            kernel = lt.compile_gemm(drawn.spec, target=drawn.target, schedule=drawn.schedule)
             kernel.cubin  # noqa: B018
         except lt.CompileError as error:
             # No rule counts the registers that an epilogue needs beside its accumulators; everything else is a fault.
-            if "spills" not in str(error):
+            if error.code != "kernel-spills":
                 raise
         else:
             return drawn, kernel, attempt

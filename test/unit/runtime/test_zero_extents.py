@@ -14,6 +14,9 @@ from sample_kernel import argument, kernel_from, op, sample_manifest
 
 from lowtide.errors import DeviceError, LaunchError
 from lowtide.runtime import Kernel
+from lowtide.runtime.checks import check_layout
+from lowtide.runtime.operands import Operand
+from lowtide.runtime.zeros import entry_of_zeros
 
 TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
 M, N = 40, 24
@@ -176,3 +179,11 @@ def test_a_kernel_for_m_of_0_launches_nothing(fake: FakeDriver, torch: FakeTorch
     kernel = kernel_from(compiled_for(m=0))
     kernel(Tensor(empty(0, 8)), Tensor(aligned(N, 8)), out=Tensor(empty(0, N)))
     assert not fake.launches
+
+
+def test_rows_of_zeros_are_aligned_for_a_tensor_map_if_there_is_one_row() -> None:
+    entry = argument("b", dtype="f16", alignment=2)
+    zeros = Operand(address=1 << 20, shape=(1, 7), strides=(8, 1), dtype="f16", device=0)
+    assert check_layout(entry, zeros).strides == (7,)
+    assert check_layout(entry_of_zeros(entry, ("k", "n")), zeros).strides == (8,)
+    assert check_layout(entry_of_zeros(entry, ("m", "n")), zeros).strides == (7,)
