@@ -26,7 +26,10 @@ class TileOrder:
     def of(cls, trace: Trace) -> "TileOrder":
         """The order in a run of a level that has tile.work_tiles. Raises InterpreterError if agents of a CTA differ."""
         tiles = trace.tiles()
-        return cls(tiles, next((each for each in _in_d(tiles) if _is_stored(trace, each)), None))
+        places = (
+            () if trace.is_copied else _in_d(tiles)
+        )  # one CTA copies D in any order, by chance in that of the tiles
+        return cls(tiles, next((each for each in places if _is_stored(trace, each)), None))
 
     def difference(self, trace: Trace) -> str:
         """How a run of another level differs, "" if it does not. Below level epilogue, the tiles are those that a CTA

@@ -31,7 +31,7 @@ class Trace:
 
     `work`: by CTA and agent, its work tiles that lie in D, in sequence; empty where no op says them. `turns`: for an
     agent that takes tiles in turn with others, its turn, of how many. `stores`: by CTA and agent, rows and columns of
-    the elements of D that each op stored.
+    the elements of D that each op stored. `is_copied`: whether a launch that copies a matrix wrote D.
     """
 
     level: str = ""
@@ -39,6 +39,7 @@ class Trace:
     turns: dict[str, tuple[int, int]] = field(default_factory=dict)
     stores: dict[int, dict[str, list[tuple[Ints, Ints]]]] = field(default_factory=dict)
     output: Buffer | None = None
+    is_copied: bool = False
 
     def begin_work(self, cta: int, agent: str, turn: tuple[int, int] = (0, 1)) -> list[Tile]:
         """An agent begins a tile.work_tiles: where its tiles are to be entered."""
@@ -50,6 +51,7 @@ class Trace:
         output = self.output
         if output is None or not span.addresses.size or not output.start <= span.addresses[0] < output.end:
             return
+        self.is_copied |= getattr(access.op, "name", "") == "tile.copy_matrix"
         starts = np.arange(0, span.size, ELEMENT_BYTES[output.dtype])
         matrix, row, rest = output.place((span.addresses[:, None] + starts - output.start).reshape(-1))
         rows = row_of(matrix, row, output.rows)
