@@ -134,7 +134,7 @@ QUANTITIES: Sequence[Quantity] = (
 
 def prepare(folder: Path, cases: Iterable[Case] = CASES) -> None:
     """Save each kernel to a folder of its own, and cases.json with explain's report of each."""
-    explanation = importlib.import_module("lowtide.compiler.explain.explanation")
+    explanation = importlib.import_module("lowtide.inspection.explain.explanation")
     saved = []
     for number, case in enumerate(cases):
         spec = lt.GemmSpec(m=case.m, n=case.n, k=case.k, a="f16", b="f16", d="f16", layout=case.layout)

@@ -18,9 +18,9 @@ from typing import Any
 
 import lowtide as lt
 from lowtide import runtime
-from lowtide.compiler.bench import gpu_timing
-from lowtide.compiler.bench.gpu_timing import Contender, Operands, torch_with_gpu
 from lowtide.compiler.spec import LAYOUTS
+from lowtide.measurement.bench import gpu_timing
+from lowtide.measurement.bench.gpu_timing import Contender, Operands, torch_with_gpu
 
 PRECISIONS = ("f32", "tf32x3", "bf16x6")
 JUDGED = ("normal", "uniform")

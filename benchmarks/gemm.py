@@ -18,10 +18,11 @@ import sys
 import threading
 
 import lowtide as lt
-from lowtide.compiler.bench.contest import HEADINGS, Contest, markdown
-from lowtide.compiler.bench.cublaslt_search import WITH_SWEEP
-from lowtide.compiler.bench.gpu_timing import KINDS, torch_with_gpu
 from lowtide.compiler.spec import LAYOUTS
+from lowtide.markdown import markdown
+from lowtide.measurement.bench.contest import HEADINGS, Contest
+from lowtide.measurement.bench.cublaslt_search import WITH_SWEEP
+from lowtide.measurement.bench.gpu_timing import KINDS, torch_with_gpu
 from lowtide.targets import accumulator_types, operand_types
 
 CHOSEN = "chosen"

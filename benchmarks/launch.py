@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 import torch
 
 import lowtide as lt
-from lowtide.compiler.bench.gpu_timing import tolerance
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.elements import element_type
+from lowtide.measurement.bench.gpu_timing import tolerance
 
 CHOSEN = "chosen"
 REFERENCE = "torch.matmul(out=)"

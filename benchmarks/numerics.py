@@ -14,8 +14,8 @@ import sys
 from typing import Any
 
 import lowtide as lt
-from lowtide.compiler.bench.gpu_timing import L2_MULTIPLE_BYTES, Contender, capture, estimate_ms, replay
 from lowtide.compiler.numerics_words import BATCH_INVARIANT, REPEATABLE
+from lowtide.measurement.bench.gpu_timing import L2_MULTIPLE_BYTES, Contender, capture, estimate_ms, replay
 
 ROWS = (1, 16, 64, 100, 128, 200, 256, 300, 400, 512, 600, 1000, 2000, 4096)
 _WARM_MS, _TIMED_MS = 20.0, 30.0

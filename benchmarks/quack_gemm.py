@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from quack.gemm_interface import gemm
 
-from lowtide.compiler.bench.gpu_timing import Contender, Operands
+from lowtide.measurement.bench.gpu_timing import Contender, Operands
 
 
 def contenders(sets: Sequence[Operands]) -> list[Contender]:

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from lowtide.compiler.driver import Lowered, lower
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.compiler.mutation.kernels import KERNELS
-from lowtide.compiler.mutation.operators import OPERATORS
-from lowtide.compiler.mutation.operators.operator import Kind
-from lowtide.compiler.mutation.run import Result, Status, judge
-from lowtide.compiler.mutation.sites import Mutant, sites
 from lowtide.runtime import storage
+from lowtide.verification.mutation.kernels import KERNELS
+from lowtide.verification.mutation.operators import OPERATORS
+from lowtide.verification.mutation.operators.operator import Kind
+from lowtide.verification.mutation.run import Result, Status, judge
+from lowtide.verification.mutation.sites import Mutant, sites
 
 LEVEL = "nvvm"
 NAMES = (

@@ -20,8 +20,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import lowtide as lt
-from lowtide.compiler.bench.gpu_timing import KINDS, Contender, ratio, spread
-from lowtide.compiler.bench.scaled import SCALES, SUMS, Case, Size, asked, problem, raced
+from lowtide.measurement.bench.gpu_timing import KINDS, Contender, ratio, spread
+from lowtide.measurement.bench.scaled import SCALES, SUMS, Case, Size, asked, problem, raced
 
 CHOSEN = "chosen"
 

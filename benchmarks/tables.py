@@ -24,8 +24,13 @@ from pathlib import Path
 import record
 
 import lowtide as lt
-from lowtide.compiler.bench import scaled, weights
-from lowtide.compiler.bench.cases import (
+from lowtide.cli.console import problem_line
+from lowtide.compiler.presets import Preset
+from lowtide.compiler.spec import LAYOUTS, GemmSpec
+from lowtide.compiler.whole_files import write_whole
+from lowtide.decompositions import DECOMPOSITIONS
+from lowtide.measurement.bench import scaled, weights
+from lowtide.measurement.bench.cases import (
     SPEED_HEADINGS,
     Case,
     Entry,
@@ -34,16 +39,11 @@ from lowtide.compiler.bench.cases import (
     run_case,
     speed_rows,
 )
-from lowtide.compiler.bench.contest import interval
-from lowtide.compiler.bench.gpu_timing import KINDS, Contender, ratio, spread, torch_with_gpu
-from lowtide.compiler.bench.ladder import TIMED_HEADINGS, climb, race_steps, small_problem, timed_rows
-from lowtide.compiler.bench.ladder_pages import LADDER_PAGES, LadderPage, cube, product
-from lowtide.compiler.bench.parallel import Compilers
-from lowtide.compiler.cli.console import problem_line
-from lowtide.compiler.presets import Preset
-from lowtide.compiler.spec import LAYOUTS, GemmSpec
-from lowtide.compiler.whole_files import write_whole
-from lowtide.decompositions import DECOMPOSITIONS
+from lowtide.measurement.bench.contest import interval
+from lowtide.measurement.bench.gpu_timing import KINDS, Contender, ratio, spread, torch_with_gpu
+from lowtide.measurement.bench.ladder import TIMED_HEADINGS, climb, race_steps, small_problem, timed_rows
+from lowtide.measurement.bench.ladder_pages import LADDER_PAGES, LadderPage, cube, product
+from lowtide.measurement.bench.parallel import Compilers
 
 CHOSEN = Entry("Lowtide, chosen", "sm_90a")
 ON_MMA_SYNC = Entry("Lowtide on mma.sync, chosen", "sm_80")

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 import lowtide as lt
-from lowtide.compiler.bench.contest import markdown
-from lowtide.compiler.bench.gpu_timing import torch_with_gpu
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.elements import element_type
+from lowtide.markdown import markdown
+from lowtide.measurement.bench.gpu_timing import torch_with_gpu
 
 
 @dataclass(frozen=True)

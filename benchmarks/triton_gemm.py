@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import triton
 import triton.language as tl
 
-from lowtide.compiler.bench.gpu_timing import Contender, Operands
+from lowtide.measurement.bench.gpu_timing import Contender, Operands
 
 CONFIGURATIONS = (
     # BM, BN, BK, warps, stages

@@ -27,20 +27,20 @@ from pathlib import Path
 from typing import Any
 
 import lowtide as lt
-from lowtide.compiler.bench.contest import markdown
+from lowtide.cli.console import problem_line
+from lowtide.cli.tune import file_name, read_shapes
 from lowtide.compiler.cache.precompile import Job, compile_job
 from lowtide.compiler.cache.settings import open_store
-from lowtide.compiler.cli.console import problem_line
-from lowtide.compiler.cli.tune import file_name, read_shapes
 from lowtide.compiler.compile import Request
 from lowtide.compiler.native import NATIVE, resolve
 from lowtide.compiler.numerics_words import ANY, NUMERICS
-from lowtide.compiler.tuning import search
-from lowtide.compiler.tuning.candidates import candidates
-from lowtide.compiler.tuning.elimination import Race
-from lowtide.compiler.tuning.gpu import GpuBench
-from lowtide.compiler.tuning.journal import Journal
 from lowtide.compiler.whole_files import write_whole
+from lowtide.markdown import markdown
+from lowtide.measurement.tuning import search
+from lowtide.measurement.tuning.candidates import candidates
+from lowtide.measurement.tuning.elimination import Race
+from lowtide.measurement.tuning.gpu import GpuBench
+from lowtide.measurement.tuning.journal import Journal
 from lowtide.targets import get
 
 HEADINGS = ("problem", "chosen, µs", "fastest, µs", "chosen / fastest", "certain", "rounds", "of", "fastest schedule")

@@ -15,8 +15,8 @@ import json
 from pathlib import Path
 
 import lowtide as lt
-from lowtide.compiler.bench.weights import Case, microseconds, problem, raced
 from lowtide.elements import weight_types
+from lowtide.measurement.bench.weights import Case, microseconds, problem, raced
 
 CHOSEN = "chosen"
 

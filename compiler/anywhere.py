@@ -13,7 +13,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error
-from lowtide.passes.schedules.alignment import MATRICES, PACK_FIELDS
+from lowtide.passes.schedules.facts.alignment import MATRICES, PACK_FIELDS
 from lowtide.targets import Target
 
 

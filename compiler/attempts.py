@@ -1,6 +1,6 @@
 """From IR to PTX by a schedule whose code is good: a choice that ptxas spills is no choice, and the next one is taken.
 
-The module of the next attempt says what is passed over, and why (`passes/schedules/asked_choice.py`): a dump shows the
+The module of the next attempt says what is passed over, and why (`passes/schedules/choice/asked.py`): a dump shows the
 attempt that succeeded, and gives the same kernel again. If the schedule is given in full, or there is no ptxas, there
 is one attempt, whose code is looked at when it is asked for.
 """
@@ -14,7 +14,7 @@ from lowtide.compiler.ptxas import Assembly, BadCode, assemble, confirm_register
 from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, before_code, without_codes
-from lowtide.passes.schedules.asked_choice import PassedOver, passed_over_in, set_passed_over
+from lowtide.passes.schedules.choice.asked import PassedOver, passed_over_in, set_passed_over
 
 _MOST = 12  # attempts
 

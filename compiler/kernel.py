@@ -25,7 +25,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, InterpreterError, IRError, MisalignedError
 from lowtide.keywords import check_keywords, nearest
-from lowtide.passes.schedules.asked_choice import PassedOver
+from lowtide.passes.schedules.choice.asked import PassedOver
 from lowtide.runtime.checks import aligned_strides
 from lowtide.runtime.manifest import problem_text
 from lowtide.targets import Target

@@ -22,7 +22,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
-from lowtide.passes.schedules.alignment import alignments_of, is_packed, moved_alignment
+from lowtide.passes.schedules.facts.alignment import alignments_of, is_packed, moved_alignment
 from lowtide.passes.support.element_types import element_name
 from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.matrix_layouts import is_column_major

@@ -15,7 +15,7 @@ from lowtide.dialects.levels import Level, set_level, set_target
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.base import walk
-from lowtide.passes.schedules.asked_choice import set_expected
+from lowtide.passes.schedules.choice.asked import set_expected
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 

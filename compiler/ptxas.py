@@ -9,7 +9,7 @@ from pathlib import Path
 from lowtide.compiler.ptxas_program import ENVIRONMENT_VARIABLE, find_ptxas
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError
-from lowtide.passes.schedules.facts import threads_of
+from lowtide.passes.schedules.facts.resources import threads_of
 from lowtide.targets import Target
 
 _TIMEOUT_SECONDS = 300

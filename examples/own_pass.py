@@ -74,7 +74,7 @@ def main() -> None:
     problem = lt.compile_gemm(spec, target="sm_80").levels["problem"]
 
     # lowtide-opt knows the passes that are registered …
-    command = [sys.executable, "-m", "lowtide.compiler.opt_tool", "-", "-p", "tile-to-ctas,cse"]
+    command = [sys.executable, "-m", "lowtide.cli.opt_tool", "-", "-p", "tile-to-ctas,cse"]
     before = subprocess.run(command, input=problem, capture_output=True, text=True, check=True).stdout
 
     # … and a pipeline takes any registry.

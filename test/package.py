@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("compiler", "dialects", "interpreter", "passes", "runtime", "targets")
+PACKAGES = tuple(path.name for path in (ROOT / "src/lowtide").iterdir() if path.is_symlink())
 NOT_IN_WHEEL = (".td", ".cpp", ".h", "CMakeLists.txt")
 USE = """
 import numpy as np

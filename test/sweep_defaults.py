@@ -20,12 +20,12 @@ import lowtide as lt
 from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.epilogue.operands import annotated, operand_kinds
 from lowtide.compiler.epilogue.ready import READY
-from lowtide.compiler.fuzz.words import SCALES, WEIGHTS
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.elements import element_type, types_of_d
 from lowtide.targets import Target, accumulator_types, get, operand_types, types_of_atom
+from lowtide.verification.fuzz.words import SCALES, WEIGHTS
 
 _TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_90a")  # roles have the most to choose
 _LARGEST = 8192

@@ -22,8 +22,8 @@ from lowtide.runtime.files import read_json
 
 FOLDER = "sources"  # of records, in the cache's
 _FOLDERS = ("compiler", "dialects", "passes", "runtime", "targets")
-APART = ("bench", "checking", "cli", "draw", "explain", "fuzz", "fx", "mutation", "reduction", "tuning")
-"""Of `compiler`: what looks at kernels and makes none."""
+APART = ("fx",)
+"""Folders of `compiler` that make no kernel."""
 _SUFFIXES = (".py", ".so", ".pyd")
 _STARTED = time.time()  # the code that this process runs was read about then
 _SETTLED_NS = 2 * 10**9  # longer than a tick of any file system's clock

@@ -17,8 +17,8 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, ScheduleError, before_code
-from lowtide.passes.schedules.alignment import PACK_FIELDS
-from lowtide.passes.schedules.opening import opened
+from lowtide.passes.schedules.choice.opening import opened
+from lowtide.passes.schedules.facts.alignment import PACK_FIELDS
 
 Epilogue = Callable[..., Any]
 

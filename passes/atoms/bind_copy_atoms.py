@@ -21,7 +21,7 @@ from lowtide.dialects import sm
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.schedules.facts import threads_of
+from lowtide.passes.schedules.facts.resources import threads_of
 from lowtide.passes.support.atoms import (
     RING_COPIES,
     STAGED_COPIES,

@@ -30,7 +30,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.schedules.facts import multiplying_threads
+from lowtide.passes.schedules.facts.resources import multiplying_threads
 from lowtide.passes.support.atoms import (
     fragment_type,
     is_transposed,

@@ -9,8 +9,7 @@ from lowtide.dialects.tile import OperandKind, SchedulerKind, TailKind, WavesKin
 from lowtide.dialects.tile.fields import KDivision
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, WEIGHT_BLOCK, WEIGHT_ROWS
-from lowtide.passes.schedules.facts import threads_of
-from lowtide.passes.schedules.single_grid_cost import ctas_per_sm
+from lowtide.passes.schedules.facts.resources import ctas_per_sm, threads_of
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import cluster_clause
 from lowtide.passes.support.matrix_layouts import dims_of_a, dims_of_b

@@ -49,7 +49,7 @@ from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.cta.host_side import counter_type, emit_host
-from lowtide.passes.schedules.facts import work_loops
+from lowtide.passes.schedules.facts.resources import work_loops
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import cluster_clause, schedule_of
 from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk, dims_of_a

@@ -17,7 +17,7 @@ from mlir import ir
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.schedules.facts import MBARRIER_BYTES, aligned
+from lowtide.passes.schedules.facts.resources import MBARRIER_BYTES, aligned
 from lowtide.passes.support.copy_units import staged_bytes
 from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.kernels import bytes_of, copies_of, launches_of, role_instances

@@ -48,7 +48,7 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.epilogue.parts import Epilogue, Part, held_run
 from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.epilogue.stores import store_by_tma
-from lowtide.passes.schedules.facts import runs_ahead
+from lowtide.passes.schedules.facts.resources import runs_ahead
 from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
 from lowtide.passes.support.buffers import buffer_type
 from lowtide.passes.support.element_types import buffer_bytes, element_bits

@@ -13,7 +13,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.epilogue.largest import Largest
-from lowtide.passes.schedules.facts import multiplying_threads
+from lowtide.passes.schedules.facts.resources import multiplying_threads
 from lowtide.passes.support.arithmetic import add
 from lowtide.passes.support.atoms import EpilogueAccess, fragment_run, fragment_type, part_of, rows_of_part, stacked_tv
 from lowtide.passes.support.builder import Builder

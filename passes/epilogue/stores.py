@@ -17,7 +17,7 @@ from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.epilogue.parts import Epilogue, Part, held_run
 from lowtide.passes.epilogue.scratch import Scratch
-from lowtide.passes.schedules.facts import scratch_buffers
+from lowtide.passes.schedules.facts.resources import scratch_buffers
 from lowtide.passes.support.buffers import buffer_type
 from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.panels import panel_layout

@@ -44,7 +44,7 @@ from lowtide.passes.nvvm.thread.signatures import (
     tensor_map_positions,
 )
 from lowtide.passes.nvvm.work import partial_sums, work_tiles
-from lowtide.passes.schedules.facts import registers_at_entry
+from lowtide.passes.schedules.facts.resources import registers_at_entry
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import cluster_shape, launches_of

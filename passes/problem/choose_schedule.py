@@ -3,7 +3,7 @@
 Before   tile.gemm tn %a, %b into %d acc(f32) …
 After    tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<cta = [128, 128, 32], stages = 4, …>) …
 Needs    level problem; fields already given are kept, the others (and `auto`) are decided. The module may name extents
-         to choose for, and schedules to pass over (schedules/asked_choice.py).
+         to choose for, and schedules to pass over (schedules/choice/asked.py).
 Refuses  a problem for which no schedule with the given fields is legal on the target.
 Test     test/lit/passes/problem/choose-schedule.mlir, choose-schedule-invalid.mlir
 """
@@ -17,7 +17,7 @@ from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.schedules.asked_choice import choice_for
+from lowtide.passes.schedules.choice.asked import choice_for
 from lowtide.targets import Target
 
 

@@ -33,7 +33,13 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, walk
-from lowtide.passes.schedules.alignment import MATRICES, is_packed, is_packed_transposed, moved_alignment, multiplied
+from lowtide.passes.schedules.facts.alignment import (
+    MATRICES,
+    is_packed,
+    is_packed_transposed,
+    moved_alignment,
+    multiplied,
+)
 from lowtide.passes.support import staged_scales
 from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.operand_kinds import SCALES

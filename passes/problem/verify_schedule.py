@@ -1,9 +1,8 @@
 """verify-schedule: check every schedule against the target and the problem. Changes nothing.
 
 Needs    a schedule on tile.gemm or, entering from a dump of a later level, on its tile.kernel.
-Refuses  a schedule that breaks a rule, with the rule, the limit, and the nearest legal value (schedules/rules.py); a
-         kernel that was lowered for another schedule than the one it carries (schedules/built_for.py,
-         timed_for.py, launched_for.py).
+Refuses  a schedule that breaks a rule, with the rule, the limit, and the nearest legal value (schedules/rules); a
+         kernel that was lowered for another schedule than the one it carries (schedules/built).
 Test     test/lit/passes/problem/verify-schedule.mlir and, for each kind of refusal, verify-schedule-…-invalid.mlir
 """
 
@@ -16,10 +15,10 @@ from mlir import ir
 from lowtide.dialects import tile
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.schedules.built_for import mismatches
-from lowtide.passes.schedules.launched_for import launch_mismatches
-from lowtide.passes.schedules.rules import broken_rule
-from lowtide.passes.schedules.timed_for import timing_mismatches
+from lowtide.passes.schedules.built.kernel import mismatches
+from lowtide.passes.schedules.built.launches import launch_mismatches
+from lowtide.passes.schedules.built.timings import timing_mismatches
+from lowtide.passes.schedules.rules.rules import broken_rule
 from lowtide.passes.support.kernels import gemm_kernels, problem_of, schedule_of
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from lowtide.compiler.block_scales import BlockScales
     from lowtide.compiler.bundle import bundle
     from lowtide.compiler.cache.precompile import precompile
-    from lowtide.compiler.checking.check import check
-    from lowtide.compiler.checking.reference import compare, error_bound, random_inputs, reference, reference_with_bound
     from lowtide.compiler.compile import compile_gemm, compile_ir
-    from lowtide.compiler.draw.draw import draw
     from lowtide.compiler.epilogue.functions import (
         cast,
         clamp,
@@ -43,7 +40,6 @@ if TYPE_CHECKING:
     from lowtide.compiler.matmul.matmul import matmul
     from lowtide.compiler.presets import PRESETS as presets
     from lowtide.compiler.spec import UNBATCHED, GemmSpec
-    from lowtide.compiler.tuning.tune import Tuned, tune, tuned_schedule
     from lowtide.dialects.tile.schedule import Schedule
     from lowtide.errors import (
         ArgumentError,
@@ -62,7 +58,17 @@ if TYPE_CHECKING:
         SpecError,
         TargetError,
     )
+    from lowtide.inspection.draw.draw import draw
+    from lowtide.measurement.tuning.tune import Tuned, tune, tuned_schedule
     from lowtide.runtime.weights import pack_weights, unpack_weights
+    from lowtide.verification.checking.check import check
+    from lowtide.verification.checking.reference import (
+        compare,
+        error_bound,
+        random_inputs,
+        reference,
+        reference_with_bound,
+    )
 
 # In a checkout the subpackages are links to folders of the repository. They are imported by the paths that git knows,
 # so that tracebacks, debuggers and coverage name these. (Where the package is installed the two are one.)
@@ -108,11 +114,11 @@ _ERRORS = (
 _HOMES: dict[str, tuple[str, str]] = {
     "compile_gemm": ("lowtide.compiler.compile", "compile_gemm"),
     "compile_ir": ("lowtide.compiler.compile", "compile_ir"),
-    **{name: ("lowtide.compiler.tuning.tune", name) for name in ("Tuned", "tune", "tuned_schedule")},
+    **{name: ("lowtide.measurement.tuning.tune", name) for name in ("Tuned", "tune", "tuned_schedule")},
     "bundle": ("lowtide.compiler.bundle", "bundle"),
-    "check": ("lowtide.compiler.checking.check", "check"),
+    "check": ("lowtide.verification.checking.check", "check"),
     "precompile": ("lowtide.compiler.cache.precompile", "precompile"),
-    "draw": ("lowtide.compiler.draw.draw", "draw"),
+    "draw": ("lowtide.inspection.draw.draw", "draw"),
     "BlockScales": ("lowtide.compiler.block_scales", "BlockScales"),
     **{name: ("lowtide.compiler.spec", name) for name in ("GemmSpec", "UNBATCHED")},
     "matmul": ("lowtide.compiler.matmul.matmul", "matmul"),
@@ -121,7 +127,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     **{name: ("lowtide.compiler.epilogue.operands", name) for name in ("Full", "PerColumn", "PerRow", "Scalar")},
     **{name: ("lowtide.compiler.epilogue.functions", name) for name in _FUNCTIONS},
     **{
-        name: ("lowtide.compiler.checking.reference", name)
+        name: ("lowtide.verification.checking.reference", name)
         for name in ("compare", "error_bound", "random_inputs", "reference", "reference_with_bound")
     },
     **{name: ("lowtide.runtime.weights", name) for name in ("pack_weights", "unpack_weights")},

@@ -23,12 +23,12 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
 
 def lowtide() -> int:
     """The command `lowtide`."""
-    return guard("lowtide", lambda: importlib.import_module("lowtide.compiler.cli.main").main(), refused=2)
+    return guard("lowtide", lambda: importlib.import_module("lowtide.cli.main").main(), refused=2)
 
 
 def lowtide_opt() -> int:
     """The command `lowtide-opt`."""
-    return guard("lowtide-opt", lambda: importlib.import_module("lowtide.compiler.opt_tool").main(), refused=1)
+    return guard("lowtide-opt", lambda: importlib.import_module("lowtide.cli.opt_tool").main(), refused=1)
 
 
 def guard(program: str, command: Callable[[], int | None], *, refused: int) -> int:

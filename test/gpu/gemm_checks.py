@@ -3,8 +3,8 @@
 import numpy as np
 
 import lowtide as lt
-from lowtide.compiler.checking.conditions import least_steps
 from lowtide.elements import element_type
+from lowtide.verification.checking.conditions import least_steps
 
 try:
     import torch

@@ -12,7 +12,7 @@ from math import ceil
 import lowtide as lt
 from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath
 from lowtide.dialects.tile.fields import cooperative
-from lowtide.passes.schedules.choice import choose
+from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
 

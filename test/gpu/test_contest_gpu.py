@@ -3,9 +3,9 @@
 import pytest
 
 import lowtide as lt
-from lowtide.compiler.bench.contest import Contest
-from lowtide.compiler.bench.gpu_timing import Contender
-from lowtide.compiler.bench.ladder_pages import product
+from lowtide.measurement.bench.contest import Contest
+from lowtide.measurement.bench.gpu_timing import Contender
+from lowtide.measurement.bench.ladder_pages import product
 
 torch = pytest.importorskip("torch")
 

@@ -6,9 +6,9 @@ from gemm_checks import check, least_k
 from role_draws import TARGET, refusal
 
 import lowtide as lt
-from lowtide.compiler.bench.ladder import climb
 from lowtide.compiler.presets import LADDERS, check_target, ladder_of
 from lowtide.dialects.tile import StorePath
+from lowtide.measurement.bench.ladder import climb
 from lowtide.targets import get
 
 torch = pytest.importorskip("torch")

@@ -7,8 +7,8 @@ import numpy as np
 from mlir import ir
 from numpy.typing import NDArray
 
-from lowtide.compiler.checking.tile_order import TileOrder
 from lowtide.interpreter import Trace, interpret
+from lowtide.verification.checking.tile_order import TileOrder
 
 Array = NDArray[Any]
 

@@ -8,9 +8,9 @@ import pytest
 from compiled import spec
 
 import lowtide as lt
-from lowtide.compiler.checking.trials import Finding, Source, Trial, outcomes
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
+from lowtide.verification.checking.trials import Finding, Source, Trial, outcomes
 
 LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm", "ptx")
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import lowtide as lt
-from lowtide.compiler.checking.reference import compare, random_inputs, reference_with_bound
 from lowtide.errors import InterpreterError
+from lowtide.verification.checking.reference import compare, random_inputs, reference_with_bound
 
 EXTENTS = {"m": 21, "n": 13, "k": 24}
 

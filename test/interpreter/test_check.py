@@ -15,13 +15,6 @@ from mlir.dialects import arith
 
 import lowtide as lt
 from lowtide import targets
-from lowtide.compiler.checking.check import check_subject
-from lowtide.compiler.checking.check_result import CheckResult
-from lowtide.compiler.checking.cover import Cover, as_asked, cover_of
-from lowtide.compiler.checking.subjects import Subject, of_dump, of_kernel
-from lowtide.compiler.checking.trials import Finding
-from lowtide.compiler.checking.variants import variants_of
-from lowtide.compiler.checking.workload import work_of
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
@@ -40,6 +33,13 @@ from lowtide.passes.nvvm.work import work_tiles
 from lowtide.passes.smem.assign_smem_layouts import AssignSmemLayouts
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
+from lowtide.verification.checking.check import check_subject
+from lowtide.verification.checking.check_result import CheckResult
+from lowtide.verification.checking.cover import Cover, as_asked, cover_of
+from lowtide.verification.checking.subjects import Subject, of_dump, of_kernel
+from lowtide.verification.checking.trials import Finding
+from lowtide.verification.checking.variants import variants_of
+from lowtide.verification.checking.workload import work_of
 
 SMALL = "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 2, order = grouped(2)"
 OPEN = lt.GemmSpec(a="bf16", b="bf16", d="bf16")

@@ -14,7 +14,8 @@ from lowtide.passes.epilogue import lower_epilogue
 from lowtide.passes.nvvm import overlap_stores, spread_copies
 from lowtide.passes.nvvm.work import work_tiles
 from lowtide.passes.pipelined import pipeline_mainloop
-from lowtide.passes.schedules import built_for, mainloop_rules
+from lowtide.passes.schedules.built import kernel as built_for
+from lowtide.passes.schedules.rules import mainloop as mainloop_rules
 
 SCHEDULE = "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 7, prologue = once"
 SHAPE = (150, 70, 70)

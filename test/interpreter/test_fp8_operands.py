@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import lowtide as lt
-from lowtide.compiler.checking.reference import compare, random_inputs, reference_with_bound
 from lowtide.interpreter import Loaded, interpret
+from lowtide.verification.checking.reference import compare, random_inputs, reference_with_bound
 
 EXTENTS = (37, 27, 40)
 

@@ -6,10 +6,15 @@ import pytest
 from typer.testing import CliRunner
 
 import lowtide as lt
-from lowtide.compiler.cli.main import app
-from lowtide.compiler.fuzz.case import Case, Ended, Result, refusal, run_case
-from lowtide.compiler.fuzz.search import Journal, fuzz
-from lowtide.compiler.fuzz.words import (
+from lowtide.cli.main import app
+from lowtide.dialects.tile import CacheHint, KDivisionKind, RasterKind, RolesKind, SchedulerKind, StorePath
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
+from lowtide.passes.cta.launch_clears import LaunchClears
+from lowtide.targets import COPY_ATOMS
+from lowtide.verification.fuzz.case import Case, Ended, Result, refusal, run_case
+from lowtide.verification.fuzz.search import Journal, fuzz
+from lowtide.verification.fuzz.words import (
     COMPANIONS,
     Pair,
     all_pairs,
@@ -19,11 +24,6 @@ from lowtide.compiler.fuzz.words import (
     schedule_words,
     text_of,
 )
-from lowtide.dialects.tile import CacheHint, KDivisionKind, RasterKind, RolesKind, SchedulerKind, StorePath
-from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
-from lowtide.passes.cta.launch_clears import LaunchClears
-from lowtide.targets import COPY_ATOMS
 
 ENUMS = {
     "grid.order": RasterKind,

@@ -9,17 +9,17 @@ from compiled import inputs_of, spec
 from typer.testing import CliRunner
 
 import lowtide as lt
-from lowtide.compiler.checking.trials import Finding, Trial
-from lowtide.compiler.cli.main import app
+from lowtide.cli.main import app
 from lowtide.compiler.driver import lower
-from lowtide.compiler.fuzz.case import Case, Ended, run_case
-from lowtide.compiler.mutation.kernels import KERNELS
-from lowtide.compiler.mutation.run import Status, judge
-from lowtide.compiler.mutation.sites import Mutant
-from lowtide.compiler.reduction.failures import own_check
 from lowtide.errors import InterpreterError, InterpreterFault
 from lowtide.interpreter import Loaded, interpret
 from lowtide.interpreter.machine import register_memory
+from lowtide.verification.checking.trials import Finding, Trial
+from lowtide.verification.fuzz.case import Case, Ended, run_case
+from lowtide.verification.mutation.kernels import KERNELS
+from lowtide.verification.mutation.run import Status, judge
+from lowtide.verification.mutation.sites import Mutant
+from lowtide.verification.reduction.failures import own_check
 
 SCHEDULE = "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 2, epilogue.path = direct"
 SHAPE = ("--m", "32", "--n", "32", "--k", "16", "--target", "sm_80")

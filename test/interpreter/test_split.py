@@ -10,12 +10,12 @@ from support import assert_same
 
 import lowtide as lt
 from lowtide import targets
-from lowtide.compiler.checking.reference import compare, reference_with_bound
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.interpreter import Loaded, interpret
+from lowtide.verification.checking.reference import compare, reference_with_bound
 
 LEVELS = ("problem", "cta", "atoms", "epilogue", "nvvm", "ptx")
 SMALL = "grid.tile = [64, 32], stages = 3, roles = cooperative(1)"

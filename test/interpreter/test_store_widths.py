@@ -6,12 +6,12 @@ import pytest
 from compiled import spec
 
 import lowtide as lt
-from lowtide.compiler.checking.trials import Finding, Source, Trial, domains_of, outcomes
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.dialects.tile import CacheHint, StorePath
 from lowtide.elements import element_type
-from lowtide.passes.schedules.epilogue_rules import STORE_HINTS
+from lowtide.passes.schedules.rules.epilogue import STORE_HINTS
 from lowtide.targets import get
+from lowtide.verification.checking.trials import Finding, Source, Trial, domains_of, outcomes
 
 _LEVELS = ("epilogue", "nvvm", "llvm", "ptx")
 PROBLEMS: dict[str, Any] = {

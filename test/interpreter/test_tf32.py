@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import lowtide as lt
-from lowtide.compiler.checking.reference import compare, random_inputs, reference_with_bound
 from lowtide.compiler.compile import compile_gemm
 from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import multiplied
+from lowtide.verification.checking.reference import compare, random_inputs, reference_with_bound
 
 LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm", "ptx")
 ROLES = lt.Schedule().with_(grid_tile=(64, 64), k=32, roles="cooperative(1)", stages=3)

@@ -6,10 +6,10 @@ from compiled import spec
 from planting import Fault
 
 import lowtide as lt
-from lowtide.compiler.checking.interpretation import inputs_for, run
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import Loaded
-from lowtide.passes.schedules.alignment import alignments_in
+from lowtide.passes.schedules.facts.alignment import alignments_in
+from lowtide.verification.checking.interpretation import inputs_for, run
 
 LEVELS = ("pipelined", "atoms", "epilogue", "nvvm")
 MMA = "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3"

@@ -8,13 +8,13 @@ from compiled import expected, inputs_of, spec, steps_of
 from planting import Fault
 
 from lowtide import targets
-from lowtide.compiler.checking import trials
-from lowtide.compiler.checking.trials import Finding
 from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import Loaded, Report, interpret
 from lowtide.interpreter.machine import waves
+from lowtide.verification.checking import trials
+from lowtide.verification.checking.trials import Finding
 
 SPEC = spec()
 ONE = "grid.tile = [64, 16], order = row, k = 32, stages = 2, roles = cooperative(1), waves = synchronized"

@@ -9,9 +9,9 @@ from test_weights import biased, domain_of, small_integers, spec_for
 
 import lowtide as lt
 from lowtide import targets
-from lowtide.compiler.checking.reference import reference
-from lowtide.compiler.explain.explanation import explain_spec
+from lowtide.inspection.explain.explanation import explain_spec
 from lowtide.interpreter.host import LEVELS
+from lowtide.verification.checking.reference import reference
 
 ROLES = "operands = swapped, epilogue.path = direct, roles = "
 ONE = ROLES + "cooperative(1), grid.tile = [64, 16], k = 64, stages = 2"

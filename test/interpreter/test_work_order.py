@@ -9,12 +9,12 @@ from support import assert_same_order
 
 from lowtide import targets
 from lowtide.compiler.contexts import make_context, parse_text
-from lowtide.compiler.explain.composition import composition_of
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import GemmLayout, OperandKind, RasterKind, SchedulerKind, WorkPart
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError
+from lowtide.inspection.explain.composition import composition_of
 from lowtide.interpreter import Trace, inputs, interpret
 from lowtide.interpreter.machine.work_order import ORDERS, PARTS, SCHEDULERS, WorkOrder
 from lowtide.passes.base import walk

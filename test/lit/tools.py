@@ -28,7 +28,7 @@ def run(path: str, arguments: list[str]) -> int:
 
 def serve(path: str) -> None:
     """Fork for each request, until standard input is closed."""
-    from lowtide.compiler.opt_tool import main  # noqa: PLC0415  # not in `run`, whose time it would be
+    from lowtide.cli.opt_tool import main  # noqa: PLC0415  # not in `run`, whose time it would be
     from lowtide.entry import guard  # noqa: PLC0415
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:

@@ -4,8 +4,8 @@ import ctypes
 from types import SimpleNamespace
 from typing import Any
 
-from lowtide.compiler.bench import cublaslt_library
-from lowtide.compiler.bench.cublaslt_library import AlgorithmStruct, Capability, Setting
+from lowtide.measurement.bench import cublaslt_library
+from lowtide.measurement.bench.cublaslt_library import AlgorithmStruct, Capability, Setting
 
 INVALID_VALUE, NOT_SUPPORTED = 7, 15
 

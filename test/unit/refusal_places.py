@@ -17,7 +17,10 @@ from pathlib import Path
 from lowtide import errors
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("targets", "dialects", "passes", "interpreter", "compiler", "runtime", "src/lowtide")
+FOLDERS = (
+    *("targets", "dialects", "passes", "interpreter", "compiler", "runtime", "src/lowtide"),
+    *("verification", "inspection", "measurement", "cli"),
+)
 CODE = re.compile(r" \[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]$")
 _CLASSES = {name for name, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.Error)}
 _EMITS = re.compile(r"\b(?:emitOpError|emitError|emitOptionalError)\((?:[^()]|\([^()]*\))*\)")
@@ -118,7 +121,7 @@ class Scan:
     def places(self) -> list[Place]:
         found: list[Place] = []
         for source in self.sources:
-            of_rules = source.name.startswith("passes/schedules/") and source.name.endswith("rules.py")
+            of_rules = source.name.startswith("passes/schedules/rules/")
             for node in source.nodes:
                 text = _text_of(node, self._constructs(source, node), of_rules)
                 if text is not None:

@@ -38,7 +38,9 @@ def texts(path: Path) -> Iterator[str]:
 def assignments() -> dict[str, str]:
     """Fields with values, as printed, and where."""
     pages = [*ROOT.glob("docs/*.md"), ROOT / "README.md"]
-    modules = [path for folder in ("passes", "compiler", "runtime") for path in (ROOT / folder).rglob("*.py")]
+    modules = [
+        path for folder in ("passes", "compiler", "measurement", "runtime") for path in (ROOT / folder).rglob("*.py")
+    ]
     found = {}
     for path in (*pages, *modules):
         for text in texts(path):

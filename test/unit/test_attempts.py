@@ -9,22 +9,22 @@ from typer.testing import CliRunner
 
 import lowtide as lt
 from lowtide import targets
+from lowtide.cli.main import app
 from lowtide.compiler import attempts
 from lowtide.compiler.cache import sources
-from lowtide.compiler.cli.main import app
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import Lowered, lower
-from lowtide.compiler.explain.explanation import explain_spec
 from lowtide.compiler.kernel import CachedKernel
 from lowtide.compiler.numerics import promise
 from lowtide.compiler.numerics_words import BATCH_INVARIANT, REPEATABLE
 from lowtide.compiler.problem_ir import problem_text, seen_by_passes
 from lowtide.compiler.ptxas import Assembly, BadCode, assemble
-from lowtide.compiler.tuning.candidates import candidates
 from lowtide.dialects.levels import Level
 from lowtide.errors import CompileError, IRError, ScheduleError
-from lowtide.passes.schedules.asked_choice import PassedOver, passed_over_in, set_passed_over
-from lowtide.passes.schedules.choice import choose, ranked
+from lowtide.inspection.explain.explanation import explain_spec
+from lowtide.measurement.tuning.candidates import candidates
+from lowtide.passes.schedules.choice.asked import PassedOver, passed_over_in, set_passed_over
+from lowtide.passes.schedules.choice.choice import choose, ranked
 
 SMALL = lt.GemmSpec(m=72, n=136, k=64, a="f16", b="f16", d="f16")
 SPILLS = "the kernel spills 8 bytes per thread; take another"

@@ -10,7 +10,7 @@ import lowtide as lt
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.compiler.mutation.kernels import KERNELS as SMALL_KERNELS
+from lowtide.verification.mutation.kernels import KERNELS as SMALL_KERNELS
 
 MMA_SYNC = "grid.tile = [64, 64], k = 32, stages = 3, order = row, epilogue.tile = [64, 64], epilogue.swizzle = <3,3,3>"
 WGMMA = "grid.tile = [128, 128], k = 64, order = groups(16, 8), roles = cooperative(2), epilogue.path = smem, "

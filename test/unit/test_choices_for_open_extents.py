@@ -18,9 +18,9 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import EpilogueStart, OperandsKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import IRError
-from lowtide.passes.schedules.choice import choose
-from lowtide.passes.schedules.opening import opened
-from lowtide.passes.schedules.rules import broken_rule
+from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.schedules.choice.opening import opened
+from lowtide.passes.schedules.rules.rules import broken_rule
 
 # N × K of products in models
 WIDTHS = [

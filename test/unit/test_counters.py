@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 
 import lowtide as lt
-from lowtide.compiler.explain.explanation import explain_spec
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.inspection.explain.explanation import explain_spec
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "counters.py"
 SMALL = "grid.tile = [64, 64], k = 32, atoms = [2, 2, 1], stages = 2, a.swizzle = <0,3,3>, b.swizzle = <2,3,3>"

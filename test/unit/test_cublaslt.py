@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from fake_cublaslt import NOT_SUPPORTED, FakeLibrary, get, put
 
-from lowtide.compiler.bench import cublaslt, cublaslt_library
-from lowtide.compiler.bench.cublaslt import Description, Matmul, StoredMatrix, describe, name_of
-from lowtide.compiler.bench.cublaslt_library import AlgorithmStruct, HeuristicResult, Library, Setting
 from lowtide.errors import DeviceError
+from lowtide.measurement.bench import cublaslt, cublaslt_library
+from lowtide.measurement.bench.cublaslt import Description, Matmul, StoredMatrix, describe, name_of
+from lowtide.measurement.bench.cublaslt_library import AlgorithmStruct, HeuristicResult, Library, Setting
 
 DESCRIPTION = describe("bf16", "f32", "tn", 96, 64, 32, (40, 48, 72), "bf16")
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from fake_cublaslt import NOT_SUPPORTED, FindingLibrary, SimpleCallable, get
 
-from lowtide.compiler.bench import contest, cublaslt_library
-from lowtide.compiler.bench.cublaslt_library import Capability, Library, Setting
-from lowtide.compiler.bench.gpu_timing import Contender
 from lowtide.compiler.spec import GemmSpec
+from lowtide.measurement.bench import contest, cublaslt_library
+from lowtide.measurement.bench.cublaslt_library import Capability, Library, Setting
+from lowtide.measurement.bench.gpu_timing import Contender
 
 SPEC = GemmSpec(m=96, n=64, k=32, a="bf16", b="bf16", d="bf16")
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from fake_cublaslt import FindingLibrary, get
 
-from lowtide.compiler.bench import cublaslt_search
-from lowtide.compiler.bench.cublaslt import Algorithm, Matmul, describe
-from lowtide.compiler.bench.cublaslt_library import AlgorithmStruct, Capability, Library, Setting
-from lowtide.compiler.bench.cublaslt_search import Capabilities, Family, alternate, find, neighbours, sweep
-from lowtide.compiler.bench.cublaslt_tiles import NUMBERS, SHAPES, tile_cost, tile_count, tile_name, transposed
 from lowtide.errors import DeviceError
+from lowtide.measurement.bench import cublaslt_search
+from lowtide.measurement.bench.cublaslt import Algorithm, Matmul, describe
+from lowtide.measurement.bench.cublaslt_library import AlgorithmStruct, Capability, Library, Setting
+from lowtide.measurement.bench.cublaslt_search import Capabilities, Family, alternate, find, neighbours, sweep
+from lowtide.measurement.bench.cublaslt_tiles import NUMBERS, SHAPES, tile_cost, tile_count, tile_name, transposed
 
 DESCRIPTION = describe("bf16", "f32", "tn", 4096, 4096, 4096, (4096, 4096, 4096), "bf16")
 T128X256, T256X128, T128X128, T64X64 = 23, 24, 20, 15

@@ -14,12 +14,12 @@ from types import ModuleType
 import pytest
 
 import lowtide as lt
-from lowtide.compiler import opt_tool
-from lowtide.compiler.bench import ladder_pages
+from lowtide.cli import opt_tool
 from lowtide.compiler.presets import PRESETS, ladder_of
 from lowtide.dialects.tile import CacheHint, EpilogueMath, RasterKind, RolesKind, SchedulerKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter.numbers import domains
+from lowtide.measurement.bench import ladder_pages
 from lowtide.passes.pipeline import STEPS
 
 ROOT = Path(__file__).resolve().parents[2]

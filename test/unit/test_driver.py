@@ -12,7 +12,8 @@ import pytest
 from mlir import ir
 
 from lowtide import targets
-from lowtide.compiler import driver, opt_tool, whole_files
+from lowtide.cli import opt_tool
+from lowtide.compiler import driver, whole_files
 from lowtide.compiler.attempts import compile_ir
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import Lowered, lower

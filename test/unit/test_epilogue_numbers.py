@@ -12,12 +12,12 @@ from mlir.execution_engine import ExecutionEngine
 from mlir.passmanager import PassManager
 from test_epilogue import module_of
 
-from lowtide.compiler.checking.bound import Interval, propagate
 from lowtide.compiler.epilogue import functions as lt
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import PerRow, trace
 from lowtide.passes.nvvm.expand_math import ExpandMath
 from lowtide.targets import get
+from lowtide.verification.checking.bound import Interval, propagate
 
 # Not all of the functions below read their second argument.
 pytestmark = pytest.mark.filterwarnings("ignore:D does not depend on the epilogue's operand")

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from test_math_formulas import NumpyOps, every_float
 
-from lowtide.compiler.checking.bound import Interval, propagate
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.epilogue import functions as lt
 from lowtide.compiler.epilogue.evaluate import evaluate
@@ -20,6 +19,7 @@ from lowtide.compiler.epilogue.trace import FUNCTIONS
 from lowtide.compiler.spec import GemmSpec
 from lowtide.passes.support import math_formulas as formulas
 from lowtide.runtime.epilogue import evaluate as evaluate_program
+from lowtide.verification.checking.bound import Interval, propagate
 
 erfc = np.vectorize(math.erfc, otypes=[np.float64])
 ROUNDED = 2.0**-24

@@ -9,12 +9,12 @@ import warnings
 import numpy as np
 import pytest
 
-from lowtide.compiler.checking.reference import reference, reference_with_bound
 from lowtide.compiler.epilogue import functions as lt
 from lowtide.compiler.epilogue.operands import RESERVED_NAMES, Full, PerColumn, Scalar, trace
 from lowtide.compiler.epilogue.text import TextEpilogue, epilogue_text
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import SpecError
+from lowtide.verification.checking.reference import reference, reference_with_bound
 
 LEAKED = []
 

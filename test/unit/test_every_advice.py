@@ -15,7 +15,7 @@ from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.dialects import tile
 from lowtide.passes.base import walk
-from lowtide.passes.schedules.choice import choose
+from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
 

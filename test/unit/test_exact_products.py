@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lowtide.compiler.bench import exact_products
-from lowtide.compiler.bench.exact_products import ExactProduct, density, exact_complaint
-from lowtide.compiler.bench.gpu_timing import Contender, Operands, tolerance
-from lowtide.compiler.bench.torch_matmul import check_sums, product_of, torch_product
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.elements import element_type
 from lowtide.errors import DeviceError
+from lowtide.measurement.bench import exact_products
+from lowtide.measurement.bench.exact_products import ExactProduct, density, exact_complaint
+from lowtide.measurement.bench.gpu_timing import Contender, Operands, tolerance
+from lowtide.measurement.bench.torch_matmul import check_sums, product_of, torch_product
 
 PAIRS = [("bf16", "f32"), ("f16", "f32"), ("f16", "f16"), ("f32", "f32"), ("f64", "f64")]
 

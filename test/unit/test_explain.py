@@ -9,10 +9,10 @@ import pytest
 import lowtide as lt
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.epilogue.ready import READY
-from lowtide.compiler.explain.accesses import accesses_of
-from lowtide.compiler.explain.explanation import explain_ir, explain_spec
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import IRError, ScheduleError
+from lowtide.inspection.explain.accesses import accesses_of
+from lowtide.inspection.explain.explanation import explain_ir, explain_spec
 
 SCHEDULE = Schedule().with_(grid_tile=(64, 64), k=32, atoms=(2, 2, 1), stages=3)
 TYPES: dict[str, Any] = {
@@ -216,7 +216,7 @@ def test_given_fields_are_said_to_be_given_and_chosen_ones_have_reasons() -> Non
 
 
 def test_resources_are_the_kernels_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.compiler.explain.explanation.find_ptxas", lambda: None)
+    monkeypatch.setattr("lowtide.inspection.explain.explanation.find_ptxas", lambda: None)
     resources = explained()["resources"]
     assert (resources["threads"], resources["shared_memory"]) == (128, 3 * 2 * 64 * 32 * 2)
     assert resources["registers"] is None

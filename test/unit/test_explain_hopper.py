@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 
 import lowtide as lt
 from lowtide import targets
-from lowtide.compiler.cli.main import app
+from lowtide.cli.main import app
 from lowtide.compiler.contexts import make_context, parse_text
-from lowtide.compiler.explain.accesses import Accesses, accesses_of
-from lowtide.compiler.explain.as_json import accesses_json
-from lowtide.compiler.explain.explanation import explain_ir, explain_spec
 from lowtide.compiler.manifest import L2_PROMOTION
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import IRError, ScheduleError
+from lowtide.inspection.explain.accesses import Accesses, accesses_of
+from lowtide.inspection.explain.as_json import accesses_json
+from lowtide.inspection.explain.explanation import explain_ir, explain_spec
 
 SCHEDULE = Schedule().with_(grid_tile=(128, 256), cluster=(1, 1), k=64, roles="cooperative(2)", stages=3)
 TMA_STORES = SCHEDULE.with_(epilogue_path="tma", epilogue_tile=(128, 64), epilogue_buffers=2)
@@ -28,7 +28,7 @@ LAYOUT_B = "#tile.layout<(256,64):(64,1), swizzle<3,3,3>>"
 
 @pytest.fixture(autouse=True)
 def no_ptxas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.compiler.explain.explanation.find_ptxas", lambda: None)
+    monkeypatch.setattr("lowtide.inspection.explain.explanation.find_ptxas", lambda: None)
 
 
 def spec(layout: str = "tn", **extents: int | None) -> lt.GemmSpec:

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "find-a-fault.md"
-FOLDERS = ("src", "compiler", "dialects", "interpreter", "passes", "runtime", "targets")
+FOLDERS = ("src", *(path.name for path in (ROOT / "src/lowtide").iterdir() if path.is_symlink()))
 COMMAND = 'lowtide() { "$PYTHON" -c "import sys; from lowtide.entry import lowtide; sys.exit(lowtide())" "$@"; }\n'
 BLOCK = re.compile(
     r"(?:<!-- exit status (\d) -->\n)?```sh\n(.*?)```(?:\n\n<!-- output -->\n```text\n(.*?)```)?", re.DOTALL

@@ -325,7 +325,7 @@ def assert_reproduces(message: str, path: Path) -> None:
     found = re.search(r"fails again with: lowtide-opt (.*)$", message)
     assert found is not None and place.startswith(f"{path}:")
     assert path.read_text().splitlines()[0] == f"// lowtide-opt {found[1]}"
-    command = [sys.executable, "-m", "lowtide.compiler.opt_tool", *shlex.split(found[1])]
+    command = [sys.executable, "-m", "lowtide.cli.opt_tool", *shlex.split(found[1])]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     rule = rest.split(": ", 1)[1]
     assert run.returncode == 1

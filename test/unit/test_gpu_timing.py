@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lowtide.compiler.bench import contest, gpu_timing
-from lowtide.compiler.bench.contest import Standings, markdown
-from lowtide.compiler.bench.gpu_timing import Contender, Operands, race, ratio, screen, shapes_of, spread
 from lowtide.errors import DeviceError
+from lowtide.markdown import markdown
+from lowtide.measurement.bench import contest, gpu_timing
+from lowtide.measurement.bench.contest import Standings
+from lowtide.measurement.bench.gpu_timing import Contender, Operands, race, ratio, screen, shapes_of, spread
 
 SETS = 4
 

@@ -11,6 +11,11 @@ from lowtide.passes.pipeline import REGISTRY
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+_ALL = {
+    *("decompositions", "elements", "entry", "errors", "keywords", "launches", "markdown"),
+    *("targets", "dialects", "passes", "interpreter", "runtime", "compiler"),
+}
+
 # What each folder may import of the package.
 BELOW = {
     "targets": {"elements", "errors", "targets"},
@@ -18,15 +23,20 @@ BELOW = {
     "passes": {"decompositions", "elements", "errors", "targets", "dialects", "passes"},
     "interpreter": {"decompositions", "elements", "errors", "launches", "targets", "dialects", "interpreter"},
     "runtime": {"decompositions", "elements", "entry", "errors", "keywords", "launches", "runtime"},
-    "compiler": {
-        *("decompositions", "elements", "entry", "errors", "keywords", "targets"),
-        *("dialects", "passes", "interpreter", "runtime", "compiler"),
-    },
+    "compiler": _ALL,
+    "verification": {*_ALL, "verification"},
+    "inspection": {*_ALL, "inspection"},
+    "measurement": {*_ALL, "verification", "measurement"},
+    "cli": {*_ALL, "verification", "inspection", "measurement", "cli"},
     "src/lowtide/torch": {"elements", "errors", "keywords", "runtime", "compiler", "torch"},
 }
 
 # The layers of the interpreter, lowest first; each imports itself and those before it.
 INTERPRETER = ("numbers", "program", "machine", "ptx", "launching", "recording", "ops", "inputs", "host", "api")
+
+
+# The parts of passes/schedules, lowest first: no rule depends on a cost, and no cost on a choice.
+SCHEDULES = ("facts", "rules", "cost", "choice")
 
 
 def files(folder: str) -> list[Path]:
@@ -54,11 +64,19 @@ def module_of(path: Path) -> str:
     return ".".join(("lowtide", *(parts[2:] if parts[0] == "src" else parts)))
 
 
+def upward_in_layers(source: str, layer: str, layers: tuple[str, ...], package: str) -> list[str]:
+    """What a file of a layer imports of the package, by its full name, that does not lie below the layer."""
+    depth, below = package.count(".") + 1, layers[: layers.index(layer) + 1]
+    names = [name.split(".") for name in imported(ast.parse(source)) if name.startswith(f"{package}.")]
+    return sorted({".".join(parts[: depth + 1]) for parts in names if parts[depth] not in below})
+
+
 def upward_in_interpreter(source: str, layer: str) -> list[str]:
-    """What a file of a layer of the interpreter imports of the interpreter that does not lie below it."""
-    names = [name.split(".") for name in imported(ast.parse(source)) if name.startswith("lowtide.interpreter.")]
-    below = INTERPRETER[: INTERPRETER.index(layer) + 1]
-    return sorted({".".join(parts[:3]) for parts in names if parts[2] not in below})
+    return upward_in_layers(source, layer, INTERPRETER, "lowtide.interpreter")
+
+
+def upward_in_schedules(source: str, layer: str) -> list[str]:
+    return upward_in_layers(source, layer, SCHEDULES, "lowtide.passes.schedules")
 
 
 def circle(imports: dict[str, set[str]]) -> list[str]:
@@ -111,6 +129,13 @@ def test_a_layer_of_the_interpreter_imports_only_what_lies_below_it(layer: str) 
     paths = files(f"interpreter/{layer}") or [ROOT / "interpreter" / f"{layer}.py"]
     found = {path.name: upward_in_interpreter(path.read_text(encoding="utf-8"), layer) for path in paths}
     assert {name: names for name, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize("layer", SCHEDULES)
+def test_a_part_of_the_schedules_imports_only_what_lies_below_it(layer: str) -> None:
+    paths = files(f"passes/schedules/{layer}")
+    found = {path.name: upward_in_schedules(path.read_text(encoding="utf-8"), layer) for path in paths}
+    assert found and {name: names for name, names in found.items() if names} == {}
 
 
 def test_every_file_of_the_interpreter_is_in_a_layer() -> None:
@@ -178,6 +203,9 @@ def test_a_planted_import_is_found() -> None:
         "lowtide.interpreter.machine"
     ]
     assert upward_in_interpreter("from lowtide.interpreter.program import program", "machine") == []
+    assert upward_in_schedules("from lowtide.passes.schedules.cost import grid", "rules") == [
+        "lowtide.passes.schedules.cost"
+    ]
     assert circle({"a": {"b"}, "b": {"c", "d"}, "c": set(), "d": {"b"}}) == ["b", "d", "b"]
     assert circle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
     assert imports_mlir("from mlir import ir")

@@ -15,17 +15,17 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import lowtide as lt
-from lowtide.compiler.bench import contest, ladder
-from lowtide.compiler.bench.bar_chart import svg, text_bars
-from lowtide.compiler.bench.gpu_timing import Contender
-from lowtide.compiler.cli import bench as cli_bench
-from lowtide.compiler.cli import ladder as cli_ladder
-from lowtide.compiler.cli.main import app
+from lowtide.cli import bench as cli_bench
+from lowtide.cli import ladder as cli_ladder
+from lowtide.cli.main import app
 from lowtide.compiler.cubin import instruction_count
 from lowtide.compiler.presets import Preset, ladder_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CompileError, DeviceError, InterpreterError
-from lowtide.passes.schedules.facts import threads_of
+from lowtide.measurement.bench import contest, ladder
+from lowtide.measurement.bench.bar_chart import svg, text_bars
+from lowtide.measurement.bench.gpu_timing import Contender
+from lowtide.passes.schedules.facts.resources import threads_of
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
 PEER = "torch.matmul (cuBLAS)"

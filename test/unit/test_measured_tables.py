@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 import lowtide as lt
-from lowtide.compiler.bench import cases
-from lowtide.compiler.bench.cases import SPEED_HEADINGS, Case, Entry, run_case, speed_rows
-from lowtide.compiler.bench.contest import Standings
-from lowtide.compiler.bench.gpu_timing import Contender
-from lowtide.compiler.bench.ladder import TIMED_HEADINGS, Step, timed_rows
-from lowtide.compiler.bench.ladder_pages import LADDER_PAGES, cube, product
-from lowtide.compiler.bench.parallel import Compilers
 from lowtide.compiler.presets import PRESETS
 from lowtide.compiler.spec import LAYOUTS
 from lowtide.decompositions import DECOMPOSITIONS
+from lowtide.measurement.bench import cases
+from lowtide.measurement.bench.cases import SPEED_HEADINGS, Case, Entry, run_case, speed_rows
+from lowtide.measurement.bench.contest import Standings
+from lowtide.measurement.bench.gpu_timing import Contender
+from lowtide.measurement.bench.ladder import TIMED_HEADINGS, Step, timed_rows
+from lowtide.measurement.bench.ladder_pages import LADDER_PAGES, cube, product
+from lowtide.measurement.bench.parallel import Compilers
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = product("f16", 256, 128, 64, "f16")

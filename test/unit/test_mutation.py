@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from lowtide.compiler.driver import Lowered, lower
-from lowtide.compiler.mutation import report
-from lowtide.compiler.mutation.detectors import Finding, find
-from lowtide.compiler.mutation.equivalents import argument_for
-from lowtide.compiler.mutation.every_shape import judged_on_every_shape
-from lowtide.compiler.mutation.kernels import KERNELS
-from lowtide.compiler.mutation.operators import OPERATORS
-from lowtide.compiler.mutation.operators.maxima import MAXIMA
-from lowtide.compiler.mutation.operators.places import PLACES
-from lowtide.compiler.mutation.run import Status, judge
-from lowtide.compiler.mutation.sites import COUNTS, Drawing, Mutant, sites
 from lowtide.dialects.tile import RasterKind, SchedulerKind
+from lowtide.verification.mutation import report
+from lowtide.verification.mutation.detectors import Finding, find
+from lowtide.verification.mutation.equivalents import argument_for
+from lowtide.verification.mutation.every_shape import judged_on_every_shape
+from lowtide.verification.mutation.kernels import KERNELS
+from lowtide.verification.mutation.operators import OPERATORS
+from lowtide.verification.mutation.operators.maxima import MAXIMA
+from lowtide.verification.mutation.operators.places import PLACES
+from lowtide.verification.mutation.run import Status, judge
+from lowtide.verification.mutation.sites import COUNTS, Drawing, Mutant, sites
 
 # Small and quick ones, with roles and without.
 SAMPLED = ("sm80-persistent", "sm80-f64", "sm90-split-k")

@@ -19,7 +19,7 @@ from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.contexts import make_context
 from lowtide.dialects.tile import GemmLayout
 from lowtide.elements import ElementType, element_type
-from lowtide.passes.schedules import facts
+from lowtide.passes.schedules.facts import resources as facts
 from lowtide.passes.support.atoms import fill_copy
 from lowtide.passes.support.element_types import buffer_bytes
 from lowtide.passes.support.panels import Panels

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lowtide.compiler.expected_diagnostics import Report, expectations, unmet
-from lowtide.compiler.opt_tool import main
+from lowtide.cli.expected_diagnostics import Report, expectations, unmet
+from lowtide.cli.opt_tool import main
 
 BAD = "module attributes {test.bad = #tile.schedule<mainloop = <stages = one>>} {}\n"
 

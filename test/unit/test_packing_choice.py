@@ -9,8 +9,8 @@ from lowtide import targets
 from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
-from lowtide.passes.schedules.alignment import alignments_of
-from lowtide.passes.schedules.choice import choose
+from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.schedules.facts.alignment import alignments_of
 from lowtide.passes.support.problem import Problem
 
 TYPES = ("f16", "bf16", "f32", "tf32", "f64", "s8", "u8", "e4m3", "e5m2")

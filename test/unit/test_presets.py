@@ -14,7 +14,7 @@ from lowtide.compiler.problem_ir import problem_text
 from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
-from lowtide.passes.schedules.choice import choose
+from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
 

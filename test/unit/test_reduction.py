@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from lowtide.compiler.checking.interpretation import Batch
-from lowtide.compiler.checking.trials import Trial
-from lowtide.compiler.cli.main import app
+from lowtide.cli.main import app
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.driver import lower
 from lowtide.compiler.problem_ir import problem_text
-from lowtide.compiler.reduction.failures import Command, count_ops, kind_of, own_check
-from lowtide.compiler.reduction.search import reduce
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error
 from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
 from lowtide.targets import get
+from lowtide.verification.checking.interpretation import Batch
+from lowtide.verification.checking.trials import Trial
+from lowtide.verification.reduction.failures import Command, count_ops, kind_of, own_check
+from lowtide.verification.reduction.search import reduce
 
 SPEC = GemmSpec(a="bf16", b="bf16", d="bf16", layout="tn")
 TRIAL = Trial((130, 40, 200), 2, 8, "exact", 1)

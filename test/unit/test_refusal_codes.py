@@ -16,15 +16,15 @@ from lowtide.errors import before_code, with_code, without_codes
 
 # Places that give a message that was made elsewhere, with its code, in a way that the scan does not follow.
 PASSED_ON = {
-    ("compiler/bench/parallel.py", "ends with what result gives"),  # by another process
+    ("measurement/bench/parallel.py", "ends with what result gives"),  # by another process
     ("dialects/levels.py", "ends with complaints[0]"),
     ("interpreter/machine/scheduling.py", "ends with what join gives"),  # followed by where each agent stands
     ("interpreter/numbers/registers.py", "ends with self.why"),
     ("interpreter/numbers/registers.py", "ends with value.why"),
     ("interpreter/ptx/wgmma.py", "ends with value.why"),
     ("passes/problem/verify_schedule.py", "ends with what broken_rule gives"),
-    ("passes/schedules/choice.py", "ends with refused[0]"),
-    ("passes/schedules/choice.py", "ends with what broken_field gives"),
+    ("passes/schedules/choice/choice.py", "ends with refused[0]"),
+    ("passes/schedules/choice/choice.py", "ends with what broken_field gives"),
 }
 
 SPEC = lt.GemmSpec(m=256, n=256, k=256, a="bf16", b="bf16", d="bf16")

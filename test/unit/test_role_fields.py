@@ -12,8 +12,8 @@ from lowtide.dialects.tile import (
 from lowtide.dialects.tile.fields import SINGLE, cooperative
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.choice import choose
-from lowtide.passes.schedules.rules import broken_rule
+from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.schedules.rules.rules import broken_rule
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
 

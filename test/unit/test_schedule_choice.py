@@ -9,9 +9,9 @@ from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, Raster
 from lowtide.dialects.tile.fields import SINGLE, Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.choice import choose
-from lowtide.passes.schedules.facts import shared_memory_bytes, threads_of
-from lowtide.passes.schedules.rules import broken_rule
+from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.schedules.facts.resources import shared_memory_bytes, threads_of
+from lowtide.passes.schedules.rules.rules import broken_rule
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
 

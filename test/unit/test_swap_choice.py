@@ -8,7 +8,7 @@ import lowtide as lt
 from lowtide import targets
 from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandsKind
 from lowtide.dialects.tile.fields import KDivision
-from lowtide.passes.schedules.choice import Choice, choose
+from lowtide.passes.schedules.choice.choice import Choice, choose
 from lowtide.passes.support.problem import Problem
 
 

@@ -10,9 +10,9 @@ import pytest
 
 import lowtide as lt
 from lowtide import interpreter
-from lowtide.compiler.explain.explanation import explain_ir
-from lowtide.compiler.opt_tool import main as opt
+from lowtide.cli.opt_tool import main as opt
 from lowtide.dialects.text import MOST_NESTING, check_text
+from lowtide.inspection.explain.explanation import explain_ir
 
 DEEP = 20000
 TEXTS = {

@@ -12,8 +12,8 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile import EpilogueMath, GemmLayout, OperandKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import PassError, ScheduleError
-from lowtide.passes.schedules.choice import choose
-from lowtide.passes.schedules.facts import scratch_buffers, scratch_bytes, shared_memory_bytes
+from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.schedules.facts.resources import scratch_buffers, scratch_bytes, shared_memory_bytes
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
 

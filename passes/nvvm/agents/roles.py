@@ -15,7 +15,7 @@ from lowtide.passes.nvvm.thread.clusters import CLUSTER_SPACE
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.control import LowerBlock
 from lowtide.passes.nvvm.thread.memory import element_pointer
-from lowtide.passes.schedules.facts import MBARRIER_BYTES
+from lowtide.passes.schedules.facts.resources import MBARRIER_BYTES
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import PRODUCER, instances_of
 from lowtide.passes.support.rewriting import following

@@ -26,7 +26,7 @@ from lowtide.passes.nvvm.thread.values import (
     flatten,
     unflatten,
 )
-from lowtide.passes.schedules.facts import aligned
+from lowtide.passes.schedules.facts.resources import aligned
 from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.element_types import buffer_bytes
 from lowtide.passes.support.kernels import begin_of_k, copies_of

@@ -10,11 +10,11 @@ from small_problem import SPEC
 from typer.testing import CliRunner
 
 import lowtide as lt
+from lowtide.cli.main import app
 from lowtide.compiler.cache import sources
 from lowtide.compiler.cache.keys import key_of
 from lowtide.compiler.cache.settings import open_store, size_of
 from lowtide.compiler.cache.store import KernelStore
-from lowtide.compiler.cli.main import app
 from lowtide.compiler.kernel import CachedKernel, CompiledKernel
 from lowtide.errors import CacheWarning, Error, TargetError
 from lowtide.runtime import storage

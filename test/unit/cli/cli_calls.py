@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from lowtide.compiler.checking.gpu_run import GpuRun
-from lowtide.compiler.cli import run as cli_run
-from lowtide.compiler.cli.main import app
+from lowtide.cli import run as cli_run
+from lowtide.cli.main import app
 from lowtide.runtime import driver
 from lowtide.runtime.driver import Device
+from lowtide.verification.checking.gpu_run import GpuRun
 
 SMALL = ("--m", "70", "--n", "50", "--k", "40", "--target", "sm_80")
 RUN = ("run", *SMALL, "--level", "smem")

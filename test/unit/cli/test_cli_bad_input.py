@@ -6,9 +6,9 @@ import pytest
 from cli_calls import SMALL, accepted, level_file, refused
 
 import lowtide as lt
+from lowtide.cli.expected_diagnostics import expectations
 from lowtide.compiler.cache.settings import FOLDER_VARIABLE
 from lowtide.compiler.contexts import make_context, parse_source
-from lowtide.compiler.expected_diagnostics import expectations
 from lowtide.errors import Error, IRError, LoadError, NotInterpreted
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_calls import accepted, edited, level_file, lowtide, refused, reported
 
-from lowtide.compiler.cli import check_presets
+from lowtide.cli import check_presets
 from lowtide.compiler.presets import Preset
 from lowtide.dialects.tile.schedule import Schedule
 

@@ -8,8 +8,8 @@ from importlib import metadata
 import pytest
 from cli_calls import accepted
 
-from lowtide.compiler.cli import compile as cli_compile
-from lowtide.compiler.cli import console as cli_console
+from lowtide.cli import compile as cli_compile
+from lowtide.cli import console as cli_console
 from lowtide.compiler.presets import PRESETS
 from lowtide.targets import KNOWN
 
@@ -23,7 +23,7 @@ def test_presets_and_targets_are_listed() -> None:
 
 def test_the_console_script_prints_help_and_version() -> None:
     def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "lowtide.compiler.cli.main", *arguments]
+        command = [sys.executable, "-m", "lowtide.cli.main", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert run("--version").stdout == f"lowtide {metadata.version('lowtide')}\n"

@@ -84,7 +84,7 @@ def test_run_exits_with_1_where_the_result_is_wrong(
 
 def test_run_compares_some_rows_of_a_large_product(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_gpu(monkeypatch)
-    monkeypatch.setattr("lowtide.compiler.checking.verdicts._MOST_PRODUCTS", 50 * 40 * 20)
+    monkeypatch.setattr("lowtide.verification.checking.verdicts._MOST_PRODUCTS", 50 * 40 * 20)
     assert "20 of 70 rows compared" in reported(accepted("run", *SMALL), "result")
 
 
@@ -144,7 +144,7 @@ def test_an_option_that_cannot_be_read_is_a_usage_error(options: tuple[str, ...]
 
 
 def test_force_starts_the_interpreter_whatever_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.compiler.checking.interpretation.LONGEST_SECONDS", 1e-6)
+    monkeypatch.setattr("lowtide.verification.checking.interpretation.LONGEST_SECONDS", 1e-6)
     assert "take a GPU, a smaller problem, or --force" in refused(*RUN)
     accepted(*RUN, "--force")
 

@@ -9,9 +9,9 @@ import typer
 from cli_calls import refused
 from typer.testing import CliRunner
 
-from lowtide.compiler.cli.grouped import grouped
-from lowtide.compiler.cli.main import app
-from lowtide.compiler.cli.problem import Problem
+from lowtide.cli.grouped import grouped
+from lowtide.cli.main import app
+from lowtide.cli.problem import Problem
 
 
 @pytest.mark.parametrize("command", ["run", "compile", "interpret", "check", "explain", "draw"])

@@ -8,7 +8,7 @@ import pytest
 from svg_cells import drawn_panels, title_of
 from typer.testing import CliRunner
 
-from lowtide.compiler.cli.main import app
+from lowtide.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "draw.md").read_text(encoding="utf-8")

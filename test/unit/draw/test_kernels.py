@@ -8,15 +8,15 @@ from svg_cells import drawn_panels
 from typer.testing import CliRunner, Result
 
 import lowtide as lt
+from lowtide.cli.main import app
 from lowtide.compiler import driver
-from lowtide.compiler.cli.main import app
-from lowtide.compiler.draw.kernels import VIEWS, kernel_picture
-from lowtide.compiler.draw.panels import Panel, Picture
-from lowtide.compiler.draw.parts import parse_part
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import without_codes
+from lowtide.inspection.draw.kernels import VIEWS, kernel_picture
+from lowtide.inspection.draw.panels import Panel, Picture
+from lowtide.inspection.draw.parts import parse_part
 from lowtide.targets import get
 
 MMA = "grid.tile = [64, 64], k = 32, atoms = [2, 2, 1], stages = 3, a.swizzle = <0,3,3>, b.swizzle = <2,3,3>"

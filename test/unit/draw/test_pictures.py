@@ -11,11 +11,11 @@ from svg_cells import drawn_panels, title_of
 from typer.testing import CliRunner, Result
 
 import lowtide as lt
-from lowtide.compiler.cli.main import app
-from lowtide.compiler.draw.panels import MOST_CELLS, Panel, Picture
-from lowtide.compiler.draw.parts import parse_part
-from lowtide.compiler.draw.render import write_picture
-from lowtide.compiler.draw.subjects import picture_of
+from lowtide.cli.main import app
+from lowtide.inspection.draw.panels import MOST_CELLS, Panel, Picture
+from lowtide.inspection.draw.parts import parse_part
+from lowtide.inspection.draw.render import write_picture
+from lowtide.inspection.draw.subjects import picture_of
 
 
 def lowtide(*arguments: str) -> Result:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from tensor_layouts import Layout
 
-from lowtide.compiler.draw.panels import Picture
-from lowtide.compiler.draw.subjects import picture_of
 from lowtide.errors import Error
+from lowtide.inspection.draw.panels import Picture
+from lowtide.inspection.draw.subjects import picture_of
 from lowtide.targets import COPY_ATOMS
 
 TILED = "#sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1], permutation [32, 32, 16]>"

@@ -11,11 +11,11 @@ import pytest
 from fake_driver import FakeDriver
 
 import lowtide as lt
-from lowtide.compiler.checking.gpu_run import GpuRun, run_on_gpu
-from lowtide.compiler.checking.verdicts import against_float64
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import DeviceError, LaunchError
 from lowtide.runtime.dtypes import from_bits, to_bits
+from lowtide.verification.checking.gpu_run import GpuRun, run_on_gpu
+from lowtide.verification.checking.verdicts import against_float64
 
 
 def _epilogue(acc: Any, bias: lt.PerColumn, alpha: lt.Scalar) -> Any:

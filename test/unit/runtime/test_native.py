@@ -12,11 +12,11 @@ from fake_driver import FakeDriver
 from typer.testing import CliRunner
 
 import lowtide as lt
-from lowtide.compiler.cli.main import app
-from lowtide.compiler.explain.explanation import explain_spec
+from lowtide.cli.main import app
+from lowtide.cli.opt_tool import main as opt
 from lowtide.compiler.native import choose, native_target, resolve
-from lowtide.compiler.opt_tool import main as opt
 from lowtide.errors import DeviceError, IRError, TargetError
+from lowtide.inspection.explain.explanation import explain_spec
 from lowtide.targets import KNOWN
 
 Install = Callable[[FakeDriver], FakeDriver]

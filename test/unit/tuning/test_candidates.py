@@ -4,12 +4,12 @@ import pytest
 
 import lowtide as lt
 from lowtide.compiler.problem_ir import seen_by_passes
-from lowtide.compiler.tuning.candidates import candidates, order_of
 from lowtide.dialects.tile import GemmLayout
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import SpecError
-from lowtide.passes.schedules.choice import choose, ranked
-from lowtide.passes.schedules.rules import broken_rule
+from lowtide.measurement.tuning.candidates import candidates, order_of
+from lowtide.passes.schedules.choice.choice import choose, ranked
+from lowtide.passes.schedules.rules.rules import broken_rule
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
 

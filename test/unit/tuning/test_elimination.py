@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from lowtide.compiler.tuning.elimination import ROUNDS_PER_LOOK, Race, chance_of
+from lowtide.measurement.tuning.elimination import ROUNDS_PER_LOOK, Race, chance_of
 
 MOST_ROUNDS = 200
 

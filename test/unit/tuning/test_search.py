@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from fake_bench import FakeBench
 
-from lowtide.compiler.tuning import search
-from lowtide.compiler.tuning.elimination import Race
-from lowtide.compiler.tuning.journal import Journal
 from lowtide.errors import CompileError, Error
+from lowtide.measurement.tuning import search
+from lowtide.measurement.tuning.elimination import Race
+from lowtide.measurement.tuning.journal import Journal
 
 OF = {"spec": {"m": "4096"}, "version": "1"}
 TIMES = {"own": 1.1, "best": 1.0, "slow": 2.0}

@@ -13,14 +13,14 @@ from fake_bench import DEVICE, FakeBench
 from typer.testing import CliRunner
 
 import lowtide as lt
+from lowtide.cli import tune as cli
+from lowtide.cli.main import app
 from lowtide.compiler.cache import sources, tuned
 from lowtide.compiler.cache.precompile import Job, compile_job
 from lowtide.compiler.cache.settings import open_store
 from lowtide.compiler.cache.store import KernelStore
-from lowtide.compiler.cli import tune as cli
-from lowtide.compiler.cli.main import app
-from lowtide.compiler.tuning import tune as tuning
 from lowtide.errors import CacheWarning, CompileError, DeviceError, Error, SpecError
+from lowtide.measurement.tuning import tune as tuning
 from lowtide.runtime import driver
 from lowtide.runtime.driver import Device
 from lowtide.targets import get

@@ -1,0 +1,158 @@
+"""`lowtide check`: every level on the shapes that a schedule asks for; for a wrong kernel, the first guilty step."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lowtide import entry
+from lowtide.cli import options
+from lowtide.cli.check_presets import Options, checks, report
+from lowtide.cli.console import busy, line, on_pass, problem_line, seed_or_drawn, table
+from lowtide.cli.grouped import grouped
+from lowtide.cli.problem import OpenProblem
+from lowtide.compiler.compile import compile_anew
+from lowtide.compiler.driver import lower
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.native import choose
+from lowtide.compiler.whole_files import check_writable, write_whole
+from lowtide.errors import Error
+from lowtide.runtime.storage import MANIFEST
+from lowtide.verification.checking.check import BUDGET, check_subject
+from lowtide.verification.checking.check_result import CheckResult, branch_cells, condition_cells
+from lowtide.verification.checking.subjects import Subject, of_dump, of_file, of_kernel, of_saved
+
+What = Annotated[
+    Path | None,
+    typer.Argument(help="A dump folder, a file of one, or a saved kernel; none: the options' problem."),
+]
+Against = Annotated[Path | None, typer.Option("--against", help="A dump that says what FILE computes.")]
+Budget = Annotated[
+    float, typer.Option("--budget", min=1, help="Seconds of one core, as estimated, that all runs may take.")
+]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="Processes. Default: one per core.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print it all as JSON (docs/verification.md).")]
+AllPresets = Annotated[bool, typer.Option("--all-presets", help="Every preset, for its own target and types.")]
+JournalFile = Annotated[
+    Path | None,
+    typer.Option("--journal", help="File of the presets checked so far: read, and written after each of them."),
+]
+MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="File that gets the presets' table.")]
+Shapes = Annotated[bool, typer.Option("--shapes/--no-shapes", help="Print the conditions and who meets them.")]
+
+
+@grouped
+def check(
+    problem: OpenProblem,
+    what: What = None,
+    against: Against = None,
+    target: options.Target = None,
+    schedule: options.ScheduleText = None,
+    budget: Budget = BUDGET,
+    jobs: Jobs = None,
+    seed: options.Seed = None,
+    dump_ir: options.DumpDir = None,
+    shapes: Shapes = True,
+    all_presets: AllPresets = False,
+    markdown_file: MarkdownFile = None,
+    journal: JournalFile = None,
+    as_json: Json = False,
+) -> None:
+    """Run every level on shapes computed from the schedule; name the first guilty step of a wrong kernel.
+
+    Exit status: 0 if all is right, 1 if not, 2 if refused, 3 if the interpreter failed and nothing else is wrong.
+    """
+    seed = seed_or_drawn(seed)
+    if all_presets:
+        given = replace(problem, dtype=None, layout=None).given
+        _refuse_beside_presets(what=what, **given, target=target, schedule=schedule)
+        _check_presets(Options(problem.dtype, problem.layout, budget, seed), jobs, markdown_file, journal, as_json)
+        return
+    if what is None:
+        spec = problem.spec()
+        chosen = choose(target)
+        with busy("compiling") as update:
+            subject = of_kernel(compile_anew(spec, chosen.name, schedule, on_progress=on_pass(update)))
+        where = chosen.name + f" ({chosen.reason})"
+    else:
+        options.refuse_beside_file(what, **problem.given, schedule=schedule)
+        subject, note = _subject(what, against, target)
+        where = f"{subject.target.name} ({what})" + (f"; {note}" if note else "")
+    with busy("choosing shapes") as update:
+        result = check_subject(
+            subject,
+            budget=budget,
+            jobs=jobs,
+            seed=seed,
+            dump_ir=dump_ir,
+            on_progress=lambda done, text: update(f"checking: {done:.0%}, {text}"),
+        )
+    if as_json:
+        typer.echo(json.dumps(result.as_json() | {"seed": seed}, indent=2, ensure_ascii=False))
+    else:
+        _report(subject, result, where, seed, shapes)
+    if not result.ok:
+        raise typer.Exit(entry.FAILED if result.failed and result.guilty is None else 1)
+
+
+def _refuse_beside_presets(**options_: object) -> None:
+    given = [name for name, value in options_.items() if value is not None]
+    if given:
+        raise Error(
+            f"{given[0]} beside --all-presets: each has its own; only --dtype and --layout go with it [beside-presets]"
+        )
+
+
+def _check_presets(
+    options_: Options, jobs: int | None, markdown_file: Path | None, journal: Path | None, as_json: bool
+) -> None:
+    for file in filter(None, (markdown_file, journal)):
+        check_writable(file)
+    with busy("checking presets") as update:
+        done = list(checks(options_, jobs, journal, update))
+    if as_json:
+        typer.echo(json.dumps({check.name: check.found for check in done}, indent=2, ensure_ascii=False))
+    else:
+        text = report(done)
+        line("seed", str(options_.seed))
+        if markdown_file is not None:
+            write_whole(markdown_file, text)
+    if not all(check.ok for check in done):
+        only_faults = all(check.ok or check.failed for check in done)
+        raise typer.Exit(entry.FAILED if only_faults else 1)
+
+
+def _subject(what: Path, against: Path | None, target: str | None) -> tuple[Subject, str]:
+    """What is in a folder or a file, and what there is to say of it."""
+    if target is not None and what.is_dir():
+        raise Error(f"--target beside {what}: its files say their target; leave it out [target-beside]")
+    if (what / MANIFEST).exists():
+        return of_saved(what)
+    if what.is_dir():
+        return of_dump(what), ""
+    kernel = CompiledKernel(lower(what, target=target))
+    return of_file(against, kernel.levels, kernel.schedule), ""
+
+
+def _report(subject: Subject, result: CheckResult, where: str, seed: int, shapes: bool) -> None:
+    spec = subject.spec
+    line("problem", problem_line(spec, (spec.m, spec.n, spec.k)))
+    line("target", where)
+    line("schedule", result.schedule)
+    for verified in result.verified if shapes else ():
+        typer.echo("")
+        headings = ("condition", f"compiled for {verified.name}", "met by")
+        table(headings, [condition_cells(row) for row in verified.conditions])
+        if verified.branches.missing:
+            typer.echo("")
+            table(("line", "side that no run took", "at level nvvm"), branch_cells(verified.branches), numbers=(0,))
+    typer.echo("")
+    levels = ", ".join(f"{level} {count}" for level, count in result.levels.items())
+    line("right", f"runs by level: {levels}")
+    for text in result.lines():
+        typer.echo(text)
+    line("seed", str(seed))

@@ -1,0 +1,185 @@
+"""`lowtide interpret`: run a level, dumped and edited or made here, on random inputs on the CPU, and check D."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from mlir import ir
+
+from lowtide.cli import options
+from lowtide.cli.console import busy, counted, line, on_ctas, on_pass, problem_line, seed_or_drawn
+from lowtide.cli.grouped import grouped
+from lowtide.cli.problem import OpenProblem
+from lowtide.compiler.compile import resolve_schedule
+from lowtide.compiler.contexts import make_context, parse_file, read_text
+from lowtide.compiler.driver import AFTER_ATTRIBUTE, Progress, lower
+from lowtide.compiler.native import choose, resolve
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_of_ir import spec_of
+from lowtide.dialects.levels import Level, check_level, level_of, target_of
+from lowtide.errors import IRError, SpecError
+from lowtide.interpreter import MAX_STEPS, Loaded
+from lowtide.interpreter.numbers.domains import domain as number_domain
+from lowtide.passes.schedules.facts.alignment import alignments_in
+from lowtide.verification.checking import interpretation
+from lowtide.verification.checking.expected_problem import ExpectedProblem, expected_problem
+from lowtide.verification.checking.interpretation import check_patience, cta_tile, duration
+from lowtide.verification.checking.places import Place
+from lowtide.verification.checking.runnable import SUFFIX, Runnable, host_beside, runnable
+from lowtide.verification.checking.trials import Trial
+from lowtide.verification.checking.verdicts import Verdict, against_exact, against_float64, check_memory, with_amax
+
+File = Annotated[
+    Path | None, typer.Argument(help="A dumped level, PTX too, edited or not; none: the problem of the options.")
+]
+Against = Annotated[
+    Path | None,
+    typer.Option("--against", help="Check FILE against this dump; default: its own epilogue, or its folder's problem."),
+]
+
+
+@grouped
+def interpret(
+    problem: OpenProblem,
+    file: File = None,
+    against: Against = None,
+    target: options.Target = None,
+    schedule: options.ScheduleText = None,
+    level: options.InterpretedLevel = None,
+    sms: options.Sms = 2,
+    seed: options.Seed = None,
+    domain: options.NumberDomain = "float",
+    padding: options.Padding = interpretation.ROW_PADDING,
+    rows_between: options.RowsBetween = 0,
+    shared: options.Shared = None,
+    aligned: options.Aligned = None,
+    force: options.Force = False,
+    max_steps: options.MaxSteps = MAX_STEPS,
+) -> None:
+    """Run a level on random inputs on the CPU, under the hardware's rules, and check D.
+
+    With --level, FILE is lowered to that level first. PTX is run in its dump folder, which has its host side.
+
+    Exit status: 0 for a right D, 1 for a wrong one, 2 where refused, by a broken rule of the hardware too.
+    """
+    if level is not None:
+        Level.named(level)
+    number_domain(domain)
+    seed = seed_or_drawn(seed)
+    with make_context() as context:
+        with busy("compiling") as update:
+            if file is None:
+                if against is not None:
+                    raise IRError(
+                        "--against goes with a FILE; the problem of the options is checked against float64"
+                        " [against-file]"
+                    )
+                spec = problem.spec()
+                chosen = choose(target)
+                line("target", f"{chosen.name} ({chosen.reason})")
+                text = problem_text(spec, chosen.target, resolve_schedule(schedule, spec.a))
+                given_level = _lowered(text, chosen.name, level or str(Level.NVVM), context, on_pass(update))
+                reference = ExpectedProblem(spec, "float64")
+            else:
+                given = replace(problem, m=None, n=None, k=None, batch=None).given
+                options.refuse_beside_file(file, **given, schedule=schedule)
+                given_level = _read(file, target, level, context, on_pass(update))
+                if against is None and given_level.level != _level_in(file, context):
+                    against = file if spec_of(parse_file(file, context)).whole else None  # what was lowered from it
+                reference = expected_problem(file, given_level.module, against)
+        lies = options.lies(reference.spec, problem.batch, rows_between, shared)
+        asked = alignments_in(given_level.module)
+        by_default = asked["a"], asked["b"], asked["d"]
+        place = Place(by_default, by_default) if aligned is None else options.place(aligned)
+        extents = _extents(reference.spec, (problem.m, problem.n, problem.k))
+        trial = Trial(extents, sms, padding, domain, seed, place, lies)
+        verdict = _run(given_level, reference, trial, force, max_steps)
+    line("result", f"{verdict.word}: {verdict.message}")
+    line("seed", str(seed))
+    if not verdict.ok:
+        raise typer.Exit(1)
+
+
+def _level_in(file: Path, context: ir.Context) -> str:
+    """The level of a file."""
+    return str(Level.PTX) if file.suffix == SUFFIX else str(level_of(parse_file(file, context)))
+
+
+def _read(file: Path, target: str | None, level: str | None, context: ir.Context, progress: Progress) -> Runnable:
+    """The level in a file, checked; lowered if another level is asked for."""
+    if file.suffix == SUFFIX:
+        if level not in (None, str(Level.PTX)):
+            raise IRError(f"--level {level}, but {file} is past that level; give a dump of an earlier one [level-past]")
+        return runnable(str(Level.PTX), read_text(file, "PTX"), host_beside(file), context, str(file))
+    module = parse_file(file, context)
+    own = level_of(module)
+    if level is not None and level != str(own):
+        return _lowered(file, target, level, context, progress)
+    if target is not None and resolve(target) != target_of(module):
+        raise IRError(f"--target {target}, but {file} is for {target_of(module).name}; leave it out [target-of-file]")
+    if AFTER_ATTRIBUTE not in module.operation.attributes:
+        check_level(module, own)
+    return Runnable(str(own), module, Loaded(module))
+
+
+def _lowered(source: str | Path, target: str | None, level: str, context: ir.Context, progress: Progress) -> Runnable:
+    made = lower(source, target=target, until=level, on_progress=progress).levels
+    return runnable(level, made[level], made.get(str(Level.LLVM), ""), context)
+
+
+def _run(given_level: Runnable, reference: ExpectedProblem, trial: Trial, force: bool, max_steps: int) -> Verdict:
+    """Interpret, and compare; prints what is run."""
+    spec, level, module = reference.spec, given_level.level, given_level.module
+    if reference.module is not None and number_domain(trial.domain).is_float:
+        raise IRError(
+            f"{reference.name}: rounding differs from level to level; compare with --domain exact, or against a dump "
+            f"of level {Level.ATOMS} or earlier, which says the epilogue [against-rounding]"
+        )
+    matrices = 1 if trial.batch is None else trial.batch.matrices
+    between = 0 if trial.batch is None else trial.batch.rows_between
+    check_memory(*trial.extents, matrices, trial.padding, between)
+    seconds = 0.0 if force else check_patience(trial.extents, cta_tile(module), level, matrices)
+    inputs = trial.inputs(spec)
+    line("problem", problem_line(spec if trial.batch is None else replace(spec, batch=matrices), trial.extents))
+    line("level", f"{level}, {counted(trial.sms, 'SM')}, numbers: {trial.domain}")
+    by_float64 = number_domain(trial.domain).is_float or reference.module is not None
+    line("against", reference.name if by_float64 else "the problem itself, interpreted")
+    started = time.perf_counter()
+    with busy("interpreting") as update:
+        progress = on_ctas(update, level, seconds)
+        result = interpretation.run(
+            given_level.source, spec, inputs, on_progress=progress, max_steps=max_steps, **trial.how
+        )
+        elapsed = time.perf_counter() - started
+        update("comparing")
+        verdict = _compare(module, reference, inputs, result, trial)
+    line("time", f"{duration(elapsed)} on the CPU")
+    return verdict
+
+
+def _compare(
+    module: ir.Module, reference: ExpectedProblem, inputs: dict[str, Any], result: np.ndarray[Any, Any], trial: Trial
+) -> Verdict:
+    spec = reference.spec
+    if number_domain(trial.domain).is_float:
+        return with_amax(against_float64(spec, inputs, result), spec, inputs, result)
+    if reference.module is not None:
+        options_: dict[str, Any] = {"sms": 1, "seed": 0, "domain": trial.domain, "batch": trial.batch}
+        own = interpretation.unset(spec, inputs)
+        return against_exact(spec, inputs, result, interpretation.run(reference.module, spec, own, **options_))
+    return interpretation.against_problem(spec, target_of(module), inputs, result, trial.domain, trial.batch)
+
+
+def _extents(spec: GemmSpec, given: tuple[int | None, ...]) -> tuple[int, int, int]:
+    found = [getattr(spec, name) if value is None else value for name, value in zip("mnk", given, strict=True)]
+    for name, value in zip("mnk", found, strict=True):
+        if value is None:
+            raise SpecError(
+                f"{name} is a run-time argument of this kernel; say which it is to be run with: --{name}"
+                " [extent-to-run]"
+            )
+    return found[0], found[1], found[2]

@@ -1,0 +1,49 @@
+"""`lowtide presets` and `lowtide targets`: the names that other commands accept."""
+
+from lowtide.cli.console import table
+from lowtide.compiler.presets import LADDERS, Preset
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.targets import KNOWN
+
+
+def presets() -> None:
+    """List the named schedules: the target of each, what it adds to the one before, and what it sets."""
+    rows = [(name, one.target, f"{one.adds}{_form(one)}\n{_fixed(one.schedule)}") for name, one in LADDERS.items()]
+    table(("preset", "target", "what it adds to the one before; its schedule, the rest of which is chosen"), rows)
+
+
+def _form(preset: Preset) -> str:
+    """The form of the problem that a preset is for; "" for any."""
+    given = ", ".join(f"{name} = {'any' if value is None else value}" for name, value in preset.problem.items())
+    return f" (for {given})" if given else ""
+
+
+def _fixed(schedule: Schedule) -> str:
+    return schedule.shorthand() or "nothing fixed"
+
+
+def targets() -> None:
+    """List the targets, and what they have."""
+    kib = 1024
+    rows = [
+        (
+            target.name,
+            ".".join(map(str, target.compute_capability)),
+            f"{target.smem_bytes_per_cta // kib} KiB",
+            f"{target.smem_bytes_per_sm // kib} KiB",
+            str(target.max_threads_per_sm),
+            str(target.registers_per_thread),
+            str(target.sm_count),
+        )
+        for target in KNOWN
+    ]
+    headings = (
+        "target",
+        "capability",
+        "shared memory per CTA",
+        "per SM",
+        "threads per SM",
+        "registers per thread",
+        "SMs",
+    )
+    table(headings, rows, numbers=(1, 2, 3, 4, 5, 6))

@@ -1,0 +1,170 @@
+"""The options that several commands share beside the problem's: of the kernel, and of a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lowtide.cli.problem import make_batch
+from lowtide.compiler.native import NATIVE, WITHOUT_GPU
+from lowtide.compiler.spec import GemmSpec
+from lowtide.errors import Error, SpecError
+from lowtide.interpreter.host import LEVELS
+from lowtide.interpreter.numbers.domains import DOMAINS
+from lowtide.verification.checking.interpretation import Batch
+from lowtide.verification.checking.places import Place
+
+_KERNEL = "The kernel"
+_EXECUTION = "The run"
+
+
+def named_path(text: str) -> Path:
+    """A path that an option gives. Raises Error for an empty one, which is not the current folder."""
+    if not text:
+        raise Error("the name of a folder is empty; name one, or '.' for the current folder [folder-name]")
+    return Path(text)
+
+
+def _kernel(name: str, help_: str) -> typer.models.OptionInfo:
+    return typer.Option(name, help=help_, rich_help_panel=_KERNEL, show_default=False)
+
+
+Target = Annotated[
+    str | None,
+    _kernel("--target", f"A name (`lowtide targets`), or {NATIVE}: the GPU's. Default: that, or {WITHOUT_GPU}."),
+]
+ScheduleText = Annotated[
+    str | None,
+    _kernel("--schedule", "A preset's name (`lowtide presets`) or fields: 'grid.tile = [128, 128], stages = 3'."),
+]
+DumpDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--dump-ir",
+        help="Folder that gets every step as NN-level/NN-pass.mlir.",
+        rich_help_panel=_KERNEL,
+        show_default=False,
+        parser=named_path,
+        metavar="PATH",
+    ),
+]
+TimePasses = Annotated[
+    bool, typer.Option("--time-passes", help="Say how long each pass took.", rich_help_panel=_KERNEL)
+]
+Dynamic = Annotated[
+    bool,
+    typer.Option("--dynamic", help="Compile for any M, N, K, given at run time.", rich_help_panel=_KERNEL),
+]
+
+InterpretedLevel = Annotated[
+    str | None,
+    typer.Option("--level", help=f"One of {', '.join(LEVELS)}.", rich_help_panel=_EXECUTION, show_default=False),
+]
+Sms = Annotated[int, typer.Option("--sms", min=1, help="SMs of the interpreter's GPU.", rich_help_panel=_EXECUTION)]
+MaxSteps = Annotated[
+    int,
+    typer.Option(
+        "--max-steps",
+        min=1,
+        help="Ops that each of the interpreter's agents may run; more is taken for a loop without end.",
+        rich_help_panel=_EXECUTION,
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        min=0,
+        help="Of the inputs and of the interpreter's order of warps. Default: drawn, and printed.",
+        rich_help_panel=_EXECUTION,
+        show_default=False,
+    ),
+]
+NumberDomain = Annotated[
+    str,
+    typer.Option(
+        "--domain",
+        help=f"What numbers are: {', '.join(DOMAINS)}. exact and field compare for equality.",
+        rich_help_panel=_EXECUTION,
+    ),
+]
+RowsBetween = Annotated[
+    int,
+    typer.Option("--rows-between", min=0, help="Rows after each matrix of a batch.", rich_help_panel=_EXECUTION),
+]
+Shared = Annotated[
+    str | None,
+    typer.Option(
+        "--shared",
+        help="Inputs that all products of a batch share, such as a,bias. Default: none.",
+        rich_help_panel=_EXECUTION,
+        show_default=False,
+    ),
+]
+Aligned = Annotated[
+    str | None,
+    typer.Option(
+        "--aligned",
+        help="Bytes that rows and bases of A, B and D are aligned to, such as 2,2,2; or rows, bases and strides of a "
+        "batch apart, such as 16,8,16;16,16,16;16,16,16. Default: what the kernel asks.",
+        rich_help_panel=_EXECUTION,
+        show_default=False,
+    ),
+]
+Padding = Annotated[
+    int,
+    typer.Option(
+        "--padding", min=0, help="Elements after each row, beyond what alignment needs.", rich_help_panel=_EXECUTION
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Start the interpreter however long it will take.", rich_help_panel=_EXECUTION),
+]
+
+
+def lies(spec: GemmSpec, batch: str | None, rows_between: int, shared: str | None) -> Batch | None:
+    """How the matrices of a run lie; None where there is one. Raises SpecError for options that do not fit the spec."""
+    given = make_batch(batch)
+    if not spec.is_batched:
+        if isinstance(given, int) or shared is not None or rows_between:
+            raise SpecError(
+                "--batch, --shared and --rows-between: the problem has no batch; leave them out [batch-options]"
+            )
+        return None
+    matrices = given if isinstance(given, int) else spec.batch
+    if not isinstance(matrices, int):
+        raise SpecError(
+            "the batch is a run-time argument of this kernel; say how many products: --batch [batch-option]"
+        )
+    names = () if shared is None else tuple(filter(None, shared.split(",")))
+    own = ("a", "b", *(operand.name for operand in spec.operands))
+    if set(names) - set(own):
+        raise SpecError(f"--shared {shared}: the inputs are {', '.join(own)} [shared-inputs]")
+    return Batch(matrices, names, rows_between)
+
+
+def place(text: str) -> Place:
+    """Where matrices lie. Raises SpecError for anything but powers of two to 16, three for all or for each part."""
+    parts = [part.split(",") for part in text.split(";")]
+    known = all(len(part) == 3 and {*part} <= {"1", "2", "4", "8", "16"} for part in parts)
+    if not known or len(parts) not in (1, 3):
+        raise SpecError(
+            f"--aligned {text}: give 1, 2, 4, 8 or 16 bytes for each of A, B and D, such as 2,2,16 [aligned-bytes]"
+        )
+    found = [(int(a), int(b), int(d)) for a, b, d in parts]
+    return Place(found[0], found[0]) if len(found) == 1 else Place(*found)
+
+
+def refuse_beside_file(file: Path, **options: object) -> None:
+    """Raise Error for an option that was given although a file says what it would."""
+    if option := first_given(**options):
+        raise Error(
+            f"{option} beside {file}: the file says its problem and its schedule; edit it, or leave it out"
+            " [beside-file]"
+        )
+
+
+def first_given(**options: object) -> str:
+    """The first of some options that was given, as it is written; "" where none was."""
+    return next((f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None), "")

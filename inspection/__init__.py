@@ -1,0 +1,1 @@
+"""What shows kernels: reports and pictures."""

@@ -1,0 +1,367 @@
+"""Every access to memory of a kernel at level `epilogue`, and what it costs: bank conflicts, sectors, boxes.
+
+All is computed from the ops themselves, their thread-value layouts, atoms and memref layouts, so that an edited dump is
+explained as it is. Addresses are bytes from the start of the buffer.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+from mlir import ir
+from numpy.typing import NDArray
+
+from lowtide import targets
+from lowtide.dialects import sm, tile
+from lowtide.dialects.locations import place_of, where
+from lowtide.dialects.tile import OperandKind
+from lowtide.dialects.tile.layouts import SwizzleBits, layout_of, tv_of
+from lowtide.errors import IRError, ScheduleError
+from lowtide.inspection.explain.executions import executions, summed
+from lowtide.inspection.explain.footprints import Footprint, footprint_of, joined
+from lowtide.inspection.explain.hopper import (
+    Product,
+    TmaAccess,
+    Transaction,
+    operand_conflicts,
+    products_of,
+    tma_load,
+    tma_store,
+    transactions_of,
+)
+from lowtide.inspection.explain.names import SCRATCH, Names, cache_hint
+from lowtide.passes.base import walk
+from lowtide.passes.support.buffers import is_transposed_buffer
+from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.operand_kinds import SCALES
+from lowtide.passes.support.operand_loads import is_operand_load
+from lowtide.targets import Conflict, Sectors, WarpAccess, sectors_per_request, worst_request
+from lowtide.targets.banks import LINE_BYTES
+from lowtide.targets.ldmatrix import elements_per_register, row_addresses
+from lowtide.targets.tv import coordinates
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SharedAccess:
+    """One access to shared memory by all warps. `what` is the matrix that moves; `place` the op's place in a file."""
+
+    op: str
+    what: str
+    atom: str
+    direction: str
+    buffer: str
+    swizzle: SwizzleBits
+    conflict: Conflict
+    place: str | None
+    count: int = 1
+    """Ops that do the same."""
+    executions: int | None = None
+    """How often these ops run for one work tile, in all; None where it is known only at run time."""
+    footprint: Footprint | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class GlobalAccess:
+    """One access to global memory by all warps, with rows `row_stride` bytes apart (None for a vector) from a base that
+    is aligned to a sector. `sectors` are those of the worst request of a warp."""
+
+    op: str
+    what: str
+    atom: str
+    direction: str
+    sectors: Sectors
+    requests: int
+    """Of all warps, for one execution."""
+    total_sectors: int
+    """Of all requests."""
+    row_stride: int | None
+    stride_known: bool
+    place: str | None
+    count: int = 1
+    cache: str = "normal"
+    executions: int | None = None
+
+
+Access: TypeAlias = "SharedAccess | GlobalAccess | TmaAccess"
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """What a kernel does to memory, in program order; ops that do the same stand once."""
+
+    shared: tuple[SharedAccess, ...]
+    global_: tuple[GlobalAccess, ...]
+    tma: tuple[TmaAccess, ...]
+    transactions: tuple[Transaction, ...]
+    products: tuple[Product, ...]
+
+
+def accesses_of(module: ir.Module, *, in_file: bool) -> Accesses:
+    """The accesses of a module of level `epilogue`; `in_file`: its locations are worth telling.
+
+    Raises IRError for an op whose layouts no instruction can follow.
+    """
+    names = Names(module)
+    ops: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name in _READERS:
+            ops.append(op)
+        return ir.WalkResult.ADVANCE
+
+    kernels = walk(module, tile.KernelOp)
+    for kernel in kernels:
+        kernel.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    found: list[Access] = []
+    for op in ops:
+        place = where(op) if in_file and place_of(op.location) is not None else None
+        try:
+            accesses = _READERS[op.name](op.opview, names)
+            found += (replace(access, place=place, executions=_runs(op.opview, access)) for access in accesses)
+        except ScheduleError as error:
+            raise IRError(f"{where(op)}: {op.name}: {error}") from None
+    merged = _merged(found)
+    return Accesses(
+        tuple(access for access in merged if isinstance(access, SharedAccess)),
+        tuple(access for access in merged if isinstance(access, GlobalAccess)),
+        tuple(access for access in merged if isinstance(access, TmaAccess)),
+        tuple(found for kernel in kernels for found in transactions_of(kernel, names, in_file=in_file)),
+        tuple(found for kernel in kernels for found in products_of(kernel, in_file=in_file)),
+    )
+
+
+def _runs(op: ir.OpView, access: Access) -> int | None:
+    """How often an op runs for a work tile; of an access to global memory, only where it touches the matrix."""
+    if not isinstance(access, GlobalAccess):
+        return executions(op)
+    window = op.destination if access.direction == "write" else op.source
+    view = None if isinstance(window.owner, ir.Block) else window.owner.opview
+    return executions(op, view if isinstance(view, tile.ViewOp) else None)
+
+
+def _merged(accesses: list[Access]) -> list[Access]:
+    """Accesses that differ only in place and witness as one, the first, with their count."""
+    groups: dict[Access, list[Access]] = {}
+    for access in accesses:
+        key: Access = replace(access, place=None, executions=None)
+        if isinstance(key, SharedAccess):
+            key = replace(key, conflict=replace(key.conflict, bank=0, lanes=(), addresses=()))
+        groups.setdefault(key, []).append(access)
+    return [_as_one(group) for group in groups.values()]
+
+
+def _as_one(group: list[Access]) -> Access:
+    one: Access = replace(group[0], count=len(group), executions=summed(access.executions for access in group))
+    if isinstance(one, SharedAccess):
+        footprints = [access.footprint for access in group if isinstance(access, SharedAccess)]
+        one = replace(one, footprint=joined(found for found in footprints if found is not None))
+    return one
+
+
+def _cp_async(op: ir.OpView, names: Names) -> list[Access]:
+    what, _, matrix = names.of_window(op.source)
+    buffer = ir.MemRefType(op.destination.type)
+    atom, bytes_of = op.copy.atom, element_bits(buffer.element_type) // 8
+    access = targets.fragment_access(atom, tv_of(op.copy.tv), tuple(buffer.shape), _bytes(atom) // bytes_of)
+    in_stage = replace(access, transposed=is_transposed_buffer(buffer))
+    written = _shared(op, what, atom, "write", buffer, in_stage)
+    # What arrives is written line by line: a wavefront holds bytes of one 128-byte line of global memory.
+    footprint = footprint_of(atom, buffer, in_stage.stored_coordinates(), access.vector, access.kind)
+    places = access.stored_coordinates()
+    lines = (places[..., 0] * names.row_stride(what, matrix)[0] + places[..., 1] * bytes_of) // LINE_BYTES
+    wavefronts = targets.wavefronts_by_group(footprint.starts, lines, access.vector * bytes_of)
+    return [
+        replace(written, conflict=replace(written.conflict, wavefronts=wavefronts)),
+        _matrix_access(op, names, what, atom, "read", matrix, access),
+    ]
+
+
+def _ldmatrix(op: ir.OpView, names: Names) -> list[Access]:
+    fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans)
+    matrices = int(atom.split(".")[1][1:])
+    per_register = elements_per_register(element_bits(fragment.element_type))
+    starts = row_addresses(tv_of(fragment.tv), matrices, trans, per_register)
+    access = WarpAccess(atom, starts, tuple(fragment.shape), 4 * per_register, "ldmatrix", trans, 8 * matrices)
+    name = atom + (".trans" if trans and not atom.endswith(".trans") else "")
+    buffer = ir.MemRefType(op.source.type)
+    return [_shared(op, names.of_fragment(fragment), name, "read", buffer, access, tuple(op.offsets))]
+
+
+def _tma_load(op: ir.OpView, names: Names) -> list[Access]:
+    return [tma_load(op, names)]
+
+
+def _tma_store(op: ir.OpView, names: Names) -> list[Access]:
+    return [tma_store(op, names)]
+
+
+def _wgmma(op: ir.OpView, names: Names) -> list[Access]:
+    found: list[Access] = []
+    for what, conflict in operand_conflicts(op).items():
+        memref = ir.MemRefType({"a": op.a, "b": op.b}[what].type)
+        element_bytes = element_bits(memref.element_type) // 8
+        stored = targets.core_matrix_rows(what, tuple(memref.shape), element_bytes)
+        footprint = footprint_of(_family(op), memref, stored, 16 // element_bytes, "ldmatrix")
+        found.append(_access(op, what, _family(op), "read", memref, conflict, footprint))
+    return found
+
+
+def _family(op: sm.WgmmaOp) -> str:
+    """`wgmma.m64n256k16`: the atom without its types."""
+    return ".".join(str(op.mma.atom).split(".")[:2])
+
+
+def _store_shared(op: ir.OpView, names: Names) -> list[Access]:
+    if targets.family_of(ir.StringAttr(op.atom).value) == "stmatrix":
+        return [_stmatrix(op)]
+    return [_of_threads(op, names.of_buffer(op.destination), op.value.type, op.destination, "write")]
+
+
+def _stmatrix(op: ir.OpView) -> SharedAccess:
+    """Rows of 8x8 matrices, addressed as ldmatrix addresses them (PTX ISA, "stmatrix")."""
+    atom = ir.StringAttr(op.atom).value
+    matrices, fragment = targets.copy_atom(atom).matrices, op.value.type
+    starts = row_addresses(tv_of(fragment.tv), matrices, False)
+    access = WarpAccess(atom, starts, tuple(fragment.shape), 8, "ldmatrix", lanes=8 * matrices)
+    return _shared(op, SCRATCH, atom, "write", ir.MemRefType(op.destination.type), access)
+
+
+def _load_shared(op: ir.OpView, names: Names) -> list[Access]:
+    if not is_operand_load(op):
+        return [_of_threads(op, SCRATCH, op.result.type, op.source, "read")]
+    fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans)
+    vector = _bytes(atom) * 8 // element_bits(fragment.element_type)
+    along_rows = trans != is_transposed_buffer(op.source.type)
+    loads = targets.fragment_loads(tv_of(fragment.tv), tuple(fragment.shape), along_rows, vector)
+    access, name = targets.loads_access(loads, atom), atom + (" transposed" if trans else "")
+    buffer = ir.MemRefType(op.source.type)
+    what = names.of_fragment(fragment)
+    what = SCRATCH if what == "?" else what
+    return [_shared(op, what, name, "read", buffer, access, tuple(op.offsets))]
+
+
+def _of_threads(
+    op: ir.OpView,
+    what: str,
+    fragment: ir.Type,
+    buffer: ir.Value,
+    direction: str,
+    trans: bool = False,
+    origin: tuple[int, ...] = (0, 0),
+) -> SharedAccess:
+    """Vector loads or stores of a fragment, along the dimension in which the buffer is contiguous."""
+    atom = ir.StringAttr(op.atom).value
+    access = _of_fragment(atom, fragment, trans != is_transposed_buffer(buffer.type))
+    return _shared(op, what, atom, direction, ir.MemRefType(buffer.type), access, origin)
+
+
+def _load_global(op: ir.OpView, names: Names) -> list[Access]:
+    what, kind, matrix = names.of_window(op.source)
+    if kind is OperandKind.full:
+        fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans)
+        vector = _bytes(atom) * 8 // element_bits(fragment.element_type)
+        loads = targets.fragment_loads(tv_of(fragment.tv), tuple(fragment.shape), trans, vector)
+        return [_matrix_access(op, names, what, atom, "read", matrix, targets.loads_access(loads, atom))]
+    return [_window_access(op, op.result.type, op.source, "read", names)]
+
+
+def _store_global(op: ir.OpView, names: Names) -> list[Access]:
+    access = _window_access(op, op.value.type, op.destination, "write", names)
+    return [replace(access, cache=cache_hint(op))]
+
+
+def _window_access(op: ir.OpView, fragment: ir.Type, window: ir.Value, direction: str, names: Names) -> GlobalAccess:
+    what, kind, matrix = names.of_window(window)
+    atom = ir.StringAttr(op.atom).value
+    if kind is OperandKind.full:
+        return _matrix_access(op, names, what, atom, direction, matrix, _of_fragment(atom, fragment))
+    if kind in SCALES:
+        return _vector_access(op, what, direction, matrix, fragment, 1 - SCALES[kind].rows, SCALES[kind].block)
+    return _vector_access(op, what, direction, matrix, fragment, axis=0 if kind is OperandKind.per_row else 1)
+
+
+def _of_fragment(atom: str, fragment: ir.Type, transposed: bool = False) -> WarpAccess:
+    vector = _bytes(atom) * 8 // element_bits(fragment.element_type)
+    return targets.fragment_access(atom, tv_of(fragment.tv), tuple(fragment.shape), vector, transposed)
+
+
+def _bytes(atom: str) -> int:
+    """What one thread moves: the number that ends the atom's name."""
+    return targets.copy_atom(atom).bytes_per_thread
+
+
+def _shared(
+    op: ir.OpView,
+    what: str,
+    atom: str,
+    direction: str,
+    buffer: ir.MemRefType,
+    access: WarpAccess,
+    origin: tuple[int, ...] = (0, 0),
+) -> SharedAccess:
+    if is_transposed_buffer(buffer):  # as it is stored, its columns are the rows
+        origin = origin[::-1]
+    stored = access.stored_coordinates() + np.array(origin)
+    footprint = footprint_of(atom, buffer, stored, access.vector, access.kind)
+    return _access(op, what, atom, direction, buffer, footprint.conflict(), footprint)
+
+
+def _access(
+    op: ir.OpView,
+    what: str,
+    atom: str,
+    direction: str,
+    buffer: ir.MemRefType,
+    conflict: Conflict,
+    footprint: Footprint,
+) -> SharedAccess:
+    _, swizzle = layout_of(buffer.layout)
+    text = _buffer_text(buffer)
+    return SharedAccess(op.operation.name, what, atom, direction, text, swizzle, conflict, None, footprint=footprint)
+
+
+def _buffer_text(buffer: ir.MemRefType) -> str:
+    return f"{'x'.join(map(str, buffer.shape))}x{buffer.element_type}"
+
+
+def _matrix_access(
+    op: ir.OpView, names: Names, what: str, atom: str, direction: str, matrix: ir.MemRefType, access: WarpAccess
+) -> GlobalAccess:
+    bytes_of = element_bits(matrix.element_type) // 8
+    stride, known = names.row_stride(what, matrix)
+    requests = targets.global_access_requests(access, stride, bytes_of)
+    total = sum(request.touched for request in requests)
+    worst = worst_request(requests)
+    return GlobalAccess(op.operation.name, what, atom, direction, worst, len(requests), total, stride, known, None)
+
+
+def _vector_access(
+    op: ir.OpView, what: str, direction: str, vector: ir.MemRefType, fragment: ir.Type, axis: int, block: int = 1
+) -> GlobalAccess:
+    """A vector repeated over a tile: one load of an element per distinct row (or column, or block) of a thread."""
+    bytes_of = element_bits(vector.element_type) // 8
+    held: Ints = coordinates(tv_of(fragment.tv), tuple(fragment.shape))[..., axis] // block
+    by_warp = held.reshape(-1, 32, held.shape[1]).swapaxes(1, 2) * bytes_of
+    requests = [sectors_per_request(lanes, bytes_of) for warp in by_warp for lanes in np.unique(warp, axis=0)]
+    total, atom = sum(request.touched for request in requests), f"ld.global.{bytes_of}"
+    worst = worst_request(requests)
+    return GlobalAccess(op.operation.name, what, atom, direction, worst, len(requests), total, None, True, None)
+
+
+_READERS: Mapping[str, Callable[[ir.OpView, Names], list[Access]]] = MappingProxyType(
+    {
+        sm.CpAsyncOp.OPERATION_NAME: _cp_async,
+        sm.LdmatrixOp.OPERATION_NAME: _ldmatrix,
+        sm.TmaLoadOp.OPERATION_NAME: _tma_load,
+        sm.TmaStoreOp.OPERATION_NAME: _tma_store,
+        sm.WgmmaOp.OPERATION_NAME: _wgmma,
+        sm.StoreSharedOp.OPERATION_NAME: _store_shared,
+        sm.LoadSharedOp.OPERATION_NAME: _load_shared,
+        sm.LoadGlobalOp.OPERATION_NAME: _load_global,
+        sm.StoreGlobalOp.OPERATION_NAME: _store_global,
+    }
+)

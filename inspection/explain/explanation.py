@@ -1,0 +1,223 @@
+"""`explain`: why a kernel looks as it does, and what its memory accesses cost.
+
+The schedule and its reasons come from schedule choice; all else is read off the kernel's own IR at level `epilogue`.
+docs/explain.md describes `Explanation.to_json`.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+from mlir import ir
+
+from lowtide.compiler import attempts, driver, native
+from lowtide.compiler.contexts import make_context, parse_source, parse_text
+from lowtide.compiler.driver import Lowered, Progress
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.ptxas import assemble
+from lowtide.compiler.ptxas_program import find_ptxas
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_of_ir import spec_of
+from lowtide.compiler.summation import summation_of
+from lowtide.dialects import tile
+from lowtide.dialects.levels import Level, level_of, target_of
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import CompileError, IRError, PassError, ScheduleError
+from lowtide.inspection.explain.accesses import Accesses, accesses_of
+from lowtide.inspection.explain.as_json import accesses_json, composition_json
+from lowtide.inspection.explain.composition import Composition, composition_of
+from lowtide.inspection.explain.packing import Packing, packing_of
+from lowtide.passes.base import walk
+from lowtide.passes.schedules.choice.asked import PassedOver, choice_for, passed_over_in, set_passed_over
+from lowtide.passes.schedules.choice.choice import Choice
+from lowtide.passes.support.kernels import gemm_kernels, launches_of, problem_of, schedule_of
+from lowtide.targets import Target
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Resources per CTA, and CTAs per SM. `shared_memory` is in bytes; the rest is per thread, from ptxas, None
+    where there is no ptxas."""
+
+    threads: int
+    shared_memory: int
+    ctas_per_sm: int
+    registers: int | None
+    spill_stores: int | None
+    spill_loads: int | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `explain` found.
+
+    `choice` is None if the schedule was not chosen here but read off a kernel. `target_reason` is empty if the target
+    was read off a file.
+    """
+
+    spec: GemmSpec
+    whole: bool
+    target: Target
+    entered_at: str
+    schedule: Schedule
+    choice: Choice | None
+    summation: str | None
+    resources: Resources
+    composition: Composition
+    accesses: Accesses
+    packing: tuple[Packing, ...]
+    target_reason: str = ""
+    passed_over: tuple[PassedOver, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as docs/explain.md says."""
+        spec = self.spec
+        return {
+            "format": FORMAT,
+            "problem": {
+                **{name: getattr(spec, name) for name in ("m", "n", "k", "a", "b", "d", "acc", "layout", "d_order")},
+                "batched": spec.is_batched,
+                "batch": spec.batch if isinstance(spec.batch, int) else None,
+                "operands": [
+                    {"name": operand.name, "kind": operand.kind.value, "dtype": operand.dtype}
+                    for operand in spec.operands
+                ],
+            },
+            "target": self.target.name,
+            "target_reason": self.target_reason or None,
+            "entered_at": self.entered_at,
+            "schedule": {"text": str(self.schedule), "fields": self.schedule.texts()},
+            "reasons": None if self.choice is None else dict(self.choice.reasons),
+            "passed_over": [{"schedule": str(passed.schedule), "why": passed.why} for passed in self.passed_over],
+            "swizzle_candidates": {} if self.choice is None else _candidates(self.choice),
+            "summation": self.summation,
+            "resources": asdict(self.resources) | {"warnings": list(self.resources.warnings)},
+            "packing": [asdict(packing) for packing in self.packing],
+            "kernel": composition_json(self.composition),
+            **accesses_json(self.accesses),
+        }
+
+
+def explain_spec(
+    spec: GemmSpec, target: str | None = None, schedule: Schedule | None = None, *, on_progress: Progress | None = None
+) -> Explanation:
+    """Compile a problem, and explain the result. `target` as in `compile_gemm`. Raises what compiling raises."""
+    chosen = native.choose(target)
+    text = problem_text(spec, chosen.target, schedule)
+    return replace(explain_ir(text, chosen.name, on_progress=on_progress), target_reason=chosen.reason)
+
+
+def explain_ir(
+    source: str | os.PathLike[str], target: str | None = None, *, on_progress: Progress | None = None
+) -> Explanation:
+    """Explain IR of level `problem` to `epilogue`: text, or the path of a dump, edited or not.
+
+    A kernel of level `epilogue` that passes refuse is explained all the same, the refusal in `resources.warnings`.
+    Raises else what compiling raises, and IRError for a later level or a kernel that says too little of itself.
+    """
+    with make_context() as context:
+        origin = parse_source(source, context)
+        entered_at = level_of(origin)
+        if entered_at > Level.EPILOGUE:
+            raise IRError(
+                f"level {entered_at} no longer says which access is whose; explain a dump of level epilogue or earlier"
+                " [explained-level]"
+            )
+        found = spec_of(origin)
+        # The file itself where it is of that level: its places can then be told.
+        as_given = entered_at is Level.EPILOGUE and driver.AFTER_ATTRIBUTE not in origin.operation.attributes
+        lowered = _lowered(source, target, on_progress, may_be_refused=as_given)
+        if isinstance(lowered, Lowered):
+            settled = lowered.target
+            module = (
+                origin if as_given else parse_text(lowered.levels[str(Level.EPILOGUE)], context, "<level epilogue>")
+            )
+        else:
+            settled, module = target_of(origin), origin
+        passed = passed_over_in(module)
+        kernel = _only(tile.KernelOp, gemm_kernels(module))
+        launch = _only(tile.LaunchOp, launches_of(module, kernel))
+        schedule, accesses = schedule_of(kernel), accesses_of(module, in_file=as_given)
+        spec = found.spec
+        own = spec if not problem_of(kernel).swapped else replace(spec, m=spec.n, n=spec.m)  # as the kernel counts
+        resources = _resources(launch, lowered, settled)
+        ctas_per_sm = resources.ctas_per_sm
+        return Explanation(
+            spec=found.spec,
+            whole=found.whole,
+            target=settled,
+            entered_at=str(entered_at),
+            schedule=schedule,
+            choice=_choice(origin, settled, passed),
+            summation=None if (order := summation_of(module)) is None else str(order),
+            resources=resources,
+            composition=composition_of(kernel, launch, own, schedule, settled, ctas_per_sm, accesses.products),
+            accesses=accesses,
+            packing=packing_of(found.spec, schedule, problem_of(kernel)),
+            passed_over=passed,
+        )
+
+
+def _lowered(
+    source: str | os.PathLike[str], target: str | None, on_progress: Progress | None, *, may_be_refused: bool
+) -> Lowered | str:
+    """The compiled kernel; or, where it may be refused, why it is."""
+    try:
+        return attempts.compile_ir(source, target=target, on_progress=on_progress)
+    except (ScheduleError, PassError, CompileError) as refusal:
+        if not may_be_refused:
+            raise
+        return str(refusal).splitlines()[0]
+
+
+def _choice(origin: ir.Module, target: Target, passed: Sequence[PassedOver]) -> Choice | None:
+    """How the schedule of a problem is chosen from the fields that it gives, and from what is passed over; None for a
+    kernel that has its own."""
+    gemms = walk(origin, tile.GemmOp)
+    if not gemms:
+        return None
+    set_passed_over(origin, passed)
+    return choice_for(gemms[0], origin, target)
+
+
+OpT = TypeVar("OpT", bound=ir.OpView)
+
+
+def _only(op_class: type[OpT], found: list[OpT]) -> OpT:
+    if len(found) != 1:
+        raise IRError(
+            f"a kernel is explained alone: one {op_class.OPERATION_NAME}, this module has {len(found)}"
+            " [explained-alone]"
+        )
+    return found[0]
+
+
+def _resources(launch: tile.LaunchOp, lowered: Lowered | str, target: Target) -> Resources:
+    """`lowered` is the reason why there is no code, if there is none."""
+    ptx, refused = (lowered.ptx, ()) if isinstance(lowered, Lowered) else (None, (f"not compiled: {lowered}",))
+    assembly = None if ptx is None or find_ptxas() is None else assemble(ptx, target, allow_spills=True)
+    threads, shared_memory = (int(ir.IntegerAttr(value).value) for value in (launch.threads, launch.shared_memory))
+    registers = None if assembly is None else assembly.registers
+    return Resources(
+        threads=threads,
+        shared_memory=shared_memory,
+        ctas_per_sm=target.ctas_per_sm(threads, shared_memory, registers or 1),
+        registers=registers,
+        spill_stores=None if assembly is None else assembly.spill_stores,
+        spill_loads=None if assembly is None else assembly.spill_loads,
+        warnings=refused if assembly is None else assembly.warnings,
+    )
+
+
+def _candidates(choice: Choice) -> dict[str, Any]:
+    return {
+        field: {
+            "<{},{},{}>".format(*bits): {name: conflict.ways for name, conflict in found.items()}
+            for bits, found in decided.counts.items()
+        }
+        for field, decided in choice.swizzles.items()
+    }

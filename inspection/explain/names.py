@@ -1,0 +1,113 @@
+"""Names of the values of a kernel at level `epilogue`, and the host matrices behind them."""
+
+from collections.abc import Sequence
+
+from mlir import ir
+
+from lowtide.compiler.spec_of_ir import argument_names
+from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import cache_hint_of, operand_kind
+from lowtide.dialects.tile import OperandKind
+from lowtide.errors import ScheduleError
+from lowtide.passes.base import walk
+from lowtide.passes.schedules.facts.alignment import WIDEST, alignments_in, moved_alignment
+from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.rewriting import memory_of
+
+# Row strides known only at run time are taken to be this many bytes: a whole number of sectors.
+ASSUMED_ROW_STRIDE = 8192
+SCRATCH = "epilogue scratch"
+STAGED = ("a", "b", "row scales", "column scales")  # by the buffers of a slot, in order
+UNKNOWN = "?"  # a matrix that no argument is, as a transpose in a workspace
+
+
+class Names:
+    """The names of a module's matrices, and the types that its mma.sync take for A and for B."""
+
+    def __init__(self, module: ir.Module) -> None:
+        self.arguments: dict[ir.Value, str] = {}
+        self.mapped: dict[ir.Value, ir.MemRefType] = {}
+        """The matrix behind each tensor map."""
+        self.operands: list[tuple[str, ir.Type]] = []
+        self.alignments = alignments_in(module, moved_alignment)
+        kernels = {
+            ir.StringAttr(kernel.attributes["sym_name"]).value: kernel.regions[0].blocks[0].arguments
+            for kernel in walk(module, tile.KernelOp)
+        }
+        host: dict[ir.Value, str] = {}
+        matrices: dict[ir.Value, ir.MemRefType] = {}
+
+        def visit(op: ir.Operation) -> ir.WalkResult:
+            if op.name == "func.func":
+                host.update(zip(op.regions[0].blocks[0].arguments, argument_names(op), strict=True))
+            elif op.name == "sm.tensor_map":
+                host[op.results[0]] = host.get(memory_of(op.operands[0]), UNKNOWN)
+                matrices[op.results[0]] = ir.MemRefType(op.operands[0].type)
+            elif op.name == "arith.select" and op.operands[2] in host:  # a matrix, or what it is packed to
+                host[op.results[0]] = host[op.operands[2]]
+            elif op.name == "tile.launch":
+                view = op.opview
+                inner = kernels.get(ir.FlatSymbolRefAttr(view.kernel).value, [])
+                if _splits(inner):
+                    source, target = map(memory_of, view.args)
+                    host[target] = f"pieces of {host.get(source, '?')}"
+                for argument, given in zip(inner, view.args, strict=False):
+                    self.arguments[argument] = host.get(memory_of(given), UNKNOWN)
+                    if given in matrices:
+                        self.mapped[argument] = matrices[given]
+            elif op.name == "sm.mma_sync":
+                self.operands += [("a", op.operands[0].type), ("b", op.operands[1].type)]
+            elif op.name == "sm.unpack_weights":
+                is_a = any(use.owner.name == "sm.wgmma" for use in op.results[0].uses)
+                self.operands.append(("a" if is_a else "b", op.operands[0].type))
+            return ir.WalkResult.ADVANCE
+
+        module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+
+    def of_window(self, value: ir.Value) -> tuple[str, OperandKind, ir.MemRefType]:
+        """Name, kind and type of the matrix or vector that a window shows."""
+        view = value.owner.opview if not isinstance(value.owner, ir.Block) else None
+        if not isinstance(view, tile.ViewOp):
+            raise ScheduleError(
+                "the window is no tile.view, so its matrix is not known; take it from one [window-matrix]"
+            )
+        kind = operand_kind(view)
+        return self.arguments.get(view.source, UNKNOWN), kind, ir.MemRefType(view.source.type)
+
+    def row_stride(self, name: str, matrix: ir.MemRefType) -> tuple[int, bool]:
+        """Bytes from a row of a matrix to the next, and whether they follow from its extents.
+
+        The smallest stride that the kernel takes; of full operands, whose rows may lie anywhere, at multiples of 16.
+        """
+        if matrix.is_dynamic_dim(1):
+            return ASSUMED_ROW_STRIDE, False
+        unit = self.alignments.get(name, WIDEST)
+        return -(-matrix.get_dim_size(1) * element_bits(matrix.element_type) // (8 * unit)) * unit, True
+
+    def of_map(self, value: ir.Value) -> tuple[str, ir.MemRefType]:
+        """Name and type of the matrix that a tensor map shows."""
+        if value not in self.mapped:
+            raise ScheduleError(
+                "the tensor map's matrix is not known; pass it to tile.launch from an sm.tensor_map [map-matrix]"
+            )
+        return self.arguments[value], self.mapped[value]
+
+    def of_buffer(self, value: ir.Value) -> str:
+        """The operand that a buffer of the ring's slots stages, one of `STAGED`; else the epilogue's scratch."""
+        slot = value.owner.opview if not isinstance(value.owner, ir.Block) else None
+        return STAGED[list(slot.buffers).index(value)] if isinstance(slot, sm.RingSlotOp) else SCRATCH
+
+    def of_fragment(self, type_: ir.Type) -> str:
+        """Whether an mma takes fragments of this type as its a or its b."""
+        found = sorted({name for name, other in self.operands if other == type_})
+        return " or ".join(found) if found else UNKNOWN
+
+
+def cache_hint(op: sm.TmaLoadOp | sm.TmaStoreOp | sm.StoreGlobalOp) -> str:
+    """The word of an op's `cache(…)`; `normal` where it has none."""
+    return str(cache_hint_of(op))
+
+
+def _splits(arguments: Sequence[ir.Value]) -> bool:
+    """Whether the kernel with these arguments makes pieces of the first one in the second one."""
+    return any(use.owner.name == tile.SplitMatrixOp.OPERATION_NAME for value in arguments for use in value.uses)

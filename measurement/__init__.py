@@ -1,0 +1,1 @@
+"""What measures kernels: benchmarks and tuning."""

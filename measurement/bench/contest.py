@@ -1,0 +1,255 @@
+"""One GEMM timed in the same rounds: Lowtide's kernels, torch.matmul and cuBLASLt's best algorithms. For a batch the
+peer is torch.bmm.
+
+`Contest` makes operands and peers, takes kernels, drops those with wrong results, and times the rest. `Standings` holds
+the times, as rows for a table.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from lowtide import runtime
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.spec import GemmSpec
+from lowtide.elements import element_type
+from lowtide.errors import DeviceError, Error, SpecError
+from lowtide.measurement.bench import cublaslt, cublaslt_library, cublaslt_search
+from lowtide.measurement.bench.cublaslt_search import WITH_SWEEP
+from lowtide.measurement.bench.exact_products import exact_complaint, exact_product
+from lowtide.measurement.bench.gpu_timing import (
+    Contender,
+    Operands,
+    complaint,
+    operand_sets,
+    race,
+    ratio,
+    screen,
+    spread,
+    torch_with_gpu,
+)
+from lowtide.measurement.bench.torch_matmul import check_sums, product_of, torch_product
+
+# Of cuBLASLt's algorithms: timed alone by a few launches, then the fastest interleaved, then in the counted rounds.
+ALONE_LAUNCHES, ALONE_MS, ALONE_SECONDS = 3, 5.0, 30.0  # ms an algorithm, seconds all of them
+SCREENED, FINALISTS = 12, 4
+HEADINGS = ("contender", "TFLOP/s", "to torch", "to cuBLASLt", "to the better")
+
+
+@dataclass(frozen=True)
+class Standings:
+    """After the rounds. `cublaslt`: finalists of the `offered` algorithms that ran; none where it took no part."""
+
+    flops: float
+    torch: Contender
+    cublaslt: tuple[Contender, ...]
+    offered: int
+    others: tuple[Contender, ...]
+    left_out: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """What is wrong with the contenders that were not timed, by name."""
+
+    def best_cublaslt(self, kind: str) -> Contender | None:
+        """cuBLASLt's fastest finalist by the median of its rounds."""
+        return min(self.cublaslt, key=lambda one: statistics.median(one.seconds(kind)), default=None)
+
+    def better_peer(self, kind: str) -> Contender:
+        """The faster of torch and cuBLASLt's best, by medians."""
+        peers = [self.torch, *self.cublaslt]
+        return min(peers, key=lambda one: statistics.median(one.seconds(kind)))
+
+    def rows(self, kind: str) -> list[tuple[str, ...]]:
+        """Under HEADINGS, for `sustained` or `burst`: median (least … greatest) of the rounds; ratios are of the same
+        round, over 1 where the row is faster."""
+        best = self.best_cublaslt(kind)
+        named = [(self.torch.name, self.torch)]
+        if best is not None:
+            named.append((f"cuBLASLt best of {self.offered} ({best.name})", best))
+        named += [(contender.name, contender) for contender in self.others]
+        return [
+            (
+                name,
+                rates(spread(contender.seconds(kind), self.flops)),
+                interval(ratio(contender, self.torch, kind), 3),
+                "" if best is None else interval(ratio(contender, best, kind), 3),
+                interval(ratio(contender, self.better_peer(kind), kind), 3),
+            )
+            for name, contender in named
+        ]
+
+
+class Contest:
+    """The operands and peers of one problem; a context manager. `say` gets a line for each contender that is dropped.
+
+    A and B of the spec have one dtype, D one that torch gives then, extents are known, the epilogue is the sum itself.
+    Raises SpecError otherwise, DeviceError where torch or a GPU is missing, or torch does not sum in the spec's
+    accumulators.
+    """
+
+    def __init__(self, spec: GemmSpec, seed: int, say: Callable[[str], None]) -> None:
+        m, n, k = spec.m, spec.n, spec.k
+        if None in (m, n, k, spec.batch) or m is None or n is None or k is None:
+            raise SpecError("m, n, k and the batch must be given to time a product [extents-to-time]")
+        peer = product_of(spec.a, batched=spec.is_batched)
+        types = peer.d or (spec.a,)
+        if spec.a != spec.b or spec.d not in types or spec.epilogue is not None or spec.block_scales is not None:
+            raise SpecError(
+                f"{peer.name} multiplies A and B of one dtype, of {spec.a} to a D of {' or '.join(types)}, without "
+                "epilogue and scales here; time such a product [peer-types]"
+            )
+        if element_type(spec.a).kind == "unsigned":
+            raise SpecError(f"torch multiplies no matrices of {spec.a}; time s8 [torch-bytes]")
+        if spec.layout not in peer.layouts:
+            raise SpecError(
+                f"{peer.name} takes the layout {' or '.join(peer.layouts)}; time such a product [peer-layout]"
+            )
+        self._peer = peer
+        self.spec = spec
+        self._seed = seed
+        self._say = say
+        self._torch = torch_with_gpu()
+        check_sums(self._torch, spec.a, spec.sums)
+        batch = spec.batch_shape[0] if spec.is_batched else None
+        timed = operand_sets(spec.layout, m, n, k, spec.a, seed, batch, spec.d)
+        self._exact = exact_product(spec.layout, m, n, k, spec.a, spec.sums, seed, batch, spec.d)
+        self._timed = len(timed)
+        # The sets that are timed, and that of the exact product.
+        self.sets = (*timed, self._exact.operands)
+        self._flops = 2.0 * m * n * k * (batch or 1)
+        self._matmul: cublaslt.Matmul | None = None
+        self._workspace: Any = None
+        self._others: list[Contender] = []
+        self._left_out: dict[str, str] = {}
+
+    def __enter__(self) -> "Contest":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._matmul is not None:
+            self._torch.cuda.synchronize()
+            self._matmul.close()
+
+    def add_kernel(self, name: str, kernel: CompiledKernel | runtime.Kernel) -> bool:
+        """Take part with a kernel of the spec; False, and a line, where its result is wrong."""
+        return self.add(Contender(name, lambda i: _launch(kernel, self.sets[i])))
+
+    def add(self, contender: Contender) -> bool:
+        """Take part; False, and a line, where the result is wrong or the launch is refused."""
+        found = self._complaint(contender)
+        if found:
+            self._left_out[contender.name] = found
+        else:
+            self._others.append(contender)
+        return not found
+
+    def run(self, rounds: int, algorithms: int = WITH_SWEEP, finalists: int = FINALISTS) -> Standings:
+        """Time everyone, with so many `finalists` of up to so many `algorithms` of cuBLASLt, 0 for none; a batch has
+        none, nor have 8-bit types and tf32.
+
+        Raises DeviceError where torch's own result is wrong or cuBLASLt is missing.
+        """
+        spec = self.spec
+        torch = torch_product(self._torch, self.sets, spec.a, spec.sums, batched=spec.is_batched, is_fast=spec.is_fast)
+        if self._complaint(torch):
+            raise DeviceError(f"{torch.name}'s own result is wrong: this GPU is not to be trusted [gpu-untrusted]")
+        with_cublaslt = algorithms and self._peer.by_cublaslt
+        offered, fastest = self._cublaslt(algorithms, finalists) if with_cublaslt else (0, ())
+        race([torch, *fastest, *self._others], self._timed, rounds, self._seed)
+        return Standings(self._flops, torch, fastest, offered, tuple(self._others), self._left_out)
+
+    def _complaint(self, contender: Contender) -> str:
+        try:
+            found = exact_complaint(contender, self._exact, self._timed)
+            found = found or complaint(
+                contender, self.sets, self.spec.a, self.spec.sums, self.spec.d, self.spec.is_fast
+            )
+        except Error as error:
+            found = str(error)
+        if found:
+            self._say(f"{contender.name}: left out: {found}")
+        return found
+
+    def _cublaslt(self, most: int, finalists: int) -> tuple[int, tuple[Contender, ...]]:
+        """How many algorithms have run and are not known to be wrong, and the fastest of them, which are right."""
+        spec, first = self.spec, self.sets[0]
+        assert spec.m is not None and spec.n is not None and spec.k is not None
+        strides = (first.a.stride(0), first.b.stride(0), first.d.stride(0))
+        description = cublaslt.describe(spec.a, spec.sums, spec.layout, spec.m, spec.n, spec.k, strides, spec.d)
+        self._workspace = self._torch.empty(cublaslt.WORKSPACE_BYTES, device="cuda", dtype=self._torch.uint8)
+        self._matmul = cublaslt.Matmul(cublaslt_library.load(), description, self._workspace.data_ptr())
+        multiprocessors = self._torch.cuda.get_device_properties(first.d.device).multi_processor_count
+        algorithms = cublaslt_search.find(self._matmul, multiprocessors, most)
+        contenders = [self._algorithm_contender(self._matmul, algorithm) for algorithm in algorithms]
+        alone = self._alone(contenders)
+        screened: list[Contender] = []
+        wrong = 0
+        for contender in sorted(alone, key=alone.__getitem__):
+            if len(screened) == min(SCREENED, 3 * finalists):
+                break
+            if self._complaint(contender):
+                wrong += 1
+            else:
+                screened.append(contender)
+        fastest = screen(screened, self._timed, finalists, self._seed)
+        return len(alone) - wrong, tuple(fastest)
+
+    def _alone(self, contenders: Sequence[Contender]) -> dict[Contender, float]:
+        """Milliseconds per launch of each algorithm that runs; the others are counted and reported."""
+        found: dict[Contender, float] = {}
+        deadline = time.monotonic() + ALONE_SECONDS
+        for number, contender in enumerate(contenders):
+            if time.monotonic() > deadline:
+                self._say(f"cuBLASLt: the last {len(contenders) - number} algorithms left out: no time for them")
+                contenders = contenders[:number]
+                break
+            try:
+                # The first launch loads code, and is not counted.
+                contender.launch(0)
+                self._torch.cuda.synchronize()
+                found[contender] = self._launch_ms(contender)
+            except DeviceError:
+                continue
+        if len(found) < len(contenders):
+            self._say(f"cuBLASLt: {len(contenders) - len(found)} algorithms refused to run")
+        return found
+
+    def _launch_ms(self, contender: Contender) -> float:
+        """The mean of one launch and as many more as fit into ALONE_MS, at most ALONE_LAUNCHES in all."""
+        count, elapsed = 1, self._elapsed_ms(contender, 1)
+        more = min(ALONE_LAUNCHES - 1, int(ALONE_MS / max(elapsed, 1e-3)) - 1)
+        if more > 0:
+            count, elapsed = count + more, elapsed + self._elapsed_ms(contender, more)
+        return elapsed / count
+
+    def _elapsed_ms(self, contender: Contender, count: int) -> float:
+        start, stop = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for i in range(count):
+            contender.launch(i % self._timed)
+        stop.record()
+        stop.synchronize()
+        return float(start.elapsed_time(stop))
+
+    def _algorithm_contender(self, matmul: cublaslt.Matmul, algorithm: cublaslt.Algorithm) -> Contender:
+        def launch(i: int) -> None:
+            a, b, d = (operand.data_ptr() for operand in (self.sets[i].a, self.sets[i].b, self.sets[i].d))
+            matmul.launch(algorithm, a, b, d, self._torch.cuda.current_stream().cuda_stream)
+
+        return Contender(algorithm.name, launch)
+
+
+def _launch(kernel: CompiledKernel | runtime.Kernel, operands: Operands) -> object:
+    return kernel(operands.a, operands.b, out=operands.d)
+
+
+def interval(values: tuple[float, float, float], digits: int) -> str:
+    """`median (least … greatest)`."""
+    middle, least, greatest = (f"{value:.{digits}f}" for value in values)
+    return f"{middle} ({least} … {greatest})"
+
+
+def rates(values: tuple[float, float, float]) -> str:
+    """The interval of TFLOP/s, to three digits at least."""
+    return interval(values, 0 if values[0] >= 100 else 1)

@@ -1,0 +1,76 @@
+"""A product whose every sum is exact, in any order and however K is divided: D must be it, element by element.
+
+A and B hold −1, 0 and 1. The sums are integers, and no partial sum is larger in magnitude than the count of products
+that are not 0. That count is kept below the largest integer up to which the accumulator's and D's types hold all: A and
+B are so sparse that it is a quarter of that on average. (It is binomial: by Chernoff's bound one element in 10⁷⁰ would
+be over the limit of bf16, 256, the smallest of all.) So no rounding happens, and one product too many, too few or of
+another row shows, which `gpu_timing.tolerance` cannot promise of long sums in f16.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.elements import element_type, exact_sums
+from lowtide.measurement.bench.gpu_timing import Contender, Operands, shapes_of, torch_with_gpu, unwritten
+
+
+@dataclass(frozen=True)
+class ExactProduct:
+    """One set of operands and D as it must be."""
+
+    operands: Operands
+    expected: Any
+
+
+def density(dtype: str, acc: str, k: int, d: str | None = None) -> float:
+    """The share of elements of A and B that are not 0. `d`: the type of D, by default that of A and B."""
+    limit = min(element_type(d or dtype).exact_integers, exact_sums(dtype, acc))
+    return min(1.0, math.sqrt(limit / (4 * k)))
+
+
+def exact_product(
+    layout: str,
+    m: int,
+    n: int,
+    k: int,
+    dtype: str,
+    acc: str,
+    seed: int,
+    batch: int | None = None,
+    d: str | None = None,
+) -> ExactProduct:
+    """Random operands on the GPU, as `operand_sets` lays them out. Raises DeviceError."""
+    torch = torch_with_gpu()
+    kind, of_d = (getattr(torch, element_type(name).library) for name in (dtype, d or dtype))
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    share = density(dtype, acc, k, d)
+    *inputs, output = shapes_of(layout, m, n, k, batch)
+
+    def matrix(shape: tuple[int, ...]) -> Any:
+        uniform = torch.rand(shape, device="cuda", generator=generator)
+        return ((uniform < share / 2).float() - (uniform >= 1 - share / 2).float()).to(kind)
+
+    a, b = (matrix(shape) for shape in inputs)
+    empty = torch.empty(output, device="cuda", dtype=of_d)
+    operands = Operands(a, b, empty.fill_(unwritten(empty)), layout)
+    # In f32 these integers are exact too, and tf32 would hold −1, 0 and 1.
+    return ExactProduct(operands, (operands.logical_a.float() @ operands.logical_b.float()).to(of_d))
+
+
+def exact_complaint(contender: Contender, exact: ExactProduct, index: int) -> str:
+    """What is wrong with the contender's result on the exact product, its operand set `index`, or ""."""
+    torch = torch_with_gpu()
+    d = exact.operands.d
+    d.fill_(unwritten(d))
+    contender.launch(index)
+    torch.cuda.synchronize()
+    wrong = d != exact.expected
+    count = int(wrong.sum().item())
+    if not count:
+        return ""
+    first = tuple(int(place) for place in wrong.nonzero()[0])
+    return (
+        f"{count} of {d.numel()} elements differ from exact sums of integers; the first: "
+        f"d[{', '.join(map(str, first))}] = {d[first].item():g}, should be {exact.expected[first].item():g}"
+    )

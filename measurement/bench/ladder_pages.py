@@ -1,0 +1,53 @@
+"""The ladders that the documentation shows: which problem each is measured on, and whose presets are its rows."""
+
+from dataclasses import dataclass
+
+from lowtide.compiler.presets import Preset, ladder_of
+from lowtide.compiler.spec import UNBATCHED, GemmSpec, Unbatched
+from lowtide.measurement.bench.torch_matmul import product_of
+from lowtide.targets import accumulator_types
+
+
+@dataclass(frozen=True)
+class LadderPage:
+    """docs/NAME.md: the presets of the targets, in that order, on one problem."""
+
+    name: str
+    heading: str
+    targets: tuple[str, ...]
+    spec: GemmSpec
+
+    def presets(self) -> dict[str, Preset]:
+        """Its rows."""
+        return {name: preset for target in self.targets for name, preset in ladder_of(target, self.spec.a).items()}
+
+
+def product(
+    dtype: str,
+    m: int,
+    n: int,
+    k: int,
+    acc: str | None = None,
+    layout: str = "tn",
+    batch: int | Unbatched = UNBATCHED,
+    precision: str | None = None,
+) -> GemmSpec:
+    """A and B of one type, D of that type or what torch gives then; `acc` is by default the first that its mma
+    instructions sum in."""
+    sums, d = acc or accumulator_types(dtype, dtype)[0], next(iter(product_of(dtype).d), dtype)
+    return GemmSpec(m=m, n=n, k=k, batch=batch, a=dtype, b=dtype, d=d, acc=sums, layout=layout, precision=precision)
+
+
+def cube(dtype: str, extent: int, acc: str | None = None, layout: str = "tn", precision: str | None = None) -> GemmSpec:
+    """A product with three equal extents."""
+    return product(dtype, extent, extent, extent, acc, layout, precision=precision)
+
+
+LADDER_PAGES = (
+    LadderPage("ladder-4096", "The ladder of sm_90a at 4096³", ("sm_90a",), cube("bf16", 4096)),
+    LadderPage("ladder-8192", "The ladder of sm_90a at 8192³", ("sm_90a",), cube("bf16", 8192)),
+    LadderPage("ladder-sm80", "The ladder of sm_80 at 4096³", ("sm_80",), cube("bf16", 4096)),
+    LadderPage("ladder-f32", "The ladder of f32 at 4096³", ("sm_80",), cube("f32", 4096)),
+    LadderPage("ladder-f64", "The ladder of f64 at 4096³", ("sm_80", "sm_90a"), cube("f64", 4096)),
+    LadderPage("ladder-fp8", "The ladder of e4m3 at 8192³", ("sm_89", "sm_90a"), cube("e4m3", 8192)),
+)

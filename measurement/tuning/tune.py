@@ -1,0 +1,314 @@
+"""`lt.tune`: the fastest schedule of a spec on the GPU at hand, found by measuring, and kept."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from lowtide.compiler.cache.keys import spec_text
+from lowtide.compiler.cache.precompile import Job, compile_all
+from lowtide.compiler.cache.settings import FOLDER_VARIABLE, OFF, open_store
+from lowtide.compiler.cache.sources import own_digest
+from lowtide.compiler.cache.store import KernelStore
+from lowtide.compiler.cache.tuned import check_keepable, ignore_record, keep_record, key_of_record, load_record
+from lowtide.compiler.compile import Request, compile_gemm
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.native import resolve
+from lowtide.compiler.numerics import confirm_equal
+from lowtide.compiler.numerics_words import ANY, REPEATABLE, check_numerics
+from lowtide.compiler.spec import GemmSpec
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import CompileError, Error, ScheduleError, SpecError
+from lowtide.keywords import check_keywords
+from lowtide.measurement.tuning import search
+from lowtide.measurement.tuning.candidates import MOST, candidates
+from lowtide.measurement.tuning.elimination import Race
+from lowtide.measurement.tuning.gpu import Bench, GpuBench
+from lowtide.measurement.tuning.journal import Journal
+from lowtide.runtime.driver import current_device
+from lowtide.targets import Target
+
+BUDGET = 40.0
+_CONFIDENCE, _MARGIN = 0.95, 0.01
+_DUEL_ROUNDS = 6
+_COMPILING = 0.6  # of the budget, at most: what has not begun by then is left out
+
+BenchMaker = Callable[[GemmSpec, int, bool], Bench]
+"""Makes a bench of a spec whose extents are known, a seed, and whether all kernels must give the same bits."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What tuning found, and kept.
+
+    `schedule` is complete. `seconds` of a launch, the median of the rounds, beside those of the cost model's
+    `own_choice`; `speedup` over it is the median of the ratios of rounds, 1 where it is kept itself. They are of a duel
+    after the race, in which each runs until clocks and power have settled. `certain`:
+    nobody is faster by more than the `margin`, with the `confidence` asked for; otherwise the budget ended first.
+    `refused`: what was wrong with candidates that were not timed, by schedule.
+    """
+
+    schedule: Schedule
+    own_choice: Schedule
+    seconds: float
+    own_seconds: float
+    speedup: float
+    certain: bool
+    confidence: float
+    margin: float
+    candidates: int
+    rounds: int
+    device: str
+    refused: Mapping[str, str]
+
+
+@check_keywords
+def tune(
+    spec: GemmSpec,
+    target: str | None = None,
+    *,
+    at: Mapping[str, int] = MappingProxyType({}),
+    numerics: str = REPEATABLE,
+    budget: float = BUDGET,
+    confidence: float = _CONFIDENCE,
+    most: int = MOST,
+    journal: str | Path | None = None,
+    jobs: int | None = None,
+    seed: int = 0,
+    progress: bool = True,
+    bench: BenchMaker = GpuBench,
+) -> Tuned:
+    """Measure schedules for a spec on the GPU at hand, and keep the fastest in the cache.
+
+    From then on `compile_gemm(spec)` takes it on this model of GPU. At most `most` candidates, those that the
+    cost model estimates to be the fastest, are compiled by `jobs` processes (None: one for each core), verified, and
+    timed in shuffled rounds, until with `confidence` none is faster than the one found by more than 1 %, or `budget`
+    seconds have passed (one round is run in any case). `at`: the extents to measure at, by name, where the spec leaves
+    them to run time. `numerics`: the promise that is kept (docs/numerics.md): but for "any", only schedules that give
+    the bits of the model's own choice. `journal`: a
+    file from which a killed run continues. `progress`: show a bar where standard error is a terminal.
+
+    The processes start afresh: in a script, call this under `if __name__ == "__main__":`. Raises SpecError,
+    TargetError, DeviceError without a GPU or torch, ScheduleError where no schedule is legal, CompileError where the
+    model's own choice cannot be compiled or is wrong, and Error for a journal of something else and a cache that is off
+    or cannot be written.
+    """
+    settings = _settled(spec, target, at, numerics, budget, confidence, most)
+    store = _store()
+    begun = time.monotonic()
+    measured = bench(settings.sized, seed, numerics != ANY)
+    described = settings.described(measured.device)
+    held = Journal.open(None if journal is None else Path(journal), described)
+    own = compile_gemm(spec, settings.target.name, numerics=numerics, tuned=False)
+    spilled = [passed.schedule for passed in own.passed_over]
+    schedules = {each.shorthand(): each for each in candidates(spec, settings.target, numerics, most, spilled)}
+    with _bar(progress) as show:
+        show("compiling", 0.0)
+        kernels = _compiled(store, settings, list(schedules), held, jobs, begun + _COMPILING * budget)
+        show("verifying", 0.0)
+        names = search.admit(measured, kernels, held)
+        race = Race(confidence, _MARGIN)
+        until = begun + budget
+
+        def on_round(state: search.Progress) -> None:
+            show(f"round {state.rounds}, {state.left} left", min(1.0, (time.monotonic() - begun) / budget))
+
+        certain = search.run(measured, names, race, held, until=until, seed=seed, on_round=on_round)
+        show("comparing with the model's own choice", 1.0)
+        found = _result(race, measured, schedules, certain, held.refused)
+    _keep(store, settings, found)
+    return found
+
+
+@check_keywords
+def tuned_schedule(
+    spec: GemmSpec, target: str | None = None, *, device: str | None = None, numerics: str = REPEATABLE
+) -> Schedule | None:
+    """The schedule that `tune` found for a spec and kept in the cache; None where it has not been tuned.
+
+    `device`: the model of the GPU, as the driver names it; None: the one at hand. `numerics`: as it was tuned. What is
+    damaged, or not a schedule any more, is ignored with a CacheWarning. Raises TargetError, DeviceError without a GPU.
+    """
+    check_numerics(numerics)
+    settled, store = resolve(target), open_store()
+    if store is None:
+        return None
+    key = key_of_record(spec, settled.name, device or current_device().name, numerics)
+    record = load_record(store, key)
+    try:
+        return None if record is None else Schedule.parse(record["schedule"])
+    except ScheduleError as error:
+        ignore_record(store, key, str(error))
+        return None
+
+
+@dataclass(frozen=True)
+class _Settings:
+    spec: GemmSpec
+    sized: GemmSpec
+    target: Target
+    numerics: str
+    confidence: float
+    most: int
+
+    def described(self, device: str) -> dict[str, Any]:
+        """What a journal is of."""
+        return {
+            "spec": spec_text(self.sized),
+            "target": self.target.name,
+            "GPU": device,
+            "numerics": self.numerics,
+            "confidence": self.confidence,
+            "number of candidates": self.most,
+            "version": own_digest(),
+        }
+
+
+def _settled(
+    spec: GemmSpec,
+    target: str | None,
+    at: Mapping[str, int],
+    numerics: str,
+    budget: float,
+    confidence: float,
+    most: int,
+) -> _Settings:
+    if not isinstance(spec, GemmSpec):
+        raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec [tuned-spec-kind]")
+    check_numerics(numerics)
+    if spec.is_mixed:
+        raise SpecError(
+            "packed weights are not tuned yet: give a schedule, or leave it to the cost model [weights-tuned]"
+        )
+    if not budget > 0 or not 0.5 <= confidence < 1 or most < 1:
+        raise SpecError(
+            f"budget={budget}, confidence={confidence}, most={most}: give seconds above 0, a probability from 0.5 to "
+            "below 1, and at least 1 candidate [tuning-limits]"
+        )
+    return _Settings(spec, _sized(spec, at), resolve(target), numerics, confidence, most)
+
+
+def _sized(spec: GemmSpec, at: Mapping[str, int]) -> GemmSpec:
+    """The spec with the extents that are measured."""
+    open_ = [name for name in ("m", "n", "k", "batch") if getattr(spec, name) is None]
+    if set(at) != set(open_):
+        raise SpecError(
+            f"at has {', '.join(at) or 'no extents'}, and the spec leaves {', '.join(open_) or 'none'} to run time: "
+            "give these, to say what is measured [tuned-extent]"
+        )
+    named: dict[str, Any] = dict(at)
+    sized = replace(spec, **named)
+    if 0 in (sized.m, sized.n, sized.k):
+        raise SpecError("an extent is 0: there is nothing to time; take larger extents [tuned-nothing]")
+    return sized
+
+
+def _store() -> KernelStore:
+    store = open_store()
+    if store is None:
+        raise Error(
+            f"{FOLDER_VARIABLE}={OFF}: there is no cache to keep the result in; unset it, or name a folder"
+            " [tuning-cache]"
+        )
+    check_keepable(store)
+    return store
+
+
+def _compiled(
+    store: KernelStore,
+    settings: _Settings,
+    schedules: Sequence[str],
+    journal: Journal,
+    processes: int | None,
+    until: float,
+) -> Iterator[tuple[str, CompiledKernel]]:
+    """The kernels of the schedules, in order; the first is there, others are left out where they were refused."""
+    spec, target, numerics = settings.spec, settings.target, settings.numerics
+    requests = {text: Request(spec, target, text, numerics) for text in schedules if text not in journal.refused}
+    jobs = {
+        text: Job(request.key, request.problem(), target.name, store.folder, store.most_bytes)
+        for text, request in requests.items()
+        if (stored := store.load(request.key)) is None or stored.cubin is None
+    }
+    errors = dict(zip(jobs, compile_all(list(jobs.values()), processes, until=until) if jobs else (), strict=True))
+    own = None
+    for text in requests:
+        try:
+            _raise(errors.get(text))
+            kernel = compile_gemm(spec, target.name, text, numerics=numerics)
+            own = own or kernel.summation
+            if numerics != ANY:
+                confirm_equal(kernel.summation, str(own))
+        except Error as error:
+            if text == schedules[0]:
+                raise CompileError(f"the chosen schedule cannot be compiled: {error}") from error
+            journal.refused[text] = str(error)
+        else:
+            yield text, kernel
+
+
+def _raise(error: BaseException | None) -> None:
+    if error is not None:
+        raise error
+
+
+def _result(
+    race: Race, bench: Bench, schedules: Mapping[str, Schedule], certain: bool, refused: Mapping[str, str]
+) -> Tuned:
+    """The leader; or the model's own choice, where that is not slower by more than the margin, also in a duel."""
+    own, leader = next(iter(schedules)), race.leader()
+    winner = own if own in race.left and race.ratio(own, leader) <= 1 + race.margin else leader
+    seconds, speedup = {name: statistics.median(race.seconds[name]) for name in (own, winner)}, 1.0
+    if winner != own:
+        times = search.duel(bench, own, winner, _DUEL_ROUNDS)
+        seconds = {name: statistics.median(each) for name, each in zip((own, winner), times, strict=True)}
+        speedup = statistics.median(x / y for x, y in zip(*times, strict=True))
+    if speedup <= 1 + race.margin:
+        winner, speedup = own, 1.0
+    return Tuned(
+        schedule=schedules[winner],
+        own_choice=schedules[own],
+        seconds=seconds[winner],
+        own_seconds=seconds[own],
+        speedup=speedup,
+        certain=certain,
+        confidence=race.confidence,
+        margin=race.margin,
+        candidates=len(race.seconds),
+        rounds=race.rounds,
+        device=bench.device,
+        refused=dict(refused),
+    )
+
+
+def _keep(store: KernelStore, settings: _Settings, found: Tuned) -> None:
+    """Raises Error."""
+    key = key_of_record(settings.spec, settings.target.name, found.device, settings.numerics)
+    entries = {
+        "schedule": found.schedule.shorthand(),
+        "own_choice": found.own_choice.shorthand(),
+        "microseconds": found.seconds * 1e6,
+        "own_microseconds": found.own_seconds * 1e6,
+        "confidence": found.confidence,
+        "certain": found.certain,
+        "lowtide": own_digest(),
+    }
+    keep_record(store, key, entries)
+
+
+@contextmanager
+def _bar(wanted: bool) -> Iterator[Callable[[str, float], None]]:
+    """A progress bar on a terminal. Gives a function that takes what is done, and the share of the budget."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    shown = wanted and console.is_terminal
+    with Progress(*columns, console=console, disable=not shown, transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda text, share: bar.update(task, description=text, completed=share)

@@ -1,0 +1,1 @@
+"""How the fields that nobody gave are chosen: candidates that the rules accept, the cheapest first."""

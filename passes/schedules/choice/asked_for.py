@@ -1,0 +1,106 @@
+"""Which kind of schedule the given fields ask for: roles, no roles, TMA stores."""
+
+import re
+
+from lowtide.dialects.tile import (
+    CacheHint,
+    EpilogueMath,
+    EpilogueStart,
+    OperandKind,
+    PackKind,
+    RepeatKind,
+    SchedulerKind,
+    StorePath,
+    TailKind,
+    UnrollKind,
+    WavesKind,
+)
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.passes.schedules.rules.epilogue import STORE_HINTS, stores_whole_rows
+from lowtide.passes.support.atoms import TMA_RANKS
+from lowtide.passes.support.matrix_layouts import k_is_contiguous
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import has_mma_sync, has_wgmma, issuer_of
+
+# 4095×4097×4103 on an H200: TMA stores to a workspace take 7 % less time than stores through threads.
+_LONG_K = 2048
+_NO_HINT = (None, CacheHint.normal)
+
+
+def asks_for_roles(given: Schedule) -> bool:
+    """Whether a given field has a value that only schedules with roles have."""
+    operands = (given.mainloop.a, given.mainloop.b)
+    return (
+        any(operand.copy in TMA_RANKS or operand.cache not in _NO_HINT for operand in operands)
+        or issuer_of(given.multiply.atom) == "warpgroup"
+        or given.mainloop.registers not in (None, (0, 0))
+        or given.grid.tail is TailKind.halves
+        or given.grid.waves is WavesKind.synchronized
+        or given.turns_k_around
+        or given.epilogue.start is EpilogueStart.first_rows
+        or given.cluster != (1, 1)
+        or given.epilogue.path is StorePath.tma
+        or asks_for_tma_stores(given)
+    )
+
+
+def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
+    """Whether a given field has a value that no schedule with roles has."""
+    multiply = given.multiply
+    return (
+        any(operand.copy not in (None, *TMA_RANKS) for operand in (given.mainloop.a, given.mainloop.b))
+        or issuer_of(multiply.atom) in ("warp", "thread")
+        or multiply.atom_order is not None
+        or multiply.fragment_buffers == 2
+        or given.mainloop.prologue is RepeatKind.once
+        or given.mainloop.unroll is UnrollKind.full
+        or given.epilogue.start is EpilogueStart.next_tile
+        or given.grid.scheduler is SchedulerKind.one_shot
+        or (multiply.atoms is not None and multiply.atoms[1:] != (1, 1))
+        or not _may_be_wgmma(problem)
+    )
+
+
+def _may_be_wgmma(problem: Problem) -> bool:
+    """Whether wgmma multiplies the types, and takes the layout where other instructions multiply them too."""
+    types = problem.a, problem.b, problem.acc
+    takes_layout = has_wgmma(*types, k_is_contiguous(problem.layout))
+    return takes_layout or (has_wgmma(*types) and not has_mma_sync(*types))
+
+
+def asks_for_tma_stores(given: Schedule) -> bool:
+    """Whether a given field has a value that only TMA stores have: the host then checks an N known only at run time."""
+    only_tma = set(STORE_HINTS[StorePath.tma]) - set(STORE_HINTS[StorePath.smem])
+    first_rows = given.epilogue.start is EpilogueStart.first_rows
+    return (given.epilogue.buffers or 1) > 1 or given.epilogue.cache in only_tma or first_rows
+
+
+def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
+    """False if a full operand is read in whole rows, since accumulators then go through shared memory; if D's rows may
+    not be multiples of 16 bytes, since TMA would write past their end, and are not packed; where D lies by columns; and
+    for widths and cache hints of st.global."""
+    reads_rows = OperandKind.full in problem.region_kinds or schedule.epilogue.math is EpilogueMath.rows
+    whole = stores_whole_rows(problem) or (problem.n is None and asks_for_tma_stores(schedule))
+    whole = whole or _packs_short_rows(schedule, problem)
+    by_threads = reads_rows or schedule.epilogue.store is not None or problem.d_is_column_major
+    by_threads = by_threads or element_type(problem.d).is_converted_to
+    return not by_threads and schedule.epilogue.cache in (None, *STORE_HINTS[StorePath.tma]) and whole
+
+
+def _packs_short_rows(schedule: Schedule, problem: Problem) -> bool:
+    """Whether rows of D of an odd length are worth packing for TMA stores: if they lie one behind the other D is packed
+    in any case, and beside a long K the copy takes little time."""
+    packs = schedule.epilogue.pack is not PackKind.none and problem.n is not None
+    return packs and (problem.k or 0) >= _LONG_K
+
+
+def stores_by_tma(given: Schedule, problem: Problem) -> bool:
+    """Whether TMA stores are given, or will be chosen."""
+    return given.epilogue.path is StorePath.tma or (given.epilogue.path is None and may_store_by_tma(given, problem))
+
+
+def wgmma_width(given: Schedule) -> int | None:
+    """N of the given wgmma, if any."""
+    name = re.fullmatch(r"wgmma\.m64n(\d+)k\d+", given.multiply.atom or "")
+    return int(name[1]) if name else None

@@ -1,0 +1,278 @@
+"""How the epilogue of a schedule is chosen: path, where the region runs, parts of the tile, buffers, swizzle."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lowtide import targets
+from lowtide.dialects.tile import CacheHint, EpilogueMath, EpilogueStart, OperandKind, StorePath, WavesKind
+from lowtide.dialects.tile.fields import Extents2
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.passes.schedules.choice.asked_for import may_store_by_tma
+from lowtide.passes.schedules.choice.mainloop import fitting_stages
+from lowtide.passes.schedules.facts.resources import (
+    multiplying_threads,
+    registers_at_entry,
+    results_fill_registers,
+    ring_bytes,
+    runs_ahead,
+    scratch_element,
+    swizzle_base,
+    threads_of,
+    warps_along_k,
+)
+from lowtide.passes.schedules.rules.epilogue import start, stores_whole_rows
+from lowtide.passes.support.atoms import epilogue_rows, part_of, tiled_mma
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import SwizzleChoice, Target
+from lowtide.targets.atoms import FMA, WGMMA_ROWS
+from lowtide.targets.tv import neighbours
+
+# Elements of the epilogue tile per thread if the epilogue reads whole rows, or calls functions.
+_ROWS_VALUES = 32
+_FUNCTION_VALUES = 64
+
+_WIDEST_BITS = 128  # of a store of one thread
+_MOST_BUFFERS = 4
+_FEWEST_STAGES = 3  # with fewer, the wait for L2 is visible
+_STAGES_OF_ONE_WAVE = 4  # measured on an H200: 1.5 % at 2048³
+_SCRATCH_BESIDE_RING = 16384  # without roles, where the ring stays filled: shared memory is for its stages
+_SCRATCH_BYTES = 32768  # of an epilogue through shared memory without TMA, beside roles or without a ring
+# Columns of a part of such an epilogue. ptxas spills wider ones beside the accumulators of the largest tiles.
+_COLUMNS_BESIDE_OPERANDS = 64
+_COLUMNS_BESIDE_ROWS = 32  # of one full operand
+_COLUMNS_OF_FUNCTIONS = 32  # of f32
+# Of full operands that a thread has loaded ahead. On an H200 4096×4096×1024 with a bf16 operand takes 71 µs with these,
+# 75 with a quarter of them, and 84 with none; with twice as many ptxas spills beside the largest tiles.
+_PREFETCH_BYTES = 128
+# And their share of the registers that sums and the part at hand, two registers an element, leave a consumer; less of
+# rows that may end within 16 bytes. With more, kernels of three consumers, and of 4001×4003×101, spilled.
+_PREFETCHED, _PREFETCHED_OF_ANY_ROWS = 0.8, 0.5
+_REGISTER_BYTES = 4
+# K steps from which on first rows are stored early. LLVM unrolls loops of few steps, which leave no registers for it.
+_STEPS_BEFORE_FIRST_ROWS = 16
+
+
+def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
+    """Decides how the accumulators reach D, and where the region runs."""
+    by_tma = schedule.consumers > 0 and may_store_by_tma(schedule, problem)
+    division = schedule.k_division
+    if division is not None and division.is_scattered and not (division.is_of_tail and by_tma):
+        schedule = schedule.filled({"epilogue.path": StorePath.direct})
+    # Fragments of mma.sync and wgmma hold pairs of columns, those of FMA atoms and of f64 16 bytes.
+    is_converted, along_k = element_type(problem.d).is_converted_to, warps_along_k(schedule)
+    reads_rows = OperandKind.full in problem.region_kinds
+    is_light = not reads_rows and not problem.has_math and along_k == 1 and not is_converted
+    is_wide = schedule.multiply.atom == FMA or 2 * element_type(problem.d).bits >= _WIDEST_BITS
+    # So narrow that a warpgroup has more threads than 64 rows have vectors.
+    may_be_narrow = schedule.consumers > 0 and schedule.epilogue.tile is None
+    is_narrow = may_be_narrow and schedule.tile_mnk[1] * element_type(problem.d).bits < 2 * _WIDEST_BITS
+    by_threads = StorePath.direct if (is_wide or is_narrow) and is_light else StorePath.smem
+    by_threads = StorePath.direct if problem.d_is_column_major else by_threads
+    schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else by_threads})
+    # Operands read for each element want whole rows; without them, converting first halves the traffic.
+    wants_rows = reads_rows or along_k > 1 or is_converted
+    rows = schedule.epilogue.path is StorePath.smem and wants_rows
+    return schedule.filled({"epilogue.math": EpilogueMath.rows if rows else EpilogueMath.registers})
+
+
+def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
+    """Decides tile, buffers and hints; and the swizzle of scratch that TMA stores."""
+    if not schedule.consumers:
+        return schedule.filled({"epilogue.tile": _tile(schedule, problem)})
+    if schedule.epilogue.path is not StorePath.tma:
+        schedule = schedule.filled({"epilogue.tile": _tile_beside_roles(schedule, problem)})
+        ahead = _prefetch(schedule, problem, target)
+        return schedule.filled({"epilogue.prefetch": ahead}) if ahead else schedule
+    schedule = schedule.filled(_boxes(schedule, problem))
+    if _outgrows_l2(problem, target):
+        schedule = schedule.filled({"epilogue.cache": CacheHint.evict_first})
+    schedule = schedule.filled({"epilogue.buffers": _buffers(schedule, problem, target)})
+    early = schedule.filled({"epilogue.start": EpilogueStart.first_rows})
+    is_legal = not any(start(early, problem.compiled, target))
+    return early if is_legal and _gains_by_first_rows(schedule, problem) else schedule
+
+
+def _gains_by_first_rows(schedule: Schedule, problem: Problem) -> bool:
+    """Whether first rows are worth storing early: those of bare sums of many K steps.
+
+    What an epilogue computes beside them might make ptxas order all wgmmas one after the other. CTAs in step would all
+    be held up by a slot that is released later.
+    """
+    has_steps = problem.k is not None and problem.k >= _STEPS_BEFORE_FIRST_ROWS * schedule.tile_mnk[2]
+    is_bare = not problem.region_kinds and not problem.has_math
+    return has_steps and is_bare and schedule.grid.waves is not WavesKind.synchronized
+
+
+def _tile(schedule: Schedule, problem: Problem) -> Extents2:
+    """The tallest part of the CTA tile, full width, that fits into the drained ring, or `_SCRATCH_BYTES` without one.
+
+    Where operands are read in rows, a thread holds operands, accumulators and result at once, and of narrow stores each
+    takes a register: then it is also limited to `_ROWS_VALUES` elements per thread, and to `_FUNCTION_VALUES` where it
+    calls functions.
+    """
+    m, n, _ = schedule.tile_mnk
+    most = (
+        (ring_bytes(schedule, problem) or _SCRATCH_BYTES) * 8 // element_type(scratch_element(schedule, problem)).bits
+    )
+    if runs_ahead(schedule):
+        most = _SCRATCH_BESIDE_RING * 8 // element_type(scratch_element(schedule, problem)).bits
+    most //= warps_along_k(schedule)
+    if schedule.epilogue.math is EpilogueMath.rows or schedule.epilogue.store is not None:
+        most = min(most, _ROWS_VALUES * threads_of(schedule))
+    elif problem.has_math:
+        most = min(most, _FUNCTION_VALUES * threads_of(schedule))
+    step = schedule.multiply.step[0]
+    rows = m
+    while rows > step and (rows * n > most or m % rows):
+        rows -= step
+    return rows, n
+
+
+def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
+    """The widest part of the tile whose scratch stays within `_SCRATCH_BYTES`; narrow beside operands and functions.
+
+    Operands, function calls and narrow stores need registers while the accumulators of the rest of the tile stay in
+    theirs.
+    """
+    m, n, _ = schedule.tile_mnk
+    most = _SCRATCH_BYTES * 8 // (m * element_type(scratch_element(schedule, problem)).bits)
+    if problem.region_kinds and schedule.epilogue.math is EpilogueMath.rows:
+        most = min(most, _COLUMNS_BESIDE_ROWS // max(1, problem.region_kinds.count(OperandKind.full)))
+    elif problem.region_kinds:
+        most = min(most, _COLUMNS_BESIDE_OPERANDS)
+    if schedule.epilogue.store is not None:
+        most = min(most, _ROWS_VALUES * multiplying_threads(schedule) // m)
+    if problem.has_math and results_fill_registers(problem):
+        most = min(most, _COLUMNS_OF_FUNCTIONS)
+    widths = [width for width in range(8, n + 1, 8) if n % width == 0 and width <= most and width & (width - 1) == 0]
+    return m, max(widths, default=n)
+
+
+def _prefetch(schedule: Schedule, problem: Problem, target: Target) -> int:
+    """As many parts of the full operands as the registers hold that are left for them, if they are read in rows."""
+    full = [dtype for kind, dtype in zip(problem.kinds, problem.operands, strict=True) if kind is OperandKind.full]
+    if not full or schedule.epilogue.math is not EpilogueMath.rows:
+        return 0
+    (m, n, _), part = schedule.tile_mnk, schedule.epilogue.tile
+    assert part is not None
+    held = (schedule.mainloop.registers or (0, 0))[1] or registers_at_entry(threads_of(schedule), target)
+    elements = part[0] * part[1] // multiplying_threads(schedule)
+    beside = held - m * n // multiplying_threads(schedule) - 2 * elements
+    share = _PREFETCHED if stores_whole_rows(problem.compiled) else _PREFETCHED_OF_ANY_ROWS
+    most = min(_PREFETCH_BYTES, int(share * beside) * _REGISTER_BYTES)
+    a_part = elements * sum(element_type(dtype).bytes for dtype in full)
+    others = m // max(1, part[0]) * (n // max(1, part[1])) - 1
+    return max(0, min(most // max(1, a_part), others))
+
+
+def _boxes(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """Parts of one box per warpgroup, as wide as a swizzle's row can be."""
+    unit = swizzle_base(problem.d)
+    _, n, _ = schedule.tile_mnk
+    if schedule.epilogue.tile is not None:
+        width = schedule.epilogue.tile[1]
+        bits = next((bits for bits in (3, 2, 1) if width % (1 << (bits + unit)) == 0), 0)
+    elif schedule.k_division is not None and schedule.k_division.is_scattered:  # of whole boxes in each share
+        share = n // schedule.k_division.parts
+        bits = next((bits for bits in (3, 2, 1) if share % (1 << (bits + unit)) == 0), 0)
+    else:  # as wide as a box can be; what is left of N is a narrower part
+        bits = next((bits for bits in (3, 2, 1) if n >= 1 << (bits + unit)), 0)
+    return {
+        "epilogue.tile": (WGMMA_ROWS * schedule.sharing, 1 << (bits + unit)),
+        "epilogue.swizzle": (bits, unit, 3),
+    }
+
+
+def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
+    """One buffer per part if they fit beside the stages: then no part waits for a store of the same tile.
+
+    In a grid of one wave no store overlaps the multiply of a next tile, and a deeper ring brings more.
+    """
+    m, n, _ = schedule.tile_mnk
+    assert schedule.epilogue.tile is not None
+    rows, columns = schedule.epilogue.tile
+    number = max(1, m // max(1, rows) * (n // max(1, columns)))
+    counts = [count for count in range(_MOST_BUFFERS, 0, -1) if number % count == 0]
+    stages = {count: fitting_stages(schedule.with_(buffers=count), problem, target) for count in counts}
+    enough = _STAGES_OF_ONE_WAVE if _is_one_wave(schedule, problem, target) else _FEWEST_STAGES
+    wanted = schedule.mainloop.stages or min(enough, max(_FEWEST_STAGES, stages[1]))
+    return next((count for count in counts if stages[count] >= wanted), counts[-1])
+
+
+def _is_one_wave(schedule: Schedule, problem: Problem, target: Target) -> bool:
+    tiles = problem.tiles(schedule.tile_mnk)
+    return tiles is not None and tiles <= target.sm_count
+
+
+def _outgrows_l2(problem: Problem, target: Target) -> bool:
+    """Whether D is larger than L2: then it is evicted first, so that A and B stay in L2."""
+    elements = problem.tiles((1, 1))
+    return elements is not None and elements * element_type(problem.d).bits // 8 > target.l2_bytes
+
+
+def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
+    """The swizzle of the scratch: the one with the fewest bank conflicts of fragment stores and row loads."""
+    access = epilogue_rows(schedule, problem, multiplying_threads(schedule))
+    shape = schedule.epilogue.tile
+    assert shape is not None
+    element_bytes = element_type(access.scratch_element).bits // 8
+    tv = part_of(tiled_mma(schedule, problem), shape).tv("c", shape)
+    vector = access.rows.vector
+    run = min(neighbours(tv, shape), access.widest)
+    accesses = [
+        targets.fragment_access(f"st.shared.{run * element_bytes}", tv, shape, run),
+        targets.fragment_access(f"ld.shared.{vector * element_bytes}", access.rows.tv, shape, vector),
+    ]
+    return targets.choose_swizzle(shape, accesses, element_bytes)
+
+
+def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
+    """The reason for each field; the swizzle of scratch that threads store has its own reason."""
+    found = _reasons(schedule, problem)
+    if not problem.d_is_column_major:
+        return found
+    why = "D lies by columns as the kernel sees it: threads store what they hold of a column"
+    return {**found, "epilogue.path": why, "epilogue.math": "stores take what the fragments hold"}
+
+
+def _why_rows(schedule: Schedule, problem: Problem) -> str:
+    """Why the epilogue computes on rows that have been through shared memory."""
+    if warps_along_k(schedule) > 1:
+        return "sums of the warps along K meet in whole rows"
+    if OperandKind.full in problem.kinds:
+        return "full operands are read in whole rows"
+    return f"{problem.d} is made in whole rows, and stored as it is made"
+
+
+def _reasons(schedule: Schedule, problem: Problem) -> dict[str, str]:
+    """Of a D by rows."""
+    in_rows = schedule.epilogue.math is EpilogueMath.rows
+    math = _why_rows(schedule, problem) if in_rows else "converting before shared memory halves its traffic"
+    if not schedule.consumers:
+        is_direct = schedule.epilogue.path is StorePath.direct
+        rows = "rows of 16-byte stores need shared memory in between"
+        return {
+            "epilogue.path": "each thread holds 16 bytes of a row" if is_direct else rows,
+            "epilogue.math": math,
+            "epilogue.tile": "the tallest part that fits the drained ring, and the registers beside operands"
+            if not runs_ahead(schedule)
+            else "small, since shared memory is for a ring that stays filled",
+        }
+    by_tma = schedule.epilogue.path is StorePath.tma
+    why_path = {
+        StorePath.tma: "TMA stores overlap the multiply of the next tile",
+        StorePath.smem: "rows of 16-byte stores: a full operand is read in rows, or D's rows may end within 16 bytes",
+        StorePath.direct: "each part stores the columns that it has added, straight from its fragment",
+    }
+    assert schedule.epilogue.path is not None
+    return {
+        "epilogue.path": why_path[schedule.epilogue.path],
+        "epilogue.math": math,
+        "epilogue.tile": "one box of TMA per warpgroup" if by_tma else "what the scratch holds",
+        "epilogue.buffers": "with one buffer per part, no part waits for a store of the same tile",
+        "epilogue.prefetch": "full operands of the next parts are on their way while one is stored",
+        "epilogue.start": "the last K step still multiplies the other rows meanwhile",
+        "epilogue.cache": "D is larger than L2: it is evicted first, and A and B stay",
+        **({"epilogue.swizzle": "TMA's own: stmatrix writes without conflict"} if by_tma else {}),
+    }

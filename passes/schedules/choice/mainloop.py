@@ -1,0 +1,177 @@
+"""How the mainloop of a schedule is chosen: copies, stages, the registers of roles, the swizzles of the stages."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from lowtide import targets
+from lowtide.dialects.tile import ScalesKind, StageOrder
+from lowtide.dialects.tile.fields import SINGLE, Extents2
+from lowtide.dialects.tile.layouts import SwizzleBits
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.errors import ScheduleError
+from lowtide.passes.schedules.facts.resources import ring_bytes, shared_memory_bytes, swizzle_base, threads_of
+from lowtide.passes.schedules.rules.tma import panel_swizzle
+from lowtide.passes.support.atoms import (
+    STAGED_COPIES,
+    fill_copy,
+    is_transposed,
+    keeps_transposed,
+    stored_shape,
+    tiled_mma,
+)
+from lowtide.passes.support.operand_loads import stage_access
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import SwizzleChoice, Target
+from lowtide.targets.atoms import FMA, Operand
+
+OPERANDS: tuple[Operand, ...] = ("a", "b")
+_MOST_STAGES = 8
+_NO_SWIZZLE: SwizzleBits = (0, 3, 3)
+
+
+def scales(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """How scales of blocks are loaded: by a producer that also loads A and B by TMA, if there is one."""
+    by_tma = schedule.consumers > 0 and not schedule.copied_by_threads
+    return {"mainloop.scales": ScalesKind.staged} if problem.is_scaled and by_tma else {}
+
+
+def follow(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """The fields that follow from the tile and the consumers, except the stages and, without roles, the swizzles."""
+    if not schedule.consumers:
+        operands = (_operand(name, schedule, problem) for name in OPERANDS)
+        return {"mainloop.roles": SINGLE} | {path: value for fields in operands for path, value in fields.items()}
+    return {
+        "mainloop.registers": _registers(schedule.consumers, bool(schedule.copied_by_threads)),
+        "mainloop.a.copy": "tma",
+        "mainloop.b.copy": "tma",
+        "mainloop.a.swizzle": _panel_swizzle("a", schedule, problem),
+        "mainloop.b.swizzle": _panel_swizzle("b", schedule, problem),
+    }
+
+
+def _operand(name: Operand, schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """Copy and stage of an operand without roles.
+
+    An FMA atom's threads load neighbouring rows (or columns) of one k: where K is contiguous in global memory the copy
+    transposes, through registers.
+    """
+    given, narrowest = schedule.mainloop.operand(name), f"cp.async.{element_type(problem.operand(name)).bytes}"
+    transposes = (
+        schedule.multiply.atom == FMA
+        and not is_transposed(name, problem.layout)
+        and given.copy in (None, narrowest, *STAGED_COPIES)
+        and given.stage is not StageOrder.as_loaded
+    )
+    if not transposes:
+        return {f"mainloop.{name}.copy": "cp.async.16"}
+    copy = given.copy or _widest_staged(name, schedule, problem) or narrowest
+    chosen: dict[str, Any] = {"copy": copy, "stage": StageOrder.transposed}
+    if given.swizzle is None:
+        # A unit of 16 bytes more per row: 8 rows of k and 4 neighbours of each lie in 32 different banks. Unlike a
+        # swizzle it leaves every offset a constant.
+        chosen |= {"padding": 16 // element_type(problem.operand(name)).bytes, "swizzle": _NO_SWIZZLE}
+    return {f"mainloop.{name}.{field}": value for field, value in chosen.items()}
+
+
+def _widest_staged(name: Operand, schedule: Schedule, problem: Problem) -> str | None:
+    """The copy through registers with the widest loads that the threads can share; None if there is none."""
+    shape, bits = stored_shape(name, schedule, problem), element_type(problem.operand(name)).bits
+    for copy in STAGED_COPIES:
+        try:
+            fill_copy(copy, shape, threads_of(schedule), bits, transposed=True)
+        except ScheduleError:
+            continue
+        return copy
+    return None
+
+
+def _registers(consumers: int, by_threads: bool) -> Extents2:
+    """Registers per thread of producer and consumer. A producer that issues one box per panel spills below 40; one
+    whose threads copy has loads in flight.
+
+    With one consumer the registers at entry are enough.
+    """
+    if by_threads:
+        return {2: (120, 192), 3: (104, 136)}.get(consumers, (0, 0))
+    return {2: (40, 232), 3: (32, 160), 4: (32, 112)}.get(consumers, (0, 0))
+
+
+def _panel_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleBits:
+    """The widest swizzle whose panels divide the stage's rows; the narrowest if none does."""
+    _, columns = stored_shape(operand, schedule, problem)
+    element = problem.operand(operand)
+    return panel_swizzle(columns, element) or (1, swizzle_base(element), 3)
+
+
+def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
+    """Stages that fit beside the epilogue's scratch, at most `_MOST_STAGES`."""
+    fitting = range(_MOST_STAGES, 0, -1)
+    limit = target.smem_bytes_per_cta
+    return next((n for n in fitting if shared_memory_bytes(schedule.with_(stages=n), problem) <= limit), 0)
+
+
+def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleChoice:
+    """The swizzle of a stage without roles: the one with the fewest bank conflicts of copies and loads."""
+    shape = stored_shape(operand, schedule, problem)
+    transposed = keeps_transposed(operand, schedule)
+    bits = element_type(problem.operand(operand)).bits
+    atom = schedule.mainloop.operand(operand).copy
+    assert atom is not None
+    copy = fill_copy(atom, shape, threads_of(schedule), bits, transposed)
+    mma = tiled_mma(schedule, problem)
+    m, n, k = schedule.tile_mnk
+    along_rows = is_transposed(operand, problem.layout) != transposed
+    loads = stage_access(mma, operand, (m if operand == "a" else n, k), along_rows, problem)
+    # A copy through registers stores single elements into a transposed stage.
+    vector = 1 if transposed and copy.atom.is_staged else copy.vector
+    stores = replace(targets.fragment_access(atom, copy.tv, shape, vector), transposed=transposed)
+    accesses = [stores, loads]
+    return targets.choose_swizzle(shape[::-1] if transposed else shape, accesses, bits // 8)
+
+
+def _operand_reasons(name: Operand, schedule: Schedule) -> Iterator[tuple[str, str]]:
+    if keeps_transposed(name, schedule):
+        is_staged = schedule.mainloop.operand(name).copy in STAGED_COPIES
+        wide = "wide loads along K; on their way through registers elements are transposed"
+        yield f"mainloop.{name}.copy", wide if is_staged else "one element at a time, to transpose"
+        yield f"mainloop.{name}.stage", "K is contiguous in global memory, and a thread loads neighbours at one k"
+        yield f"mainloop.{name}.padding", "the rows of 8 k begin in different banks"
+        yield f"mainloop.{name}.swizzle", "padding takes its place"
+    else:
+        yield f"mainloop.{name}.copy", "the widest cp.async; 16 bytes bypass L1"
+
+
+def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
+    """The reason for each field; without roles the swizzles have their own reasons."""
+    if schedule.is_direct:
+        return {"mainloop.roles": "every warp loads and multiplies its own fragments"}
+    ring = f"{ring_bytes(schedule, problem)} bytes of ring"
+    if not schedule.consumers:
+        return {
+            "mainloop.stages": f"deep enough to cover the latency of global memory; {ring}",
+            "mainloop.roles": "every warp copies and multiplies; cp.async needs no separate warp",
+            "mainloop.prologue": "K has few steps: the next tile's first loads are in flight while this one is stored",
+            "mainloop.unroll": "the few steps of K and the epilogue are scheduled together",
+            "mainloop.a.load": "the work tiles of a CTA share A",
+            "mainloop.b.load": "the work tiles of a CTA share B",
+            **{path: reason for name in OPERANDS for path, reason in _operand_reasons(name, schedule)},
+        }
+    consumers = f"{schedule.consumers} consumer warpgroup{'s' if schedule.consumers > 1 else ''}"
+    moved = "moved from the producer, which needs few, to the accumulators"
+    copies = "TMA: one thread copies, and the boxes come swizzled"
+    shared = "the widest that TMA and wgmma share for its rows: no conflict"
+    return {
+        "mainloop.stages": f"the most that fit beside the epilogue's scratch, up to {_MOST_STAGES}; {ring}",
+        "mainloop.roles": f"a producer runs ahead of {consumers}"
+        + (", one of which stores its tile while the next multiplies" if schedule.turns > 1 else ""),
+        "mainloop.registers": moved
+        if schedule.mainloop.registers != (0, 0)
+        else "with one consumer the registers at entry are enough",
+        "mainloop.scales": "loads of consumers would wait behind those of the next stages",
+        "mainloop.a.copy": copies,
+        "mainloop.b.copy": copies,
+        "mainloop.a.swizzle": shared,
+        "mainloop.b.swizzle": shared,
+    }

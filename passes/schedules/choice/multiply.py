@@ -1,0 +1,266 @@
+"""How the multiply of a schedule is chosen: the atom and the tiled mma, from the CTA tile and its warps."""
+
+from collections.abc import Mapping
+from math import gcd, prod
+from typing import Any
+
+from tensor_layouts import Layout
+
+from lowtide.dialects.tile import OperandKind, PromoteKind, RepeatKind
+from lowtide.dialects.tile.fields import Extents3
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.passes.schedules.choice.asked_for import wgmma_width
+from lowtide.passes.schedules.facts.resources import REGISTER_BITS, holds_few_scales, is_wide_for_scales
+from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk
+from lowtide.passes.support.operand_loads import LDMATRIX_BITS
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import MmaAtom, Target, mma_atom, types_of_atom
+from lowtide.targets.atoms import FMA, WGMMA_ROWS, wgmma_k
+
+_WHY_PROMOTED = "tensor cores keep too few bits of long sums of these types"
+_WHY_OVERLAPPED = "; the scales of the next K step are read while this one is multiplied"
+_LANES_ALONG_K, _LANES_ALONG_ROWS = 4, 8  # of an mma's fragments of A and B
+_DIRECT_DEPTH = 32  # the most of K in one step, without shared memory: 16 bytes per thread
+_BESIDE_FRAGMENTS = 30  # registers for addresses and the loop
+
+# FMA atoms: lanes of a warp along M, and in pairs along N. Pairs of neighbouring lanes, and of lanes two apart, then
+# ask shared memory for the same 16 bytes, which it serves to both at once.
+_LANES_M, _LANES_N = 8, 4
+_WIDEST_BITS = 128  # of a load
+
+
+def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
+    """The fields that follow from the tile and the consumers, or the warps, by path."""
+    consumers, (_, n, _) = schedule.sharing, schedule.tile_mnk
+    if consumers:
+        depth, width = wgmma_k(problem.a), wgmma_width(schedule) or _width(schedule, problem)
+        return {
+            "multiply.atoms": (consumers, 1, 1),
+            "multiply.permutation": (WGMMA_ROWS * consumers, width, depth),
+            "multiply.atom": f"wgmma.m64n{width}k{depth}",
+            "multiply.fragment_buffers": 1,
+        } | ({"multiply.promote": _promotion(schedule, problem)} if problem.promotes or problem.weights else {})
+    if multiplies_by_fma(schedule, problem, target):
+        return _of_fma(schedule, problem)
+    assert schedule.multiply.atoms is not None
+    warps_m, warps_n, warps_k = schedule.multiply.atoms
+    atom = _atom(schedule, problem, target)
+    m, n, depth = (16, 8, 16) if atom is None else atom.shape_mnk
+    # Two n-atoms per step, so that B's registers pair up into ldmatrix.x4.
+    by_k = depth if atom is None else _order_of_k(atom, schedule, problem)
+    rows: list[int | Layout] = [m * warps_m, 2 * n * warps_n]
+    if problem.weights is not None:
+        return _of_weights(rows, depth * warps_k, schedule, problem)
+    if atom is not None and m == 2 * _LANES_ALONG_ROWS and pairs_rows(problem) and not schedule.is_direct:
+        rows = _pairs_of_rows(rows, schedule, problem)
+    return {
+        "multiply.atom": "mma.m16n8k16" if atom is None else mma_shape(atom),
+        "multiply.permutation": (*rows, by_k if warps_k == 1 else depth * warps_k),
+        "multiply.fragment_buffers": _fragment_buffers(schedule),
+    } | ({"multiply.promote": PromoteKind.per_step} if problem.promotes else {})
+
+
+def _width(schedule: Schedule, problem: Problem) -> int:
+    """N of the wgmmas: the tile's; where each column has scales half of a wide one's, so that a thread holds those of
+    one half, which is added while the other is multiplied."""
+    assert schedule.mainloop.roles is not None
+    n, is_wide = schedule.tile_mnk[1], is_wide_for_scales(schedule.tile_mnk, schedule.mainloop.roles)
+    return n // 2 if schedule.stages_scales and is_wide and _scales_columns(problem) else n
+
+
+def _promotion(schedule: Schedule, problem: Problem) -> PromoteKind:
+    """With roles: staged scales of the next K step are read early, where registers hold those of two steps."""
+    assert schedule.mainloop.roles is not None
+    are_few = holds_few_scales(schedule.tile_mnk, schedule.mainloop.roles) and not _scales_columns(problem)
+    return PromoteKind.overlapped if schedule.stages_scales and are_few else PromoteKind.per_step
+
+
+def _scales_columns(problem: Problem) -> bool:
+    """Whether each column has scales of its own: a thread has a quarter of them."""
+    return OperandKind.column_scale in problem.kinds
+
+
+def _of_weights(rows: list[int | Layout], depth: int, schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """Where bytes hold weights of rows 8 apart, each warp has both."""
+    assert schedule.multiply.atoms is not None
+    warps_n = schedule.multiply.atoms[1]
+    if problem.rows_per_byte("b") > 1 and warps_n > 1:
+        rows = [rows[0], Layout((_LANES_ALONG_ROWS, warps_n, 2), (1, 2 * _LANES_ALONG_ROWS, _LANES_ALONG_ROWS))]
+    promote = {"multiply.promote": PromoteKind.per_step} if problem.group else {}
+    return {
+        "multiply.atom": "mma.m16n8k16",
+        "multiply.permutation": (*rows, depth),
+        "multiply.fragment_buffers": 1,
+    } | promote
+
+
+def _fragment_buffers(schedule: Schedule) -> int:
+    """Two where fragments may be loaded ahead: from stages, and within a work tile."""
+    return 1 if schedule.is_direct or schedule.mainloop.prologue is RepeatKind.once else 2
+
+
+def multiplies_by_fma(schedule: Schedule, problem: Problem, target: Target) -> bool:
+    """Whether FMA atoms are given, or no tensor core of the target multiplies the problem's types and they do."""
+    if schedule.multiply.atom is not None:
+        return schedule.multiply.atom == FMA
+    found = f"{FMA}.{types_of_atom(problem.acc, problem.a, problem.b)}" in target.mma_atoms
+    return found and _atom(schedule, problem, target) is None
+
+
+def _of_fma(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """Each thread holds groups of neighbouring rows and columns, as many as a 16-byte load brings."""
+    assert schedule.multiply.atoms is not None
+    threads, (m, n, _) = schedule.multiply.atoms, schedule.tile_mnk
+    modes: list[int | Layout] = []
+    for extent, count, operand in ((m, threads[0], problem.a), (n, threads[1], problem.b)):
+        width = gcd(_WIDEST_BITS // element_type(operand).bits, extent // count)
+        modes.append(Layout((count, width), (width, 1)) if width > 1 else count)
+    chosen = {
+        "multiply.atom": FMA,
+        "multiply.permutation": (*modes, 1),
+        "multiply.fragment_buffers": _fragment_buffers(schedule),
+    }
+    order = _warp_tiles(threads)
+    return chosen if order is None else chosen | {"multiply.atom_order": order}
+
+
+def _warp_tiles(threads: Extents3) -> Layout | None:
+    """The order of threads in which each warp has 8 of them along M and 4 along N; None where they do not divide."""
+    m, n, _ = threads
+    if m % _LANES_M or n % _LANES_N:
+        return None
+    warps_m, warps_n = m // _LANES_M, n // _LANES_N
+    return Layout(((_LANES_M, warps_m), (2, 2, warps_n), 1), ((2, 32), (1, 16, 32 * warps_m), 32 * warps_m * warps_n))
+
+
+def mma_shape(atom: MmaAtom) -> str:
+    """`mma.m16n8k16`: the atom without its types."""
+    return atom.name.removesuffix(f".{types_of_atom(atom.c_dtype, atom.a_dtype, atom.b_dtype)}")
+
+
+def pairs_rows(problem: Problem) -> bool:
+    """Whether fragments come by ld.shared, and those of A or B in pairs of rows, which then lie side by side."""
+    return element_type(problem.a).bits > LDMATRIX_BITS and not (a_is_mk(problem.layout) and b_is_nk(problem.layout))
+
+
+def _pairs_of_rows(rows: list[int | Layout], schedule: Schedule, problem: Problem) -> list[int | Layout]:
+    """The extents of a step along M and N; where memory is contiguous along them, neighbours go to one thread.
+
+    A thread has the same row of each eight (PTX ISA, "Matrix Fragments" of .f64): of A both are in one atom, of B in
+    two, which neighbouring warps take in turn.
+    """
+    assert schedule.multiply.atoms is not None
+    warps_m, warps_n, warps_k = schedule.multiply.atoms
+    if warps_k > 1:
+        return rows
+    by_m, by_n = rows
+    if not a_is_mk(problem.layout):
+        by_m = Layout((_LANES_ALONG_ROWS, 2, warps_m), (2, 1, 2 * _LANES_ALONG_ROWS))
+    if not b_is_nk(problem.layout):
+        by_n = Layout((_LANES_ALONG_ROWS, warps_n, 2), (2, 2 * _LANES_ALONG_ROWS, 1))
+    return [by_m, by_n]
+
+
+def _atom(schedule: Schedule, problem: Problem, target: Target) -> MmaAtom | None:
+    """The given mma.sync, or the target's fastest for the types of the problem; None if it has none.
+
+    Of equally fast shapes the largest, of those of which the fragments of two k-slices fit beside the accumulators.
+    Where rows come in pairs the one with the fewest columns: a pair is then all that it takes, without moves.
+    """
+    found = [
+        atom
+        for atom in map(mma_atom, target.mma_atoms)
+        if atom.threads == target.warp_size
+        and (atom.a_dtype, atom.b_dtype, atom.c_dtype) == (problem.a, problem.b, problem.acc)
+        and schedule.multiply.atom in (None, mma_shape(atom))
+    ]
+    fitting = [atom for atom in found if _registers(atom, schedule) <= target.registers_per_thread - _BESIDE_FRAGMENTS]
+    pairs = pairs_rows(problem)
+    return max(fitting or found, key=lambda x: (x.rate, -x.shape_mnk[2] if pairs else prod(x.shape_mnk)), default=None)
+
+
+def _registers(atom: MmaAtom, schedule: Schedule) -> int:
+    """Registers of accumulators and of the fragments of two k-slices, per thread."""
+    assert schedule.multiply.atoms is not None
+    (m, n, _), (warps_m, warps_n, _) = schedule.tile_mnk, schedule.multiply.atoms
+    rows, columns = m // warps_m, n // warps_n
+    fragments = 2 * (rows + columns) * atom.shape_mnk[2] * element_type(atom.a_dtype).bits
+    accumulators = rows * columns * element_type(atom.c_dtype).bits
+    return (fragments + accumulators) // (REGISTER_BITS * atom.threads)
+
+
+def _order_of_k(atom: MmaAtom, schedule: Schedule, problem: Problem) -> int | Layout:
+    """K of one step. ldmatrix takes it in order; without it, a thread's elements along K are brought together.
+
+    A thread of a group of four holds every fourth element along K of an atom (PTX ISA, "Matrix Fragments" of .f64).
+    """
+    depth = atom.shape_mnk[2]
+    bits = element_type(problem.a).bits
+    if schedule.is_direct and bits == LDMATRIX_BITS:
+        return _pairs_together(depth, schedule)
+    if bits > LDMATRIX_BITS and a_is_mk(problem.layout) and atom.shape_mnk[0] == 2 * _LANES_ALONG_ROWS:
+        return depth  # pairs of A along K would have to be taken apart: an atom takes pairs of its rows
+    extent = max(depth, 2 * _LANES_ALONG_K)
+    if (
+        bits <= LDMATRIX_BITS
+        or schedule.tile_mnk[2] % extent
+        or not (a_is_mk(problem.layout) or b_is_nk(problem.layout))
+    ):
+        return depth
+    return Layout((_LANES_ALONG_K, extent // _LANES_ALONG_K), (extent // _LANES_ALONG_K, 1))
+
+
+def _pairs_together(depth: int, schedule: Schedule) -> int | Layout:
+    """K in the order that gives a thread eight neighbours, or as many as there are: it holds two of every eight.
+
+    PTX ISA, "Matrix Fragments" of .f16 and .bf16: elements 2t and 2t + 1 of every eight along K, t of 0 … 3.
+    """
+    count = gcd(schedule.tile_mnk[2], _DIRECT_DEPTH) // (2 * _LANES_ALONG_K)  # pairs of a thread
+    if count * 2 * _LANES_ALONG_K % depth:
+        return depth
+    return Layout((2, _LANES_ALONG_K, count), (1, 2 * count, 2))
+
+
+def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
+    """Why the fields are what `follow` gives."""
+    if schedule.consumers:
+        return {
+            "multiply.atom": "wgmma as wide as the tile: the fewest reads of A from shared memory",
+            "multiply.atoms": "one per consumer warpgroup that shares the tile",
+            "multiply.permutation": "blocks of 64 rows go round-robin to the consumers; columns in order",
+            "multiply.fragment_buffers": "wgmma reads shared memory: no fragments of A and B",
+            "multiply.promote": _WHY_PROMOTED
+            + (_WHY_OVERLAPPED if schedule.multiply.promote is PromoteKind.overlapped else ""),
+        }
+    if schedule.multiply.atom == FMA:
+        return {
+            "multiply.atom": "no tensor core multiplies these types: one thread's fma",
+            "multiply.atoms": "threads that hold about 8 × 8 accumulators each, to read the fewest fragment bytes",
+            "multiply.atom_order": "8 × 4 threads per warp, so that its lanes share what they load",
+            "multiply.permutation": "four neighbouring rows and columns per thread, for loads of 16 bytes",
+            "multiply.fragment_buffers": "the next k-slice loads while this one is multiplied",
+        }
+    assert schedule.multiply.permutation is not None
+    *rows, depth = schedule.multiply.permutation
+    in_pairs = any(isinstance(entry, Layout) for entry in rows)
+    return {
+        "multiply.atom": "the fastest mma.sync for these types, "
+        + (
+            "the shortest of them, to which pairs of rows go as they are"
+            if in_pairs
+            else "the largest whose fragments fit"
+        ),
+        "multiply.atoms": "four or eight warps, each with a tile near square, to read the fewest fragment bytes",
+        "multiply.permutation": "neighbouring rows go to one thread, for wider loads"
+        if in_pairs
+        else "along K a thread's elements come together, for wider loads"
+        if isinstance(depth, Layout)
+        else "two n-atoms per step, so that B's registers pair up into ldmatrix.x4",
+        "multiply.promote": "each group of K has its own scale" if problem.group else _WHY_PROMOTED,
+        "multiply.fragment_buffers": "loads of global memory take too long to hide behind one k-slice"
+        if schedule.is_direct
+        else "the next k-slice loads while this one is multiplied"
+        if schedule.multiply.fragment_buffers == 2
+        else "fragments are not loaded across work tiles",
+    }

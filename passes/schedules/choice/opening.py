@@ -1,0 +1,26 @@
+"""A schedule that was found for known extents, for a kernel that serves others: without the fields that rules refuse.
+
+Which these are is not written here: optional fields are left out one by one, as long as a rule is broken.
+"""
+
+from lowtide.dialects.tile import OperandsKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.rules.rules import OPTIONAL, broken_rule
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target
+
+
+def opened(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
+    """The schedule without those of its optional fields that are refused; as it is if others are refused too."""
+    own = problem.split()
+    if schedule.grid.operands is OperandsKind.swapped:
+        own = own.swap()
+    found, broken = schedule, broken_rule(schedule, own, target)
+    while broken is not None:
+        fewer = [found.set({path: None}) for path in OPTIONAL if found.get(path) is not None]
+        results = [(broken_rule(each, own, target), each) for each in fewer]
+        better = [entry for entry in results if entry[0] != broken]
+        if not better:
+            return schedule
+        broken, found = next((entry for entry in better if entry[0] is None), better[0])
+    return found

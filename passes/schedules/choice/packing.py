@@ -1,0 +1,87 @@
+"""What is packed: matrices that may be misaligned, and those whose K must be contiguous for wgmma.
+
+A kernel takes its problem's own matrices, with rows one behind the other. So a matrix is packed unless each of its rows
+is known to be a multiple of what the schedule moves at once. The host decides at each launch whether to copy it; for an
+aligned matrix it launches nothing more. A matrix with aligned rows is packed only if the schedule asks for it.
+
+wgmma transposes 16-bit operands only. Others whose K is not contiguous are transposed by a launch of their own,
+which moves each element once. That is worth it where the kernel reads an element often enough.
+"""
+
+from lowtide.dialects.tile import PackKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.errors import ScheduleError, TargetError
+from lowtide.passes.schedules.choice.asked_for import asks_for_roles
+from lowtide.passes.schedules.facts.alignment import (
+    MATRICES,
+    PACK_FIELDS,
+    is_packed,
+    is_packed_transposed,
+    moved_alignment,
+)
+from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk, k_is_last
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target, has_wgmma, issuer_of, types_of_atom
+
+# Rows or columns of D, at least, for which an operand is transposed where mma.sync takes it as it lies. On an H200, s8
+# nn takes 5.0 µs in place of mma.sync's 4.6 at 512³, 10.9 in place of 11.1 at 1024³, 22.8 in place of 57.2 at 2048³.
+_LEAST_READERS = 768
+
+
+def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
+    """The given fields, and what is transposed for a kernel with roles unless they say what is packed."""
+    types = problem.a, problem.b, problem.acc
+    if not has_wgmma(*types) or has_wgmma(*types, k_is_contiguous=False):
+        return given
+    suffix = f".{types_of_atom(problem.acc, problem.a, problem.b)}"
+    by_warps = any(issuer_of(name) == "warp" and name.endswith(suffix) for name in target.mma_atoms)
+    has_other = by_warps and not problem.is_scaled  # scales of blocks want roles, and so wgmma
+    readers = {"a": problem.n, "b": problem.m}
+    lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
+    turned = [name for name, is_last in lies.items() if not is_last]
+    is_open = not given.consumers and not asks_for_roles(given)
+    if is_open and has_other and any((readers[name] or _LEAST_READERS) < _LEAST_READERS for name in turned):
+        return given
+    return given.filled({PACK_FIELDS[name]: PackKind.transposed for name in turned})
+
+
+def follow(schedule: Schedule, problem: Problem) -> Schedule:
+    """Decides what is packed."""
+    packed = [name for name in MATRICES if _is_packed(name, schedule, problem)]
+    return schedule.filled({PACK_FIELDS[name]: PackKind.rows for name in packed})
+
+
+def reasons(schedule: Schedule, problem: Problem) -> dict[str, str]:
+    """A sentence for each field."""
+    return {
+        PACK_FIELDS[name]: f"wgmma takes {problem.operand(name)} with K contiguous: transposed to a workspace"
+        if is_packed_transposed(name, schedule)
+        else f"taken {moved_alignment(name, schedule, problem)} bytes at a time: copied where it lies elsewhere"
+        for name in MATRICES
+        if is_packed(name, schedule)
+    }
+
+
+def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
+    """Whether rows that lie one behind the other may not be aligned to what the schedule moves at once."""
+    if name != "d" and problem.decomposition is not None:  # pieces lie in aligned rows
+        return False
+    if name == "d" and problem.d_is_column_major:
+        return False
+    try:
+        align = moved_alignment(name, schedule, problem)
+    except (ScheduleError, TargetError):  # of a schedule that the rules refuse
+        return False
+    element = element_type(problem.d if name == "d" else problem.operand(name)).bytes
+    columns = _columns(name, problem)
+    return align > element and (columns is None or columns * element % align != 0)
+
+
+def _columns(name: str, problem: Problem) -> int | None:
+    """The length of a row; None where it is known at the launch."""
+    if name == "d":
+        return problem.n
+    if name == "a":
+        return problem.k if a_is_mk(problem.layout) else problem.m
+    return problem.k if b_is_nk(problem.layout) else problem.n

@@ -1,0 +1,55 @@
+"""Whether a product of few rows is computed as Dᵀ = Bᵀ · Aᵀ, though its D lies row by row.
+
+A wgmma has 64 rows. Where M is less, these are better the wide side's: tiles of Dᵀ are as narrow as M. The kernel then
+stores D by columns, an element at a time, which takes no longer for so few rows.
+"""
+
+from dataclasses import replace
+
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import EPILOGUE_TYPE
+from lowtide.passes.schedules.choice.division import estimated_cycles
+from lowtide.passes.schedules.rules.mainloop import has_wgmma
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target
+from lowtide.targets.atoms import WGMMA_ROWS
+
+# Measured on an H200 (bf16 tn; µs as given, and swapped with whole tiles): 15.9 and 12.7 (16×4096×4096), 19.2 and 12.3
+# (1×4096×4096), 14.0 and 13.1 (32×4096×4096), 54.2 and 34.9 (16×8192×8192), 46.3 and 35.5 (32×8192×8192), 52.4 and 38.8
+# (16×4096×14336), 33.4 and 31.9 (16×14336×4096), 59.9 and 62.3 (8×28672×4096); at 48×4096×4096 12.7 and 13.5.
+_MOST_ROWS = 32
+# Of packed weights (M×28672×4096, s4): 28 µs at M = 16 by mma.sync, 33 by wgmma; 54 and 42 at 64.
+_MOST_ROWS_OF_MMA_SYNC = 32
+_WORTH_SWAPPING = 0.97  # of the estimated cycles as given
+_ASSUMED_EXTENT = 4096
+
+
+def may_pay(given: Schedule, problem: Problem) -> bool:
+    """Whether to look at the swapped product: one of few rows, and no field given, which would be of one of the two."""
+    is_low = problem.weights is None and problem.m is not None and problem.m <= _MOST_ROWS
+    return is_low and not given.decided() and not problem.is_batched and not problem.d_is_column_major
+
+
+def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None:
+    """Why packed weights are multiplied as A of a swapped product, by wgmma; None where they are not."""
+    if problem.weights is None or problem.acc != EPILOGUE_TYPE or not has_wgmma(target):
+        return None
+    is_low = problem.m is not None and problem.m <= _MOST_ROWS_OF_MMA_SYNC
+    if not given.consumers and (given.decided() or is_low):
+        return None
+    return "wgmma takes A from registers, where packed weights are converted"
+
+
+def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Target) -> str | None:
+    """Why the second schedule, of the swapped product, is chosen in place of the first; None where it is not."""
+    if not as_given.consumers or not swapped.consumers:
+        return None
+    known = replace(problem, n=problem.n or _ASSUMED_EXTENT, k=problem.k or _ASSUMED_EXTENT)
+    own = estimated_cycles(as_given, known, target)
+    other = estimated_cycles(swapped, known.swap(), target)
+    if other > _WORTH_SWAPPING * own:
+        return None
+    return (
+        f"a wgmma has {WGMMA_ROWS} rows and D {problem.m}: these are better the columns of Dᵀ = Bᵀ · Aᵀ "
+        f"({other:,.0f} estimated cycles, as given {own:,.0f})"
+    )

@@ -1,0 +1,98 @@
+"""What the operands of a kernel must be aligned to, base and row stride: it follows from how the schedule moves them.
+
+One function for all who need it: the manifest, whose checks refuse other operands, the inputs of `check`, `fuzz` and
+the tests, and `explain`.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+from mlir import ir
+
+from lowtide import targets
+from lowtide.dialects.tile import PackKind, StorePath
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.passes.schedules.facts.resources import multiplying_threads
+from lowtide.passes.support.atoms import GLOBAL_LOADS, TMA_RANKS, epilogue_rows, fragment_run, tiled_mma
+from lowtide.passes.support.matrix_layouts import k_is_last
+from lowtide.passes.support.problem import Problem, problem_in
+
+# Base and strides of a tensor map (CUDA driver API, cuTensorMapEncodeTiled); the widest access of a thread.
+WIDEST = 16
+MATRICES = ("a", "b", "d")
+Alignment: TypeAlias = Callable[[str, Schedule, Problem], int]
+PACK_FIELDS: Mapping[str, str] = MappingProxyType(
+    {"a": "mainloop.a.pack", "b": "mainloop.b.pack", "d": "epilogue.pack"}
+)
+"""The field that says whether a matrix is packed."""
+WIDEST_OF_ALL: Mapping[str, int] = MappingProxyType(dict.fromkeys(MATRICES, WIDEST))
+
+
+def alignment_of(name: str, schedule: Schedule, problem: Problem) -> int:
+    """The alignment in bytes of the base and the row stride of a matrix, `a`, `b` or `d`: one element where it
+    is packed, or split into pieces. Where the schedule does not say yet how it is moved, those of the widest access."""
+    if name != "d" and problem.decomposition is not None:
+        return element_type(problem.decomposition.whole).bytes
+    if is_packed(name, schedule):
+        return element_type(problem.d if name == "d" else problem.operand(name)).bytes
+    return moved_alignment(name, schedule, problem)
+
+
+def is_packed(name: str, schedule: Schedule) -> bool:
+    """Whether a matrix, `a`, `b` or `d`, may lie anywhere because the schedule packs it."""
+    return schedule.get(PACK_FIELDS[name]) in (PackKind.rows, PackKind.transposed)
+
+
+def is_packed_transposed(name: str, schedule: Schedule) -> bool:
+    """Whether the schedule transposes a matrix on its way to a workspace."""
+    return schedule.get(PACK_FIELDS[name]) is PackKind.transposed
+
+
+def multiplied(schedule: Schedule, problem: Problem) -> Problem:
+    """The product that the kernel computes: of the transposes of what the schedule packs `transposed`, unless the
+    problem has them already."""
+    lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
+    turned = [name for name, is_last in lies.items() if not is_last and is_packed_transposed(name, schedule)]
+    return problem.transpose("".join(turned)) if turned else problem
+
+
+def moved_alignment(name: str, schedule: Schedule, problem: Problem) -> int:
+    """`alignment_of` what the kernel itself reads or writes: the matrix or, if it is packed, a workspace."""
+    return _of_output(schedule, problem) if name == "d" else _of_input(name, schedule, problem)
+
+
+def alignments_of(schedule: Schedule, problem: Problem, of: Alignment = alignment_of) -> dict[str, int]:
+    """`alignment_of`, or `moved_alignment`, of each matrix that is given, by name: A is B where they are swapped."""
+    of_kernel = {"a": "b", "b": "a"} if problem.swapped else {}
+    return {name: of(of_kernel.get(name, name), schedule, problem) for name in MATRICES}
+
+
+def alignments_in(module: ir.Module, of: Alignment = alignment_of) -> Mapping[str, int]:
+    """`alignments_of` the schedule and problem that a module of any level carries; `WIDEST` where it carries none."""
+    schedule, problem = Schedule.carried_by(module), problem_in(module)
+    return WIDEST_OF_ALL if schedule is None or problem is None else alignments_of(schedule, problem, of)
+
+
+def _of_input(name: str, schedule: Schedule, problem: Problem) -> int:
+    copy = schedule.mainloop.operand(name).copy
+    if copy is None or copy in TMA_RANKS:
+        return WIDEST
+    element = element_type(problem.operand(name)).bytes
+    if copy in GLOBAL_LOADS:  # a thread loads elements where it finds that its vectors are not aligned
+        return element
+    atom = targets.copy_atom(copy)
+    return element if atom.realigns else max(atom.bytes_per_thread, element)
+
+
+def _of_output(schedule: Schedule, problem: Problem) -> int:
+    path = schedule.epilogue.path
+    if path is None or path is StorePath.tma or schedule.multiply.atoms is None or schedule.grid.tile is None:
+        return WIDEST
+    if path is StorePath.direct:
+        shape, d = schedule.grid.tile, element_type(problem.d)
+        tv, by_columns = tiled_mma(schedule, problem).tv("c", shape), problem.d_is_column_major
+        held = fragment_run(tv, shape, d.bits, by_columns) * d.bytes
+        return min(held, schedule.epilogue.store or held)
+    return epilogue_rows(schedule, problem, multiplying_threads(schedule)).rows.atom.bytes_per_thread

@@ -1,0 +1,186 @@
+"""What follows from a complete schedule, threads and bytes of shared memory, and from a problem: its atoms."""
+
+from operator import mul
+
+from tensor_layouts import cosize
+
+from lowtide.dialects.tile import EpilogueMath, RepeatKind, StorePath, TailKind, WorkPart
+from lowtide.dialects.tile.fields import Extents2, Extents3, Roles
+from lowtide.dialects.tile.schedule import Grid, Schedule
+from lowtide.elements import element_type
+from lowtide.passes.support import staged_scales
+from lowtide.passes.support.atoms import planned_stage
+from lowtide.passes.support.clusters import OPERANDS
+from lowtide.passes.support.operand_kinds import SCALES
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target, types_of_atom
+from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, threads_of_atom
+
+# Each buffer in shared memory starts at a multiple of this, so that every swizzle of up to 128 bytes × 8 rows starts
+# on its own period.
+SMEM_ALIGNMENT = 1024
+REGISTER_BITS = 32  # of a general-purpose register
+_WIDE_SCALED = 160  # columns; of a wgmma of less than 80, A takes too much of what shared memory can be read
+MBARRIER_BYTES = 8  # PTX ISA, "Size and alignment of mbarrier object"
+
+
+def atoms_for(problem: Problem, target: Target) -> list[str]:
+    """The target's atoms for the problem's types, as a schedule names them."""
+    types = f".{types_of_atom(problem.acc, problem.a, problem.b)}"
+    return [name.removesuffix(types) for name in target.mma_atoms if name.endswith(types)]
+
+
+def work_loops(grid: Grid) -> tuple[tuple[Extents2, WorkPart], ...]:
+    """The loops over work tiles of a kernel, in sequence: the extents of a tile, and the part of the tiles, of each."""
+    assert grid.tile is not None
+    m, n = grid.tile
+    if grid.tail is TailKind.halves:
+        return ((m, n), WorkPart.full_waves), ((m // 2, n), WorkPart.tail_halves)
+    return (((m, n), WorkPart.all),)
+
+
+def ring_bytes(schedule: Schedule, problem: Problem) -> int:
+    """Shared memory of the ring, in bytes; 0 where fragments come from global memory."""
+    if schedule.is_direct:
+        return 0
+    copies = slot_copies(schedule, problem)
+    return sum(map(mul, copies, slot_bytes(schedule, problem)))
+
+
+def slot_copies(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
+    """How many of each of `slot_bytes` the ring has: one for each stage, or each K step of an operand loaded once."""
+    stages, k = schedule.mainloop.stages, schedule.mainloop.k
+    assert stages is not None and k is not None
+    kept = stages if problem.k is None else min(stages, -(-problem.k // k))
+    once = [schedule.mainloop.operand(operand).load is RepeatKind.once for operand in OPERANDS]
+    of_operands = [kept if is_once else stages for is_once in once]
+    return (*of_operands, *[stages] * (len(slot_bytes(schedule, problem)) - len(of_operands)))
+
+
+def slot_bytes(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
+    """Bytes of each buffer of a slot: A's, B's, and those of staged scales of rows and of columns."""
+    assert schedule.grid.tile is not None
+    of_operands = (stage_bytes(operand, schedule, problem) for operand in ("a", "b"))
+    kinds = sorted((kind for kind in problem.kinds if kind in SCALES), key=lambda kind: not SCALES[kind].rows)
+    staged = (staged_scales.stage_bytes(kind, staged_scales.extent_of(kind, schedule.grid.tile)) for kind in kinds)
+    return (*of_operands, *(staged if schedule.stages_scales else ()))
+
+
+def stage_bytes(operand: str, schedule: Schedule, problem: Problem) -> int:
+    """Shared memory of one stage of A or B, in bytes."""
+    return cosize(planned_stage(operand, schedule, problem)) * element_type(problem.operand(operand)).bits // 8
+
+
+def scratch_element(schedule: Schedule, problem: Problem) -> str:
+    """The element type of the epilogue's scratch."""
+    return problem.d if schedule.epilogue.math is EpilogueMath.registers else problem.acc
+
+
+def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
+    """Shared memory of the epilogue's scratch, all its buffers, in bytes; 0 for direct stores."""
+    if schedule.epilogue.path is StorePath.direct:
+        return 0
+    assert schedule.epilogue.tile is not None
+    rows, columns = schedule.epilogue.tile
+    bits = element_type(scratch_element(schedule, problem)).bits
+    sizes = [warps_along_k(schedule) * rows * columns * bits // 8] * scratch_buffers(schedule)
+    if narrow := narrow_columns(schedule):
+        sizes.append(rows * narrow * bits // 8)
+    if schedule.turns > 1:  # each has its own buffers
+        return schedule.turns * sum(map(aligned, sizes))
+    return sum(aligned(size) for size in sizes[:-1]) + sizes[-1]
+
+
+def warps_along_k(schedule: Schedule) -> int:
+    """Warps that share each element of the CTA tile, each with its part of every K step."""
+    return schedule.multiply.atoms[2] if schedule.multiply.atoms is not None and not schedule.consumers else 1
+
+
+def scratch_buffers(schedule: Schedule) -> int:
+    """Buffers between which the parts of the epilogue alternate; a narrower last part has its own buffer."""
+    return schedule.epilogue.buffers or 1
+
+
+def narrow_columns(schedule: Schedule) -> int:
+    """Columns of the last part in a row of parts if it is narrower than the epilogue tile; else 0."""
+    assert schedule.grid.tile is not None and schedule.epilogue.tile is not None
+    return schedule.grid.tile[1] % schedule.epilogue.tile[1] if schedule.epilogue.path is StorePath.tma else 0
+
+
+def runs_ahead(schedule: Schedule) -> bool:
+    """Whether the ring is filled for the next tile while this one is stored, so that it is never free."""
+    return schedule.consumers > 0 or schedule.mainloop.prologue is RepeatKind.once
+
+
+def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
+    """Dynamic shared memory per CTA: the scratch reuses the drained ring if it fits there."""
+    ring, scratch = ring_bytes(schedule, problem), scratch_bytes(schedule, problem)
+    if not ring:
+        return scratch
+    assert schedule.mainloop.stages is not None
+    end = 0
+    for size, copies in zip(slot_bytes(schedule, problem), slot_copies(schedule, problem), strict=True):
+        end = aligned(end) + copies * size
+    if schedule.consumers:  # the producer runs ahead, so the ring is never free; two mbarriers per slot
+        mbarriers = 2 * schedule.mainloop.stages + (schedule.turns if schedule.turns > 1 else 0)
+        return (aligned(end) + scratch if scratch else end) + MBARRIER_BYTES * mbarriers
+    return end if scratch <= ring and not runs_ahead(schedule) else aligned(end) + scratch
+
+
+def aligned(offset: int) -> int:
+    """The smallest offset in bytes, at least `offset`, at which a buffer may start in shared memory."""
+    return -(-offset // SMEM_ALIGNMENT) * SMEM_ALIGNMENT
+
+
+def threads_of(schedule: Schedule) -> int:
+    """Threads per CTA: those of the atoms, or of one producer and the consumer warpgroups."""
+    if schedule.consumers:
+        return WARPGROUP_THREADS * (1 + schedule.consumers)
+    assert schedule.multiply.atoms is not None
+    m, n, k = schedule.multiply.atoms
+    return threads_of_atom(schedule.multiply.atom) * m * n * k
+
+
+def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:
+    """Resident CTAs per SM, by shared memory, threads and an estimate of the registers."""
+    if schedule.consumers:
+        return 1  # its ring takes most of the shared memory, and its roles share out all registers
+    threads = threads_of(schedule)
+    m, n, _ = schedule.tile_mnk
+    accumulators = m * n * warps_along_k(schedule) * element_type(problem.acc).bits // 32 // threads
+    registers = min(target.registers_per_thread, accumulators + 96)
+    return max(1, target.ctas_per_sm(threads, shared_memory_bytes(schedule, problem), registers))
+
+
+def multiplying_threads(schedule: Schedule) -> int:
+    """Threads that hold the accumulators of one tile."""
+    return WARPGROUP_THREADS * schedule.sharing or threads_of(schedule)
+
+
+def swizzle_base(element: str) -> int:
+    """The base of a swizzle that keeps 16 bytes of an element type together: log2 of the number of elements."""
+    return (128 // element_type(element).bits).bit_length() - 1
+
+
+def registers_at_entry(threads: int, target: Target) -> int:
+    """Registers per thread at entry with one CTA per SM: an even share, rounded down to a multiple of 8.
+
+    A thread addresses at most `target.registers_per_thread` of them (PTX ISA, "setmaxnreg").
+    """
+    return min(256, target.registers_per_sm // threads // 8 * 8)
+
+
+def holds_few_scales(tile: Extents3, roles: Roles) -> bool:
+    """Whether a consumer has one block of 64 rows, and few parts of its columns lie in blocks of their own."""
+    m, n, _ = tile
+    return m == WGMMA_ROWS * roles.sharing and n % 16 == 0
+
+
+def is_wide_for_scales(tile: Extents3, roles: Roles) -> bool:
+    """Whether such a tile is wide enough for two blocks of columns."""
+    return holds_few_scales(tile, roles) and tile[1] >= _WIDE_SCALED
+
+
+def results_fill_registers(problem: Problem) -> bool:
+    """Whether each element of D takes a register of its own; narrower ones are packed."""
+    return element_type(problem.d).bits >= REGISTER_BITS

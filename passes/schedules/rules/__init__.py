@@ -1,0 +1,1 @@
+"""What a complete schedule must satisfy: one file for each part of a schedule."""

@@ -1,0 +1,217 @@
+"""What the copies of A and B must satisfy: atoms that the threads can share, how stages keep them, swizzles."""
+
+from collections.abc import Iterator
+
+from lowtide import targets
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.errors import ScheduleError
+from lowtide.passes.schedules.facts.alignment import (
+    MATRICES,
+    PACK_FIELDS,
+    is_packed,
+    is_packed_transposed,
+    moved_alignment,
+)
+from lowtide.passes.schedules.facts.resources import threads_of
+from lowtide.passes.schedules.rules.tma import boxes
+from lowtide.passes.support.atoms import (
+    STAGED_COPIES,
+    TMA_RANKS,
+    fill_copy,
+    is_transposed,
+    keeps_transposed,
+    stored_shape,
+    tiled_mma,
+)
+from lowtide.passes.support.matrix_layouts import k_is_last
+from lowtide.passes.support.operand_loads import LDMATRIX_BITS, global_loads, operand_access
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target, TiledMma
+from lowtide.targets.atoms import WARPGROUP_THREADS, Operand
+
+_OPERANDS: tuple[Operand, ...] = ("a", "b")
+
+
+def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Copies that the threads can share, and whose tiles the multiply can read."""
+    yield from _through_registers(schedule, problem)
+    by_tma = [schedule.mainloop.operand(name).copy in TMA_RANKS for name in _OPERANDS]
+    for name in _OPERANDS if any(by_tma) else ():
+        if keeps_transposed(name, schedule):
+            yield (
+                f"{name}.stage = transposed goes with cp.async, not TMA, whose boxes come as they lie; take as_loaded"
+                " [tma-transposes-stage]"
+            )
+        if schedule.mainloop.operand(name).padding:
+            yield (
+                f"{name}.padding goes with cp.async, not TMA, whose boxes have no gaps; take 0, and a swizzle"
+                " [tma-padding]"
+            )
+    if any(by_tma) or schedule.consumers:
+        yield from boxes(schedule, problem, target)
+        yield from _by_producer(schedule, problem)
+        return
+    if schedule.is_direct:
+        yield from _global_loads(schedule, problem)
+        return
+    for name in _OPERANDS:
+        copy = schedule.mainloop.operand(name).copy
+        assert copy is not None
+        shape = stored_shape(name, schedule, problem)
+        rows = schedule.tile_mnk[_OPERANDS.index(name)]
+        try:
+            transposed = keeps_transposed(name, schedule)
+            fill_copy(copy, shape, threads_of(schedule), element_type(problem.operand(name)).bits, transposed)
+        except ScheduleError as error:
+            yield f"operand {name}: {error}"
+        mma = tiled_mma(schedule, problem)
+        if transposed:
+            yield from _transposing(name, schedule, problem, mma)
+        try:
+            along_rows = is_transposed(name, problem.layout) != transposed
+            if problem.weights is None or name == "a":  # how those are loaded is checked with them
+                operand_access(mma, name, (rows, mma.tile_mnk[2]), along_rows)
+        except ScheduleError as error:  # names the operand itself
+            yield str(error)
+
+
+def _through_registers(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Threads hold the elements that they copy; what they shift into place is more than one."""
+    for name in _OPERANDS:
+        copy, row = str(schedule.mainloop.operand(name).copy), element_type(problem.operand(name))
+        atom = targets.copy_atom(copy) if copy in targets.COPY_ATOMS else None
+        if copy in STAGED_COPIES and not row.in_registers:
+            yield f"{name}.copy = {copy}: no threads copy elements of {row}; take cp.async.16 or tma [staged-element]"
+        elif atom is not None and atom.realigns and atom.bytes_per_thread <= row.bytes:
+            yield (
+                f"{name}.copy = {copy}: an element of {row} lies aligned wherever it lies; take staged.{row.bytes}"
+                " [staged-aligned]"
+            )
+
+
+def transposing(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """What is transposed for the kernel is A or B, of which K is not contiguous. `problem` is of what is passed, or of
+    what is multiplied."""
+    if is_packed_transposed("d", schedule):
+        yield (
+            "epilogue.pack = transposed: D is written as it lies; take rows or none, or d_order in the spec"
+            " [d-transposed]"
+        )
+    if problem.transposed is None:  # of a kernel, which reads a workspace
+        return
+    lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
+    for name, is_last in lies.items():
+        if is_packed_transposed(name, schedule) and is_last and name not in problem.transposed:
+            yield (
+                f"{name}.pack = transposed: K is contiguous in operand {name} of layout {problem.layout}; "
+                f"take {name}.pack = rows or none [k-contiguous]"
+            )
+
+
+def packing(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """What is moved by single elements lies aligned wherever it lies."""
+    for name in MATRICES:
+        row = element_type(problem.d if name == "d" else problem.operand(name))
+        if is_packed_transposed(name, schedule):
+            continue
+        if is_packed(name, schedule) and moved_alignment(name, schedule, problem) <= row.bytes:
+            yield (
+                f"{PACK_FIELDS[name]} = rows: {name} is moved by elements, wherever these lie; take pack = none"
+                " [packed-elements]"
+            )
+        elif is_packed(name, schedule) and name == "d" and problem.d_is_column_major:
+            yield (
+                "epilogue.pack = rows copies rows, and D lies by columns as the kernel sees it; take pack = none"
+                " [packed-columns]"
+            )
+
+
+def _by_producer(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Copies that the warpgroup of a producer can share, to stages that lie as TMA would leave them."""
+    for name in _OPERANDS if schedule.consumers else ():
+        operand = schedule.mainloop.operand(name)
+        if name not in schedule.copied_by_threads:
+            continue
+        if keeps_transposed(name, schedule) or operand.padding:
+            yield (
+                f"{name}.stage and {name}.padding go without roles: wgmma reads panels; leave them out [producer-stage]"
+            )
+        shape, bits = stored_shape(name, schedule, problem), element_type(problem.operand(name)).bits
+        try:
+            fill_copy(str(operand.copy), shape, WARPGROUP_THREADS, bits)
+        except ScheduleError as error:
+            yield f"operand {name}: {error}"
+
+
+def _global_loads(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Loads as wide as what threads hold side by side in global memory."""
+    mma = tiled_mma(schedule, problem)
+    for name in _OPERANDS:
+        shape = (schedule.tile_mnk[_OPERANDS.index(name)], mma.tile_mnk[2])
+        trans, copy = is_transposed(name, problem.layout), str(schedule.mainloop.operand(name).copy)
+        try:
+            global_loads(mma.tv(name, shape), shape, trans, copy, problem.operand(name))
+        except ScheduleError as error:
+            yield f"{name}.copy = {error}"
+
+
+def _transposing(name: Operand, schedule: Schedule, problem: Problem, mma: TiledMma) -> Iterator[str]:
+    """A copy that transposes stores one element at a time, into a stage that no ldmatrix reads."""
+    if element_type(mma.atom.dtype(name)).bits == LDMATRIX_BITS:
+        yield (
+            f"{name}.stage = transposed: ldmatrix, which {mma.atom.name} needs, reads stages as_loaded; take that"
+            " [ldmatrix-transposed]"
+        )
+        return
+    copy, row = str(schedule.mainloop.operand(name).copy), element_type(problem.operand(name))
+    if row.bits < LDMATRIX_BITS and is_transposed(name, problem.layout):
+        yield (
+            f"{name}.stage = transposed goes with rows of K, not {row} whose rows are of M or N; take as_loaded"
+            " [transposed-rows]"
+        )
+    elif copy not in STAGED_COPIES and targets.copy_atom(copy).bytes_per_thread != row.bytes:
+        by_element = [f"cp.async.{row.bytes}"] if f"cp.async.{row.bytes}" in targets.COPY_ATOMS else []
+        copies = [f"{name}.copy = {other}" for other in ["staged.16"] * row.in_registers + by_element]
+        ways = " or ".join([*copies, f"{name}.stage = as_loaded"])
+        yield f"{name}.stage = transposed: {copy} moves other than one element of {row}; take {ways} [transposed-width]"
+
+
+def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Swizzles divide the tile, and their units are at least one 16-byte access."""
+    if schedule.is_direct:
+        return
+    for name in _OPERANDS:
+        shape = stored_shape(name, schedule, problem)
+        swizzle, bits = schedule.mainloop.operand(name).swizzle, element_type(problem.operand(name)).bits
+        assert swizzle is not None
+        yield from swizzle_of(f"{name}.swizzle", swizzle, shape, bits)
+        padding = schedule.mainloop.operand(name).padding or 0
+        if padding and swizzle[0]:
+            yield (
+                f"{name}.padding = {padding} with a swizzle, which permutes rows without gaps; take one of the two"
+                " [padded-swizzle]"
+            )
+        if padding * bits % 128:
+            yield (
+                f"{name}.padding = {padding} is no multiple of 16 bytes, which accesses take; take {128 // bits}"
+                " [padding-bytes]"
+            )
+
+
+def swizzle_of(name: str, swizzle: tuple[int, int, int], shape: tuple[int, int], element_bits: int) -> Iterator[str]:
+    """The rule for one swizzle, of a tile of `shape` that is accessed by 16 bytes."""
+    bits, base, shift = swizzle
+    if bits == 0:
+        return
+    span, elements, vector = 1 << (bits + base + shift), shape[0] * shape[1], 16
+    if elements % span:
+        yield (
+            f"{name} = <{bits},{base},{shift}> permutes {span} elements, which do not divide the tile's "
+            f"{shape[0]}×{shape[1]}; take B + M + S ≤ {(elements & -elements).bit_length() - 1} [swizzle-span]"
+        )
+    if (1 << base) * element_bits // 8 < vector:
+        yield (
+            f"{name} = <{bits},{base},{shift}> moves units of {(1 << base) * element_bits // 8} bytes, accesses are of "
+            f"{vector}; take M ≥ {(vector * 8 // element_bits).bit_length() - 1} [swizzle-unit]"
+        )

@@ -1,0 +1,309 @@
+"""`lt.check`: every level of a kernel, on the shapes that its schedule asks for; and the first guilty step.
+
+Cheap runs come first. Runs are spread over processes; each takes the text of levels, so that nothing is shared.
+"""
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from itertools import cycle
+from multiprocessing import get_context
+from os import PathLike, cpu_count
+from pathlib import Path
+
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.dialects.levels import Level
+from lowtide.elements import element_type
+from lowtide.errors import Error
+from lowtide.interpreter import Paths
+from lowtide.interpreter.machine.paths import merged
+from lowtide.interpreter.numbers.domains import FieldDomain
+from lowtide.keywords import check_keywords
+from lowtide.passes.schedules.facts.alignment import WIDEST
+from lowtide.passes.support.atoms import mma_atom_name
+from lowtide.targets import mma_atom
+from lowtide.verification.checking.check_result import Branches, CheckResult, Verified
+from lowtide.verification.checking.cover import Cover, Shape, as_asked, cover_of
+from lowtide.verification.checking.guilty import Guilty, first_guilty
+from lowtide.verification.checking.interpretation import estimated_seconds
+from lowtide.verification.checking.subjects import Subject, of_kernel
+from lowtide.verification.checking.trials import (
+    Finding,
+    Outcome,
+    Source,
+    Trial,
+    degree_of,
+    domains_of,
+    first_fault,
+    loaded,
+    outcomes,
+)
+from lowtide.verification.checking.variants import Variant, variants_of
+
+BUDGET = 60.0
+"""Seconds of one core, as estimated, that the runs of a check may take."""
+_OVERHEAD = 0.05  # seconds of a run at a level, beside those that its products take
+_MMA = 16 * 8 * 16  # multiply-adds of the mma.sync whose speed is known
+_OF_ONE_THREAD = 7.0  # fma, of all lanes of a warp at once
+_TRIALS_OF_GUILTY = 3  # that look for the guilty step
+_MOST_JOBS = 16
+_FEW_SECONDS = 6.0  # for which processes are not worth their start
+
+Progress = Callable[[float, str], None]
+"""Hears how much of the work is done, from 0 to 1, and what has just ended."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A trial of some levels, in one process."""
+
+    problem: str
+    sources: tuple[Source, ...]
+    trial: Trial
+    seconds: float
+    variant: int
+    ordering: Source | None
+
+
+@check_keywords
+def check(
+    kernel: CompiledKernel,
+    *,
+    budget: float = BUDGET,
+    jobs: int | None = None,
+    seed: int = 0,
+    dump_ir: str | PathLike[str] | None = None,
+    on_progress: Progress = lambda done, what: None,
+) -> CheckResult:
+    """Run every level of a kernel that the interpreter runs, on shapes computed from its schedule.
+
+    `budget`: estimated seconds of one core that the runs may take; conditions that would need more are listed. `jobs`:
+    processes, by default one per core. `seed` draws inputs and orders of agents. `dump_ir`: the folder for the files of
+    a guilty step, by default a fresh temporary one. Raises Error where nothing can be run.
+    """
+    return check_subject(
+        of_kernel(kernel), budget=budget, jobs=jobs, seed=seed, dump_ir=dump_ir, on_progress=on_progress
+    )
+
+
+def check_subject(
+    subject: Subject,
+    *,
+    budget: float = BUDGET,
+    jobs: int | None = None,
+    seed: int = 0,
+    dump_ir: str | PathLike[str] | None = None,
+    on_progress: Progress = lambda done, what: None,
+) -> CheckResult:
+    """As `check`, of a kernel's levels from wherever they are."""
+    started = time.perf_counter()
+    on_progress(0.0, "choosing shapes")
+    variants = variants_of(subject)
+    # The first stands for most of the schedule's paths.
+    shares = [1.0] if len(variants) == 1 else [0.5] + [0.5 / (len(variants) - 1)] * (len(variants) - 1)
+    planned = [_planned(variant, budget * shares[at], seed + at) for at, variant in enumerate(variants)]
+    tasks = [task for at, (_, trials) in enumerate(planned) for task in _tasks(variants[at], trials, at)]
+    if not tasks:
+        raise Error(
+            f"no shape is small enough for {budget:.0f} s of the interpreter; give more with --budget [check-budget]"
+        )
+    try:
+        return _checked(
+            subject, variants, planned, _run(tasks, len(variants), jobs, on_progress), dump_ir, on_progress, started
+        )
+    finally:
+        loaded.cache_clear()
+
+
+def _checked(
+    subject: Subject,
+    variants: Sequence[Variant],
+    planned: Sequence[tuple[Cover, list[Trial]]],
+    found: Sequence[list[Outcome]],
+    dump_ir: str | PathLike[str] | None,
+    on_progress: Progress,
+    started: float,
+) -> CheckResult:
+    """The result of what was run; if some of it failed, with the guilty step."""
+    guilty = None
+    for variant, outcomes_ in zip(variants, found, strict=True):
+        if first_fault(outcomes_) is not None and guilty is None:
+            on_progress(1.0, "looking for the guilty step")
+            guilty = _guilty(variant.subject, outcomes_, dump_ir)
+    return CheckResult(
+        target=subject.target.name,
+        schedule=str(subject.schedule),
+        outcomes=tuple(outcome for outcomes_ in found for outcome in outcomes_),
+        verified=tuple(
+            Verified(
+                variant.name,
+                cover.rows,
+                *(_branches(variant.subject, outcomes_, level) for level in (Level.NVVM, Level.LLVM, Level.PTX)),
+            )
+            for variant, (cover, _), outcomes_ in zip(variants, planned, found, strict=True)
+        ),
+        degree=degree_of(subject.spec),
+        guilty=guilty,
+        notes=tuple(note for variant in variants for note in variant.notes),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _guilty(subject: Subject, found: Iterable[Outcome], dump_ir: str | PathLike[str] | None) -> Guilty:
+    """The guilty step, by a few of the trials that fail at the first level that any fails."""
+    faults = sorted(
+        (outcome for outcome in found if outcome.finding.is_fault), key=lambda fault: Level.named(fault.level)
+    )
+    first = [fault for fault in faults if fault.level == faults[0].level]
+    first.sort(key=lambda fault: fault.trial.extents[2] == 0)  # K = 0 shows little of what is wrong
+    first = first[:_TRIALS_OF_GUILTY]
+    folder = Path(dump_ir) if dump_ir is not None else Path(tempfile.mkdtemp(prefix="lowtide-check-"))
+    guilty = first_guilty(subject, [fault.trial for fault in first], folder)
+    if guilty is None:
+        raise Error(
+            f"level {first[0].level} failed once and not again, on {first[0].trial}: {first[0].message} [failed-once]"
+        )
+    return guilty
+
+
+def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Trial]]:
+    """The shapes, each in the strongest number domain; the two cheapest that have a K in the others too."""
+    subject, slowness = variant.subject, _slowness(variant.subject)
+    levels = [source.level for source in subject.interpreted]
+
+    def cost(extents: tuple[int, int, int], matrices: int) -> float:
+        return sum(_seconds(subject, level, extents, matrices, slowness) for level in levels)
+
+    operands = [operand.name for operand in subject.spec.operands if operand.kind is not OperandKind.SCALAR]
+    cover = cover_of(subject.schedule, subject.facts, subject.target, cost, budget, operands)
+    cover = as_asked(cover, subject.asked, is_swapped=subject.is_swapped)
+    if not cover.shapes:
+        return cover, []
+    small = [shape for shape in cover.shapes if shape.extents[2]][:2]
+    one = (small or cover.shapes)[0]
+    first, *others = _domains(subject, one)
+    runs = [(shape, first, seed + at) for at, shape in enumerate(cover.shapes)]
+    runs += [(shape, domain, seed + at) for domain in others for at, shape in enumerate(small)]
+    usual, less = cycle(subject.places[:2]), subject.places[2:]
+    placed = [(shape, domain, own, next(usual)) for shape, domain, own in runs]
+    # Rows of D of any length are packed wherever it lies.
+    whole = next((shape for shape in cover.shapes if _is_of_whole_rows(shape, subject)), one)
+    placed += [(whole, first, seed + at, place) for at, place in enumerate(less)]
+    return cover, [
+        Trial(at.extents, at.sms, at.padding, domain, own, place, at.batch) for at, domain, own, place in placed
+    ]
+
+
+def _domains(subject: Subject, shape: Shape) -> tuple[str, ...]:
+    """The number domains in which all levels have a value, the strongest check first."""
+    found = domains_of(subject.problem, shape.extents, shape.batch)
+    if subject.facts.decomposition is None:
+        return found
+    return tuple(name for name in found if name != FieldDomain.name)  # what splits elements compares them to infinity
+
+
+def _is_of_whole_rows(shape: Shape, subject: Subject) -> bool:
+    """Whether rows of D are multiples of 16 bytes, and a batch has several matrices."""
+    several = shape.matrices > 1 or not subject.spec.is_batched
+    row = shape.extents[0 if subject.spec.d_order == "column" else 1]
+    return shape.extents[2] > 0 and several and row * element_type(subject.spec.d).bytes % WIDEST == 0
+
+
+def _seconds(subject: Subject, level: str, extents: tuple[int, int, int], matrices: int, slowness: float) -> float:
+    """About how long a level takes the interpreter on M, N and K."""
+    seconds = matrices * estimated_seconds(extents, subject.schedule.tile_mnk, level)
+    return _OVERHEAD + seconds * (slowness if Level.named(level) >= Level.ATOMS else 1)
+
+
+def _slowness(subject: Subject) -> float:
+    """How much longer the multiply-adds of the kernel's instruction take than those of a 16-bit mma.sync."""
+    atom = mma_atom(mma_atom_name(subject.schedule, subject.facts))
+    return _OF_ONE_THREAD if atom.threads == 1 else max(0.5, _MMA / math.prod(atom.shape_mnk))
+
+
+def _tasks(variant: Variant, trials: Iterable[Trial], at: int) -> Iterator[_Task]:
+    """The levels of a trial that are fast together, each of the others by itself."""
+    sources, slowness = variant.subject.interpreted, _slowness(variant.subject)
+    fast = tuple(source for source in sources if Level.named(source.level) <= Level.EPILOGUE)
+    groups = [group for group in (fast, *((source,) for source in sources if source not in fast)) if group]
+    for trial in trials:
+        for group in groups:
+            matrices = 1 if trial.batch is None else trial.batch.matrices
+            seconds = sum(
+                _seconds(variant.subject, source.level, trial.extents, matrices, slowness) for source in group
+            )
+            yield _Task(variant.subject.problem, group, trial, seconds, at, variant.subject.ordering)
+
+
+def _run(tasks: Sequence[_Task], variants: int, jobs: int | None, on_progress: Progress) -> list[list[Outcome]]:
+    """The outcomes of each variant, down to the level of the first fault.
+
+    Fast levels come first, and all trials of them, so that a fault is seen at the first level that has it.
+    """
+    found: list[list[Outcome]] = [[] for _ in range(variants)]
+    total, done = sum(task.seconds for task in tasks), 0.0
+    ordered = sorted(tasks, key=lambda task: (Level.named(task.sources[-1].level), task.seconds))
+    failed: Level | None = None
+    for task, ended in _ended(ordered, jobs):
+        found[task.variant] += ended
+        done += task.seconds
+        on_progress(done / total, f"{task.trial}, level {ended[-1].level}")
+        if first_fault(ended) is not None:
+            failed = Level.named(task.sources[-1].level)
+        if failed is not None and (len(task.sources) == 1 or Level.named(task.sources[-1].level) > failed):
+            break
+    return found
+
+
+def _ended(tasks: Sequence[_Task], jobs: int | None) -> Iterator[tuple[_Task, list[Outcome]]]:
+    """The tasks as they end; those that have not begun are dropped when nobody asks for more."""
+    few = jobs is None and sum(task.seconds for task in tasks) < _FEW_SECONDS
+    processes = 1 if few else min(len(tasks), jobs or min(_MOST_JOBS, cpu_count() or 1))
+    if processes < 2:
+        yield from ((task, _execute(task)) for task in tasks)
+        return
+    # Fresh processes: a forked one would share locks and what the parent has told its libraries.
+    pool: Executor = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+    try:
+        futures: dict[Future[list[Outcome]], _Task] = {pool.submit(_execute, task): task for task in tasks}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _execute(task: _Task) -> list[Outcome]:
+    """In a process of its own: what the trial finds, up to the first fault."""
+    found: list[Outcome] = []
+    for outcome in outcomes(task.problem, task.sources, task.trial, observe=True, ordering=task.ordering):
+        found.append(outcome)
+        if outcome.finding.is_fault:
+            break
+    return found
+
+
+def _branches(subject: Subject, found: Iterable[Outcome], level: Level) -> Branches:
+    """What the runs of a level took together, and what none of them took."""
+    right = [outcome for outcome in found if outcome.level == str(level) and outcome.finding is Finding.right]
+    together = merged(outcome.paths for outcome in right if outcome.paths is not None)
+    return _as_branches(together, subject.levels.get(str(level), "").splitlines())
+
+
+def _as_branches(paths: Paths, lines: Sequence[str]) -> Branches:
+    missing = []
+    for place in sorted(paths.sides):
+        for side in paths.possible[place]:
+            if side not in paths.sides[place]:
+                text = lines[place.line - 1].strip() if 0 < place.line <= len(lines) else place.op
+                missing.append((place.line, side, _short(text)))
+    possible = sum(map(len, paths.possible.values()))
+    return Branches(possible - len(missing), possible, tuple(missing))
+
+
+def _short(op: str) -> str:
+    """An op without what a loop carries."""
+    return op.partition(" iter_args")[0].removesuffix(" {")

@@ -1,0 +1,139 @@
+"""Runs a compiled kernel on the GPU at hand, without an array library, for `lowtide run`.
+
+D is filled with NaN and lies between guard bytes: an element that is not written, or a store past the edge, is found.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from lowtide import runtime
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.spec import GemmSpec
+from lowtide.elements import element_type
+from lowtide.errors import DeviceError, before_code
+from lowtide.runtime import driver
+from lowtide.runtime.verify import GUARD_BYTES, check_written, host_array
+from lowtide.verification.checking.interpretation import batch_of
+
+_ROW_ALIGNMENT = 16
+_TIMED_SECONDS = 0.2
+_MOST_LAUNCHES = 200
+
+
+@dataclass(frozen=True)
+class GpuRun:
+    """D in float64, as it lies; a complaint about elements not written, or bytes written beside D ("" for none); and
+    the mean seconds per launch, over `launches` launches."""
+
+    d: np.ndarray[Any, Any]
+    complaint: str
+    seconds: float
+    launches: int
+
+
+def run_on_gpu(
+    kernel: CompiledKernel | runtime.Kernel, spec: GemmSpec, inputs: Mapping[str, Any], device: int = 0
+) -> GpuRun:
+    """Launch on inputs of `random_inputs`, copy D back, then time more launches of the same.
+
+    Raises LoadError for a kernel of another architecture, LaunchError, DeviceError.
+    """
+    loaded = runtime.Kernel(kernel.manifest, kernel.ptx, kernel.cubin)
+    context = loaded.module_for(device).context
+    m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
+    n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
+    shape = (*batch_of(spec), *((m, n) if spec.d_order == "row" else (n, m)))
+    d = host_array(shape, spec.d, _ROW_ALIGNMENT, None, padding=1)
+    with driver.active(context), _Buffers(device) as buffers:
+        operands = {
+            name: value if not isinstance(value, np.ndarray) else buffers.upload(value, _dtype(spec, name))
+            for name, value in inputs.items()
+        }
+        address = buffers.allocate(d.stored.nbytes)
+        buffers.copy_in(address, d.stored)
+        out = runtime.Operand(address + GUARD_BYTES, shape, d.strides, spec.d, device)
+        launch = loaded.bind(stream=0, out=out, **operands)
+        launch()
+        _synchronize()
+        buffers.copy_out(d.stored, address)
+        seconds, launches = _timed(launch)
+    return GpuRun(d.values(), check_written(d), seconds, launches)
+
+
+def _dtype(spec: GemmSpec, name: str) -> str:
+    named = {"a": spec.a, "b": spec.b, **{operand.name: operand.dtype for operand in spec.operands}}
+    return named[name]
+
+
+def _synchronize() -> None:
+    driver.check(driver.api().cuCtxSynchronize(), "running the kernel")
+
+
+def _timed(launch: Callable[[], Any]) -> tuple[float, int]:
+    """Mean seconds per launch, and how many launches were timed, by events around all. One launch gives an estimate."""
+    cuda = driver.api()
+    stream = cuda.CUstream(0)
+    flags = cuda.CUevent_flags.CU_EVENT_DEFAULT.value
+    start, end = (driver.check(cuda.cuEventCreate(flags), "creating an event") for _ in range(2))
+    try:
+
+        def mean(launches: int) -> float:
+            driver.check(cuda.cuEventRecord(start, stream), "recording an event")
+            for _ in range(launches):
+                launch()
+            driver.check(cuda.cuEventRecord(end, stream), "recording an event")
+            driver.check(cuda.cuEventSynchronize(end), "waiting for the kernel")
+            milliseconds = float(driver.check(cuda.cuEventElapsedTime(start, end), "reading the time"))
+            return max(milliseconds, 1e-3) / 1000 / launches
+
+        first = mean(1)
+        launches = max(1, min(_MOST_LAUNCHES, int(_TIMED_SECONDS / max(first, 1e-6))))
+        return mean(launches), launches
+    finally:
+        for event in (start, end):
+            cuda.cuEventDestroy(event)
+
+
+class _Buffers:
+    """GPU memory, freed on exit."""
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+        self.addresses: list[Any] = []
+
+    def __enter__(self) -> "_Buffers":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for address in self.addresses:
+            driver.api().cuMemFree(address)  # a failure here only follows from one that is reported
+
+    def allocate(self, size: int) -> int:
+        """The address of `size` bytes. Raises DeviceError if the GPU has too few."""
+        try:
+            address = driver.check(driver.api().cuMemAlloc(size), f"allocating {size} bytes on the GPU")
+        except DeviceError as error:
+            raise DeviceError(before_code(str(error), "; take a smaller problem")) from None
+        self.addresses.append(address)
+        return int(address)
+
+    def upload(self, array: np.ndarray[Any, Any], dtype: str) -> runtime.Operand:
+        """An array, its rows with their padding, as an operand in GPU memory."""
+        item = element_type(dtype).bytes
+        row = array.strides[-2] // item if array.ndim > 1 else array.shape[0]
+        # The view of a padded matrix ends with its last row's padding: `padded_matrix` cut it from whole rows.
+        whole = as_strided(array, (*array.shape[:-1], row), array.strides)
+        address = self.allocate(whole.nbytes)
+        self.copy_in(address, whole)
+        strides = tuple(stride // item for stride in array.strides)
+        return runtime.Operand(address, array.shape, strides, dtype, self.device)
+
+    def copy_in(self, address: int, array: np.ndarray[Any, Any]) -> None:
+        driver.check(driver.api().cuMemcpyHtoD(address, array.ctypes.data, array.nbytes), "copying to the GPU")
+
+    def copy_out(self, array: np.ndarray[Any, Any], address: int) -> None:
+        driver.check(driver.api().cuMemcpyDtoH(array.ctypes.data, address, array.nbytes), "copying from the GPU")

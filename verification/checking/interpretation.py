@@ -1,0 +1,243 @@
+"""Runs a level on random inputs on the CPU, for `lowtide interpret`, and for `lowtide run` without a GPU."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from mlir import ir
+from numpy.lib.stride_tricks import as_strided
+
+from lowtide import interpreter
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.dtypes import numpy_dtype
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.spec import AMAX, GemmSpec
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import InterpreterError, SpecError
+from lowtide.interpreter import Explorer, Loaded, Paths, Report, Trace
+from lowtide.interpreter.host import LEVELS
+from lowtide.interpreter.machine.options import Progress
+from lowtide.interpreter.numbers.domains import FieldDomain
+from lowtide.interpreter.numbers.domains import domain as number_domain
+from lowtide.passes.schedules.facts.alignment import WIDEST, WIDEST_OF_ALL
+from lowtide.runtime.manifest import STALE
+from lowtide.targets import Target
+from lowtide.verification.checking.reference import elements_apart, padded_matrix, random_inputs, row_stride
+from lowtide.verification.checking.verdicts import Verdict, against_exact
+
+# Multiply-adds per second of one CPU core, those of padded tiles included, by mma of 16-bit operands: measured once,
+# for estimates. A level that is not listed is taken for the slowest.
+_SPEED: Mapping[str, float] = MappingProxyType(
+    {
+        "problem": 2e9,
+        "cta": 1e9,
+        "smem": 6e8,
+        "pipelined": 3e8,
+        "atoms": 1.5e8,
+        "epilogue": 1.5e8,
+        "nvvm": 5e7,
+        "llvm": 3e7,
+        "ptx": 2.5e7,
+    }
+)
+LONGEST_SECONDS = 600.0
+
+# Elements after each row of a matrix, beyond what alignment needs. They are NaN: a kernel that reads them fails.
+ROW_PADDING = 8
+
+
+@dataclass(frozen=True)
+class Batch:
+    """How many matrices a run has, which inputs they share, and how many rows lie between two of them."""
+
+    matrices: int
+    shared: tuple[str, ...] = ()
+    rows_between: int = 0
+
+    def __str__(self) -> str:
+        plural = "matrix" if self.matrices == 1 else "matrices"
+        rows = f", {self.rows_between} more rows after each" if self.rows_between else ""
+        return f"{self.matrices} {plural}{rows}" + (f", {' and '.join(self.shared)} shared" if self.shared else "")
+
+
+def estimated_seconds(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
+    """About how long the interpreter takes for a product of (M, N, K) at a level, within a factor of a few.
+
+    `cta` is the CTA tile; whole tiles are computed.
+    """
+    tiles = (1, 1, 1) if cta is None or level == str(Level.PROBLEM) else cta
+    padded = [math.ceil(extent / tile) * tile for extent, tile in zip(extents, tiles, strict=True)]
+    return math.prod(padded) / _SPEED.get(level, min(_SPEED.values()))
+
+
+def check_patience(
+    extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str, matrices: int = 1
+) -> float:
+    """The estimated seconds, of so many `matrices`. Raises InterpreterError if they are more than LONGEST_SECONDS."""
+    seconds = matrices * estimated_seconds(extents, cta, level)
+    if seconds > LONGEST_SECONDS:
+        earlier = [name for name in LEVELS if matrices * estimated_seconds(extents, cta, name) <= LONGEST_SECONDS]
+        other = f", an earlier level (--level {earlier[-1]})" if earlier else ""
+        raise InterpreterError(
+            f"{'x'.join(map(str, extents))} at level {level} takes the interpreter about {duration(seconds)}, more "
+            f"than {duration(LONGEST_SECONDS)}: take a GPU, a smaller problem{other}, or --force [interpreter-patience]"
+        )
+    return seconds
+
+
+def duration(seconds: float) -> str:
+    """Seconds in a readable unit: 2.4 ms, 12 s, 3 min, 40 h."""
+    if seconds < 1:
+        return f"{1000 * seconds:.3g} ms"
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def inputs_for(
+    spec: GemmSpec,
+    extents: tuple[int | None, ...],
+    domain: str,
+    seed: int,
+    padding: int = ROW_PADDING,
+    alignments: Mapping[str, int] = WIDEST_OF_ALL,
+    batch: Batch | None = None,
+    batches: Mapping[str, int] = WIDEST_OF_ALL,
+) -> dict[str, Any]:
+    """Random inputs by name, rows `padding` elements further apart than `alignments` need: bytes, of `a`, `b` and `d`.
+
+    `batch` is needed where the spec has one of a number known at run time; `batches` is the alignment of its strides.
+
+    Of floats: normally distributed, the padding NaN. In exact: small integers. In field: uniform over the field, so
+    that two different polynomials of degree d in the inputs agree with a probability of at most d / prime.
+    Of integer types any integers, in all domains.
+    """
+    m, n, k = extents
+    rng = np.random.default_rng(seed)
+    lies: dict[str, Any] = {}
+    if batch is not None:
+        lies = {
+            "batch": batch.matrices,
+            "shared": batch.shared,
+            "batch_padding": batch.rows_between,
+            "batches": batches,
+        }
+    inputs = random_inputs(spec, m, n, k, rng, row_padding=padding, alignments=alignments, **lies)
+    if number_domain(domain).is_float:
+        return inputs
+    convert = _of_field if domain == FieldDomain.name else _as_integers
+    return unset(spec, {name: convert(value, rng) for name, value in inputs.items()})
+
+
+def unset(spec: GemmSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs, with an amax of their own that no run has set, where there is one."""
+    return {**inputs, AMAX: np.full(1, STALE, np.float32)} if spec.amax else dict(inputs)
+
+
+def _as_integers(value: Any, rng: np.random.Generator) -> Any:
+    if not isinstance(value, np.ndarray):
+        return float(round(2 * value))
+    if value.dtype.kind in "iu":
+        return value
+    value[...] = np.clip(np.rint(2 * value.astype(np.float64)), -3, 3).astype(value.dtype)
+    return value
+
+
+def _of_field(value: Any, rng: np.random.Generator) -> Any:
+    """As far from row to row, and from matrix to matrix, as the operand, in elements."""
+    if not isinstance(value, np.ndarray):
+        return float(rng.integers(FieldDomain.prime))
+    if value.dtype.kind in "iu":
+        return value
+    if 0 in value.shape:
+        return np.zeros(value.shape, np.int64)
+    steps = [stride // value.itemsize for stride in value.strides]
+    size = 1 + sum(step * (extent - 1) for step, extent in zip(steps, value.shape, strict=True))
+    numbers = rng.integers(FieldDomain.prime, size=size)
+    return as_strided(numbers, value.shape, [step * numbers.itemsize for step in steps])
+
+
+def run(
+    module: ir.Module | Loaded,
+    spec: GemmSpec,
+    inputs: Mapping[str, Any],
+    *,
+    sms: int,
+    seed: int,
+    domain: str,
+    padding: int = ROW_PADDING,
+    alignments: Mapping[str, int] = WIDEST_OF_ALL,
+    trace: Trace | None = None,
+    paths: Paths | None = None,
+    report: Report | None = None,
+    explorer: Explorer | None = None,
+    on_progress: Progress = lambda ended, ctas: None,
+    max_steps: int = interpreter.MAX_STEPS,
+    batch: Batch | None = None,
+    bases: Mapping[str, int] | None = None,
+    batches: Mapping[str, int] = WIDEST_OF_ALL,
+) -> np.ndarray[Any, Any]:
+    """D of a module on the interpreter, from what `inputs_for` gives; an amax among it is set. Raises InterpreterError.
+
+    A, B and D begin at no larger power of two than `bases`, by default `alignments`, need. Rows of D begin at multiples
+    of its alignment, at least `padding` elements after the row before; `batch` says how matrices of D lie.
+    """
+    m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
+    n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
+    matrices, between = batch_of(spec, batch), 0 if batch is None else batch.rows_between
+    rows, columns = (m, n) if spec.d_order == "row" else (n, m)
+    stride = row_stride(columns + padding, alignments["d"], numpy_dtype(spec.d).itemsize)
+    gap = elements_apart(batches["d"], numpy_dtype(spec.d).itemsize)
+    d = padded_matrix(np.zeros((*matrices, rows, columns)), spec.d, stride, between, gap)
+    operands = {name: value for name, value in inputs.items() if name not in ("a", "b")}
+    ordered = {"a": inputs["a"], "b": inputs["b"], "d": d, **operands}
+    return interpreter.interpret(
+        module,
+        ordered,
+        sms=sms,
+        seed=seed,
+        domain=domain,
+        on_progress=on_progress,
+        trace=trace,
+        paths=paths,
+        report=report,
+        explorer=explorer,
+        max_steps=max_steps,
+        offsets={name: bytes_of for name, bytes_of in (bases or alignments).items() if bytes_of < WIDEST},
+    )
+
+
+def batch_of(spec: GemmSpec, batch: Batch | None = None) -> tuple[int, ...]:
+    """D's dimensions before those of a matrix: the number of matrices, or none. Raises SpecError where it is open."""
+    matrices = spec.batch if batch is None else batch.matrices
+    if spec.is_batched and not isinstance(matrices, int):
+        raise SpecError(
+            "the batch is a run-time argument of this kernel; say how many matrices it is to be run with [batch-to-run]"
+        )
+    return (matrices,) if spec.is_batched and isinstance(matrices, int) else ()
+
+
+def against_problem(
+    spec: GemmSpec,
+    target: Target,
+    inputs: Mapping[str, Any],
+    d: np.ndarray[Any, Any],
+    domain: str,
+    batch: Batch | None = None,
+) -> Verdict:
+    """Whether D equals that of the problem, interpreted in the same exact domain."""
+    with make_context() as context:
+        problem = parse_text(problem_text(spec, target), context, "<problem>")
+        own = unset(spec, inputs)
+        return against_exact(spec, inputs, d, run(problem, spec, own, sms=1, seed=0, domain=domain, batch=batch))
+
+
+def cta_tile(module: ir.Module) -> tuple[int, int, int] | None:
+    """The CTA tile by the schedule that the module carries; None where it carries none."""
+    schedule = Schedule.carried_by(module)
+    return None if schedule is None or schedule.grid.tile is None or schedule.mainloop.k is None else schedule.tile_mnk

@@ -1,0 +1,56 @@
+"""Where the matrices of a run lie: how far their bases and rows are aligned, which decides what is packed.
+
+A kernel asks for some alignment of each base and row stride, or for none where the matrix is packed, and the host
+function tests what is given. Each test must be wrong by itself in some run: of one matrix, of its base or its row
+stride alone, by half of what its accesses need.
+"""
+
+from typing import NamedTuple
+
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.facts.alignment import MATRICES, WIDEST, alignments_of, moved_alignment
+from lowtide.passes.support.problem import Problem
+
+Bytes = tuple[int, int, int]
+"""Of A, B and D."""
+
+
+_ALIGNED: Bytes = (WIDEST, WIDEST, WIDEST)
+
+
+class Place(NamedTuple):
+    """Row strides, bases and batch strides are odd multiples of so many bytes; from WIDEST on, any multiples."""
+
+    strides: Bytes = _ALIGNED
+    bases: Bytes = _ALIGNED
+    batches: Bytes = _ALIGNED
+
+    @property
+    def named(self) -> dict[str, dict[str, int]]:
+        """By name of the matrix: `alignments` of row strides, `bases`, and `batches`."""
+        alignments, bases, batches = (dict(zip(MATRICES, each, strict=True)) for each in self)
+        return {"alignments": alignments, "bases": bases, "batches": batches}
+
+
+ALIGNED = Place()
+
+
+def places_of(schedule: Schedule, problem: Problem) -> list[Place]:
+    """As the kernel asks and no more; as its own accesses need; and with one base or stride of a matrix that is packed
+    aligned to half of that. Never less than asked: accesses to pieces of a matrix may need less than its elements."""
+    asked = _of_matrices(alignments_of(schedule, problem))
+    own = _of_matrices(alignments_of(schedule, problem, moved_alignment))
+    moved = max(asked[0], own[0]), max(asked[1], own[1]), max(asked[2], own[2])
+    found = [Place(asked, asked), Place(moved, moved)]
+    for at in range(len(MATRICES)):
+        half = list(moved)
+        half[at] //= 2
+        less = half[0], half[1], half[2]
+        if asked[at] <= half[at]:
+            found += [Place(less, moved), Place(moved, less)]
+            found += [Place(moved, moved, less)] if problem.is_batched else []
+    return list(dict.fromkeys(found))
+
+
+def _of_matrices(alignments: dict[str, int]) -> Bytes:
+    return alignments["a"], alignments["b"], alignments["d"]

@@ -1,0 +1,176 @@
+"""Verdicts on a D that was computed on random inputs: whether it is right, in a sentence."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lowtide.compiler.block_scales import of_rows
+from lowtide.compiler.spec import AMAX, GemmSpec
+from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type
+from lowtide.errors import SpecError
+from lowtide.interpreter.machine.global_memory import physical_memory
+from lowtide.runtime.verify import amax_difference
+from lowtide.verification.checking.reference import compare, products, reference_with_bound
+
+# Multiply-adds in float64 that a check may cost; of a larger product only some rows are compared.
+_MOST_PRODUCTS = 2**32
+_BYTES_PER_ELEMENT = 24  # of host memory, for a matrix, its float64 copy and the magnitudes
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Element:
+    """An element of D that is wrong, and how many are."""
+
+    row: int
+    column: int
+    expected: float
+    got: float
+    count: int
+    matrix: int | None = None  # of a batch
+
+    @property
+    def name(self) -> str:
+        """`d[row, column]`, in a batch `d[matrix, row, column]`."""
+        place = (self.row, self.column) if self.matrix is None else (self.matrix, self.row, self.column)
+        return f"d[{', '.join(map(str, place))}]"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether D is right, and a sentence that says how far off it is, or where it differs first.
+
+    `is_judged` is False where nothing can be said of any element; `ok` is then False too. `element` is the first that
+    differs, or of floats the worst.
+    """
+
+    ok: bool
+    message: str
+    is_judged: bool = True
+    element: Element | None = None
+
+    @property
+    def word(self) -> str:
+        """For the start of a line."""
+        return "ok" if self.ok else "WRONG" if self.is_judged else "NOT JUDGED"
+
+
+def check_memory(m: int, n: int, k: int, matrices: int = 1, padding: int = 0, rows_between: int = 0) -> None:
+    """Raise SpecError where the inputs and the check of a product would not fit into this machine's memory.
+
+    Elements of `padding` follow each row, and `rows_between` rows each matrix.
+    """
+    elements = (
+        (max(one, other) + rows_between) * (max(one, other) + padding) if padding or rows_between else one * other
+        for one, other in ((m, k), (n, k), (m, n))
+    )
+    needed = _BYTES_PER_ELEMENT * sum(elements) * matrices
+    present = physical_memory()
+    if needed > present:
+        count = f"{matrices} of " if matrices > 1 else ""
+        raise SpecError(
+            f"{count}{m}x{n}x{k} takes about {needed / 2**30:,.0f} GiB of host memory to make and to check, this "
+            f"machine has {present / 2**30:,.0f}; take a smaller problem, or only compile it [host-memory]"
+        )
+
+
+def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int = 0) -> Verdict:
+    """D against float64 within the derived bound: all of it, or the first, the last and random rows of a large one; of
+    a large batch the first, the last and random matrices."""
+    k = inputs["a"].shape[-1 if spec.layout[0] == "t" else -2]
+    if spec.is_batched:
+        whole = d.size * k <= _MOST_PRODUCTS
+        return _of_whole(spec, inputs, d) if whole else _of_some_matrices(spec, inputs, d, k, seed)
+    m, n = spec.in_rows(d).shape
+    count = min(m, max(16, _MOST_PRODUCTS // max(1, n * k)))
+    if count == m:
+        return _of_whole(spec, inputs, d)
+    middle = np.random.default_rng(seed).choice(m - 2, size=count - 2, replace=False) + 1
+    rows = np.sort(np.concatenate([[0, m - 1], middle]))
+    some = replace(spec, m=None, block_scales=of_rows(spec.block_scales))
+    part = spec.in_rows(spec.in_rows(d)[rows])
+    found = compare(some, part, *reference_with_bound(some, **_rows_of(spec, inputs, rows)))
+    worst = found.worst_index[0 if spec.d_order == "row" else 1]
+    message = f"{found.message} (row {rows[worst]} of D; {count} of {m} rows compared)"
+    return Verdict(found.ok, message, found.judged > 0)
+
+
+def with_amax(verdict: Verdict, spec: GemmSpec, inputs: Mapping[str, Any], d: Array) -> Verdict:
+    """The verdict on a D of floats and, where that is right, on the amax among the inputs, which the run has set."""
+    if not (spec.amax and verdict.ok):
+        return verdict
+    message = amax_difference(np.asarray(inputs[AMAX]), np.asarray(d, np.float64), spec.d)
+    return Verdict(False, message) if message else verdict
+
+
+def _of_whole(spec: GemmSpec, inputs: Mapping[str, Any], d: Array) -> Verdict:
+    expected, bound = reference_with_bound(spec, **inputs)
+    found = compare(spec, d, expected, bound)
+    row, column = found.worst_index
+    place = (row, column) if d.ndim == 2 else (*divmod(row, d.shape[1]), column)
+    return Verdict(
+        found.ok, found.message, found.judged > 0, None if found.ok else _at(d, expected, place, found.failed)
+    )
+
+
+def _of_some_matrices(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, k: int, seed: int) -> Verdict:
+    """The verdict on the first matrix that is not right; on the last that was compared, where all are."""
+    count = min(len(d), max(2, _MOST_PRODUCTS // max(1, d[0].size * k)))
+    others = np.random.default_rng(seed).choice(len(d), size=count, replace=False)
+    chosen = {0, len(d) - 1, *others.tolist()[2:]}
+    compared = f"{len(chosen)} of {len(d)} matrices compared"
+    verdict = Verdict(True, compared)
+    for number, (one, own) in enumerate(products(spec, inputs)):
+        if verdict.ok and number in chosen:
+            verdict = against_float64(one, own, d[number], seed)
+            verdict = replace(verdict, message=f"{verdict.message} (matrix {number} of D; {compared})")
+    return verdict
+
+
+def _at(d: Array, expected: Array, place: tuple[int, ...], count: int) -> Element:
+    *matrix, row, column = place
+    right, got = (int(each) if each.dtype.kind in "iu" else float(each) for each in (expected[place], d[place]))
+    return Element(row, column, right, got, count, matrix[0] if matrix else None)
+
+
+def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str, Any]:
+    """The inputs that belong to some rows of D; scales of blocks of rows become scales of rows."""
+    kinds = {operand.name: operand.kind.value for operand in spec.operands}
+    result = dict(inputs)
+    for name, kind in kinds.items():
+        if kind == "per_row":
+            result[name] = inputs[name][rows]
+        elif kind == "full":
+            result[name] = spec.in_rows(spec.in_rows(inputs[name])[rows])
+        elif kind == "row_scale":
+            result[name] = inputs[name][:, rows]
+        elif kind == "row_block_scale":
+            result[name] = inputs[name][rows // SCALE_BLOCK].T
+    result["a"] = inputs["a"][rows] if spec.layout[0] == "t" else inputs["a"][:, rows]
+    return result
+
+
+def against_exact(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, expected: Array) -> Verdict:
+    """Whether D is the one expected in an exact domain and, where it is, the amax among the inputs, which the run has
+    set, its largest absolute value. D is not rounded there, but clamped to narrow integers: then no amax is judged."""
+    verdict = equality(d, expected)
+    is_whole = element_type(spec.d).is_float or spec.d == INTEGER_TYPE
+    if not (spec.amax and verdict.ok and is_whole):
+        return verdict
+    (amax,), largest = np.asarray(inputs[AMAX]), np.float32(np.max(np.abs(expected), initial=0))
+    return verdict if amax == largest else Verdict(False, f"the amax is {amax:g}, should be {largest:g}")
+
+
+def equality(d: Array, expected: Array) -> Verdict:
+    """Whether two results of an exact domain are the same."""
+    wrong = np.argwhere(d != expected)
+    if not len(wrong):
+        return Verdict(True, f"all {d.size} elements are equal")
+    first = _at(d, expected, tuple(map(int, wrong[0])), len(wrong))
+    message = (
+        f"{len(wrong)} of {d.size} elements differ; the first: {first.name} = {first.got}, should be {first.expected}"
+    )
+    return Verdict(False, message, True, first)

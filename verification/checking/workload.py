@@ -1,0 +1,115 @@
+"""The work of a kernel on one shape: which CTA computes which tiles, over which steps of K; from its schedule alone.
+
+The order of work is the interpreter's (`machine/work_order.py`), which no pass uses; the size of the grid follows the
+host function's formula, and a test compares both with what runs.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from lowtide.dialects.tile import KDivisionKind, SchedulerKind, TailKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.interpreter.machine.clusters import clusters_at_a_time
+from lowtide.interpreter.machine.work_order import WorkItem, WorkOrder
+from lowtide.passes.schedules.cost.single_grid import ctas_per_sm
+from lowtide.passes.schedules.facts.resources import work_loops
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class Work:
+    """`rows` × `columns` tiles of `steps` steps of K in each of `matrices`, on `sms` SMs: the work items of each CTA,
+    in order.
+
+    `resident` is how many CTAs a scheduler that keeps them would launch at most; with one CTA per tile, how many run
+    at a time. `shared` counts the CTAs that share each tile where K is divided.
+    """
+
+    rows: int
+    columns: int
+    steps: int
+    sms: int
+    resident: int
+    items: tuple[tuple[WorkItem, ...], ...]
+    matrices: int = 1
+
+    @property
+    def ctas(self) -> int:
+        return len(self.items)
+
+    @property
+    def tiles(self) -> int:
+        return self.rows * self.columns * self.matrices
+
+    @property
+    def lengths(self) -> set[int]:
+        """Steps of each K loop."""
+        return {item.end - item.begin for cta in self.items for item in cta}
+
+
+def work_of(
+    schedule: Schedule,
+    problem: Problem,
+    target: Target,
+    rows: int,
+    columns: int,
+    steps: int,
+    sms: int,
+    matrices: int = 1,
+) -> Work:
+    """The work on a shape of `rows` × `columns` CTA tiles and `steps` steps of K, or on so many `matrices` of it."""
+    resident = _resident(schedule, problem, target, sms)
+    ctas = _grid(schedule, rows, columns, steps, resident, matrices)
+    order = schedule.grid.order
+    assert order is not None and schedule.grid.scheduler is not None
+    division = schedule.k_division
+    items: list[tuple[WorkItem, ...]] = []
+    loops = [
+        WorkOrder(
+            schedule.grid.scheduler,
+            order.kind,
+            order.rows,
+            order.columns,
+            part,
+            KDivisionKind.none if division is None else division.kind,
+            0 if division is None else division.parts,
+        )
+        for _, part in work_loops(schedule.grid)
+    ]
+    for cta in range(ctas):
+        tiles, cluster = (rows, columns), schedule.cluster
+        taken = (loop.items_of(cta, ctas, tiles, max(steps, 1), cluster, matrices) for loop in loops)
+        items.append(tuple(item for loop in taken for item in loop))
+    return Work(rows, columns, steps, sms, resident, tuple(items), matrices)
+
+
+def _resident(schedule: Schedule, problem: Problem, target: Target, sms: int) -> int:
+    """CTAs that a launch keeps resident, in whole clusters."""
+    if schedule.grid.scheduler is SchedulerKind.one_shot:
+        return sms
+    rows, columns = schedule.cluster
+    if rows * columns > 1:
+        return clusters_at_a_time(sms, (rows, columns)) * rows * columns
+    division = schedule.k_division
+    if division is not None and division.is_scattered:
+        return sms * (schedule.grid.ctas_per_sm or 1)
+    return sms * ctas_per_sm(schedule, problem, target)
+
+
+def _grid(schedule: Schedule, rows: int, columns: int, steps: int, resident: int, matrices: int) -> int:
+    """CTAs of the launch."""
+    cluster = schedule.cluster[0] * schedule.cluster[1]
+    work = ceil(rows / schedule.cluster[0]) * ceil(columns / schedule.cluster[1]) * matrices
+    work *= 2 if schedule.grid.tail is TailKind.halves else 1
+    division, at_once = schedule.k_division, resident // cluster
+    if division is not None:
+        parts = min(max(steps, 1), division.parts) if division.parts else max(steps, 1)
+        work *= parts
+        if division.parts and not division.is_of_tail:
+            at_once = max(at_once // parts, 1) * parts
+        elif division.is_scattered:
+            at_once = max(at_once, parts)
+    if schedule.grid.scheduler is SchedulerKind.one_shot:
+        return work * cluster
+    return min(work, at_once) * cluster

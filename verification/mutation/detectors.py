@@ -1,0 +1,215 @@
+"""What finds a fault, cheapest first: the parser and verifier, the table of legal ops, the passes that verify an edited
+level, the interpreter, at the fault's own level, operands that the host function must refuse, and, for levels above
+nvvm, one thread's program made from the level."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.driver import Lowered, lower
+from lowtide.compiler.pass_pipeline import parse_pipeline, run_element
+from lowtide.compiler.ptxas import assemble
+from lowtide.compiler.ptxas_program import find_ptxas
+from lowtide.dialects.diagnostics import Diagnostics
+from lowtide.dialects.levels import Level, check_level
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import Error, InterpreterError
+from lowtide.interpreter import Loaded, Report
+from lowtide.interpreter.numbers.domains import ExactDomain, FloatDomain
+from lowtide.passes.base import Pass
+from lowtide.passes.pipeline import ENTRY_STEP
+from lowtide.passes.support.problem import problem_in
+from lowtide.runtime.weights import pack_weights
+from lowtide.targets import get
+from lowtide.verification.checking import interpretation
+from lowtide.verification.checking.places import ALIGNED, Place, places_of
+from lowtide.verification.checking.reference import reference
+from lowtide.verification.checking.verdicts import against_exact
+from lowtide.verification.mutation.kernels import Kernel, Trial
+from lowtide.verification.mutation.refusals import accepted_wrongly
+
+# What an error of the interpreter is about, by the first that its text has.
+_RULES = (
+    ("assertion of the host", r"assertion of the host"),
+    ("deadlock", r"deadlock"),
+    ("race", r"race[ (:]"),
+    ("copy in flight", r"in flight"),
+    ("out of bounds", r"out of bounds|outside"),
+    ("uninitialised", r"uninitiali[sz]ed|torn"),
+    ("never written", r"never written"),
+    ("async proxy", r"proxy"),
+    ("mbarrier", r"mbarrier|arrival|phase"),
+    ("ring", r"ring|slot"),
+    ("wgmma", r"wgmma|accumulator"),
+    ("earlier kernels", r"griddepcontrol|kernels? before"),
+    ("alignment", r"multiple of|aligned"),
+    ("end of a CTA", r"the CTA ends"),
+)
+_NAMED = re.compile(r"`[^`]*`|loc\([^)]*\)")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What found a fault, and what it says."""
+
+    detector: str
+    why: str
+
+
+def find(kernel: Kernel, level: str, text: str, original: Lowered) -> Finding | None:
+    """The first finding in a level's text, of a kernel that was lowered to `original`; None if there is none."""
+    if level == str(Level.PTX):
+        return _by_running(kernel, level, lambda: Loaded(original.levels[str(Level.LLVM)], text), "")
+    below = Level.named(level) < Level.NVVM
+    return (
+        _statically(kernel, level, text)
+        or _by_running(kernel, level, lambda: Loaded(text), "")
+        or _by_refusals(kernel, text, original.levels[level])
+        or (_below(kernel, text) if below else None)
+    )
+
+
+def _statically(kernel: Kernel, level: str, text: str) -> Finding | None:
+    with make_context() as context:
+        try:
+            module = parse_text(text, context, f"<{level}>")
+        except Error as error:
+            return Finding("parser and verifier", _short(error))
+        try:
+            check_level(module, Level.named(level))
+        except Error as error:
+            return Finding("legal ops", _short(error))
+        for element in parse_pipeline(ENTRY_STEP.text(get(kernel.target)), context):
+            if isinstance(element, Pass) and element.needs not in (None, Level.named(level)):
+                continue
+            try:
+                with Diagnostics(context):  # which would print them
+                    run_element(element, module, get(kernel.target))
+            except Error as error:
+                return Finding(str(element), _short(error))
+    return None
+
+
+def _by_running(kernel: Kernel, level: str, load: Callable[[], Loaded], below: str) -> Finding | None:
+    try:
+        loaded = load()
+    except Error as error:
+        return Finding("parser and verifier", _short(error))
+    for trial in kernel.trials:
+        found = run(kernel, loaded, trial, level in kernel.timed)
+        if found is not None:
+            return Finding(f"interpreter{below}: {found.detector}", found.why)
+    return None
+
+
+def _by_refusals(kernel: Kernel, text: str, original: str) -> Finding | None:
+    told = accepted_wrongly(kernel, text, original)
+    return Finding("wrong operands taken", _short(told)) if told else None
+
+
+def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Finding | None:
+    """One run on small integers: a broken rule, a wrong result, or, unless `timed`, one that is right in its order of
+    agents only; None for a right one."""
+    place = _place(loaded, trial.place)
+    lies: dict[str, Any] = {name: place.named[name] for name in ("alignments", "batches")} | {"batch": trial.batch}
+    scales = [operand.name for operand in kernel.spec.operands if operand.kind.is_block_scale]
+    lies["alignments"] |= dict.fromkeys(scales, trial.scales[0])
+    inputs = _small_integers(kernel, trial, lies)
+    where = f"{'x'.join(map(str, trial.shape))}, {trial.sms} SMs, seed {trial.seed}"
+    where += f", place {trial.place}" * bool(trial.place) + (f", {trial.batch}" if trial.batch is not None else "")
+    where += f", scales {trial.scales}" * bool(scales)
+    report = Report()
+    try:
+        d = interpretation.run(
+            loaded,
+            kernel.spec,
+            inputs,
+            sms=trial.sms,
+            seed=trial.seed,
+            domain=kernel.domain,
+            report=report,
+            bases=place.named["bases"] | dict.fromkeys(scales, trial.scales[1]),
+            **lies,
+        )
+    except InterpreterError as error:
+        return Finding(_rule(str(error)), f"{where}: {_short(error)}")
+    verdict = against_exact(kernel.spec, inputs, d, reference(kernel.spec, **inputs))
+    if verdict.ok:
+        return None if report.holds or timed else Finding("right in this order only", f"{where}: {_short(str(report))}")
+    return Finding("wrong result", f"{where}: {verdict.message}")
+
+
+def _small_integers(kernel: Kernel, trial: Trial, lies: dict[str, Any]) -> dict[str, Any]:
+    """Inputs whose sums are not rounded in any number domain."""
+    inputs = interpretation.inputs_for(kernel.spec, trial.shape, ExactDomain.name, trial.seed, **lies)
+    if kernel.domain == FloatDomain.name:  # any bytes would be weights up to 448, and fractions
+        weights = np.random.default_rng(trial.seed).integers(-9, 10, inputs["b"].shape)
+        inputs["b"][...] = pack_weights(weights.astype(np.float32), kernel.spec)
+    return inputs
+
+
+def _place(loaded: Loaded, number: int) -> Place:
+    """One of the places that the schedule of a module has; the first where it has fewer."""
+    schedule, problem = Schedule.carried_by(loaded.module), problem_in(loaded.module)
+    found = [] if schedule is None or problem is None else places_of(schedule, problem)
+    return found[number if number < len(found) else 0] if found else ALIGNED
+
+
+def _below(kernel: Kernel, text: str) -> Finding | None:
+    """What the rest of the lowering refuses, and what it makes of a fault."""
+    try:
+        lowered = lower(text, until=Level.NVVM)
+    except Error as error:
+        return Finding("lowering", _short(error))
+    below = str(Level.NVVM)
+    return _by_running(kernel, below, lambda: Loaded(lowered.levels[below]), f" of {below}")
+
+
+def lowered_alike(level: str, text: str, original: Lowered) -> Finding | None:
+    """Whether a level's text becomes the original's PTX beside the same host side. Raises CompileError and PassError
+    where it cannot be lowered."""
+    ptx = None if level == str(Level.PTX) else _ptx_of(level, text, original)
+    if ptx is None or ptx != original.ptx:
+        return None
+    return Finding("same PTX", "it becomes the PTX of the kernel itself, beside the same host side")
+
+
+def assembled_alike(level: str, text: str, original: Lowered) -> Finding | None:
+    """Whether ptxas makes the original's machine code of a level's text, beside the same host side.
+
+    That says nothing of synchronization, which another ptxas may use in other ways. Raises CompileError and PassError
+    where the text cannot be lowered.
+    """
+    ptx = _ptx_of(level, text, original)
+    if find_ptxas() is None or ptx is None or original.ptx is None:
+        return None
+    codes = [assemble(source, original.target, allow_spills=True).cubin for source in (ptx, original.ptx)]
+    return Finding("same machine code", "ptxas makes the kernel's own code of it") if codes[0] == codes[1] else None
+
+
+def _ptx_of(level: str, text: str, original: Lowered) -> str | None:
+    """What a level's text becomes; None where its host side is another one than the original's."""
+    if level == str(Level.PTX):
+        return text
+    lowered = lower(text)
+    return lowered.ptx if _host_side(lowered) == _host_side(original) else None
+
+
+def _host_side(lowered: Lowered) -> str:
+    """What level llvm has ahead of the device side."""
+    return lowered.levels[str(Level.LLVM)].partition("gpu.module")[0]
+
+
+def _rule(message: str) -> str:
+    """The rule that a message is about, whatever the ops are called that it names."""
+    said = _NAMED.sub("", message)
+    return next((rule for rule, pattern in _RULES if re.search(pattern, said)), "another rule")
+
+
+def _short(error: Exception | str) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines)[:240]

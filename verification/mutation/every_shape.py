@@ -1,0 +1,59 @@
+"""The last detector: `lowtide check` on what trials have not found, on every shape that the schedule asks for.
+
+What it finds right settles nothing by itself, but for a barrier or wait that was moved, and is still executed as often
+as before. Then happens-before says whether others order what it ordered: each run speaks for every order of agents, and
+the conditions take the ring through each of its slots and phases, by loops of every length around it, so that each
+pair of accesses between which the place was stands in a run. A kernel of known extents has one shape, and no loops of
+other lengths.
+"""
+
+import re
+
+from lowtide.compiler.driver import Lowered, lower
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.dialects.levels import Level
+from lowtide.errors import Error
+from lowtide.targets import get
+from lowtide.verification.checking.check import check_subject
+from lowtide.verification.checking.subjects import Subject
+from lowtide.verification.mutation.detectors import Finding
+from lowtide.verification.mutation.equivalents import Argument
+from lowtide.verification.mutation.kernels import Kernel
+from lowtide.verification.mutation.sites import Mutant
+
+BUDGET = 40.0  # estimated seconds of one core
+_CTAS = "waves"  # conditions on how many CTAs there are, which change nothing within one
+_MOVED = re.compile(r"(barrier|wait for .*|mbarrier wait) (later|earlier)")
+_ORDERED = Argument(
+    "ordered by others",
+    "on shapes that meet every condition of `lowtide check`, but for some on the number of CTAs, every run is right in "
+    "every order of agents: other barriers and waits order what the moved one did",
+)
+
+
+def judged_on_every_shape(kernel: Kernel, mutant: Mutant, original: Lowered) -> tuple[Finding | None, Argument | None]:
+    """What `lowtide check` finds in a mutant; or, of one that was only moved, the argument that it is no fault."""
+    try:
+        result = check_subject(_subject(kernel, mutant, original), budget=BUDGET, jobs=1)
+    except Error as error:
+        return Finding("lowtide check", str(error)[:240]), None
+    if result.guilty is not None:
+        outcome = result.guilty.outcome
+        return Finding("lowtide check", f"{outcome.trial}: {outcome.message}"[:240]), None
+    unmet = [row for verified in result.verified for row in verified.conditions if row.shape is None]
+    is_met = None not in (kernel.spec.m, kernel.spec.n, kernel.spec.k) or all(row.subject == _CTAS for row in unmet)
+    if result.ok and is_met and _MOVED.fullmatch(mutant.operator):
+        return None, _ORDERED
+    return None, None
+
+
+def _subject(kernel: Kernel, mutant: Mutant, original: Lowered) -> Subject:
+    """The mutant's level, and what is lowered from it."""
+    if mutant.level == str(Level.PTX):
+        levels = {str(Level.LLVM): original.levels[str(Level.LLVM)], mutant.level: mutant.text}
+    else:
+        levels = dict(lower(mutant.text).levels)
+    target = get(kernel.target)
+    problem = problem_text(kernel.spec, target)
+    return Subject(levels, problem, CompiledKernel(original).schedule, target)

@@ -1,0 +1,164 @@
+"""A kernel in which faults are planted, and its runs; presets made small, on shapes that go around its ring."""
+
+from dataclasses import dataclass, replace
+from itertools import cycle
+from typing import Any
+
+from lowtide.compiler.epilogue.functions import relu
+from lowtide.compiler.epilogue.operands import Full, OperandKind, PerColumn, PerRow, Scalar
+from lowtide.compiler.presets import PRESETS
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.spec import GemmSpec
+from lowtide.dialects.tile import PackKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.interpreter.numbers.domains import ExactDomain, FloatDomain
+from lowtide.passes.schedules.facts.alignment import MATRICES, WIDEST, is_packed
+from lowtide.targets import get
+from lowtide.verification.checking.interpretation import Batch
+
+Shape = tuple[int, int, int]
+_PLACES_OF_PACKED = 8  # as asked, as moved, and one of three bases or row strides by half of that
+_PLACES_OF_BATCH = 11  # or one of three strides of a batch
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a kernel: the problem shape (M, N, K), how many SMs, and the seed of the order of agents.
+
+    `batch`: how many matrices there are and how they lie, in a batch. `place`: the number of one of `places_of` the
+    schedule, by default the one that asks least. `scales`: bytes of which row strides and bases of scales of blocks are
+    odd multiples; from WIDEST on, any multiples.
+    """
+
+    shape: Shape
+    sms: int = 2
+    seed: int = 0
+    batch: Batch | None = None
+    place: int = 0
+    scales: tuple[int, int] = (WIDEST, WIDEST)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel, and the runs that a fault in it must survive to go unnoticed.
+
+    At the levels `timed` its control flow depends on timing by intention, so that no run speaks for every order.
+    """
+
+    name: str
+    target: str
+    spec: GemmSpec
+    schedule: Schedule
+    trials: tuple[Trial, ...]
+    timed: tuple[str, ...] = ()
+
+    @property
+    def domain(self) -> str:
+        """The number domain of its runs: exact, but for packed floats, whose bits are numbers among floats alone."""
+        return (FloatDomain if self.spec.is_mixed and element_type(self.spec.b).is_float else ExactDomain).name
+
+    def problem(self) -> str:
+        """Its text at level `problem`."""
+        return problem_text(self.spec, get(self.target), self.schedule)
+
+
+def bias_relu(acc: Any, bias: PerColumn) -> Any:
+    """relu(acc + bias)."""
+    return relu(acc + bias)
+
+
+def every_kind(acc: Any, c: Full, row: PerRow, column: PerColumn, scale: Scalar) -> Any:
+    """An epilogue with an operand of each kind."""
+    return relu(scale * acc + 2.0 * c - row) + column
+
+
+def spec_of(dtype: str = "bf16", layout: str = "tn", epilogue: Any = None, **rest: Any) -> GemmSpec:
+    return GemmSpec(**{"a": dtype, "b": dtype, "d": dtype, "layout": layout, "epilogue": epilogue} | rest)
+
+
+def kernel_of(
+    name: str, target: str, spec: GemmSpec, schedule: Schedule, shapes: tuple[Shape, ...], rest: tuple[Shape, ...]
+) -> Kernel:
+    """Each shape under two orders of agents, the first also with one SM, whose CTA computes all tiles; `rest` once.
+
+    Matrices lie aligned, so that nothing is packed unless the schedule asks for it: then runs have aligned ones too,
+    and some of which one is a little less aligned. So it is with scales of blocks that are staged. In a batch, runs in
+    turn have three matrices, two that share B, two that share A, and one.
+    """
+    schedule = schedule.filled(dict.fromkeys(("mainloop.a.pack", "mainloop.b.pack", "epilogue.pack"), PackKind.none))
+    trials = [*(Trial(shape, 2, seed) for shape in shapes for seed in (0, 1)), Trial(shapes[0], 1, 2)]
+    if any(is_packed(name, schedule) for name in MATRICES):
+        trials += [replace(trial, place=1) for trial in trials]
+        places = range(2, _PLACES_OF_BATCH if spec.is_batched else _PLACES_OF_PACKED)
+        trials += [Trial(shapes[-1], 2, 0, place=place) for place in places]
+    if schedule.stages_scales:  # TMA takes no others, which are copied
+        trials += [Trial(shapes[0], scales=lie) for lie in ((WIDEST // 2, WIDEST), (WIDEST, WIDEST // 2))]
+    trials += map(Trial, rest)
+    if spec.is_batched:
+        operands = [operand.name for operand in spec.operands if operand.kind is not OperandKind.SCALAR]
+        lies = cycle((Batch(3), Batch(2, ("b", *operands), 1), Batch(2, ("a",)), Batch(1)))
+        # Where the place matters, each matrix has a stride of its own.
+        given = [Batch(3) if trial.place > 1 else next(lies) for trial in trials]
+        trials = [replace(trial, batch=batch) for trial, batch in zip(trials, given, strict=True)]
+    return Kernel(name, target, spec, schedule, tuple(trials))
+
+
+def parts_of(m: int, n: int, k: int, least_k: int = 0, columns: int = 1) -> tuple[Shape, ...]:
+    """Parts of one or two tiles of m × n: as many columns as go, various rows and ends of K; then whole tiles.
+
+    `least_k` terms are there at least; `columns` is what their number is a multiple of.
+    """
+    ends = [n * (i // columns % 2) + i for i in range(columns, n + 1, columns)]  # every other one in the second tile
+    parts = [(1 + 7 * end % m, end, least_k + 1 + 5 * end % (3 * k)) for end in ends]
+    return (*parts, (2 * m, n, least_k // k * k + 2 * k))
+
+
+def rows_of(m: int, columns: int, run: int = 4) -> tuple[Shape, ...]:
+    """Every end of M within a tile of m rows, to `run` rows, of few columns and one term."""
+    return tuple((end, columns, 1) for end in range(run // 2, m, run))
+
+
+def small(name: str, spec: GemmSpec, *shapes: Shape, parts: tuple[Shape, ...] | None = None, **fields: Any) -> Kernel:
+    """A preset of sm_80 with tiles of 32 × 32 × 32."""
+    schedule = PRESETS[name].with_(**{"grid_tile": (32, 32), "k": 32, "atoms": (2, 1, 1), "ctas_per_sm": 1, **fields})
+    return kernel_of(name, "sm_80", spec, schedule, shapes, parts or parts_of(32, 32, 32))
+
+
+def one(name: str, spec: GemmSpec, *shapes: Shape, **fields: Any) -> Kernel:
+    """A preset of sm_90a with one consumer and tiles of 64 × 32 × 64."""
+    schedule = PRESETS[name].with_(**{"grid_tile": (64, 32), "k": 64, "stages": 2, "roles": "cooperative(1)", **fields})
+    divided = 64 if "scatter" in name else 0
+    return kernel_of(name, "sm_90a", spec, schedule, shapes, parts_of(64, 32, 64, divided))
+
+
+def one_by_tma(name: str, spec: GemmSpec, *shapes: Shape) -> Kernel:
+    """The same with D stored by TMA."""
+    tile = {"grid_tile": (64, 32), "k": 64, "stages": 2, "epilogue_tile": (64, 32), "buffers": 1}
+    schedule = PRESETS[name].with_(roles="cooperative(1)", **tile)
+    return kernel_of(name, "sm_90a", spec, schedule, shapes, parts_of(64, 32, 64, columns=8))
+
+
+def two(name: str, spec: GemmSpec, *shapes: Shape, columns: int = 1, whole: bool = False, **fields: Any) -> Kernel:
+    """A preset of sm_90a with two consumers that share tiles of 128 × 64 × 64. `whole`: K is a multiple of 64."""
+    schedule = PRESETS[name].with_(**{"grid_tile": (128, 64), "k": 64, "stages": 3, **fields})
+    ends = tuple((m, n, -(-k // 64) * 64 if whole else k) for m, n, k in parts_of(128, 64, 64, columns=columns))
+    halved = (*ends[::4], *ends[1::4])  # odd and even numbers of columns
+    return kernel_of(name, "sm_90a", spec, schedule, shapes, halved)
+
+
+def by_fields(name: str, target: str, spec: GemmSpec, fields: str, *shapes: Shape, parts: tuple[Shape, ...]) -> Kernel:
+    return kernel_of(name, target, spec, Schedule.parse(fields), shapes, parts)
+
+
+PLAIN, BIAS, EVERY = spec_of(), spec_of(epilogue=bias_relu), spec_of(epilogue=every_kind)
+OF_192 = spec_of(k=192)  # K is known
+SIX_TILES = spec_of(m=384, n=32, k=192)  # of 64 × 32, whole
+BIAS_NT, F32, F64 = (
+    spec_of(layout="nt", epilogue=bias_relu),
+    spec_of("f32", epilogue=bias_relu),
+    spec_of("f64", acc="f64"),
+)
+FILL = "grid.tile = [32, 32], atoms = [2, 1, 1], grid.ctas_per_sm = 1, stages = 3"
+THREADS = "atom = fma.m1n1k1, grid.tile = [32, 16], k = 8, atoms = [8, 4, 1], grid.ctas_per_sm = 1, stages = 3"
+ROLES = "roles = cooperative(1), k = 64, stages = 2"
