@@ -64,7 +64,7 @@ def _lives(*rows: tuple[Level, Level, str]) -> Mapping[str, Life]:
 # A name ending in `*` stands for every op with that prefix; the longest match counts.
 HOST_OPS = _lives(
     (PROBLEM, LLVM, "func.func func.return arith.*"),
-    (PROBLEM, PROBLEM, "tile.gemm tile.pack tile.pack_transposed tile.split tile.unpack tile.yield math.*"),
+    (PROBLEM, PROBLEM, "tile.gemm tile.pack tile.unpack tile.yield math.*"),
     (CTA, LLVM, "memref.dim cf.assert tile.sm_count tile.cluster_count tile.workspace tile.launch"),
     (CTA, LLVM, "memref.cast memref.reinterpret_cast"),
     (ATOMS, LLVM, "sm.tensor_map"),
@@ -73,7 +73,7 @@ HOST_OPS = _lives(
 
 DEVICE_OPS = _lives(
     (CTA, EPILOGUE, "tile.kernel tile.return tile.work_tiles tile.await_wave tile.view tile.yield memref.dim"),
-    (CTA, EPILOGUE, "tile.copy_matrix tile.split_matrix tile.transpose_matrix tile.clear"),
+    (CTA, EPILOGUE, "tile.prepare"),
     (CTA, NVVM, "arith.* scf.for scf.if scf.yield vector.*"),
     (CTA, EPILOGUE, "math.*"),
     (CTA, PIPELINED, "tile.splat tile.mma tile.promote"),

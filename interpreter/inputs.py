@@ -187,7 +187,8 @@ def _dims(function: ir.Operation) -> list[Sequence[str]]:
 def _as_passed(layout: str, gemm: ir.Operation) -> str:
     """The layout of the arguments of a product that may be of their transposes."""
     owners = [operand.owner for operand in list(gemm.operands)[:D_POSITION]]
-    turned = [not isinstance(x, ir.Block) and x.operation.name == "tile.pack_transposed" for x in owners]
+    packs = [() if isinstance(x, ir.Block) else x.operation.attributes for x in owners]
+    turned = ["transposed" in found and "precision" not in found for found in packs]
     return "".join(letter.translate(_TURNED) if is_ else letter for letter, is_ in zip(layout, turned, strict=True))
 
 

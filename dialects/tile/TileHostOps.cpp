@@ -64,7 +64,7 @@ LogicalResult WorkspaceOp::verify() {
   return success();
 }
 
-//===--- tile.pack, tile.pack_transposed, tile.unpack, tile.copy_matrix, tile.transpose_matrix ------------------------===//
+//===--- tile.pack, tile.unpack, tile.prepare -------------------------------------------------------------------===//
 
 static LogicalResult verifyRows(Operation *op, Type type) {
   auto matrix = cast<MemRefType>(type);
@@ -77,11 +77,39 @@ static LogicalResult verifyRows(Operation *op, Type type) {
   return success();
 }
 
+// Both have the same rows and the same elements; rows of pieces are of another type, and of another length.
+template <typename Op> static LogicalResult verifyPrepared(Op op, Type source, Type target) {
+  if (failed(verifyRows(op, source)) || failed(verifyRows(op, target)))
+    return failure();
+  auto from = cast<MemRefType>(source), to = cast<MemRefType>(target);
+  SmallVector<int64_t> shape(from.getShape());
+  if (op.getTransposed())
+    std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
+  bool isOfPieces = op.getPrecision() || op.getSide();
+  bool agrees = from.getRank() == to.getRank() && (from.getElementType() == to.getElementType()) != isOfPieces;
+  if (isOfPieces)
+    agrees = agrees && op.getPrecision() && op.getSide() && agree(shape[shape.size() - 2], to.getDimSize(shape.size() - 2)) &&
+             agree(shape[0], to.getDimSize(0));
+  else
+    agrees = agrees && ArrayRef<int64_t>(shape) == to.getShape();
+  if (agrees)
+    return success();
+  if (isOfPieces)
+    return op.emitOpError() << "makes rows of pieces, of another type and as many, of " << from << ", not " << to
+                            << " [prepared-pieces]";
+  return op.emitOpError() << "gives a matrix of the same elements"
+                          << (op.getTransposed() ? " with its last two extents exchanged" : "") << ", not " << to
+                          << " for " << from << " [prepared-shape]";
+}
+
 LogicalResult PackOp::verify() {
   if (!llvm::isPowerOf2_64(getAlign()))
     return emitOpError() << "aligns rows to a power of two of bytes, not to " << static_cast<int64_t>(getAlign())
                          << " [pack-alignment]";
-  return verifyRows(*this, getSource().getType());
+  if ((getUninitialized() || getWholeRows()) && (getTransposed() || getPrecision()))
+    return emitOpError() << "is written in the source's place, so it is no transpose and has no pieces"
+                         << " [pack-uninitialized]";
+  return verifyPrepared(*this, getSource().getType(), getResult().getType());
 }
 
 LogicalResult UnpackOp::verify() {
@@ -92,54 +120,12 @@ LogicalResult UnpackOp::verify() {
   return verifyRows(*this, getTarget().getType());
 }
 
-LogicalResult ClearOp::verify() {
+LogicalResult PrepareOp::verify() {
   auto target = cast<MemRefType>(getTarget().getType());
-  if (target.getShape() != ArrayRef<int64_t>{1} || !target.getElementType().isF32())
-    return emitOpError() << "clears one f32, a memref<1xf32>, not " << target << " [clear-target]";
+  if (getSource())
+    return verifyPrepared(*this, getSource().getType(), target);
+  if (target.getShape() != ArrayRef<int64_t>{1} || !target.getElementType().isF32() || getTransposed() || getPrecision())
+    return emitOpError() << "without a source sets one f32 to zero, a memref<1xf32>, not " << target
+                         << " [prepare-zero]";
   return success();
-}
-
-LogicalResult CopyMatrixOp::verify() { return verifyRows(*this, getSource().getType()); }
-
-static LogicalResult verifyTransposed(Operation *op, Type source, Type target) {
-  if (failed(verifyRows(op, source)) || failed(verifyRows(op, target)))
-    return failure();
-  auto from = cast<MemRefType>(source), to = cast<MemRefType>(target);
-  SmallVector<int64_t> shape(from.getShape());
-  std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
-  if (ArrayRef<int64_t>(shape) != to.getShape() || from.getElementType() != to.getElementType())
-    return op->emitOpError() << "gives a matrix of the same elements with its last two extents exchanged, not " << to
-                             << " for " << from << " [pack-transposed-shape]";
-  return success();
-}
-
-LogicalResult PackTransposedOp::verify() {
-  if (!llvm::isPowerOf2_64(getAlign()))
-    return emitOpError() << "aligns rows to a power of two of bytes, not to " << static_cast<int64_t>(getAlign())
-                         << " [pack-transposed-alignment]";
-  return verifyTransposed(*this, getSource().getType(), getResult().getType());
-}
-
-LogicalResult TransposeMatrixOp::verify() {
-  return verifyTransposed(*this, getSource().getType(), getTarget().getType());
-}
-
-// A split makes rows of pieces, of another type than the elements, of as many rows along M or N.
-static LogicalResult verifySplit(Operation *op, Type source, Type target, bool kFirst) {
-  if (failed(verifyRows(op, source)) || failed(verifyRows(op, target)))
-    return failure();
-  auto from = cast<MemRefType>(source), to = cast<MemRefType>(target);
-  int64_t rank = from.getRank();
-  bool agrees = rank == to.getRank() && from.getElementType() != to.getElementType() &&
-                agree(from.getDimSize(kFirst ? rank - 1 : rank - 2), to.getDimSize(rank - 2)) &&
-                (rank == 2 || agree(from.getDimSize(0), to.getDimSize(0)));
-  if (!agrees)
-    return op->emitOpError() << "makes rows of pieces, of another type and as many, of " << from << ", not " << to
-                             << " [split-pieces]";
-  return success();
-}
-
-LogicalResult SplitOp::verify() { return verifySplit(*this, getSource().getType(), getResult().getType(), getKFirst()); }
-LogicalResult SplitMatrixOp::verify() {
-  return verifySplit(*this, getSource().getType(), getTarget().getType(), getKFirst());
 }

@@ -2,45 +2,47 @@
 #ifndef LOWTIDE_TILE_HOST_OPS_TD
 #define LOWTIDE_TILE_HOST_OPS_TD
 
-def Tile_PackOp : Tile_Op<"pack", [AllTypesMatch<["source", "result"]>, MemoryEffects<[MemAlloc]>]> {
-  let summary = "A matrix with aligned rows in place of one that may have others";
+def Tile_PackOp : Tile_Op<"pack", [MemoryEffects<[MemAlloc]>]> {
+  let summary = "A matrix as the kernel reads it, in place of one that may lie in another way";
   let description = [{
-    The result is the source itself where its base and its row stride are multiples of `align` bytes, else a matrix of
-    the same extents in a workspace, whose rows are so aligned. It has the source's elements or, if it is
+    Without more words the result is the source itself if its base and its row stride are multiples of `align` bytes,
+    else a matrix of the same extents in a workspace, whose rows are so aligned. It has the source's elements or, if it is
     `uninitialized`, none yet: it is written in the source's place, and `tile.unpack` copies it there. With
     `whole_rows`, the rows must be a multiple of `align` bytes long too, since whoever writes the result writes whole
-    units of so many bytes. In a batch, the bytes from matrix to matrix must be a multiple of `align` as well. One that
-    all products share, with a stride of 0, is in the workspace once.
+    units of so many bytes.
+
+    `transposed`: element (i, j) of the result is element (j, i) of the source. The result is always in a workspace.
+
+    `pieces(left of tf32x3)`: each element of the source is the sum of pieces of a narrower type, each of them the rest
+    that the ones before leave, rounded. A product of two elements is a sum of products of pieces. A row of the result
+    has one block for each of these products, with the pieces of A (`left`) or of B (`right`) that it takes: the product
+    of both results is that sum. Blocks are as long as K, and zeros up to whole units of 16 bytes. The products of the
+    smallest pieces come first. Rows of the result are those of A along M, or of B along N, so that K is contiguous; if K
+    is the first dimension of the source, it is also `transposed`. In the last block, that of the largest pieces,
+    infinities and NaN are what they are, and in the others zeros: sums are then infinite or NaN as those of the elements
+    are.
+
+    In a batch each matrix is prepared, and the bytes from matrix to matrix must be a multiple of `align` as well. One
+    that all products share, with a stride of 0, is in the workspace once.
 
     ```mlir
-    %packed = tile.pack %a align(16) : memref<?x?xbf16, strided<[?, 1]>>
-    %output = tile.pack %d align(16) whole_rows uninitialized : memref<?x?xbf16, strided<[?, 1]>>
+    %packed = tile.pack %a align(16) : memref<?x?xbf16, strided<[?, 1]>> to memref<?x?xbf16, strided<[?, 1]>>
+    %output = tile.pack %d align(16) whole_rows uninitialized
+      : memref<?x?xbf16, strided<[?, 1]>> to memref<?x?xbf16, strided<[?, 1]>>
+    %turned = tile.pack %a transposed align(16)
+      : memref<?x512xf8E4M3FN, strided<[?, 1]>> to memref<512x?xf8E4M3FN, strided<[?, 1]>>
+    %pieces = tile.pack %b transposed pieces(right of bf16x6) align(16)
+      : memref<64x128xf32, strided<[?, 1]>> to memref<128x384xbf16, strided<[?, 1]>>
     ```
   }];
-  let arguments = (ins Tile_InputMemRef:$source, I64Attr:$align, UnitAttr:$whole_rows, UnitAttr:$uninitialized);
+  let arguments = (ins Tile_InputMemRef:$source, UnitAttr:$transposed, OptionalAttr<Tile_Side>:$side,
+                       OptionalAttr<Tile_Precision>:$precision, I64Attr:$align, UnitAttr:$whole_rows,
+                       UnitAttr:$uninitialized);
   let results = (outs AnyMemRef:$result);
   let assemblyFormat = [{
-    $source `align` `(` $align `)` (`whole_rows` $whole_rows^)? (`uninitialized` $uninitialized^)? attr-dict
-    `:` type($source)
+    $source (`transposed` $transposed^)? (`pieces` `(` $side^ `of` $precision `)`)? `align` `(` $align `)`
+    (`whole_rows` $whole_rows^)? (`uninitialized` $uninitialized^)? attr-dict `:` type($source) `to` type($result)
   }];
-  let hasVerifier = 1;
-}
-
-def Tile_PackTransposedOp : Tile_Op<"pack_transposed", [MemoryEffects<[MemAlloc]>]> {
-  let summary = "The transpose of a matrix, with aligned rows";
-  let description = [{
-    The result is a matrix in a workspace whose element (i, j) is element (j, i) of the source; its base and its row
-    stride are multiples of `align` bytes. The source may have any base and row stride. In a batch each matrix is
-    transposed; one that all products share, with a stride of 0, is in the workspace once.
-
-    ```mlir
-    %packed = tile.pack_transposed %a align(16)
-      : memref<?x512xf8E4M3FN, strided<[?, 1]>> to memref<512x?xf8E4M3FN, strided<[?, 1]>>
-    ```
-  }];
-  let arguments = (ins Tile_InputMemRef:$source, I64Attr:$align);
-  let results = (outs AnyMemRef:$result);
-  let assemblyFormat = "$source `align` `(` $align `)` attr-dict `:` type($source) `to` type($result)";
   let hasVerifier = 1;
 }
 
@@ -50,41 +52,13 @@ def Tile_UnpackOp : Tile_Op<"unpack", [AllTypesMatch<["source", "target"]>]> {
     Does nothing where the two are the same matrix.
 
     ```mlir
-    %output = tile.pack %d align(16) uninitialized : memref<?x?xbf16, strided<[?, 1]>>
+    %output = tile.pack %d align(16) uninitialized : …
     …
     tile.unpack %output into %d : memref<?x?xbf16, strided<[?, 1]>>
     ```
   }];
   let arguments = (ins Tile_InputMemRef:$source, Tile_OutputMemRef:$target);
   let assemblyFormat = "$source `into` $target attr-dict `:` type($source)";
-  let hasVerifier = 1;
-}
-
-def Tile_SplitOp : Tile_Op<"split", [MemoryEffects<[MemRead, MemAlloc]>]> {
-  let summary = "The pieces of a matrix, side by side along K, as factors of a sum of products";
-  let description = [{
-    An element is the sum of pieces of a narrower type, each of them the rest that the ones before leave, rounded. A
-    product of two elements is a sum of products of pieces. A row of the result has one block for each of these
-    products, with the pieces of A (`left`) or of B (`right`) that it takes: the product of both results is that sum.
-    Blocks are as long as K, and zeros up to whole units of 16 bytes. The products of the smallest pieces come first.
-
-    Rows of the result are those of A along M, or of B along N, so that K is contiguous. With `k_first` the source has K
-    as its first dimension.
-
-    In the last block, that of the largest pieces, infinities and NaN are what they are, and in the others zeros: sums
-    are then infinite or NaN as those of the elements are.
-
-    ```mlir
-    %pieces = tile.split %a left by tf32x3 : memref<?x?xf32, strided<[?, 1]>> to memref<?x?xtf32, strided<[?, 1]>>
-    %others = tile.split %b right by bf16x6 k_first
-        : memref<64x128xf32, strided<[?, 1]>> to memref<128x384xbf16, strided<[?, 1]>>
-    ```
-  }];
-  let arguments = (ins Tile_InputMemRef:$source, Tile_Side:$side, Tile_Precision:$precision, UnitAttr:$k_first);
-  let results = (outs AnyMemRef:$result);
-  let assemblyFormat = [{
-    $source $side `by` $precision (`k_first` $k_first^)? attr-dict `:` type($source) `to` type($result)
-  }];
   let hasVerifier = 1;
 }
 

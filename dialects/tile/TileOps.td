@@ -146,70 +146,37 @@ def Tile_ReturnOp : Tile_Op<"return", [Pure, Terminator, ReturnLike, HasParent<"
   let assemblyFormat = "attr-dict";
 }
 
-def Tile_CopyMatrixOp : Tile_Op<"copy_matrix", [AllTypesMatch<["source", "target"]>]> {
-  let summary = "Copies a matrix: each CTA of the launch copies a part";
+def Tile_PrepareOp : Tile_Op<"prepare"> {
+  let summary = "Writes a matrix as later kernels read it: each CTA of the launch writes a part";
   let description = [{
-    Both matrices have the same extents, and each any base and row stride. Only elements of the source are read, and
-    only elements of the target written. Each CTA copies one of consecutive runs of units; a unit lies in 16 aligned
-    bytes of a row of the target. They may be batches of matrices, which are copied one after the other.
+    A map from windows of the source to windows of the target, and a conversion on the way. Only elements of the source
+    are read, and only elements of the target are written. Both may be batches of matrices, whose parts are counted one
+    matrix after the other.
+
+    - Without more words the target is a copy. Both matrices have any base and row stride. Each CTA copies one of
+      consecutive runs of units; a unit lies in 16 aligned bytes of a row of the target.
+    - `transposed`: element (i, j) of the target becomes element (j, i) of the source. Rows of the target begin at
+      multiples of 16 bytes. Each CTA transposes one tile, whose rows have 128 bytes in both matrices, through shared
+      memory.
+    - `pieces(left of tf32x3)`: rows of pieces side by side along K, as `tile.pack` describes them. Rows of the target
+      begin at multiples of 16 bytes.
+    - Without a source the target, one f32, is set to zero.
 
     ```mlir
-    tile.copy_matrix %source to %target : memref<?x?xbf16, strided<[?, 1]>>
+    tile.prepare %target from %source : memref<?x?xbf16, strided<[?, 1]>> from memref<?x?xbf16, strided<[?, 1]>>
+    tile.prepare %target from %source transposed
+      : memref<?x?xf8E4M3FN, strided<[?, 1]>> from memref<?x?xf8E4M3FN, strided<[?, 1]>>
+    tile.prepare %target from %source transposed pieces(left of tf32x3)
+      : memref<?x?xtf32, strided<[?, 1]>> from memref<?x?xf32, strided<[?, 1]>>
+    tile.prepare %amax : memref<1xf32>
     ```
   }];
-  let arguments = (ins Tile_InputMemRef:$source, Tile_OutputMemRef:$target);
-  let assemblyFormat = "$source `to` $target attr-dict `:` type($source)";
-  let hasVerifier = 1;
-}
-
-def Tile_TransposeMatrixOp : Tile_Op<"transpose_matrix"> {
-  let summary = "Writes the transpose of a matrix: each CTA of the launch that of some tiles";
-  let description = [{
-    Element (i, j) of the target becomes element (j, i) of the source. The source has any base and row stride; those of
-    the target are multiples of 16 bytes. Only elements of the source are read, and only elements of the target written.
-    Each CTA transposes one tile, whose rows have 128 bytes in both, through shared memory. They may be batches of
-    matrices, whose tiles are counted one matrix after the other.
-
-    ```mlir
-    tile.transpose_matrix %source to %target
-      : memref<?x?xf8E4M3FN, strided<[?, 1]>> to memref<?x?xf8E4M3FN, strided<[?, 1]>>
-    ```
-  }];
-  let arguments = (ins Tile_InputMemRef:$source, Tile_OutputMemRef:$target);
-  let assemblyFormat = "$source `to` $target attr-dict `:` type($source) `to` type($target)";
-  let hasVerifier = 1;
-}
-
-def Tile_SplitMatrixOp : Tile_Op<"split_matrix"> {
-  let summary = "Writes the pieces of a matrix, side by side along K: each CTA of the launch splits a part";
-  let description = [{
-    As `tile.split`, into a matrix that is there. Both matrices have any base and row stride; rows of the target begin at
-    multiples of 16 bytes. All of the target is written.
-
-    ```mlir
-    tile.split_matrix %source to %target left by tf32x3
-        : memref<?x?xf32, strided<[?, 1]>> to memref<?x?xtf32, strided<[?, 1]>>
-    ```
-  }];
-  let arguments = (ins Tile_InputMemRef:$source, Tile_OutputMemRef:$target, Tile_Side:$side, Tile_Precision:$precision,
-                       UnitAttr:$k_first);
+  let arguments = (ins Tile_OutputMemRef:$target, Arg<Optional<AnyMemRef>, "matrix read", [MemRead]>:$source,
+                       UnitAttr:$transposed, OptionalAttr<Tile_Side>:$side, OptionalAttr<Tile_Precision>:$precision);
   let assemblyFormat = [{
-    $source `to` $target $side `by` $precision (`k_first` $k_first^)? attr-dict `:` type($source) `to` type($target)
+    $target (`from` $source^)? (`transposed` $transposed^)? (`pieces` `(` $side^ `of` $precision `)`)? attr-dict
+    `:` type($target) (`from` type($source)^)?
   }];
-  let hasVerifier = 1;
-}
-
-def Tile_ClearOp : Tile_Op<"clear"> {
-  let summary = "Sets the one element of a vector to zero";
-  let description = [{
-    In a kernel of its own, launched before the one that raises the element.
-
-    ```mlir
-    tile.clear %amax : memref<1xf32>
-    ```
-  }];
-  let arguments = (ins Tile_OutputMemRef:$target);
-  let assemblyFormat = "$target attr-dict `:` type($target)";
   let hasVerifier = 1;
 }
 
@@ -469,7 +436,7 @@ def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile
     the number of the matrix comes first. The region is the same as in `tile.gemm`. The accumulator is a CTA-wide tile, or
     a fragment from level `atoms` on. Operands are read before D is written, within the window, so that a full operand
     may be D. An `amax` operand is raised to the largest absolute value of what the window's elements inside D are
-    converted from: whoever launches sets it to zero before (`tile.clear`).
+    converted from: whoever launches sets it to zero before (`tile.prepare`).
 
     With `part`, the accumulator is the sum over one range of K only: what is stored is the sum of all parts of the
     tile. `divide-k` replaces this form by ops that exchange partial sums.

@@ -110,4 +110,5 @@ def cache_hint(op: sm.TmaLoadOp | sm.TmaStoreOp | sm.StoreGlobalOp) -> str:
 
 def _splits(arguments: Sequence[ir.Value]) -> bool:
     """Whether the kernel with these arguments makes pieces of the first one in the second one."""
-    return any(use.owner.name == tile.SplitMatrixOp.OPERATION_NAME for value in arguments for use in value.uses)
+    readers = [use.owner for value in arguments for use in value.uses]
+    return any(op.name == tile.PrepareOp.OPERATION_NAME and "precision" in op.attributes for op in readers)

@@ -6,11 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition
-from lowtide.dialects.tile import Precision, Side
+from lowtide.dialects.tile import Precision
 from lowtide.elements import element_type
-from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
-from lowtide.interpreter.machine.matrices import Matrix, Window, load_window, store_inside
 from lowtide.interpreter.numbers import storage
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.decoded import DecodedOp
@@ -19,20 +16,6 @@ from lowtide.interpreter.program.decoded import DecodedOp
 def decomposition(op: DecodedOp) -> Decomposition:
     """What an op splits by."""
     return DECOMPOSITIONS[str(Precision(op.attributes["precision"]))]
-
-
-def split(state: AgentState, op: DecodedOp, source: Matrix, target: Matrix, rows: tuple[int, int]) -> None:
-    """Write these rows of pieces of a matrix."""
-    row, k_first = decomposition(op), "k_first" in op.attributes
-    first, end = rows
-    own = source.shape[::-1] if k_first else source.shape
-    if target.shape != (own[0], row.depth(own[1])):
-        raise violation(state, op, f"makes pieces of {target.shape} of a matrix of {source.shape} [pieces-shape]")
-    place, shape = ((0, first), (own[1], end - first)) if k_first else ((first, 0), (end - first, own[1]))
-    values = load_window(state, op, Window(source, *place, shape))
-    side = 0 if op.attributes["side"] == Side.left else 1
-    pieces = blocks(values.T if k_first else values, row, side, state.machine.domain)
-    store_inside(state, op, Window(target, first, 0, pieces.shape), pieces)
 
 
 def blocks(values: NDArray[Any], row: Decomposition, side: int, domain: Domain) -> NDArray[Any]:

@@ -51,7 +51,7 @@ class Trace:
         output = self.output
         if output is None or not span.addresses.size or not output.start <= span.addresses[0] < output.end:
             return
-        self.is_copied |= getattr(access.op, "name", "") == "tile.copy_matrix"
+        self.is_copied |= getattr(access.op, "name", "") == "tile.prepare"
         starts = np.arange(0, span.size, ELEMENT_BYTES[output.dtype])
         matrix, row, rest = output.place((span.addresses[:, None] + starts - output.start).reshape(-1))
         rows = row_of(matrix, row, output.rows)

@@ -1,8 +1,9 @@
-"""tile's ops that copy, transpose or split whole matrices: as values of the host, and by the CTAs of a launch."""
+"""tile's ops that prepare whole matrices: as values of the host, and by the CTAs of a launch."""
 
 from collections.abc import Iterator
 from math import prod
 
+from lowtide.dialects.tile import Side
 from lowtide.interpreter.machine import maxima, splits
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.execution import violation
@@ -17,51 +18,23 @@ OPS = OpTable()
 
 @OPS.implements("tile.pack")
 def pack(state: AgentState, op: DecodedOp) -> None:
-    """The matrix itself, wherever it lies: nothing of this level needs alignment."""
-    state.values[op.results[0]] = state.values[op.operands[0]]
-
-
-@OPS.implements("tile.pack_transposed")
-def pack_transposed(state: AgentState, op: DecodedOp) -> None:
-    """A matrix of its own, as nothing else turns the elements around at this level."""
-    source, type = state.values[op.operands[0]], op.result_types[0]
-    assert isinstance(type, MemRef)
-    *batch, rows, columns = source.shape
-    shape, memory = (*batch, columns, rows), state.machine.memory
-    name = f"transpose {len(memory.buffers)}"
-    address = memory.allocate(name, prod(batch) * columns, rows, rows, in_memory(type.element.name))
-    strides = (columns * rows, rows)[-len(shape) + 1 :]
-    target = Matrix(name, address, shape, strides, type.element)
-    _write_transpose(state, op, source, target, (0, prod(batch) * columns))
+    """A transpose, or pieces, in memory of their own; else the matrix itself, wherever it lies: nothing of this level
+    needs alignment."""
+    source, type_ = state.values[op.operands[0]], op.result_types[0]
+    state.values[op.results[0]] = source
+    if op.attributes.keys().isdisjoint(("transposed", "precision")):
+        return
+    assert isinstance(type_, MemRef)
+    memory, (rows, columns) = state.machine.memory, _prepared_shape(op, source)
+    batch = source.shape[:-2]
+    is_shared = bool(batch) and source.strides[0] == 0
+    count = 1 if is_shared else prod(batch)
+    name = f"prepared {len(memory.buffers)}"
+    address = memory.allocate(name, count * rows, columns, columns, in_memory(type_.element.name))
+    strides = (*([0 if is_shared else rows * columns] * len(batch)), columns)
+    target = Matrix(name, address, (*batch, rows, columns), strides, type_.element)
+    _write(state, op, source, target, (0, count * rows))
     state.values[op.results[0]] = target
-
-
-def _runs(
-    source: Matrix, target: Matrix, rows: tuple[int, int], length: int
-) -> Iterator[tuple[Matrix, Matrix, tuple[int, int]]]:
-    """The rows from the first to the last, which is left out, as runs of rows of one matrix of the batch each: its
-    source and target, the first row of the run and the row after its last; `length`: the rows of one matrix."""
-    first, end = rows
-    while first < end:
-        number, row = divmod(first, length)
-        following = min(length, row + end - first)
-        one, other = (x.part(number) if len(x.shape) > 2 else x for x in (source, target))
-        yield one, other, (row, following)
-        first += following - row
-
-
-def _own_rows(state: AgentState, all_rows: int) -> tuple[int, int]:
-    """The CTA's share of the rows of all matrices."""
-    first, end = (all_rows * number // state.machine.grid for number in (state.cta.index, state.cta.index + 1))
-    return first, end
-
-
-def _write_transpose(state: AgentState, op: DecodedOp, source: Matrix, target: Matrix, rows: tuple[int, int]) -> None:
-    """The rows of the target from the first to the last, which is left out; in a batch those of all its matrices."""
-    length, columns = target.shape[-2:]
-    for one, other, (row, end) in _runs(source, target, rows, length):
-        turned = load_window(state, op, Window(one, 0, row, (columns, end - row))).T
-        store_inside(state, op, Window(other, row, 0, (end - row, columns)), turned)
 
 
 @OPS.implements("tile.unpack")
@@ -69,61 +42,57 @@ def unpack(state: AgentState, op: DecodedOp) -> None:
     """Nothing: what was packed is the matrix itself."""
 
 
-@OPS.implements("tile.split")
-def split(state: AgentState, op: DecodedOp) -> None:
-    """Pieces in memory of their own."""
-    source, type_ = state.values[op.operands[0]], op.result_types[0]
-    assert isinstance(type_, MemRef)
-    row, machine = splits.decomposition(op), state.machine
-    *outer, rows, k = source.shape
-    rows, k = (k, rows) if "k_first" in op.attributes else (rows, k)
-    columns = row.depth(k)
-    shared = bool(outer) and source.strides[0] == 0
-    count = 1 if shared else prod(outer)
-    name = f"pieces {len(machine.memory.buffers)}"
-    address = machine.memory.allocate(name, count * rows, columns, columns, type_.element.name)
-    strides = (*([0 if shared else rows * columns] * len(outer)), columns)
-    target = Matrix(name, address, (*outer, rows, columns), strides, type_.element)
-    for number in range(count):
-        one, other = (x.part(number) if outer else x for x in (source, target))
-        splits.split(state, op, one, other, (0, rows))
-    state.values[op.results[0]] = target
-
-
-@OPS.implements("tile.copy_matrix")
-def copy_matrix(state: AgentState, op: DecodedOp) -> None:
-    """Each CTA copies a run of rows, in a batch those of one matrix after the other."""
-    source, target = (state.values[slot] for slot in op.operands)
-    if source.shape != target.shape:
-        raise violation(state, op, f"copies a matrix of {source.shape} to one of {target.shape} [copied-shape]")
-    rows, columns = source.shape[-2:]
-    for one, other, (row, end) in _runs(source, target, _own_rows(state, prod(source.shape[:-1])), rows):
-        size = (end - row, columns)
-        store_inside(state, op, Window(other, row, 0, size), load_window(state, op, Window(one, row, 0, size)))
-
-
-@OPS.implements("tile.transpose_matrix")
-def transpose_matrix(state: AgentState, op: DecodedOp) -> None:
-    """Each CTA writes a run of rows of the target."""
-    source, target = (state.values[slot] for slot in op.operands)
-    *batch, rows, columns = source.shape
-    if target.shape != (*batch, columns, rows):
+@OPS.implements("tile.prepare")
+def prepare(state: AgentState, op: DecodedOp) -> None:
+    """Each CTA writes a run of rows of the target, in a batch those of one matrix after the other. One agent of the
+    launch's one CTA writes zero."""
+    target, *given = (state.values[slot] for slot in op.operands)
+    if not given:
+        if state.warp == state.team.members[0]:
+            maxima.clear(state, op, target.address)
+        return
+    (source,) = given
+    expected = (*source.shape[:-2], *_prepared_shape(op, source))
+    if target.shape != expected:
         raise violation(
-            state, op, f"writes the transpose of a matrix of {source.shape} to one of {target.shape} [transposed-shape]"
+            state,
+            op,
+            f"makes a matrix of {expected} from one of {source.shape}, and writes to one of {target.shape}"
+            " [prepared-extents]",
         )
-    _write_transpose(state, op, source, target, _own_rows(state, prod(batch) * columns))
+    all_rows, cta, grid = prod(target.shape[:-1]), state.cta.index, state.machine.grid
+    _write(state, op, source, target, (all_rows * cta // grid, all_rows * (cta + 1) // grid))
 
 
-@OPS.implements("tile.split_matrix")
-def split_matrix(state: AgentState, op: DecodedOp) -> None:
-    """Each CTA makes a run of rows of pieces, in a batch those of one matrix after the other."""
-    source, target = (state.values[slot] for slot in op.operands)
-    for one, other, rows in _runs(source, target, _own_rows(state, prod(target.shape[:-1])), target.shape[-2]):
-        splits.split(state, op, one, other, rows)
+def _prepared_shape(op: DecodedOp, source: Matrix) -> tuple[int, int]:
+    """Rows and columns of what an op makes of a matrix."""
+    rows, columns = source.shape[-2:]
+    if "transposed" in op.attributes:
+        rows, columns = columns, rows
+    return rows, splits.decomposition(op).depth(columns) if "precision" in op.attributes else columns
 
 
-@OPS.implements("tile.clear")
-def clear(state: AgentState, op: DecodedOp) -> None:
-    """By one agent of the launch's one CTA."""
-    if state.warp == state.team.members[0]:
-        maxima.clear(state, op, state.values[op.operands[0]].address)
+def _write(state: AgentState, op: DecodedOp, source: Matrix, target: Matrix, rows: tuple[int, int]) -> None:
+    """The rows of the target from the first to the last, which is left out; in a batch those of all its matrices."""
+    is_turned = "transposed" in op.attributes
+    for one, other, (row, end) in _runs(source, target, rows):
+        depth = one.shape[0 if is_turned else 1]
+        place, shape = ((0, row), (depth, end - row)) if is_turned else ((row, 0), (end - row, depth))
+        values = load_window(state, op, Window(one, *place, shape))
+        values = values.T if is_turned else values
+        if "precision" in op.attributes:
+            side = 0 if op.attributes["side"] == Side.left else 1
+            values = splits.blocks(values, splits.decomposition(op), side, state.machine.domain)
+        store_inside(state, op, Window(other, row, 0, values.shape), values)
+
+
+def _runs(source: Matrix, target: Matrix, rows: tuple[int, int]) -> Iterator[tuple[Matrix, Matrix, tuple[int, int]]]:
+    """Rows of the target as runs of rows of one matrix of the batch each: its source and target, the first row of the
+    run and the row after its last."""
+    (first, end), length = rows, target.shape[-2]
+    while first < end:
+        number, row = divmod(first, length)
+        following = min(length, row + end - first)
+        one, other = (x.part(number) if len(x.shape) > 2 else x for x in (source, target))
+        yield one, other, (row, following)
+        first += following - row

@@ -19,7 +19,6 @@ from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts.resources import MBARRIER_BYTES, aligned
 from lowtide.passes.support.copy_units import staged_bytes
-from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.kernels import bytes_of, copies_of, launches_of, role_instances
 from lowtide.targets import Target
 
@@ -63,6 +62,4 @@ def _lay_out(kernel: tile.KernelOp) -> int:
     for barriers in walk(kernel, sm.MbarriersOp):
         barriers.attributes["at"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), offset)
         offset += MBARRIER_BYTES * barriers.result.type.count
-    for transpose in walk(kernel, tile.TransposeMatrixOp):  # in a kernel of its own: its tile begins at 0
-        offset += staged_bytes(element_bits(ir.MemRefType(transpose.source.type).element_type) // 8)
-    return offset
+    return offset + sum(map(staged_bytes, walk(kernel, tile.PrepareOp)))  # in a kernel of its own: a tile begins at 0

@@ -28,7 +28,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import LaunchKind
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.kernels import COPIES, copies_matrix, gemm_kernels, launches_of, schedule_if_any
+from lowtide.passes.support.kernels import gemm_kernels, launches_of, schedule_if_any
 from lowtide.passes.support.rewriting import before
 from lowtide.targets import Target
 
@@ -44,7 +44,8 @@ class OverlapLaunches(Pass):
     def run(self, module: ir.Module, target: Target) -> None:
         asking = [schedule_if_any(kernel).grid.launch is LaunchKind.programmatic for kernel in gemm_kernels(module)]
         for kernel in walk(module, tile.KernelOp) if any(asking) else ():
-            if not copies_matrix(kernel) and schedule_if_any(kernel).grid.launch is not LaunchKind.programmatic:
+            prepares = bool(walk(kernel, tile.PrepareOp))
+            if not prepares and schedule_if_any(kernel).grid.launch is not LaunchKind.programmatic:
                 continue
             with before(_first_work(kernel)), kernel.operation.location:
                 tile.GridDependencyWaitOp()
@@ -56,7 +57,7 @@ class OverlapLaunches(Pass):
 def _first_work(kernel: tile.KernelOp) -> ir.OpView:
     """The first op of the kernel that holds accesses to global memory."""
     for op in kernel.body.blocks[0].operations:
-        if isinstance(op, (sm.RolesOp, tile.WorkTilesOp, *COPIES)):
+        if isinstance(op, (sm.RolesOp, tile.WorkTilesOp, tile.PrepareOp)):
             return op
     raise Refusal(
         kernel, "has no tile.work_tiles, before which it would wait for the kernels before it [no-work-tiles]"

@@ -87,9 +87,9 @@ def _places(kernel: tile.KernelOp) -> Iterator[_Place]:
         if barriers.at is not None:
             start, count = barriers.at.value, barriers.result.type.count
             yield _Place(barriers, "the first", start, count, MBARRIER_BYTES, MBARRIER_BYTES, "an mbarrier")
-    for transpose in walk(kernel, tile.TransposeMatrixOp):
-        size = staged_bytes(element_bits(ir.MemRefType(transpose.source.type).element_type) // 8)
-        yield _Place(transpose, "the tile", 0, 1, size, _VECTOR_BYTES, "a vector access")
+    for prepare in walk(kernel, tile.PrepareOp):
+        if size := staged_bytes(prepare):
+            yield _Place(prepare, "the tile", 0, 1, size, _VECTOR_BYTES, "a vector access")
 
 
 def _alignment(buffer: ir.Type, by_address: bool) -> tuple[int, str]:

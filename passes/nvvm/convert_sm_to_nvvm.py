@@ -30,7 +30,7 @@ from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.nvvm.accesses import copies, global_accesses, matrices, maxima, scales, tma, tma_stores
 from lowtide.passes.nvvm.agents import barriers, roles
-from lowtide.passes.nvvm.prepare import matrix_copies, matrix_splits, matrix_transposes
+from lowtide.passes.nvvm.prepare import prepare
 from lowtide.passes.nvvm.products import mma_sync, weights, wgmma
 from lowtide.passes.nvvm.thread import compute, control
 from lowtide.passes.nvvm.thread.clusters import ClusterPlace, lower_cluster_barrier
@@ -100,10 +100,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.WgmmaPromoteOp: wgmma.lower_wgmma_promote,
     sm.MmaWaitOp: wgmma.lower_mma_wait,
     sm.MmaWaitRowsOp: wgmma.lower_mma_wait_rows,
-    tile.ClearOp: maxima.lower_clear,
-    tile.CopyMatrixOp: matrix_copies.lower_copy_matrix,
-    tile.TransposeMatrixOp: matrix_transposes.lower_transpose_matrix,
-    tile.SplitMatrixOp: matrix_splits.lower_split_matrix,
+    tile.PrepareOp: prepare.lower_prepare,
     tile.StorePartialOp: partial_sums.lower_store_partial,
     tile.AddPartialsOp: partial_sums.lower_add_partials,
     tile.SumSharesOp: partial_sums.lower_sum_shares,

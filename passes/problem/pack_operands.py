@@ -10,7 +10,7 @@ After    %0 = tile.pack %a align(16)
 
 Before   tile.gemm nn %a, %b into %d …, schedule with mainloop.a.pack = transposed
          : memref<KxMxT>, memref<NxKxT>, memref<MxNxT>
-After    %0 = tile.pack_transposed %a align(16) : memref<KxMxT> to memref<MxKxT>
+After    %0 = tile.pack %a transposed align(16) : memref<KxMxT> to memref<MxKxT>
          tile.gemm tn %0, %b into %d …
 
 Before   tile.gemm tn %a, %b into %d row_scale(%sa : …) column_block_scale(%sb : …) …, schedule with scales = staged
@@ -45,6 +45,7 @@ from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.operand_kinds import SCALES
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import after, before, defining_op
+from lowtide.passes.support.workspaces import pack
 from lowtide.targets import Target
 
 
@@ -64,14 +65,14 @@ class PackOperands(Pass):
 
 
 def _pack(gemm: tile.GemmOp, schedule: Schedule, problem: Problem) -> None:
-    """The first operands of a tile.gemm are A, B and D."""
-    operands = gemm.operation.operands
+    """The first operands of a tile.gemm are A, B and D. A matrix is transposed if its K is not contiguous yet."""
+    operands, wanted = gemm.operation.operands, multiplied(schedule, problem)
     for position, name in enumerate(("a", "b")):
-        if is_packed_transposed(name, schedule):
-            continue
-        if is_packed(name, schedule):
-            operands[position] = _packed(gemm, operands[position], moved_alignment(name, schedule, problem))
-    _transpose(gemm, schedule, problem)
+        is_turned = name in (wanted.transposed or "") and name not in (problem.transposed or "")
+        if is_turned or (is_packed(name, schedule) and not is_packed_transposed(name, schedule)):
+            align = moved_alignment(name, schedule, problem)
+            operands[position] = _packed(gemm, operands[position], align, transposed=is_turned)
+    gemm.attributes["layout"] = layout_attribute(wanted.layout)
     if schedule.stages_scales:
         for position, kind in enumerate(problem.kinds, len(MATRICES)):
             if kind in SCALES:
@@ -80,33 +81,24 @@ def _pack(gemm: tile.GemmOp, schedule: Schedule, problem: Problem) -> None:
         return
     d, whole_rows = gemm.d, schedule.epilogue.path is StorePath.tma
     align = moved_alignment("d", schedule, problem)
-    operands[2] = output = _packed(gemm, d, align, whole_rows=whole_rows, uninitialized=True)
+    operands[2] = output = _packed(gemm, d, align, whole_rows=whole_rows)
     if output != d:
         with after(gemm):
             tile.UnpackOp(output, d)
 
 
-def _transpose(gemm: tile.GemmOp, schedule: Schedule, problem: Problem) -> None:
-    """Puts transposes in the place of A and B where the schedule asks for them and K is not contiguous yet."""
-    wanted = multiplied(schedule, problem)
-    for position, name in enumerate(("a", "b")):
-        if name not in (wanted.transposed or "") or name in (problem.transposed or ""):
-            continue
-        matrix = gemm.operation.operands[position]
-        type_ = ir.MemRefType(matrix.type)
-        *outer, rows, columns = type_.shape
-        turned = ir.MemRefType.get([*outer, columns, rows], type_.element_type, type_.layout)
-        with before(gemm):
-            align = moved_alignment(name, schedule, problem)
-            gemm.operation.operands[position] = tile.PackTransposedOp(turned, matrix, align).result
-    gemm.attributes["layout"] = layout_attribute(wanted.layout)
+def _packed(
+    gemm: tile.GemmOp, matrix: ir.Value, align: int, *, transposed: bool = False, whole_rows: bool | None = None
+) -> ir.Value:
+    """The matrix that takes the place of one, made before the gemm; the matrix itself if a copy has no use.
 
-
-def _packed(gemm: tile.GemmOp, matrix: ir.Value, align: int, **flags: bool) -> ir.Value:
-    """The matrix that takes the place of one, made before the gemm."""
+    `whole_rows` is given for a matrix that is written: whether its rows must be of whole units.
+    """
     type_ = ir.MemRefType(matrix.type)
     is_empty, element_bytes = 0 in type_.shape, element_bits(type_.element_type) // 8
-    if is_empty or isinstance(defining_op(matrix), (tile.PackOp, tile.SplitOp)) or align <= element_bytes:
+    is_made = isinstance(defining_op(matrix), tile.PackOp)
+    if not transposed and (is_empty or is_made or align <= element_bytes):
         return matrix
     with before(gemm):
-        return tile.PackOp(matrix.type, matrix, align, **{name: True for name, given in flags.items() if given}).result
+        written = whole_rows is not None
+        return pack(matrix, align, transposed=transposed, whole_rows=bool(whole_rows), uninitialized=written)

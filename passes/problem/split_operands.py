@@ -1,8 +1,8 @@
 """split-operands: a product of wide numbers becomes the product of their pieces, side by side along K.
 
 Before   tile.gemm nt %a, %b into %d acc(f32 by tf32x3) : memref<KxMxf32>, memref<KxNxf32>, memref<MxNxf32>
-After    %0 = tile.split %a left by tf32x3 k_first : memref<KxMxf32> to memref<MxK'xtf32>
-         %1 = tile.split %b right by tf32x3 k_first : memref<KxNxf32> to memref<NxK'xtf32>
+After    %0 = tile.pack %a transposed pieces(left of tf32x3) align(16) : memref<KxMxf32> to memref<MxK'xtf32>
+         %1 = tile.pack %b transposed pieces(right of tf32x3) align(16) : memref<KxNxf32> to memref<NxK'xtf32>
          tile.gemm tn %0, %1 into %d acc(f32 by tf32x3 from nt) : memref<MxK'xtf32>, memref<NxK'xtf32>, …
          K' is that of all products of pieces, one behind the other. Pieces lie with K contiguous, in whatever layout
          the elements do. What follows is a product as any other, whose sums are promoted.
@@ -16,23 +16,23 @@ from typing import ClassVar
 
 from mlir import ir
 
-from lowtide.decompositions import Decomposition
+from lowtide.decompositions import UNIT_BYTES, Decomposition
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import GemmLayout, Side
-from lowtide.elements import element_type
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.element_types import element_name
 from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk
 from lowtide.passes.support.problem import decomposition_of
 from lowtide.passes.support.rewriting import before, erase
+from lowtide.passes.support.workspaces import pack
 from lowtide.targets import Target
 
 
 @dataclass(frozen=True)
 class SplitOperands(Pass):
-    """Puts tile.split before each tile.gemm that is computed by products of pieces."""
+    """Puts tile.pack before each tile.gemm that is computed by products of pieces."""
 
     name: ClassVar[str] = "split-operands"
     needs: ClassVar[Level] = Level.PROBLEM
@@ -52,8 +52,8 @@ def _split(gemm: tile.GemmOp, row: Decomposition) -> None:
     with before(gemm), gemm.operation.location:
         split = tile.GemmOp(
             GemmLayout.tn,
-            _pieces(gemm.a, Side.left, row, k_first=not a_is_mk(layout)),
-            _pieces(gemm.b, Side.right, row, k_first=not b_is_nk(layout)),
+            pack(gemm.a, UNIT_BYTES, transposed=not a_is_mk(layout), pieces=(Side.left, row)),
+            pack(gemm.b, UNIT_BYTES, transposed=not b_is_nk(layout), pieces=(Side.right, row)),
             gemm.d,
             gemm.acc,
             list(gemm.epilogue_operands),
@@ -66,15 +66,3 @@ def _split(gemm: tile.GemmOp, row: Decomposition) -> None:
         )
     gemm.epilogue.blocks[0].append_to(split.epilogue)
     erase(gemm)
-
-
-def _pieces(matrix: ir.Value, side: Side, row: Decomposition, *, k_first: bool) -> ir.Value:
-    """The pieces of A, (M, K'), or of B, (N, K')."""
-    type_ = ir.MemRefType(matrix.type)
-    *outer, rows, k = type_.shape
-    rows, k = (k, rows) if k_first else (rows, k)
-    dynamic = ir.ShapedType.get_dynamic_size()
-    element = ir.Type.parse(element_type(row.piece).ir)
-    shape = [*outer, rows, k if k == dynamic else row.depth(k)]
-    result = ir.MemRefType.get(shape, element, type_.layout)
-    return tile.SplitOp(result, matrix, side, tile.Precision[row.name], k_first=k_first).result

@@ -1,12 +1,14 @@
 """The units by which a matrix is copied, and the tiles by which it is transposed.
 
-A thread copies a unit, aligned in the target; a CTA transposes a tile. The launch counts them (`launch-copies`), and
-each thread finds its own (`nvvm`).
+A thread copies a unit, aligned in the target; a CTA transposes a tile. The launch counts them (`launch-preparations`),
+and each thread finds its own (`nvvm`).
 """
 
 from mlir import ir
 
+from lowtide.dialects import tile
 from lowtide.passes.support.builder import Builder, Scalar
+from lowtide.passes.support.element_types import element_bits
 
 UNIT_BYTES = 16
 TRANSPOSING_THREADS = 128  # of a CTA that transposes a tile
@@ -34,8 +36,11 @@ def staged_offset(row: int, element_bytes: int) -> int:
     return row * STAGED_ROW_BYTES + row * element_bytes // UNIT_BYTES * UNIT_BYTES
 
 
-def staged_bytes(element_bytes: int) -> int:
-    """Shared memory of a CTA that transposes a tile."""
+def staged_bytes(op: tile.PrepareOp) -> int:
+    """Shared memory of a CTA: that of a tile if it transposes one, else none."""
+    if not op.transposed or op.precision is not None:
+        return 0
+    element_bytes = element_bits(ir.MemRefType(op.source.type).element_type) // 8
     return staged_offset(side_of_tile(element_bytes), element_bytes)
 
 

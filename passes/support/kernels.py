@@ -14,17 +14,8 @@ from lowtide.passes.support.problem import Problem
 
 
 def gemm_kernels(module: ir.Module) -> list[tile.KernelOp]:
-    """The kernels that multiply, which have a schedule; not those that copy a matrix."""
-    return [kernel for kernel in walk(module, tile.KernelOp) if not copies_matrix(kernel)]
-
-
-# What a kernel beside that of a product does, alone.
-COPIES = (tile.CopyMatrixOp, tile.SplitMatrixOp, tile.TransposeMatrixOp, tile.ClearOp)
-
-
-def copies_matrix(kernel: tile.KernelOp) -> bool:
-    """Whether a kernel copies, transposes or splits a matrix."""
-    return any(walk(kernel, copy) for copy in COPIES)
+    """The kernels that multiply, which have a schedule; not those that prepare a matrix."""
+    return [kernel for kernel in walk(module, tile.KernelOp) if not walk(kernel, tile.PrepareOp)]
 
 
 # Roles that fill the ring: by one thread, which starts TMA loads, or by all threads of a warpgroup.

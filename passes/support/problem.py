@@ -280,7 +280,8 @@ class Problem:
 def _is_transposed(matrix: ir.Value) -> bool:
     """Whether a matrix is the transpose of one that was passed."""
     owner = matrix.owner
-    return not isinstance(owner, ir.Block) and isinstance(owner.opview, tile.PackTransposedOp)
+    pack = None if isinstance(owner, ir.Block) else owner.opview
+    return isinstance(pack, tile.PackOp) and bool(pack.transposed) and pack.precision is None
 
 
 def multiplied_types(mma: tile.GemmOp | tile.MmaOp) -> tuple[ir.Type, ir.Type]:

@@ -5,15 +5,41 @@ from collections.abc import Sequence
 from mlir import ir
 from mlir.dialects import memref
 
+from lowtide.decompositions import Decomposition
 from lowtide.dialects import tile
+from lowtide.dialects.tile import Precision, Side
+from lowtide.elements import element_type
 from lowtide.passes.support.builder import Builder, Scalar
 
 ROW_BYTES = 128  # to which the rows of a workspace are aligned: a line of the L2 cache
 
 
-def row_stride(columns: Scalar, element_bytes: int) -> ir.Value:
-    """Elements from row to row of a matrix in a workspace."""
-    build, each = Builder.index(), ROW_BYTES // element_bytes
+def pack(
+    matrix: ir.Value,
+    align: int,
+    *,
+    transposed: bool = False,
+    pieces: tuple[Side, Decomposition] | None = None,
+    whole_rows: bool = False,
+    uninitialized: bool = False,
+) -> ir.Value:
+    """What takes the place of a matrix: itself with aligned rows, its transpose, or pieces as a factor of a product."""
+    type_ = ir.MemRefType(matrix.type)
+    *outer, rows, columns = type_.shape
+    rows, columns = (columns, rows) if transposed else (rows, columns)
+    element, how = type_.element_type, {}
+    if pieces is not None:
+        side, row = pieces
+        columns = columns if columns == ir.ShapedType.get_dynamic_size() else row.depth(columns)
+        element, how = ir.Type.parse(element_type(row.piece).ir), {"side": side, "precision": Precision[row.name]}
+    made = ir.MemRefType.get([*outer, rows, columns], element, type_.layout)
+    flags = {"transposed": transposed, "whole_rows": whole_rows, "uninitialized": uninitialized}
+    return tile.PackOp(made, matrix, align, **how, **{name: True for name, given in flags.items() if given}).result
+
+
+def row_stride(columns: Scalar, element_bytes: int, align: int) -> ir.Value:
+    """Elements from row to row of a matrix in a workspace, whose rows begin at multiples of `align` bytes."""
+    build, each = Builder.index(), max(ROW_BYTES, align) // element_bytes
     return build.mul(build.ceil_udiv(columns, each), each)
 
 

@@ -26,7 +26,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter import Trace, interpret
 from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
 from lowtide.passes.base import Pass, walk
-from lowtide.passes.cta.launch_copies import LaunchCopies
+from lowtide.passes.cta.launch_preparations import LaunchPreparations
 from lowtide.passes.cta.tile_to_ctas import TileToCtas
 from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
 from lowtide.passes.nvvm.work import work_tiles
@@ -317,7 +317,7 @@ def test_a_matrix_that_is_copied_too_rarely_is_found(monkeypatch: pytest.MonkeyP
             op.operands[1] = arith.constant(ir.IndexType.get(), 8)
         return True
 
-    planted(monkeypatch, LaunchCopies, halve)
+    planted(monkeypatch, LaunchPreparations, halve)
     result = checked(tmp_path, OPEN, f"{SMALL}, a.pack = rows, epilogue.pack = rows")
     assert result.guilty is not None
     strides, bases, _ = result.guilty.outcome.trial.place

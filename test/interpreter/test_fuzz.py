@@ -10,7 +10,7 @@ from lowtide.cli.main import app
 from lowtide.dialects.tile import CacheHint, KDivisionKind, RasterKind, RolesKind, SchedulerKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
-from lowtide.passes.cta.launch_clears import LaunchClears
+from lowtide.passes.cta import launch_preparations
 from lowtide.targets import COPY_ATOMS
 from lowtide.verification.fuzz.case import Case, Ended, Result, refusal, run_case
 from lowtide.verification.fuzz.search import Journal, fuzz
@@ -82,7 +82,7 @@ def test_an_amax_is_drawn_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(factors()["amax"]) == {"none", "of D"}
     right = run_case(Case((*words, ("dtype", "s8"), ("d", "s32"))))
     assert right.ended is Ended.right, right.message
-    monkeypatch.setattr(LaunchClears, "run", lambda self, module, target: None)
+    monkeypatch.setattr(launch_preparations, "_amax_of", lambda kernel: None)
     for more in ((), (("dtype", "s8"), ("d", "s32"))):
         failed = run_case(Case((*words, *more)))
         assert failed.ended is Ended.failed and "amax" in failed.message

@@ -89,9 +89,7 @@ def test_rows_of_an_odd_length_are_packed_for_tma_alone() -> None:
     given = inputs("tn", 131, 139, 70, (2, 2, 5))
     names = {}
     for schedule in (BY_TMA, ROLES):
-        source = (
-            kernel("tn", "sm_90a", schedule, m=131).levels["cta"].replace("tile.copy_matrix", "// tile.copy_matrix")
-        )
+        source = kernel("tn", "sm_90a", schedule, m=131).levels["cta"].replace("tile.prepare", "// tile.prepare")
         names[schedule] = source
     np.testing.assert_array_equal(run(names[ROLES], given, (0, 0, 0)), expected(spec("tn"), given))
     with pytest.raises(InterpreterError, match=r"\[d-unwritten\]"):
@@ -103,7 +101,7 @@ def steps(schedule: str, target: str) -> list[Step]:
     return steps_of(spec("nt"), schedule, targets.get(target))
 
 
-@pytest.mark.parametrize("name", ["pack-operands", "launch-copies", "convert-sm-to-nvvm"])
+@pytest.mark.parametrize("name", ["pack-operands", "launch-preparations", "convert-sm-to-nvvm"])
 def test_a_pass_keeps_the_numbers(name: str) -> None:
     step = next(step for step in steps(SMALL, "sm_80") if step.name == name)
     assert step.before != step.after
@@ -135,7 +133,7 @@ def test_matrices_of_a_batch_lie_anywhere(target: str, schedule: str, layout: st
 def test_matrices_of_a_batch_that_are_not_aligned_to_each_other_are_copied() -> None:
     """Their bases and rows are aligned, but for the step from matrix to matrix; one that is shared has none."""
     compiled = kernel("tn", "sm_80", SMALL, batch=None)
-    broken = compiled.levels["cta"].replace("tile.copy_matrix", "// tile.copy_matrix")
+    broken = compiled.levels["cta"].replace("tile.prepare", "// tile.prepare")
     ones = np.ones((3, 48, 48), np.int64)
     given = {name: ones.copy()[:, :40, :40] for name in "abd"}
     shared = np.broadcast_to(ones[0, :40, :40], (3, 40, 40))
@@ -184,7 +182,7 @@ def aligned_inputs() -> dict[str, Any]:
 
 def test_nothing_is_launched_or_taken_where_all_is_aligned() -> None:
     """A kernel that would copy nothing right is never run."""
-    broken = kernel("tn", "sm_80", SMALL).levels["cta"].replace("tile.copy_matrix", "// tile.copy_matrix")
+    broken = kernel("tn", "sm_80", SMALL).levels["cta"].replace("tile.prepare", "// tile.prepare")
     given = aligned_inputs()
     np.testing.assert_array_equal(run(broken, given, (0, 16, 32)), expected(spec("tn"), given))
     for offsets in ((2, 0, 0), (0, 8, 0), (0, 0, 4)):

@@ -63,7 +63,7 @@ def test_every_level_is_within_the_bound(precision: str, layout: str) -> None:
 def test_each_pass_keeps_the_numbers(precision: str) -> None:
     """Integers that one piece holds: other pieces are 0, and all of their products."""
     own = spec(precision, "nt")
-    named = {"split-operands": None, "launch-splits": None, "convert-sm-to-nvvm": None}
+    named = {"split-operands": None, "launch-preparations": None, "convert-sm-to-nvvm": None}
     for step in steps_of(own, SMALL, targets.get("sm_90a")):
         if step.name in named:
             named[step.name] = step

@@ -118,7 +118,7 @@ def test_a_product_may_be_swapped_and_then_transposed() -> None:
         np.testing.assert_array_equal(run(level_of(compiled, level), given), product("tt", given).T, err_msg=level)
 
 
-@pytest.mark.parametrize("name", ["pack-operands", "launch-copies", "convert-sm-to-nvvm"])
+@pytest.mark.parametrize("name", ["pack-operands", "launch-preparations", "convert-sm-to-nvvm"])
 def test_a_pass_keeps_the_numbers(name: str) -> None:
     problem = spec("nt", "e4m3", d="f32")
     step = next(s for s in steps_of(problem, SMALL, targets.get("sm_90a")) if s.name == name and s.before != s.after)
@@ -128,8 +128,15 @@ def test_a_pass_keeps_the_numbers(name: str) -> None:
 
 def test_a_problem_that_is_packed_already_is_left_alone() -> None:
     text = kernel("e4m3", "nt").levels["problem"]
-    assert text.count("tile.pack_transposed") == 2
+    assert len(re.findall(r"tile\.pack %\w+ transposed ", text)) == 2
     assert lt.compile_ir(text, target="sm_90a").ptx == kernel("e4m3", "nt").ptx
+
+
+def test_a_copy_in_place_of_a_transpose_is_found() -> None:
+    text = kernel("e4m3", "nt").levels["cta"]
+    broken = re.sub(r"(tile\.prepare %\w+ from %\w+) transposed", r"\1", text)
+    with pytest.raises(InterpreterError, match=r"\[prepared-extents\]"):
+        run(broken, inputs("nt", (70, 20, 45), (0, 0)))
 
 
 def test_a_product_before_its_transposes_is_found() -> None:

@@ -196,7 +196,9 @@ def _clears(lines: list[str], at: int) -> bool:
     opening = re.compile(rf" *tile\.kernel {launched[1]}\(" if launched else r"(?!)")
     start = next((number for number, line in enumerate(lines) if opening.match(line)), len(lines))
     body = list(takewhile(lambda line: line.strip() != "}", lines[start + 1 :]))
-    return any("tile.clear " in line for line in body) and not any(_STORED.search(line) for line in body)
+    return any(re.match(r" *tile\.prepare %\w+ : ", line) for line in body) and not any(
+        _STORED.search(line) for line in body
+    )
 
 
 def _made_by(lines: list[str], name: str, op: str) -> re.Match[str] | None:

@@ -1,9 +1,9 @@
 """The amax in one thread's program: the largest of its elements inside the matrix, then of its warp, by one red.max."""
 
 from mlir import ir
-from mlir.dialects import arith, llvm, math, scf, vector
+from mlir.dialects import arith, math, vector
 
-from lowtide.dialects import sm, tile
+from lowtide.dialects import sm
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.nvvm.accesses.runs import thread_origin
 from lowtide.passes.nvvm.thread.context import Context
@@ -45,15 +45,6 @@ def lower_max_abs(context: Context, op: sm.MaxAbsOp) -> None:
 def lower_raise_max(context: Context, op: sm.RaiseMaxOp) -> None:
     (register,) = context.fragment(op.most).registers
     sm.PtxRaiseMaxOp(element_of(register, 0), _pointer(context, op.target))
-
-
-def lower_clear(context: Context, op: tile.ClearOp) -> None:
-    """By the first thread of the launch's one CTA."""
-    first = scf.IfOp(context.build.eq(context.tid, 0))
-    with ir.InsertionPoint(first.then_block):
-        zero = number(ir.MemRefType(op.target.type).element_type, 0.0)
-        llvm.StoreOp(zero, _pointer(context, op.target), alignment=4)
-        scf.YieldOp([])
 
 
 def _pointer(context: Context, vector: ir.Value) -> ir.Value:

@@ -5,24 +5,20 @@ number that is known at run time. Where those units reach over an end of the row
 H200 8192×8192 bf16 are copied at 3.9 TB/s, read and written; loads of single elements for a unit reach 2.6.
 """
 
-from functools import reduce
-
 from mlir import ir
 from mlir.dialects import llvm, nvvm, scf
 
-from lowtide.dialects import tile
 from lowtide.passes.nvvm.thread.context import Context
-from lowtide.passes.nvvm.thread.memory import element_pointer
+from lowtide.passes.nvvm.thread.memory import element_pointer, place_pointer
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, elements_from, vector_type
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.copy_units import UNIT_BYTES, units_of_row
 from lowtide.passes.support.element_types import element_bits
 
 
-def lower_copy_matrix(context: Context, op: tile.CopyMatrixOp) -> None:
+def copy_matrix(context: Context, source: GlobalMatrix, target: GlobalMatrix) -> None:
     """Unit i of the target by thread i of the launch, counted row by row, and in a batch matrix by matrix."""
-    build, source, target = context.build, context.get(op.source), context.get(op.target)
-    assert isinstance(source, GlobalMatrix) and isinstance(target, GlobalMatrix)
+    build = context.build
     element = source.element
     element_bytes = element_bits(element) // 8
     count = UNIT_BYTES // element_bytes
@@ -31,7 +27,7 @@ def lower_copy_matrix(context: Context, op: tile.CopyMatrixOp) -> None:
     number = build.add(build.mul(nvvm.BlockIdXOp(build.i32).result, context.threads), context.tid)
     line = build.udiv(number, in_row)
     place = _place(build, source, line)
-    to_row, from_row = (_row_pointer(build, matrix, place) for matrix in (target, source))
+    to_row, from_row = (place_pointer(build, matrix, place) for matrix in (target, source))
     # The row's first unit begins that many elements before the row.
     column = build.sub(build.mul(build.sub(number, build.mul(line, in_row)), count), _within_unit(build, to_row, count))
     to, start = (_beyond(build, pointer, column, element) for pointer in (to_row, from_row))
@@ -78,15 +74,6 @@ def _place(build: Builder, matrix: GlobalMatrix, line: ir.Value) -> tuple[ir.Val
         return (line,)
     number = build.udiv(line, rows)
     return number, build.sub(line, build.mul(number, rows))
-
-
-def _row_pointer(build: Builder, matrix: GlobalMatrix, place: tuple[ir.Value, ...]) -> ir.Value:
-    """The address of a row's first element."""
-    steps = [
-        build.mul(build.zext(coordinate, build.i64), stride)
-        for coordinate, stride in zip(place, matrix.strides, strict=True)
-    ]
-    return element_pointer(matrix.pointer, reduce(build.add, steps), matrix.element)
 
 
 def _beyond(build: Builder, pointer: ir.Value, column: ir.Value, element: ir.Type) -> ir.Value:

@@ -9,35 +9,33 @@ with: the cache brings their lines once.
 """
 
 from collections.abc import Sequence
-from functools import reduce
 
 from mlir import ir
 from mlir.dialects import arith, llvm, nvvm, scf, vector
 
 from lowtide.decompositions import UNIT_BYTES, Decomposition
-from lowtide.dialects import sm, tile
+from lowtide.dialects import sm
 from lowtide.dialects.tile import Side
 from lowtide.elements import element_type
 from lowtide.passes.nvvm.thread.context import Context
-from lowtide.passes.nvvm.thread.memory import element_pointer
+from lowtide.passes.nvvm.thread.memory import element_pointer, place_pointer
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, element_of, vector_type
 from lowtide.passes.support.arithmetic import number
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.copy_units import PATCH_ROWS, PATCH_UNITS, patches
 from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.problem import decomposition_of
 
 _Place = tuple[ir.Value, ir.Value, ir.Value, ir.Value]  # of a batch, of its row, the first k, K
 
 
-def lower_split_matrix(context: Context, op: tile.SplitMatrixOp) -> None:
+def split_matrix(
+    context: Context, source: GlobalMatrix, target: GlobalMatrix, row: Decomposition, side: Side, *, k_first: bool
+) -> None:
     """Unit i of the target by thread i of the launch."""
-    build, source, target = context.build, context.get(op.source), context.get(op.target)
-    assert isinstance(source, GlobalMatrix) and isinstance(target, GlobalMatrix)
-    row, side = decomposition_of(op.precision), Side(ir.IntegerAttr(op.side).value)
-    k, rows = source.extents[-2:] if op.k_first else source.extents[:-3:-1]
+    build = context.build
+    k, rows = source.extents[-2:] if k_first else source.extents[:-3:-1]
     in_row = build.ceil_udiv(k, row.unit)
-    place_of = _in_patches if op.k_first else _in_rows
+    place_of = _in_patches if k_first else _in_rows
     matrix, line, number_in_row = place_of(context, rows, in_row)
     batch = source.extents[0] if len(source.extents) > 2 else 1
     is_within = build.and_(build.ult(line, rows), build.ult(number_in_row, in_row))
@@ -45,7 +43,7 @@ def lower_split_matrix(context: Context, op: tile.SplitMatrixOp) -> None:
     exists = scf.IfOp(build.and_(build.ult(matrix, batch), is_within))
     with ir.InsertionPoint(exists.then_block):
         place = matrix, line, first, build.mul(in_row, row.unit)
-        if op.k_first:
+        if k_first:
             values = _down_a_column(build, source, place, row.unit)
         else:
             values = _along_a_row(build, source, place, row.unit)
@@ -79,7 +77,7 @@ def _in_patches(context: Context, rows: ir.Value | int, in_row: ir.Value) -> tup
 def _along_a_row(build: Builder, source: GlobalMatrix, place: _Place, count: int) -> list[ir.Value]:
     """`count` elements of a row, zeros behind its end."""
     matrix, line, first, _ = place
-    pointer = _pointer(build, source, (matrix, line), first)
+    pointer = place_pointer(build, source, (matrix, line), first)
     width = UNIT_BYTES * 8 // element_bits(source.element)
     type_ = vector_type(width, source.element)
     low = build.trunc(llvm.PtrToIntOp(build.i64, pointer).result, build.i32)
@@ -105,7 +103,7 @@ def _down_a_column(build: Builder, source: GlobalMatrix, place: _Place, count: i
     wait for each other."""
     matrix, line, first, _ = place
     places = [build.add(first, i) for i in range(count)]
-    pointers = [_pointer(build, source, (matrix, k), line) for k in places]
+    pointers = [place_pointer(build, source, (matrix, k), line) for k in places]
     branch = scf.IfOp(build.ule(build.add(first, count), source.extents[-2]), [source.element] * count, has_else=True)
     with ir.InsertionPoint(branch.then_block):
         scf.YieldOp([_element_at(source, pointer) for pointer in pointers])
@@ -136,7 +134,7 @@ def _store(
     matrix, line, first, block = place
     pieces = [_pieces(x, row) for x in values]
     type_ = vector_type(row.unit, target.element)
-    pointer = _pointer(build, target, (matrix, line), first)
+    pointer = place_pointer(build, target, (matrix, line), first)
     for position, pair in enumerate(row.products):
         is_last = position == len(row.products) - 1
         parts = [whole if is_last else finite[pair[side]] for whole, finite in pieces]
@@ -168,14 +166,3 @@ def _rounded(x: ir.Value, row: Decomposition) -> tuple[ir.Value, ir.Value]:
         return rounded, rounded
     rounded = arith.truncf(ir.Type.parse(piece.value_ir), x)
     return rounded, arith.extf(x.type, rounded)
-
-
-def _pointer(build: Builder, matrix: GlobalMatrix, place: tuple[ir.Value, ir.Value], column: ir.Value) -> ir.Value:
-    """The address of an element: number of the matrix in a batch, row, column."""
-    coordinates = place[-len(matrix.strides) :]
-    steps = [
-        build.mul(build.zext(coordinate, build.i64), stride)
-        for coordinate, stride in zip(coordinates, matrix.strides, strict=True)
-    ]
-    offset = build.add(reduce(build.add, steps), build.zext(column, build.i64))
-    return element_pointer(matrix.pointer, offset, matrix.element)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import llvm, nvvm, scf, vector
 
-from lowtide.dialects import tile
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.unrolling import keep_rolled
@@ -33,10 +32,8 @@ _UNITS = TILE_BYTES // UNIT_BYTES  # of a row
 _ROWS_AT_ONCE = TRANSPOSING_THREADS // _UNITS
 
 
-def lower_transpose_matrix(context: Context, op: tile.TransposeMatrixOp) -> None:
+def transpose_matrix(context: Context, source: GlobalMatrix, target: GlobalMatrix) -> None:
     """Tile i of the source by CTA i of the launch: row by row of tiles, and in a batch matrix by matrix."""
-    source, target = context.get(op.source), context.get(op.target)
-    assert isinstance(source, GlobalMatrix) and isinstance(target, GlobalMatrix)
     own = _Tile.of(context, source, target)
     branch = scf.IfOp(own.is_whole, has_else=True)
     with ir.InsertionPoint(branch.then_block):

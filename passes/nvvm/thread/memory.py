@@ -1,7 +1,9 @@
 """Addresses of elements in shared and global memory, and bounds checks for global memory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import reduce
 
 import numpy as np
 from mlir import ir
@@ -13,8 +15,8 @@ from lowtide.dialects.tile.layouts import layout_of
 from lowtide.errors import ScheduleError
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.thread_offsets import ThreadOffset
-from lowtide.passes.nvvm.thread.values import SharedBuffer, Window
-from lowtide.passes.support.builder import Scalar, constant_of
+from lowtide.passes.nvvm.thread.values import GlobalMatrix, SharedBuffer, Window
+from lowtide.passes.support.builder import Builder, Scalar, constant_of
 from lowtide.passes.support.element_types import element_bits
 from lowtide.targets.tv import offsets
 
@@ -29,6 +31,20 @@ def element_pointer(base: ir.Value, index: Scalar, element: ir.Type) -> ir.Value
     if known is not None and abs(known) < 2**31:  # what the op holds as an attribute
         return llvm.GEPOp(base.type, base, [], [known], element, None).result
     return llvm.GEPOp(base.type, base, [index], [_DYNAMIC], element, None).result
+
+
+def place_pointer(
+    build: Builder, matrix: GlobalMatrix, place: Sequence[ir.Value], column: ir.Value | None = None
+) -> ir.Value:
+    """The address of an element: number of the matrix, left out or not needed without a batch, row, and column."""
+    coordinates = place[-len(matrix.strides) :]
+    steps = [
+        build.mul(build.zext(coordinate, build.i64), stride)
+        for coordinate, stride in zip(coordinates, matrix.strides, strict=True)
+    ]
+    if column is not None:
+        steps.append(build.zext(column, build.i64))
+    return element_pointer(matrix.pointer, reduce(build.add, steps), matrix.element)
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ WITH_ROLES = (
     "verify-mbarriers",
     "verify-registers",
 )
-PACKING = ("pack-operands", "launch-copies")
-SPLITTING = ("split-operands", "launch-splits")
-CLEARING = ("launch-clears",)
+PACKING = ("pack-operands", "launch-preparations")
+SPLITTING = ("split-operands", "launch-preparations")
+CLEARING = ("launch-preparations",)
 OURS = {kind.name for kind in REGISTRY}
 EVERY = tuple(
     step.name

@@ -86,7 +86,7 @@ _BATCHES = [
 _COPIES = [
     *_rows(
         CTA_LEVELS,
-        r"tile\.copy_matrix (?P<a>%\w+) to (?P<b>%\w+)",
+        r"tile\.prepare (?P<a>%\w+) from (?P<b>%\w+) :",
         ("a copy the other way", swapped),
         side=Side.DEVICE,
     ),

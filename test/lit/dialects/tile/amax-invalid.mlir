@@ -54,7 +54,7 @@ func.func @f(%a: !mat, %m: memref<1xf32>) {
 // -----
 
 tile.kernel @clear(%amax: memref<1xf16>) {
-  // expected-error @below {{clears one f32, a memref<1xf32>, not 'memref<1xf16>' [clear-target]}}
-  tile.clear %amax : memref<1xf16>
+  // expected-error @below {{without a source sets one f32 to zero, a memref<1xf32>, not 'memref<1xf16>' [prepare-zero]}}
+  tile.prepare %amax : memref<1xf16>
   tile.return
 }

@@ -35,8 +35,8 @@ tile.kernel @store(%d: !mat, %amax: memref<1xf32>) {
 }
 
 // CHECK-LABEL: tile.kernel @clear(
-// CHECK-NEXT:    tile.clear %{{.+}} : memref<1xf32>
+// CHECK-NEXT:    tile.prepare %{{.+}} : memref<1xf32>
 tile.kernel @clear(%amax: memref<1xf32>) {
-  tile.clear %amax : memref<1xf32>
+  tile.prepare %amax : memref<1xf32>
   tile.return
 }

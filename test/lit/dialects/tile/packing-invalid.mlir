@@ -2,7 +2,7 @@
 
 func.func @host(%a: memref<?xbf16>) {
   // expected-error @below {{'tile.pack' op takes a matrix whose rows are contiguous, such as memref<?x?xbf16, strided<[?, 1]>>, or a batch of these, not 'memref<?xbf16>' [pack-matrix]}}
-  %0 = tile.pack %a align(16) : memref<?xbf16>
+  %0 = tile.pack %a align(16) : memref<?xbf16> to memref<?xbf16>
   return
 }
 
@@ -10,7 +10,7 @@ func.func @host(%a: memref<?xbf16>) {
 
 func.func @host(%a: memref<?x?xbf16, strided<[1, ?]>>) {
   // expected-error @below {{[pack-matrix]}}
-  %0 = tile.pack %a align(16) : memref<?x?xbf16, strided<[1, ?]>>
+  %0 = tile.pack %a align(16) : memref<?x?xbf16, strided<[1, ?]>> to memref<?x?xbf16, strided<[1, ?]>>
   return
 }
 
@@ -18,14 +18,14 @@ func.func @host(%a: memref<?x?xbf16, strided<[1, ?]>>) {
 
 func.func @host(%a: memref<?x?xbf16, strided<[?, 1]>>) {
   // expected-error @below {{'tile.pack' op aligns rows to a power of two of bytes, not to 12 [pack-alignment]}}
-  %0 = tile.pack %a align(12) : memref<?x?xbf16, strided<[?, 1]>>
+  %0 = tile.pack %a align(12) : memref<?x?xbf16, strided<[?, 1]>> to memref<?x?xbf16, strided<[?, 1]>>
   return
 }
 
 // -----
 
 func.func @host(%a: memref<?x?xbf16, strided<[?, 1]>>, %d: memref<?x?xbf16, strided<[?, 1]>>) {
-  %0 = tile.pack %a align(16) uninitialized : memref<?x?xbf16, strided<[?, 1]>>
+  %0 = tile.pack %a align(16) uninitialized : memref<?x?xbf16, strided<[?, 1]>> to memref<?x?xbf16, strided<[?, 1]>>
   // expected-error @below {{'tile.unpack' op copies what tile.pack gave, uninitialized, for the matrix that it is copied into [unpack-of-pack]}}
   tile.unpack %0 into %d : memref<?x?xbf16, strided<[?, 1]>>
   return
@@ -34,7 +34,7 @@ func.func @host(%a: memref<?x?xbf16, strided<[?, 1]>>, %d: memref<?x?xbf16, stri
 // -----
 
 func.func @host(%d: memref<?x?xbf16, strided<[?, 1]>>) {
-  %0 = tile.pack %d align(16) : memref<?x?xbf16, strided<[?, 1]>>
+  %0 = tile.pack %d align(16) : memref<?x?xbf16, strided<[?, 1]>> to memref<?x?xbf16, strided<[?, 1]>>
   // expected-error @below {{[unpack-of-pack]}}
   tile.unpack %0 into %d : memref<?x?xbf16, strided<[?, 1]>>
   return
@@ -48,24 +48,24 @@ func.func @host(%d: memref<?x?xbf16, strided<[?, 1]>>) {
 // -----
 
 func.func @host(%a: memref<?x64xbf16, strided<[?, 1]>>) {
-  // expected-error @below {{'tile.pack_transposed' op gives a matrix of the same elements with its last two extents exchanged, not 'memref<?x64xbf16, strided<[?, 1]>>' for 'memref<?x64xbf16, strided<[?, 1]>>' [pack-transposed-shape]}}
-  %0 = tile.pack_transposed %a align(16) : memref<?x64xbf16, strided<[?, 1]>> to memref<?x64xbf16, strided<[?, 1]>>
+  // expected-error @below {{'tile.pack' op gives a matrix of the same elements with its last two extents exchanged, not 'memref<?x64xbf16, strided<[?, 1]>>' for 'memref<?x64xbf16, strided<[?, 1]>>' [prepared-shape]}}
+  %0 = tile.pack %a transposed align(16) : memref<?x64xbf16, strided<[?, 1]>> to memref<?x64xbf16, strided<[?, 1]>>
   return
 }
 
 // -----
 
 func.func @host(%a: memref<?x64xbf16, strided<[?, 1]>>) {
-  // expected-error @below {{'tile.pack_transposed' op aligns rows to a power of two of bytes, not to 24 [pack-transposed-alignment]}}
-  %0 = tile.pack_transposed %a align(24) : memref<?x64xbf16, strided<[?, 1]>> to memref<64x?xbf16, strided<[?, 1]>>
+  // expected-error @below {{'tile.pack' op is written in the source's place, so it is no transpose and has no pieces [pack-uninitialized]}}
+  %0 = tile.pack %a transposed align(16) uninitialized : memref<?x64xbf16, strided<[?, 1]>> to memref<64x?xbf16, strided<[?, 1]>>
   return
 }
 
 // -----
 
 tile.kernel @transpose(%s: memref<?x?xbf16, strided<[?, 1]>>, %t: memref<?x?xf16, strided<[?, 1]>>) {
-  // expected-error @below {{[pack-transposed-shape]}}
-  tile.transpose_matrix %s to %t : memref<?x?xbf16, strided<[?, 1]>> to memref<?x?xf16, strided<[?, 1]>>
+  // expected-error @below {{[prepared-shape]}}
+  tile.prepare %t from %s transposed : memref<?x?xf16, strided<[?, 1]>> from memref<?x?xbf16, strided<[?, 1]>>
   tile.return
 }
 
@@ -73,6 +73,14 @@ tile.kernel @transpose(%s: memref<?x?xbf16, strided<[?, 1]>>, %t: memref<?x?xf16
 
 tile.kernel @transpose(%s: memref<?x?xbf16, strided<[1, ?]>>, %t: memref<?x?xbf16, strided<[?, 1]>>) {
   // expected-error @below {{[pack-matrix]}}
-  tile.transpose_matrix %s to %t : memref<?x?xbf16, strided<[1, ?]>> to memref<?x?xbf16, strided<[?, 1]>>
+  tile.prepare %t from %s transposed : memref<?x?xbf16, strided<[?, 1]>> from memref<?x?xbf16, strided<[1, ?]>>
+  tile.return
+}
+
+// -----
+
+tile.kernel @copy(%s: memref<?x?xbf16, strided<[?, 1]>>, %t: memref<?x?xf16, strided<[?, 1]>>) {
+  // expected-error @below {{'tile.prepare' op gives a matrix of the same elements, not 'memref<?x?xf16, strided<[?, 1]>>' for 'memref<?x?xbf16, strided<[?, 1]>>' [prepared-shape]}}
+  tile.prepare %t from %s : memref<?x?xf16, strided<[?, 1]>> from memref<?x?xbf16, strided<[?, 1]>>
   tile.return
 }

@@ -17,37 +17,37 @@
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.level = "problem", tile.target = "sm_90a", test.schedule = #schedule} {
 // CHECK-LABEL: func.func @host
-// CHECK:         %[[A:.+]] = tile.pack %{{.+}} align(16) : memref<?x?xbf16, strided<[?, 1]>>
-// CHECK:         %[[D:.+]] = tile.pack %{{.+}} align(8) whole_rows uninitialized : memref<?x?xbf16, strided<[?, 1]>>
+// CHECK:         %[[A:.+]] = tile.pack %{{.+}} align(16) : memref<?x?xbf16, strided<[?, 1]>> to memref<?x?xbf16, strided<[?, 1]>>
+// CHECK:         %[[D:.+]] = tile.pack %{{.+}} align(8) whole_rows uninitialized : memref<?x?xbf16, strided<[?, 1]>> to memref<?x?xbf16, strided<[?, 1]>>
 // CHECK:         tile.unpack %[[D]] into %{{.+}} : memref<?x?xbf16, strided<[?, 1]>>
 func.func @host(%a: !mat, %d: !mat) {
-  %0 = tile.pack %a align(16) : !mat
-  %1 = tile.pack %d align(8) whole_rows uninitialized : !mat
+  %0 = tile.pack %a align(16) : !mat to !mat
+  %1 = tile.pack %d align(8) whole_rows uninitialized : !mat to !mat
   tile.unpack %1 into %d : !mat
   return
 }
 // CHECK-LABEL: func.func @batch
-// CHECK:         tile.pack %{{.+}} align(16) : memref<?x?x?xbf16, strided<[?, ?, 1]>>
+// CHECK:         tile.pack %{{.+}} align(16) : memref<?x?x?xbf16, strided<[?, ?, 1]>> to memref<?x?x?xbf16, strided<[?, ?, 1]>>
 func.func @batch(%a: memref<?x?x?xbf16, strided<[?, ?, 1]>>) {
-  %0 = tile.pack %a align(16) : memref<?x?x?xbf16, strided<[?, ?, 1]>>
+  %0 = tile.pack %a align(16) : memref<?x?x?xbf16, strided<[?, ?, 1]>> to memref<?x?x?xbf16, strided<[?, ?, 1]>>
   return
 }
 // CHECK-LABEL: func.func @transposed
-// CHECK:         tile.pack_transposed %{{.+}} align(16) : memref<?x64xf8E4M3FN, strided<[?, 1]>> to memref<64x?xf8E4M3FN, strided<[?, 1]>>
+// CHECK:         tile.pack %{{.+}} transposed align(16) : memref<?x64xf8E4M3FN, strided<[?, 1]>> to memref<64x?xf8E4M3FN, strided<[?, 1]>>
 func.func @transposed(%a: memref<?x64xf8E4M3FN, strided<[?, 1]>>) attributes {test.schedule = #transposed} {
-  %0 = tile.pack_transposed %a align(16) : memref<?x64xf8E4M3FN, strided<[?, 1]>> to memref<64x?xf8E4M3FN, strided<[?, 1]>>
+  %0 = tile.pack %a transposed align(16) : memref<?x64xf8E4M3FN, strided<[?, 1]>> to memref<64x?xf8E4M3FN, strided<[?, 1]>>
   return
 }
 // CHECK-LABEL: tile.kernel @transpose
-// CHECK:         tile.transpose_matrix %{{.+}} to %{{.+}} : memref<?x?x?xbf16, strided<[?, ?, 1]>> to memref<?x?x?xbf16, strided<[?, ?, 1]>>
+// CHECK:         tile.prepare %{{.+}} from %{{.+}} transposed : memref<?x?x?xbf16, strided<[?, ?, 1]>> from memref<?x?x?xbf16, strided<[?, ?, 1]>>
 tile.kernel @transpose(%s: memref<?x?x?xbf16, strided<[?, ?, 1]>>, %t: memref<?x?x?xbf16, strided<[?, ?, 1]>>) {
-  tile.transpose_matrix %s to %t : memref<?x?x?xbf16, strided<[?, ?, 1]>> to memref<?x?x?xbf16, strided<[?, ?, 1]>>
+  tile.prepare %t from %s transposed : memref<?x?x?xbf16, strided<[?, ?, 1]>> from memref<?x?x?xbf16, strided<[?, ?, 1]>>
   tile.return
 }
 // CHECK-LABEL: tile.kernel @copy
-// CHECK:         tile.copy_matrix %{{.+}} to %{{.+}} : memref<?x?xbf16, strided<[?, 1]>>
+// CHECK:         tile.prepare %{{.+}} from %{{.+}} : memref<?x?xbf16, strided<[?, 1]>> from memref<?x?xbf16, strided<[?, 1]>>
 tile.kernel @copy(%s: !mat, %t: !mat) {
-  tile.copy_matrix %s to %t : !mat
+  tile.prepare %t from %s : !mat from !mat
   tile.return
 }
 }

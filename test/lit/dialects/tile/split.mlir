@@ -8,13 +8,13 @@
 !pieces = memref<?x?xtf32, strided<[?, 1]>>
 module attributes {tile.level = "problem", tile.target = "sm_90a", test.problem = #problem} {
 // CHECK-LABEL: func.func @host
-// CHECK:         %[[A:.+]] = tile.split %{{.+}} left by tf32x3 : memref<?x?xf32, strided<[?, 1]>> to memref<?x?xtf32, strided<[?, 1]>>
-// CHECK:         %[[B:.+]] = tile.split %{{.+}} right by tf32x3 k_first :
+// CHECK:         %[[A:.+]] = tile.pack %{{.+}} pieces(left of tf32x3) align(16) : memref<?x?xf32, strided<[?, 1]>> to memref<?x?xtf32, strided<[?, 1]>>
+// CHECK:         %[[B:.+]] = tile.pack %{{.+}} transposed pieces(right of tf32x3) align(16) :
 // CHECK:         tile.gemm tn %[[A]], %[[B]] into %{{.+}} acc(f32 by tf32x3 from tt)
 // CHECK:         tile.gemm nn %{{.+}}, %{{.+}} into %{{.+}} acc(f32 fast by bf16x6)
 func.func @host(%a: !mat, %b: !mat, %d: !mat) {
-  %0 = tile.split %a left by tf32x3 : !mat to !pieces
-  %1 = tile.split %b right by tf32x3 k_first : !mat to !pieces
+  %0 = tile.pack %a pieces(left of tf32x3) align(16) : !mat to !pieces
+  %1 = tile.pack %b transposed pieces(right of tf32x3) align(16) : !mat to !pieces
   tile.gemm tn %0, %1 into %d acc(f32 by tf32x3 from tt) {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -26,10 +26,10 @@ func.func @host(%a: !mat, %b: !mat, %d: !mat) {
   return
 }
 // CHECK-LABEL: tile.kernel @split
-// CHECK:         tile.split_matrix %{{.+}} to %{{.+}} right by bf16x6 k_first : memref<2x16x8xf32, strided<[?, ?, 1]>> to memref<2x8x96xbf16, strided<[?, ?, 1]>>
+// CHECK:         tile.prepare %{{.+}} from %{{.+}} transposed pieces(right of bf16x6) : memref<2x8x96xbf16, strided<[?, ?, 1]>> from memref<2x16x8xf32, strided<[?, ?, 1]>>
 tile.kernel @split(%s: memref<2x16x8xf32, strided<[?, ?, 1]>>, %t: memref<2x8x96xbf16, strided<[?, ?, 1]>>) {
-  tile.split_matrix %s to %t right by bf16x6 k_first
-      : memref<2x16x8xf32, strided<[?, ?, 1]>> to memref<2x8x96xbf16, strided<[?, ?, 1]>>
+  tile.prepare %t from %s transposed pieces(right of bf16x6)
+      : memref<2x8x96xbf16, strided<[?, ?, 1]>> from memref<2x16x8xf32, strided<[?, ?, 1]>>
   tile.return
 }
 }

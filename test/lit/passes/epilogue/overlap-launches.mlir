@@ -60,9 +60,9 @@ tile.kernel @in_order() attributes {schedule = #serialized} {
 // CHECK-LABEL: tile.kernel @copy
 // CHECK:       tile.grid_dependency_wait
 // CHECK-NEXT:  tile.launch_dependents
-// CHECK-NEXT:  tile.copy_matrix
+// CHECK-NEXT:  tile.prepare
 tile.kernel @copy(%s: memref<?x?xf32, strided<[?, 1]>>, %t: memref<?x?xf32, strided<[?, 1]>>) {
-  tile.copy_matrix %s to %t : memref<?x?xf32, strided<[?, 1]>>
+  tile.prepare %t from %s : memref<?x?xf32, strided<[?, 1]>> from memref<?x?xf32, strided<[?, 1]>>
   tile.return
 }
 }

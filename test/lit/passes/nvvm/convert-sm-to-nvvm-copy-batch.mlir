@@ -22,7 +22,7 @@ func.func @host(%s: !mat, %t: !mat, %g: index) {
   return
 }
 tile.kernel @copy(%s: !mat, %t: !mat) {
-  tile.copy_matrix %s to %t : !mat
+  tile.prepare %t from %s : !mat from !mat
   tile.return
 }
 }

@@ -32,7 +32,7 @@ func.func @host(%s: !mat, %t: !pieces, %g: index) {
   return
 }
 tile.kernel @split(%s: !mat, %t: !pieces) {
-  tile.split_matrix %s to %t left by tf32x3 : !mat to !pieces
+  tile.prepare %t from %s pieces(left of tf32x3) : !pieces from !mat
   tile.return
 }
 }
@@ -54,7 +54,7 @@ func.func @host(%s: !mat, %t: !pieces, %g: index) {
   return
 }
 tile.kernel @split(%s: !mat, %t: !pieces) {
-  tile.split_matrix %s to %t right by bf16x6 k_first : !mat to !pieces
+  tile.prepare %t from %s transposed pieces(right of bf16x6) : !pieces from !mat
   tile.return
 }
 }

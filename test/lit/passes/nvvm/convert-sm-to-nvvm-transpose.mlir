@@ -27,7 +27,7 @@ func.func @host(%s: !mat, %t: !mat, %g: index) {
   return
 }
 tile.kernel @transpose(%s: !mat, %t: !mat) {
-  tile.transpose_matrix %s to %t : !mat to !mat
+  tile.prepare %t from %s transposed : !mat from !mat
   tile.return
 }
 }

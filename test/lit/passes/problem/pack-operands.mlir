@@ -47,8 +47,8 @@ func.func @tma(%a: !mat, %b: !mat, %d: !mat) {
 // A and B of which K is not contiguous are transposed where the schedule says so; layout and shapes are then of that.
 // CHECK-LABEL: func.func @turned(
 // CHECK-SAME:    %[[A:.+]]: memref<{{.*}}>, %[[B:.+]]: memref<{{.*}}>, %[[D:.+]]: memref<{{.*}}>)
-// CHECK-NEXT:  %[[P:.+]] = tile.pack_transposed %[[A]] align(16) : memref<96x?xf8E4M3FN, strided<[?, 1]>> to memref<?x96xf8E4M3FN, strided<[?, 1]>>
-// CHECK-NEXT:  %[[Q:.+]] = tile.pack_transposed %[[B]] align(16) : memref<96x64xf8E4M3FN, strided<[?, 1]>> to memref<64x96xf8E4M3FN, strided<[?, 1]>>
+// CHECK-NEXT:  %[[P:.+]] = tile.pack %[[A]] transposed align(16) : memref<96x?xf8E4M3FN, strided<[?, 1]>> to memref<?x96xf8E4M3FN, strided<[?, 1]>>
+// CHECK-NEXT:  %[[Q:.+]] = tile.pack %[[B]] transposed align(16) : memref<96x64xf8E4M3FN, strided<[?, 1]>> to memref<64x96xf8E4M3FN, strided<[?, 1]>>
 // CHECK-NEXT:  tile.gemm tn %[[P]], %[[Q]] into %[[D]] acc(f32)
 !a = memref<96x?xf8E4M3FN, strided<[?, 1]>>
 !b = memref<96x64xf8E4M3FN, strided<[?, 1]>>

@@ -4,8 +4,8 @@
 // Three blocks of K, of whole units of four: 3 · 12. The second product is of pieces already.
 // CHECK-LABEL: func.func @known(
 // CHECK-SAME:    %[[A:.+]]: memref<10x64xf32{{.*}}, %[[B:.+]]: memref<10x?xf32{{.*}}, %[[D:.+]]: memref<64x?xf32
-// CHECK-NEXT:  %[[P:.+]] = tile.split %[[A]] left by tf32x3 k_first : {{.+}} to memref<64x36xtf32, strided<[?, 1]>>
-// CHECK-NEXT:  %[[Q:.+]] = tile.split %[[B]] right by tf32x3 k_first : {{.+}} to memref<?x36xtf32, strided<[?, 1]>>
+// CHECK-NEXT:  %[[P:.+]] = tile.pack %[[A]] transposed pieces(left of tf32x3) align(16) : {{.+}} to memref<64x36xtf32, strided<[?, 1]>>
+// CHECK-NEXT:  %[[Q:.+]] = tile.pack %[[B]] transposed pieces(right of tf32x3) align(16) : {{.+}} to memref<?x36xtf32, strided<[?, 1]>>
 // CHECK-NEXT:  tile.gemm tn %[[P]], %[[Q]] into %[[D]] acc(f32 by tf32x3 from nt)
 // CHECK-NOT:   tile.split
 !a = memref<10x64xf32, strided<[?, 1]>>
@@ -30,8 +30,8 @@ func.func @known(%a: !a, %b: !b, %d: !d, %p: !pieces, %q: !pieces) {
 
 // Run-time extents, a batch, and what else a product has.
 // CHECK-LABEL: func.func @batch(
-// CHECK:       tile.split %{{.+}} left by bf16x6 : {{.+}} to memref<4x?x?xbf16, strided<[?, ?, 1]>>
-// CHECK-NEXT:  tile.split %{{.+}} right by bf16x6 k_first : {{.+}} to memref<4x?x?xbf16, strided<[?, ?, 1]>>
+// CHECK:       tile.pack %{{.+}} pieces(left of bf16x6) align(16) : {{.+}} to memref<4x?x?xbf16, strided<[?, ?, 1]>>
+// CHECK-NEXT:  tile.pack %{{.+}} transposed pieces(right of bf16x6) align(16) : {{.+}} to memref<4x?x?xbf16, strided<[?, ?, 1]>>
 // CHECK-NEXT:  tile.gemm tn {{.+}} acc(f32 fast by bf16x6 from tt) operands(per_column %{{.+}} : memref<?xf32>) schedule(
 !mat = memref<4x?x?xf32, strided<[?, ?, 1]>>
 module attributes {tile.level = "problem", tile.target = "sm_90a"} {

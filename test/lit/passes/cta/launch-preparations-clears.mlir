@@ -1,5 +1,5 @@
-// launch-clears: a kernel that sets the amax to zero, launched before each launch of one that raises it.
-// RUN: lowtide-opt %s -p launch-clears | filecheck %s
+// launch-preparations: a kernel that sets the amax to zero, launched before each launch of one that raises it.
+// RUN: lowtide-opt %s -p launch-preparations | filecheck %s
 
 // CHECK-LABEL: func.func @host(
 // CHECK:         tile.launch @host_clear grid(%{{.+}}) threads(32) args(%[[AMAX:.+]]) : memref<1xf32>
@@ -7,7 +7,7 @@
 // CHECK-NEXT:    tile.launch @plain
 // CHECK-NEXT:    return
 // CHECK:       tile.kernel @host_clear(%[[X:.+]]: memref<1xf32>) {
-// CHECK-NEXT:    tile.clear %[[X]] : memref<1xf32>
+// CHECK-NEXT:    tile.prepare %[[X]] : memref<1xf32>
 // CHECK-NEXT:    tile.return
 // CHECK-NOT:   tile.kernel @{{.+}}_clear
 !d = memref<?x?xbf16, strided<[?, 1]>>

@@ -1,5 +1,5 @@
-// launch-copies of transposes: a workspace in their place, filled by a launch before that of the kernel, wherever they lie.
-// RUN: lowtide-opt %s -p launch-copies,cse --split-input-file | filecheck %s
+// launch-preparations of transposes: a workspace in their place, filled by a launch before that of the kernel, wherever they lie.
+// RUN: lowtide-opt %s -p launch-preparations,cse --split-input-file | filecheck %s
 
 // CHECK-LABEL: func.func @host(
 // CHECK-SAME:    %[[A:.+]]: memref<?x100xf8E4M3FN, strided<[?, 1]>>, %[[G:.+]]: index)
@@ -7,20 +7,20 @@
 // CHECK:       %[[LINES:.+]] = arith.ceildivui %[[ROWS]], %c128
 // CHECK:       %[[STRIDE:.+]] = arith.muli %[[LINES]], %c128
 // CHECK:       %[[SIZE:.+]] = arith.muli %[[STRIDE]], %c100
+// CHECK:       %[[S:.+]] = memref.cast %[[A]]
 // CHECK:       %[[SPACE:.+]] = tile.workspace %[[SIZE]] : memref<?xf8E4M3FN>
 // CHECK:       %[[P:.+]] = memref.reinterpret_cast %[[SPACE]] to offset: [0], sizes: [100, %[[ROWS]]], strides: [%[[STRIDE]], 1]
 // CHECK:       %[[T:.+]] = memref.reinterpret_cast %[[SPACE]] to offset: [0], sizes: [%c100, %[[ROWS]]], strides: [%[[STRIDE]], 1]
 // Tiles of 128 bytes by 128 bytes: one along the columns.
-// CHECK:       %[[S:.+]] = memref.cast %[[A]]
 // CHECK:       tile.launch @host_transpose_e4m3 grid(%[[LINES]]) threads(128) args(%[[S]], %[[T]])
 // CHECK:       tile.launch @kernel grid(%[[G]]) threads(32) args(%[[P]])
 // CHECK:       tile.kernel @host_transpose_e4m3(%[[FROM:.+]]: memref<?x?xf8E4M3FN, strided<[?, 1]>>, %[[TO:.+]]: memref<?x?xf8E4M3FN, strided<[?, 1]>>) {
-// CHECK-NEXT:    tile.transpose_matrix %[[FROM]] to %[[TO]]
+// CHECK-NEXT:    tile.prepare %[[TO]] from %[[FROM]] transposed
 !mat = memref<?x100xf8E4M3FN, strided<[?, 1]>>
 !turned = memref<100x?xf8E4M3FN, strided<[?, 1]>>
 module attributes {tile.level = "cta", tile.target = "sm_90a"} {
 func.func @host(%a: !mat, %g: index) {
-  %p = tile.pack_transposed %a align(16) : !mat to !turned
+  %p = tile.pack %a transposed align(16) : !mat to !turned
   tile.launch @kernel grid(%g) threads(32) args(%p) : !turned
   return
 }
@@ -36,14 +36,14 @@ tile.kernel @kernel(%a: !turned) {
 // CHECK:       %[[COUNT:.+]] = arith.select %[[SHARED]], %{{.+}}, %{{.+}} : index
 // CHECK:       %[[FROM:.+]] = memref.reinterpret_cast %{{.+}} to offset: [0], sizes: [%[[COUNT]], %{{.+}}, %{{.+}}], strides: [%{{.+}}, %{{.+}}, 1]
 // CHECK:       %[[STEP:.+]] = arith.select %[[SHARED]], %c0, %[[ONE:.+]] : index
+// CHECK:       cf.assert %{{.+}}, "the batch has 2^31 or more tiles to transpose; split it"
 // CHECK:       memref.reinterpret_cast %[[SPACE:.+]] to offset: [0], {{.*}} strides: [%[[STEP]], %{{.+}}, 1]
 // CHECK:       %[[TO:.+]] = memref.reinterpret_cast %[[SPACE]] to offset: [0], sizes: [%[[COUNT]], %{{.+}}, %{{.+}}], strides: [%[[ONE]], %{{.+}}, 1]
-// CHECK:       cf.assert %{{.+}}, "the batch has 2^31 or more tiles to transpose; split it"
 // CHECK:       tile.launch @batch_transpose_bf16 grid(%{{.+}}) threads(128) args(%[[FROM]], %[[TO]])
 !mat = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 module attributes {tile.level = "cta", tile.target = "sm_90a"} {
 func.func @batch(%a: !mat, %g: index) {
-  %p = tile.pack_transposed %a align(16) : !mat to !mat
+  %p = tile.pack %a transposed align(16) : !mat to !mat
   tile.launch @kernel grid(%g) threads(32) args(%p) : !mat
   return
 }

@@ -1,5 +1,5 @@
-// launch-splits takes workspaces for the pieces, and launches the splits before the product.
-// RUN: lowtide-opt %s -p launch-splits,cse --split-input-file | filecheck %s
+// launch-preparations takes workspaces for pieces, and launches what makes them before the product.
+// RUN: lowtide-opt %s -p launch-preparations,cse --split-input-file | filecheck %s
 
 // CHECK-LABEL: func.func @host(
 // CHECK-SAME:    %[[A:.+]]: memref<{{.*}}>, %[[B:.+]]: memref<{{.*}}>, %[[D:.+]]: memref<{{.*}}>, %[[G:.+]]: index)
@@ -15,10 +15,10 @@
 // CHECK:       %[[LINES:.+]] = arith.ceildivui %[[DEPTH]], %c32
 // CHECK:       %[[STRIDE:.+]] = arith.muli %[[LINES]], %c32
 // CHECK:       %[[SIZE:.+]] = arith.muli %[[ROWS]], %[[STRIDE]]
-// CHECK:       %[[SPACE:.+]] = tile.workspace %[[SIZE]] : memref<?xtf32>
 // CHECK:       %[[ALL:.+]] = arith.muli %[[ROWS]], %[[UNITS]]
 // CHECK:       %[[CTAS:.+]] = arith.ceildivui %[[ALL]], %c256
 // CHECK:       cf.assert %{{.+}}, "A or B has 2^32 or more 16-byte units of pieces; reduce M, N or K"
+// CHECK:       %[[SPACE:.+]] = tile.workspace %[[SIZE]] : memref<?xtf32>
 // CHECK:       %[[P:.+]] = memref.reinterpret_cast %[[SPACE]] to offset: [0], sizes: [%[[ROWS]], %[[DEPTH]]], strides: [%[[STRIDE]], 1]
 // B has K first: its rows of pieces are its columns.
 // CHECK:       %[[COLUMNS:.+]] = memref.dim %[[B]], %c1
@@ -33,16 +33,16 @@
 // CHECK-NEXT:  tile.launch @kernel grid(%[[G]]) threads(32) args(%[[P]], %[[Q]], %[[D]])
 
 // CHECK:       tile.kernel @host_split_left(%[[S:.+]]: memref<?x?xf32, strided<[?, 1]>>, %[[T:.+]]: memref<?x?xtf32, strided<[?, 1]>>) {
-// CHECK-NEXT:    tile.split_matrix %[[S]] to %[[T]] left by tf32x3 :
+// CHECK-NEXT:    tile.prepare %[[T]] from %[[S]] pieces(left of tf32x3) :
 // CHECK-NEXT:    tile.return
 // CHECK:       tile.kernel @host_split_right(
-// CHECK-NEXT:    tile.split_matrix %{{.+}} to %{{.+}} right by tf32x3 k_first :
+// CHECK-NEXT:    tile.prepare %{{.+}} from %{{.+}} transposed pieces(right of tf32x3) :
 !mat = memref<?x?xf32, strided<[?, 1]>>
 !pieces = memref<?x?xtf32, strided<[?, 1]>>
 module attributes {tile.level = "cta", tile.target = "sm_90a"} {
 func.func @host(%a: !mat, %b: !mat, %d: !mat, %g: index) {
-  %p = tile.split %a left by tf32x3 : !mat to !pieces
-  %q = tile.split %b right by tf32x3 k_first : !mat to !pieces
+  %p = tile.pack %a pieces(left of tf32x3) align(16) : !mat to !pieces
+  %q = tile.pack %b transposed pieces(right of tf32x3) align(16) : !mat to !pieces
   %c1 = arith.constant 1 : index
   %k = memref.dim %p, %c1 : !pieces
   %n = arith.addi %k, %g : index
@@ -72,7 +72,7 @@ tile.kernel @kernel(%a: !pieces, %b: !pieces, %d: !mat) {
 !out = memref<8x16x384xbf16, strided<[?, ?, 1]>>
 module attributes {tile.level = "cta", tile.target = "sm_90a"} {
 func.func @batch(%a: !in, %g: index) {
-  %p = tile.split %a left by bf16x6 : !in to !out
+  %p = tile.pack %a pieces(left of bf16x6) align(16) : !in to !out
   tile.launch @kernel grid(%g) threads(32) args(%p) : !out
   return
 }
