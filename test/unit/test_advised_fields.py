@@ -39,7 +39,9 @@ def assignments() -> dict[str, str]:
     """Fields with values, as printed, and where."""
     pages = [*ROOT.glob("docs/*.md"), ROOT / "README.md"]
     modules = [
-        path for folder in ("passes", "compiler", "measurement", "runtime") for path in (ROOT / folder).rglob("*.py")
+        path
+        for folder in ("passes", "compiler", "verification", "inspection", "measurement", "runtime")
+        for path in (ROOT / folder).rglob("*.py")
     ]
     found = {}
     for path in (*pages, *modules):
