@@ -280,7 +280,7 @@ def _window_access(op: ir.OpView, fragment: ir.Type, window: ir.Value, direction
     if kind is OperandKind.full:
         return _matrix_access(op, names, what, atom, direction, matrix, _of_fragment(atom, fragment))
     if kind in SCALES:
-        return _vector_access(op, what, direction, matrix, fragment, 1 - SCALES[kind].rows, SCALES[kind].block)
+        return _vector_access(op, what, direction, matrix, fragment, 1 - SCALES[kind].of_rows, SCALES[kind].rows)
     return _vector_access(op, what, direction, matrix, fragment, axis=0 if kind is OperandKind.per_row else 1)
 
 

@@ -165,12 +165,12 @@ def _checks_of_scales(
     """A scale for each block of rows, or columns, and for each of K. `words` are those of what was asked for."""
     m, n, k = extents
     build, scales = Builder.index(), SCALES[kind]
-    outer, word = (m, words[0]) if scales.rows else (n, words[1])
+    outer, word = (m, words[0]) if scales.of_rows else (n, words[1])
     message = f"scales of {word} must have one for each {{}} {word[0]} and for each {SCALE_BLOCK} of K, rounded up"
-    message = message.format(scales.block)
+    message = message.format(scales.rows)
     return [
-        (operand, scales.outer_dim - 2, build.ceil_sdiv(outer, scales.block), message),
-        (operand, scales.k_dim - 2, build.ceil_sdiv(k, scales.k_block), message),
+        (operand, -1 - scales.k_dim, build.ceil_sdiv(outer, scales.rows), message),
+        (operand, scales.k_dim - 2, build.ceil_sdiv(k, scales.k), message),
     ]
 
 

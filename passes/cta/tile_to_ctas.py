@@ -275,10 +275,10 @@ def _scale_windows(
     for kind, source in in_the_sum.items():
         if kind not in SCALES:
             continue
-        outer = origin[0 if SCALES[kind].rows else 1]
+        outer = origin[0 if SCALES[kind].of_rows else 1]
         type_ = tile.ViewType.get(shape, ir.MemRefType(source.type).element_type)
         view = tile.ViewOp(type_, source, [*matrix, outer, k], kind=kind).result
-        windows["rows" if SCALES[kind].rows else "columns"] = view
+        windows["rows" if SCALES[kind].of_rows else "columns"] = view
     return windows
 
 

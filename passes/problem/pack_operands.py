@@ -40,11 +40,11 @@ from lowtide.passes.schedules.facts.alignment import (
     moved_alignment,
     multiplied,
 )
-from lowtide.passes.support import staged_scales
 from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.operand_kinds import SCALES
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import after, before, defining_op
+from lowtide.passes.support.streams import ALIGNMENT
 from lowtide.passes.support.workspaces import pack
 from lowtide.targets import Target
 
@@ -76,7 +76,7 @@ def _pack(gemm: tile.GemmOp, schedule: Schedule, problem: Problem) -> None:
     if schedule.stages_scales:
         for position, kind in enumerate(problem.kinds, len(MATRICES)):
             if kind in SCALES:
-                operands[position] = _packed(gemm, operands[position], staged_scales.ALIGNMENT)
+                operands[position] = _packed(gemm, operands[position], ALIGNMENT)
     if not is_packed("d", schedule):
         return
     d, whole_rows = gemm.d, schedule.epilogue.path is StorePath.tma

@@ -6,11 +6,9 @@ product. Copies are still synchronous. Scales of blocks may be copied beside the
 
 from lowtide.passes.smem.assign_smem_layouts import AssignSmemLayouts
 from lowtide.passes.smem.promote_operands_to_smem import PromoteOperandsToSmem
-from lowtide.passes.smem.stage_scales import StageScales
 from lowtide.passes.steps import Step
 
 STEPS = (
     Step(PromoteOperandsToSmem, "while a K step is still one mma on two windows"),
-    Step(StageScales, "between the barriers that order the copies of A and B"),
     Step(AssignSmemLayouts, "as soon as there are buffers, since the ring takes over their types"),
 )

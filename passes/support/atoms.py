@@ -110,10 +110,7 @@ def fragment_type(tv: Layout, shape: tuple[int, int], element: ir.Type | str) ->
 
 def stored_shape(operand: str, schedule: Schedule, problem: Problem) -> tuple[int, int]:
     """The shape of a stage of A or B: as in global memory, the dimension that is contiguous there last."""
-    m, n, k = schedule.tile_mnk
-    rows = (m if operand == "a" else n) // problem.rows_per_byte(operand)
-    k_is_last = a_is_mk(problem.layout) if operand == "a" else b_is_nk(problem.layout)
-    return (rows, k) if k_is_last else (k, rows)
+    return problem.stream(operand).box(schedule.tile_mnk)
 
 
 def is_transposed(operand: str, layout: GemmLayout) -> bool:

@@ -1,11 +1,10 @@
 """Kinds of operands of a `tile.gemm`: what they become in Dᵀ, and which act in the sum."""
 
-from dataclasses import dataclass
-
 from mlir import ir
 
 from lowtide.dialects.tile import OperandKind
-from lowtide.elements import SCALE_BLOCK
+from lowtide.elements import EPILOGUE_TYPE, SCALE_BLOCK
+from lowtide.passes.support.streams import Stream
 
 # What of a tile.gemm's operands acts in the sum, and has no argument in the epilogue.
 _IN_THE_SUM = frozenset(
@@ -43,28 +42,11 @@ def is_read_by_the_region(kind: OperandKind) -> bool:
     return kind is not OperandKind.amax and not acts_in_the_sum(kind)
 
 
-@dataclass(frozen=True)
-class Scales:
-    """What a scale belongs to: `rows` or columns of D, in blocks of so many of them and of so many of K.
-
-    `k_dim` is the dimension of the array that counts blocks of K; the other one counts those of rows or columns.
-    """
-
-    rows: bool
-    block: int
-    k_block: int
-    k_dim: int
-
-    @property
-    def outer_dim(self) -> int:
-        return 1 - self.k_dim
-
-
 SCALES = {
-    OperandKind.row_scale: Scales(True, 1, SCALE_BLOCK, 0),
-    OperandKind.column_scale: Scales(False, 1, SCALE_BLOCK, 0),
-    OperandKind.row_block_scale: Scales(True, SCALE_BLOCK, SCALE_BLOCK, 1),
-    OperandKind.column_block_scale: Scales(False, SCALE_BLOCK, SCALE_BLOCK, 1),
+    OperandKind.row_scale: Stream(True, EPILOGUE_TYPE, k=SCALE_BLOCK, k_is_last=False),
+    OperandKind.column_scale: Stream(False, EPILOGUE_TYPE, k=SCALE_BLOCK, k_is_last=False),
+    OperandKind.row_block_scale: Stream(True, EPILOGUE_TYPE, SCALE_BLOCK, SCALE_BLOCK),
+    OperandKind.column_block_scale: Stream(False, EPILOGUE_TYPE, SCALE_BLOCK, SCALE_BLOCK),
 }
 
 #: Dimensions of an operand of the epilogue without a batch

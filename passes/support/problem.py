@@ -22,6 +22,7 @@ from lowtide.passes.support.matrix_layouts import (
     turned_layout,
 )
 from lowtide.passes.support.operand_kinds import SCALES, is_read_by_the_region, swapped_kind
+from lowtide.passes.support.streams import Stream
 
 # The element type of packed weights in memory.
 WEIGHT_BYTES = "u8"
@@ -131,9 +132,20 @@ class Problem:
         return replace(self, a=row.piece, b=row.piece, k=k, layout=GemmLayout.tn, given_layout=self.layout)
 
     @property
+    def scales(self) -> tuple[Stream, ...]:
+        """The scales of the sums of blocks of K: those of rows and those of columns, or none."""
+        found = (SCALES[kind] for kind in self.kinds if kind in SCALES)
+        return tuple(sorted(found, key=lambda scales: not scales.of_rows))
+
+    @property
     def is_scaled(self) -> bool:
         """Whether the sums of blocks of K have scales."""
-        return any(kind in SCALES for kind in self.kinds)
+        return bool(self.scales)
+
+    def stream(self, name: str) -> Stream:
+        """What a K step reads of `a` or `b`."""
+        k_is_last = a_is_mk(self.layout) if name == "a" else b_is_nk(self.layout)
+        return Stream(name == "a", self.operand(name), self.rows_per_byte(name), k_is_last=k_is_last)
 
     @property
     def region_kinds(self) -> tuple[OperandKind, ...]:

@@ -16,7 +16,8 @@ from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.thread_offsets import layout_offset
 from lowtide.passes.nvvm.thread.values import Offset, Repeated, Window
 from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.operand_kinds import SCALES, Scales
+from lowtide.passes.support.operand_kinds import SCALES
+from lowtide.passes.support.streams import Stream
 from lowtide.targets import SplitCoordinates, split_coordinates
 
 
@@ -26,7 +27,7 @@ def load_scales(context: Context, op: sm.LoadGlobalOp, window: Window, split: Sp
     A row or a column beyond the last one gets the last one's: what it scales is not stored.
     """
     scales, (outer, k) = SCALES[window.kind], window.offsets
-    block_of_k = context.build.udiv(k.value, scales.k_block)
+    block_of_k = context.build.udiv(k.value, scales.k)
     return _loaded(context, op, scales, outer, split, lambda index: _load(context, window, index, block_of_k))
 
 
@@ -34,10 +35,10 @@ def lower_load_scales(context: Context, op: sm.LoadScalesOp) -> None:
     """The scales of a fragment that a slot of the ring holds."""
     buffer, scales, type_ = context.buffer(op.source), SCALES[operand_kind(op)], op.result.type
     split, element, build = split_coordinates(tv_of(type_.tv), type_.shape), type_.element_type, context.build
-    of_k, columns = build.udiv(context.scalar(op.k), scales.k_block), buffer.type.shape[1]
+    of_k, columns = build.udiv(context.scalar(op.k), scales.k), buffer.type.shape[1]
 
     def load(index: ir.Value) -> ir.Value:
-        row, column = (of_k, index) if scales.k_dim == 0 else (index, of_k)
+        row, column = (of_k, index) if not scales.k_is_last else (index, of_k)
         pointer = element_pointer(buffer.pointer, build.add(build.mul(row, columns), column), element)
         return llvm.LoadOp(element, pointer, alignment=element_bits(element) // 8).result
 
@@ -47,22 +48,22 @@ def lower_load_scales(context: Context, op: sm.LoadScalesOp) -> None:
 def _loaded(
     context: Context,
     op: sm.LoadGlobalOp | sm.LoadScalesOp,
-    scales: Scales,
+    scales: Stream,
     outer: Offset,
     split: SplitCoordinates,
     load: Callable[[ir.Value], ir.Value],
 ) -> Repeated:
     """Each scale that a thread needs, loaded once: those of rows, or columns, from `outer` on."""
-    layout, places = (split.row_thread, split.row_values) if scales.rows else (split.col_thread, split.col_values)
+    layout, places = (split.row_thread, split.row_values) if scales.of_rows else (split.col_thread, split.col_values)
     own = layout_offset(context.build, layout, context.tid)
     loaded: list[ir.Value] = []
     found: list[int] = []
     numbers: dict[int, int] = {}  # of what is loaded, by key
-    for place, shared in zip(places, _shared(outer, scales.block, layout, places), strict=True):
+    for place, shared in zip(places, _shared(outer, scales.rows, layout, places), strict=True):
         key = place if shared is None else -1 - shared
         if key not in numbers:
             first = context.build.add(outer.value, context.build.add(own, place) if shared is None else shared)
-            loaded.append(load(context.build.udiv(first, scales.block)))
+            loaded.append(load(context.build.udiv(first, scales.rows)))
             numbers[key] = len(numbers)
         found.append(numbers[key])
     return Repeated(tuple(loaded), tuple(found), op.result.type)
@@ -85,9 +86,9 @@ def _shared(outer: Offset, block: int, layout: Layout, places: Sequence[int]) ->
 def _load(context: Context, window: Window, index: ir.Value, block_of_k: ir.Value) -> ir.Value:
     """The element for a block of rows, or columns, and a block of K."""
     build, matrix, scales = context.build, window.matrix, SCALES[window.kind]
-    last = build.sub(matrix.extents[scales.outer_dim], 1)
+    last = build.sub(matrix.extents[1 - scales.k_dim], 1)
     held, of_k = (build.zext(each, build.i64) for each in (build.umin(index, last), block_of_k))
-    far, near = (of_k, held) if scales.k_dim == 0 else (held, of_k)
+    far, near = (of_k, held) if not scales.k_is_last else (held, of_k)
     offset = build.add(build.mul(far, matrix.row_stride), near)
     pointer = element_pointer(matrix.pointer, offset, matrix.element)
     return llvm.LoadOp(matrix.element, pointer, alignment=element_bits(matrix.element) // 8).result

@@ -1,5 +1,6 @@
 """What follows from a complete schedule, threads and bytes of shared memory, and from a problem: its atoms."""
 
+from math import prod
 from operator import mul
 
 from tensor_layouts import cosize
@@ -8,10 +9,8 @@ from lowtide.dialects.tile import EpilogueMath, RepeatKind, StorePath, TailKind,
 from lowtide.dialects.tile.fields import Extents2, Extents3, Roles
 from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.elements import element_type
-from lowtide.passes.support import staged_scales
 from lowtide.passes.support.atoms import planned_stage
 from lowtide.passes.support.clusters import OPERANDS
-from lowtide.passes.support.operand_kinds import SCALES
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target, types_of_atom
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, threads_of_atom
@@ -59,11 +58,10 @@ def slot_copies(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
 
 def slot_bytes(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
     """Bytes of each buffer of a slot: A's, B's, and those of staged scales of rows and of columns."""
-    assert schedule.grid.tile is not None
     of_operands = (stage_bytes(operand, schedule, problem) for operand in ("a", "b"))
-    kinds = sorted((kind for kind in problem.kinds if kind in SCALES), key=lambda kind: not SCALES[kind].rows)
-    staged = (staged_scales.stage_bytes(kind, staged_scales.extent_of(kind, schedule.grid.tile)) for kind in kinds)
-    return (*of_operands, *(staged if schedule.stages_scales else ()))
+    scales = problem.scales if schedule.stages_scales else ()
+    of_scales = (prod(each.box(schedule.tile_mnk)) * element_type(each.element).bytes for each in scales)
+    return (*of_operands, *of_scales)
 
 
 def stage_bytes(operand: str, schedule: Schedule, problem: Problem) -> int:

@@ -12,7 +12,6 @@ from lowtide.passes.pipeline import REGISTRY, STEPS
 # row by row. PACKING: test_packing.py; SPLITTING: test_split.py; CLEARING: test_amax.py.
 MATH = ("expand-math", "convert-math-to-intrinsics")
 WITH_ROLES = (
-    "stage-scales",
     "overlap-launches",
     "specialize-roles",
     "bind-wgmma",
