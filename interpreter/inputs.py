@@ -397,7 +397,7 @@ def in_place_of(arguments: Sequence[Argument]) -> int | None:
         same = (_place(value), argument.type) == (_place(d), d_type)
         if not same or position < D_POSITION:
             raise InterpreterError(
-                f"operand d: the output's bytes reach into those of input {argument.name}, which CTAs read while "
+                f"operand d: the output overlaps input {argument.name}, which CTAs read while "
                 "others write; pass another output, none to have it allocated, or a full operand itself: its base, "
                 "strides and dtype [output-overlaps-input]"
             )

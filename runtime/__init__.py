@@ -1,6 +1,6 @@
 """Runs saved kernels with numpy and cuda-python alone; importing it imports neither cuda-python nor a compiler.
 
-Load a saved kernel and call it on torch or CuPy arrays, or on anything with DLPack; bind it for repeated launches:
+Load a saved kernel and call it on torch or CuPy arrays, or any arrays with DLPack; bind it for repeated launches:
 
     kernel = lowtide.runtime.load("gemm.lowtide")
     d = kernel(a, b)
@@ -40,8 +40,8 @@ __all__ = [
 def load(path: str | os.PathLike[str]) -> Kernel:
     """The kernel saved in the directory `path`; touches no driver.
 
-    Raises LoadError when it is missing, truncated, damaged, or from another version of the format; the message names
-    file and entry.
+    Raises LoadError if it is missing, truncated, damaged, or from another version of the format; the message names the
+    file and the entry.
     """
     manifest, ptx, cubin = read(path)
     try:

@@ -18,19 +18,19 @@ _HUNG = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 all kernels are right, 1 at least one is not or cannot be run, 3 a kernel did not end in time."""
+    """Exit status: 0 if all kernels are right, 1 if one is not or cannot run, 3 if a kernel did not end in time."""
     parser = argparse.ArgumentParser(prog="python -m lowtide.runtime", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     verify = commands.add_parser("verify", help="run saved kernels and compare with float64 within a derived bound")
-    verify.add_argument("directories", nargs="+", metavar="DIR", help="what kernel.save wrote")
+    verify.add_argument("directories", nargs="+", metavar="DIR", help="a directory that kernel.save wrote")
     verify.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="for each kernel (default 120)")
-    verify.add_argument("--seed", type=int, default=None, help="of the random inputs (default: drawn and printed)")
+    verify.add_argument("--seed", type=int, default=None, help="seed of the random inputs (default: drawn and printed)")
     verify.add_argument(
         "--size",
         type=_size,
         action="append",
         metavar="MxNxK",
-        help="run-time extents to verify at, may be given several times (default: the example's that was saved)",
+        help="run-time extents to verify at, may be given several times (default: the saved example)",
     )
     verify.add_argument("--device", type=int, default=0, metavar="N", help="which GPU (default 0)")
     options = parser.parse_args(arguments)
@@ -57,7 +57,7 @@ def _size(text: str) -> tuple[int, int, int]:
 def _verify_one(
     directory: str, device: int, seed: int, timeout: float, sizes: Sequence[tuple[int, int, int] | None]
 ) -> bool:
-    """Whether the kernel is right at every size; the sizes that follow a wrong one do not run."""
+    """Whether the kernel is right at each size; after a wrong one, the other sizes do not run."""
     watchdog = threading.Timer(timeout, _give_up, [directory, timeout])
     watchdog.daemon = True
     watchdog.start()
@@ -85,7 +85,7 @@ def _is_right(kernel: Kernel, directory: str, device: int, seed: int, size: tupl
 
 
 def _give_up(directory: str, timeout: float) -> None:
-    """A hung kernel cannot be interrupted: end the process, without clean-up that would wait for it."""
+    """A hung kernel cannot be interrupted: end the process without clean-up, which would wait for it."""
     print(
         f"FAIL {directory}: did not end within {timeout:g} s; the kernel may hang (--timeout gives it longer)",
         flush=True,

@@ -1,4 +1,4 @@
-"""Outputs allocated by the library of the inputs, from the pool of the stream that the launch goes to.
+"""Outputs allocated by the library of the inputs, from the pool of the launch's stream.
 
 Libraries reuse freed memory in stream order, so memory taken for one stream must not be written from another.
 """
@@ -17,10 +17,11 @@ from lowtide.runtime.checks import pad_row
 
 
 def allocate(like: Any, library: str, shape: tuple[int, ...], dtype: str, alignment: int, stream: int | None) -> Any:
-    """An uninitialised (rows, columns) array, or a batch of them, beside `like`, its strides multiples of `alignment`.
+    """An uninitialised (rows, columns) array, or a batch of them, like `like`; its strides are multiples of
+    `alignment`.
 
-    `stream` is the launch's, None for the library's current one. Raises LaunchError for libraries other than torch and
-    CuPy, and for dtypes that the library lacks.
+    `stream` is the launch's; None means the library's current one. Raises LaunchError for libraries other than torch
+    and CuPy, and for dtypes that the library lacks.
     """
     *outer, columns = shape
     padded = pad_row(columns, dtype, alignment)
@@ -35,7 +36,7 @@ def allocate(like: Any, library: str, shape: tuple[int, ...], dtype: str, alignm
 
 
 def torch_allocator(like: Any, shape: tuple[int, ...], dtype: str, alignment: int) -> Callable[[], Any]:
-    """What `allocate` does for such torch tensors and the current stream, with all but the allocation done."""
+    """The function that allocates such torch tensors in the current stream; everything else is computed here."""
     torch = sys.modules["torch"]
     *outer, columns = shape
     padded = pad_row(columns, dtype, alignment)

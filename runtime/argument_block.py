@@ -1,7 +1,7 @@
-"""The memory of a launch's arguments, as cuLaunchKernelEx reads it: an array of pointers, each to one argument.
+"""The memory of a launch's arguments, in the form that cuLaunchKernelEx reads: an array of pointers, one per argument.
 
-The layout is made once for a plan, a block for each set of values. A block is never written again, so that threads may
-launch from it at the same time; the driver copies the arguments during the launch.
+The layout is made once for a plan, a block for each set of values. Blocks are immutable, so that several threads may
+launch from one; the driver copies the arguments during the launch.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from lowtide.runtime.dtypes import round_to, to_bits
 from lowtide.runtime.tensor_map_encoder import TENSOR_MAP_ALIGNMENT
 from lowtide.runtime.tensor_maps import TENSOR_MAP, TENSOR_MAP_BYTES, TensorMap
 
-_SLOT = 8  # bytes an argument takes in a block, tensor maps apart; the driver reads each at its own size
+_SLOT = 8  # bytes of an argument other than a tensor map; the driver reads each at its own size
 _POINTER = "ptr"
-# What struct calls the elements that it packs, by typestr; others go as their bits.
+# struct's format of elements by typestr; other elements are packed as bits.
 _STRUCT = {"i8": "q", "i4": "i", "f4": "f", "f8": "d", "f2": "e"}
 _STRUCT_BITS = {1: "B", 2: "H"}
 
 
 class ArgumentBlock:
-    """One launch's arguments; `address` is that of the array of pointers to them."""
+    """The arguments of one launch; `address` is the address of the array of pointers to them."""
 
     __slots__ = ("address", "storage")
 
@@ -38,7 +38,7 @@ class ArgumentBlock:
 
 
 class ArgumentLayout:
-    """Where arguments of the given types lie in a block: tensor maps first, then the others, then the pointers."""
+    """The places of arguments of the given types in a block: tensor maps first, then the others, then the pointers."""
 
     def __init__(self, types: Sequence[str]) -> None:
         self.types = tuple(types)
@@ -56,7 +56,7 @@ class ArgumentLayout:
 
     def fill(self, values: Sequence[Any], encode: Callable[[TensorMap], bytes]) -> ArgumentBlock:
         """A new block with these values; `encode` gives the bytes of a tensor map. Raises LaunchError for a value that
-        its type cannot hold, and what `encode` raises."""
+        its type cannot hold, and the errors of `encode`."""
         maps = [encode(values[i]) for i in self._maps] if self._maps else ()
         storage = self._memory()
         base = ctypes.addressof(storage)
@@ -76,7 +76,7 @@ class ArgumentLayout:
 
 
 def _packing(kind: str) -> str:
-    """struct's format of a slot that holds one argument."""
+    """struct's format of a slot for one argument."""
     if kind == _POINTER:
         return "Q"
     row = argument_type(kind)

@@ -4,10 +4,9 @@
                         "sha256"}, …], "sha256": of the other entries}
     0/, 1/, …          saved kernels
 
-`spec` and `arguments` are those of the kernel's manifest, and `sha256` is the manifest's own: a kernel is looked for
-among them, and loaded when it is first called. Each call takes the first kernel that its operands fit, in this order:
-newer targets that run on the operands' GPU before older ones, kernels with more extents fixed before others, then as
-they were given.
+`spec`, `arguments` and `sha256` are those of the kernel's manifest. A kernel is found by them, and loaded when it is
+first called. Each call takes the first kernel that accepts its operands, in this order: newer targets that run on the
+operands' GPU before older ones, kernels with more fixed extents before others, then the order in which they were given.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ FORMAT = 1
 INDEX = "bundle.json"
 _EXTENTS = ("m", "n", "k", "batch")
 _COPIED = ("target", "spec", "arguments")  # from a manifest
-_MOST_CALLS = 1024  # kinds of calls whose kernel is known
+_MOST_CALLS = 1024  # kinds of calls whose kernel is remembered
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel of a bundle: where it lies, what it is for, and the sha256 of its manifest."""
+    """A kernel of a bundle: its folder, its problem and target, and the sha256 of its manifest."""
 
     folder: str
     target: str
@@ -52,7 +51,7 @@ class Entry:
 
     @property
     def fixed(self) -> int:
-        """How many extents are known."""
+        """The number of fixed extents."""
         return sum(self.spec.get(name) is not None for name in _EXTENTS)
 
     def __str__(self) -> str:
@@ -60,7 +59,7 @@ class Entry:
 
 
 class Bundle:
-    """The kernels of a folder as one thing to call, with the operands of `lowtide.runtime.Kernel`."""
+    """The kernels of a folder as one callable, with the operands of `lowtide.runtime.Kernel`."""
 
     def __init__(self, path: Path, entries: Iterable[Entry]) -> None:
         self.path = path
@@ -78,21 +77,21 @@ class Bundle:
     def __call__(
         self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any
     ) -> Any:
-        """Launch the kernel that the operands fit; gives D. Raises LaunchError where none does, LoadError where it is
-        damaged, and what `lowtide.runtime.Kernel` raises."""
+        """Launch the kernel that accepts the operands; returns D. Raises LaunchError if there is none, LoadError if the
+        kernel is damaged, and the errors of `lowtide.runtime.Kernel`."""
         kernel = self.kernel_for(*matrices, out=out, **operands)
         return kernel(*matrices, stream=stream, out=out, workspace=workspace, **operands)
 
     def bind(
         self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any
     ) -> Launch:
-        """As `lowtide.runtime.Kernel.bind`, of the kernel that the operands fit."""
+        """As `lowtide.runtime.Kernel.bind`, for the kernel that accepts the operands."""
         kernel = self.kernel_for(*matrices, out=out, **operands)
         return kernel.bind(*matrices, stream=stream, out=out, workspace=workspace, **operands)
 
     def kernel_for(self, *matrices: Any, out: Any = None, **operands: Any) -> Kernel:
-        """The kernel that a call with these operands launches, loaded now if it was not. Raises LaunchError where there
-        is none, with what is wrong for each; DeviceError without GPU or driver; LoadError."""
+        """The kernel that a call with these operands launches, loaded if needed. Raises LaunchError if there is none,
+        with the reason for each kernel; DeviceError without GPU or driver; LoadError."""
         given = [view(value, f"number {number}") for number, value in enumerate(matrices)]
         named = {name: view(value, name) for name, value in operands.items() if name not in self._scalars}
         output = None if out is None else view(out, "out")
@@ -112,7 +111,7 @@ class Bundle:
         return self.load(entry)
 
     def load(self, entry: Entry) -> Kernel:
-        """The kernel of an entry. Raises LoadError where it is missing, damaged, or not of this bundle."""
+        """The kernel of an entry. Raises LoadError if it is missing, damaged, or not of this bundle."""
         with self._lock:
             kernel = self._kernels.get(entry.folder)
             if kernel is None:
@@ -126,13 +125,13 @@ class Bundle:
             return kernel
 
     def _fitting(self, given: list[Operand], operands: Mapping[str, Any], output: Operand | None) -> Entry:
-        """The first entry that the operands fit, on their GPU."""
+        """The first entry that accepts the operands and runs on their GPU."""
         ordinal = next((record.device for record in given if record.device is not None), None)
         device = driver.current_device() if ordinal is None else driver.device(ordinal)
         refusals = []
         for entry in sorted(self.entries, key=lambda entry: (_age(entry), -entry.fixed)):
             if choose_code(entry.target, device.capability, has_cubin=False) is None:
-                refusals.append(f"{entry}: it does not run on {device.name}")
+                refusals.append(f"{entry}: does not run on {device.name}")
                 continue
             try:
                 _check(entry, given, operands, output)
@@ -144,13 +143,13 @@ class Bundle:
 
 
 def _age(entry: Entry) -> tuple[int, int, bool]:
-    """Less for newer targets, and for those of exactly one architecture."""
+    """Smaller for newer targets, and for targets of exactly one architecture."""
     major, minor, suffix = capability_of(entry.target)
     return -major, -minor, not suffix
 
 
 def _check(entry: Entry, given: list[Operand], operands: Mapping[str, Any], output: Operand | None) -> None:
-    """Raises LaunchError where a kernel does not take the operands."""
+    """Raises LaunchError if the kernel does not accept the operands."""
     inputs = [x for x in entry.arguments if x["role"] == "input"]
     if len(given) > len(inputs) or {x["name"] for x in inputs[len(given) :]} != set(operands):
         raise LaunchError(f"it takes {', '.join(x['name'] for x in inputs)} [bundle-inputs]")
@@ -170,9 +169,9 @@ def _check(entry: Entry, given: list[Operand], operands: Mapping[str, Any], outp
 
 @check_keywords
 def load_bundle(path: str | os.PathLike[str]) -> Bundle:
-    """The bundle in a directory. Its kernels are read when they are called; nothing touches a driver before.
+    """The bundle in a directory. Each kernel is read at its first call; nothing touches a driver before.
 
-    Raises LoadError when it is missing, damaged, or from another version of the format.
+    Raises LoadError if it is missing, damaged, or from another version of the format.
     """
     source = storage.as_path(path, "load")
     where = source / INDEX
@@ -192,13 +191,13 @@ def load_bundle(path: str | os.PathLike[str]) -> Bundle:
         )
     if held.pop(storage.DIGEST, None) != storage.digest(held):
         raise LoadError(
-            f"{where}: its sha256 is not that of its entries: damaged or edited; bundle it again [bundle-digest]"
+            f"{where}: its sha256 does not match its entries: damaged or edited; bundle it again [bundle-digest]"
         )
     try:
         entries = [_entry(each) for each in held["kernels"]]
     except (KeyError, TypeError, ValueError) as error:
         raise LoadError(
-            f"{where}: an entry is missing or no entry of a kernel ({error}); bundle it again [bundle-entry]"
+            f"{where}: an entry is missing or is not a kernel's ({error}); bundle it again [bundle-entry]"
         ) from None
     return Bundle(source, entries)
 
@@ -210,9 +209,9 @@ def _entry(held: Mapping[str, Any]) -> Entry:
 
 
 def save_bundle(path: str | os.PathLike[str], kernels: Iterable[tuple[Mapping[str, Any], str, bytes | None]]) -> Path:
-    """Write a bundle of kernels (manifest, PTX, cubin), whole or not at all; an older one there is replaced.
+    """Write a bundle of kernels (manifest, PTX, cubin), completely or not at all; it replaces an older bundle.
 
-    Raises LoadError where the path holds something else, or cannot be written.
+    Raises LoadError if the path holds something else, or cannot be written.
     """
     target, version = storage.as_path(path, "bundle into"), ""
     files: dict[str, bytes] = {}
@@ -232,7 +231,7 @@ def save_bundle(path: str | os.PathLike[str], kernels: Iterable[tuple[Mapping[st
         ) from None
     if not written:
         raise LoadError(
-            f"cannot write {target}: it is no bundle; choose another path, or remove it first [bundle-replaces]"
+            f"cannot write {target}: it is not a bundle; choose another path, or remove it first [bundle-replaces]"
         )
     return target
 
@@ -240,6 +239,6 @@ def save_bundle(path: str | os.PathLike[str], kernels: Iterable[tuple[Mapping[st
 def _is_replaceable(target: Path) -> bool:
     try:
         names = set(os.listdir(target))
-    except OSError:  # a file, or gone by now
+    except OSError:  # a file, or gone meanwhile
         return False
     return not names or (INDEX in names and all(name == INDEX or name.isdecimal() for name in names))

@@ -1,8 +1,8 @@
-"""All that a call on torch tensors depends on, as one tuple, and the cache that is asked with it.
+"""The key of a call on torch tensors: everything that the call depends on, as one tuple, and a cache for such keys.
 
-The key is made anew at each call from what the tensors are then, so that a tensor resized, moved or given other memory
-in place has another one. Its tuple is written as source and compiled, because a loop over the operands takes longer
-than the launch: for inputs a, b, a scalar and the output it is
+The key is made at each call from the tensors' current state, so that a tensor that is resized, moved or given other
+memory in place has another key. The tuple is generated as source and compiled, because a loop over the operands takes
+longer than the launch. For inputs a, b, a scalar and the output it is
 
     (context()[1], v0.shape, v0.stride(), v0.dtype, v0.device, v0.data_ptr(), …, *scalar(2, v2), …)
 """
@@ -24,9 +24,9 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class CallKeys:
-    """The keys of one kernel's calls. `of(values)` is the whole one, `signature(key)` leaves addresses and scalars
-    out, but for the remainders of addresses that `placed` asks for, (argument, divisor); `calls(key)` is only them, in
-    the order of the arguments. The current context comes first in both."""
+    """The keys of one kernel's calls. `of(values)` is the whole key. `signature(key)` omits addresses and scalars,
+    except the remainders of addresses that `placed` asks for, as (argument, divisor). `calls(key)` has only addresses
+    and scalars, in the order of the arguments. The current context comes first in `of` and `signature`."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class CallKeys:
         more: Sequence[str] = (),
         names: Mapping[str, Any] = _NOTHING,
     ) -> None:
-        """`more`: expressions of the values `v0`, `v1`, … and of `names`, whose results are part of both."""
+        """`more`: expressions of the values `v0`, `v1`, … and of `names` that are added to both."""
         parts, stays, varies = ["context()[1]", *more], [*range(1 + len(more))], []
         size = len(parts)
         for index, argument in enumerate(arguments):
@@ -52,13 +52,13 @@ class CallKeys:
 
         def scalar(index: int, value: Any) -> tuple[int | float, float]:
             number = check_scalar(arguments[index], value)
-            return number, math.copysign(1.0, number)  # 0.0 and -0.0 are equal, and not the same
+            return number, math.copysign(1.0, number)  # 0.0 and -0.0 are equal but different
 
         values = "".join(f"v{index}, " for index in range(len(arguments)))
         source = f"def of(values):\n  {values}= values\n  return ({', '.join(parts)})\n"
         scope: dict[str, Any] = {**names, "context": context, "scalar": scalar}
         exec(compile(source, "<key of a call>", "exec"), scope)
-        #: Raises LaunchError for a scalar that does not fit, and what objects that are no torch tensors raise.
+        #: Raises LaunchError for a scalar that does not fit, and the errors of objects that are not torch tensors.
         self.of: Callable[[Sequence[Any]], tuple[Any, ...]] = scope["of"]
         unplaced: Callable[[tuple[Any, ...]], tuple[Any, ...]] = operator.itemgetter(*stays)
         remainders = [(varies[number], unit) for number, unit in placed]
@@ -69,11 +69,10 @@ class CallKeys:
 
 
 class Recent(dict[Any, Any]):
-    """A dict that forgets: the `most` / 2 entries used last are kept, and never more than `most`.
+    """A dict that keeps the `most` / 2 entries used last, and at most `most` entries.
 
-    A missing key gives None. Entries are held in two generations, so that finding one costs no more than in a dict:
-    when the young generation is full it becomes the old one, and what is found in the old one is young again. Threads
-    may share it.
+    A missing key gives None. There are two generations, so that a lookup costs no more than in a dict: a full young
+    generation becomes the old one, and an entry found in the old one becomes young again. Threads may share it.
     """
 
     def __init__(self, most: int) -> None:

@@ -1,4 +1,4 @@
-"""What must hold of the operands before anything is launched. Each refusal says what, the limit and the way out."""
+"""Checks of the operands before anything is launched. Each refusal says the fault, the limit and the way out."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from lowtide.runtime.operands import Operand
 
 @dataclass(frozen=True)
 class MatrixView:
-    """A checked operand as the host function sees it: address and span in bytes, extents and strides in elements, those
-    of the last dimension apart."""
+    """A checked operand for the host function: address and span in bytes, extents and strides in elements, without the
+    last dimension's stride."""
 
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    span: int  # from the first byte to past the last one
+    span: int  # from the first byte to one past the last
 
     @property
     def row_stride(self) -> int:
-        """Elements from row to row of a matrix."""
+        """Elements between rows of a matrix."""
         return self.strides[-1]
 
     @property
     def batch_stride(self) -> int:
-        """Elements from matrix to matrix of a batch."""
+        """Elements between matrices of a batch."""
         return self.strides[0]
 
     def shared_by(self, batch: int) -> MatrixView:
-        """As many matrices, or vectors, all in this one's place."""
+        """A batch of this matrix or vector, with stride 0."""
         return replace(self, shape=(batch, *self.shape), strides=(0, *self.strides))
 
 
 def is_batched(argument: Mapping[str, Any]) -> bool:
-    """Whether the first dimension of a manifest's argument is that of a batch."""
+    """Whether the first dimension of a manifest's argument is the batch."""
     return len(argument["shape"]) > KINDS[argument["kind"]]
 
 
 def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
-    """Check one operand against its manifest entry, its base address apart (`check_address`).
+    """Check one operand against its manifest entry, except its base address (`check_address`).
 
-    A stride over an extent of 1, or of an array without elements, means nothing and is replaced by the smallest one
-    allowed. An input that a batch shares may be without its dimension; see `MatrixView.shared_by`. Raises LaunchError.
+    A stride over an extent of 1, or of an array without elements, is replaced by the smallest legal one. An input that
+    a batch shares may lack the batch dimension; see `MatrixView.shared_by`. Raises LaunchError.
     """
     name, dtype = argument["name"], argument["dtype"]
     if operand.dtype != dtype:
@@ -87,7 +87,7 @@ def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
     if shape[-1] > 1 and operand.strides[-1] != 1:
         raise LaunchError(
             f"operand {name}: the last dimension has stride {operand.strides[-1]}, must have 1 (rows may be padded):"
-            f" pass a contiguous copy, or compile for the layout in which it lies [last-stride]"
+            f" pass a contiguous copy, or compile for its layout [last-stride]"
         )
     strides = aligned_strides(argument, shape, operand.strides)
     if argument["role"] == "output":
@@ -97,9 +97,9 @@ def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
 
 
 def aligned_strides(argument: Mapping[str, Any], shape: Sequence[int], given: Sequence[int]) -> list[int]:
-    """The strides of an array, all but the last, in elements; those over an extent of 1 as the smallest allowed.
+    """The strides of an array, without the last one, in elements; over an extent of 1, the smallest legal one.
 
-    Raises MisalignedError where rows, or matrices of a batch, are no multiple of the argument's alignment apart.
+    Raises MisalignedError unless rows, and matrices of a batch, are multiples of the argument's alignment apart.
     """
     alignment, dtype = argument.get("row_stride_alignment", 1), argument["dtype"]
     strides = list(given[:-1])
@@ -123,12 +123,12 @@ def aligned_strides(argument: Mapping[str, Any], shape: Sequence[int], given: Se
 
 
 def _or_pack(argument: Mapping[str, Any]) -> str:
-    """The other way out for a matrix that is not aligned."""
+    """Another way out for a matrix that is not aligned."""
     return f", or compile the kernel with pack = rows for {argument['name']}" if argument["kind"] == "matrix" else ""
 
 
 def _check_apart(name: str, shape: Sequence[int], strides: Sequence[int]) -> None:
-    """Raises LaunchError where rows of an output overlap, or matrices of a batch."""
+    """Raises LaunchError if rows of an output, or matrices of a batch, overlap."""
     rows, columns = shape[-2:]
     if rows > 1 and strides[-1] < columns:
         raise LaunchError(
@@ -146,13 +146,13 @@ def _check_apart(name: str, shape: Sequence[int], strides: Sequence[int]) -> Non
 
 
 def pad_row(columns: int, dtype: str, alignment: int) -> int:
-    """The least row length in elements, at least `columns`, whose size is a multiple of `alignment` bytes."""
+    """The smallest row length in elements, at least `columns`, that is a multiple of `alignment` bytes."""
     unit = max(1, alignment // element_type(dtype).bytes)
     return -(-columns // unit) * unit
 
 
 def check_output(argument: Mapping[str, Any], operand: Operand) -> None:
-    """Raises LaunchError when the output may not be written."""
+    """Raises LaunchError if the output is read-only."""
     if operand.read_only:
         raise LaunchError(
             f"operand {argument['name']}: the output is read-only; pass a writable array [output-read-only]"
@@ -160,11 +160,11 @@ def check_output(argument: Mapping[str, Any], operand: Operand) -> None:
 
 
 def check_dims(dims: Mapping[str, Sequence[str]], views: Mapping[str, MatrixView]) -> dict[str, int]:
-    """The problem's extents m, n, k and batch. Raises LaunchError that names two operands which disagree on one."""
+    """The problem's extents m, n, k and batch. Raises LaunchError, which names two operands that disagree on one."""
     found: dict[str, tuple[int, str]] = {}
     for name, view in views.items():
         for dim, extent in zip(dims[name][len(dims[name]) - len(view.shape) :], view.shape, strict=True):
-            if "/" in dim:  # of blocks: see below
+            if "/" in dim:  # in blocks, see below
                 continue
             first, owner = found.setdefault(dim, (extent, name))
             if extent != first:
@@ -186,7 +186,7 @@ def check_dims(dims: Mapping[str, Sequence[str]], views: Mapping[str, MatrixView
 
 
 def check_devices(devices: Mapping[str, int | None]) -> int:
-    """The one GPU that holds all operands. Raises LaunchError otherwise."""
+    """The GPU that holds all operands. Raises LaunchError if there is no single one."""
     names = list(devices)
     first = devices[names[0]]
     for name in names:
@@ -205,7 +205,7 @@ def check_devices(devices: Mapping[str, int | None]) -> int:
 
 
 def address_error(argument: Mapping[str, Any], address: int) -> LaunchError:
-    """The refusal of a base address that is null or not aligned."""
+    """The error for a base address that is null or not aligned."""
     alignment = argument.get("base_alignment", 1)
     elements = max(1, alignment // element_type(argument["dtype"]).bytes)
     kind = MisalignedError if address else LaunchError
@@ -216,12 +216,12 @@ def address_error(argument: Mapping[str, Any], address: int) -> LaunchError:
 
 
 def overlap_error(output: Mapping[str, Any], argument: Mapping[str, Any]) -> LaunchError:
-    """The refusal of an output whose bytes are also an input's."""
+    """The error for an output that overlaps an input."""
     name = argument["name"]
     may_be = argument["kind"] == "full" and argument["dtype"] == output["dtype"]
     whole = f", or {name} itself, with the same base and strides" if may_be else ""
     return LaunchError(
-        f"operand {output['name']}: the output's bytes reach into those of input {name}, which CTAs read while others"
+        f"operand {output['name']}: the output overlaps input {name}, which CTAs read while others"
         f" write; pass another output, or none to have it allocated{whole} [output-overlaps]"
     )
 

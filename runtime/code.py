@@ -1,4 +1,4 @@
-"""Checks that PTX and cubin fit the manifest that they were saved with.
+"""Checks that PTX and cubin fit the manifest beside them.
 
 Sources: PTX ISA, ".target", "Kernel Function Parameters", ".maxntid", ".reqntid", ".reqnctapercluster"; LLVM's ELF.h,
 "EF_CUDA_SM", for the flags of a cubin; System V ABI, "ELF Header" and "Sections".
@@ -26,7 +26,7 @@ _PARAMETER = re.compile(
 
 
 class Section(NamedTuple):
-    """A section of a cubin: its name, and how many bytes it has."""
+    """A section of a cubin: its name and size in bytes."""
 
     name: bytes
     size: int
@@ -48,14 +48,14 @@ def check_code(
 
 
 def sections(cubin: bytes) -> Iterator[Section]:
-    """The sections of a 64-bit ELF file. Raises ValueError for other files, and for one that is cut off."""
+    """The sections of a 64-bit ELF file. Raises ValueError for other or truncated files."""
     if len(cubin) < _HEADER_BYTES or cubin[:5] != b"\x7fELF\x02":
-        raise ValueError("the machine code is no 64-bit ELF file")
+        raise ValueError("the machine code is not a 64-bit ELF file")
     (table,) = struct.unpack_from("<Q", cubin, 40)
     entry_bytes, count, names_index = struct.unpack_from("<HHH", cubin, 58)
     if entry_bytes != _SECTION_BYTES or table + count * _SECTION_BYTES > len(cubin) or names_index >= count:
         raise ValueError("the machine code's section table is cut off")
-    # Of each section: where its name starts, and its bytes' place and number.
+    # For each section: the offset of its name, and the offset and size of its bytes.
     places = [struct.unpack_from("<I20xQQ", cubin, table + i * _SECTION_BYTES) for i in range(count)]
     names = places[names_index][1]
     for start, _, size in places:
@@ -97,7 +97,7 @@ def _parameter_bytes(text: str, kernel: str) -> int:
 
 
 def _check_threads(directives: str, launch: LaunchShape) -> None:
-    """.maxntid bounds the threads per CTA, .reqntid gives them axis by axis."""
+    """.maxntid bounds the threads per CTA, .reqntid gives them for each axis."""
     for directive, exact in ((".maxntid", False), (".reqntid", True)):
         found = re.search(rf"\{directive}\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", directives)
         if found is None:
@@ -108,7 +108,7 @@ def _check_threads(directives: str, launch: LaunchShape) -> None:
 
 
 def _check_cluster(directives: str, launch: LaunchShape) -> None:
-    """.reqnctapercluster gives the CTAs of a cluster axis by axis."""
+    """.reqnctapercluster gives the CTAs of a cluster for each axis."""
     found = re.search(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", directives)
     required = tuple(int(side or 1) for side in found.groups()) if found else None
     if required is not None and (launch.cluster or (1, 1, 1)) != required:
@@ -121,7 +121,7 @@ def _check_cubin(cubin: bytes, capability: tuple[int, int], launches: Sequence[L
     (machine,), (flags,) = struct.unpack_from("<H", cubin, 18), struct.unpack_from("<I", cubin, 48)
     if machine != _CUDA_MACHINE:
         raise ValueError(f"the cubin is for ELF machine {machine}, must be {_CUDA_MACHINE} (CUDA)")
-    # By the ABI's version, byte 8: up to 7 the capability is in the first byte of the flags, since then in the second.
+    # By the ABI version, byte 8: up to 7 the capability is in the first byte of the flags, later in the second.
     found = flags >> 8 & 0xFF if cubin[8] >= 8 else flags & 0xFF
     wanted = 10 * capability[0] + capability[1]
     if found != wanted:

@@ -1,6 +1,6 @@
-"""The few CUDA driver calls that the runtime makes, through cuda-python, with errors as exceptions.
+"""The CUDA driver calls of the runtime, through cuda-python, with errors as exceptions.
 
-Nothing here runs before the first call of a kernel; the bindings themselves are imported then, or with `lt.matmul`.
+Nothing here runs before the first call of a kernel. The bindings are imported then, or with `lt.matmul`.
 Source: CUDA driver API reference 13, sections "Context Management", "Primary Context Management", "Memory Management",
 "Driver Entry Point Access".
 """
@@ -22,7 +22,7 @@ _WAY_OUT = "run it on a machine with an NVIDIA GPU, or on the CPU by `kernel.int
 
 @functools.cache
 def api() -> ModuleType:
-    """`cuda.bindings.driver`. Raises DeviceError when cuda-python is not installed."""
+    """`cuda.bindings.driver`. Raises DeviceError if cuda-python is not installed."""
     try:
         return importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
@@ -33,13 +33,13 @@ def api() -> ModuleType:
 
 
 def import_bindings() -> None:
-    """Import the bindings now, which takes 20 ms, where they are installed: for what needs them soon."""
+    """Import the bindings now if they are installed, which takes 20 ms."""
     with suppress(DeviceError):
         api()
 
 
 def initialize() -> None:
-    """Start the driver; cheap when it runs already. Raises DeviceError when there is no driver or no GPU."""
+    """Start the driver; cheap if it runs already. Raises DeviceError without a driver or GPU."""
     cuda = api()
     try:
         result = cuda.cuInit(0)
@@ -60,7 +60,7 @@ def check(result: tuple[Any, ...], what: str, error: type[Exception] = DeviceErr
 
 
 def describe(code: Any) -> str:
-    """A driver error in words."""
+    """A driver error as text."""
     cuda = api()
     name, text = cuda.cuGetErrorName(code), cuda.cuGetErrorString(code)
     known = not name[0] and not text[0]
@@ -68,8 +68,8 @@ def describe(code: Any) -> str:
 
 
 def function_address(name: str, version: int) -> int:
-    """The address of driver function `name` as of CUDA `version` (12000 is 12.0). Raises DeviceError when it is newer
-    than the driver."""
+    """The address of driver function `name` as of CUDA `version` (12000 is 12.0). Raises DeviceError if the driver is
+    older."""
     needed = f"{name} of the NVIDIA driver, new in CUDA {version // 1000}.{version % 1000 // 10} (update the driver)"
     address, _ = check(api().cuGetProcAddress(name.encode(), version, 0), f"finding {needed}")
     if not address:
@@ -79,7 +79,7 @@ def function_address(name: str, version: int) -> int:
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU. `ordinal` counts the visible ones, as torch and CuPy do; shared memory is in bytes."""
+    """One GPU. `ordinal` counts the visible ones, as in torch and CuPy; shared memory is in bytes."""
 
     ordinal: int
     name: str
@@ -90,7 +90,7 @@ class Device:
 
 @functools.cache
 def device(ordinal: int) -> Device:
-    """Facts on GPU `ordinal`. Raises DeviceError when there is none of that number."""
+    """The properties of GPU `ordinal`. Raises DeviceError if there is no such GPU."""
     cuda = api()
     initialize()
     handle = check(cuda.cuDeviceGet(ordinal), f"opening GPU {ordinal}")
@@ -119,20 +119,20 @@ def current_device() -> Device:
 
 
 def current_context() -> int:
-    """The handle of this thread's current context, 0 when there is none."""
+    """The handle of this thread's current context, 0 if there is none."""
     return int(check(api().cuCtxGetCurrent(), "reading the current context"))
 
 
 @functools.cache
 def primary_context(ordinal: int) -> int:
-    """The primary context of GPU `ordinal`, the one that torch and CuPy use; retained until the process ends."""
+    """The primary context of GPU `ordinal`, which torch and CuPy use; retained until the process ends."""
     cuda = api()
     handle = check(cuda.cuDeviceGet(ordinal), f"opening GPU {ordinal}")
     return int(check(cuda.cuDevicePrimaryCtxRetain(handle), f"opening the primary context of GPU {ordinal}"))
 
 
 def context_of(ordinal: int) -> int:
-    """The current context where it is on GPU `ordinal`, else that GPU's primary context."""
+    """The current context if it is on GPU `ordinal`, else that GPU's primary context."""
     current = current_context()
     if current and int(check(api().cuCtxGetDevice(), "reading the current GPU")) == ordinal:
         return current
@@ -151,7 +151,7 @@ def active(context: int) -> Iterator[None]:
 
 
 def pointer_device(address: int) -> int | None:
-    """The ordinal of the GPU that holds `address`; None for memory that the driver does not know."""
+    """The ordinal of the GPU that holds `address`; None for memory unknown to the driver."""
     cuda = api()
     initialize()
     error, ordinal = cuda.cuPointerGetAttribute(
@@ -161,7 +161,7 @@ def pointer_device(address: int) -> int | None:
 
 
 def order_streams(first: int, then: int) -> None:
-    """Work queued from now on in stream `then` waits for all that is queued in stream `first`."""
+    """Let later work in stream `then` wait for all earlier work in stream `first`."""
     cuda = api()
     event = check(cuda.cuEventCreate(cuda.CUevent_flags.CU_EVENT_DISABLE_TIMING.value), "creating an event")
     try:

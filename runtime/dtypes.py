@@ -1,6 +1,6 @@
-"""Element types by the names that other libraries give them, and their values rounded, as bits, and back.
+"""Element types by their names in other libraries, and the conversion of values to bits and back.
 
-All follows from the rows of `lowtide.elements`, and numpy is enough: an array of a type that numpy lacks (bf16, f8…) is
+All follows from the rows of `lowtide.elements` and needs only numpy: an array of a type that numpy lacks (bf16, f8…) is
 held as unsigned integers of its size.
 """
 
@@ -17,26 +17,26 @@ from lowtide.elements import ELEMENTS, ElementType, element_type
 
 _LARGEST_RANDOM = 2**16 - 1  # of integers, so that sums of a few do not wrap around
 
-#: Our name by the dtype's last name component in torch, numpy, CuPy and ml_dtypes.
+#: Our name, by the last component of the dtype's name in torch, numpy, CuPy and ml_dtypes.
 LIBRARY_NAMES: dict[str, str] = {row.library: row.name for row in ELEMENTS.values()}
 
 #: By (code, bits) of DLDataType.
 DLPACK_NAMES: dict[tuple[int, int], str] = {(row.dlpack, row.bits): row.name for row in ELEMENTS.values()}
 
-#: By the typestr of the CUDA array interface, without its byte order.
+#: By the typestr of the CUDA array interface, without the byte order.
 TYPESTR_NAMES: dict[str, str] = {row.typestr: row.name for row in ELEMENTS.values() if row.typestr is not None}
 
 
 def stored_dtype(dtype: str) -> np.dtype[Any]:
-    """The numpy dtype of an array that holds the bytes of elements: numpy's own, or unsigned integers."""
+    """The numpy dtype of an array with the bytes of elements: numpy's own, or unsigned integers."""
     row = element_type(dtype)
     return np.dtype(row.typestr or f"u{row.bytes}")
 
 
 def round_to(values: Any, dtype: str) -> np.ndarray:
-    """The float64 values rounded to the nearest of a type (ties to even, subnormals kept), as float64.
+    """The float64 values rounded to a type (to nearest, ties to even, subnormals kept), as float64.
 
-    What is too large becomes ±∞, or NaN in a type without infinities; an integer type's nearest end, and NaN its 0.
+    Larger values become ±∞, or NaN in a type without infinities. Integers are saturated, and NaN becomes 0.
     """
     values, row = np.asarray(values, dtype=np.float64), element_type(dtype)
     if not row.is_float:
@@ -54,7 +54,7 @@ def round_to(values: Any, dtype: str) -> np.ndarray:
 
 
 def half_unit(values: Any, dtype: str) -> np.ndarray:
-    """The most that rounding to `dtype` changes each value, half a unit in its last place (below overflow)."""
+    """The largest change by rounding a value to `dtype`: half a unit in the last place (below overflow)."""
     values, row = np.asarray(values, dtype=np.float64), element_type(dtype)
     if not row.is_float:
         return np.full(values.shape, 0.5)
@@ -62,7 +62,7 @@ def half_unit(values: Any, dtype: str) -> np.ndarray:
 
 
 def wrapped(values: Any, dtype: str) -> np.ndarray:
-    """Integers, as float64, in the range of an integer type: what its arithmetic, modulo 2^bits, makes of them.
+    """Integers, as float64, wrapped to the range of an integer type by its arithmetic modulo 2^bits.
 
     They are exact below 2⁵³.
     """
@@ -71,7 +71,8 @@ def wrapped(values: Any, dtype: str) -> np.ndarray:
 
 
 def random_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Numbers to test with, float64: normally distributed; any of an integer type, of 32 bits those below 2¹⁶."""
+    """Random numbers for tests, float64: normally distributed, or any integer of a type (of 32 bits, those below
+    2¹⁶)."""
     row = element_type(dtype)
     if row.is_float:
         return rng.standard_normal(shape)
@@ -80,7 +81,7 @@ def random_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str)
 
 
 def multiplied(values: np.ndarray, dtype: str) -> np.ndarray:
-    """What is multiplied of float64 values of operands: of a type that is stored with more bits, those cut off."""
+    """The multiplied part of float64 values of operands: without the bits that a type stores but does not multiply."""
     row = element_type(dtype)
     if row.storage is None:
         return values
@@ -91,14 +92,14 @@ def multiplied(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def split(values: np.ndarray, row: Decomposition) -> np.ndarray:
-    """What is multiplied of float64 values whose pieces are: those whose first piece overflows are infinite."""
+    """The float64 values as their pieces represent them; values whose first piece overflows are infinite."""
     return np.where(np.abs(values) >= row.overflow, np.copysign(np.inf, values), values)
 
 
 def left_out(row: Decomposition, a: np.ndarray, b: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The most that sums of products of pieces leave out of a · b, (M, K) by (K, N), finite: `size` is |a| · |b|.
+    """The largest error of a · b, (M, K) by (K, N), finite, as sums of products of pieces; `size` is |a| · |b|.
 
-    Pieces that are subnormal leave out as much of each element, whatever its size.
+    Subnormal pieces omit the same amount of each element, whatever its size.
     """
     rows, columns = np.abs(a).sum(axis=1, keepdims=True), np.abs(b).sum(axis=0, keepdims=True)
     return np.asarray(row.error * size + row.lost * (rows + columns + a.shape[1] * row.lost))
@@ -113,7 +114,7 @@ def to_bits(values: np.ndarray, dtype: str) -> np.ndarray:
     infinity = ((1 << (row.bits - row.precision)) - 1) << fraction
     magnitude = np.where(np.isfinite(rounded), np.abs(rounded), 0.0)
     unit = _unit_exponent(magnitude, row)
-    steps = np.ldexp(magnitude, -unit).astype(np.int64)  # the significand, or less of a subnormal
+    steps = np.ldexp(magnitude, -unit).astype(np.int64)  # the significand, or less for a subnormal
     bits = ((unit - _least_unit(row)).astype(np.int64) << fraction) + steps
     nan = infinity | 1 << (fraction - 1) if row.has_infinity else (1 << (row.bits - 1)) - 1
     bits = np.where(np.isinf(rounded), infinity, np.where(np.isnan(rounded), nan, bits))
@@ -121,7 +122,7 @@ def to_bits(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def from_bits(stored: np.ndarray, dtype: str) -> np.ndarray:
-    """float64 values of an array as `to_bits` makes it."""
+    """The float64 values of an array from `to_bits`."""
     row = element_type(dtype)
     if row.typestr is not None:
         return stored.view(row.typestr).astype(np.float64)
@@ -130,7 +131,7 @@ def from_bits(stored: np.ndarray, dtype: str) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _values_of_bits(row: ElementType) -> np.ndarray:
-    """The value of every bit pattern of a float type of at most 16 bits."""
+    """The value of each bit pattern of a float type of at most 16 bits."""
     fraction = row.precision - 1
     bits = np.arange(1 << row.bits, dtype=np.int64)
     exponent = bits >> fraction & (1 << (row.bits - row.precision)) - 1

@@ -1,10 +1,10 @@
 """Bounds of an epilogue in interval arithmetic on float64 arrays, for `verify`.
 
 The manifest's `epilogue_program` is the region of `tile.gemm`, op by op, on one element: the accumulator and the
-epilogue operands by name, arith and math ops, one result of D's type. Each value is carried as (value, low, high): what
-exact arithmetic gives, and an interval that holds what the kernel may compute. Operations are widened by their
-rounding, `math` functions by what their expansions are allowed; casts to a narrower type round both ends, which is
-exact because rounding is monotone. Integers are s32: exact where their inputs are, modulo 2³².
+epilogue operands by name, arith and math ops, one result of D's type. Each value is a triple (value, low, high): the
+result of exact arithmetic, and an interval that holds the kernel's result. Operations widen it by their rounding,
+`math` functions by the error that their expansions are allowed. Casts to a narrower type round both ends, which is
+exact because rounding is monotone. Integers are s32, modulo 2³², and exact if their inputs are.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from lowtide.runtime.dtypes import half_unit, round_to, wrapped
 Interval = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 _FUNCTION_ERROR = 2.0**-18  # relative
-_LOG_ERROR = 2.0**-22  # absolute: what a logarithm of a number near 1 may be off by
-_SUBNORMAL = 4  # times the smallest number: what the rounding of a subnormal may cost
+_LOG_ERROR = 2.0**-22  # absolute: the error of a logarithm of a number near 1
+_SUBNORMAL = 4  # times the smallest number: the rounding error of a subnormal
 
 
 def check_program(program: Mapping[str, Any], operands: Collection[str]) -> None:
     """Check that `evaluate` can run a program on operands of these names. Raises ValueError that names the op."""
     known = {program["accumulator"], *operands}
     if program["accumulator"] in operands:
-        raise ValueError(f"epilogue_program: its accumulator {program['accumulator']!r} is an operand's name too")
-    conditions: set[str] = set()  # values that are true or false, or constants, which may be either
+        raise ValueError(f"epilogue_program: its accumulator {program['accumulator']!r} is also the name of an operand")
+    conditions: set[str] = set()  # values that are true or false, or constants, which may be either kind
     numbers = set(known)
     for position, op in enumerate(program["ops"]):
         name, inputs = op["op"], op.get("operands", [])
@@ -77,11 +77,11 @@ def _check_attributes(at: str, name: str, attributes: Mapping[str, Any]) -> None
 def evaluate(
     program: Mapping[str, Any], accumulator: Interval, operands: Mapping[str, Any], d: str, acc: str = EPILOGUE_TYPE
 ) -> tuple[Interval, np.ndarray]:
-    """(value, low, high) of D, shape (M, N), for the accumulator's interval and the operands' float64 values; and D's
-    error bound: how far the interval reaches from the value before the last rounding, and that rounding.
+    """(value, low, high) of D, shape (M, N), from the accumulator's interval and the operands' float64 values; and D's
+    error bound: the distance from the value before the last rounding to the interval's ends, and that rounding.
 
-    `operands` broadcast against (M, N); `acc` is the accumulator's type, which says in which type all is computed.
-    Raises LoadError for an op that is not known or a value that is not defined.
+    `operands` broadcast against (M, N); `acc` is the accumulator's type, which determines the type of the computation.
+    Raises LoadError for an unknown op or an undefined value.
     """
     computed = element_type(element_type(acc).computes_in)
     values: dict[str, Interval] = {program["accumulator"]: accumulator}
@@ -100,7 +100,7 @@ def evaluate(
     result = program["result"]
     if result not in values:
         raise LoadError(f"epilogue_program: its result {result!r} is not defined; save it again [program-result]")
-    # No truncf where D is the accumulator, or an operand, in its own type.
+    # Without truncf, D has the type of the accumulator or of an operand.
     unrounded = {op["results"][0]: op["operands"][0] for op in program["ops"] if op["op"] == "arith.truncf"}
     return values[result], _reach(values[unrounded.get(result, result)], d)
 
@@ -135,7 +135,7 @@ def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any], dty
         product = _corners(np.multiply, inputs[0], inputs[1])
         return _widen(_corners(np.add, product, inputs[2]), dtype, dtype.spacing, tiny)
     if name in _ARITHMETIC:
-        # The spacing is twice the unit roundoff: for f64 the limits' own rounding is in it.
+        # The spacing is twice the unit roundoff, so for f64 it includes the rounding of the limits.
         function, spacings = _ARITHMETIC[name]
         return _widen(_corners(function, *inputs), dtype, spacings * dtype.spacing, tiny if spacings else 0.0)
     if name in _MONOTONE:
@@ -153,7 +153,7 @@ def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any], dty
 
 
 def _of_integers(function: Callable[..., Any], inputs: list[Interval]) -> Interval:
-    """Exact, modulo 2³², where each input is one number; else any integer."""
+    """Exact, modulo 2³², if each input is one number; else any integer."""
     parts = [tuple(np.asarray(part).astype(np.int64) for part in x) for x in inputs]
     value, low, high = (
         wrapped(function(*(part[which] for part in parts)).astype(np.int32), INTEGER_TYPE) for which in range(3)
@@ -189,7 +189,7 @@ _OF_INTEGERS: dict[str, Callable[..., Any]] = {
     "arith.maxsi": np.maximum,
     "arith.minsi": np.minimum,
 }
-# What gives the same number: integers are saturated before they are cut, floats rounded before they are converted.
+# Ops that keep the number: integers are saturated before they are cut, floats rounded before they are converted.
 _SAME = ("arith.extf", "arith.extsi", "arith.extui", "arith.trunci", "arith.fptosi")
 _COMPARISONS = ("arith.cmpf", "arith.cmpi")
 _LOGARITHMS = ("math.log", "math.log2")
@@ -208,7 +208,7 @@ _MONOTONE: dict[str, Callable[[Any], Any]] = {
 def _corners(function: Callable[..., Any], *inputs: Interval) -> Interval:
     """The interval of a function that is monotone in each argument, from its values at the corners.
 
-    A quotient whose divisor may be 0, and a function whose argument may leave its domain, have no bound.
+    A quotient with a divisor that may be 0, and a function whose argument may leave its domain, have no bound.
     """
     value = function(*(x[0] for x in inputs))
     ends: list[Any] = [()]
@@ -225,7 +225,7 @@ def _corners(function: Callable[..., Any], *inputs: Interval) -> Interval:
 
 
 def _widen(x: Interval, dtype: ElementType, relative: float, absolute: float) -> Interval:
-    """The ends moved out by the rounding error, and past the type's largest number to infinity."""
+    """The interval widened by the rounding error, and to infinity beyond the type's largest number."""
     value, low, high = x
     largest = dtype.largest
     low = low - (np.where(np.isfinite(low), np.abs(low), 0.0) * relative + absolute)
@@ -242,7 +242,7 @@ def _cast(x: Interval, dtype: str) -> Interval:
 
 
 def _compare(predicate: str, a: Interval, b: Interval) -> Interval:
-    """A predicate as (value, certainly true, possibly true), each 0 or 1. Ordered and unordered ones agree: no NaN."""
+    """A predicate as (value, certainly true, possibly true), each 0 or 1. Without NaN, ordered equals unordered."""
     kind = predicate[1:] if predicate[:1] in ("o", "u", "s") and len(predicate) == 3 else predicate
     if kind in ("lt", "le"):
         return _compare({"lt": "gt", "le": "ge"}[kind], b, a)
@@ -263,7 +263,7 @@ def _compare(predicate: str, a: Interval, b: Interval) -> Interval:
 
 
 def _truth(x: Interval) -> Interval:
-    """A predicate, also where it is the constant 0 or 1, as three arrays of bool."""
+    """A predicate, which may be the constant 0 or 1, as three arrays of bool."""
     value, certainly, possibly = (np.asarray(part, dtype=bool) for part in x)
     return value, certainly, possibly
 
@@ -272,7 +272,7 @@ def _xor(a: Interval, b: Interval) -> Interval:
     return a[0] ^ b[0], a[1] & ~b[2] | ~a[2] & b[1], a[2] & ~b[1] | ~a[1] & b[2]
 
 
-# On predicates as `_compare` gives them.
+# Ops on predicates in the form of `_compare`.
 _CONDITIONS: dict[str, Callable[[Interval, Interval], Interval]] = {
     "arith.andi": lambda a, b: (a[0] & b[0], a[1] & b[1], a[2] & b[2]),
     "arith.ori": lambda a, b: (a[0] | b[0], a[1] | b[1], a[2] | b[2]),
@@ -288,7 +288,7 @@ def _select(condition: Interval, a: Interval, b: Interval) -> Interval:
 
 
 _PREDICATES = ("eq", "ne", *(order + kind for order in "ous" for kind in ("eq", "ne", "gt", "ge", "lt", "le")))
-#: Every op of a program, and how many operands it takes.
+#: The ops of a program, and their numbers of operands.
 _ARITY: Mapping[str, int] = {
     "arith.constant": 0,
     "arith.truncf": 1,

@@ -1,10 +1,10 @@
-"""Folders that are replaced whole, while others read and replace them.
+"""Replaces folders atomically, while others read and replace them.
 
-A new folder is written beside its place, under a hidden name, and renamed into it. A rename cannot replace a folder
-that has files, so the old one is renamed to a hidden name first: for a moment there is none. A reader therefore opens
-the folder once and reads its files relative to that handle. Where something is missing it tries again, if the folder
-is another one by then or a hidden one lies beside it (`while_replaced`). So it sees the old folder or the new one,
-never a mix. There is no lock that a crash could leave behind.
+A new folder is written beside its place under a hidden name, and renamed. A rename cannot replace a folder that has
+files, so the old one is renamed to a hidden name first, and for a moment the folder is missing. A reader therefore
+opens the folder once and reads its files relative to that handle. If something is missing, it tries again if the folder
+has changed or a hidden one lies beside it (`while_replaced`). So it sees the old folder or the new one, never a mix.
+There is no lock that a crash could leave behind.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 HIDDEN = ".lowtide-"
-"""How the names of folders begin that are being written or removed."""
+"""The prefix of the names of folders that are being written or removed."""
 
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
-_MOST_TRIES = 100  # of a writer, against others that get in first
-_LEAST_LOOKS = 3  # of a reader: the signs of a replacement may pass between two looks
-_PATIENCE = 1.0  # seconds that a reader waits for a replacement to end
+_MOST_TRIES = 100  # of a writer, against faster ones
+_LEAST_LOOKS = 3  # of a reader: the signs of a replacement may vanish between two looks
+_PATIENCE = 1.0  # seconds that a reader waits for a replacement
 _PAUSE = 0.002
 
 
 def write_folder(target: Path, files: Mapping[str, bytes], may_replace: Callable[[Path], bool]) -> bool:
-    """Put a folder of these files, by paths within it, at `target`, whole or not at all.
+    """Write a folder of these files, by relative path, at `target`, completely or not at all.
 
-    False where `target` is there and `may_replace` says no of it. Raises OSError, after which the old folder, if there
-    was one, is in its place.
+    False if `target` exists and `may_replace` is false for it. Raises OSError; an old folder is then in its place.
     """
     fresh = _beside(target)
     try:
@@ -51,15 +50,15 @@ def write_folder(target: Path, files: Mapping[str, bytes], may_replace: Callable
             if before is None or may_replace(target):
                 if _exchange(fresh, target):
                     return True
-            elif _identity(target) == before:  # else it was being removed while it was looked at
+            elif _identity(target) == before:  # otherwise it was removed meanwhile
                 return False
-        raise OSError(f"others replace it all the time ({_MOST_TRIES} tries)")
+        raise OSError(f"other writers keep replacing it ({_MOST_TRIES} tries)")
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _exchange(fresh: Path, target: Path) -> bool:
-    """Whether `fresh` is now at `target`; not where another writer was faster."""
+    """Whether `fresh` is now at `target`; false if another writer was faster."""
     old = _beside(target)
     try:
         with suppress(FileNotFoundError):
@@ -67,7 +66,7 @@ def _exchange(fresh: Path, target: Path) -> bool:
         os.replace(fresh, target)
     except BaseException as error:
         with suppress(OSError):
-            os.replace(old, target)  # fails where there was none, or another writer's is there
+            os.replace(old, target)  # fails if another writer's folder is there
         if isinstance(error, OSError) and error.errno in _TAKEN:
             return False
         raise
@@ -77,7 +76,7 @@ def _exchange(fresh: Path, target: Path) -> bool:
 
 
 def remove_folder(target: Path) -> None:
-    """Remove a folder: readers see all of it or none. Raises OSError."""
+    """Remove a folder; readers see all of it or nothing. Raises OSError."""
     old = _beside(target)
     try:
         os.replace(target, old)
@@ -87,7 +86,7 @@ def remove_folder(target: Path) -> None:
 
 
 def while_replaced(folder: Path, read: Callable[[], Result], failure: type[Exception]) -> Result:
-    """What `read` gives. Where it raises `failure` because the folder is being replaced, it is tried again."""
+    """The result of `read`, which is tried again if it raises `failure` because the folder is being replaced."""
     deadline = time.monotonic() + _PATIENCE
     looks = 0
     while True:
@@ -107,7 +106,7 @@ def _beside(target: Path) -> Path:
 
 
 def _prefix(target: Path) -> str:
-    """The prefix of the hidden names beside a folder; short even if the folder's own name is long."""
+    """The prefix of the hidden names beside a folder, short even if the folder's name is long."""
     return f"{HIDDEN}{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:12]}-"
 
 

@@ -1,8 +1,8 @@
-"""Zeros in GPU memory that belong to a graph which is being captured, and live as long as it.
+"""Zeros in GPU memory that belong to a graph while it is captured, and live as long as the graph.
 
-They are zeroed while the graph is captured, beside the capture and not in it. When the last graph that was made of the
-capture is destroyed, the driver calls a destructor: sem_post of the C library, since the driver's thread must not run
-Python, which may be ending. Memory whose semaphore was posted is used again.
+They are zeroed during the capture, but not as a part of it. When the last graph made from the capture is destroyed, the
+driver calls a destructor: sem_post of the C library, because the driver's thread must not run Python, which may be
+exiting. Memory whose semaphore was posted is reused.
 
 Sources: CUDA driver API reference 13, "Graph Management" (user objects), cuThreadExchangeStreamCaptureMode.
 """
@@ -25,7 +25,7 @@ _LEAST_BYTES = 256
 
 @dataclass(frozen=True)
 class _Block:
-    """Memory of one graph. `key` says for what: context, capture, stream, number of the workspace."""
+    """Memory of one graph. `key`: context, capture, stream, number of the workspace."""
 
     address: int
     size: int
@@ -42,9 +42,10 @@ class GraphZeros:
         self._free: list[_Block] = []
 
     def address(self, number: int, size: int, stream: int) -> int:
-        """Zeros of at least `size` bytes for workspace `number` of the launches that `stream` captures now.
+        """Zeros of at least `size` bytes for workspace `number` of the launches that `stream` captures.
 
-        Launches in one stream of a capture share them, as those in one stream do. Raises LaunchError and DeviceError.
+        Launches in one stream of a capture share them, as launches in one stream do. Raises LaunchError and
+        DeviceError.
         """
         cuda = driver.api()
         handle = cuda.CUstream(stream)
@@ -64,7 +65,7 @@ class GraphZeros:
             return block.address
 
     def _collect(self) -> None:
-        """Moves what destroyed graphs held to the free blocks."""
+        """Move the blocks of destroyed graphs to the free blocks."""
         ended = [block for block in self._blocks if _is_posted(block.semaphore)]
         self._blocks = [block for block in self._blocks if block not in ended]
         self._free += ended
@@ -80,7 +81,7 @@ class GraphZeros:
 
 
 def _give_to(graph: Any, block: _Block) -> None:
-    """Lets the graph, and what is instantiated from it, hold the block."""
+    """Let the graph, and its instances, hold the block."""
     cuda = driver.api()
     destructor = cuda.CUhostFn(_pointer_to("sem_post"))
     holder = driver.check(
@@ -94,7 +95,8 @@ def _give_to(graph: Any, block: _Block) -> None:
 
 
 def _zero(block: _Block) -> None:
-    """At once, in a stream of its own: the one that is captured only records, and the default one may be forbidden."""
+    """Zero the block at once, in a separate stream: the captured one only records, and the default one may be
+    forbidden."""
     cuda = driver.api()
     what = f"zeroing {block.size} bytes for a graph"
     stream = driver.check(cuda.cuStreamCreate(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING.value), what)
@@ -107,7 +109,7 @@ def _zero(block: _Block) -> None:
 
 @contextmanager
 def _beside_the_capture() -> Iterator[None]:
-    """Lets this thread allocate while it captures."""
+    """Allow this thread to allocate while it captures."""
     cuda = driver.api()
     relaxed = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     before = driver.check(cuda.cuThreadExchangeStreamCaptureMode(relaxed), "leaving the capture's mode")
@@ -119,13 +121,13 @@ def _beside_the_capture() -> Iterator[None]:
 
 @contextmanager
 def explained(name: str, size: int) -> Iterator[None]:
-    """Makes of a refusal to allocate a LaunchError that says what the memory was for."""
+    """Turn a refused allocation into a LaunchError that says what the memory was for."""
     try:
         yield
     except (DeviceError, RuntimeError) as error:
         raise LaunchError(
-            f"kernel {name}: a workspace of {size} bytes cannot be had ({error}); free memory, pass workspace=, or"
-            " compile without division of K (grid.k_division = none) [workspace-memory]"
+            f"kernel {name}: a workspace of {size} bytes cannot be allocated ({error}); free memory, pass workspace=,"
+            " or compile without division of K (grid.k_division = none) [workspace-memory]"
         ) from None
 
 
@@ -138,7 +140,7 @@ def _pointer_to(function: str) -> int:
 
 
 def _new_semaphore() -> int:
-    """The address of a semaphore of value 0, which is never freed: a graph may outlive the interpreter."""
+    """The address of a semaphore of value 0, which is never freed, because a graph may outlive the interpreter."""
     library = _library()
     library.malloc.restype = ctypes.c_void_p
     address = int(library.malloc(ctypes.c_size_t(_SEMAPHORE_BYTES)))

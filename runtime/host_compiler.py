@@ -1,14 +1,14 @@
 """The compiler of host functions: from the serialised ops of a kernel to a `HostProgram`.
 
-Ops: memref.dim (attribute index), memref.row_stride and, of rank 3, memref.batch_stride (elements), memref.base_address
-(bytes), each on an argument; tile.sm_count; tile.cluster_count (kernel, one that is launched in clusters);
-tile.workspace (dtype, zeroed) on its number of elements, which follows from shapes, and yields its address;
+Ops: memref.dim (attribute index), memref.row_stride and, for rank 3, memref.batch_stride (elements),
+memref.base_address (bytes), each on an argument; tile.sm_count; tile.cluster_count (kernel, one launched in clusters);
+tile.workspace (dtype, zeroed) on its number of elements, which follows from shapes, with its address as result;
 arith.constant (value), arith.cmpi (predicate), arith.select, arith.trunci (type, e.g. "i32"), integer casts and the
 arithmetic of `host_ops`; cf.assert (message); sm.tensor_map on an argument of rank 2 or 3, or on address, rows, columns
 and row stride of another matrix with the name of an argument (box, swizzle or null, l2_promotion, dtype,
-element_strides if not 1), which yields a `TensorMap` for launches alone; and tile.launch, all in attributes: kernel,
+element_strides if not 1), with a `TensorMap` for launches as result; and tile.launch, entirely in attributes: kernel,
 grid (three values or numbers), block, cluster or null, shared_memory in bytes, arguments (a list of {"value", "type"}),
-programmatic if it may start before the kernels before it in the stream have ended, and cooperative if all its CTAs run
+programmatic if it may start before the preceding kernels in the stream have ended, and cooperative if all its CTAs run
 at the same time.
 """
 
@@ -46,9 +46,9 @@ from lowtide.runtime.tensor_maps import (
 )
 from lowtide.runtime.workspaces import WorkspaceShape
 
-_LONGEST = 500  # characters of a message, which may quote what was edited
+_LONGEST = 500  # characters of a message, which may quote edited text
 _TENSOR_MAP_ATTRIBUTES = {"box", "swizzle", "l2_promotion", "dtype", "element_strides", "name"}
-_UNITS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # bytes; where in one of these an address lies may belong to a signature
+_UNITS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # bytes; a signature may have the position of an address in such a unit
 
 
 def compile_host(manifest: Mapping[str, Any]) -> HostProgram:
@@ -89,7 +89,8 @@ def _are_integers(value: Any, count: int) -> bool:
 
 
 class _Compiler:
-    """Turns ops into lines of `early` and `late`. Values become locals v0, v1, …, so no text of the manifest runs."""
+    """Turns ops into lines of `early` and `late`. Values become locals v0, v1, …, so text of the manifest never
+    runs."""
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         self.name: str = manifest["name"]
@@ -110,16 +111,16 @@ class _Compiler:
         self.constants: list[Any] = []
         self.messages: list[str] = []
         self.tensors: list[Callable[[Sequence[int], tuple[int, ...]], BoxedTensor]] = []
-        self.addresses: dict[str, int] = {}  # the locals of base addresses, and their arguments' numbers
+        self.addresses: dict[str, int] = {}  # the locals of base addresses, with the numbers of their arguments
         self.numbers: dict[str, Any] = {}  # the locals of constants
         self.placed: dict[int, int] = {}
         self.workspaces: list[WorkspaceShape] = []
-        self.counts: list[str] = []  # the workspaces' elements
+        self.counts: list[str] = []  # the elements of the workspaces
         self.launches: list[LaunchShape] = []
         self.grids: list[str] = []
         self.rows: list[str] = []
         self.uses_sm_count = False
-        self.counted: list[tuple[str, LoadError]] = []  # kernels whose clusters are counted
+        self.counted: list[tuple[str, LoadError]] = []  # kernels whose resident clusters are counted
         for index, argument in enumerate(self.arguments):
             if argument in self.scalars:
                 self.locals[argument] = f"p{index}"
@@ -144,7 +145,7 @@ class _Compiler:
             "M": MASK,
             "c": tuple(self.constants),
             "tensors": tuple(self.tensors),
-            # TensorMap._make without its Python frame: one a map at every call
+            # TensorMap._make without its Python frame, once per map and call
             "tensor_map": functools.partial(tuple.__new__, TensorMap),
             "divsi": divsi,
             "remsi": remsi,
@@ -191,7 +192,7 @@ class _Compiler:
         return LaunchError(f"{self.name}: the host function divides by zero for these extents [host-divides-by-zero]")
 
     def shift(self, count: int) -> int:
-        """How far a shift goes; by 64 bits or more it has no value."""
+        """The distance of a shift; a shift by 64 bits or more has no value."""
         if not 0 <= count < 64:
             raise LaunchError(
                 f"{self.name}: the host function shifts 64 bits by {count}; compile and save it again [host-shift]"
@@ -229,7 +230,7 @@ class _Compiler:
     def cluster_count(self, op: Mapping[str, Any]) -> None:
         kernel = op.get("attributes", {}).get("kernel")
         if not isinstance(kernel, str):
-            raise self.refuse(f"kernel is {kernel!r}, must be that of a launch")
+            raise self.refuse(f"kernel is {kernel!r}, must be the kernel of a launch")
         self.counted.append((kernel, self.refuse(f"kernel {kernel!r} is not launched in clusters")))
         self.constants.append(kernel)
         self.define(op, [], f"clusters[c[{len(self.constants) - 1}]]")
@@ -262,7 +263,7 @@ class _Compiler:
             raise self.refuse("unknown op, perhaps of another version")
 
     def place(self, op: Mapping[str, Any]) -> bool:
-        """Whether the op says where in a unit a base address lies: this is known in `early`."""
+        """Whether the op computes the position of a base address in a unit, which `early` knows."""
         address, unit = self.operands(op, 2)
         size = self.numbers.get(unit)
         if address not in self.addresses or size not in _UNITS:
@@ -273,7 +274,7 @@ class _Compiler:
         return True
 
     def mapped(self, op: Mapping[str, Any]) -> tuple[str, str, str, str]:
-        """The argument that a tensor map is of, or that its matrix takes the place of; address, shape, strides."""
+        """The argument of a tensor map, or the one that its matrix replaces; address, shape, strides."""
         if len(op.get("operands", [])) == 1:
             argument = self.memref_operand(op)
             address, memref = f"p{self.arguments.index(argument)}", f"m[{argument!r}]"
@@ -291,7 +292,7 @@ class _Compiler:
         """All but the address follows from shape and strides, and is made in `early`."""
         argument, address, shape, strides = self.mapped(op)
         attributes = op.get("attributes", {})
-        # What is made for an argument may be of another type: pieces of its elements.
+        # A matrix made for an argument may have another type: pieces of its elements.
         is_own = len(op.get("operands", [])) == 1
         dtype = self.dtypes[argument] if is_own else self.word(attributes, "dtype", ELEMENTS)
         promotion = attributes.get("l2_promotion", 0)
@@ -387,18 +388,17 @@ class _Compiler:
         self.rows.append(f"({''.join(f'{value}, ' for value in values)})")
 
     def launch_argument(self, entry: Any, kind: str) -> str:
-        """The local of a kernel's argument. Maps, floats, integers and addresses go to parameters of their own type."""
+        """The local of a kernel's argument. Each type of parameter takes its own kind: map, float, integer or
+        address."""
         if not isinstance(entry, str):
             numbers = (int, float) if kind in FLOAT_TYPES else int
             if isinstance(entry, bool) or not isinstance(entry, numbers) or kind == TENSOR_MAP:
-                raise self.refuse(f"argument {entry!r} is no value of type {kind!r}")
+                raise self.refuse(f"argument {entry!r} is not a value of type {kind!r}")
             return self.literal(entry)
         value = self.lookup(entry)
         scalar = self.scalar_types.get(value, "")
         if (value in self.map_values) != (kind == TENSOR_MAP):
-            raise self.refuse(
-                f"argument {entry!r} must have type {TENSOR_MAP!r} just where it is that of sm.tensor_map"
-            )
+            raise self.refuse(f"argument {entry!r} must have type {TENSOR_MAP!r} if and only if sm.tensor_map made it")
         if (kind in FLOAT_TYPES or scalar in FLOAT_TYPES) and kind != scalar:
             raise self.refuse(f"argument {entry!r} has type {kind!r}, must have {scalar or 'an integer type'!r}")
         return value
@@ -411,7 +411,7 @@ class _Compiler:
         return value
 
     def value(self, entry: Any) -> str:
-        """An extent of the grid: a value's name, or a number in place."""
+        """An extent of the grid: the name of a value, or a number."""
         if not isinstance(entry, str):
             return self.literal(entry)
         value = self.lookup(entry)
@@ -428,7 +428,7 @@ class _Compiler:
         return LoadError(f"{self.at}: {shown(what, str, _LONGEST)}; compile and save the kernel again [host-program]")
 
     def word(self, attributes: Mapping[str, Any], key: str, known: Mapping[str, Any]) -> str:
-        """An attribute that is one of the known words."""
+        """The value of an attribute, which must be one of the known words."""
         found = attributes.get(key)
         if not isinstance(found, str) or found not in known:
             raise self.refuse(f"attribute {key!r} is {found!r}, must be one of {', '.join(known)}")
@@ -445,9 +445,9 @@ class _Compiler:
             raise self.refuse(f"has {len(names)} operands, must have {count}")
         values = [self.lookup(name) for name in names]
         if self.map_values.intersection(values):
-            raise self.refuse("has a tensor map for operand, which only a launch takes")
+            raise self.refuse("has a tensor map as an operand, which only a launch takes")
         if any(self.scalar_types.get(value) in FLOAT_TYPES for value in values):
-            raise self.refuse("has a float for operand, which only a launch takes")
+            raise self.refuse("has a float as an operand, which only a launch takes")
         return values
 
     def define(self, op: Mapping[str, Any], values: Sequence[str], text: str) -> str:

@@ -1,6 +1,6 @@
 """The arith ops of host functions as Python expressions on exact integers.
 
-`{0}`, `{1}` stand for the operands, which are names; `M` is 2⁶⁴−1, for the ops that read their operands as unsigned.
+`{0}`, `{1}` stand for the names of the operands; `M` is 2⁶⁴−1, for ops that read their operands as unsigned.
 i1 is Python's bool. Semantics: MLIR, "'arith' Dialect".
 """
 

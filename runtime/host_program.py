@@ -1,9 +1,9 @@
-"""A compiled host function: called with the operands of a kernel, it gives the launches.
+"""A compiled host function, which computes the launches from the operands of a kernel.
 
-It is two straight-line functions, which `host_compiler` makes. `early` holds what follows from shapes, strides, the
-number of SMs and how base addresses are aligned, and runs once for each new signature; `late` holds what follows from
-base addresses and run-time scalars, and runs at every call. Integers are exact (extents are at most 2³¹−1, so no 64-bit
-product of two wraps).
+`host_compiler` makes it as two straight-line functions. `early` computes all that follows from shapes, strides, the
+number of SMs and the alignment of base addresses; it runs once for each new signature. `late` computes all that follows
+from base addresses and run-time scalars; it runs at each call. Integers are exact (extents are at most 2³¹−1, so no
+64-bit product of two wraps).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lowtide.runtime.workspaces import ALIGNMENT, Need, WorkspaceShape, needs_of
 
 
 class HostMemRef(Protocol):
-    """A memref argument as the host function sees it: base address in bytes, extents and strides in elements."""
+    """A memref argument of the host function: base address in bytes, extents and strides in elements."""
 
     @property
     def address(self) -> int: ...
@@ -34,7 +34,7 @@ class HostMemRef(Protocol):
 class LaunchRecord:
     """One launch with all its values: grid in CTAs, block in threads, arguments as (value, type).
 
-    The value of a "tensor_map" is a `TensorMap`, not encoded; of the others a number.
+    The value of a "tensor_map" is a `TensorMap`, not encoded; the other values are numbers.
     """
 
     kernel: str
@@ -58,25 +58,25 @@ class HostProgram:
     workspaces: tuple[WorkspaceShape, ...]
     uses_sm_count: bool
     uses_cluster_count: bool
-    #: arguments by number, and modulo how many bytes `early` reads their base addresses
+    #: arguments by number, with the divisor of the base address that `early` reads
     placed: tuple[tuple[int, int], ...]
-    #: of the arguments by name, the number of SMs, and that of resident clusters by kernel: what `late` needs, the
-    #: grids, and the workspaces' elements
+    #: from the arguments by name, the number of SMs, and the number of resident clusters by kernel: the inputs of
+    #: `late`, the grids, and the elements of the workspaces
     early: Callable[
         [Mapping[str, Any], int, Mapping[str, int]],
         tuple[tuple[Any, ...], tuple[tuple[int, int, int], ...], tuple[int, ...]],
     ]
-    #: of what `early` keeps, and the addresses and scalars of the arguments and then of the workspaces
+    #: from the results of `early`, and the addresses and scalars of the arguments and then of the workspaces
     late: Callable[[tuple[Any, ...], Sequence[Any]], tuple[tuple[Any, ...], ...]]
     source: str
 
     @property
     def placeholders(self) -> list[int]:
-        """Addresses in place of the workspaces', to run `late` before there are any."""
+        """Addresses in place of the workspaces, to run `late` before they exist."""
         return [ALIGNMENT] * len(self.workspaces)
 
     def needs(self, counts: Sequence[int]) -> tuple[Need, ...]:
-        """The workspaces of a call, from their elements as `early` gives them. Raises LaunchError for one below 0."""
+        """The workspaces of a call, from their numbers of elements. Raises LaunchError for a negative one."""
         for count in counts:
             if count < 0:
                 raise LaunchError(
@@ -95,10 +95,10 @@ class HostProgram:
     ) -> list[LaunchRecord]:
         """The launches, in order, for `arguments`: a `HostMemRef` for each memref, a number for each scalar.
 
-        `sm_count` is what `tile.sm_count` yields, `cluster_count` what `tile.cluster_count` does; `workspaces` are the
-        addresses of the workspaces, by default multiples of 256 that mean nothing. Raises LaunchError when an assertion
-        of the host function fails, a grid is past CUDA's limits, or a count is wanted and not given. Launches of no
-        CTAs are left out.
+        `sm_count` and `cluster_count` are the results of `tile.sm_count` and `tile.cluster_count`; `workspaces` are the
+        addresses of the workspaces, by default meaningless multiples of 256. Raises LaunchError if an assertion of the
+        host function fails, a grid exceeds CUDA's limits, or a needed count is missing. Launches without CTAs are
+        omitted.
         """
         missing = [name for name in self.arguments if name not in arguments]
         if missing:

@@ -1,4 +1,4 @@
-"""A compiled kernel as something to call. Nothing touches the driver before the first call."""
+"""A compiled kernel as a callable. Nothing touches the driver before the first call."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ Prepared: TypeAlias = PreparedLaunch | WorkspaceLaunch
 
 _MOST_PLANS = 1024
 _MOST_LAUNCHES = 1024
-#: What reading the key of a call raises for objects that are no strided torch tensors
+#: The errors of reading the key of a call from objects that are not strided torch tensors
 _NOT_TORCH = (AttributeError, TypeError, RuntimeError)
 
 
 class Kernel:
     """D = epilogue(A · B, operands…) on the GPU that holds the operands.
 
-    Operands are GPU arrays: torch or CuPy arrays, or anything with DLPack or `__cuda_array_interface__`. Matrices lie
-    as the manifest's layout says, last dimension contiguous, rows possibly padded. In a batch that is their first
+    Operands are GPU arrays: torch or CuPy arrays, or any arrays with DLPack or `__cuda_array_interface__`. The manifest
+    says the layout of matrices; the last dimension is contiguous, and rows may be padded. A batch is the first
     dimension; an input without it, or with a stride of 0 there, is shared by all products. One kernel may be called
-    from several threads, and on several GPUs. The modules it loads stay until the process ends. Where K is 0 at run
-    time, D is the epilogue of 0; where M, N or the batch is, nothing is launched.
+    from several threads, and on several GPUs. Loaded modules stay until the process ends. If K is 0 at run time, D is
+    the epilogue of 0; if M, N or the batch is 0, nothing is launched.
 
-    Torch tensors met before, or others like them, take a short way: their call's key leads to its launch (`call_keys`).
+    For torch tensors met before, or others like them, the key of the call leads directly to its launch (`call_keys`).
     """
 
     def __init__(self, manifest: Mapping[str, Any], ptx: str, cubin: bytes | None = None) -> None:
-        """Raises LoadError when the manifest is invalid, or does not fit the PTX or the cubin."""
+        """Raises LoadError if the manifest is invalid, or does not match the PTX or the cubin."""
         validate(manifest, f"kernel {manifest.get('name', '?')}" if isinstance(manifest, Mapping) else "kernel")
         self.manifest: dict[str, Any] = dict(manifest)
         self.ptx = ptx
@@ -77,11 +77,11 @@ class Kernel:
         self._written = [i for i, x in enumerate(self._arguments) if x["kind"] in WRITTEN]  # beside the output
         self._matrices = [i for i in self._memrefs if self._arguments[i]["kind"] == "matrix" and i != self._output]
         self._matrix_inputs = [self._inputs.index(self._names[i]) for i in self._matrices]
-        #: how many operands by position need no sorting
+        #: the number of operands by position that need no sorting
         self._plain_inputs = len(self._inputs) if self._output == len(self._inputs) else -1
         self._plans = Recent(_MOST_PLANS)  # signature: LaunchPlan
         self._launches = Recent(_MOST_LAUNCHES)  # key of a call: PreparedLaunch
-        self._allocators = Recent(_MOST_PLANS)  # shapes and device of the inputs: what makes the output
+        self._allocators = Recent(_MOST_PLANS)  # shapes and device of the inputs: allocator of the output
         self._modules: dict[int, LoadedModule] = {}
         self._encoder = TensorMapEncoder()
         self._zeros = Zeros()
@@ -97,13 +97,13 @@ class Kernel:
     ) -> Any:
         """Launch on the operands, A and B first (epilogue operands by name), and return the output.
 
-        `out` is allocated by the inputs' library when not given. `stream` is a handle or a stream object; None means
-        the current stream of the inputs' library. With a stream given, ordering it after the inputs' writers is the
-        caller's part, except where the array interface says which stream those are in. `workspace`, where the kernel
-        needs one, is any GPU array of `workspace_bytes`, which no other work may use until the launch has ended;
-        without it the runtime allocates one for each stream and keeps it. The launch is asynchronous and outside of any
-        autograd. Raises LaunchError for operands that do not fit, DeviceError without GPU or driver,
-        LoadError when the kernel is for another architecture.
+        `out` is allocated by the inputs' library if it is not given. `stream` is a handle or a stream object; None
+        means the current stream of the inputs' library. If a stream is given, the caller orders it after the writers of
+        the inputs, unless the array interface names their stream. `workspace`, if the kernel needs one, is any GPU
+        array of `workspace_bytes` that no other work uses until the launch has ended; by default the runtime allocates
+        one for each stream and keeps it. The launch is asynchronous and outside of autograd. Raises LaunchError for
+        operands that do not fit, DeviceError without GPU or driver, LoadError if the kernel is for another
+        architecture.
         """
         if out is None or operands or len(matrices) != self._plain_inputs:
             values, out = self._collect(matrices, out, operands, stream)
@@ -127,9 +127,9 @@ class Kernel:
     def bind(
         self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any
     ) -> Launch:
-        """Fix the operands for repeated launches: the least host time, and the way into a CUDA graph.
+        """Fix the operands for repeated launches with the least host time, also in a CUDA graph.
 
-        Arguments and errors as in a call; all checks are made here. The kernel's code is loaded here too.
+        Arguments and errors are those of a call. All checks are made here, and the kernel's code is loaded.
         """
         values, out = self._collect(matrices, out, operands, stream)
         launch, handle = self._resolve(values, stream, workspace)
@@ -137,7 +137,7 @@ class Kernel:
         return Launch(launch, follow or (lambda: handle), out, [*values, workspace])
 
     def workspace_bytes(self, *matrices: Any, **operands: Any) -> int:
-        """How many bytes of workspace a call with these operands needs, from a base of 256-byte alignment.
+        """The bytes of workspace that a call with these operands needs, from a base aligned to 256 bytes.
 
         Arguments and errors as in a call, without `out`; nothing is allocated or launched.
         """
@@ -152,7 +152,7 @@ class Kernel:
         shape = self._output_shape(extents)
         if 0 in shape:
             return 0
-        if not extents["k"]:  # read as zeros of K = 1
+        if not extents["k"]:  # read as zeros with K = 1
             views = {name: replace(x, shape=tuple(max(extent, 1) for extent in x.shape)) for name, x in views.items()}
         output = self._arguments[self._output]
         row = pad_row(shape[-1], output["dtype"], _allocated_alignment(output))
@@ -164,13 +164,13 @@ class Kernel:
 
     @check_keywords
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the kernel to a directory for `lowtide.runtime.load`. Raises LoadError when it cannot be written."""
+        """Write the kernel to a directory for `lowtide.runtime.load`. Raises LoadError if it cannot be written."""
         return storage.save(path, self.manifest, self.ptx, self.cubin)
 
     def module_for(self, device: int) -> LoadedModule:
-        """The kernel's code, loaded into the current context where that is on GPU `device`, else its primary one.
+        """The kernel's code, loaded into the current context if it is on GPU `device`, else into its primary one.
 
-        Raises DeviceError without GPU or driver, LoadError when the kernel is for another architecture.
+        Raises DeviceError without GPU or driver, LoadError if the kernel is for another architecture.
         """
         driver.initialize()
         context = driver.context_of(device)
@@ -185,7 +185,7 @@ class Kernel:
     def _collect(
         self, matrices: Sequence[Any], out: Any, operands: Mapping[str, Any], stream: Any
     ) -> tuple[list[Any], Any]:
-        """The values in the host function's order, and the output, allocated where it is not given."""
+        """The values in the host function's order, and the output, allocated if it is not given."""
         by_name = self._by_name(matrices, operands)
         values = [*matrices, *[operands[name] for name in by_name]]
         if out is None:
@@ -194,17 +194,17 @@ class Kernel:
         return values, out
 
     def _by_name(self, matrices: Sequence[Any], operands: Mapping[str, Any]) -> list[str]:
-        """The inputs that are given by name. Raises LaunchError for operands that are not one for each input."""
+        """The inputs that are given by name. Raises LaunchError unless there is one operand for each input."""
         by_name = self._inputs[len(matrices) :]
         if len(operands) != len(by_name) or len(matrices) > len(self._inputs) or not operands.keys() >= {*by_name}:
             raise self._names_error(matrices, operands)
         return by_name
 
     def _names_error(self, matrices: Sequence[Any], operands: Mapping[str, Any]) -> LaunchError:
-        """What is wrong with operands that are not one for each input."""
+        """The error for operands that do not match the inputs."""
         if len(matrices) > len(self._inputs):
             return LaunchError(
-                f"kernel {self.name}: {len(matrices)} operands given, it has {len(self._inputs)}:"
+                f"kernel {self.name}: {len(matrices)} operands given, but it takes {len(self._inputs)}:"
                 f" {', '.join(self._inputs)}; the output goes by out= [operand-count]"
             )
         given = self._inputs[: len(matrices)]
@@ -231,7 +231,7 @@ class Kernel:
         )
 
     def _allocate(self, values: Sequence[Any], stream: Any) -> Any:
-        """The output for these inputs, which are in the order of `_inputs`."""
+        """The output for these inputs, given in the order of `_inputs`."""
         inputs = [values[i] for i in self._matrix_inputs]
         key: Any = None
         if stream is None:
@@ -260,7 +260,7 @@ class Kernel:
         return allocate(inputs[0], libraries[0], shape, output["dtype"], alignment, handle)
 
     def _prepare_known(self, key: tuple[Any, ...]) -> Prepared | None:
-        """The launch of torch tensors of a known signature; no record is made of them."""
+        """The launch for torch tensors of a known signature, without a record of each."""
         assert self._keys is not None
         plan = self._plans[self._keys.signature(key)]
         if plan is None:
@@ -270,7 +270,7 @@ class Kernel:
         return launch
 
     def _resolve(self, values: list[Any], stream: Any, workspace: Any = None) -> tuple[Prepared | NoLaunch, int]:
-        """The launch, and the stream that it goes to now: the long way, with a record of each operand, all checked."""
+        """The launch and its stream, with a checked record of each operand."""
         handle = stream_of(values[self._matrices[0]]) if stream is None else handle_of(stream)
         operands = {self._names[i]: view(values[i], self._names[i], handle) for i in self._memrefs}
         scalars = {self._names[i]: values[i] for i in self._scalars}
@@ -285,14 +285,14 @@ class Kernel:
     def prepare(
         self, operands: Mapping[str, Operand], scalars: Mapping[str, Any], workspace: Operand | None = None
     ) -> tuple[Prepared | NoLaunch, LaunchPlan | None]:
-        """The launch of records, all checked, and the plan into which other addresses of the same signature may go
-        (None: none may). Nothing is launched. Raises as a call does."""
+        """The launch of records, all checked, and a plan that other addresses of the same signature may use, or None.
+        Nothing is launched. Raises as a call does."""
         views, extents = self._settled(self._check_layouts(operands))
         for index in (self._output, *self._written):
             check_output(self._arguments[index], operands[self._names[index]])
         if self._written and 0 in self._output_shape(extents):
             raise LaunchError(
-                f"kernel {self.name}: D has no elements, and so no largest absolute value; pass M and N of at least 1"
+                f"kernel {self.name}: D has no elements and thus no largest absolute value; pass M and N of at least 1"
                 " [amax-of-nothing]"
             )
         calls: list[Any] = [None] * len(self._names)
@@ -320,7 +320,7 @@ class Kernel:
         return {self._names[i]: check_layout(self._arguments[i], operands[self._names[i]]) for i in self._memrefs}
 
     def _settled(self, views: dict[str, MatrixView]) -> tuple[dict[str, MatrixView], dict[str, int]]:
-        """The operands with what a batch shares in each place of it, and the problem's extents. Raises LaunchError."""
+        """The operands with shared inputs repeated over the batch, and the problem's extents. Raises LaunchError."""
         extents = check_dims(self._dims, views)
         whole = {
             name: x if len(x.shape) == len(self._dims[name]) else x.shared_by(self._batch(extents))
@@ -329,22 +329,22 @@ class Kernel:
         return whole, extents
 
     def _batch(self, extents: Mapping[str, int]) -> int:
-        """The batch, where it has one; as it was compiled where no operand says it. Raises LaunchError."""
+        """The batch, if the kernel has one; the compiled one if no operand says it. Raises LaunchError."""
         batch = extents.get(BATCH, self.manifest["spec"][BATCH])
         if batch is None:
             raise LaunchError(
-                f"kernel {self.name}: A and B are shared by all products of a batch, so that nothing says how many"
-                " there are; pass out= with that as its first extent [batch-of-shared]"
+                f"kernel {self.name}: A and B are shared by all products of a batch, so its size"
+                " is unknown; pass out= with the batch as its first extent [batch-of-shared]"
             )
         return int(batch)
 
     def _output_shape(self, extents: Mapping[str, int]) -> tuple[int, ...]:
-        """D's shape. Raises LaunchError where the batch is not known."""
+        """D's shape. Raises LaunchError if the batch is unknown."""
         dims = self._dims[self._names[self._output]]
         return tuple(self._batch(extents) if dim == BATCH else extents[dim] for dim in dims)
 
     def _device_of(self, operands: Mapping[str, Operand]) -> int:
-        """The GPU that holds the operands; addresses of arrays without elements say nothing of it."""
+        """The GPU that holds the operands; arrays without elements do not count."""
         return check_devices(
             {
                 name: driver.pointer_device(x.address) if x.device is None else x.device
@@ -375,7 +375,7 @@ class Kernel:
         return plan
 
     def _remember(self, values: Sequence[Any], launch: Prepared, plan: LaunchPlan | None) -> None:
-        """Keep what the next call of torch tensors like `values` needs; `plan` where other addresses may go into it."""
+        """Keep the launch for later calls on torch tensors like `values`; also `plan` if other addresses may use it."""
         if self._keys is None:
             self._keys = CallKeys(self._arguments, driver.api().cuCtxGetCurrent, self.program.placed)
         key = self._keys.of(values)
@@ -385,7 +385,7 @@ class Kernel:
 
 
 def _allocated_alignment(output: Mapping[str, Any]) -> int:
-    """What the rows of an output that the runtime allocates are padded to, in bytes."""
+    """The alignment in bytes of the rows of an output that the runtime allocates."""
     return max(output.get("allocated_alignment", 1), output.get("row_stride_alignment", 1))
 
 

@@ -1,4 +1,4 @@
-"""A launch's CUlaunchConfig, and how many of its clusters a GPU has room for.
+"""The CUlaunchConfig of a launch, and the number of its clusters that fit on a GPU.
 
 Source: CUDA driver API reference 13, "CUlaunchConfig", "cuOccupancyMaxActiveClusters".
 """
@@ -44,9 +44,9 @@ def launch_config(grid: Sequence[int], shape: LaunchShape, stream: int = 0) -> A
 
 
 def resident_clusters(name: str, shape: LaunchShape, function: Any, device: driver.Device) -> int:
-    """How many clusters of a launch are resident at once when the GPU runs nothing else.
+    """The number of clusters of a launch that are resident at once if the GPU runs nothing else.
 
-    Raises LaunchError where not even one is.
+    Raises LaunchError if there are none.
     """
     assert shape.cluster is not None
     config = launch_config(shape.cluster, shape)

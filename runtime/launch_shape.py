@@ -1,4 +1,5 @@
-"""The parts of a launch known before its arguments, read from the manifest and checked against CUDA's limits."""
+"""The parts of a launch that are known before its arguments, read from the manifest and checked against CUDA's
+limits."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from lowtide.runtime.limits import (
 from lowtide.runtime.manifest import is_integer, shown
 from lowtide.runtime.tensor_maps import TENSOR_MAP, TENSOR_MAP_BYTES
 
-#: Bytes of each launch argument type.
+#: Bytes of each type of launch argument.
 ARGUMENT_BYTES: dict[str, int] = {
     "ptr": 8,
     **{name: argument_type(name).bytes for name in ("i64", "i32", "f32", "f64", "f16", "bf16")},
@@ -44,14 +45,15 @@ class LaunchShape:
 
 
 def read_shape(attributes: Mapping[str, Any], capability: tuple[int, int]) -> LaunchShape:
-    """The attributes of a tile.launch, for a target of `capability`. Raises ValueError that names entry and limit."""
+    """The shape from the attributes of a tile.launch for `capability`. Raises ValueError with the entry and the
+    limit."""
     for key in _KEYS:
         if key not in attributes:
-            raise ValueError(f"{key} is missing; a launch says {', '.join(_KEYS)}")
+            raise ValueError(f"{key} is missing; a launch has {', '.join(_KEYS)}")
     unknown = sorted(set(attributes) - {*_KEYS, *_OPTIONAL_KEYS})
     if unknown:
         known = ", ".join((*_KEYS, *_OPTIONAL_KEYS))
-        raise ValueError(f"attribute {unknown[0]!r} is unknown; a launch says {known}")
+        raise ValueError(f"attribute {unknown[0]!r} is unknown; a launch has {known}")
     kernel, arguments = attributes["kernel"], attributes["arguments"]
     if not isinstance(kernel, str) or not kernel.isascii() or not kernel.isprintable() or not kernel:
         raise ValueError(f"kernel is {shown(kernel)}, must be the name of an entry of the PTX")

@@ -17,7 +17,7 @@ MAX_CLUSTER = 16  # CTAs; more than 8 is allowed kernel by kernel, on request
 _FIRST_CLUSTERS = (9, 0)
 _KIB = 1024
 _LARGEST_SHARED_MEMORY = 227 * _KIB
-#: Dynamic shared memory per CTA after opt-in, bytes, of the capabilities that have less than the largest.
+#: Dynamic shared memory per CTA after opt-in, in bytes, for capabilities below the largest limit.
 _SHARED_MEMORY: dict[tuple[int, int], int] = {
     (7, 5): 64 * _KIB,
     (8, 0): 163 * _KIB,
@@ -30,12 +30,12 @@ _SHARED_MEMORY: dict[tuple[int, int], int] = {
 
 
 def max_shared_memory(capability: tuple[int, int]) -> int:
-    """Maximum bytes of dynamic shared memory per CTA; for an unknown capability, the largest known limit."""
+    """The maximum of dynamic shared memory per CTA in bytes; for an unknown capability, the largest known one."""
     return _SHARED_MEMORY.get(capability, _LARGEST_SHARED_MEMORY)
 
 
 def max_cluster(capability: tuple[int, int]) -> int:
-    """Maximum CTAs per cluster; 1 where the capability has no clusters."""
+    """The maximum of CTAs per cluster; 1 if the capability has no clusters."""
     return MAX_CLUSTER if capability >= _FIRST_CLUSTERS else 1
 
 

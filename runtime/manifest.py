@@ -1,62 +1,61 @@
-"""The manifest: what a saved kernel says about itself, as JSON. It is the serialisation of the host-side IR.
+"""The manifest: the description of a saved kernel as JSON. It is the serialisation of the host-side IR.
 
     {"format": 1, "lowtide": "0.2.0", "name": "gemm", "target": "sm_80",
-     "files": {"kernel.ptx": {"size": 8123, "sha256": "…"}, "kernel.cubin": {…}},        filled by save, as is
+     "files": {"kernel.ptx": {"size": 8123, "sha256": "…"}, "kernel.cubin": {…}},        written by save, as is
      "sha256": "…",                                                                       of all other entries
      "spec": {"m": 4096|null, "n": …, "k": …, "a": "bf16", "b": "bf16", "d": "bf16", "acc": "f32", "layout": "tn",
-              "d_order": "row"|"column",                                                  "row" if left out
-              "batch": 64|null,                                               "batch" left out: one product
-              "group": 128},                                  of packed weights (`weights`), "b"; left out: no scales
+              "d_order": "row"|"column",                                                  "row" by default
+              "batch": 64|null,                                               without "batch": one product
+              "group": 128},                                  of packed weights (`weights`), "b"; default: no scales
      "schedule": text, "epilogue": text|null,                                             for the reader
-     "summation": text|null,                               the order of sums; kernels with one text give the same bits
-     "epilogue_program": {"accumulator": "x", "ops": [op, …], "result": "y"}|null,        for `verify`; null: not known
-     "origin": text|null,                   the IR that it was compiled from, for `lowtide check`; not read here
+     "summation": text|null,                               the order of sums; equal texts give equal bits
+     "epilogue_program": {"accumulator": "x", "ops": [op, …], "result": "y"}|null,        for `verify`; null: unknown
+     "origin": text|null,                   the IR of the problem, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar"|
                               "group_scale"|"group_zero"|a scale of blocks|"amax",
                     "dtype", "shape": [int|null, …], "base_alignment": bytes,
                     "row_stride_alignment": bytes,
-                    "allocated_alignment": bytes}, …],     of the rows of an output that the runtime allocates; optional
+                    "allocated_alignment": bytes}, …],     rows of an output that the runtime allocates; optional
      "host": [op, …]}                                                        as `host_compiler` reads it
 
 An op is {"op": name, "results": [value, …], "operands": [value, …], "attributes": {…}}, in SSA order. The arguments are
-in the host function's order; matrices lie in memory as the layout says (last dimension contiguous, rows may be padded):
+in the host function's order. Matrices have the layout of the spec, the last dimension contiguous, rows possibly padded:
 
-    layout  a      b          `full` is (M, N), `per_row` (M), `per_column` (N), `scalar` has shape [] and goes by
-    tn     (M, K) (N, K)      value; the one output is D, (M, N). D and `full` lie as (N, M) where d_order is column.
+    layout  a      b          `full` is (M, N), `per_row` (M), `per_column` (N), `scalar` has shape [] and is passed by
+    tn     (M, K) (N, K)      value; the one output is D, (M, N). With d_order "column", D and `full` are (N, M).
     tt     (M, K) (K, N)
-    nn     (K, M) (N, K)      null in `shape` or in m, n, k is a run-time extent, 0 is one without elements.
+    nn     (K, M) (N, K)      null in `shape` or in m, n, k is a run-time extent.
     nt     (K, M) (K, N)
 
 Scales of blocks are `row_scale` (K/128, M), `column_scale` (K/128, N), `row_block_scale` (M/128, K/128) and
 `column_block_scale` (N/128, K/128), quotients rounded up.
 
-An `amax` is one f32, which the kernel sets to the largest absolute value of what D's elements are rounded from.
+An `amax` is one f32, which the kernel sets to the largest absolute value of D's elements before they are rounded.
 
-With a batch, each but a scalar and an amax has it as its first dimension. Inputs may be without it, or have a stride of
-0 there.
+With a batch, all but scalars and amax have it as the first dimension. Inputs may lack it, or have a stride of 0 there.
 
-A kernel argument of type "tensor_map" is the 128-byte CUtensorMap by value, made for the operand by the host op
+A kernel argument of type "tensor_map" is the 128-byte CUtensorMap by value, which this host op makes for an operand:
 
     {"op": "sm.tensor_map", "results": ["v9"], "operands": ["a"],
-     "attributes": {"box": [128, 64],              rows, columns: elements, as they lie in memory; of rank 3 to 5
+     "attributes": {"box": [128, 64],              rows, columns: elements, in memory order; rank 3 to 5:
                                                    [1, 1, panels, rows, columns of a panel], panels side by side;
-                                                   before all of them 1 for the batch, where there is one
+                                                   a batch adds a 1 before all of them
                     "swizzle": [3, 3, 3]|null,     <B, M, S> on elements; spans 32, 64 or 128 bytes
                     "l2_promotion": 0|64|128|256,  bytes
                     "dtype": "bf16",               the operand's
                     "element_strides": [1, 1]}}    may be left out; 1 to 8, the last 1
 
-The parameter is aligned to 64 bytes in the PTX. Elements outside of the operand read as zero (`tensor_maps`). Its
-operand is an argument, or a matrix by its address, extents and strides but the last, in a batch those of the batch
-first: then "name" is that of the argument that it takes the place of.
+The parameter is aligned to 64 bytes in the PTX. Elements outside of the operand read as zero (`tensor_maps`). The
+operand is an argument, or a matrix given by its address, extents and strides without the last (the batch's first);
+"name" is then the name of the argument that the matrix replaces.
 
-A workspace is scratch memory that the runtime owns (`workspaces`); the value is its address, its operand its elements:
+A workspace is scratch memory that the runtime owns (`workspaces`); the value is its address, the operand its elements:
 
     {"op": "tile.workspace", "results": ["v12"], "operands": ["v11"], "attributes": {"dtype": "s32", "zeroed": true}}
 
-Its elements may depend on a base address as far as arith.remui by a constant says where in a unit that lies, and so may
-a grid. A launch of no CTAs is left out.
+The number of elements, and a grid, may depend on a base address by arith.remui with a constant, which gives its
+position in a unit. A launch without CTAs is omitted.
 """
 
 from __future__ import annotations
@@ -84,9 +83,9 @@ KINDS: dict[str, int] = {
 }
 BLOCK_SCALES = ("row_scale", "column_scale", "row_block_scale", "column_block_scale")
 KINDS |= dict.fromkeys(BLOCK_SCALES, 2)
-IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of what the epilogue does not take
-WRITTEN = ("amax",)  # kinds of what a kernel writes beside D; they are passed as inputs are
-STALE = 2.0**20  # what these have before a check: more than any result, as a call before may have left it
+IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of arguments that the sum reads, not the epilogue
+WRITTEN = ("amax",)  # kinds of arguments that a kernel writes beside D; they are passed like inputs
+STALE = 2.0**20  # their value before a check: larger than any result, like one left by a previous call
 UNBATCHED = ("scalar", *WRITTEN)  # kinds that all products of a batch share
 OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "tn": (("m", "k"), ("n", "k")),
@@ -94,7 +93,7 @@ OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "nn": (("k", "m"), ("n", "k")),
     "nt": (("k", "m"), ("k", "n")),
 }
-# Of D and its full operands, as they lie.
+# D and its full operands, in memory order.
 OUTPUT_DIMS: dict[str, tuple[str, str]] = {"row": ("m", "n"), "column": ("n", "m")}
 KIND_DIMS: dict[str, tuple[str, ...]] = {
     "per_row": ("m",),
@@ -129,17 +128,17 @@ _SHOWN = 80  # characters of a bad value
 
 
 def problem_text(spec: Mapping[str, Any], target: str) -> str:
-    """The problem of a kernel, by the entry `spec` of its manifest, and its target, in a few words; `?` where an extent
-    is given at run time."""
+    """A kernel's problem, from `spec` of its manifest, and its target, in a few words; `?` for an extent that is given
+    at run time."""
     shape = "x".join("?" if spec.get(name) is None else str(spec[name]) for name in ("m", "n", "k"))
     return f"{spec.get('a')} x {spec.get('b')} {spec.get('layout')} {shape} to {spec.get('d')} for {target}"
 
 
 def validate(manifest: Any, where: str = "manifest") -> None:
-    """Check every entry but the launches and operands of the host ops, which `host_compiler.compile_host` checks.
+    """Check all entries except the launches and operands of the host ops, which `host_compiler.compile_host` checks.
 
-    Raises LoadError that starts with `where` and names the entry: another format, a missing or ill-typed entry, a value
-    out of range, arguments that do not make a GEMM (two input matrices and one output).
+    Raises LoadError, which starts with `where` and names the entry: another format, a missing or ill-typed entry, a
+    value out of range, arguments that are not those of a GEMM (two input matrices and one output).
     """
     if not isinstance(manifest, dict):
         raise LoadError(
@@ -167,17 +166,17 @@ def shown(value: Any, form: Callable[[Any], str] = repr, most: int = _SHOWN) -> 
 
 
 def is_integer(value: Any) -> bool:
-    """An int that is no bool: JSON tells them apart."""
+    """Whether a value is an int and not a bool, which JSON distinguishes."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _check_plain(value: Any, depth: int = 0) -> None:
-    """What can be written as JSON in UTF-8, and no deeper than a manifest is."""
+    """Refuse values that cannot be written as JSON in UTF-8, or that are nested deeper than a manifest."""
     if depth > _MOST_NESTING:
         raise ValueError(f"entries are nested more than {_MOST_NESTING} deep")
     if isinstance(value, str):
         if not _is_text(value):
-            raise ValueError(f"text {shown(value)} has half a surrogate pair, which UTF-8 does not write")
+            raise ValueError(f"text {shown(value)} has half a surrogate pair, which UTF-8 cannot encode")
     elif isinstance(value, dict):
         for key, entry in value.items():
             if not isinstance(key, str):
@@ -342,14 +341,14 @@ def _is_extent(value: Any) -> bool:
 
 
 def is_block_scale(kind: str) -> bool:
-    """Whether an argument of a kind scales blocks of A or B."""
+    """Whether an argument of this kind scales blocks of A or B."""
     return kind in BLOCK_SCALES
 
 
 def extent_of(dim: str, extents: Mapping[str, Any]) -> Any:
-    """The extent of a dimension from those of the problem: of "k/128" as many blocks as K has, the last one shorter.
+    """The extent of a dimension, from the problem's extents; for "k/128" the number of blocks of K, rounded up.
 
-    None where the problem's is not known, or has no such dimension.
+    None if the problem's extent is unknown, or the problem has no such dimension.
     """
     letter, _, block = dim.partition("/")
     whole = extents.get(letter)
@@ -357,7 +356,7 @@ def extent_of(dim: str, extents: Mapping[str, Any]) -> Any:
 
 
 def matrix_dims(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The problem extents of the dimensions of A and of B, without that of a batch."""
+    """The problem extents of the dimensions of A and of B, without the batch."""
     a, b = OPERAND_DIMS[spec["layout"]]
     if is_mixed(spec) and element_type(spec["b"]).per_byte > 1:
         return a, tuple(PACKED_ROWS if dim == "n" else dim for dim in b)
@@ -365,13 +364,13 @@ def matrix_dims(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ..
 
 
 def is_mixed(spec: Mapping[str, Any]) -> bool:
-    """Whether B is packed weights, of type `b`, which are multiplied as the type of A."""
+    """Whether B is packed weights of type `b`, which are multiplied in the type of A."""
     return spec["b"] in weight_types(spec["a"])
 
 
 def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """For each argument, the problem extents ("m", "n", "k", "batch", "groups", "packed_rows") of its dimensions, in
-    memory order. Those of scales may count blocks: "k/128" (`extent_of`)."""
+    memory order. Scales may count blocks: "k/128" (`extent_of`)."""
     a_dims, b_dims = matrix_dims(manifest["spec"])
     output_dims = OUTPUT_DIMS[manifest["spec"].get("d_order", "row")]
     matrices = iter((a_dims, b_dims))

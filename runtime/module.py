@@ -1,8 +1,8 @@
-"""From saved code to functions on one GPU: which code runs there, and its driver module.
+"""Loads saved code on one GPU: the choice of the code that runs there, and its driver module.
 
-Rules (CUDA C++ Programming Guide, "Compatibility"): a cubin of sm_XY runs on X.Z with Z ≥ Y; PTX of sm_XY is
-JIT-compiled on XY and later; an architecture-specific target (sm_90a) runs on exactly that capability, a
-family-specific one (sm_100f) within its major version.
+Rules (CUDA C++ Programming Guide, "Compatibility"): a cubin of sm_XY runs on X.Z with Z ≥ Y. PTX of sm_XY is
+JIT-compiled on XY and later. An architecture-specific target (sm_90a) runs only on that capability, a family-specific
+one (sm_100f) within its major version.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class LoadedModule:
     device: driver.Device
     code: str  # "cubin" or "ptx"
     functions: dict[str, Any]
-    clusters: dict[str, int]  # resident at once, of each kernel that is launched in clusters
+    clusters: dict[str, int]  # resident at once, for each kernel launched in clusters
 
 
 def choose_code(target: str, capability: tuple[int, int], has_cubin: bool) -> str | None:
-    """ "cubin" or "ptx", whichever runs `target`'s code on `capability`; None when neither does."""
+    """ "cubin" or "ptx", whichever runs `target`'s code on `capability`; None if neither does."""
     major, minor, suffix = capability_of(target)
     if suffix == "a":
         runs = binary_runs = capability == (major, minor)
@@ -46,7 +46,7 @@ def choose_code(target: str, capability: tuple[int, int], has_cubin: bool) -> st
 
 
 def architecture_error(name: str, target: str, device: driver.Device) -> LoadError:
-    """The refusal of a kernel that is for another GPU."""
+    """The error for a kernel of another GPU."""
     major, minor, suffix = capability_of(target)
     limit = {
         "": f"capability {major}.{minor} or later",
@@ -64,10 +64,10 @@ def architecture_error(name: str, target: str, device: driver.Device) -> LoadErr
 def load_module(
     name: str, target: str, ptx: str, cubin: bytes | None, launches: Iterable[LaunchShape], ordinal: int, context: int
 ) -> LoadedModule:
-    """Load the code into `context`, which is current, and let its kernels have the shared memory that they ask for.
+    """Load the code into `context`, which is current, and allow its kernels the shared memory that they ask for.
 
-    Raises LoadError when the GPU cannot run the target or the driver refuses the code, DeviceError when a launch wants
-    more shared memory than the GPU has, LaunchError when none of its clusters fits.
+    Raises LoadError if the GPU cannot run the target or the driver refuses the code, DeviceError if a launch needs more
+    shared memory than the GPU has, LaunchError if none of its clusters fits.
     """
     device = driver.device(ordinal)
     code = choose_code(target, device.capability, cubin is not None)

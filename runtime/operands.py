@@ -1,6 +1,6 @@
 """GPU arrays of any library as one record: torch tensors, DLPack, the CUDA array interface.
 
-Strides are in elements. Nothing is copied and no library is imported: torch and CuPy are known by their types.
+Strides are in elements. Nothing is copied and no library is imported: torch and CuPy are recognised by their types.
 Sources: dlpack.h 1.1; "CUDA Array Interface (Version 3)", Numba documentation.
 """
 
@@ -27,9 +27,9 @@ class Operand:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: str  # a row's name
-    device: int | None  # the GPU's ordinal; None where the array does not say
+    device: int | None  # the GPU's ordinal; None if the array does not say it
     library: str = ""  # "torch", "cupy" or ""
-    stream: int | None = None  # where the array's producer may still be writing it
+    stream: int | None = None  # a stream in which the producer may still be writing
     read_only: bool = False
     owner: Any = None  # keeps the memory alive
 
@@ -40,9 +40,10 @@ class Operand:
 
 
 def view(value: Any, name: str, stream: int | None = None) -> Operand:
-    """The operand `name` as a record; `stream` is where the launch will go (DLPack's producer orders itself before it).
+    """The operand `name` as a record. `stream` is the stream of the launch, which DLPack's producer orders after
+    itself.
 
-    Raises LaunchError for arrays that are not in GPU memory, for unknown dtypes, and for other objects.
+    Raises LaunchError for arrays outside of GPU memory, for unknown dtypes, and for other objects.
     """
     if isinstance(value, Operand):
         return value
@@ -181,7 +182,7 @@ def _capsule(value: Any, stream: int | None) -> Any:
 
 
 def parse_capsule(capsule: Any, name: str, owner: Any = None) -> Operand:
-    """Read a DLPack capsule, of version 0 ("dltensor") or 1 ("dltensor_versioned"), wherever its memory is.
+    """Read a DLPack capsule, of version 0 ("dltensor") or 1 ("dltensor_versioned"), with memory of any device.
 
     The capsule is not renamed: the record keeps it, and it frees its tensor itself. Raises LaunchError for a used
     capsule, a newer major version, an unknown dtype, or more than one lane.

@@ -1,8 +1,8 @@
-"""A launch in two steps: first what depends on the operands' signature, then what depends on addresses and scalars.
+"""A launch in two steps: the first depends on the operands' signature, the second on addresses and scalars.
 
-`LaunchPlan` is made once for each (context, shapes, strides, dtypes, device, alignment of what may be packed),
-`PreparedLaunch` once for each set of base addresses and run-time scalars under it; what is left for the call is the
-stream. A prepared launch's arguments are never written again, so threads can share it.
+A `LaunchPlan` is made once for each (context, shapes, strides, dtypes, device, alignment of operands that may be
+packed), a `PreparedLaunch` once for each set of base addresses and run-time scalars under it. A call then adds only the
+stream. The arguments of a prepared launch are immutable, so threads can share it.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ _MOST_STREAMS = 64
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """What stays the same from call to call of one signature."""
+    """The parts of calls that a signature determines."""
 
     name: str
     arguments: tuple[dict[str, Any], ...]
     program: HostProgram
     module: LoadedModule
-    kept: tuple[Any, ...]  # what `program.early` keeps for `program.late`
-    shapes: tuple[LaunchShape, ...]  # of the launches that have CTAs; so are grids, layouts and functions
+    kept: tuple[Any, ...]  # the results of `program.early` for `program.late`
+    shapes: tuple[LaunchShape, ...]  # of launches with CTAs, as are grids, layouts and functions
     grids: tuple[tuple[int, int, int], ...]
-    rows: Callable[[Sequence[Any]], tuple[Any, ...]]  # of what `program.late` gives, the arguments of those launches
-    aligned: tuple[tuple[int, int], ...]  # (argument, mask that its base address must not meet)
+    rows: Callable[[Sequence[Any]], tuple[Any, ...]]  # the arguments of those launches, from `program.late`
+    aligned: tuple[tuple[int, int], ...]  # (argument, mask of the bits that its base address must not have)
     output: int  # the output argument
     output_span: int
     input_spans: tuple[tuple[int, int], ...]  # (argument, bytes)
-    in_place: frozenset[int]  # full operands that lie as the output does: it may take the place of each
+    in_place: frozenset[int]  # full operands that may be the output: same dtype, shape and strides
     current_stream: Callable[[], int] | None  # of the operands' library
     encoder: TensorMapEncoder
     needs: tuple[Need, ...]  # the workspaces
-    has_workspaces: bool  # that have elements
+    has_workspaces: bool  # whether any workspace has elements
     workspaces: Workspaces
     place: Place  # of the workspaces
     layouts: tuple[ArgumentLayout, ...]
     functions: tuple[Any, ...]
-    configs: dict[int, tuple[Any, ...]]  # the CUlaunchConfigs in a stream: making them costs more than the launches
-    home: Any  # the module's context as the driver gives the current one
+    configs: dict[int, tuple[Any, ...]]  # the CUlaunchConfigs by stream: making them costs more than the launches
+    home: Any  # the module's context, in the form in which the driver gives the current one
     launch: Callable[..., tuple[Any, ...]]  # cuLaunchKernelEx
 
     def check_addresses(self, calls: Sequence[Any]) -> None:
-        """`calls` holds each argument's base address or scalar. Raises LaunchError."""
+        """Check `calls`: each argument's base address or scalar. Raises LaunchError."""
         for index, mask in self.aligned:
             address = calls[index]
             if address & mask or not address:
@@ -71,7 +71,7 @@ class LaunchPlan:
                 raise overlap_error(self.arguments[self.output], self.arguments[index])
 
     def prepare(self, calls: Sequence[Any], workspace: Operand | None = None) -> PreparedLaunch | WorkspaceLaunch:
-        """Check the addresses and write the arguments; `workspace` is the caller's. Raises LaunchError, also when an
+        """Check the addresses and write the arguments; `workspace` is the caller's. Raises LaunchError, also if an
         assertion of the kernel fails or TMA cannot read an operand."""
         self.check_addresses(calls)
         blocks = self.fill(calls, self.program.placeholders)
@@ -89,13 +89,13 @@ class LaunchPlan:
         return [layout.fill(values, self.encode) for layout, values in zip(self.layouts, rows, strict=True)]
 
     def check_apart(self, calls: Sequence[Any], workspaces: Sequence[int]) -> None:
-        """Raises LaunchError where the caller's workspace reaches into an operand."""
+        """Raises LaunchError if the caller's workspace overlaps an operand."""
         for index, span in ((self.output, self.output_span), *self.input_spans):
             for start, need in zip(workspaces, self.needs, strict=True):
                 if calls[index] < start + need.size and start < calls[index] + span:
                     name = self.arguments[index]["name"]
                     raise LaunchError(
-                        f"kernel {self.name}: workspace= reaches into operand {name}; pass memory of its own"
+                        f"kernel {self.name}: workspace= overlaps operand {name}; pass memory of its own"
                         " [workspace-overlaps]"
                     )
 
@@ -104,7 +104,7 @@ class LaunchPlan:
         return self.encoder(tensor_map, self.module.context)
 
     def refusal(self, result: tuple[Any, ...], config: Any) -> LaunchError:
-        """The error of a launch that the driver refuses."""
+        """The error for a launch that the driver refuses."""
         grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
         block = (config.blockDimX, config.blockDimY, config.blockDimZ)
         what = f"launching kernel {self.name} with grid {grid} of {block} threads"
@@ -133,7 +133,7 @@ def make_plan(
     workspaces: Workspaces,
     library: str,
 ) -> LaunchPlan:
-    """Evaluate the address-free part of the host function. Raises LaunchError when one of its assertions fails."""
+    """Evaluate the address-free part of the host function. Raises LaunchError if one of its assertions fails."""
     kept, grids, counts = program.early(views, module.device.sm_count, module.clusters)
     spans = [(i, views[x["name"]].span) for i, x in enumerate(arguments) if x["name"] in views]
     output = next(i for i, x in enumerate(arguments) if x["role"] == "output")
@@ -171,25 +171,25 @@ def make_plan(
 def _lies_as(argument: dict[str, Any], output: dict[str, Any], views: dict[str, MatrixView]) -> bool:
     """Whether a full operand has the output's dtype, shape and strides.
 
-    At the output's address it may be the output: the CTA that writes an element reads the operand's before, and no
-    other CTA does (docs/schedule.md, "D in place of an operand").
+    At the output's address it may be the output: the CTA that writes an element reads the operand's element before, and
+    no other CTA does (docs/schedule.md, "D in place of an operand").
     """
     if argument["kind"] != "full" or argument["dtype"] != output["dtype"]:
         return False
     own, other = views[argument["name"]], views[output["name"]]
-    strides = zip(own.shape, own.strides, other.strides, strict=False)  # without that of the last dimension, 1
+    strides = zip(own.shape, own.strides, other.strides, strict=False)  # without the stride of the last dimension, 1
     return own.shape == other.shape and all(extent == 1 or mine == its for extent, mine, its in strides)
 
 
 def _some(numbers: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """What takes these entries of a sequence."""
+    """A function that takes these entries of a sequence."""
     if len(numbers) > 1:
         return operator.itemgetter(*numbers)
     return lambda rows: tuple(rows[number] for number in numbers)
 
 
 class PreparedLaunch:
-    """All of a call but the stream. `follow` yields the current stream of the operands' library, where it has one."""
+    """A call without its stream. `follow` yields the current stream of the operands' library, if it has one."""
 
     __slots__ = ("_blocks", "_home", "_launch", "_plan", "_ready", "follow")
 
@@ -199,15 +199,15 @@ class PreparedLaunch:
         self._home = plan.home
         self._launch = plan.launch
         self._ready: dict[int, tuple[Any, ...]] = {}
-        self.follow: Any = plan.current_stream  # a function, None where the library has no current stream
+        self.follow: Any = plan.current_stream  # a function; None if the library has no current stream
 
     @property
     def context(self) -> int:
-        """Where its code is loaded."""
+        """The context in which its code is loaded."""
         return self._plan.module.context
 
     def run(self, stream: int, context: Any) -> None:
-        """Launch in order in `stream`; `context` is the current one. Raises LaunchError when the driver refuses."""
+        """Launch in order in `stream`; `context` is the current one. Raises LaunchError if the driver refuses."""
         ready = self._ready.get(stream)
         if ready is None:
             ready = self._make_ready(stream)
@@ -231,7 +231,7 @@ class PreparedLaunch:
 
 
 class WorkspaceLaunch:
-    """A `PreparedLaunch` of a kernel with workspaces, whose arguments are other ones in each stream."""
+    """A `PreparedLaunch` of a kernel with workspaces, whose arguments differ in each stream."""
 
     __slots__ = ("_calls", "_given", "_plan", "_ready", "follow")
 
@@ -245,12 +245,12 @@ class WorkspaceLaunch:
 
     @property
     def context(self) -> int:
-        """Where its code is loaded."""
+        """The context in which its code is loaded."""
         return self._plan.module.context
 
     def run(self, stream: int, context: Any) -> None:
-        """Launch in order in `stream`; `context` is the current one. Raises LaunchError when the driver refuses, or
-        memory for the workspaces cannot be had; then nothing is launched."""
+        """Launch in order in `stream`; `context` is the current one. Raises LaunchError if the driver refuses, or if
+        workspaces cannot be allocated; then nothing is launched."""
         plan = self._plan
         if context != plan.home:
             with driver.active(plan.module.context):
@@ -283,7 +283,7 @@ class WorkspaceLaunch:
 
 
 class NoLaunch:
-    """In a `PreparedLaunch`'s place where D has no elements."""
+    """Replaces a `PreparedLaunch` if D has no elements."""
 
     __slots__ = ()
 
@@ -291,13 +291,14 @@ class NoLaunch:
         return 0
 
     def run(self, stream: int, context: Any) -> None:
-        """Nothing is to be computed, so nothing is launched."""
+        """Launch nothing: there is nothing to compute."""
 
 
 class Launch:
-    """A kernel bound to its operands: call it, with no arguments, as often as wanted; each call launches again.
+    """A kernel bound to its operands. Each call, without arguments, launches it again and returns the output.
 
-    It keeps the operands alive. Bound with stream=None, it goes to the stream that is current in the operands' library
+    It keeps the operands alive. Bound with stream=None, it uses the stream that is current in the operands' library at
+    each call, so it can be captured in a graph.
     at each call, so it can be captured in a graph. The call returns the output.
     """
 
@@ -313,6 +314,6 @@ class Launch:
         self._kept = kept
 
     def __call__(self) -> Any:
-        """Launch. Raises LaunchError when the driver refuses."""
+        """Launch. Raises LaunchError if the driver refuses."""
         self._run(self._stream(), self._context()[1])
         return self.out

@@ -1,4 +1,4 @@
-"""The launches of a saved kernel as data (`lowtide.launches`), for arrays on the CPU: what the interpreter runs."""
+"""The launches of a saved kernel as data (`lowtide.launches`), for arrays on the CPU and the interpreter."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from lowtide.runtime.host_program import HostProgram
 from lowtide.runtime.tensor_maps import TensorMap as PlacedMap
 from lowtide.runtime.tensor_maps import swizzle_span
 
-_APART = 1 << 40  # bytes from array to array, so that an address says which one it points into
+_APART = 1 << 40  # bytes between arrays, so that an address tells its array
 
 
 def launch_record(manifest: Mapping[str, Any], operands: Mapping[str, Any], sm_count: int) -> LaunchRecord:
-    """The launches of a kernel for operands: arrays and numbers by the names of its arguments, as many SMs.
+    """The launches of a kernel for operands, given as arrays and numbers by argument name, on this many SMs.
 
-    The output's array says its shape and strides; its contents count as not written. Raises LaunchError for an operand
-    that is missing, or that the kernel does not take.
+    The output's array gives its shape and strides; its contents count as not written. Raises LaunchError for a missing
+    or unknown operand.
     """
     program = compile_host(manifest)
     views: dict[str, Any] = {}

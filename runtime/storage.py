@@ -1,7 +1,7 @@
-"""A saved kernel on disk: a directory with manifest.json, kernel.ptx and, where ptxas ran, kernel.cubin.
+"""A saved kernel on disk: a directory with manifest.json, kernel.ptx and, if ptxas ran, kernel.cubin.
 
-The manifest holds each file's size and sha256, and the sha256 of its own entries, so what was truncated or edited is
-noticed before it is run.
+The manifest holds each file's size and sha256, and the sha256 of its own entries, so that a truncated or edited kernel
+is refused before it runs.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from lowtide.runtime.manifest import is_integer, shown, validate
 __all__ = ["CUBIN", "DIGEST", "MANIFEST", "MANIFEST_FORMAT", "PTX", "as_path", "digest", "files_of", "read", "save"]
 
 MANIFEST, PTX, CUBIN = "manifest.json", "kernel.ptx", "kernel.cubin"
-DIGEST = "sha256"  # the manifest's entry on its other entries
+DIGEST = "sha256"  # the manifest's entry over its other entries
 
 
 def save(path: str | os.PathLike[str], manifest: Mapping[str, Any], ptx: str, cubin: bytes | None) -> Path:
-    """Write a saved kernel to the directory `path`, whole or not at all; an older saved kernel there is replaced.
+    """Write a saved kernel to the directory `path`, completely or not at all; it replaces an older saved kernel.
 
-    A symbolic link is followed. Several may save to one path at once, and load from it meanwhile: the last one stays.
-    Returns the path. Raises LoadError when the manifest is invalid, when `path` holds something else than a saved
-    kernel, or when it cannot be written.
+    A symbolic link is followed. Several threads or processes may save to one path, and load from it meanwhile; the last
+    one stays. Returns the path. Raises LoadError if the manifest is invalid, if `path` holds anything but a saved
+    kernel, or if it cannot be written.
     """
     given = as_path(path, "save to")
     files, _ = files_of(manifest, ptx, cubin, f"saving {given}")
@@ -55,7 +55,7 @@ def save(path: str | os.PathLike[str], manifest: Mapping[str, Any], ptx: str, cu
 
 def files_of(manifest: Mapping[str, Any], ptx: str, cubin: bytes | None, what: str) -> tuple[dict[str, bytes], str]:
     """The files of a saved kernel by name, and the sha256 of its manifest. Raises LoadError, which begins with `what`,
-    when the manifest is invalid."""
+    if the manifest is invalid."""
     files = {PTX: ptx.encode()} | ({} if cubin is None else {CUBIN: bytes(cubin)})
     complete: dict[str, Any] = {
         **{key: value for key, value in manifest.items() if key != DIGEST},
@@ -72,13 +72,13 @@ def files_of(manifest: Mapping[str, Any], ptx: str, cubin: bytes | None, what: s
 def _is_replaceable(target: Path) -> bool:
     try:
         names = set(os.listdir(target))
-    except OSError:  # a file, or gone by now
+    except OSError:  # a file, or gone meanwhile
         return False
     return not names or (MANIFEST in names and names <= {MANIFEST, PTX, CUBIN})
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str, bytes | None]:
-    """Manifest, PTX and cubin of a saved kernel, all of one save. Raises LoadError when something is missing,
+    """Manifest, PTX and cubin of a saved kernel, all from one save. Raises LoadError if something is missing,
     truncated, edited, out of range or of another format."""
     source = as_path(path, "load")
     return while_replaced(source, lambda: _read(source), LoadError)
@@ -88,7 +88,7 @@ def _read(source: Path) -> tuple[dict[str, Any], str, bytes | None]:
     try:
         folder = os.open(source, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        known = {errno.ENOENT: "no such directory", errno.ENOTDIR: "is no directory"}
+        known = {errno.ENOENT: "no such directory", errno.ENOTDIR: "not a directory"}
         what = known.get(error.errno or 0, error.strerror or str(error))
         raise LoadError(f"{source}: {what}; pass the directory that `kernel.save` wrote [load-read]") from None
     try:
@@ -108,7 +108,7 @@ def _read(source: Path) -> tuple[dict[str, Any], str, bytes | None]:
         raise LoadError(f"{source / PTX}: not UTF-8 ({error}); save the kernel again [ptx-utf8]") from None
     if manifest.pop(DIGEST, None) != digest(manifest):
         raise LoadError(
-            f"{where}: entry {DIGEST!r} is missing, or not that of the other entries: damaged or edited; save the"
+            f"{where}: entry {DIGEST!r} is missing or does not match the other entries: damaged or edited; save the"
             " kernel again [manifest-digest]"
         )
     return manifest, ptx, cubin
@@ -127,13 +127,13 @@ def _read_manifest(source: Path, folder: int) -> dict[str, Any]:
 
 
 def digest(manifest: Mapping[str, Any]) -> str:
-    """The sha256 of a manifest's entries, in one spelling."""
+    """The sha256 of a manifest's entries in a canonical spelling."""
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _read_bytes(source: Path, folder: int, name: str) -> bytes:
-    """A file of the folder that was opened as `folder`, wherever that is by now."""
+    """A file of the folder opened as `folder`, wherever it is now."""
     try:
         return read_file(name, folder)
     except FileNotFoundError:
@@ -157,19 +157,19 @@ def _read_checked(source: Path, folder: int, name: str, entry: Any) -> bytes:
         )
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
         raise LoadError(
-            f"{source / name}: its sha256 is not the manifest's: damaged or edited; save the kernel again [file-digest]"
+            f"{source / name}: its sha256 differs from the manifest's: damaged or edited; save it again [file-digest]"
         )
     return data
 
 
 def as_path(path: str | os.PathLike[str], what: str) -> Path:
-    """Raises LoadError for what names no place on disk."""
+    """The path. Raises LoadError if it is not a valid path."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise LoadError(
             f"cannot {what} {path!r}: it is {type(path).__name__}; pass a str or a pathlib.Path [path-type]"
         )
     if not os.fspath(path) or "\0" in os.fspath(path):
         raise LoadError(
-            f"cannot {what} {os.fspath(path)!r}: a path is not empty and has no null character [path-empty]"
+            f"cannot {what} {os.fspath(path)!r}: a path must not be empty or have a null character [path-empty]"
         )
     return Path(path)

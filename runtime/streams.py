@@ -1,4 +1,4 @@
-"""The CUDA stream of a launch: the one given, or the current stream of the operands' library."""
+"""The CUDA stream of a launch: the given one, or the current stream of the operands' library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lowtide.runtime import driver
 
 
 def library_of(value: Any) -> str:
-    """ "torch" or "cupy" when `value` is one of their arrays (or of a subclass), else ""."""
+    """ "torch" or "cupy" if `value` is one of their arrays (or of a subclass), else ""."""
     for base in type(value).__mro__:
         library = base.__module__.partition(".")[0]
         if library in ("torch", "cupy"):
@@ -59,8 +59,8 @@ def stream_of(array: Any) -> int | None:
 
 
 def after_writers(context: int, writers: Sequence[int], stream: int | None) -> int:
-    """The stream to launch in: the one given, else the first in which an operand may still be written. It waits for
-    all of these. Raises DeviceError."""
+    """The stream to launch in, after it waits for all writers: the given one, else the first in which an operand may
+    still be written. Raises DeviceError."""
     handle = next(iter(writers), 0) if stream is None else stream
     for writer in writers:
         if _differ(writer, handle):
@@ -78,7 +78,7 @@ def current_stream(library: str, device: int) -> Callable[[], int] | None:
     """A function that yields the library's current stream on GPU `device`; None for other libraries."""
     if library == "torch":
         torch = sys.modules["torch"]
-        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a tenth of current_stream()'s time
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # takes a tenth of the time of current_stream()
         if raw is not None:
             return functools.partial(raw, device)
         return lambda: torch.cuda.current_stream(device).cuda_stream

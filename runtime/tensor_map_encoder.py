@@ -1,7 +1,7 @@
-"""From tensor maps to the 128 bytes that a kernel takes by value, through cuTensorMapEncodeTiled, remembered.
+"""Encodes tensor maps, by cuTensorMapEncodeTiled, as the 128 bytes that a kernel takes by value, and caches them.
 
-The driver's function is called by its address and not through cuda-python, whose CUtensorMap lies at multiples of 16
-bytes only, where the driver asks for 64 (128 from CUDA 13 on).
+The driver's function is called by its address, not through cuda-python, which aligns CUtensorMap only to 16 bytes; the
+driver requires 64 (128 from CUDA 13 on).
 Source: CUDA driver API reference 13, "Tensor Map Object Management".
 """
 
@@ -52,7 +52,7 @@ _DriverArguments = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 class TensorMapEncoder:
-    """Encodes tensor maps and keeps the `most` last used ones. Threads may share it."""
+    """Encodes tensor maps and keeps the `most` most recently used ones. Threads may share it."""
 
     def __init__(self, most: int = 1024) -> None:
         self._most = most
@@ -62,9 +62,9 @@ class TensorMapEncoder:
         self._function: Callable[..., int] | None = None
 
     def __call__(self, tensor_map: TensorMap, context: int) -> bytes:
-        """The map as the driver writes it, asked in `context`; the bytes hold in every context.
+        """The map as the driver writes it, called in `context`; the bytes are valid in all contexts.
 
-        Raises LaunchError for a map that TMA cannot have, DeviceError for a driver older than CUDA 12.
+        Raises LaunchError for an illegal map, DeviceError for a driver older than CUDA 12.
         """
         with self._lock:
             found = self._encoded.get(tensor_map)
@@ -80,7 +80,7 @@ class TensorMapEncoder:
             return found
 
     def _driver_arguments(self, tensor: BoxedTensor) -> _DriverArguments:
-        """Checked, and remembered for other addresses."""
+        """Checked, and cached for other addresses."""
         found = self._arguments.get(tensor)
         if found is None:
             check_tensor(tensor)
@@ -102,7 +102,7 @@ class TensorMapEncoder:
 
 
 def _driver_arguments(tensor: BoxedTensor) -> _DriverArguments:
-    """What cuTensorMapEncodeTiled takes after the map's own address, before and after the tensor's."""
+    """The arguments of cuTensorMapEncodeTiled before and after the tensor's address, without the map's own."""
     cuda = driver.api()
     rank, size = len(tensor.shape), element_type(tensor.dtype).bytes
     swizzle = _SWIZZLES[swizzle_span(tensor.swizzle, tensor.dtype) or 0]

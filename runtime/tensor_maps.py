@@ -1,9 +1,9 @@
-"""Tensor maps: a tensor in global memory and the box of it that one TMA instruction copies, with the rules on both.
+"""Tensor maps: a tensor in global memory and the box that one TMA instruction copies, with the rules on both.
 
-Dimensions are in memory order, rows before columns, the last one contiguous; extents, strides and box sides count
-elements. A box that reaches over an edge reads zeros there, and its transaction bytes are those of the full box.
-`swizzle` is <B, M, S> on elements of shared memory: bits M … M+B−1 of an element's offset are xored with those S above.
-Nothing here touches a driver; `tensor_map_encoder` does.
+Dimensions are in memory order, rows before columns, the last one contiguous; extents, strides and box sides are in
+elements. A box that crosses an edge reads zeros beyond it, and its transaction bytes are those of the full box.
+`swizzle` is <B, M, S> on elements of shared memory: bits M … M+B−1 of an element's offset are xored with the bits S
+above. Nothing here touches a driver; `tensor_map_encoder` does.
 Sources: CUDA driver API reference 13, "Tensor Map Object Management"; PTX ISA, "Swizzling modes" of tensors.
 """
 
@@ -18,9 +18,9 @@ from lowtide.errors import Error, LaunchError
 
 TENSOR_MAP = "tensor_map"  # the type of a kernel argument
 TENSOR_MAP_BYTES = 128
-L2_PROMOTIONS = (0, 64, 128, 256)  # bytes that a miss brings to the L2 cache at least
+L2_PROMOTIONS = (0, 64, 128, 256)  # the least bytes that a miss brings to the L2 cache
 MAX_BOX_SIDE = 256
-_CHUNK = 16  # bytes: the unit of addresses, strides and box rows, and what a swizzle moves
+_CHUNK = 16  # bytes: the unit of addresses, strides and box rows, and of a swizzle
 _MAX_ELEMENT_STRIDE = 8
 _SWIZZLE_SHIFT = 3
 _SWIZZLE_BITS = (1, 2, 3)
@@ -32,7 +32,7 @@ Swizzle = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class BoxedTensor:
-    """All of a tensor map but the base address. `name`, the operand's, is for messages: equality leaves it out."""
+    """A tensor map without the base address. `name`, the operand's, is for messages: equality ignores it."""
 
     name: str = field(compare=False)
     dtype: str  # a row's name
@@ -41,11 +41,11 @@ class BoxedTensor:
     box: tuple[int, ...]
     swizzle: Swizzle | None
     l2_promotion: int = 0
-    element_strides: tuple[int, ...] = ()  # of every how many elements one is copied; () for each of them
+    element_strides: tuple[int, ...] = ()  # distance between copied elements; () means 1
 
 
 class TensorMap(NamedTuple):
-    """What one CUtensorMap encodes; `address` is the first element's, in bytes."""
+    """The contents of one CUtensorMap; `address` is the first element's, in bytes."""
 
     address: int
     tensor: BoxedTensor
@@ -61,11 +61,10 @@ def boxed_matrix(
     l2_promotion: int = 0,
     element_strides: tuple[int, ...] = (),
 ) -> BoxedTensor:
-    """A matrix (rows, columns), or a batch of them, as a map of the box's rank sees it. `strides` are all but the last.
+    """A matrix (rows, columns), or a batch of them, for a box's rank. `strides` are all but the last.
 
     A box of a higher rank is panels × rows × columns of a panel, with sides of 1 before them: the matrix is cut into
-    panels as wide as the box. The batch comes before all that. Raises LaunchError where panels do not divide its
-    columns.
+    panels as wide as the box. The batch comes before all of that. Raises LaunchError unless panels divide its columns.
     """
     *batch, rows, columns = shape
     *batch_stride, row_stride = strides
@@ -86,7 +85,7 @@ def boxed_matrix(
 
 
 def swizzle_span(swizzle: Swizzle | None, dtype: str) -> int | None:
-    """The bytes of a row of the box that a swizzle permutes, 0 without one, None where TMA has no such swizzle."""
+    """The bytes of a box row that a swizzle permutes, 0 without a swizzle, None if TMA has no such swizzle."""
     if swizzle is None or swizzle[0] == 0:
         return 0
     bits, base, shift = swizzle
@@ -157,13 +156,13 @@ def _check_element_strides(at: str, strides: tuple[int, ...], rank: int, error: 
 
 
 def check_tensor_map(tensor_map: TensorMap) -> None:
-    """Check all that cuTensorMapEncodeTiled asks for, which itself only says "invalid argument". Raises LaunchError."""
+    """Check the rules of cuTensorMapEncodeTiled, which itself only says "invalid argument". Raises LaunchError."""
     check_tensor(tensor_map.tensor)
     check_address(*tensor_map)
 
 
 def check_address(address: int, tensor: BoxedTensor) -> None:
-    """The part of `check_tensor_map` that concerns the address. Raises LaunchError."""
+    """Check the address of a tensor map. Raises LaunchError."""
     if address <= 0 or address % _CHUNK:
         raise LaunchError(
             f"operand {tensor.name}: a tensor map of shape {tensor.shape} starts at address {address:#x}, must be a"
@@ -173,7 +172,7 @@ def check_address(address: int, tensor: BoxedTensor) -> None:
 
 
 def check_tensor(tensor: BoxedTensor) -> None:
-    """The part of `check_tensor_map` that concerns everything but the address. Raises LaunchError."""
+    """Check a tensor map, except its address. Raises LaunchError."""
     check_box(
         tensor.name,
         tensor.dtype,

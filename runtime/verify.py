@@ -1,11 +1,12 @@
-"""Run saved kernels on the GPU here and compare with float64: needs numpy and cuda-python, nothing else.
+"""Run saved kernels on the local GPU and compare with float64; needs only numpy and cuda-python.
 
-For each kernel: fresh random inputs with NaN in row padding and all around; D filled with 0xFF bytes, guard bands
-included, which must be intact afterwards. The accumulator's bound is γ_n·(|A|·|B|), γ_n = n·u/(1−n·u), with
-n = K + ⌈K/16⌉ + 2 roundings at u = 2⁻²³ (2⁻¹⁰ for f16 accumulators, 2⁻²⁴ for f32 inputs) after Higham, Accuracy and
-Stability of Numerical Algorithms, §3.1; it goes through the epilogue as an interval (`epilogue.py`). Where n·u ≥ 1 that
-says nothing: the inputs are then −1, 0 and 1, so few that every partial sum is exact, and the accumulator's bound is 0.
-For f64 accumulators the product is computed to more than float64 (`wide_products.py`), and its own bound is added.
+For each kernel: fresh random inputs with NaN in row padding and all around. D is filled with 0xFF bytes, as are its
+guard bands, which must be intact afterwards. The accumulator's bound is γ_n·(|A|·|B|), γ_n = n·u/(1−n·u), with n = K +
+⌈K/16⌉ + 2 roundings at u = 2⁻²³ (2⁻¹⁰ for f16 accumulators, 2⁻²⁴ for f32 inputs) after Higham, Accuracy and Stability
+of Numerical Algorithms, §3.1; it goes through the epilogue as an interval (`epilogue.py`). If n·u ≥ 1 there is no such
+bound: the inputs are then −1, 0 and 1, with so few non-zeros that each partial sum is exact, and the accumulator's
+bound is 0. For f64 accumulators the product is computed to more than float64 (`wide_products.py`), and its own bound is
+added.
 """
 
 from __future__ import annotations
@@ -42,19 +43,19 @@ from lowtide.runtime.wide_products import exact_product
 
 GUARD_BYTES = 4096
 POISON = 0xFF  # NaN in every float type
-_SHARED = 0.25  # of the operands of a batch, that they have no dimension for it
-_MOST_MATRICES = 64  # of a batch, that are compared
+_SHARED = 0.25  # the probability that an operand of a batch lacks the batch dimension
+_MOST_MATRICES = 64  # matrices of a batch that are compared
 _WIDEST = 16  # bytes of the widest access
-_SCALED_TOGETHER = 128  # of K
+_SCALED_TOGETHER = 128  # the K of products that share a scale
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `verify_kernel` found; `ratio` is the largest error over its bound among the rows compared."""
+    """The result of `verify_kernel`; `ratio` is the largest error over its bound among the compared rows."""
 
     ok: bool
     ratio: float
-    rows: int  # compared with float64; every element outside of them was only checked to be written
+    rows: int  # compared with float64; other elements were only checked to be written
     code: str  # "cubin" or "ptx"
     device: str
     message: str
@@ -62,7 +63,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class HostArray:
-    """One operand in host memory: its bytes with guards, and where the elements lie."""
+    """One operand in host memory: its bytes with guards, and the positions of its elements."""
 
     stored: np.ndarray  # uint8, GUARD_BYTES before and after the rows, and `offset` more before
     shape: tuple[int, ...]
@@ -77,11 +78,11 @@ class HostArray:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """In elements; the matrices of a batch lie one behind the other."""
+        """Strides in elements; the matrices of a batch are consecutive."""
         return (*(math.prod(self.shape[axis + 1 : -1]) * self.row_stride for axis in range(len(self.shape) - 1)), 1)
 
     def elements(self) -> np.ndarray:
-        """The rows with their padding, of all matrices, shape (rows, row_stride), in `stored_dtype`."""
+        """The rows of all matrices with their padding, shape (rows, row_stride), in `stored_dtype`."""
         rows = math.prod(self.shape[:-1])
         size = rows * self.row_stride * element_type(self.dtype).bytes
         whole = self.stored[self.start : self.start + size]
@@ -101,9 +102,9 @@ def host_array(
     padding: int = 0,
     base_alignment: int = _WIDEST,
 ) -> HostArray:
-    """A poisoned array with `values` in it, its rows padded to `alignment` bytes and by `padding` units more.
+    """A poisoned array that holds `values`, its rows padded to `alignment` bytes and by `padding` units more.
 
-    It begins at no larger power of two than `base_alignment`, up to 16.
+    Its base is not aligned to more than `base_alignment`, up to 16.
     """
     row_stride = pad_row(shape[-1], dtype, alignment)
     if len(shape) > 1:
@@ -125,7 +126,7 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
     limit = exact_sums(spec["a"], spec["acc"])
     share = min(
         1.0, math.sqrt(limit / 4 / max(extents["k"], 1))
-    )  # of non-zeros, so that no partial sum leaves the exact range
+    )  # the share of non-zeros, so that no partial sum leaves the exact range
     operands: dict[str, Any] = {}
     for argument in manifest["arguments"]:
         name, dtype = argument["name"], argument["dtype"]
@@ -149,8 +150,7 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
 
 
 def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """m, n, k and the batch where there is one, run-time ones from manifest["example"]. Raises LoadError when one is
-    missing."""
+    """m, n, k and the batch, if any; run-time ones are from manifest["example"]. Raises LoadError if one is missing."""
     example = manifest.get("example") or {}
     extents: dict[str, int] = {}
     for dim in ("m", "n", "k", *([BATCH] if BATCH in manifest["spec"] else [])):
@@ -170,7 +170,7 @@ def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
 
 
 def at_size(manifest: Mapping[str, Any], size: tuple[int, int, int]) -> Mapping[str, Any]:
-    """The manifest with another example of M, N and K. Raises LoadError where an extent is compiled in as another."""
+    """The manifest with another example of M, N and K. Raises LoadError if a compiled extent differs."""
     example = {**(manifest.get("example") or {}), **dict(zip(("m", "n", "k"), size, strict=True))}
     for dim, extent in example.items():
         if manifest["spec"][dim] not in (None, extent):
@@ -182,9 +182,9 @@ def at_size(manifest: Mapping[str, Any], size: tuple[int, int, int]) -> Mapping[
 
 
 def accumulator_growth(spec: Mapping[str, Any], k: int, is_scaled: bool = False) -> float:
-    """γ_n for a sum over `k` products, n roundings by a relative error u, infinite where n·u ≥ 1.
+    """γ_n for a sum over `k` products, n roundings by a relative error u; infinite if n·u ≥ 1.
 
-    Roundings by another u that follow: (1 + γ)(1 + γ') − 1.
+    Subsequent roundings by another u multiply: (1 + γ)(1 + γ') − 1.
     """
     grown = 0.0
     row = DECOMPOSITIONS.get(spec.get("precision", ""))
@@ -261,7 +261,7 @@ def _weights(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], nam
 def _scaled(
     manifest: Mapping[str, Any], operands: Mapping[str, Any], a: np.ndarray, b: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of A (M, K), and B (K, N), multiplied by the scales of their blocks, where there are some."""
+    """Rows of A (M, K), and B (K, N), multiplied by the scales of their blocks, if there are any."""
     for argument in manifest["arguments"]:
         if not is_block_scale(argument["kind"]):
             continue
@@ -283,16 +283,16 @@ def in_rows(manifest: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
 
 
 def _part_of(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], name: str, matrix: int) -> np.ndarray:
-    """The values of an operand; in a batch its part for one product, or all of it where it is shared."""
+    """The values of an operand; in a batch, its part for one product, or all of it if it is shared."""
     dims, values = problem_dims(manifest)[name], operands[name].values()
     return values[matrix] if dims[0] == BATCH and values.ndim == len(dims) else values
 
 
 def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> tuple[float, str]:
-    """The largest error over bound in the rows compared, and a message where an element is out of its interval.
+    """The largest error over bound in the compared rows, and a message if an element is outside of its interval.
 
-    An interval with an infinite end holds NaN too: what overflows may cancel. Where every interval has one there is
-    nothing to compare, and the message says so.
+    An interval with an infinite end also holds NaN, because overflows may cancel. If all intervals are infinite, the
+    message says that nothing can be compared.
     """
     if not d.size:
         return 0.0, ""
@@ -314,9 +314,9 @@ def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> 
 
 
 def check_written(result: HostArray) -> str:
-    """A message where something outside of D was written, or an element of D was not; "" when all is well.
+    """A message if bytes outside of D were written, or an element of D was not; "" otherwise.
 
-    Of an integer D any bits are a number: what was not written shows in its value, where another is right.
+    In an integer D all bits are valid: unwritten elements show as wrong values.
     """
     columns, elements = result.shape[-1], result.elements()
     guards = np.concatenate([result.stored[: result.start], result.stored[-GUARD_BYTES:]])
@@ -336,15 +336,15 @@ def check_written(result: HostArray) -> str:
 
 
 def check_amax(manifest: Mapping[str, Any], operands: Mapping[str, Any], d: np.ndarray) -> str:
-    """A message where the amax of a kernel that was run is not that of D; "" when it is, or there is none."""
+    """A message if the amax of a kernel that was run does not match D; "" if it does, or there is none."""
     name = next((x["name"] for x in manifest["arguments"] if x["kind"] in WRITTEN), None)
     return "" if name is None else amax_difference(operands[name].values(), d, manifest["spec"]["d"])
 
 
 def amax_difference(amax: np.ndarray, d: np.ndarray, dtype: str) -> str:
-    """A message where an amax, of one element, is not the largest absolute value of what D was rounded from.
+    """A message if an amax, of one element, is not the largest absolute value of D before it was rounded.
 
-    Rounding keeps the order, so that it must be D's largest one once it is rounded as D is. Integers are not judged.
+    Rounding is monotone, so amax rounded like D must be D's largest absolute value. Integers are not checked.
     """
     row = element_type(dtype)
     if not row.is_float:
@@ -366,14 +366,14 @@ def verify_kernel(
 ) -> Outcome:
     """Run `kernel` once on GPU `ordinal` on fresh random inputs and check D.
 
-    `size` is M, N and K, by default those of the manifest's example. At most `most_rows` rows, the first and the last
-    among them, are compared with float64 when the product is large, and of a batch 64 matrices. Raises what loading and
-    launching raise.
+    `size` is M, N and K, by default those of the manifest's example. For a large product, only `most_rows` rows,
+    including the first and the last, are compared with float64, and only 64 matrices of a batch. Raises the errors of
+    loading and launching.
     """
     manifest = kernel.manifest if size is None else at_size(kernel.manifest, size)
     if manifest.get("epilogue_program") is None:
         raise LoadError(
-            "manifest: there is no epilogue_program to check D by, as where a dump was compiled that no longer says its"
+            "manifest: there is no epilogue_program to check D by: it was compiled from a dump that no longer has its"
             " epilogue; compile it from level atoms or before and save it again [no-epilogue-program]"
         )
     module = kernel.module_for(ordinal)
@@ -401,7 +401,7 @@ def verify_kernel(
 
 
 def _some(count: int, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Numbers below `count`, at most `most` of them, in order; the first and the last are among them."""
+    """At most `most` numbers below `count`, in order, including the first and the last."""
     if count <= most:
         return np.arange(count)
     middle = rng.choice(count - 2, size=most - 2, replace=False) + 1
@@ -409,7 +409,7 @@ def _some(count: int, most: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def run_on_device(kernel: Kernel, ordinal: int, operands: Mapping[str, Any], d: HostArray) -> None:
-    """Copy the operands to the GPU, launch, and copy D back into `d`, its guards too."""
+    """Copy the operands to the GPU, launch, and copy D with its guards back into `d`."""
     cuda = driver.api()
     buffers: list[tuple[Any, HostArray]] = []
     try:
@@ -435,4 +435,4 @@ def run_on_device(kernel: Kernel, ordinal: int, operands: Mapping[str, Any], d: 
                 driver.check(result, "copying from the GPU")
     finally:
         for buffer, _ in buffers:
-            cuda.cuMemFree(buffer)  # a failure here only follows from one that is reported
+            cuda.cuMemFree(buffer)  # a failure here only follows from a reported one

@@ -1,14 +1,14 @@
-"""Packed weights: the bytes that a kernel of mixed types reads in place of B, and the way to make them.
+"""Packed weights: the bytes that a kernel of mixed types reads in place of B, and how to make them.
 
-Weights are a matrix (N, K). Each row is cut into blocks of 32 of K, and in a block k lies at byte
+Weights are a matrix (N, K). Each row is cut into blocks of 32 of K. In a block, k is at byte
 
     8 · t + 4 · s + 2 · h + i    with k = 16 · s + 8 · i + 2 · t + h,   t < 4, s, i, h < 2
 
 so that thread t of the four that hold a row of mma.m16n8k16's B (PTX ISA, "Matrix Fragments for mma.m16n8k16") finds
-what it needs for two of them side by side. Weights of 8 bits take a byte each. Of 4 bits, the low half of a byte in row
-8 · q + r, r < 8, is of row 16 · q + r, and the high half of row 16 · q + r + 8. Signed weights lie with the sign bit
-inverted: as the unsigned number that is larger by 128, or by 8. Floats, e4m3, lie as their bits; a byte that would be
-NaN is taken as 480 or −480, the number that its bits make in a type without NaN.
+the bytes for two of them side by side. Weights of 8 bits take a byte each. For 4 bits, the low half of a byte in row 8
+· q + r, r < 8, belongs to row 16 · q + r, and the high half to row 16 · q + r + 8. Signed weights are stored with the
+sign bit inverted: as the unsigned number that is larger by 128, or by 8. Floats, e4m3, are stored as their bits; a NaN
+byte is read as 480 or −480, the number that its bits denote in a type without NaN.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from lowtide.runtime.dtypes import round_to, to_bits
 
 
 def weight_order() -> np.ndarray:
-    """Which k of a block lies at each byte of it: (32,)."""
+    """The k of a block at each of its bytes: (32,)."""
     t, s, h, i = (axis.reshape(-1) for axis in np.indices((4, 2, 2, 2)))
     return np.asarray(16 * s + 8 * i + 2 * t + h)
 
 
 @check_keywords
 def pack_weights(weights: Any, of: Any) -> np.ndarray:
-    """The bytes of weights (N, K) as kernels take them for B: uint8, (N, K), of 4 bits (N / 2, K).
+    """The bytes of weights (N, K) in the form that kernels take for B: uint8, (N, K), or (N / 2, K) for 4 bits.
 
-    `of`: a GemmSpec with packed weights, or their type, "s8", "u8", "s4" or "u4", of which weights are integers, or
-    "e4m3", of which they are floats of any type that e4m3 holds as they are. Rows, 16 at a time, and parts of K that
-    are multiples of 32 may be packed apart: their bytes lie side by side.
+    `of`: a GemmSpec with packed weights, or their type: "s8", "u8", "s4" or "u4" for integers, "e4m3" for floats of
+    any type whose values e4m3 holds exactly. Rows, 16 at a time, and parts of K that are multiples of 32 may be packed
+    separately: their bytes are adjacent.
 
-    Raises SpecError for another type, weights that are none of its values, a K that is no multiple of 32, or with 4
-    bits an N that is none of 16.
+    Raises SpecError for another type, weights outside of the type, a K that is not a multiple of 32, or for 4 bits an
+    N that is not a multiple of 16.
     """
     dtype = getattr(of, "b", of)
     if dtype not in weight_types():
@@ -69,7 +69,7 @@ def pack_weights(weights: Any, of: Any) -> np.ndarray:
 
 
 def zero_points(zeros: Any, of: Any) -> np.ndarray:
-    """The zero points that count, int64: of weights of 4 bits the lower four of each, as one of the weights' type."""
+    """The effective zero points, int64: for 4 bits, the lower four bits of each as a number of the weights' type."""
     row = element_type(getattr(of, "b", of))
     return ((np.asarray(zeros).astype(np.int64) - int(row.lowest)) & (1 << row.bits) - 1) + int(row.lowest)
 
@@ -94,31 +94,31 @@ def _is_integer(dtype: np.dtype[Any]) -> bool:
 
 
 def _unsigned(values: np.ndarray, row: ElementType) -> np.ndarray:
-    """Integers less the least of their type. Raises SpecError."""
+    """Integers minus the smallest of their type. Raises SpecError."""
     if values.size and not row.lowest <= values.min() <= values.max() <= row.largest:
         raise SpecError(
-            f"weights from {values.min()} to {values.max()} are no {row}, {row.lowest:.0f} to {row.largest:.0f}: clamp "
+            f"weights from {values.min()} to {values.max()} exceed {row}, {row.lowest:.0f} to {row.largest:.0f}: clamp "
             "them [weight-range]"
         )
     return (values - int(row.lowest)).astype(np.uint8)
 
 
 def _float_bits(values: np.ndarray, row: ElementType) -> np.ndarray:
-    """Floats as their bits. Raises SpecError."""
+    """The bits of floats. Raises SpecError."""
     values = values.astype(np.float64)
     rounded = round_to(values, row.name)
     wrong = rounded != values  # NaN too
     if np.any(wrong):
         raise SpecError(
-            f"weights such as {values[wrong][0]} are no {row}, which is finite up to {row.largest:.0f} and has "
-            f"{row.precision} bits: scale, clamp and round them, by .astype(ml_dtypes.{row.library}) or torch's "
+            f"weights such as {values[wrong][0]} are not values of {row}, which is finite up to {row.largest:.0f} and "
+            f"has {row.precision} bits: scale, clamp and round them, by .astype(ml_dtypes.{row.library}) or torch's "
             f".to(torch.{row.library}).float() [weight-float]"
         )
     return to_bits(values, row.name).astype(np.uint8)
 
 
 def _floats(bits: np.ndarray, row: ElementType) -> np.ndarray:
-    """The floats that bits say, all of them finite."""
+    """The floats of bit patterns, all of them finite."""
     stored = row.precision - 1
     exponents = bits >> stored & (1 << (row.bits - row.precision)) - 1
     significands = bits & (1 << stored) - 1 | np.where(exponents > 0, 1 << stored, 0)

@@ -1,8 +1,8 @@
 """Matrix products of float64 arrays to more than float64's precision, for checking kernels that sum in f64.
 
 Ozaki's scheme (Ozaki, Ogita, Oishi, Rump, Numerical Algorithms 59, 2012): both matrices are cut into slices of so few
-bits that the product of two slices is exact in float64, in any order of its sums. The products of slices that matter
-are added with their rounding errors (Knuth's TwoSum). It runs at the speed of a few products of BLAS.
+bits that the product of two slices is exact in float64, in any order of sums. The significant products of slices are
+added with their rounding errors (Knuth's TwoSum). It takes as long as a few products of BLAS.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 from lowtide.elements import element_type
 
 _BITS = 53  # of a float64's significand
-_WANTED_BITS = 70  # of each element, below the largest of its row of A or column of B
+_WANTED_BITS = 70  # of each element, relative to the largest of its row of A or column of B
 
 
 def exact_product(a: np.ndarray, b: np.ndarray, acc: str) -> tuple[np.ndarray, np.ndarray]:
-    """A (M, K) · B (K, N) far more exactly than sums in the type `acc` are, in float64, and what it may be off by.
+    """A (M, K) · B (K, N) in float64, far more exact than sums in the type `acc`, and its error bound.
 
-    What float64 itself is off by is not counted against narrower types.
+    For types narrower than float64, the error of float64 itself is not counted.
     """
     if element_type(acc).precision < _BITS:
         return a @ b, np.zeros((a.shape[0], b.shape[1]))
@@ -28,10 +28,10 @@ def exact_product(a: np.ndarray, b: np.ndarray, acc: str) -> tuple[np.ndarray, n
 
 
 def wide_product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A (M, K) · B (K, N), rounded to float64, and how much each element may differ from the exact product's.
+    """A (M, K) · B (K, N), rounded to float64, and a bound on the difference of each element from the exact product.
 
-    The bound is u·|A·B| + 2⁻⁶⁴·K·(largest of the row of A)·(largest of the column of B), u = 2⁻⁵³. Where a slice would
-    overflow, or an element is not finite, the product is that of numpy and the bound infinite.
+    The bound is u·|A·B| + 2⁻⁶⁴·K·(largest of the row of A)·(largest of the column of B), u = 2⁻⁵³. If a slice would
+    overflow, or an element is not finite, the product is numpy's and the bound infinite.
     """
     depth = a.shape[1]
     step = math.ceil((_BITS + math.log2(max(2, depth))) / 2)
@@ -39,7 +39,7 @@ def wide_product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     with np.errstate(all="ignore"):
         rows, columns = _slices(a, step, count, axis=1), _slices(b, step, count, axis=0)
         total, error = np.zeros((2, a.shape[0], b.shape[1]))
-        # The small products first. Those left out are below 2⁻⁷⁰ of the largest element's.
+        # The small products first. Omitted ones are below 2⁻⁷⁰ of the largest element's.
         for level in range(count - 1, -1, -1):
             for i in range(level + 1):
                 total, lost = _two_sum(total, rows[i] @ columns[level - i])
@@ -66,7 +66,7 @@ def _slices(matrix: np.ndarray, step: int, count: int, axis: int) -> list[np.nda
 
 
 def _two_sum(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """x + y rounded, and what the rounding lost."""
+    """x + y rounded, and the rounding error."""
     total = x + y
     part = total - x
     return total, (x - (total - part)) + (y - part)

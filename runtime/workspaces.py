@@ -1,9 +1,9 @@
-"""Workspaces: memory that the launches of a call share among their CTAs, such as partial sums and counters.
+"""Workspaces: memory that the CTAs of a call's launches share, such as partial sums and counters.
 
-Each kernel has a slot for each (context, stream), whose buffers all its calls in that stream use in turn; calls in two
-streams never share one, since nothing orders them. Streams go by their id, which, unlike a handle, is never used again.
-A `zeroed` workspace is zeroed when it is made; the launches leave it zero for the next call. A caller's workspace is
-zeroed at each call, since nobody knows what else it is used for.
+Each kernel has a slot for each (context, stream). All its calls in that stream use the slot's buffers in turn; calls in
+two streams never share one, because nothing orders them. Streams are identified by their id, which, unlike a handle, is
+never reused. A `zeroed` workspace is zeroed when it is made; the launches leave it zero for the next call. A caller's
+workspace is zeroed at each call, because it may have other uses.
 
 A graph that is being captured owns its workspaces. Those that need not be zero come from the graph's own memory pool.
 Zeroed ones are made once for all launches in one stream of the graph (`graph_memory`), so that replays need no memset.
@@ -24,15 +24,15 @@ from lowtide.runtime import driver
 from lowtide.runtime.graph_memory import GraphZeros, explained
 from lowtide.runtime.operands import Operand
 
-#: Bytes to which every workspace is aligned.
+#: The alignment of workspaces in bytes.
 ALIGNMENT = 256
-#: Slots of a kernel that are kept, the ones used last.
+#: The number of slots of a kernel that are kept, the most recently used ones.
 _MOST_SLOTS = 64
 
 
 @dataclass(frozen=True)
 class WorkspaceShape:
-    """A workspace of a host function: what it holds, and whether it is zero when the first call begins."""
+    """A workspace of a host function: its element type, and whether it is zero when the first call begins."""
 
     dtype: str
     zeroed: bool
@@ -48,14 +48,14 @@ class Need:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory on the GPU; `owner` frees it when it is forgotten."""
+    """Memory on the GPU; `owner` frees it with the last reference."""
 
     address: int
     size: int
     owner: Any
 
 
-_EMPTY = Buffer(ALIGNMENT, 0, None)  # of a workspace without elements: nothing reads its address
+_EMPTY = Buffer(ALIGNMENT, 0, None)  # a workspace without elements: its address is never read
 
 
 def needs_of(shapes: Sequence[WorkspaceShape], counts: Sequence[int]) -> tuple[Need, ...]:
@@ -66,7 +66,7 @@ def needs_of(shapes: Sequence[WorkspaceShape], counts: Sequence[int]) -> tuple[N
 
 
 def offsets_of(needs: Sequence[Need]) -> tuple[list[int], int]:
-    """Where each workspace begins in one block of memory, and the block's bytes."""
+    """The offset of each workspace in one block of memory, and the block's bytes."""
     offsets, end = [], 0
     for need in needs:
         offsets.append(end)
@@ -75,8 +75,8 @@ def offsets_of(needs: Sequence[Need]) -> tuple[list[int], int]:
 
 
 def given_addresses(name: str, workspace: Operand, needs: Sequence[Need], device: int) -> list[int]:
-    """Where the workspaces lie in the caller's array. Raises LaunchError where it is too small, misaligned, on another
-    GPU or not one piece."""
+    """The addresses of the workspaces in the caller's array. Raises LaunchError if it is too small, misaligned, on
+    another GPU or not contiguous."""
     offsets, size = offsets_of(needs)
     width, count = element_type(workspace.dtype).bytes, 1
     for extent, stride in zip(reversed(workspace.shape), reversed(workspace.strides), strict=True):
@@ -88,7 +88,7 @@ def given_addresses(name: str, workspace: Operand, needs: Sequence[Need], device
     if count * width < size:
         raise LaunchError(
             f"kernel {name}: workspace= has {count * width} bytes, these operands need {size} (see workspace_bytes);"
-            " pass as many, or none and the runtime allocates them [workspace-bytes]"
+            " pass as many, or none to have the runtime allocate them [workspace-bytes]"
         )
     if workspace.address % ALIGNMENT:
         raise LaunchError(
@@ -107,7 +107,7 @@ def given_addresses(name: str, workspace: Operand, needs: Sequence[Need], device
 
 
 def zero(addresses: Sequence[int], needs: Sequence[Need], stream: int) -> None:
-    """Zero the workspaces that are to be, in order in `stream`. Raises LaunchError when the driver refuses."""
+    """Zero the workspaces that must be zero, in order in `stream`. Raises LaunchError if the driver refuses."""
     cuda = driver.api()
     for address, need in zip(addresses, needs, strict=True):
         if need.zeroed and need.size:
@@ -134,7 +134,7 @@ class Workspaces:
         return int(driver.check(cuda.cuStreamGetId(handle), "asking for the stream's id", LaunchError))
 
     def of_slot(self, needs: Sequence[Need], slot: int, stream: int, place: Place) -> list[Buffer]:
-        """Buffers of at least these sizes; of a slot that is too small, larger ones from now on. Raises LaunchError."""
+        """Buffers of at least these sizes; a slot that is too small gets larger ones. Raises LaunchError."""
         key = (place.context, slot)
         with self._lock:
             held = dict(self._slots.pop(key, {}))
@@ -151,7 +151,7 @@ class Workspaces:
             return [held.get(number, _EMPTY) if need.size else _EMPTY for number, need in enumerate(needs)]
 
     def of_graph(self, needs: Sequence[Need], stream: int, place: Place) -> list[Buffer]:
-        """Buffers of the graph that is being captured: forget them once the launches are. Raises LaunchError."""
+        """Buffers of the graph that is being captured; release them with the launches. Raises LaunchError."""
         buffers = []
         for number, need in enumerate(needs):
             if not need.size:
@@ -167,14 +167,14 @@ class Workspaces:
 
 @dataclass(frozen=True)
 class Place:
-    """Where workspaces come from: a context, its GPU, and the allocator of the operands' library."""
+    """The source of workspaces: a context, its GPU, and the allocator of the operands' library."""
 
     context: int
     ordinal: int
     library: str  # "torch", "cupy" or ""
 
     def allocate(self, name: str, size: int, stream: int) -> Buffer:
-        """At least `size` bytes, freed with the buffer. Raises LaunchError when there is no such memory."""
+        """At least `size` bytes, freed with the buffer. Raises LaunchError if there is not enough memory."""
         if self.library == "torch":
             return self._of_torch(name, size, stream)
         cuda = driver.api()
@@ -185,7 +185,7 @@ class Place:
         return Buffer(address, size, owner)
 
     def allocate_in_graph(self, name: str, size: int, stream: int) -> Buffer:
-        """As `allocate`, of memory that belongs to the graph that captures `stream`."""
+        """As `allocate`, from memory that belongs to the graph that captures `stream`."""
         if self.library == "torch":
             return self._of_torch(name, size, stream)
         cuda = driver.api()
@@ -196,7 +196,7 @@ class Place:
         return Buffer(address, size, owner)
 
     def _of_torch(self, name: str, size: int, stream: int) -> Buffer:
-        """From torch's caching allocator, which takes it from the graph's pool while `stream` is captured."""
+        """From torch's caching allocator, which uses the graph's pool while `stream` is captured."""
         torch = sys.modules["torch"]
         with explained(name, size), torch.cuda.stream(torch.cuda.ExternalStream(stream, device=self.ordinal)):
             held = torch.empty((max(size, 1),), dtype=torch.uint8, device=f"cuda:{self.ordinal}")
@@ -204,7 +204,7 @@ class Place:
 
 
 class _Owned:
-    """Freed with the last buffer that names it."""
+    """Memory that is freed with the last buffer that refers to it."""
 
     __slots__ = ("__weakref__",)
 

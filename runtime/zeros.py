@@ -1,6 +1,6 @@
-"""GEMMs without a sum: where K is 0, A and B are read as zeros of K = 1, so that D = epilogue(0), as in BLAS.
+"""GEMMs without a sum: if K is 0, A and B are read as zeros with K = 1, so that D = epilogue(0), as in BLAS.
 
-So TMA and mainloops need no case for empty matrices. (Where M or N is 0, D is empty and nothing is launched.)
+So TMA and mainloops need no case for empty matrices. (If M or N is 0, D is empty and nothing is launched.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lowtide.runtime.checks import pad_row
 from lowtide.runtime.operands import Operand
 
 _LEAST_BYTES = 1 << 16
-_ROW_BYTES = 16  # zeros lie in rows that begin at multiples of it, which no kernel has to copy first
+_ROW_BYTES = 16  # rows of zeros begin at multiples of it, which no kernel has to copy first
 
 
 class Zeros:
@@ -27,8 +27,8 @@ class Zeros:
         self._held: dict[int, tuple[int, int]] = {}  # context: (address, bytes) of the largest
 
     def address(self, size: int, context: int) -> int:
-        """Where at least `size` bytes of zeros lie in `context`. Raises DeviceError when there is no memory, or none
-        can be had as in a capture."""
+        """The address of at least `size` bytes of zeros in `context`. Raises DeviceError if memory cannot be allocated,
+        as during a capture."""
         with self._lock:
             address, held = self._held.get(context, (0, 0))
             if held < size:
@@ -54,8 +54,8 @@ def _is_of_k(dim: str) -> bool:
 
 
 def entry_of_zeros(argument: Mapping[str, Any], dims: Sequence[str]) -> dict[str, Any]:
-    """A manifest entry for the extents of a call with K = 0: any extents, and rows of zeros as aligned as `with_zeros`
-    lays them, for a tensor map also where there is one row."""
+    """A manifest entry for the extents of a call with K = 0: any extents, and the row alignment of the zeros of
+    `with_zeros`, also for a tensor map with one row."""
     entry = {**argument, "shape": [None] * len(argument["shape"])}
     if any(map(_is_of_k, dims)):
         entry["row_stride_alignment"] = _alignment(argument)
@@ -74,9 +74,9 @@ def with_zeros(
     device: int,
     context: int,
 ) -> dict[str, Operand]:
-    """The operands with those of K = 0 replaced by zeros of K = 1; rows are as aligned as any kernel wants them.
+    """The operands with K = 0, replaced by zeros with K = 1; rows are aligned for all kernels.
 
-    A kernel that was compiled for K = 0 takes them too: to its code K is known at run time (`#tile.problem`).
+    A kernel compiled for K = 0 takes them too: its code knows K only at run time (`#tile.problem`).
     """
     replaced = dict(operands)
     for argument in arguments:

@@ -1,4 +1,4 @@
-"""What a GPU has and which instruction atoms: data and pure functions, the lowest layer (no MLIR here)."""
+"""GPUs and their instruction atoms as data and pure functions: the lowest layer, without MLIR."""
 
 from lowtide.targets.accesses import (
     WarpAccess,

@@ -1,7 +1,7 @@
-"""What tiled copies, ldmatrix plans, fragments and wgmma do to memory: addresses, conflicts, sectors.
+"""The memory accesses of tiled copies, ldmatrix plans, fragments and wgmma: addresses, conflicts, sectors.
 
-A shared-memory layout here maps (row, column) of the tile *as it is stored*, last dimension contiguous, to an element
-offset; a swizzle stands outermost (`compose(Swizzle(B, M, S), Layout(...))`) and counts elements, as in CuTe.
+A shared-memory layout maps (row, column) of the tile *as stored*, last dimension contiguous, to an element offset. Its
+swizzle is outermost (`compose(Swizzle(B, M, S), Layout(...))`) and counts elements, as in CuTe.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +27,8 @@ class WarpAccess:
     """A memory instruction that every warp of a CTA repeats until the tile is covered.
 
     `starts` maps (thread, instruction) to the column-major index, in the tile `shape`, of the first of `vector`
-    elements; they lie along the columns, or, with `transposed`, along the rows of a tile stored as (columns, rows).
+    elements. The elements follow along the columns, or with `transposed` along the rows of a tile stored as (columns,
+    rows).
     """
 
     name: str
@@ -55,9 +56,9 @@ class WarpAccess:
 
 
 def copy_access(copy: TiledCopy, name: str | None = None, transposed: bool = False) -> WarpAccess:
-    """A tiled copy's side of the tile: cp.async writes, or loads and stores of vectors along the columns.
+    """The tile side of a tiled copy: writes of cp.async, or loads and stores of vectors along the columns.
 
-    `transposed`: as a stage that is contiguous along the rows sees them.
+    `transposed`: for a stage that is contiguous along the rows.
     """
     access = fragment_access(name or copy.atom.name, copy.tv, copy.shape, copy.vector)
     return replace(access, transposed=transposed)
@@ -82,16 +83,16 @@ def loads_access(loads: FragmentLoads, name: str) -> WarpAccess:
 
 
 def fragment_access(name: str, tv: Layout, shape: Shape, vector: int, transposed: bool = False) -> WarpAccess:
-    """A fragment's loads or stores, `vector` values each, side by side along the columns or, `transposed`, the rows.
+    """A fragment's loads or stores of `vector` values each, contiguous along the columns or, `transposed`, the rows.
 
-    Raises ScheduleError where a thread does not hold such values.
+    Raises ScheduleError if a thread does not hold such values.
     """
     try:
         ordered = runs(tv, shape, vector, transposed).tv
     except ScheduleError as error:
         raise ScheduleError(f"{name}: {error}") from None
     threads, values = extents(ordered)
-    # Composition reads the TV layout as one linear domain, in which a value is `threads` apart from the next.
+    # Composition reads the TV layout as one linear domain, with a distance of `threads` between values.
     starts = compose(ordered, Layout((threads, values // vector), (1, vector * threads)))
     return WarpAccess(name, starts, shape, vector, transposed=transposed)
 
@@ -102,15 +103,16 @@ def swizzled(stored_shape: Shape, swizzle: SwizzleBits) -> LayoutExpr:
 
 
 def shared_access_conflicts(smem: LayoutExpr, access: WarpAccess, element_bytes: int) -> Conflict:
-    """The worst conflict of an access to a tile in shared memory, wavefronts summed over all warps and instructions.
+    """The worst conflict of an access to a tile in shared memory, with wavefronts summed over all warps and
+    instructions.
 
-    The buffer is taken to start at a multiple of 128 bytes. Raises ScheduleError where `smem` is not a layout of the
-    tile or puts the elements of a vector apart.
+    The buffer starts at a multiple of 128 bytes. Raises ScheduleError if `smem` is not a layout of the tile or
+    separates the elements of a vector.
     """
     rows = size(mode(smem.shape, 0))
     if (rows, size(smem) // rows) != access.stored_shape:
         raise ScheduleError(
-            f"{access.name}: layout {smem} is not one of the tile {access.stored_shape} [access-layout]"
+            f"{access.name}: layout {smem} does not belong to the tile {access.stored_shape} [access-layout]"
         )
     starts = _vector_starts(access.name, smem, rows, access.stored_coordinates(), access.vector)
     return worst_conflict(starts * element_bytes, access.vector * element_bytes, access.kind)
@@ -119,10 +121,10 @@ def shared_access_conflicts(smem: LayoutExpr, access: WarpAccess, element_bytes:
 def core_matrix_conflicts(name: str, smem: LayoutExpr, element_bytes: int, reads: int = 1) -> Conflict:
     """The worst conflict of wgmma's reads of an operand, each of its core matrices read `reads` times.
 
-    A core matrix is 8 rows of 16 bytes of the operand as it is stored (PTX ISA, "Core matrix"), served in one phase
-    where its rows lie in different banks; the lanes of the witness are its rows. The buffer is taken to start at a
-    multiple of 1024 bytes. Raises ScheduleError where the operand has no whole core matrices, or `smem` parts their
-    rows.
+    A core matrix is 8 rows of 16 bytes of the operand as stored (PTX ISA, "Core matrix"). It takes one phase if its
+    rows fall on different banks; the lanes of the witness are its rows. The buffer starts at a multiple of 1024 bytes.
+    Raises ScheduleError if the operand does not divide into core matrices, or `smem` separates the elements of a
+    row.
     """
     rows, vector = size(mode(smem.shape, 0)), _CORE_ROW_BYTES // element_bytes
     stored = core_matrix_rows(name, (rows, size(smem) // rows), element_bytes)
@@ -134,12 +136,12 @@ def core_matrix_conflicts(name: str, smem: LayoutExpr, element_bytes: int, reads
 def core_matrix_rows(name: str, stored_shape: Shape, element_bytes: int) -> NDArray[np.int64]:
     """(row, column) as stored of the first element of each row of each core matrix: array [matrix, row, 2].
 
-    Raises ScheduleError where the operand has no whole core matrices.
+    Raises ScheduleError if the operand does not divide into core matrices.
     """
     (rows, columns), vector = stored_shape, _CORE_ROW_BYTES // element_bytes
     if rows % _CORE_ROWS or columns % vector:
         raise ScheduleError(
-            f"{name}: an operand of {rows}x{columns} does not divide into core matrices of {_CORE_ROWS}x{vector}; take "
+            f"{name}: a {rows}x{columns} operand does not divide into core matrices of {_CORE_ROWS}x{vector}; take "
             "a tile that does [core-matrices]"
         )
     row = np.arange(rows).reshape(-1, 1, _CORE_ROWS)
@@ -148,12 +150,12 @@ def core_matrix_rows(name: str, stored_shape: Shape, element_bytes: int) -> NDAr
 
 
 def _vector_starts(name: str, smem: LayoutExpr, rows: int, stored: NDArray[np.int64], vector: int) -> NDArray[np.int64]:
-    """Where the first of `vector` elements along a stored row lies: array [access, lane] from [access, lane, 2]."""
+    """The offset of the first of `vector` elements along a stored row: array [access, lane] from [access, lane, 2]."""
     element = stored[..., 0] + rows * (stored[..., 1] + np.arange(vector)[:, None, None])
     place = offsets(smem, element)
     if np.any(place != place[0] + np.arange(vector)[:, None, None]):
         raise ScheduleError(
-            f"{name}: layout {smem} parts the {vector} elements of a vector; "
+            f"{name}: layout {smem} separates the {vector} elements of a vector; "
             f"take a swizzle with M >= {(vector - 1).bit_length()}, or narrower vectors [vector-parted]"
         )
     first: NDArray[np.int64] = place[0]
@@ -163,7 +165,7 @@ def _vector_starts(name: str, smem: LayoutExpr, rows: int, stored: NDArray[np.in
 def global_access_requests(
     access: WarpAccess, row_stride_bytes: int, element_bytes: int, base: int = 0
 ) -> list[Sectors]:
-    """Each request of a warp of an access to a row-major matrix in global memory, `row_stride_bytes` from row to row.
+    """Each request of a warp for an access to a row-major matrix in global memory, with rows `row_stride_bytes` apart.
 
     `base` is the byte address of the tile's first element, modulo 32.
     """

@@ -1,10 +1,10 @@
-"""Instruction atoms as data: what one mma or copy instruction does, by name.
+"""Instruction atoms as data: the effect of one mma or copy instruction, by name.
 
-An mma atom carries the thread-value (TV) layout of each operand: (thread, value) to the column-major index in the
-operand's atom tile, `row + column * rows`, a: (M, K), b: (N, K), c: (M, N). Values count in the order of the
-instruction's registers. Source of the layouts: PTX ISA, "Matrix Fragments for mma.m8n8k4", "mma.m16n8k4",
-"mma.m16n8k8" and "mma.m16n8k16", as tabled in `tensor_layouts.atoms_nv`. The FMA atom is one thread's `fma.rn`: one
-element of each operand.
+An mma atom has the thread-value (TV) layout of each operand: (thread, value) to the column-major index in the operand's
+atom tile, `row + column * rows`, with a: (M, K), b: (N, K), c: (M, N). Values are in the order of the instruction's
+registers. Source of the layouts: PTX ISA, "Matrix Fragments for mma.m8n8k4", "mma.m16n8k4", "mma.m16n8k8" and
+"mma.m16n8k16", as tabled in `tensor_layouts.atoms_nv`. The FMA atom is one thread's `fma.rn`: one element of each
+operand.
 """
 
 import difflib
@@ -22,10 +22,10 @@ from lowtide.errors import TargetError
 
 Operand = Literal["a", "b", "c"]
 MemorySpace = Literal["gmem", "smem", "rmem"]
-Issuer = Literal["thread", "warp", "warpgroup"]  # who executes an instruction together
-Completion = Literal["in order", "groups"]  # how its end is known: to the next instruction, or by a wait for its group
+Issuer = Literal["thread", "warp", "warpgroup"]  # the threads that execute an instruction together
+Completion = Literal["in order", "groups"]  # its end is known to the next instruction, or by a wait for its group
 
-# wgmma's unit: four warps, which multiply 64 rows of A (PTX ISA, "Warpgroup").
+# The unit of wgmma: four warps, which multiply 64 rows of A (PTX ISA, "Warpgroup").
 WARPGROUP_WARPS, WARPGROUP_THREADS, WGMMA_ROWS = 4, 128, 64
 
 
@@ -33,7 +33,8 @@ _ISSUERS: Mapping[str, Issuer] = MappingProxyType({"fma": "thread", "mma": "warp
 
 
 def issuer_of(name: str | None) -> Issuer | None:
-    """Who executes the mma atom of this name, with or without types; None without a name, or for an unknown kind."""
+    """The threads that execute the mma atom of this name, with or without types; None for no name or an unknown
+    kind."""
     return _ISSUERS.get((name or "").partition(".")[0])
 
 
@@ -41,12 +42,12 @@ def issuer_of(name: str | None) -> Issuer | None:
 class MmaAtom:
     """One mma instruction of a warp, a warpgroup (wgmma) or a thread (fma).
 
-    It computes c += a @ b.T, a: (M, K), b: (N, K), c: (M, N). The sums are in registers. Where an operand comes from
-    shared memory, its layout gives every thread the whole tile.
+    It computes c += a @ b.T with a: (M, K), b: (N, K), c: (M, N). The sums are in registers. For an operand in shared
+    memory, the layout gives each thread the whole tile.
     """
 
     name: str
-    """`mma.<shape>.<accumulator dtype>.<operand dtype>`, `wgmma.…`, or `fma.…`; A's and B's where they differ."""
+    """`mma.<shape>.<accumulator dtype>.<operand dtype>`, `wgmma.…`, or `fma.…`; both operand dtypes if they differ."""
     shape_mnk: tuple[int, int, int]
     a_dtype: str
     b_dtype: str
@@ -57,25 +58,25 @@ class MmaAtom:
     ptx: str
     threads: int = 32
     compute_capability: tuple[int, int] = (8, 0)
-    """The least that has it (PTX ISA, "mma", "Target ISA Notes")."""
+    """The lowest compute capability that has it (PTX ISA, "mma", "Target ISA Notes")."""
     ptx_version: int = 70
-    """The least that knows it, times 10 (PTX ISA, "mma", "PTX ISA Notes")."""
+    """The lowest PTX version that has it, times 10 (PTX ISA, "mma", "PTX ISA Notes")."""
     rate: int = 1024
-    """Multiply-adds per cycle and SM on the usual GPU that has it; only estimates use it."""
+    """Multiply-adds per cycle and SM on the usual GPU; used only in estimates."""
     hiding_warps: float | None = None
-    """Warps of an SM at which waiting for others' results takes as long as the atoms at their rate; only estimates use
-    it. None where the rate is that of any four warps."""
+    """Warps per SM at which the latency of results takes as long as the atoms at their rate; used only in estimates.
+    None if four warps reach the rate."""
     intrinsic: str = ""
-    """LLVM's intrinsic, for what nvvm.mma.sync does not know."""
+    """The LLVM intrinsic of an instruction that nvvm.mma.sync lacks."""
     keeps_loads_ahead: bool = False
-    """Whether fragments that are read a K step ahead stay there: LLVM moves them behind the back edge of the loop. Only
-    where products are then faster (measured on an H200)."""
+    """Whether fragments that are read one K step ahead stay there; otherwise LLVM moves them behind the back edge of
+    the loop. Only for products that are then faster (measured on an H200)."""
     k_is_contiguous: bool = False
-    """Whether A and B must lie with K contiguous: wgmma transposes 16-bit operands only."""
+    """Whether K must be contiguous in A and B: wgmma transposes only 16-bit operands."""
     a_in: tuple[MemorySpace, ...] = ("rmem",)
-    """Where A may lie."""
+    """The memory spaces that A may come from."""
     b_in: tuple[MemorySpace, ...] = ("rmem",)
-    """Where B may lie."""
+    """The memory spaces that B may come from."""
     completion: Completion = "in order"
 
     @property
@@ -114,22 +115,22 @@ class MmaAtom:
 class CopyAtom:
     """One copy instruction of a thread (`ld`, `st`, `cp.async`) or of a warp (`ldmatrix`, `stmatrix`).
 
-    `staged` is two of a thread: an `ld.global` to registers and, later, stores of them to shared memory. `realigned` is
-    a staged copy of runs that lie anywhere: two aligned loads around each, from which registers are shifted into place.
+    `staged` is two instructions of a thread: an `ld.global` to registers and, later, stores to shared memory.
+    `realigned` is a staged copy from unaligned addresses: two aligned loads around each run, then register shifts.
     """
 
     name: str
     source: MemorySpace
     destination: MemorySpace
     bytes_per_thread: int
-    """What one thread moves; for ldmatrix and stmatrix, what it receives or gives: four bytes per matrix."""
+    """Bytes that one thread moves; for ldmatrix and stmatrix, that it receives or gives: four per matrix."""
     threads: int = 1
     """Threads that execute it together."""
     matrices: int = 0
     """8x8 matrices of 16-bit elements, for ldmatrix and stmatrix."""
     transposed: bool = False
     tensor_rank: int = 0
-    """Dimensions of the tensor map that a TMA copy reads by; 0 for others."""
+    """Dimensions of the tensor map of a TMA copy; 0 for other copies."""
 
     @property
     def family(self) -> str:
@@ -147,7 +148,7 @@ class CopyAtom:
 
     @property
     def realigns(self) -> bool:
-        """Whether what it moves at once may lie anywhere in global memory."""
+        """Whether it copies from any address in global memory."""
         return self.family == "realigned"
 
 
@@ -155,18 +156,18 @@ _FAMILY = re.compile(r"[a-z]+(\.(async|shared|global))?")
 
 
 def family_of(name: str | None) -> str:
-    """The name of a copy atom without size and number; nothing without a name."""
+    """The name of a copy atom without size and number; empty for no name."""
     found = _FAMILY.match(name or "")
     return found[0] if found else ""
 
 
 def loads_registers(name: str | None) -> bool:
-    """Whether a copy of an operand goes straight from global memory to registers."""
+    """Whether a copy of an operand goes directly from global memory to registers."""
     return family_of(name) == "ld.global"
 
 
 def is_by_threads(name: str | None) -> bool:
-    """Whether a copy to a stage of a ring is made by all threads of a role, or of a CTA."""
+    """Whether all threads of a role, or of a CTA, make a copy to a stage of a ring."""
     return family_of(name) in ("cp.async", "staged", "realigned")
 
 
@@ -182,20 +183,20 @@ _MMA_SOURCES = {
 
 _BYTES = ("s8", "u8")
 _FP8 = ("e4m3", "e5m2")
-# mma.sync of elements of 8 bits, any A by any B of the types: accumulator, types, shape, what first has it, and the
-# least PTX version. PTX ISA, "Matrix Fragments for mma.m16n8k32": those of .e4m3 and .e5m2 are those of .s8 and .u8.
+# mma.sync of elements of 8 bits, each A with each B: accumulator, types, shape, lowest compute capability, lowest PTX
+# version. PTX ISA, "Matrix Fragments for mma.m16n8k32": .e4m3 and .e5m2 have the fragments of .s8 and .u8.
 _BYTE_SOURCES = (
     ("s32", _BYTES, atoms_nv.SM80_16x8x16_S32S8S8S32_TN, (8, 0), 70),
     ("s32", _BYTES, atoms_nv.SM80_16x8x32_S32S8S8S32_TN, (8, 0), 70),
     ("f32", _FP8, atoms_nv.SM80_16x8x32_S32S8S8S32_TN, (8, 9), 84),
 )
 
-# mma.sync of tf32, by K. At half the rate of 16-bit operands.
+# mma.sync of tf32, by K, at half the rate of 16-bit operands.
 _TF32_SOURCES = {4: atoms_nv.SM80_16x8x4_F32TF32TF32F32_TN, 8: atoms_nv.SM80_16x8x8_F32TF32TF32F32_TN}
 
-# mma.sync of f64, with what first has each shape: compute capability, PTX version, its rate there, the warps that hide
-# what it waits for, and whether it keeps loads ahead. Kernels reach less of the rate with m16n8k8 and m16n8k16, whose
-# fragments leave fewer registers (measured on an H200; warps on an H100).
+# mma.sync of f64. For each shape: lowest compute capability and PTX version, its rate there, the warps that hide its
+# latency, and whether loads are kept ahead. Kernels reach less of the rate with m16n8k8 and m16n8k16, whose fragments
+# leave fewer registers (measured on an H200; warps on an H100).
 _F64_SOURCES = (
     (atoms_nv.SM80_8x8x4_F64F64F64F64_TN, (8, 0), 70, 64, None, False),
     (atoms_nv.SM90_16x8x4_F64F64F64F64_TN, (9, 0), 78, 128, 2, True),
@@ -216,11 +217,11 @@ _WGMMA_K_BITS = 256
 # A of 16-bit elements in registers: each warp has 16 rows, as in mma.m16n8k16 (PTX ISA, "Register Fragments for
 # wgmma.mma_async.m64nNk16", "Matrix A").
 _A_IN_REGISTERS = Layout(((4, 8, 4), (2, 2, 2)), ((128, 1, 16), (64, 8, 512)))
-# Products of s8 by u8 (PTX ISA, "wgmma.mma_async", "PTX ISA Notes").
+# s8 by u8 (PTX ISA, "wgmma.mma_async", "PTX ISA Notes").
 _PTX_OF_MIXED_BYTES = 84
-# Of integers, widths above this one are multiples of 16 (PTX ISA, "wgmma.mma_async", "Shape").
+# For integers, larger widths are multiples of 16 (PTX ISA, "wgmma.mma_async", "Shape").
 _NARROW_INTEGER_N = 32
-_TRANSPOSED_BITS = 16  # of operands that may lie with M or N contiguous
+_TRANSPOSED_BITS = 16  # operands of this width may have M or N contiguous
 
 
 # fma of one thread.
@@ -229,7 +230,7 @@ _FMA_TYPES = ("f32",)
 
 
 def types_of_atom(c_dtype: str, a_dtype: str, b_dtype: str) -> str:
-    """The types in an atom's name, after its shape: `f32.bf16`, or with A's and B's where they differ."""
+    """The types in an atom's name, after its shape: `f32.bf16`, or with the types of A and B if they differ."""
     return f"{c_dtype}.{a_dtype}" if a_dtype == b_dtype else f"{c_dtype}.{a_dtype}.{b_dtype}"
 
 
@@ -314,7 +315,8 @@ def _has_width(n: int, c_dtype: str) -> bool:
 
 
 def wgmma_atom(n: int, c_dtype: str, a_dtype: str, b_dtype: str) -> MmaAtom:
-    """wgmma m64nNk…: A (64, K) and B (N, K) of equally wide types from shared memory, C (64, N) in registers."""
+    """wgmma m64nNk…: A (64, K) and B (N, K) from shared memory, of types with the same width; C (64, N) in
+    registers."""
     a, b, c = (element_type(name) for name in (a_dtype, b_dtype, c_dtype))
     k = _WGMMA_K_BITS // a.bits
     shape = f"m{WGMMA_ROWS}n{n}k{k}"
@@ -381,7 +383,7 @@ def _copy_atoms() -> dict[str, CopyAtom]:
         atoms.append(CopyAtom(f"st.global.{size}", "rmem", "gmem", size))
     atoms += [CopyAtom(f"staged.{size}", "gmem", "smem", size) for size in (16, 8, 4, 2)]
     atoms += [CopyAtom(f"realigned.{size}", "gmem", "smem", size) for size in (16, 8, 4)]
-    # One box at a time, of any size; of two dimensions, or of the number named.
+    # One box at a time, of any size; of two dimensions, or of the named number.
     for rank in (2, 3, 4, 5):
         atoms.append(CopyAtom("tma" if rank == 2 else f"tma.{rank}d", "gmem", "smem", 0, tensor_rank=rank))
     return {atom.name: atom for atom in atoms}
@@ -405,12 +407,12 @@ def operand_types() -> tuple[str, ...]:
 
 
 def partner_types(a_dtype: str) -> tuple[str, ...]:
-    """The types of B that some mma instruction multiplies an A of this type by."""
+    """The types of B that some mma instruction multiplies with an A of this type."""
     return tuple(dict.fromkeys(atom.b_dtype for atom in MMA_ATOMS.values() if atom.a_dtype == a_dtype))
 
 
 def accumulator_types(a_dtype: str | None = None, b_dtype: str | None = None) -> tuple[str, ...]:
-    """The element types that mma instructions sum in; of those that multiply the given types, where given."""
+    """The element types in which mma instructions sum; if given, only for these types of A and B."""
     atoms = (
         atom
         for atom in MMA_ATOMS.values()
@@ -420,7 +422,7 @@ def accumulator_types(a_dtype: str | None = None, b_dtype: str | None = None) ->
 
 
 def has_wgmma(a_dtype: str, b_dtype: str, c_dtype: str, k_is_contiguous: bool = True) -> bool:
-    """Whether wgmma multiplies these types with these accumulators, K contiguous in both operands or not."""
+    """Whether wgmma multiplies these types with these accumulators, with K contiguous in both operands or not."""
     types = a_dtype, b_dtype, c_dtype
     return any(
         (atom.a_dtype, atom.b_dtype, atom.c_dtype) == types and (k_is_contiguous or not atom.k_is_contiguous)
@@ -441,19 +443,19 @@ def multiplies_by_wgmma(a_dtype: str, b_dtype: str) -> bool:
 
 
 def wgmma_widths(a_dtype: str, b_dtype: str, c_dtype: str) -> tuple[int, ...]:
-    """N of the wgmma of these types, in order."""
+    """The values of N of the wgmma of these types, in order."""
     types = a_dtype, b_dtype, c_dtype
     atoms = (atom for atom in WGMMA_ATOMS.values() if (atom.a_dtype, atom.b_dtype, atom.c_dtype) == types)
     return tuple(sorted(atom.shape_mnk[1] for atom in atoms))
 
 
 def wgmma_k(a_dtype: str) -> int:
-    """K of one wgmma of operands of this type."""
+    """The K of one wgmma with operands of this type."""
     return _WGMMA_K_BITS // element_type(a_dtype).bits
 
 
 def families(names: Iterable[str]) -> str:
-    """The names as a list for messages, wgmma's 32 widths as one."""
+    """The names as a list for messages; the 32 widths of wgmma are one entry."""
     return ", ".join(dict.fromkeys(re.sub(r"^wgmma\.m64n\d+", "wgmma.m64nN", name) for name in names))
 
 

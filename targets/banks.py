@@ -1,10 +1,10 @@
-"""Bank conflicts of an access to shared memory, and sectors and lines of one to global memory, counted.
+"""Counts the bank conflicts of an access to shared memory, and the sectors and lines of one to global memory.
 
 Shared memory has 32 banks of 4-byte words. A warp's access is served in phases: 32 lanes per phase at up to 4 bytes
 per lane, 16 lanes (half-warps) at 8 bytes, 8 lanes (quarter-warps) at 16 bytes. ldmatrix takes one phase per matrix,
-for its eight 16-byte rows. Within a phase a bank serves one word at a time, to all lanes that ask for it: the number
-of distinct words in the fullest bank is the phase's ways. (CUDA C++ Programming Guide, "Shared Memory"; the split into
-phases is how the profiler counts wavefronts.)
+for its eight 16-byte rows. Within a phase a bank serves one word at a time, to all lanes that ask for it. The ways of
+a phase are the number of distinct words in its fullest bank. (CUDA C++ Programming Guide, "Shared Memory"; the split
+into phases is how the profiler counts wavefronts.)
 """
 
 from collections.abc import Sequence
@@ -27,31 +27,31 @@ _LANES_PER_PHASE = {1: 32, 2: 32, 4: 32, 8: 16, 16: 8}
 
 @dataclass(frozen=True)
 class Conflict:
-    """The worst phase of an access, with a witness, and what the whole access costs."""
+    """The worst phase of an access, with a witness, and the cost of the whole access."""
 
     ways: int
-    """Words that the fullest bank serves one after the other; 1 is free of conflicts."""
+    """The number of words that the fullest bank serves in sequence; 1 means no conflict."""
     bank: int
     """The first bank of the witness."""
     lanes: tuple[int, ...]
-    """The first lane that asks for each of its distinct words."""
+    """For each distinct word of the bank, the first lane that asks for it."""
     addresses: tuple[int, ...]
     """The byte address that each of those lanes accesses."""
     wavefronts: int
-    """Ways summed over all phases."""
+    """The ways, summed over all phases."""
     ideal: int
-    """The phases: wavefronts where nothing conflicts."""
+    """The number of phases: the wavefronts of an access without conflicts."""
 
 
 def worst_conflict(addresses: NDArray[np.int64], bytes_per_lane: int, kind: AccessKind = "shared") -> Conflict:
-    """The worst of many accesses: byte addresses [access, lane], a negative one for a lane that is switched off.
+    """The worst of many accesses: byte addresses [access, lane], negative for an inactive lane.
 
-    `wavefronts` and `ideal` are summed over the accesses. Raises ScheduleError for a width that no instruction has or
-    an address that its width does not divide.
+    `wavefronts` and `ideal` are summed over the accesses. Raises ScheduleError for an unknown access width or an
+    address that is not a multiple of the width.
     """
     if bytes_per_lane not in _LANES_PER_PHASE or (kind == "ldmatrix" and bytes_per_lane != 16):
         raise ScheduleError(
-            f"a {kind} access has no {bytes_per_lane} bytes per lane; "
+            f"a {kind} access cannot have {bytes_per_lane} bytes per lane; "
             f"{'ldmatrix rows are 16 bytes' if kind == 'ldmatrix' else 'take 1, 2, 4, 8 or 16'} [access-bytes]"
         )
     active = addresses >= 0
@@ -59,8 +59,8 @@ def worst_conflict(addresses: NDArray[np.int64], bytes_per_lane: int, kind: Acce
     if misaligned.any():
         access, lane = np.argwhere(misaligned)[0]
         raise ScheduleError(
-            f"lane {lane} accesses {bytes_per_lane} bytes at address {addresses[access, lane]}, which {bytes_per_lane} "
-            "does not divide; align the rows or take narrower accesses [access-aligned]"
+            f"lane {lane} accesses {bytes_per_lane} bytes at address {addresses[access, lane]}, not a multiple "
+            f"of {bytes_per_lane}; align the rows or take narrower accesses [access-aligned]"
         )
     phases = _phases(addresses, bytes_per_lane)
     units, slots = _units(phases, bytes_per_lane)
@@ -86,9 +86,9 @@ def worst_conflict(addresses: NDArray[np.int64], bytes_per_lane: int, kind: Acce
 
 
 def lane_ways(addresses: NDArray[np.int64], bytes_per_lane: int) -> NDArray[np.int64]:
-    """For each lane of many accesses, how many words its bank serves in its phase: [access, lane] as `addresses`.
+    """For each lane, the number of words that its bank serves in its phase: [access, lane] as `addresses`.
 
-    Addresses are bytes, multiples of `bytes_per_lane`, a negative one for a lane that is switched off, which gets 0.
+    Addresses are bytes, multiples of `bytes_per_lane`; a negative one marks an inactive lane, which gets 0.
     """
     phases = _phases(addresses, bytes_per_lane)
     units, slots = _units(phases, bytes_per_lane)
@@ -98,7 +98,7 @@ def lane_ways(addresses: NDArray[np.int64], bytes_per_lane: int) -> NDArray[np.i
 
 
 def wavefronts_by_group(addresses: NDArray[np.int64], groups: NDArray[np.int64], bytes_per_lane: int) -> int:
-    """Wavefronts of accesses whose lanes are served group by group: [access, lane] byte addresses and group numbers.
+    """Wavefronts of accesses that serve lanes group by group, from [access, lane] byte addresses and group numbers.
 
     A group has at most as many lanes as a phase.
     """
@@ -112,7 +112,7 @@ def wavefronts_by_group(addresses: NDArray[np.int64], groups: NDArray[np.int64],
 
 
 def _phases(addresses: NDArray[np.int64], bytes_per_lane: int) -> NDArray[np.int64]:
-    """The addresses of the lanes that are served together: [phase, lane of the phase], -1 for none."""
+    """The addresses of the lanes that are served together: [phase, lane of the phase], -1 for no lane."""
     group = _LANES_PER_PHASE[bytes_per_lane]
     padding = -addresses.shape[1] % group
     padded = np.pad(np.where(addresses >= 0, addresses, -1), ((0, 0), (0, padding)), constant_values=-1)
@@ -120,7 +120,7 @@ def _phases(addresses: NDArray[np.int64], bytes_per_lane: int) -> NDArray[np.int
 
 
 def _units(phases: NDArray[np.int64], bytes_per_lane: int) -> tuple[NDArray[np.int64], int]:
-    """The unit of neighbouring banks that each lane takes together, and how many units the banks make.
+    """The unit of adjacent banks that each lane accesses, and the number of such units.
 
     An aligned access of 8 or 16 bytes takes 2 or 4 banks.
     """
@@ -129,7 +129,7 @@ def _units(phases: NDArray[np.int64], bytes_per_lane: int) -> tuple[NDArray[np.i
 
 
 def _distinct_units_per_slot(units: NDArray[np.int64], slots: int) -> NDArray[np.int64]:
-    """[phase, lane] to [phase, slot]: how many different units fall on each slot of banks; unit -1 is none."""
+    """[phase, lane] to [phase, slot]: the number of different units in each slot of banks; unit -1 is no access."""
     ordered = np.sort(units, axis=1)
     first = np.ones_like(ordered, dtype=bool)
     first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
@@ -141,7 +141,7 @@ def _distinct_units_per_slot(units: NDArray[np.int64], slots: int) -> NDArray[np
 def conflicts(
     addresses: Sequence[int] | NDArray[np.int64], bytes_per_lane: int, kind: AccessKind = "shared"
 ) -> Conflict:
-    """The conflicts of one warp-wide access: a byte address for each lane, negative where it is switched off."""
+    """The conflicts of one warp-wide access: a byte address for each lane, negative if it is inactive."""
     return worst_conflict(np.asarray(addresses, dtype=np.int64)[None, :], bytes_per_lane, kind)
 
 
@@ -151,17 +151,17 @@ class Sectors:
 
     touched: int
     ideal: int
-    """Sectors that its distinct bytes would fill side by side."""
+    """The number of sectors that its distinct bytes would fill if they were contiguous."""
 
 
 def sectors_per_request(addresses: ArrayLike, bytes_per_lane: int) -> Sectors:
-    """The sectors of one warp-wide access: a byte address for each lane, negative where it is switched off."""
+    """The sectors of one warp-wide access: a byte address for each lane, negative if it is inactive."""
     touched = _touched_bytes(addresses, bytes_per_lane)
     return Sectors(len(np.unique(touched // SECTOR_BYTES)), -(-len(touched) // SECTOR_BYTES))
 
 
 def worst_request(requests: Sequence[Sectors]) -> Sectors:
-    """The request that touches the most sectors, and of these the one that would need the fewest."""
+    """The request that touches the most sectors; among these, the one that needs the fewest."""
     return max(requests, key=lambda request: (request.touched, -request.ideal))
 
 

@@ -1,8 +1,8 @@
-"""Loads of an mma operand's fragment from memory, without ldmatrix: which values one ld of a thread fills.
+"""Loads of an mma operand's fragment from memory without ldmatrix: the values that each ld of a thread fills.
 
-The values that a thread holds side by side along the contiguous dimension make one load, wherever they stand in the
-order of its registers. So the plan follows from the fragment's TV layout alone, and a permutation of the tiled mma
-that brings a thread's elements together makes its loads wider.
+Values that a thread holds next to each other along the contiguous dimension form one load, at any place in the order of
+its registers. So the plan follows from the fragment's TV layout alone. A permutation of the tiled mma that makes a
+thread's elements adjacent makes its loads wider.
 """
 
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ _WIDEST_BYTES = 16
 class FragmentLoads:
     """Loads of `vector` elements each, for a fragment of the tile `shape`.
 
-    `starts` maps (thread, load) to the column-major index of the first element; the others follow along the columns
-    or, with `trans`, along the rows of the tile (then memory holds it as (columns, rows)). `values` maps (element of a
-    load, load) to the index in the fragment's value mode.
+    `starts` maps (thread, load) to the column-major index of the first element. The others follow along the columns, or
+    with `trans` along the rows of the tile (memory then holds it as (columns, rows)). `values` maps (element of a load,
+    load) to the index in the fragment's value mode.
     """
 
     shape: Shape
@@ -35,14 +35,14 @@ class FragmentLoads:
 
     @property
     def values(self) -> NDArray[np.int64]:
-        """The indices into the value mode that each load fills: array (loads, vector), in order of the first."""
+        """The indices into the value mode that each load fills: array (loads, vector), ordered by the first index."""
         loads = extents(self.starts)[1]
         return offsets(self.value_layout, np.arange(loads * self.vector)).reshape(loads, self.vector)
 
 
 @lru_cache(maxsize=512)
 def widest_loads(tv: Layout, shape: Shape, trans: bool, element_bits: int) -> FragmentLoads:
-    """The loads of the most bytes, at most 16, that fill the fragment. Raises ScheduleError for a tv beyond `shape`."""
+    """The widest loads, up to 16 bytes, that fill the fragment. Raises ScheduleError if `tv` exceeds `shape`."""
     vector = _WIDEST_BYTES * 8 // element_bits
     while vector > 1:
         try:
@@ -54,7 +54,7 @@ def widest_loads(tv: Layout, shape: Shape, trans: bool, element_bits: int) -> Fr
 
 @lru_cache(maxsize=512)
 def fragment_loads(tv: Layout, shape: Shape, trans: bool, vector: int) -> FragmentLoads:
-    """The loads of `vector` elements. Raises ScheduleError where a thread does not hold such runs, aligned."""
+    """The loads of `vector` elements. Raises ScheduleError if a thread does not hold such runs, aligned."""
     threads, _ = extents(tv)
     run, rest = _runs(tv, shape[0], trans, vector)
     value_layout = Layout(run, rest)
@@ -69,8 +69,8 @@ def fragment_loads(tv: Layout, shape: Shape, trans: bool, vector: int) -> Fragme
 
 
 def _runs(tv: Layout, rows: int, trans: bool, vector: int) -> tuple[Layout, Layout]:
-    """The value mode, in values, as (the elements of a load, the loads)."""
-    unit = 1 if trans else rows  # from one element to the next in memory, in the tile's column-major index
+    """The value mode as (elements of a load, loads), in values."""
+    unit = 1 if trans else rows  # distance of elements adjacent in memory, in the tile's column-major index
     modes = _value_modes(tv)
     run: list[tuple[int, int]] = []
     count = 1
@@ -108,7 +108,7 @@ def _layout(modes: list[tuple[int, int]]) -> Layout:
 
 
 def _times(layout: Layout, factor: int) -> Layout:
-    """In the TV layout's linear domain a value is `factor` threads apart from the next."""
+    """In the linear domain of the TV layout, values are `factor` threads apart."""
     flat = flatten(layout)
     if isinstance(flat.shape, int):
         return Layout(flat.shape, flat.stride * factor)
@@ -118,6 +118,6 @@ def _times(layout: Layout, factor: int) -> Layout:
 def _no_runs(tv: Layout, shape: Shape, trans: bool, vector: int) -> ScheduleError:
     along = "rows" if trans else "columns"
     return ScheduleError(
-        f"no thread of {tv} holds runs of {vector} elements along the {along} of its tile, aligned to their size; take "
-        "narrower loads, or a permutation that brings them together [no-runs]"
+        f"no thread of {tv} holds aligned runs of {vector} elements along the {along} of its tile; take narrower "
+        "loads, or a permutation that makes the elements adjacent [no-runs]"
     )

@@ -9,7 +9,7 @@ from lowtide.targets.target import Target
 
 _KIB = 1024
 
-# Every later target inherits them.
+# All later targets inherit them.
 _SM80_MMA, _SM89_MMA, _SM90_MMA = (
     tuple(name for name, atom in MMA_ATOMS.items() if name not in WGMMA_ATOMS and atom.compute_capability <= capability)
     for capability in ((8, 0), (8, 9), (9, 0))
@@ -19,7 +19,7 @@ _SM90_COPY = tuple(name for name in COPY_ATOMS if not name.startswith("tma"))
 
 
 def _sm90(name: str) -> Target:
-    """H100 and H200: `sm_90` and `sm_90a` differ in the instructions they accept, not in the machine."""
+    """H100 and H200: `sm_90` and `sm_90a` differ only in the instructions that they accept."""
     return Target(
         name=name,
         compute_capability=(9, 0),
@@ -31,7 +31,7 @@ def _sm90(name: str) -> Target:
         clusters_at_once=((4, 30), (8, 15)),  # cuOccupancyMaxActiveClusters on an H200
         sm_count=132,
         l2_bytes=60 * _KIB * _KIB,
-        # wgmma is architecture-specific; TMA is not, but is of use only with it.
+        # wgmma is architecture-specific; TMA is not, but is useful only with wgmma.
         mma_atoms=(*_SM90_MMA, *WGMMA_ATOMS) if name.endswith("a") else _SM90_MMA,
         copy_atoms=tuple(COPY_ATOMS) if name.endswith("a") else _SM90_COPY,
     )
@@ -73,7 +73,7 @@ KNOWN: tuple[Target, ...] = (
         l2_bytes=96 * _KIB * _KIB,
         mma_atoms=_SM89_MMA,
         copy_atoms=_SM80_COPY,
-        ptx_version=81,  # of conversions to 8-bit floats (PTX ISA, "cvt", "PTX ISA Notes")
+        ptx_version=81,  # for conversions to 8-bit floats (PTX ISA, "cvt", "PTX ISA Notes")
     ),
     _sm90("sm_90"),
     _sm90("sm_90a"),
@@ -81,7 +81,7 @@ KNOWN: tuple[Target, ...] = (
 
 
 def get(name: str) -> Target:
-    """The known target `name`. Raises TargetError that lists the known ones, and says what other GPUs run."""
+    """The known target `name`. Raises TargetError, which lists the known ones and the target for other GPUs."""
     for target in KNOWN:
         if target.name == name:
             return target
@@ -92,7 +92,7 @@ def get(name: str) -> Target:
 
 
 def _hint(name: str, names: list[str]) -> str:
-    """What a GPU of this architecture runs; the nearest name if it is none."""
+    """The target for a GPU of this architecture; the nearest name if it is not an architecture."""
     number = re.fullmatch(r"sm_(\d+)(\d)[af]?", name)
     if number is None:
         close = difflib.get_close_matches(name, names, n=1)

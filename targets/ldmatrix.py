@@ -1,9 +1,9 @@
-"""ldmatrix as the copy that feeds a tiled MMA: which row address each lane supplies.
+"""ldmatrix as the copy that feeds a tiled MMA: the row address that each lane supplies.
 
 ldmatrix loads 1, 2 or 4 matrices of 8x8 16-bit elements. Lane `l` supplies the address of row `l % 8` of matrix
-`l // 8`; then register `i` of lane `l` holds elements `2 * (l % 4)` and the next of row `l // 4` of matrix `i`, or,
-with `.trans`, of its transpose (PTX ISA, "ldmatrix"). So the row addresses follow from the fragment's TV layout alone.
-Elements of 8 bits go in pairs, as one of 16 bits: a row has 16 of them, a register four. They are not transposed.
+`l // 8`. Register `i` of lane `l` then holds elements `2 * (l % 4)` and `2 * (l % 4) + 1` of row `l // 4` of matrix
+`i`, or with `.trans` of its transpose (PTX ISA, "ldmatrix"). So the row addresses follow from the fragment's TV layout
+alone. Elements of 8 bits are loaded as pairs: a row has 16 of them, a register four. They are not transposed.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from lowtide.targets.atoms import Operand
 from lowtide.targets.tiled import TiledMma
 from lowtide.targets.tv import Shape, coordinates, extents, indices
 
-_BITS, _BITS_TRANSPOSED = (8, 16), 16  # of elements that it loads
+_BITS, _BITS_TRANSPOSED = (8, 16), 16  # of the elements that it loads
 _REGISTER_BITS, _LANES_PER_ROW = 32, 4
 _NUMBERS = {8: "eight"}
 
@@ -28,11 +28,11 @@ _NUMBERS = {8: "eight"}
 class LdmatrixPlan:
     """The ldmatrix instructions that load one operand's fragment from shared memory.
 
-    `source` maps (thread, instruction) to the column-major index in the operand's tile `shape` of the row that the
-    thread addresses; the elements that the row holds lie along the columns or, with `trans`, along the rows of
-    the tile (then shared memory holds the tile as (columns, rows)). Lanes that an x1 or x2 does not read repeat the
-    others' rows. Instructions count rest rows first, then rest columns, as the fragment's values do; for one k-slice's
-    fragment, plan for the slice's shape.
+    `source` maps (thread, instruction) to the column-major index, in the operand's tile `shape`, of the row that the
+    thread addresses. The elements of the row follow along the columns, or with `trans` along the rows of the tile
+    (shared memory then holds the tile as (columns, rows)). Lanes that an x1 or x2 does not read repeat the rows of
+    other lanes. Instructions count rest rows first, then rest columns, as the fragment's values do. For the fragment of
+    one k-slice, plan for the slice's shape.
     """
 
     operand: Operand
@@ -69,10 +69,10 @@ class LdmatrixPlan:
 def ldmatrix_source(tiled_mma: TiledMma, operand: Operand, tile_shape: Shape, trans: bool) -> LdmatrixPlan:
     """The widest ldmatrix that loads the fragment `tiled_mma.tv(operand, tile_shape)`, in value order.
 
-    Consecutive registers make one instruction: the widest of x4, x2, x1 that divides the registers of one atom
-    column (rest rows times registers of an atom), or, where a column is narrower than x4, of the whole fragment.
-    Raises ScheduleError where elements are not of 8 or 16 bits, or a row's elements do not lie side by side and
-    16-byte aligned in shared memory.
+    An instruction loads consecutive registers: the widest of x4, x2, x1 that divides the registers of one atom column
+    (rest rows times registers of an atom), or of the whole fragment if a column is narrower than x4. Raises
+    ScheduleError if the elements do not have 8 or 16 bits, or if the elements of a row are not contiguous and 16-byte
+    aligned in shared memory.
     """
     dtype = tiled_mma.atom.dtype(operand)
     bits = element_type(dtype).bits
@@ -90,12 +90,12 @@ def ldmatrix_source(tiled_mma: TiledMma, operand: Operand, tile_shape: Shape, tr
 
 
 def elements_per_register(bits: int) -> int:
-    """How many elements of so many bits a register of ldmatrix holds."""
+    """The number of elements of this width in a register of ldmatrix."""
     return _REGISTER_BITS // bits
 
 
 def _width(registers_per_column: int, registers: int) -> int:
-    """Matrices per instruction. One that crosses atom columns is used only where a column is too narrow for x4."""
+    """Matrices per instruction. An instruction crosses atom columns only if a column is too narrow for x4."""
     if registers_per_column < 4 and registers % 4 == 0:
         return 4
     return next(width for width in (4, 2, 1) if registers_per_column % width == 0)
@@ -103,11 +103,11 @@ def _width(registers_per_column: int, registers: int) -> int:
 
 @lru_cache(maxsize=512)
 def row_addresses(fragment: Layout, matrices: int, trans: bool, per_register: int = 2) -> Layout:
-    """The fragment's TV layout, composed with the (thread, value) of the element that starts each lane's row."""
+    """The fragment's TV layout, composed with the (thread, value) of the first element of each lane's row."""
     threads, values = extents(fragment)
     value = threads  # one step in the value mode, in the fragment's linear domain
     warps = threads // 32
-    # Row r of a matrix is lane group 4r..4r+3 in one register; of a transposed one, value r%2 of lane r//2.
+    # Row r of a matrix starts at lane 4r, in one register; row r of a transposed one at value r%2 of lane r//2.
     row: tuple[tuple[int, ...], tuple[int, ...]] = ((2, 4), (value, 1)) if trans else ((8,), (4,))
     lane_shape = (*row[0], matrices, 4 // matrices, warps)
     lane_stride = (*row[1], per_register * value, 0, 32)
@@ -119,11 +119,11 @@ def row_addresses(fragment: Layout, matrices: int, trans: bool, per_register: in
 def check_rows(
     fragment: Layout, source: Layout, shape: Shape, matrices: int, trans: bool, operand: str, per_register: int = 2
 ) -> None:
-    """Each matrix row that a lane addresses is 16 bytes of elements side by side, starting at a multiple of as many."""
+    """Check that each matrix row that a lane addresses is 16 contiguous bytes, aligned to 16 bytes."""
     threads, values = extents(fragment)
-    along = 0 if trans else 1  # tile dimension that is contiguous in shared memory
+    along = 0 if trans else 1  # the tile dimension that is contiguous in shared memory
     count, per = _LANES_PER_ROW * per_register, per_register
-    # Element e of row r: lane 4r + e//per, value e%per; transposed, of two: lane 4e + r//2, value r%2.
+    # Element e of row r: lane 4r + e//per, value e%per; transposed, per = 2: lane 4e + r//2, value r%2.
     row, element = np.meshgrid(np.arange(8), np.arange(count), indexing="ij")
     lane, value = (4 * element + row // 2, row % 2) if trans else (4 * row + element // per, element % per)
     held = coordinates(fragment, shape).reshape(threads // 32, 32, values // per, per, 2)
@@ -136,7 +136,7 @@ def check_rows(
             f"by side along the {'rows' if trans else 'columns'} of the tile {shape[0]}x{shape[1]}, {count}-aligned; "
             "this tiled MMA's permutation scatters them; drop it or use ld.shared [ldmatrix-rows]"
         )
-    # The composed layout and the enumeration are two ways to the same address.
+    # The composed layout and the enumeration must give the same addresses.
     given = indices(source).reshape(threads // 32, 32, -1)[:, : 8 * matrices]
     given = given.reshape(threads // 32, matrices, 8, -1).transpose(2, 0, 3, 1).reshape(8, threads // 32, values // per)
     starts = start[:, 0]

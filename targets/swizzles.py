@@ -1,8 +1,8 @@
 """The choice of a shared-memory swizzle: the candidate with the fewest bank conflicts.
 
-swizzle<B, M, S> exchanges units of 2^M elements: it xors B bits of the unit's number with the B bits S above them.
-A unit is 16 bytes here, the widest access; S = 3 mixes what lies 128 bytes (all banks) apart; a longer row needs its
-own S, so that the bits mixed in are the row's.
+swizzle<B, M, S> exchanges units of 2^M elements: it xors B bits of the unit's number with the B bits S positions above.
+A unit is 16 bytes here, the widest access. S = 3 mixes addresses 128 bytes (all banks) apart; a longer row needs its
+own S, so that the bits of the row's number are mixed in.
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ class SwizzleChoice:
 
     @property
     def ways(self) -> int:
-        """The worst ways of any access under the chosen swizzle."""
+        """The most ways of any access under the chosen swizzle."""
         return max((conflict.ways for conflict in self.counts[self.swizzle].values()), default=1)
 
     def explain(self) -> str:
-        """One line: each candidate with the ways of each access, the chosen one named."""
+        """One line: each candidate with the ways of each access, and the chosen one."""
         tried = "; ".join(
             f"<{','.join(map(str, bits))}> " + ", ".join(f"{name} {c.ways}-way" for name, c in found.items())
             for bits, found in self.counts.items()
@@ -38,16 +38,16 @@ class SwizzleChoice:
 
 
 def swizzle_candidates(stored_shape: Shape, element_bytes: int) -> list[list[SwizzleBits]]:
-    """Every swizzle that permutes a tile of this stored shape within itself, in rounds, the simplest first.
+    """Each swizzle that permutes a tile of this stored shape within itself, in rounds, the simplest first.
 
-    First <0…3, M, 3>; then the S of a longer row; then units of 32 bytes, for what is accessed in such blocks; then
-    the S of rows 2, 4 or 8 apart, which a permutation of M or N brings to one phase; for elements of 8 bytes, of which
-    a phase reads few rows, every S that mixes in bits of the row's number; for bytes, of which a thread loads 8, units
-    of 32 bytes with a smaller S.
+    First <0…3, M, 3>; then the S of a longer row; then units of 32 bytes, for accesses in such blocks; then the S of
+    rows 2, 4 or 8 apart, which a permutation of M or N brings into one phase. For elements of 8 bytes, where a phase
+    reads few rows, each S that mixes in bits of the row's number. For bytes, where a thread loads 8, units of 32 bytes
+    with a smaller S.
     """
     rows, columns = stored_shape
     unit = (16 // element_bytes).bit_length() - 1
-    row_bits = (columns & -columns).bit_length() - 1  # the power of two in the row
+    row_bits = (columns & -columns).bit_length() - 1  # the largest power of two that divides the row
     rounds = [[(bits, unit, 3) for bits in (0, 1, 2, 3)]]
     for base, shift in ((unit, row_bits - unit), (unit + 1, row_bits - unit - 1)):
         if (base, shift) != (unit, 3) and shift >= 3:
@@ -67,13 +67,13 @@ def swizzle_candidates(stored_shape: Shape, element_bytes: int) -> list[list[Swi
 def choose_swizzle(stored_shape: Shape, accesses: Sequence[WarpAccess], element_bytes: int) -> SwizzleChoice:
     """The swizzle of a row-major tile that gives the accesses the fewest ways of conflict.
 
-    `stored_shape` is (rows, columns) in elements, columns contiguous. A round of candidates is tried only where the
-    rounds before leave conflicts. Ties go to fewer wavefronts in all, then to the smaller M, S and B, in this order.
-    Raises ScheduleError where two accesses have one name.
+    `stored_shape` is (rows, columns) in elements, columns contiguous. A round of candidates is tried only if the rounds
+    before leave conflicts. Ties go to fewer wavefronts in total, then to the smaller M, S and B, in this order. Raises
+    ScheduleError if two accesses have the same name.
     """
     if len({access.name for access in accesses}) != len(accesses):
         raise ScheduleError(
-            f"accesses {[access.name for access in accesses]} share a name; name each for itself [access-names]"
+            f"accesses {[access.name for access in accesses]} share a name; give each its own [access-names]"
         )
     counts: dict[SwizzleBits, dict[str, Conflict]] = {}
     for candidates in swizzle_candidates(stored_shape, element_bytes):

@@ -1,8 +1,8 @@
 """Tiled MMA and tiled copy: an atom repeated over threads and values until it covers a CTA tile.
 
-Both return TV layouts (`tv.py`). Passes compute every index from these layouts and use no other formula.
-The construction is CuTe's (`TiledMMA::thrfrg_A/B/C`, `make_tiled_copy`): first the permutation reorders a mode, then
-it divides into (atom, threads, rest).
+Both return TV layouts (`tv.py`), from which passes compute all indices. The construction is CuTe's
+(`TiledMMA::thrfrg_A/B/C`, `make_tiled_copy`): the permutation first reorders a mode, which is then divided into (atom,
+threads, rest).
 """
 
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ _OPERAND_MODES: dict[str, tuple[int, int]] = {"a": (0, 2), "b": (1, 2), "c": (0,
 class TiledMma:
     """An mma atom, repeated over warps and values.
 
-    `atom_layout` counts the atoms that run side by side in M, N, K, each on its own warp (warpgroup, thread: what
-    executes one atom), M fastest: warp `m + n * M + k * M * N`, or, where `order` is given, warp `order(m, n, k)`.
+    `atom_layout` is the number of atoms side by side in M, N and K, each on its own warp (or warpgroup, or thread,
+    whichever executes one atom), M fastest: warp `m + n * M + k * M * N`, or warp `order(m, n, k)` if `order` is given.
     Warps along a mode that an operand lacks hold the same elements of it. `permutation` gives, for each mode, the
-    extent of the tiled MMA (values repeat where it is larger than atoms times warps), or a Layout that reorders the
-    mode within that extent, or None.
-    Raises ScheduleError where the extents do not divide, or a permutation or the order is not one.
+    extent of the tiled MMA (values repeat if it is larger than atoms times warps), or a Layout that reorders the mode
+    within that extent, or None. Raises ScheduleError if the extents do not divide, or if the permutation or the order
+    is not a bijection.
     """
 
     atom: MmaAtom
@@ -49,8 +49,7 @@ class TiledMma:
         ):
             if count < 1:
                 raise ScheduleError(
-                    f"atom layout {self.atom_layout}: a count is at least 1; set {_MODES[axis]} to 1"
-                    " [atom-layout-count]"
+                    f"atom layout {self.atom_layout}: the least count is 1; set {_MODES[axis]} to 1 [atom-layout-count]"
                 )
             if permutation is None:
                 continue
@@ -93,7 +92,7 @@ class TiledMma:
 
     @property
     def tile_mnk(self) -> tuple[int, int, int]:
-        """What the tiled MMA covers at once: the permutation's extent, or atoms times warps."""
+        """The tile that the tiled MMA covers at once: the permutation's extent, or atoms times warps."""
         extents = zip(self.atom.shape_mnk, self.atom_layout, self.permutation, strict=True)
         m, n, k = (atom * count if perm is None else size(perm) for atom, count, perm in extents)
         return m, n, k
@@ -101,8 +100,8 @@ class TiledMma:
     def tv(self, operand: Operand, tile_shape: Shape) -> Layout:
         """The TV layout of `operand` on a CTA tile: a (M, K), b (N, K), c (M, N).
 
-        The value mode is (atom values, rest rows, rest columns). Raises ScheduleError where the tile is not a
-        multiple of `tile_mnk`.
+        The value mode is (atom values, rest rows, rest columns). Raises ScheduleError if the tile is not a multiple of
+        `tile_mnk`.
         """
         rows, columns = tile_shape
         row_mode, column_mode = _OPERAND_MODES[operand]
@@ -133,7 +132,7 @@ class TiledMma:
         return mode(parts, 0), mode(parts, 1), mode(parts, 2)
 
     def rest(self, operand: Operand, tile_shape: Shape) -> tuple[int, int]:
-        """(rest rows, rest columns): how often each warp's atom repeats over the tile."""
+        """(rest rows, rest columns): the number of repeats of each warp's atom over the tile."""
         row_mode, column_mode = _OPERAND_MODES[operand]
         rows = self.atom.shape_mnk[row_mode] * self.atom_layout[row_mode]
         columns = self.atom.shape_mnk[column_mode] * self.atom_layout[column_mode]
@@ -154,8 +153,8 @@ class TiledMma:
 class TiledCopy:
     """A copy atom, repeated over the threads of a CTA and over a tile.
 
-    `tv` maps (thread, (vector, rest rows, rest columns)) to the tile `shape`; `vector` elements are what one thread
-    moves by one instruction.
+    `tv` maps (thread, (vector, rest rows, rest columns)) to the tile `shape`; one instruction of one thread moves
+    `vector` elements.
     """
 
     atom: CopyAtom
@@ -173,12 +172,12 @@ class TiledCopy:
 
     @property
     def repeats(self) -> int:
-        """Instructions of each thread."""
+        """The number of instructions of each thread."""
         return size(mode(self.tv, 1)) // self.vector
 
     @property
     def starts(self) -> Layout:
-        """(thread, instruction) to the index of the first element it moves."""
+        """(thread, instruction) to the index of the first element that it moves."""
         values = mode(self.tv, 1)
         return Layout(mode(self.tv, 0), coalesce(Layout(mode(values, 1), mode(values, 2))))
 
@@ -187,9 +186,9 @@ class TiledCopy:
 def make_tiled_copy(atom: CopyAtom, thread_layout: Layout, value_layout: Layout, tile_shape: Shape) -> TiledCopy:
     """A tiled copy from a thread layout (row, column) -> thread and a value layout (row, column) -> value.
 
-    E.g. threads (32, 4):(4, 1) with values (1, 8) cover 32x32 elements, eight in a row for each thread; the pattern
-    repeats over `tile_shape`, rows first. Raises ScheduleError where it does not divide the tile, or a layout is not
-    one-to-one.
+    For example, threads (32, 4):(4, 1) with values (1, 8) cover 32x32 elements, eight in a row for each thread. The
+    pattern repeats over `tile_shape`, rows first. Raises ScheduleError if it does not divide the tile, or if a layout
+    is not one-to-one.
     """
     rows, columns = tile_shape
     threads, values = size(thread_layout), size(value_layout)
@@ -215,10 +214,10 @@ def make_tiled_copy(atom: CopyAtom, thread_layout: Layout, value_layout: Layout,
 
 
 def default_copy_threads(threads: int, rows: int, columns: int, vector: int, most: int = 1 << 30) -> Layout:
-    """A thread layout for a row-major tile: as many threads along a row as it has vectors, the others along rows.
+    """A thread layout for a row-major tile: one thread for each vector of a row, the other threads along the rows.
 
-    `vector` is in elements; along a row there are at most `most` threads. Raises ScheduleError where `threads` threads
-    cannot share the tile evenly.
+    `vector` is in elements; a row has at most `most` threads. Raises ScheduleError if the threads cannot share the
+    tile evenly.
     """
     if columns % vector == 0:
         across = gcd(columns // vector, threads)

@@ -1,4 +1,4 @@
-"""Thread-value (TV) layouts: which thread holds which elements of a tile, in which order.
+"""Thread-value (TV) layouts: the elements of a tile that each thread holds, in order.
 
 As in CuTe, a TV layout is a `Layout` of two top modes (thread, value) to the column-major index of an element in a
 tile (rows, columns): `index = row + column * rows`.
@@ -20,9 +20,9 @@ LayoutExpr: TypeAlias = Layout | ComposedLayout
 
 
 def offsets(layout: Any, index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """`layout(i)` for each linear (colexicographic) index of an array; the last mode goes on without bound.
+    """`layout(i)` for each linear (colexicographic) index of an array; the last mode continues without bound.
 
-    `layout` is a Layout, or one under a swizzle and an offset (ComposedLayout).
+    `layout` is a Layout, or a ComposedLayout with a swizzle and an offset.
     """
     if isinstance(layout, ComposedLayout):
         return layout.outer(layout.offset + offsets(layout.inner, index))
@@ -38,9 +38,9 @@ def offsets(layout: Any, index: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def extents(tv: Layout) -> tuple[int, int]:
-    """(threads, values) of a TV layout. Raises ScheduleError where it has not exactly two top modes."""
+    """(threads, values) of a TV layout. Raises ScheduleError unless it has exactly two top modes."""
     if isinstance(tv.shape, int) or len(tv.shape) != 2:
-        raise ScheduleError(f"a TV layout has two top modes (thread, value), this has another form: {tv} [tv-modes]")
+        raise ScheduleError(f"a TV layout has two top modes (thread, value), but this is {tv} [tv-modes]")
     return size(mode(tv, 0)), size(mode(tv, 1))
 
 
@@ -60,15 +60,15 @@ def coordinates(tv: Layout, shape: Shape) -> NDArray[np.int64]:
         )
     index = indices(tv)
     found = np.stack([index % rows, index // rows], axis=-1)
-    found.flags.writeable = False  # callers share it
+    found.flags.writeable = False  # shared by callers
     return found
 
 
 @dataclass(frozen=True)
 class Runs:
-    """A TV layout in an order of values in which each `vector` values are side by side: one vector access each.
+    """A TV layout whose values are reordered so that each `vector` of them are contiguous: one vector access each.
 
-    `values[i]` is the index, in the value mode that it was made from, of value i of `tv`.
+    `values[i]` is the index of value i of `tv` in the original value mode.
     """
 
     tv: Layout
@@ -76,7 +76,7 @@ class Runs:
 
     @property
     def in_order(self) -> bool:
-        """Whether the values stand in their own order."""
+        """Whether the values are in their original order."""
         return self.values == tuple(range(len(self.values)))
 
 
@@ -84,8 +84,8 @@ class Runs:
 def runs(tv: Layout, shape: Shape, vector: int, transposed: bool = False) -> Runs:
     """The values of `tv` in runs of `vector` along the columns of the tile or, `transposed`, along its rows.
 
-    Values that are side by side in their own order keep it. Raises ScheduleError where a thread does not hold
-    `vector` neighbours.
+    Values that are already contiguous keep their order. Raises ScheduleError if a thread does not hold runs of
+    `vector` elements.
     """
     _, count = extents(tv)
     if vector == 1:
@@ -112,7 +112,7 @@ def runs(tv: Layout, shape: Shape, vector: int, transposed: bool = False) -> Run
 
 
 def neighbours(tv: Layout, shape: Shape, transposed: bool = False) -> int:
-    """How many elements, a power of two, a thread holds side by side along the columns of the tile, or its rows."""
+    """The number of contiguous elements of a thread, a power of two, along the columns of the tile, or its rows."""
     unit, extent_of = (1 if transposed else shape[0]), {stride: extent for extent, stride in _flat_values(tv, shape[0])}
     held = 1
     while unit * held in extent_of:
@@ -121,13 +121,13 @@ def neighbours(tv: Layout, shape: Shape, transposed: bool = False) -> int:
 
 
 def _numbered(modes: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """(extent, stride) of modes, and how many values lie between one of the mode and the next."""
+    """(extent, stride) of modes, with the number of values between two elements of the mode."""
     steps = np.cumprod([1, *(extent for extent, _ in modes)]).tolist()
     return [(extent, stride, step) for (extent, stride), step in zip(modes, steps[:-1], strict=True)]
 
 
 def _flat_values(tv: Layout, rows: int) -> list[tuple[int, int]]:
-    """(extent, stride) of each value mode that is not 1 long; one that runs on into the next column is cut there."""
+    """(extent, stride) of each value mode longer than 1; a mode that continues into the next column is cut there."""
     flat = flatten(mode(tv, 1))
     pairs = [(flat.shape, flat.stride)] if isinstance(flat.shape, int) else zip(flat.shape, flat.stride, strict=True)
     cut: list[tuple[int, int]] = []
@@ -141,7 +141,7 @@ def _flat_values(tv: Layout, rows: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class SplitCoordinates:
-    """A TV layout taken apart for code generation.
+    """A TV layout separated for code generation.
 
     row(t, v) = row_thread(t) + row_values[v] and column(t, v) = col_thread(t) + col_values[v], so that each thread
     computes its own part once and adds constants.
@@ -154,7 +154,7 @@ class SplitCoordinates:
 
     @property
     def turned(self) -> "SplitCoordinates":
-        """Those of the transpose: rows are columns."""
+        """The coordinates of the transpose: rows and columns exchanged."""
         return SplitCoordinates(self.col_thread, self.row_thread, self.col_values, self.row_values)
 
 
@@ -162,7 +162,7 @@ class SplitCoordinates:
 def split_coordinates(tv: Layout, shape: Shape) -> SplitCoordinates:
     """The thread part and the value part of each element's row and column.
 
-    Raises ScheduleError where the two do not separate (a sum that carries from the row into the column).
+    Raises ScheduleError if they do not separate because a sum carries from the row into the column.
     """
     rows, columns = shape
     threads, values = extents(tv)

@@ -6,7 +6,7 @@
     kernel = lt.compile_gemm(spec)
     print(kernel.levels["pipelined"])
 
-Names are imported when they are first used, so that `lowtide.runtime` can be used where no compiler is installed.
+Names are imported when they are first used, so that `lowtide.runtime` works without an installed compiler.
 """
 
 import importlib
@@ -70,8 +70,8 @@ if TYPE_CHECKING:
         reference_with_bound,
     )
 
-# In a checkout the subpackages are links to folders of the repository. They are imported by the paths that git knows,
-# so that tracebacks, debuggers and coverage name these. (Where the package is installed the two are one.)
+# In a checkout the subpackages are links to folders of the repository. They are imported by the paths that git tracks,
+# so that tracebacks, debuggers and coverage show these paths. (In an installed package the two are the same.)
 _folders = os.path.dirname(os.path.realpath(os.path.join(os.path.dirname(__file__), "runtime")))
 __path__ = list(dict.fromkeys((_folders, *__path__)))
 
@@ -110,7 +110,7 @@ _ERRORS = (
     "TargetError",
 )
 
-# Where each name lives, and what it is called there.
+# The module of each name, and its name there.
 _HOMES: dict[str, tuple[str, str]] = {
     "compile_gemm": ("lowtide.compiler.compile", "compile_gemm"),
     "compile_ir": ("lowtide.compiler.compile", "compile_ir"),

@@ -1,14 +1,14 @@
-"""Products of wide numbers as sums of products of narrower pieces: the only place where Lowtide describes them.
+"""Products of wide numbers as sums of products of narrower pieces: the only description of them in Lowtide.
 
-An element x is x₀ + x₁ + … + r: x₀ is x rounded to the type of the pieces, x₁ what is left rounded to it, and so on;
-r is the last rest. Differences are exact, since each has no more significant bits than x. A product a·b is the sum of
-some aᵢ·bⱼ, each of which is exact in a tensor core's sum; what is left out is bounded by `Decomposition.error`.
+An element x is x₀ + x₁ + … + r. The piece x₀ is x rounded to the type of the pieces, x₁ is the remainder rounded to it,
+and so on; r is the last remainder. The differences are exact, because each has no more significant bits than x. A
+product a·b is the sum of some aᵢ·bⱼ, each exact in a tensor core's sum. `Decomposition.error` bounds the rest.
 
-Pieces have the exponents of the elements, but fewer subnormal numbers: what is below half of the smallest of them is
-lost (`Decomposition.lost`). Elements that round to infinity count as infinite (`Decomposition.overflow`). Infinities
-and NaN are in the product of the first pieces alone, and in all others zeros, so that ∞ · 1 is ∞ as in f32.
+Pieces have the exponents of the elements, but fewer subnormal numbers: anything below half of the smallest one is
+lost (`Decomposition.lost`). Elements that round to infinity count as infinite (`Decomposition.overflow`). Only the
+product of the first pieces has infinities and NaN; the others have zeros instead, so that ∞ · 1 is ∞ as in f32.
 
-This module needs only the standard library, as `lowtide.elements`, and is read by the same.
+This module needs only the standard library, so that all parts can import it, as `lowtide.elements`.
 
 Sources: Markidis et al., "NVIDIA Tensor Core Programmability, Performance & Precision", 2018 (three products of f16);
 Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak
@@ -24,7 +24,7 @@ from types import MappingProxyType
 
 from lowtide.elements import LONGEST_PARTIAL_SUM, element_type, roundings_of_sum
 
-UNIT_BYTES = 16  # of pieces, to which K is padded: what a thread writes at once
+UNIT_BYTES = 16  # bytes of pieces that a thread writes at once; K is padded to them
 _LARGEST_EXTENT = 2**31 - 1
 
 
@@ -33,27 +33,27 @@ class Decomposition:
     """One way to compute products of `whole` numbers."""
 
     name: str
-    """In specs, on the command line and in IR."""
+    """The name in specs, on the command line and in IR."""
     whole: str
     """The type of the elements."""
     piece: str
     """The type of the pieces."""
     products: tuple[tuple[int, int], ...]
-    """Which piece of A by which of B, in the order in which they are added, piece 0 being the largest; (0, 0) is
+    """The products of pieces (of A, of B), in the order in which they are added. Piece 0 is the largest; (0, 0) is
     last."""
 
     @property
     def pieces(self) -> int:
-        """How many an element has."""
+        """The number of pieces of an element."""
         return 1 + max(max(pair) for pair in self.products)
 
     @property
     def unit(self) -> int:
-        """Pieces that are written at once."""
+        """The number of pieces that are written at once."""
         return UNIT_BYTES // element_type(self.piece).bytes
 
     def block(self, k: int) -> int:
-        """K of the products of one pair of pieces: whole units."""
+        """K of the products of one pair of pieces, padded to whole units."""
         return -(-k // self.unit) * self.unit
 
     def depth(self, k: int) -> int:
@@ -62,30 +62,29 @@ class Decomposition:
 
     @property
     def longest(self) -> int:
-        """The largest K whose pieces have an extent."""
+        """The largest K for which the extent of the pieces is legal."""
         return _LARGEST_EXTENT // len(self.products) // self.unit * self.unit
 
     @property
     def rounding(self) -> float:
-        """The most that a piece differs from what it is rounded from, relative to that: half a unit in the last place,
-        2⁻ᵖ of p bits."""
+        """The largest relative error of a piece: half a unit in the last place, 2⁻ᵖ for p bits."""
         return 2.0 ** -element_type(self.piece).precision
 
     @property
     def rest(self) -> float:
-        """The most of an element that its pieces leave out, relative to it; nothing where they have all of its bits.
+        """The largest relative difference between an element and the sum of its pieces; 0 if they have all of its bits.
 
-        A rest of rounding n bits to p has n − p, since one is saved by its sign.
+        Rounding n bits to p leaves a remainder of n − p bits, because its sign saves one.
         """
         bits = self.pieces * element_type(self.piece).precision
         return 0.0 if bits >= element_type(self.whole).precision else self.rounding**self.pieces
 
     @property
     def error(self) -> float:
-        """The most that a product differs from the sum of those of its pieces, relative to it.
+        """The largest relative difference between a product and the sum of the products of its pieces.
 
-        |xᵢ| ≤ uⁱ(1 + u)|x| with u = `rounding`. The products that are left out add up, and so do those of each rest, by
-        the other number or by its pieces.
+        |xᵢ| ≤ uⁱ(1 + u)|x| with u = `rounding`. The omitted products add up; so do the products of each remainder
+        with the other number or its pieces.
         """
         pairs = product(range(self.pieces), repeat=2)
         left_out = sum(self.rounding ** (i + j) for i, j in pairs if (i, j) not in self.products)
@@ -93,18 +92,18 @@ class Decomposition:
 
     @property
     def lost(self) -> float:
-        """The most that the pieces of an element leave out where they are subnormal: half of the smallest number."""
+        """The most that subnormal pieces of an element omit: half of the smallest number."""
         return element_type(self.piece).smallest / 2
 
     @property
     def overflow(self) -> float:
-        """The least magnitude of an element that is taken for infinite, since its first piece is."""
+        """The smallest magnitude of an element that counts as infinite, because its first piece does."""
         row = element_type(self.piece)
         return row.largest + row.spacing / 2 * 2.0 ** _exponent(row.largest)
 
     def stages(self, accumulator: str, k: int, is_fast: bool = False) -> tuple[tuple[int, float], ...]:
-        """The roundings of a sum of K products, as `lowtide.elements.stages_of_sum` has them: tensor cores cut those
-        within steps of K, whose sums are rounded to nearest, or all of them where sums are fast."""
+        """The roundings of a sum of K products, as in `lowtide.elements.stages_of_sum`. Tensor cores truncate sums
+        within a K step; sums of K steps are rounded to nearest. With `is_fast`, all of them are truncated."""
         spacing, depth = element_type(accumulator).spacing, self.depth(k)
         if is_fast:
             return ((roundings_of_sum(depth), spacing),)
@@ -113,7 +112,7 @@ class Decomposition:
 
 
 def _exponent(value: float) -> int:
-    """Of the power of two that is the largest of those not above a positive number."""
+    """The exponent of the largest power of two that is not above a positive number."""
     return int(value).bit_length() - 1
 
 
@@ -133,5 +132,5 @@ DECOMPOSITIONS: Mapping[str, Decomposition] = MappingProxyType(_ROWS)
 
 
 def decompositions_of(whole: str) -> tuple[str, ...]:
-    """The names of those of products of a type."""
+    """The names of the decompositions of products of a type."""
     return tuple(row.name for row in DECOMPOSITIONS.values() if row.whole == whole)

@@ -1,7 +1,7 @@
-"""The element types of matrices, one row each: the only place where Lowtide describes them.
+"""The element types of matrices, one row each: the only description of them in Lowtide.
 
-This module needs only the standard library, so that targets, passes, interpreter, front end and runtime can read it. A
-new type is a row here and, where tensor cores multiply it, an atom in `targets/atoms.py`.
+This module needs only the standard library, so that targets, passes, interpreter, front end and runtime can import it.
+A new type is a row here and, if tensor cores multiply it, an atom in `targets/atoms.py`.
 
 Sources: IEEE 754-2019; OCP 8-bit Floating Point Specification 1.0; dlpack.h 1.1; CUDA driver API,
 "CUtensorMapDataType"; PTX ISA, "Fundamental Types" and "Alternate Floating-Point Data Formats"; cuBLAS,
@@ -19,70 +19,69 @@ from lowtide.errors import SpecError
 
 @dataclass(frozen=True, kw_only=True)
 class ElementType:
-    """One element type. Names in other systems are plain text, resolved by the code that uses those systems."""
+    """One element type. Names in other systems are plain text; the code that uses those systems resolves them."""
 
     name: str
-    """In specs, operands and manifests."""
+    """The name in specs, operands and manifests."""
     kind: Literal["float", "signed", "unsigned"]
     bits: int
     largest: float
     """The largest finite value."""
     precision: int = 0
-    """Bits of a float's significand, the hidden one included."""
+    """Bits of a float's significand, including the hidden one."""
     min_exponent: int = 0
     """The smallest normal float is 2 to this power."""
     has_infinity: bool = True
-    """Whether a float that is too large becomes infinite; without an infinity it becomes NaN."""
+    """Whether a float that is too large becomes infinite; otherwise it becomes NaN."""
     rounds_sums: bool = False
-    """Whether the instructions that multiply it round each sum to nearest, as fma does; tensor cores truncate those of
-    narrower types."""
+    """Whether the instructions that multiply it round each sum to nearest, as fma does. Tensor cores truncate the sums
+    of narrower types."""
     sum_precision: int | None = None
-    """Bits that tensor cores keep of a sum of its products, where these are fewer than the accumulators have."""
+    """Bits that tensor cores keep of a sum of its products, if fewer than the accumulators have."""
     in_kernels: bool = False
     """Whether kernels load and store it."""
     in_registers: bool = False
-    """Whether threads hold it in registers: epilogues convert it to `computes_in` and back, and threads copy it. Others
-    go by TMA and wgmma alone."""
+    """Whether threads hold it in registers: epilogues convert it to `computes_in` and back, and threads copy it. Other
+    types are only copied by TMA and multiplied by wgmma."""
     storage: str | None = None
-    """The type of what lies in memory, where that has more bits than are multiplied; then the others are cut off."""
+    """The type in memory, if it has more bits than are multiplied; the other bits are cut off."""
     is_converted_to: bool = False
-    """Whether epilogues convert to it and from it, so that D and operands may be of it, although threads do not hold
-    it: D is stored as it is made, clamped to its finite values."""
+    """Whether epilogues convert to it and from it although threads do not hold it. D and operands may have such a type;
+    D is clamped to its finite values when it is stored."""
     weights_of: tuple[str, ...] = ()
-    """The types of A that packed weights of this type are converted to: those that hold every value of it. Floats must
-    have no infinity, since the fields of all bits are taken as numbers."""
+    """The types of A that packed weights of this type are converted to: they hold each of its values. Floats must have
+    no infinity, because every bit pattern is converted as a number."""
     converts_on: tuple[int, int] = (8, 0)
-    """The least compute capability that converts to it and from it (PTX ISA, "cvt", "Target ISA Notes")."""
+    """The lowest compute capability that converts to it and from it (PTX ISA, "cvt", "Target ISA Notes")."""
     computes_in: str = "f32"
-    """The type that epilogues compute in; accumulator, operands and D of one kernel agree on it. What is made of
-    integers alone they compute in `INTEGER_TYPE`."""
+    """The type that epilogues compute in; accumulator, operands and D of one kernel agree on it. Expressions of
+    integers alone are computed in `INTEGER_TYPE`."""
     ir: str
     """The MLIR type of an element of a matrix."""
     ptx: str
     """The type in names of PTX's mma instructions."""
     mma_register: str = "i32"
-    """The MLIR type of nvvm.mma.sync's registers that hold it."""
+    """The MLIR type of the registers of nvvm.mma.sync that hold it."""
     library: str
     """The last component of the dtype's name in numpy, ml_dtypes, torch and CuPy."""
     typestr: str | None = None
-    """In the CUDA array interface, without the byte order; None for what numpy by itself lacks too."""
+    """The type in the CUDA array interface, without the byte order; None if numpy alone lacks it."""
     dlpack: int
     """The code of DLDataType; its bits are `bits`."""
     tensor_map: str
-    """CU_TENSOR_MAP_DATA_TYPE_…; TMA moves bytes, so a type that it lacks goes as an integer of its size."""
+    """CU_TENSOR_MAP_DATA_TYPE_…. TMA moves bytes, so an integer of the same size replaces a type that TMA lacks."""
     cuda: int
     """The number of its cudaDataType_t."""
     cublas_sums: int | None = None
-    """The number of the cublasComputeType_t that sums in it; None where cuBLAS has none."""
+    """The number of the cublasComputeType_t that sums in it; None if cuBLAS lacks it."""
     torch_sums: str | None = None
-    """The attribute of torch.backends.cuda.matmul that lets products sum in it where they would sum in f32; None where
-    there is none."""
+    """The attribute of torch.backends.cuda.matmul that allows sums in it in place of f32; None if torch lacks it."""
     aliases: tuple[str, ...] = ()
     """Other common names, for hints in errors; never accepted as input."""
 
     @property
     def bytes(self) -> int:
-        """The size in memory of one by itself; two of 4 bits share a byte only where they are packed."""
+        """The size of a single element in memory. Elements of 4 bits share a byte only if they are packed."""
         return max(1, self.bits // 8)
 
     @property
@@ -91,34 +90,35 @@ class ElementType:
 
     @property
     def per_byte(self) -> int:
-        """How many of them, packed, a byte holds."""
+        """The number of packed elements in a byte."""
         return max(1, 8 // self.bits)
 
     @property
     def value_ir(self) -> str:
-        """The MLIR type of one element as a value: integers of matrices have a sign, arith's have none."""
+        """The MLIR type of one element as a value: integers are signed in matrices and signless in arith."""
         if self.storage is not None:
             return element_type(self.storage).ir
         return self.ir if self.is_float else f"i{self.bits}"
 
     @property
     def stored_as(self) -> str:
-        """The type of the arrays that are passed."""
+        """The element type of the arrays that are passed."""
         return self.storage or self.name
 
     @property
     def bits_cut(self) -> int:
-        """How many low bits of what is stored are not multiplied: 13 of tf32's storage, f32."""
+        """The number of low bits in memory that are not multiplied: 13 for tf32, stored as f32."""
         return element_type(self.storage).precision - self.precision if self.storage is not None else 0
 
     @property
     def lowest(self) -> float:
-        """The least finite value."""
+        """The lowest finite value."""
         return {"float": -self.largest, "signed": -self.largest - 1, "unsigned": 0}[self.kind]
 
     @property
     def spacing(self) -> float:
-        """From 1 to the next float: the relative error bound of truncation, twice the unit roundoff. 0 for integers."""
+        """The distance from 1 to the next float: twice the unit roundoff; it bounds the relative error of truncation. 0
+        for integers."""
         return 2.0 ** (1 - self.precision) if self.is_float else 0.0
 
     @property
@@ -128,7 +128,7 @@ class ElementType:
 
     @property
     def exact_integers(self) -> float:
-        """Every integer from 0 to this is a value of the type."""
+        """Each integer from 0 to this one is a value of the type."""
         return 2.0**self.precision if self.is_float else self.largest
 
     def __str__(self) -> str:
@@ -152,7 +152,7 @@ def _integer(
         in_kernels=in_kernels,
         in_registers=in_kernels,
         weights_of=("f16", "bf16") if bits <= 8 else (),
-        # Of up to 8 bits both signs are multiplied, so IR tells them apart; arith computes on wider ones without one.
+        # Integers of up to 8 bits are multiplied with either sign, so their IR type has one; wider ones are signless.
         ir=f"{sign}i{bits}" if bits <= 8 else f"i{bits}",
         ptx=f"{sign}{bits}",
         library=f"{'' if is_signed else 'u'}int{bits}",
@@ -164,13 +164,13 @@ def _integer(
     )
 
 
-# wgmma of 8-bit floats cuts terms 13 bits below the largest, and sums to 14 bits (docs/interpreter.md, "Sums in tensor
-# cores", found by probing an H200); of 16-bit floats it keeps what f32 has.
+# wgmma truncates the terms of 8-bit floats 13 bits below the largest one, and sums to 14 bits (docs/interpreter.md,
+# "Sums in tensor cores", measured on an H200). For 16-bit floats it keeps the precision of f32.
 FP8_SUM_PRECISION = 14
-# K of a partial sum that is added in the accumulators' own precision: at most this, and at least one mma's.
+# The largest K of a partial sum that is then added at the accumulators' precision; at least one mma's.
 LONGEST_PARTIAL_SUM, SHORTEST_PARTIAL_SUM = 128, 32
 
-# Packed weights lie in blocks of so many of K; of 4 bits, so many rows share bytes (docs/weights.md).
+# K of a block of packed weights; the number of rows that share the bytes of 4-bit weights (docs/weights.md).
 WEIGHT_BLOCK, WEIGHT_ROWS = 32, 16
 
 _ROWS: dict[str, ElementType] = {
@@ -214,8 +214,8 @@ _ROWS: dict[str, ElementType] = {
             cuda=14,
             aliases=("bfloat",),
         ),
-        # The storage of f32, of which tensor cores read the upper 19 bits: what stands below is cut off. Before f32,
-        # whose name in libraries it shares.
+        # Stored as f32; tensor cores read the upper 19 bits and ignore the others. It stands before f32, which has the
+        # same name in libraries.
         ElementType(
             name="tf32",
             kind="float",
@@ -324,7 +324,7 @@ _ROWS: dict[str, ElementType] = {
         _integer(64, "INT64", 24),
     )
 }
-# The type that epilogues compute in unless their accumulators are wider, and that of what they make of integers alone.
+# The type that epilogues compute in unless the accumulators are wider, and the type of expressions of integers alone.
 EPILOGUE_TYPE = "f32"
 INTEGER_TYPE = "s32"
 
@@ -332,40 +332,40 @@ ELEMENTS: Mapping[str, ElementType] = MappingProxyType(_ROWS)
 
 
 def element_type(name: str) -> ElementType:
-    """The row of the type that Lowtide calls `name`. Raises SpecError that lists the known ones."""
+    """The row of the type with this name. Raises SpecError, which lists the known ones."""
     if name not in ELEMENTS:
         raise SpecError(f"unknown element type {name!r}; known are {', '.join(ELEMENTS)} [unknown-element]")
     return ELEMENTS[name]
 
 
 def element_of_ir(type_: object) -> ElementType | None:
-    """The row of an MLIR type, or of its text; None where it is no element type. Integers without a sign are signed."""
+    """The row of an MLIR type or its text; None if it is not an element type. Signless integers count as signed."""
     text, rows = str(type_), ELEMENTS.values()
     return next((row for row in rows if row.ir == text), next((row for row in rows if row.value_ir == text), None))
 
 
 def element_of_ptx(name: str) -> ElementType:
-    """The row of a type by its name in PTX's mma instructions. Raises SpecError for no element type."""
+    """The row of a type by its name in PTX's mma instructions. Raises SpecError if there is none."""
     row = next((row for row in ELEMENTS.values() if row.ptx == name), None)
     if row is None:
         raise SpecError(
-            f"{name!r} is no element type in PTX; known are {', '.join(row.ptx for row in ELEMENTS.values())}"
+            f"{name!r} is not an element type in PTX; known are {', '.join(row.ptx for row in ELEMENTS.values())}"
             " [ptx-element]"
         )
     return row
 
 
 def argument_type(ir_type: str) -> ElementType:
-    """The row of a kernel argument's MLIR type, as manifests have it. Raises SpecError for no element type."""
+    """The row of the MLIR type of a kernel argument in a manifest. Raises SpecError if there is none."""
     row = element_of_ir(ir_type)
     if row is None:
         known = ", ".join(row.ir for row in ELEMENTS.values())
-        raise SpecError(f"{ir_type!r} is no element type in IR; known are {known} [ir-element]")
+        raise SpecError(f"{ir_type!r} is not an element type in IR; known are {known} [ir-element]")
     return row
 
 
 def rounding_of_sums(operands: str, accumulator: str) -> float:
-    """The relative error of one rounding of a sum of products: half a spacing where it is to nearest, else a whole."""
+    """The relative error of one rounding of a sum of products: half a spacing if to nearest, a whole one otherwise."""
     row = element_type(operands)
     if row.sum_precision is not None:
         return float(2.0 ** (1 - row.sum_precision))
@@ -373,18 +373,19 @@ def rounding_of_sums(operands: str, accumulator: str) -> float:
 
 
 def roundings_of_sum(k: int) -> int:
-    """The most roundings of a sum of K products on any road: one a product, one a K step of an mma, two at the end."""
+    """The largest number of roundings of a sum of K products on any path: one per product, one per K step, two at the
+    end."""
     return k + math.ceil(k / 16) + 2
 
 
 def stages_of_sum(
     operands: str, accumulator: str, k: int, is_fast: bool = False, is_scaled: bool = False
 ) -> tuple[tuple[int, float], ...]:
-    """The roundings of a sum of K products, one behind the other: how many, and the relative error of each.
+    """The successive roundings of a sum of K products: for each stage, their number and relative error.
 
-    Sums that tensor cores keep less precisely than the accumulators' type are short, and then added in that type,
-    unless they are `fast`. Of sums that are scaled the product of two scales is rounded once more; multiplying by it
-    and adding is one rounding.
+    If tensor cores sum at less than the precision of the accumulators, the sums are short and then added in the
+    accumulators' type, unless they are `fast`. For scaled sums, the product of the two scales is rounded once more;
+    multiplying by it and adding is one rounding.
     """
     hardware = rounding_of_sums(operands, accumulator)
     if is_fast or element_type(operands).sum_precision is None:
@@ -395,23 +396,23 @@ def stages_of_sum(
 
 
 def exact_sums(operands: str, accumulator: str) -> float:
-    """Every sum of integers up to this, of products of `operands`, is exact: whatever the order, nothing is rounded."""
+    """Each sum of integers up to this one, of products of `operands`, is exact in any order."""
     kept = element_type(operands).sum_precision
     limit = element_type(accumulator).exact_integers
     return limit if kept is None else min(limit, 2.0 ** (kept - 1))
 
 
-#: Products of so many of K have a scale of their own, and so have so many rows or columns that share one
+#: The K of the products that share a scale, and the number of rows or columns that share one
 SCALE_BLOCK = 128
 
 
 def promotes(operands: str) -> bool:
-    """Whether sums of their products are added in the accumulators' type to be as precise as it."""
+    """Whether sums of its products are added in the accumulators' type to reach its precision."""
     return element_type(operands).sum_precision is not None
 
 
 def output_types(accumulator: str) -> tuple[str, ...]:
-    """The types that D can have: the accumulator's own, floats, and integers all of which its epilogue's type holds."""
+    """The types of D: the accumulator's own, floats, and integers whose values the epilogue's type holds."""
     computes_in = element_type(accumulator).computes_in
     holds = element_type(computes_in).exact_integers
     rows = map(element_type, types_of_d(computes_in))
@@ -419,17 +420,16 @@ def output_types(accumulator: str) -> tuple[str, ...]:
 
 
 def weight_types(a: str | None = None) -> tuple[str, ...]:
-    """The names of the types of packed weights; of those that are multiplied by an A of one type, where given."""
+    """The names of the types of packed weights; with `a`, of those that an A of that type multiplies."""
     return tuple(row.name for row in ELEMENTS.values() if row.weights_of and a in (None, *row.weights_of))
 
 
 def kernel_types(computes_in: str | None = None) -> tuple[str, ...]:
-    """The names of the types that epilogues convert, load and store; of those that compute in one type, where given."""
+    """The names of the types that epilogues convert, load and store; if given, of those computed in one type."""
     return tuple(row.name for row in ELEMENTS.values() if row.in_registers and computes_in in (None, row.computes_in))
 
 
 def types_of_d(computes_in: str | None = None) -> tuple[str, ...]:
-    """The names of the types that D and operands of the epilogue may have; of those that compute in one type, where
-    given."""
+    """The names of the types that D and the epilogue's operands may have; if given, of those computed in one type."""
     rows = (row for row in ELEMENTS.values() if row.in_registers or row.is_converted_to)
     return tuple(row.name for row in rows if computes_in in (None, row.computes_in))

@@ -1,9 +1,8 @@
-"""Where the console scripts start: interrupts, and output that cannot be written, end in a message and no traceback.
+"""The entry points of the console scripts: an interrupt or a failed write ends in a message, not in a traceback.
 
-Commands are imported only after interrupts are handled: importing MLIR takes half a second.
+Commands are imported only after interrupts are handled, because importing MLIR takes half a second.
 
-Exit status: 3 if Lowtide itself failed; 130 after an interrupt and 141 where the reader of a pipe is gone, as shells
-have it.
+Exit status, as in shells: 3 if Lowtide itself failed, 130 after an interrupt, 141 if the reader of a pipe is gone.
 """
 
 import errno
@@ -17,7 +16,7 @@ from contextlib import suppress
 INTERRUPTED = 130  # 128 + SIGINT
 READER_GONE = 141  # 128 + SIGPIPE
 FAILED = 3
-"""Lowtide itself failed, by an exception that nobody foresaw, which says nothing about what it was given."""
+"""Lowtide itself failed by an unforeseen exception, which says nothing about the input."""
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
 
 
@@ -32,7 +31,7 @@ def lowtide_opt() -> int:
 
 
 def guard(program: str, command: Callable[[], int | None], *, refused: int) -> int:
-    """The exit status of a command, all of whose output is written. `refused` is the status where that cannot be."""
+    """The exit status of a command after all of its output is written; `refused` if the output cannot be written."""
     _open_closed_streams()
     try:
         try:
@@ -49,15 +48,15 @@ def guard(program: str, command: Callable[[], int | None], *, refused: int) -> i
 
 
 def _failed(program: str, error: BaseException) -> int:
-    """A fault of Lowtide: the traceback is for the report."""
+    """Report a fault of Lowtide, with the traceback."""
     _say("".join(traceback.format_exception(error)))
     _say(f"{program}: error: Lowtide failed, by {type(error).__name__}; please report this with the lines above")
     return FAILED
 
 
 def status_of(error: BaseException, program: str, refused: int) -> int | None:
-    """The exit status after an interrupt or a failed write to standard output, said on standard error. None for
-    anything else."""
+    """The exit status after an interrupt or a failed write to standard output, with a message on standard error. None
+    for other errors."""
     if isinstance(error, KeyboardInterrupt):
         _say(f"\n{program}: interrupted")
         return INTERRUPTED
@@ -74,9 +73,9 @@ def status_of(error: BaseException, program: str, refused: int) -> int | None:
 
 
 def _open_closed_streams() -> None:
-    """A shell may start a command with standard output or error closed (`>&-`); Python has None for these.
+    """A shell may start a command with standard output or error closed (`>&-`); Python then has None for them.
 
-    What is written to a closed standard output fails, as in other programs: the command must not end with success.
+    Writes to a closed standard output fail, as in other programs, so that the command does not end with success.
     """
     for name, mode in (("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
@@ -89,7 +88,7 @@ def _say(text: str) -> None:
 
 
 def _drop_output() -> None:
-    """What is still buffered would fail once more when Python ends."""
+    """Drop buffered output, which would fail once more at Python's exit."""
     with suppress(OSError, AttributeError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

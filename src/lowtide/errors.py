@@ -1,13 +1,13 @@
-"""Every error that Lowtide raises on purpose, one class for each stage at which input is refused.
+"""The errors that Lowtide raises on purpose, one class for each stage that refuses input.
 
-A message says what was wrong, the limit, and the way out, in that order. It ends with the code of the rule that is
-broken, in brackets: `ctas_per_sm = 40: sm_80 holds 1 to 32 CTAs per SM [ctas-per-sm]`. Each code is written at one
-place in the source.
+A message says what is wrong, the limit, and the way out, in that order. It ends with the code of the broken rule in
+brackets: `ctas_per_sm = 40: sm_80 holds 1 to 32 CTAs per SM [ctas-per-sm]`. Each code is written at one place in the
+source.
 """
 
 import re
 
-# Two or more words joined by hyphens, so that neither `[128, 256]` nor `[k]` is a code.
+# Two or more words joined by hyphens: neither `[128, 256]` nor `[k]` is a code.
 _CODE = re.compile(r"(?<!\S)\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\](?=[\s;:,.)]|$)")
 
 
@@ -16,16 +16,16 @@ class Error(Exception):
 
     @property
     def code(self) -> str | None:
-        """The code of the rule that is broken, such as `ctas-per-sm`; None if the message has none.
+        """The code of the broken rule, such as `ctas-per-sm`; None if the message has none.
 
-        A message that quotes another one keeps that one's code. If there are several codes, this is the last one.
+        A message that quotes another one keeps that one's code. If there are several codes, the last one counts.
         """
         codes = _CODE.findall(str(self))
         return codes[-1] if codes else None
 
 
 def before_code(message: str, more: str) -> str:
-    """`message` with `more` behind its text, but before the code at its end."""
+    """`message` with `more` after its text and before its code."""
     *_, last = [None, *_CODE.finditer(message)]
     if last is None or last.end() != len(message):
         return message + more
@@ -38,7 +38,7 @@ def with_code(message: str, code: str) -> str:
 
 
 def without_codes(message: str) -> str:
-    """The text of a message that becomes part of another one, which has a code of its own."""
+    """The text of a message without codes, for another message with a code of its own."""
     return re.sub(rf"\s?{_CODE.pattern}", "", message)
 
 
@@ -51,7 +51,7 @@ class ArgumentError(SpecError, TypeError):
 
 
 class TargetError(Error):
-    """An unknown target, or one that cannot run what it is given."""
+    """An unknown target, or a target that cannot run the kernel."""
 
 
 class ScheduleError(Error):
@@ -71,8 +71,8 @@ class InterpreterError(Error):
 
 
 class NotInterpreted(InterpreterError):
-    """What the interpreter cannot run, which says nothing about whether it is right: an op without a meaning at its
-    level, or an operation that a number domain lacks."""
+    """The interpreter cannot run it, which says nothing about the kernel: an op without semantics at its level, or an
+    operation that a number domain lacks."""
 
 
 class InterpreterFault(Error):
@@ -92,7 +92,7 @@ class LaunchError(Error):
 
 
 class MisalignedError(LaunchError):
-    """A base address or stride that the kernel's accesses cannot take."""
+    """A base address or stride that is not aligned for the kernel's accesses."""
 
 
 class DeviceError(Error):
@@ -100,8 +100,8 @@ class DeviceError(Error):
 
 
 class DependencyError(Error, ImportError):
-    """An optional package that is needed here and not installed."""
+    """An optional package that is needed but not installed."""
 
 
 class CacheWarning(UserWarning):
-    """A cached kernel that is damaged and compiled again, or a cache folder that cannot be written."""
+    """A damaged kernel in the cache, which is compiled again, or a cache folder that cannot be written."""

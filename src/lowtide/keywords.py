@@ -1,4 +1,4 @@
-"""Arguments that a call does not take are refused, with the names that it takes and the nearest of them."""
+"""Refuse arguments that a call does not take, with the names that it takes and the nearest one."""
 
 import difflib
 import functools
@@ -21,13 +21,12 @@ def nearest(given: object, known: Iterable[str]) -> str:
 
 
 def check_keywords(function: CallableT) -> CallableT:
-    """Decorator of a function: arguments that it does not take raise ArgumentError."""
+    """Decorate a function: unknown arguments raise ArgumentError."""
     return _checked(function, function.__name__, NO_HINTS)
 
 
 def check_fields(hints: Mapping[str, str] = NO_HINTS) -> Callable[[ClassT], ClassT]:
-    """Decorator of a dataclass: fields that it does not have raise ArgumentError. `hints`: what to do in place of some
-    unknown fields, by name."""
+    """Decorate a dataclass: unknown fields raise ArgumentError. `hints` says what to do instead, by field name."""
 
     def decorate(owner: ClassT) -> ClassT:
         type.__setattr__(owner, "__init__", _checked(vars(owner)["__init__"], owner.__name__, hints))

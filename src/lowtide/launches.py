@@ -1,9 +1,9 @@
-"""Launches as data: with the text of PTX, all that a run needs. Knows no MLIR, no driver and no numpy of its own.
+"""Launches as data: with the PTX text, everything that a run needs. Needs no MLIR, driver or numpy.
 
-A record has the arrays in global memory before the first launch, and the launches in order. Addresses are not known
-before arrays are placed, so that a parameter that points says where: into which array, and how far. The host function
-of a dump (interpreter/host.py) and a saved kernel (runtime/records.py) make records; `lowtide.interpreter.run` runs
-one. Units: bytes, where a name does not say elements.
+A record has the arrays in global memory before the first launch, and the launches in order. Addresses are unknown
+until arrays are placed, so a pointer parameter names an array and an offset into it. The host function of a dump
+(interpreter/host.py) and a saved kernel (runtime/records.py) make records; `lowtide.interpreter.run` runs one. Units
+are bytes unless a name says elements.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Extents: TypeAlias = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Array:
-    """An array of elements of a type (a row of `elements`, or i8 to i64) with up to three dimensions.
+    """An array with up to three dimensions, of an element type (a row of `elements`, or i8 to i64).
 
-    `strides` are in elements, of all dimensions but the last, which is contiguous. `values` is what numpy reads, of
-    that shape; None where nothing is written yet. The address is a multiple of 256 bytes, plus `misaligned`.
+    `strides` are in elements, for all dimensions but the last, which is contiguous. `values` is an array of that shape
+    for numpy, or None if nothing is written yet. The address is a multiple of 256 bytes, plus `misaligned`.
     """
 
     dtype: str
@@ -42,8 +42,8 @@ class Pointer:
 class TensorMap:
     """A tensor at a pointer and the box of it that one TMA instruction copies, dimensions outermost first.
 
-    `shape`, `strides` (of all dimensions but the last) and `box` are in elements; `swizzle` is the span of bytes that
-    is permuted, 0 without. Elements outside of the tensor read as zero.
+    `shape`, `strides` (of all dimensions but the last) and `box` are in elements; `swizzle` is the permuted span in
+    bytes, 0 for none. Elements outside of the tensor read as zero.
     """
 
     at: Pointer
@@ -54,7 +54,7 @@ class TensorMap:
     swizzle: int = 0
 
 
-#: In the order of the kernel's `.param` list; bytes are those of a scalar, the lowest first.
+#: Parameters in the order of the kernel's `.param` list; the bytes of a scalar are little-endian.
 Parameter: TypeAlias = bytes | Pointer | TensorMap
 
 
@@ -62,7 +62,7 @@ Parameter: TypeAlias = bytes | Pointer | TensorMap
 class Launch:
     """One launch: `grid` in CTAs, `block` in threads, `cluster` in CTAs; `shared_bytes` of dynamic shared memory.
 
-    `programmatic`: it may start before the kernels before it have ended. `cooperative`: all CTAs run at the same time.
+    `programmatic`: it may start before the preceding kernels have ended. `cooperative`: all CTAs run at the same time.
     """
 
     kernel: str

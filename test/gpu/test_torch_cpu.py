@@ -268,7 +268,7 @@ def test_what_is_refused() -> None:
     bytes_ = needs.detach().to(torch.float8_e4m3fn)
     cases: list[tuple[Callable[[], Any], type[lt.Error], str]] = [
         (lambda: ltt.matmul(a, b.mT), lt.LaunchError, "pass b.mT"),
-        (lambda: ltt.matmul(a.cfloat(), b.cfloat()), lt.LaunchError, "complex64 is no element type"),
+        (lambda: ltt.matmul(a.cfloat(), b.cfloat()), lt.LaunchError, r"\[torch-dtype\]"),
         (lambda: ltt.matmul(a.to_sparse(), b), lt.LaunchError, "to_dense"),
         (lambda: ltt.matmul(a, b.to("meta")), lt.LaunchError, "operand b: on meta, but a is on cpu"),
         (lambda: ltt.matmul(a, b.bfloat16()), lt.LaunchError, "f32 and bf16 are not multiplied"),
@@ -279,7 +279,7 @@ def test_what_is_refused() -> None:
         (lambda: ltt.matmul(a, b, epilogue=bias_relu, bias=1.0), lt.LaunchError, "operand bias: must be a tensor"),
         (lambda: ltt.matmul(needs, b, out=torch.empty(5, 6)), lt.LaunchError, "autograd does not record"),
         (lambda: ltt.matmul(needs, b, epilogue=lambda acc: acc, out_dtype=torch.int8), lt.SpecError, "no derivative"),
-        (lambda: ltt.matmul(bytes_.requires_grad_(), bytes_.mT), lt.LaunchError, "too narrow"),
+        (lambda: ltt.matmul(bytes_.requires_grad_(), bytes_.mT), lt.LaunchError, r"\[gradient-type\]"),
         (lambda: ltt.gemm(a, b, [a], [], "", "any", None, None), lt.LaunchError, "1 tensors and 0 scalars"),
         (lambda: ltt.gemm(a, b, [], [], "relu", "any", None, None), lt.SpecError, "its form is"),
         (lambda: ltt.Linear(3, 4, activation="mish"), lt.LaunchError, "known are relu"),

@@ -189,7 +189,7 @@ def test_what_is_refused() -> None:
     a, b = rows(64, 128), rows(128, 96)
     for call, what in (
         (lambda: ltt.matmul(a, b.cpu()), "on the CPU"),
-        (lambda: ltt.matmul(a.cfloat(), b.cfloat()), "complex64 is no element type"),
+        (lambda: ltt.matmul(a.cfloat(), b.cfloat()), r"\[torch-dtype\]"),
         (lambda: ltt.matmul(a.to_sparse(), b), "strided"),
         (lambda: ltt.matmul(a, b.half()), "are not multiplied"),
         (lambda: ltt.matmul(a, b[:64]), "pass b.mT"),

@@ -119,7 +119,6 @@ def test_an_element_that_no_cta_writes_is_found_in_place_too():
 
 def test_other_overlaps_of_d_are_refused():
     kernel, given = lt.compile_gemm(spec_of(), "sm_80", schedule=TILES), operands()
-    message = "operand d: the output's bytes reach into those of input {}, which CTAs read while others write; pass"
     wide = np.zeros((M, 2 * N), np.float16)
     square = np.zeros((M, K), np.float16)
     for changes, out, name in (
@@ -127,7 +126,7 @@ def test_other_overlaps_of_d_are_refused():
         ({"c": wide[:, :N]}, wide.reshape(2 * M, N)[:M], "c"),
         ({"a": square}, square[:, :N], "a"),
     ):
-        with pytest.raises(InterpreterError, match=re.escape(message.format(name))):
+        with pytest.raises(InterpreterError, match=rf"input {name},.*\[output-overlaps-input\]"):
             kernel.interpret(**(given | changes), out=out)
 
 
@@ -138,5 +137,5 @@ def narrower(acc, c: lt.Full["f16"]):  # noqa: F821
 def test_an_operand_of_another_dtype_than_d_is_no_place_for_it():
     spec = lt.GemmSpec(a="f16", b="f16", d="f32", epilogue=narrower)
     given = {name: value for name, value in operands().items() if name != "bias"}
-    with pytest.raises(InterpreterError, match=r"reach into those of input c.*\[output-overlaps-input\]"):
+    with pytest.raises(InterpreterError, match=r"input c,.*\[output-overlaps-input\]"):
         lt.compile_gemm(spec, "sm_80", schedule=TILES).interpret(**given, out=given["c"], domain="exact")

@@ -75,7 +75,7 @@ def _operand(shape: tuple[int, ...], dtype: str, read_only: bool = False) -> Ope
 @pytest.mark.parametrize(
     ("m", "read_only", "message"),
     [
-        (0, False, r"D has no elements, and so no largest absolute value.*\[amax-of-nothing\]"),
+        (0, False, r"\[amax-of-nothing\]"),
         (64, True, r"amax.*\[output-read-only\]"),
     ],
 )

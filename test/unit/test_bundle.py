@@ -85,7 +85,7 @@ def test_a_call_that_no_kernel_takes_says_why(folder: Path, monkeypatch: pytest.
     with pytest.raises(LaunchError, match=r"it takes a, b.*\[no-kernel-fits\]"):
         found.kernel_for(matrix(64), matrix(64), bias=matrix(64))
     on_gpu(monkeypatch, 7, 5)
-    with pytest.raises(LaunchError, match="does not run on Fake GPU"):
+    with pytest.raises(LaunchError, match=r"run on Fake GPU.*\[no-kernel-fits\]"):
         found.kernel_for(matrix(64), matrix(64))
 
 
@@ -99,7 +99,7 @@ def test_what_is_damaged_or_of_another_version_is_refused(folder: Path, tmp_path
             ("[]", r"another version of lowtide.*\[bundle-version\]"),
             (json.dumps(held | {"bundle": 2}), r"\[bundle-version\]"),
             (json.dumps(held | {"format": 9}), r"\[bundle-version\]"),
-            (text.replace('"sm_80"', '"sm_86"', 1), r"damaged or edited.*\[bundle-digest\]"),
+            (text.replace('"sm_80"', '"sm_86"', 1), r"\[bundle-digest\]"),
             (resealed(held, folder="../other"), r"no entry of a kernel.*\[bundle-entry\]"),
         ):
             index.write_text(change)
@@ -124,7 +124,7 @@ def test_a_bundle_is_replaced_and_nothing_else_is(folder: Path, tmp_path: Path) 
     assert lt.runtime.load(path / "0").ptx == kernel.ptx  # each kernel is a saved one
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_text("")
-    with pytest.raises(LoadError, match=r"it is no bundle.*\[bundle-replaces\]"):
+    with pytest.raises(LoadError, match=r"\[bundle-replaces\]"):
         bundle.save_bundle(tmp_path / "other", parts)
     with pytest.raises(SpecError, match=r"at least one of each.*\[bundle-empty\]"):
         lt.bundle([], tmp_path / "none")

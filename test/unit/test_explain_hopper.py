@@ -165,9 +165,7 @@ def test_each_read_of_an_operand_counts() -> None:
 
 
 def test_an_operand_without_whole_core_matrices_is_refused() -> None:
-    with pytest.raises(
-        ScheduleError, match=r"an operand of 12x64 does not divide into core matrices of 8x8.*\[core-matrices\]"
-    ):
+    with pytest.raises(ScheduleError, match=r"\[core-matrices\]"):
         targets.core_matrix_conflicts("a", compose(Swizzle(0, 3, 3), Layout((12, 64), (64, 1))), 2)
     with pytest.raises(ScheduleError, match=r"the 8.*\[vector-parted\]"):
         targets.core_matrix_conflicts("a", compose(Swizzle(3, 2, 3), Layout((64, 64), (64, 1))), 2)

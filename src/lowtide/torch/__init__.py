@@ -1,7 +1,7 @@
-"""Lowtide's kernels in PyTorch: custom ops that autograd, autocast, torch.compile and CUDA graphs know.
+"""Lowtide's kernels in PyTorch: custom ops for autograd, autocast, torch.compile and CUDA graphs.
 
 Importing it registers `torch.ops.lowtide.gemm` and `gemm_out`. No other part of Lowtide imports torch; without torch
-the import raises `DependencyError`. What needs Inductor, `backend`, `Backend` and `GemmPass`, is imported when it is
+the import raises `DependencyError`. `backend`, `Backend` and `GemmPass` need Inductor, and are imported when they are
 first used.
 """
 

@@ -1,4 +1,4 @@
-"""Activations of `lowtide.torch.Linear` by name: in an epilogue, and in torch."""
+"""The activations of `lowtide.torch.Linear` by name: in an epilogue, and in torch."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
 
 
 def activation_named(name: str | None) -> Activation | None:
-    """Raises LaunchError for an unknown name."""
+    """The activation with this name; None for None. Raises LaunchError for an unknown name."""
     if name is None:
         return None
     if name not in ACTIVATIONS:

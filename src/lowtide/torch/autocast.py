@@ -1,6 +1,6 @@
-"""Autocast: in its regions A and B of f32, f16 and bf16 are multiplied in the region's type, as by torch.matmul.
+"""Autocast: in its regions, A and B of f32, f16 and bf16 are multiplied in the region's type, as by torch.matmul.
 
-Operands of the epilogue keep their types: an epilogue computes in f32 whatever they are.
+Operands of the epilogue keep their types: the epilogue computes in f32 in any case.
 """
 
 import functools
@@ -12,12 +12,12 @@ import torch
 from lowtide.torch.calls import How
 from lowtide.torch.ops import LIBRARY, gemm
 
-_TYPES = (torch.float32, torch.float16, torch.bfloat16)  # f64 is left as it is, as by torch
+_TYPES = (torch.float32, torch.float16, torch.bfloat16)  # torch leaves f64 unchanged too
 _DEVICES = {"cuda": "AutocastCUDA", "cpu": "AutocastCPU"}
 
 
 def in_region(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The tensors in the type of the autocast region around; as they are if there is none."""
+    """The tensors in the type of the surrounding autocast region; unchanged if there is none."""
     kind = a.device.type
     if kind not in _DEVICES or not torch.is_autocast_enabled(kind):
         return a, b
@@ -26,7 +26,7 @@ def in_region(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
 
 
 def precision_in_region(precision: str | None, given: torch.Tensor, a: torch.Tensor) -> str | None:
-    """None where A was converted: a precision is said of products of f32."""
+    """None if A was converted: a precision belongs to products of f32."""
     return precision if a is given else None
 
 

@@ -1,10 +1,10 @@
 """The derivative of `lowtide::gemm`: products of the gradient with the transposed operands, by the same op.
 
-With dZ the gradient of the sums, dA = dZ · Bᵀ and dB = Aᵀ · dZ; both read A, B and dZ as they lie, and lie as A and B
-do. dZ is dD where there is no epilogue, dD times the derivative of the epilogue otherwise. Where that depends on the
-sums they are computed again, in one kernel with the derivative as its epilogue: of a call nothing is kept but what of
-A, B and operands is read again, as with activation checkpointing. dZ is rounded to A's type before it is multiplied;
-products are summed in f32.
+With dZ the gradient of the sums, dA = dZ · Bᵀ and dB = Aᵀ · dZ. Both read A, B and dZ in place, and have the layouts of
+A and B. Without an epilogue dZ is dD, otherwise dD times the derivative of the epilogue. If the derivative depends on
+the sums, one kernel computes them again, with the derivative as its epilogue: a call keeps only the A, B and operands
+that are read again, as with activation checkpointing. dZ is rounded to A's type before it is multiplied; products are
+summed in f32.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from lowtide.torch.ops import LIBRARY, compute, gemm
 
 @dataclass(frozen=True)
 class _Like:
-    """What a gradient has to be: of as many dimensions, of this type, and by columns where the tensor is."""
+    """The form of a gradient: its number of dimensions, its type, and whether the tensor is stored by columns."""
 
     rank: int
     dtype: torch.dtype
@@ -39,8 +39,8 @@ class _Like:
 
 
 class Gemm(torch.autograd.Function):
-    """`lowtide::gemm` with the operands one by one, then what is asked. With `is_weight` B is given as (N, K), and its
-    gradient is of the type that `Tensor.grad_dtype` asks for."""
+    """`lowtide::gemm` with the operands as separate arguments, then the fields of `How`. With `is_weight`, B is given
+    as (N, K), and its gradient has the type that `Tensor.grad_dtype` asks for."""
 
     @staticmethod
     def forward(a: torch.Tensor, b: torch.Tensor, *rest: Any) -> torch.Tensor:
@@ -84,7 +84,7 @@ class Gemm(torch.autograd.Function):
 
 
 def multiply(a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How) -> torch.Tensor:
-    """`gemm`, past the dispatcher where it has nothing to do. Raises what that raises."""
+    """`gemm`, without the dispatcher if it has nothing to do. Raises the same errors."""
     tensors = (a, b, *operands)
     past = is_eager(tensors)
     if (past and records_gradient(tensors)) or (not past and is_transformed()):
@@ -108,7 +108,7 @@ LIBRARY.impl("gemm", _differentiable, "Autograd")
 
 
 def _type_of_gradient(a: torch.Tensor, epilogue: str) -> str:
-    """What derivatives are rounded to: A's type, D's beside an A of 8 bits, which itself has no gradient."""
+    """The type that derivatives are rounded to: A's type, or D's if A has 8 bits and thus no gradient."""
     asked = read(epilogue)
     row = element_type(name_of(a.dtype))
     return asked.graph.d if asked is not None and row.bits == 8 else row.name
@@ -119,7 +119,7 @@ def _check_types(tensors: Sequence[torch.Tensor]) -> None:
     for tensor in tensors:
         if tensor.requires_grad and element_type(name_of(tensor.dtype)).bits == 8:
             raise LaunchError(
-                f"an operand of {tensor.dtype} requires a gradient, for which its type is too narrow: detach it, and"
+                f"an operand of {tensor.dtype} requires a gradient, but its type is too narrow for one: detach it, and"
                 " scale and convert in a torch.autograd.Function of your own [gradient-type]"
             )
 
@@ -131,7 +131,7 @@ def _derivatives(
     operands: Sequence[torch.Tensor | None],
     gradient: torch.Tensor,
 ) -> Mapping[str | None, torch.Tensor]:
-    """By text, each computed once: by a kernel where it depends on the sums, else by torch."""
+    """Derivatives by text, each computed once: by a kernel if it depends on the sums, else by torch."""
     asked = read(ctx.how.epilogue)
     given = dict(zip(asked.names, (*operands, *ctx.how.scalars), strict=True)) if asked else {}
     found: dict[str | None, torch.Tensor] = {}
@@ -141,7 +141,7 @@ def _derivatives(
             found[ITSELF] = gradient.to(ctx.like[0].dtype)
             continue
         tensors = wanted.tensors()
-        values = [given.get(name, gradient) for name in wanted.names]  # its own operand is the gradient
+        values = [given.get(name, gradient) for name in wanted.names]  # the added operand is dD
         given_tensors, scalars = values[: len(tensors)], values[len(tensors) :]
         if wanted.reads_sums:
             how = ctx.how._replace(scalars=scalars, epilogue=text, out_dtype=None)
@@ -152,7 +152,7 @@ def _derivatives(
 
 
 def _of_first(of_sums: torch.Tensor, b: torch.Tensor, like: _Like, how: How) -> torch.Tensor:
-    """dA = dZ · Bᵀ; where A is shared by a batch, the sum over it in f32."""
+    """dA = dZ · Bᵀ; if a batch shares A, the sum over the batch in f32."""
     if like.rank == of_sums.dim():
         return _product(of_sums, b.mT, like, how)
     sums = torch.promote_types(like.dtype, torch.float32)
@@ -161,8 +161,8 @@ def _of_first(of_sums: torch.Tensor, b: torch.Tensor, like: _Like, how: How) -> 
 
 
 def _of_second(of_sums: torch.Tensor, a: torch.Tensor, like: _Like, how: How) -> torch.Tensor:
-    """dB = Aᵀ · dZ; where B is shared by a batch, over all its rows. It depends on all rows whatever is promised of one
-    row."""
+    """dB = Aᵀ · dZ; if a batch shares B, over the rows of the whole batch. It depends on all rows, whatever numerics
+    promise for one row."""
     how = how._replace(numerics=REPEATABLE) if how.numerics == BATCH_INVARIANT else how
     if like.rank == 2 and of_sums.dim() > 2:
         a, of_sums = a.reshape(-1, a.shape[-1]), of_sums.reshape(-1, of_sums.shape[-1])
@@ -170,7 +170,7 @@ def _of_second(of_sums: torch.Tensor, a: torch.Tensor, like: _Like, how: How) ->
 
 
 def _product(first: torch.Tensor, second: torch.Tensor, like: _Like, how: How) -> torch.Tensor:
-    """With the numerics and the precision asked for."""
+    """The product, with the numerics and the precision asked for."""
     plain = How(numerics=how.numerics, precision=how.precision, out_dtype=like.dtype)
     if like.by_columns:
         return multiply(second.mT, first.mT, [], plain).mT
@@ -178,7 +178,7 @@ def _product(first: torch.Tensor, second: torch.Tensor, like: _Like, how: How) -
 
 
 def _reduced(whole: torch.Tensor, kind: OperandKind, like: _Like) -> torch.Tensor:
-    """A gradient of D's shape, summed over what the operand does not have, in f32 or more."""
+    """A gradient of D's shape, summed over the dimensions that the operand lacks, in f32 or wider."""
     if kind is OperandKind.FULL:
         return whole.to(like.dtype)
     of_columns = [*range(whole.dim() - 1)] if like.rank == 1 else [-2]

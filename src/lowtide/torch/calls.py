@@ -1,4 +1,4 @@
-"""What a custom op is asked for: its epilogue read from text, its operands by name, D's shape and type. All checked."""
+"""The checked arguments of a custom op: its epilogue read from text, its operands by name, D's shape and type."""
 
 import functools
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from lowtide.elements import element_type
 from lowtide.errors import LaunchError
 from lowtide.torch.dtypes import dtype_of, name_of
 
-OF_PRECISIONS = "f32"  # the type whose products have more than one
+OF_PRECISIONS = "f32"  # the only type whose products have a choice of precisions
 
 
 class How(NamedTuple):
-    """What the ops are asked beside their tensors, as their schemas have it: the epilogue's scalars, its text, what
-    sums may depend on, how f32 is multiplied, and D's type where no epilogue says it."""
+    """The arguments of the ops beside their tensors, as in the schemas: the epilogue's scalars, its text, the promise
+    on sums, the precision of f32 products, and D's type if no epilogue says it."""
 
     scalars: Sequence[float] = ()
     epilogue: str = ""
@@ -33,7 +33,7 @@ class How(NamedTuple):
 
 @dataclass(frozen=True)
 class Epilogue:
-    """A text, read. `names`: those of the tensors, in the order of the text, then those of the scalars."""
+    """The epilogue of a text. `names`: of the tensors, in the order of the text, then of the scalars."""
 
     function: TextEpilogue
     graph: EpilogueGraph
@@ -64,7 +64,7 @@ def read(text: str) -> Epilogue | None:
 
 @functools.cache
 def sums_type(a: torch.dtype, b: torch.dtype) -> str:
-    """The type of the sums. Raises LaunchError for types that are not multiplied; packed weights are not for ops."""
+    """The type of the sums. Raises LaunchError for types that are not multiplied; the ops take no packed weights."""
     names = name_of(a), name_of(b)
     if element_type(names[0]).is_float != element_type(names[1]).is_float:
         raise LaunchError(
@@ -75,7 +75,7 @@ def sums_type(a: torch.dtype, b: torch.dtype) -> str:
 
 @functools.cache
 def check_precision(precision: str | None, a: torch.dtype, b: torch.dtype) -> None:
-    """Raises SpecError for a precision that products of these types do not have."""
+    """Raises SpecError if products of these types do not have this precision."""
     if precision is not None:
         sums = sums_type(a, b)
         GemmSpec(a=name_of(a), b=name_of(b), d=name_of(default_type(a, b)), acc=sums, precision=precision)
@@ -83,13 +83,13 @@ def check_precision(precision: str | None, a: torch.dtype, b: torch.dtype) -> No
 
 @functools.cache
 def default_type(a: torch.dtype, b: torch.dtype) -> torch.dtype:
-    """D's where nothing says it. Raises LaunchError for types that are not multiplied."""
+    """The default type of D. Raises LaunchError for types that are not multiplied."""
     sums_type(a, b)
     return dtype_of(result_type(name_of(a), name_of(b)))
 
 
 def d_type(a: torch.Tensor, b: torch.Tensor, how: How) -> torch.dtype:
-    """D's dtype. Raises LaunchError for types that are not multiplied, or another than the epilogue's."""
+    """D's dtype. Raises LaunchError for types that are not multiplied, or that differ from the epilogue's."""
     default, epilogue, asked = default_type(a.dtype, b.dtype), read(how.epilogue), how.out_dtype
     if epilogue is None:
         return default if asked is None else asked

@@ -1,4 +1,4 @@
-"""What a backward pass computes and reads: a function of the epilogue and of what requires a gradient."""
+"""The computations and inputs of a backward pass, by the epilogue and the tensors that require a gradient."""
 
 import functools
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from lowtide.compiler.epilogue.derivative import pullback
 from lowtide.torch.calls import read
 
-ITSELF = ""  # the gradient of D as it is, where there is no epilogue
+ITSELF = ""  # the gradient of D itself, without an epilogue
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`of_sums` and `of_operands` are texts of epilogues, None where D does not depend on it or no one needs it.
-    `kept`: which tensors these and the products read, A and B first."""
+    """`of_sums` and `of_operands` are texts of epilogues, None if D does not depend on the input or no gradient is
+    needed. `kept`: the tensors that these and the products read, A and B first."""
 
     of_sums: str | None
     of_operands: tuple[str | None, ...]
@@ -21,7 +21,8 @@ class Plan:
 
 @functools.lru_cache(maxsize=4096)
 def plan(epilogue: str, d: str, needs: tuple[bool, ...]) -> Plan:
-    """For gradients of type `d`; `needs`: of A, B and the operands. Raises SpecError where there is no derivative."""
+    """The plan for gradients of type `d`. `needs`: whether A, B and each operand need one. Raises SpecError if there is
+    no derivative."""
     needs_a, needs_b, *needs_operands = needs
     asked = read(epilogue)
     if asked is None:

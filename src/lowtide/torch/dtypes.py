@@ -11,11 +11,11 @@ from lowtide.runtime.dtypes import LIBRARY_NAMES
 
 @functools.cache
 def name_of(dtype: torch.dtype) -> str:
-    """The name of a torch dtype. Raises LaunchError for one that kernels do not read, such as complex numbers."""
+    """The name of a torch dtype. Raises LaunchError for a dtype that kernels do not read, such as complex numbers."""
     name = LIBRARY_NAMES.get(str(dtype).rpartition(".")[2])
     if name is None:
         raise LaunchError(
-            f"{dtype} is no element type of matrices; known are {', '.join(ELEMENTS)}: convert it first [torch-dtype]"
+            f"{dtype} is not an element type of matrices; convert it to one of {', '.join(ELEMENTS)} [torch-dtype]"
         )
     return name
 

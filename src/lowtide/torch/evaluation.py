@@ -1,6 +1,6 @@
-"""A GEMM with its epilogue by torch's own operations: what tensors outside of GPU memory are computed by.
+"""A GEMM with its epilogue by torch's own operations, for tensors outside of GPU memory.
 
-Types, and where values are rounded, are a kernel's: sums and epilogue in f32 (f64; integers in s32), rounded once to
+Types and roundings are those of a kernel: sums and epilogue in f32 (f64 for f64, s32 for integers), rounded once to
 D's type. The order of sums and the functions of the epilogue are torch's.
 """
 
@@ -45,7 +45,7 @@ _OPS: dict[str, Callable[..., torch.Tensor]] = {
 
 
 def product(a: torch.Tensor, b: torch.Tensor, sums: str, precision: str | None = None) -> torch.Tensor:
-    """A · B in the type of the sums; integers in s32, which wraps around. Sums of products of pieces are f32's."""
+    """A · B in the type of the sums; integers in s32, which wraps around. Sums of products of pieces are in f32."""
     computed = dtype_of(element_type(sums).computes_in if element_type(sums).is_float else sums)
     if precision is not None and precision in ELEMENTS:
         a, b = _cut(a, precision), _cut(b, precision)
@@ -53,7 +53,7 @@ def product(a: torch.Tensor, b: torch.Tensor, sums: str, precision: str | None =
 
 
 def _cut(x: torch.Tensor, narrower: str) -> torch.Tensor:
-    """What is multiplied of f32 as a type that is stored so: the upper bits of the significand."""
+    """The upper bits of f32 that are multiplied as a narrower type stored in f32."""
     dropped = element_type(name_of(x.dtype)).precision - element_type(narrower).precision
     return (x.view(torch.int32) >> dropped << dropped).view(x.dtype) if dropped else x
 
@@ -61,15 +61,16 @@ def _cut(x: torch.Tensor, narrower: str) -> torch.Tensor:
 def evaluate(
     epilogue: Epilogue, acc: torch.Tensor | None, operands: Sequence[torch.Tensor], scalars: Sequence[float]
 ) -> torch.Tensor:
-    """D, rounded to its type, of the sums, the tensors and the scalars; `acc` is None where the epilogue reads none.
+    """D, rounded to its type, from the sums, the tensors and the scalars; `acc` is None if the epilogue does not read
+    the sums.
 
-    What depends on no full operand broadcasts to D: a vector per row is (…, M, 1), one per column (…, 1, N).
+    Without a full operand the result broadcasts to D: a vector per row is (…, M, 1), one per column (…, 1, N).
     """
     graph = epilogue.graph
     values: dict[int, torch.Tensor] = {}
     given = dict(zip(epilogue.names, (*operands, *scalars), strict=True))
     like = operands[0] if acc is None else acc
-    if graph.result.op == "operand":  # as it is: not by way of f32
+    if graph.result.op == "operand":  # unchanged, not converted by way of f32
         return rounded(_placed(graph.operands[graph.result.attribute], given, like.device), graph.d)  # type: ignore[index]
     for node in graph.nodes:
         inputs = [values[id(other)] for other in node.inputs]
@@ -78,7 +79,7 @@ def evaluate(
 
 
 def rounded(value: torch.Tensor, d: str) -> torch.Tensor:
-    """To nearest, ties to even; integers are saturated, NaN becomes 0."""
+    """Rounded to nearest, ties to even; integers are saturated, NaN becomes 0."""
     row = element_type(d)
     if row.is_float:
         return value.to(dtype_of(d))
@@ -113,7 +114,7 @@ def _evaluate(
 
 
 def _placed(operand: Operand, given: Mapping[str, Any], device: torch.device) -> torch.Tensor:
-    """An operand in its own type, so that it broadcasts to D."""
+    """An operand in its own type, shaped to broadcast to D."""
     value = given[operand.name]
     if operand.kind is OperandKind.SCALAR:
         return torch.full((), value, dtype=dtype_of(operand.dtype), device=device)

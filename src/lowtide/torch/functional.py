@@ -25,16 +25,16 @@ def matmul(
     precision: str | None = None,
     **operands: Any,
 ) -> torch.Tensor:
-    """D (…, M, N) = epilogue(A (…, M, K) · B (…, K, N), operands…), as `lt.matmul`, known to autograd, autocast and
+    """D (…, M, N) = epilogue(A (…, M, K) · B (…, K, N), operands…), as `lt.matmul`, for autograd, autocast and
     torch.compile.
 
-    `precision`: of products of f32, as in `lt.matmul`, in the backward pass too; autocast takes its own type. Operands
-    whose annotations say no element type have their tensor's. `out_dtype`: D's type, else that of `out`, else
+    `precision`: of products of f32, as in `lt.matmul`, in the backward pass too; autocast uses its own type. Operands
+    without an element type in their annotation have the tensor's. `out_dtype`: D's type; by default that of `out`, else
     that of A (bf16 for 8-bit floats, s32 for integers). The gradient of an epilogue that is not linear computes the
     sums again.
 
-    Raises LaunchError for tensors that do not fit, SpecError for an epilogue that cannot be traced, or has no
-    derivative where one is needed.
+    Raises LaunchError for tensors that do not fit, SpecError for an epilogue that cannot be traced, or that has no
+    derivative although one is needed.
     """
     given = a
     a, b = in_region(a, b)
@@ -68,8 +68,8 @@ def linear(
 ) -> torch.Tensor:
     """torch.nn.functional.linear, with an activation: x (…, K) · weight (N, K)ᵀ + bias (N,).
 
-    Where no gradient is recorded, all is one kernel. Where one is, the activation is torch's, after the kernel: its
-    input is kept for the backward pass. So it is in f64, for which epilogues have few functions. The gradient of the
+    Without a recorded gradient, all is one kernel. With one, torch applies the activation after the kernel, because its
+    input is kept for the backward pass; so does f64, because its epilogues have few functions. The gradient of the
     weight has the type of `weight.grad_dtype`, in eager mode. `numerics`, `precision`: as for `matmul`.
 
     Raises LaunchError for tensors that do not fit or an unknown activation.
@@ -92,7 +92,7 @@ def linear(
 
 
 def _asks_for_another_type(weight: torch.Tensor) -> bool:
-    """Whether the gradient of a weight is to be of another type than the weight; leaves alone can ask for it."""
+    """Whether the gradient of a weight should have another type than the weight; only leaves can ask for it."""
     if torch.compiler.is_compiling() or not (weight.requires_grad and weight.is_leaf):
         return False
     return getattr(weight, "grad_dtype", None) not in (None, weight.dtype)

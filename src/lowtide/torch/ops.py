@@ -5,11 +5,11 @@
     gemm_out(Tensor a, Tensor b, Tensor[] operands, float[] scalars, str epilogue, str numerics, str? precision,
              Tensor(a!) out) -> ()
 
-A is (…, M, K), B (…, K, N) and D (…, M, N), as in `lt.matmul`: transposes, slices and batches are read as they lie.
-What no kernel reads so, such as an expanded gradient, is copied first, as torch.matmul does. `epilogue` is the text of
-an epilogue (`compiler/epilogue/text.py`), "" for none; `operands` are its tensors in the order of the text, `scalars`
-its scalars. `numerics` and `precision` are those of `lt.matmul`; `out_dtype` is D's type where no epilogue says it. D
-of `gemm` is contiguous. From `scalars` on the arguments are the fields of `How`.
+A is (…, M, K), B (…, K, N) and D (…, M, N), as in `lt.matmul`: transposes, slices and batches are read in place.
+Tensors that no kernel can read, such as an expanded gradient, are copied first, as by torch.matmul. `epilogue` is the
+text of an epilogue (`compiler/epilogue/text.py`), "" for none; `operands` are its tensors in the order of the text,
+`scalars` its scalars. `numerics` and `precision` are those of `lt.matmul`; `out_dtype` is D's type if no epilogue says
+it. D of `gemm` is contiguous. From `scalars` on the arguments are the fields of `How`.
 
 Tensors on the CPU are multiplied by torch (`evaluation.py`).
 """
@@ -35,11 +35,10 @@ for _schema in (f"gemm({_ASKED}, ScalarType? out_dtype) -> Tensor", f"gemm_out({
 
 
 def compute(a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How) -> torch.Tensor:
-    """`gemm` without the dispatcher: what it does on tensors whose gradients are not recorded. Raises LaunchError,
-    SpecError."""
+    """`gemm` without the dispatcher, on tensors whose gradients are not recorded. Raises LaunchError, SpecError."""
     d = d_type(a, b, how)
     if a.device.type == "cuda":
-        is_default = d is a.dtype and d.itemsize > 1  # what lt.matmul allocates
+        is_default = d is a.dtype and d.itemsize > 1  # as lt.matmul allocates
         out = None if is_default else a.new_empty(result_shape(a, b), dtype=d)
         return _multiply(a, b, operands, how, out)
     return _by_torch(a, b, operands, how, d)
@@ -48,8 +47,8 @@ def compute(a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], 
 def compute_out(
     a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor
 ) -> None:
-    """`gemm_out` without the dispatcher; `how.out_dtype` is that of `out`. Raises LaunchError, also where autograd
-    would record it, and SpecError."""
+    """`gemm_out` without the dispatcher; `how.out_dtype` is the dtype of `out`. Raises SpecError, and LaunchError, also
+    if autograd would record the call."""
     d = d_type(a, b, how)
     if a.device.type == "cuda":
         _multiply(a, b, operands, how, out)
@@ -84,7 +83,7 @@ def _gemm_out_fake(a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Te
 
 
 for _name, _function, _fake in (("gemm", _gemm, _gemm_fake), ("gemm_out", _gemm_out, _gemm_out_fake)):
-    LIBRARY.impl(_name, _function, "CompositeExplicitAutograd")  # sparse tensors too, which are refused
+    LIBRARY.impl(_name, _function, "CompositeExplicitAutograd")  # for sparse tensors too, which it refuses
     torch.library.register_fake(f"lowtide::{_name}", _fake, lib=LIBRARY)
 
 
@@ -98,7 +97,7 @@ register_flop_formula(torch.ops.lowtide.gemm)(_flops)
 def _multiply(
     a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor | None
 ) -> torch.Tensor:
-    """By a kernel. What no kernel reads as it lies is copied."""
+    """Multiply by a kernel. Tensors that no kernel can read are copied."""
     asked = read(how.epilogue)
     names = asked.names if asked else ()
     if len(names) != len(operands) + len(how.scalars):
@@ -121,7 +120,7 @@ def _multiply(
 
 
 def _readable(x: torch.Tensor) -> torch.Tensor:
-    """The tensor where its last two dimensions lie as a matrix and the others are one, else a copy."""
+    """The tensor if its last two dimensions form a matrix and the others collapse to one, else a copy."""
     lie = x.stride()[-2:]
     is_matrix = 1 in lie and 0 not in lie and x.dim() <= 3
     return x if is_matrix or x.is_contiguous() else x.contiguous()

@@ -1,4 +1,4 @@
-"""The texts of epilogues for calls with tensors of certain types. For torch.compile they are constants."""
+"""The texts of epilogues for tensors of given types. They are constants for torch.compile."""
 
 import functools
 from collections.abc import Callable
@@ -21,14 +21,14 @@ Types = tuple[tuple[str, torch.dtype | None], ...]
 def text_of_call(
     epilogue: Callable[..., Any] | None, a: torch.dtype, b: torch.dtype, d: torch.dtype | None, types: Types
 ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """The text, and the names of the operands that are tensors, and scalars, in its order. `types`: of the operands by
-    name, None for what is no tensor. Raises SpecError, LaunchError."""
+    """The text, and the names of the tensor operands and of the scalars, in its order. `types`: the operands' types by
+    name, None for scalars. Raises SpecError, LaunchError."""
     return _text_of_call(epilogue, a, b, d, types)
 
 
 @torch.compiler.assume_constant_result
 def text_of_linear(activation: str | None, x: torch.dtype, weight: torch.dtype, bias: torch.dtype | None) -> str:
-    """Of act(x · Wᵀ + bias), D of x's type. Raises SpecError, LaunchError."""
+    """The text of act(x · Wᵀ + bias), with D of x's type. Raises SpecError, LaunchError."""
     return _text_of_linear(activation, x, weight, bias)
 
 

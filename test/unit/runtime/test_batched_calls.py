@@ -138,7 +138,7 @@ def test_the_output_is_allocated_with_the_batch(fake: FakeDriver, torch: FakeTor
     assert kernel_of(batch=BATCH)(Tensor(aligned(M, K)), b).shape == (BATCH, M, 21)
     with pytest.raises(
         LaunchError,
-        match=r"nothing says how many there are; pass out= with that as its first extent.*\[batch-of-shared\]",
+        match=r"\[batch-of-shared\]",
     ):
         kernel_of()(Tensor(aligned(M, K)), b)
 
@@ -231,6 +231,6 @@ def test_the_output_may_be_a_full_operand_of_the_batch_but_not_one_that_it_share
     first = d.array[0]
     apart = np.lib.stride_tricks.as_strided(first, d.array.shape, (0, *first.strides))
     for shared in (first, apart, d.array[::-1]):  # the product of a matrix would overwrite what the next one reads
-        with pytest.raises(LaunchError, match=r"reach into those of input c|negative"):
+        with pytest.raises(LaunchError, match=r"input c,.*\[output-overlaps\]|\[negative-strides\]"):
             kernel(a, b, c=InterfaceArray(shared), out=d)
     assert len(fake.launches) == 1

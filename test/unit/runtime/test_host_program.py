@@ -246,8 +246,8 @@ def test_ops_that_cannot_be_are_refused_when_loading(ops: list[dict[str, Any]], 
         ({"arguments": None}, "arguments is NoneType, must be a list"),
         ({"arguments": [{"value": "p", "type": ["ptr"]}]}, "must have a value and a type"),
         ({"arguments": [{"value": "p", "type": "f32"}]}, "has type 'f32', must have 'an integer type'"),
-        ({"arguments": [{"value": True, "type": "i32"}]}, "True is no value of type 'i32'"),
-        ({"arguments": [{"value": 1.5, "type": "i32"}]}, "1.5 is no value of type 'i32'"),
+        ({"arguments": [{"value": True, "type": "i32"}]}, r"True .*\[host-program\]"),
+        ({"arguments": [{"value": 1.5, "type": "i32"}]}, r"1\.5 .*\[host-program\]"),
         ({"shared_memory": -1}, "shared_memory is -1, must be 0 to 166912 bytes"),
         ({"shared_memory": 166913}, "shared_memory is 166913, must be 0 to 166912 bytes"),
         ({"shared_memory": 10**12}, "shared_memory is 1000000000000, must be"),
@@ -302,7 +302,7 @@ def test_a_shift_past_the_width_is_an_error_of_ours() -> None:
 def test_a_float_takes_part_in_no_arithmetic_on_the_host() -> None:
     manifest = sample_manifest(argument("alpha", "scalar", "f32"))
     manifest["host"].insert(0, op("arith.addi", ["v"], ["alpha", "alpha"]))
-    with pytest.raises(LoadError, match="has a float for operand"):
+    with pytest.raises(LoadError, match=r"float.*\[host-program\]"):
         compile_host(manifest)
 
 

@@ -75,9 +75,7 @@ def test_a_known_signature_is_still_checked_for_alignment_and_overlap(fake: Fake
     with pytest.raises(LaunchError, match=r"operand a: base address .* multiple of 16"):
         kernel(Tensor(aligned(M, K, offset=2)), b, out=d)
     whole = aligned(M, 2 * K)
-    with pytest.raises(
-        LaunchError, match=r"operand d: the output's bytes reach into those of input a.*\[output-overlaps\]"
-    ):
+    with pytest.raises(LaunchError, match=r"operand d: .*input a,.*\[output-overlaps\]"):
         kernel(Tensor(whole[:, :K]), b, out=Tensor(whole[:, K : K + N]))
     assert len(fake.launches) == 1
 
@@ -324,7 +322,7 @@ def test_compiled_extents_are_checked(fake: FakeDriver) -> None:
     [
         (1, {}, r"operand b is missing; it takes a, b, bias.*\[operand-not-given\]"),
         (2, {}, r"bias.*\[operand-not-given\]"),
-        (4, {}, r"4 operands given, it has 3.*\[operand-count\]"),
+        (4, {}, r"\[operand-count\]"),
         (2, {"a": 1}, r"operand a is given twice.*\[operand-twice\]"),
         (2, {"bais": 1}, r"unknown operand 'bais'; the operands are a, b, bias.*\[operand-unknown\]"),
         (2, {"d": 1}, r"d is the output; pass it as out=.*\[output-by-position\]"),

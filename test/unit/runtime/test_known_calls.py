@@ -278,7 +278,7 @@ def test_an_output_that_is_not_quite_the_operand_is_refused(install_driver: Inst
     whole = aligned(2 * M, 2 * N)
     c = Tensor(whole[:M, :N])
     for d in (whole[1 : M + 1, :N], whole[: 2 * M : 2, :N], whole[:M, 8 : N + 8]):
-        with pytest.raises(LaunchError, match=r"reach into those of input c, .*, or c itself, with the same base and"):
+        with pytest.raises(LaunchError, match=r"input c, .*, or c itself, .*\[output-overlaps\]"):
             kernel(a, b, c=c, out=Tensor(d))
     wide = Tensor(aligned(M, N, dtype=np.float32))
     narrow = Tensor(wide.array.view(np.float16)[:, :N])

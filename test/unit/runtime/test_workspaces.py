@@ -123,7 +123,7 @@ def test_without_memory_nothing_is_launched(fake: FakeDriver) -> None:
     fake.memory_error = 2
     with pytest.raises(
         LaunchError,
-        match=rf"kernel gemm: a workspace of {_FLOATS} bytes cannot be had .*CUDA_ERROR_2.*\[workspace-memory\]",
+        match=rf"{_FLOATS} bytes .*CUDA_ERROR_2.*\[workspace-memory\]",
     ):
         kernel(a, b, out=d, stream=3)
     assert not fake.launches
@@ -181,7 +181,7 @@ def test_a_workspace_in_an_operand_is_refused(fake: FakeDriver) -> None:
     kernel, (a, b, _) = kernel_of(), arrays()
     whole = aligned(1, _NEEDED + 40 * 24 * 2, np.uint8)
     d = InterfaceArray(whole[0, _FLOATS : _FLOATS + 40 * 24 * 2].view(np.float16).reshape(40, 24))
-    with pytest.raises(LaunchError, match=r"workspace= reaches into operand d.*\[workspace-overlaps\]"):
+    with pytest.raises(LaunchError, match=r"operand d.*\[workspace-overlaps\]"):
         kernel(a, b, out=d, stream=3, workspace=InterfaceArray(whole[0]))
 
 

@@ -84,7 +84,7 @@ def test_a_transposed_operand_is_counted_in_its_stored_shape():
     choice = choose_swizzle((32, 64), [ldmatrix_access(plan)], 2)
     assert choice.swizzle == (3, 3, 3)
     assert choice.counts[(0, 3, 3)]["ldmatrix.x4.trans a"].ways == 8
-    with pytest.raises(ScheduleError, match=r"is not one of the tile \(32, 64\).*\[access-layout\]"):
+    with pytest.raises(ScheduleError, match=r"\[access-layout\]"):
         shared_access_conflicts(swizzled((64, 32), (0, 3, 3)), ldmatrix_access(plan), 2)
 
 
@@ -109,9 +109,7 @@ def test_candidates_stay_within_the_buffer():
 
 
 def test_a_swizzle_that_parts_a_vector_is_refused():
-    with pytest.raises(
-        ScheduleError, match=r"parts the 8 elements of a vector; take a swizzle with M >= 3.*\[vector-parted\]"
-    ):
+    with pytest.raises(ScheduleError, match=r"\[vector-parted\]"):
         ways((128, 32), copy_access(tile_copy((128, 32))), (2, 2, 3))
 
 

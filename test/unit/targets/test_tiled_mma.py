@@ -133,7 +133,7 @@ def test_extents_that_do_not_divide_are_refused_with_the_nearest():
         TiledMma(K16, (2, 2, 1), (None, 24, None))
     with pytest.raises(ScheduleError, match=r"permutation of n .* does not permute"):
         TiledMma(K16, (1, 1, 1), (None, Layout((2, 4), (1, 1)), None))
-    with pytest.raises(ScheduleError, match=r"a count is at least 1; set n to 1.*\[atom-layout-count\]"):
+    with pytest.raises(ScheduleError, match=r"\[atom-layout-count\]"):
         TiledMma(K16, (1, 0, 1))
 
 

@@ -1,4 +1,4 @@
-"""An opt-in pass for torch.compile: products, with the pointwise ops that follow, as kernels of Lowtide."""
+"""An opt-in pass for torch.compile: products, fused with the pointwise ops that follow, as kernels of Lowtide."""
 
 from lowtide.compiler.fx.report import Report
 from lowtide.compiler.fx.rule import Rule

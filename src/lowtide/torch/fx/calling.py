@@ -1,7 +1,7 @@
-"""What a compiled graph calls for `lowtide::gemm`.
+"""The function that a compiled graph calls for `lowtide::gemm`.
 
-How the tensors of a call in a graph lie is known when the graph's code is written, so it comes as one text, and only
-addresses are read at each call: shapes, strides and types of three tensors take longer to read than a kernel to launch.
+The types, shapes and strides of the tensors are known when the graph's code is written, so they come as one text. Each
+call reads only addresses: reading shapes, strides and types of three tensors takes longer than a launch.
 """
 
 from typing import Any
@@ -15,13 +15,13 @@ from lowtide.torch.calls import How, read
 from lowtide.torch.ops import compute_out
 
 _MOST_LAUNCHES = 8192
-_LAUNCHES = Recent(_MOST_LAUNCHES)  # by all that a call depends on but the stream
+_LAUNCHES = Recent(_MOST_LAUNCHES)  # by everything that a call depends on except the stream
 
 
 def run(
     a: torch.Tensor, b: torch.Tensor, *operands: torch.Tensor, out: torch.Tensor, lies: str | None, **asked: Any
 ) -> None:
-    """`lies`: types, sizes, strides and device of the tensors, None where they are not known; `asked`: fields of `How`.
+    """`lies`: types, sizes, strides and device of the tensors, None if they are not known; `asked`: fields of `How`.
     Raises as `lowtide::gemm_out` does."""
     addresses = (a.data_ptr(), b.data_ptr(), out.data_ptr(), *[x.data_ptr() for x in operands])
     key = None if lies is None else (lies, *asked.values(), addresses)
@@ -38,7 +38,7 @@ def run(
 def _launch_of(
     a: torch.Tensor, b: torch.Tensor, operands: tuple[torch.Tensor, ...], how: How, out: torch.Tensor
 ) -> Any:
-    """Of a call that just was; None where its tensors were copied."""
+    """The launch of the preceding call; None if its tensors were copied."""
     asked = read(how.epilogue)
     named = dict(zip(asked.names, operands, strict=True)) if asked else {}
     return matmul.known(

@@ -1,10 +1,10 @@
-"""The pass: every product that is taken becomes one `lowtide::gemm`, with what follows it in the epilogue.
+"""The pass: each product that is taken becomes one `lowtide::gemm`, with the ops that follow in its epilogue.
 
     %mm = aten.mm(%x, %w); %view = aten.view(%mm, [4, 512, 1024]); %add = aten.add(%residual, %view)
     %gemm = lowtide.gemm(%x, %w, [%reshape], [], "(acc: f32, %x0: full bf16) -> bf16 { … }", "repeatable", None, None)
 
-It runs on graphs of aten ops: on that of forward and backward together, before they are parted, so that what is kept
-for the backward pass is what a kernel writes. Views before operands stay as they are: kernels read any strides.
+It runs on graphs of aten ops that hold forward and backward together, before they are partitioned, so that a kernel
+writes the tensors kept for the backward pass. Views before operands stay: kernels read any strides.
 """
 
 from collections.abc import Callable
@@ -25,11 +25,11 @@ from lowtide.torch.calls import OF_PRECISIONS, How
 
 _reshape = torch.ops.aten.reshape.default
 _permute = torch.ops.aten.permute.default
-_OF_VALUES = frozenset({"val", "tensor_meta", "unbacked_bindings"})  # metadata that another node has otherwise
+_OF_VALUES = frozenset({"val", "tensor_meta", "unbacked_bindings"})  # metadata that the new node gets anew
 
 
 def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
-    """Rewrite a graph; one row for each of its products. `how`: its numerics, and the precision of products of f32."""
+    """Rewrite a graph; one row for each product. `how`: its numerics, and the precision of products of f32."""
     rows = []
     for node in list(graph.nodes):
         product = product_of(node)
@@ -45,7 +45,7 @@ def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
 
 
 def _is_backward(graph: torch.fx.Graph) -> Callable[[Any], bool]:
-    """Which nodes need gradients: what depends on a tangent, by the names that AOTAutograd gives."""
+    """Whether a node belongs to the backward pass: it depends on a tangent, by the names that AOTAutograd gives."""
     found: set[Any] = set()
     for node in graph.nodes:
         is_tangent = node.op == "placeholder" and node.name.startswith("tangents")
@@ -72,7 +72,7 @@ def _replace(graph: torch.fx.Graph, fusion: Fusion, how: How) -> None:
 
 
 def _operand(graph: torch.fx.Graph, leaf: Leaf, fusion: Fusion) -> Any:
-    """The leaf as the op takes it: of D's shape, (…, M) or (N,)."""
+    """The leaf in the form that the op takes: D's shape, (…, M) or (N,)."""
     shape = fusion.product.value.shape
     wanted = {OperandKind.FULL: shape, OperandKind.PER_ROW: shape[:-1], OperandKind.PER_COLUMN: shape[-1:]}[leaf.kind]
     value = value_of(leaf.node)
@@ -85,7 +85,7 @@ def _operand(graph: torch.fx.Graph, leaf: Leaf, fusion: Fusion) -> Any:
 
 
 def _call(graph: torch.fx.Graph, target: Any, arguments: tuple[Any, ...], like: Any) -> Any:
-    """A node in the place of `like`, with metadata as a traced one has."""
+    """A node in the place of `like`, with the metadata of a traced one."""
     node = graph.call_function(target, arguments)
     node.meta = {name: entry for name, entry in like.meta.items() if name not in _OF_VALUES}
     values = torch.fx.map_arg(arguments, lambda other: other.meta["val"])

@@ -1,4 +1,4 @@
-"""The backend for torch.compile: Inductor, with the pass in it.
+"""The backend for torch.compile: Inductor with the pass.
 
 model = torch.compile(model, backend=lowtide.torch.backend)
 backend = lowtide.torch.Backend(explain=True)
@@ -33,7 +33,7 @@ _SOURCES = tuple(str(path) for folder in _FOLDERS for path in sorted(folder.glob
 
 
 class Log:
-    """Rows of graphs as they are compiled, the newest. Threads may share it."""
+    """The rows of the newest compiled graphs. Threads may share a log."""
 
     def __init__(self) -> None:
         self.rows: tuple[Row, ...] = ()
@@ -41,17 +41,17 @@ class Log:
         self._lock = threading.Lock()
 
     def add(self, rows_of: Callable[[str], list[Row]]) -> None:
-        """The rows of a graph, from its name."""
+        """Add the rows of a graph; `rows_of` takes the graph's name."""
         with self._lock:
             self.rows = (*self.rows, *rows_of(f"graph {next(self._numbers)}"))[-_MOST_ROWS:]
 
 
 class GemmPass(CustomGraphPass):
-    """The pass as Inductor takes it, for `torch._inductor.config.joint_custom_post_pass`.
+    """The pass in Inductor's form, for `torch._inductor.config.joint_custom_post_pass`.
 
-    `rule`: which products are taken. `numerics`: as in lt.matmul. `precision`: as there; where it is given, products of
-    f32 are taken too, and multiplied so. `explain`: graphs are compiled anew, not taken from
-    Inductor's cache, so that the report has all of them. `before`: a pass that runs first. `log`: where rows go.
+    `rule`: which products are taken. `numerics`: as in lt.matmul. `precision`: as there; if given, products of f32 are
+    taken too. `explain`: compile each graph anew instead of taking it from Inductor's cache, so that the report has all
+    of them. `before`: a pass that runs first. `log`: receives the rows.
     """
 
     def __init__(
@@ -80,21 +80,21 @@ class GemmPass(CustomGraphPass):
         self._log.add(lambda name: fuse(graph, name, self.rule, self.how))
 
     def uuid(self) -> Any:
-        """What decides the pass's result, for Inductor's cache; None where that is not to be used."""
+        """The key of the pass's result in Inductor's cache; None to bypass the cache."""
         before = self.before.uuid() if isinstance(self.before, CustomGraphPass) else self.before
         if self.explain or (before is None and self.before is not None) or callable(before):
             return None
         return repr((own_digest(), get_hash_for_files(_SOURCES), self.rule, self.how, before))
 
     def report(self) -> Report:
-        """What became of each product in the graphs compiled so far."""
+        """The outcome for each product in the graphs compiled so far."""
         return Report(self._log.rows)
 
 
 class Backend:
     """Inductor with `GemmPass`, whose arguments it takes.
 
-    `measure`: where the pass leaves an `mm`, Inductor times a kernel (`numerics="repeatable"`) beside its own when it
+    `measure`: if the pass leaves an `mm`, Inductor times a kernel (`numerics="repeatable"`) beside its own when it
     compiles, and takes the faster.
     """
 
@@ -109,7 +109,7 @@ class Backend:
         self._log = Log()
         self._measure = measure
         self._pass = functools.partial(GemmPass, rule, numerics, explain, precision, log=self._log)
-        self._pass()  # so that wrong arguments are refused here
+        self._pass()  # refuses wrong arguments here
 
     def __call__(
         self,
@@ -129,7 +129,7 @@ class Backend:
         return compile_fx(graph, list(example_inputs), config_patches=patches)
 
     def report(self) -> Report:
-        """As `GemmPass.report`. Graphs that Inductor found in its cache are not in it, unless `explain` was given."""
+        """As `GemmPass.report`. Without `explain`, graphs that Inductor found in its cache are missing."""
         return Report(self._log.rows)
 
 

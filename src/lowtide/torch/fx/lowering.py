@@ -1,7 +1,7 @@
-"""How Inductor compiles `lowtide::gemm`: a call with an output that Inductor allocates, as it does for aten.mm.
+"""Inductor's lowering of `lowtide::gemm`: a call with an output that Inductor allocates, as for aten.mm.
 
-Without it the op would be called through torch's dispatcher, and would allocate its own D, which Inductor could not
-place in memory that it reuses.
+Otherwise, the op would be called through torch's dispatcher and allocate its own D, which Inductor could not place in
+memory that it reuses.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from lowtide.torch.ops import gemm
 
 _NAME = "lowtide_gemm"
 _ASKED = ("epilogue", "numerics", "precision")
-_TIMED_BITS = 16  # of elements of f16 and bf16
+_TIMED_BITS = 16  # the bits of f16 and bf16
 
 
 def lowtide_mm(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> None:
     """A product for `torch._inductor.config.external_matmul`: Inductor times it beside its own, and takes the faster.
 
-    What is not worth timing, and what no kernel multiplies as it lies, is multiplied by torch.
+    Products that are not worth timing, or that no kernel multiplies in place, are left to torch.
     """
     if a.is_cuda and element_type(name_of(a.dtype)).bits == _TIMED_BITS:
         with contextlib.suppress(Error):
@@ -40,7 +40,7 @@ def lowtide_mm(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> None:
 
 
 class Gemm(ir.ExternKernelOut):
-    """The call, which also says how its tensors lie where that is known when code is written."""
+    """The call, with the layouts of its tensors if they are known when code is written."""
 
     def codegen(self, wrapper: Any) -> None:
         self.kwargs["lies"] = _lies([*self.inputs, self])
@@ -48,7 +48,7 @@ class Gemm(ir.ExternKernelOut):
 
 
 def _lies(nodes: Sequence[Any]) -> str | None:
-    """Types, sizes, strides and device of A, B, the operands and D; None where one is of run time."""
+    """Types, sizes, strides and device of A, B, the operands and D; None if any is known only at run time."""
     extents = [[*node.get_size(), *node.get_stride()] for node in nodes]
     if not all(str(extent).isdecimal() for each in extents for extent in each):
         return None
