@@ -57,7 +57,7 @@ def _merge(outer: arith.MaximumFOp | arith.MinimumFOp, sign: int) -> None:
 
 
 def _bound(value: ir.Value) -> float | None:
-    """The constant, unless it is NaN, which no bound is tighter than."""
+    """The constant; None for NaN and for other values."""
     owner = value.owner
     if isinstance(owner, ir.Block) or not isinstance(owner.opview, arith.ConstantOp):
         return None

@@ -100,7 +100,7 @@ def test_what_is_damaged_or_of_another_version_is_refused(folder: Path, tmp_path
             (json.dumps(held | {"bundle": 2}), r"\[bundle-version\]"),
             (json.dumps(held | {"format": 9}), r"\[bundle-version\]"),
             (text.replace('"sm_80"', '"sm_86"', 1), r"\[bundle-digest\]"),
-            (resealed(held, folder="../other"), r"no entry of a kernel.*\[bundle-entry\]"),
+            (resealed(held, folder="../other"), r"\[bundle-entry\]"),
         ):
             index.write_text(change)
             with pytest.raises(LoadError, match=message):

@@ -282,6 +282,6 @@ def test_an_output_that_is_not_quite_the_operand_is_refused(install_driver: Inst
             kernel(a, b, c=c, out=Tensor(d))
     wide = Tensor(aligned(M, N, dtype=np.float32))
     narrow = Tensor(wide.array.view(np.float16)[:, :N])
-    with pytest.raises(LaunchError, match=r"into those of input c, which .* to have it allocated \[output-overlaps\]$"):
+    with pytest.raises(LaunchError, match=r"input c, which .* allocated \[output-overlaps\]$"):
         in_place_kernel("f32")(a, b, c=wide, out=narrow)
     assert not fake.launches
