@@ -1,1 +1,1 @@
-"""From a spec to a saved kernel: the front end, the driver that runs the passes, and the command line."""
+"""Compiles a spec or IR to a kernel: the front end, the driver that runs the passes, and saved kernels."""

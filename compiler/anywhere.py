@@ -1,7 +1,7 @@
-"""The same kernel for matrices that lie anywhere: what it takes aligned is packed where it is not.
+"""Makes a kernel that requires alignment accept unaligned matrices: launches before and after it copy them.
 
-Its own code, and so the order of its sums, is that of the kernel; launches in front of it and behind it copy what is
-not aligned, and have no CTAs where all is.
+The code of the kernel itself does not change, nor does the order of its sums. The copying launches have no CTAs if
+every matrix is aligned.
 """
 
 from lowtide.compiler.contexts import make_context, parse_text
@@ -18,9 +18,11 @@ from lowtide.targets import Target
 
 
 def packing(lowered: Lowered) -> Lowered | None:
-    """The compilation again, with its schedule, except that it packs those of A, B and D of which the schedule does
-    not say it (`pack = none` stays), or what of these the rules let be packed. None where nothing more can be, or the
-    levels at hand do not say what the kernel computes."""
+    """Compile again with the same schedule and `pack = rows` for each of A, B and D whose packing is not set.
+
+    `pack = none` stays. If the rules do not allow this for all of them, only A and B, or only D, are packed. None if no
+    more can be packed, or if the levels at hand do not define what the kernel computes.
+    """
     text = lowered.levels.get(str(Level.PROBLEM))
     if text is None:
         return None

@@ -1,8 +1,8 @@
-"""From IR to PTX by a schedule whose code is good: a choice that ptxas spills is no choice, and the next one is taken.
+"""Compiles IR to PTX with a schedule whose code is good: if ptxas spills, the next choice is tried.
 
-The module of the next attempt says what is passed over, and why (`passes/schedules/choice/asked.py`): a dump shows the
-attempt that succeeded, and gives the same kernel again. If the schedule is given in full, or there is no ptxas, there
-is one attempt, whose code is looked at when it is asked for.
+The module of the next attempt lists the schedules passed over and the reasons (`passes/schedules/choice/asked.py`). So
+a dump shows the successful attempt and compiles to the same kernel again. If the schedule is given in full, or there is
+no ptxas, there is one attempt, and its code is not assembled here.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from lowtide.passes.schedules.choice.asked import PassedOver, passed_over_in, se
 _MOST = 12  # attempts
 
 Check = Callable[[Lowered], None]
-"""Raises ScheduleError for a kernel that breaks a promise."""
+"""Raises ScheduleError if a kernel breaks a promise."""
 
 
 def compile_ir(
@@ -30,9 +30,9 @@ def compile_ir(
     on_progress: Progress | None = None,
     check: Check = lambda lowered: None,
 ) -> Lowered:
-    """Take IR of any level, dumped and edited or written by hand, to PTX. See `driver.lower` for the arguments.
+    """Compile IR of any level to PTX, dumped and edited or written by hand. See `driver.lower` for the arguments.
 
-    A choice whose kernel is refused by `check` is passed over too, unless it is the first one. Raises what
+    If `check` refuses the kernel of a choice other than the first, that choice is passed over too. Raises what
     `driver.lower` and `check` raise, and CompileError if no choice has good code.
     """
     refused: list[ScheduleError | BadCode] = []
@@ -66,7 +66,7 @@ def _good_code(lowered: Lowered) -> Assembly | None:
 
 
 def _passing_over(lowered: Lowered, why: str) -> str:
-    """The module that was entered, which now passes over the schedule that was chosen."""
+    """The module as it was entered, with the chosen schedule added to those passed over."""
     assert lowered.chosen is not None
     with make_context() as context:
         module = parse_text(lowered.entered, context, "<problem>")
@@ -76,7 +76,7 @@ def _passing_over(lowered: Lowered, why: str) -> str:
 
 
 def passed_over(lowered: Lowered) -> tuple[PassedOver, ...]:
-    """The choices before the one that a compilation ended with."""
+    """The choices that were passed over before the compilation succeeded."""
     text = lowered.levels.get(str(Level.PROBLEM))
     if text is None:
         return ()

@@ -1,4 +1,4 @@
-"""Scales of blocks: how the scales of A and of B are laid out, and which operands they make."""
+"""Block scales of A and B: their layouts, and the operands that they add."""
 
 from dataclasses import dataclass
 
@@ -15,12 +15,12 @@ _BLOCKS: tuple[Block, ...] = ((1, SCALE_BLOCK), (SCALE_BLOCK, SCALE_BLOCK))
 @check_fields()
 @dataclass(frozen=True, kw_only=True)
 class BlockScales:
-    """f32 scales of blocks of A and of B: D = epilogue(Σ scale_a · scale_b · (A · B of 128 of K), operands…).
+    """f32 scales for blocks of A and B: D = epilogue(Σ scale_a · scale_b · (A · B over 128 of K), operands…).
 
-    `a`: the rows of A, and its columns along K, that share a scale: (1, 128) or (128, 128). `b`: likewise the columns
-    of B = (K, N). Kernels take the scales by name, `scale_a` and `scale_b`, last dimension contiguous, rows possibly
-    padded. Of blocks (1, 128) these are arrays (⌈K / 128⌉, M) and (⌈K / 128⌉, N); of blocks (128, 128) they are
-    (⌈M / 128⌉, ⌈K / 128⌉) and (⌈N / 128⌉, ⌈K / 128⌉). The last blocks may be shorter.
+    `a`: the block of A that shares a scale, as (rows, columns along K): (1, 128) or (128, 128). `b`: the same for the
+    columns of B = (K, N). Kernels take the scales by name, as `scale_a` and `scale_b`. Their last dimension is
+    contiguous; rows may be padded. The scales of (1, 128) blocks have shapes (⌈K / 128⌉, M) and (⌈K / 128⌉, N); those
+    of (128, 128) blocks have shapes (⌈M / 128⌉, ⌈K / 128⌉) and (⌈N / 128⌉, ⌈K / 128⌉). The last blocks may be shorter.
 
     Raises `SpecError` for other blocks.
     """
@@ -32,9 +32,9 @@ class BlockScales:
         for name, block in (("a", self.a), ("b", self.b)):
             if not isinstance(block, tuple) or block not in _BLOCKS:
                 raise SpecError(
-                    f"scales of {name} by blocks of {block!r}: a block is {' or '.join(map(str, _BLOCKS))}, of rows or "
-                    "columns and of K; take one of these, and the epilogue for scales of whole rows, columns or tensors"
-                    " [block-extents]"
+                    f"scales of {name} for blocks {block!r}: blocks (rows or columns, extent along K) are "
+                    f"{' or '.join(map(str, _BLOCKS))}; use one of these, or the epilogue for scales of whole rows, "
+                    "columns or tensors [block-extents]"
                 )
 
     @property
@@ -46,12 +46,12 @@ class BlockScales:
 
 
 def of_rows(scales: BlockScales | None) -> BlockScales | None:
-    """The same with a scale for each row of A."""
+    """The same block scales with one scale per row of A."""
     return None if scales is None else BlockScales(b=scales.b)
 
 
 def scales_of(kinds: list[str]) -> BlockScales | None:
-    """The scales that these kinds of operands say; None where none of them is a scale."""
+    """The block scales that operands of these kinds make; None if no kind is a block scale."""
     found = {kind: OperandKind(kind) for kind in kinds}
     rows = [kind for kind in found.values() if kind in (OperandKind.ROW_SCALE, OperandKind.ROW_BLOCK_SCALE)]
     columns = [kind for kind in found.values() if kind in (OperandKind.COLUMN_SCALE, OperandKind.COLUMN_BLOCK_SCALE)]

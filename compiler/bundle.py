@@ -1,4 +1,4 @@
-"""`lt.bundle`: kernels for several targets and problems in one folder, which picks one for each call."""
+"""`lt.bundle`: kernels for several targets and problems in one folder; each call selects one."""
 
 import os
 from collections.abc import Iterable
@@ -25,11 +25,11 @@ def bundle(
 ) -> Path:
     """Compile each spec for each target and write the kernels to a folder, for `lt.runtime.load_bundle`.
 
-    A call of the bundle takes the first kernel that its operands fit: of the newest target that runs on their GPU, then
-    the one with the most extents fixed, then in the order of `specs`. With a cache, `jobs` processes compile (as of
-    `lt.precompile`). The folder is written whole or not at all. Raises SpecError where there is no spec or no target,
-    LoadError where the folder cannot be written, and what `compile_gemm` raises: bundle a problem that a target lacks
-    instructions for apart.
+    A call selects the first kernel that fits its operands: first by target (the newest that runs on their GPU), then by
+    the number of fixed extents (most first), then by the order of `specs`. With a cache, `jobs` processes compile, as
+    in `lt.precompile`. The folder is written completely or not at all. Raises SpecError if there is no spec or no
+    target, LoadError if the folder cannot be written, and what `compile_gemm` raises. If a target lacks instructions
+    for one of the problems, bundle that problem separately.
     """
     problems, names = list(specs), list(targets)
     if not problems or not names:

@@ -1,4 +1,4 @@
-"""The schedule that is chosen for a problem, without compiling it."""
+"""Chooses a schedule for a problem without compiling it."""
 
 from lowtide.compiler import driver
 from lowtide.compiler.contexts import make_context, parse_text
@@ -10,7 +10,7 @@ from lowtide.targets import Target
 
 
 def chosen(spec: GemmSpec, target: Target, fixed: Schedule | None = None) -> Schedule:
-    """With the fields of `fixed` as they are. Raises ScheduleError."""
+    """The schedule for `spec`, which keeps the fields of `fixed`. Raises ScheduleError."""
     lowered = driver.lower(problem_text(spec, target, fixed), target=target.name, until=Level.PROBLEM)
     with make_context() as context:
         found = Schedule.carried_by(parse_text(lowered.levels[str(Level.PROBLEM)], context, "<problem>"))

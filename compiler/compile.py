@@ -40,17 +40,17 @@ def compile_gemm(
 ) -> CompiledKernel:
     """Compile a GEMM for a target.
 
-    `target`: None, the best for the GPU at hand, or `sm_90a` on a machine without one; `native`, the same, but
-    DeviceError without a GPU; or a name, `sm_80`, `sm_86`, …, `sm_90a`, for the same kernel on every machine.
-    `schedule`: None to have it chosen, a preset's name, `#tile.schedule<…>` text, or a `Schedule`; what it leaves open
-    is chosen. A choice that ptxas spills is dropped for the next one (`CompiledKernel.passed_over`); without ptxas the
-    first is taken. `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX. `numerics`: what
-    may decide the order of sums, "any", "repeatable" or "batch_invariant" (docs/numerics.md); a schedule that breaks
-    the promise is refused. `tuned`: for the GPU at hand and without a schedule, take what `lt.tune` found for this spec
-    on this model of GPU, unless the environment has `LOWTIDE_TUNED=off` (docs/tuning.md).
-    It is `compile_ir` of the problem. A kernel that was compiled before comes from the cache on disk, unless
-    `dump_ir` is given (docs/python-api.md, "The cache"). Raises SpecError, TargetError, DeviceError, ScheduleError,
-    PassError, CompileError.
+    `target`: None for the GPU at hand, or `sm_90a` on a machine without one; `native` for the same, but DeviceError
+    without a GPU; or a name (`sm_80`, `sm_86`, …, `sm_90a`) for the same kernel on every machine.
+    `schedule`: None, a preset's name, `#tile.schedule<…>` text, or a `Schedule`; fields that it leaves open are chosen.
+    If ptxas spills, the next choice is tried (`CompiledKernel.passed_over`); without ptxas the first choice is used.
+    `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX. `numerics`: what may affect the
+    order of sums, "any", "repeatable" or "batch_invariant" (docs/numerics.md); a schedule that breaks the promise is
+    refused. `tuned`: for the GPU at hand and without a schedule, use the schedule that `lt.tune` found for this spec on
+    this model of GPU, unless `LOWTIDE_TUNED=off` is set (docs/tuning.md).
+    A kernel that was compiled before is loaded from the cache on disk, unless `dump_ir` is given (docs/python-api.md,
+    "The cache"); otherwise the problem is compiled as by `compile_ir`. Raises SpecError, TargetError, DeviceError,
+    ScheduleError, PassError, CompileError.
     """
     if not isinstance(spec, GemmSpec):
         raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec [spec-kind]")
@@ -75,13 +75,13 @@ def compile_gemm(
 def compile_anew(
     spec: GemmSpec, target: str, schedule: Schedule | str | None = None, *, on_progress: Progress | None = None
 ) -> CompiledKernel:
-    """As `compile_gemm`, by the compiler as it is and not from the cache: for what judges the compiler."""
+    """Like `compile_gemm`, but always compiles: for tools that test the compiler."""
     return CompiledKernel(_lowered(Request(spec, resolve(target), schedule), None, on_progress))
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be compiled."""
+    """The arguments of one compilation."""
 
     spec: GemmSpec
     target: Target
@@ -90,11 +90,11 @@ class Request:
 
     @property
     def key(self) -> str:
-        """In the cache."""
+        """The key in the cache."""
         return key_of(self.spec, self.target.name, self.schedule, versions(cache_folder()), self.numerics)
 
     def problem(self) -> str:
-        """What is compiled, as IR of level `problem`. Raises ScheduleError, SpecError."""
+        """The problem as IR of level `problem`. Raises ScheduleError, SpecError."""
         given = resolve_schedule(self.schedule, self.spec.a)
         fixed, expected = fixed_by(self.spec, self.target, given, self.numerics)
         return problem_text(self.spec, self.target, fixed, expected)
@@ -103,7 +103,7 @@ class Request:
 def _tuned(
     store: KernelStore, request: Request, device: str, compiled: Callable[[Request], CompiledKernel]
 ) -> CompiledKernel | None:
-    """The kernel that tuning found for a model of GPU; None, with a CacheWarning, where it is of no use now."""
+    """The kernel of a tuned schedule for this model of GPU. None with a CacheWarning if it is of no use now."""
     for numerics in words_of_records(request.numerics):
         key = key_of_record(request.spec, request.target.name, device, numerics)
         record = load_record(store, key)
@@ -123,7 +123,7 @@ def _tuned(
 
 
 def _order_of(request: Request) -> str:
-    """The order of sums of a kernel, without compiling it to the end."""
+    """The order of sums of a kernel, without compiling it to PTX."""
     return str(summation_in(driver.lower(request.problem(), target=request.target.name, until=Level.ATOMS)))
 
 
@@ -140,7 +140,7 @@ def _lowered(
 
 
 def _from_store(store: KernelStore, request: Request, on_progress: Progress | None) -> CompiledKernel:
-    """The kernel that is kept; else it is compiled, and kept."""
+    """The kernel from the cache; if it is not there, compile and store it."""
     keep = partial(store.keep, request.key)
     stored = store.load(request.key)
     if stored is not None:
@@ -149,7 +149,7 @@ def _from_store(store: KernelStore, request: Request, on_progress: Progress | No
     kernel = CompiledKernel(lowered, keep)
     try:
         manifest = kernel.manifest
-    except IRError:  # which a launch of it will raise
+    except IRError:  # a launch will raise it
         return kernel
     keep(manifest, kernel.ptx, None if lowered.assembly is None else lowered.assembly.cubin)
     return kernel
@@ -165,15 +165,15 @@ def compile_ir(
 ) -> CompiledKernel:
     """Compile IR of any level: text, or the path of a dump, edited or not. See `lowtide.compiler.driver.lower`.
 
-    `target` is the module's own if left out; where given, by name or as `native`, the two must agree.
+    `target`: by default the module's own. If both are given, they must agree.
     """
     return CompiledKernel(attempts.compile_ir(source, target=target, dump_dir=dump_ir, on_progress=on_progress))
 
 
 def resolve_schedule(schedule: Schedule | str | None, dtype: str) -> Schedule | None:
-    """A schedule from its name, its text, or itself, for A and B of a type.
+    """The schedule that a name, a text or a `Schedule` denotes, for A and B of an element type.
 
-    Raises ScheduleError for an unknown name, and for a preset that does not serve the type.
+    Raises ScheduleError for an unknown name, and for a preset that does not support the type.
     """
     if schedule is None or isinstance(schedule, Schedule):
         return schedule

@@ -1,4 +1,4 @@
-"""MLIR contexts as every compilation here makes them, and parsing into them."""
+"""MLIR contexts with Lowtide's settings, and parsing into them."""
 
 import os
 from pathlib import Path
@@ -15,27 +15,26 @@ _SHOWN = 100  # characters of a bad source
 
 
 def make_context() -> ir.Context:
-    """A fresh context for one compilation, so that compilations in different threads share nothing."""
+    """A new context for one compilation, so that compilations in different threads share nothing."""
     context = ir.Context()
     context.enable_multithreading(False)
-    # Without this MLIR keeps errors back, and aborts the process where a pass reports one but succeeds.
+    # Without this, MLIR withholds errors, and aborts the process if a pass reports one but succeeds.
     context.emit_error_diagnostics = True
     return context
 
 
 def parse_source(source: Source, context: ir.Context) -> ir.Module:
-    """Parse what a user gives as IR: the text of a module, or a path: a `Path`, or a `str` that ends in `.mlir`.
+    """Parse IR given by a user: the text of a module, or a path (a `Path`, or a `str` that ends in `.mlir`).
 
-    Raises IRError for what is neither, and for text that is no legal module.
+    Raises IRError for anything else, and for text that is not a legal module.
     """
     if not isinstance(source, str | os.PathLike) or not isinstance(os.fspath(source), str):
         raise IRError(
-            f"IR is text or the path of a dump, this is {type(source).__name__}; pass a str or a pathlib.Path"
-            " [source-kind]"
+            f"IR is text or the path of a dump, not {type(source).__name__}; pass a str or a pathlib.Path [source-kind]"
         )
     if not isinstance(source, str) or source.rstrip().endswith(".mlir"):
         return parse_file(Path(source), context)
-    if source.strip() and not any(character in source for character in "\n{("):  # no op is written without these
+    if source.strip() and not any(character in source for character in "\n{("):  # every op contains one of these
         cut = source if len(source) <= _SHOWN else source[:_SHOWN] + "…"
         raise IRError(
             f"{cut!r} is neither the text of a module nor the path of a dump; pass a pathlib.Path, or a string that "
@@ -46,9 +45,9 @@ def parse_source(source: Source, context: ir.Context) -> ir.Module:
 
 
 def parse_text(text: str, context: ir.Context, name: str) -> ir.Module:
-    """Parse and verify a module that Lowtide printed, or that `check_text` has seen; `name` stands for the file in
+    """Parse and verify a module that Lowtide printed, or that `check_text` has accepted. `name` is the file name in
     locations. Raises IRError with MLIR's messages."""
-    name = name.encode(errors="replace").decode()  # a path may have bytes that are no UTF-8
+    name = name.encode(errors="replace").decode()  # a path may contain bytes that are not UTF-8
     with Diagnostics(context) as diagnostics:
         try:
             parsed = ir.Operation.parse(text, source_name=name, context=context)
@@ -59,14 +58,14 @@ def parse_text(text: str, context: ir.Context, name: str) -> ir.Module:
 
 
 def parse_file(path: Path, context: ir.Context) -> ir.Module:
-    """Parse and verify a module; locations name the file. Raises IRError with MLIR's messages."""
+    """Parse and verify a module, whose locations name the file. Raises IRError with MLIR's messages."""
     text = read_text(path, "MLIR text")
     check_text(text, str(path))
     return parse_text(text, context, str(path))
 
 
 def read_text(path: Path, kind: str) -> str:
-    """The text of a file. Raises IRError where it cannot be read."""
+    """The text of a file. Raises IRError if it cannot be read."""
     try:
         return read_file(path, special=True).decode()
     except (OSError, ValueError) as error:
@@ -77,9 +76,9 @@ def read_text(path: Path, kind: str) -> str:
 
 
 def _as_module(parsed: ir.OpView) -> ir.Module:
-    """The op as an `ir.Module`, which alone owns what a compilation works on; another op becomes its only op.
+    """The op as an `ir.Module`, as passes require; another op becomes the only op of a new module.
 
-    `ir.Module.parse` would make one at once, but its locations cannot name a file.
+    `ir.Module.parse` would return a module directly, but its locations cannot name a file.
     """
     with parsed.context:
         module = ir.Module.create(parsed.location)

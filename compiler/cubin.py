@@ -7,8 +7,8 @@ INSTRUCTION_BYTES = 16  # since Volta
 
 
 def instruction_count(cubin: bytes, kernel: str = "") -> int:
-    """Instructions of all kernels whose names begin so, the padding after the last branch among them. Raises
-    CompileError for no cubin."""
+    """The number of instructions of all kernels whose names begin with `kernel`, including the padding after the last
+    branch. Raises CompileError if this is no cubin."""
     try:
         own = f".text.{kernel}".encode()
         total = sum(section.size for section in sections(cubin) if section.name.startswith(own))

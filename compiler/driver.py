@@ -1,7 +1,7 @@
-"""The driver: runs the steps of the table in order, from the level of the input IR down to the requested level.
+"""The driver: runs the table of steps in order, from the level of the input IR down to the requested level.
 
-Each level ends with the verifier, the check of legal ops, and a print and reparse. The text is the contract: a level
-that is dumped and read back compiles exactly as if it had stayed in memory.
+After each level the module is verified, checked for legal ops, printed and parsed again. The text is the contract: a
+level that is dumped and read back compiles exactly as if it had stayed in memory.
 """
 
 import time
@@ -37,7 +37,7 @@ from lowtide.passes.base import Pass
 from lowtide.passes.pipeline import ENTRY_STEP, STEPS, Step
 from lowtide.targets import Target
 
-# On a module between two levels: the last step that it has been through.
+# On a module between two levels: the last step that has run.
 AFTER_ATTRIBUTE = "tile.after"
 
 Progress = Callable[[Level, str], None]
@@ -45,7 +45,7 @@ Progress = Callable[[Level, str], None]
 
 @dataclass(frozen=True)
 class Timing:
-    """How long one pass took, and whose it is: `lowtide`, `mlir`, or `llvm` (the NVPTX backend)."""
+    """The time that one pass took, and its owner: `lowtide`, `mlir`, or `llvm` (the NVPTX backend)."""
 
     level: Level
     step: str
@@ -55,20 +55,20 @@ class Timing:
 
 @dataclass(frozen=True)
 class Lowered:
-    """What a compilation made: the text of each level that it went through, by the level's name."""
+    """The result of a compilation: the text of each level that it passed, by the level's name."""
 
     levels: Mapping[str, str]
     target: Target
     ptx: str | None
-    """The PTX text where level `ptx` was reached."""
+    """The PTX text, if level `ptx` was reached."""
     timings: tuple[Timing, ...]
     dump_dir: Path | None
     entered: str = ""
-    """The module that came in, if it was of level `problem`."""
+    """The input module, if it was of level `problem`."""
     chosen: Schedule | None = None
-    """The schedule, if it was chosen here, wholly or in part."""
+    """The schedule, if some of its fields were chosen here."""
     assembly: Assembly | None = None
-    """The machine code, if it has been looked at."""
+    """The machine code, if it was assembled."""
 
 
 def lower(
@@ -79,16 +79,15 @@ def lower(
     dump_dir: Source | None = None,
     on_progress: Progress | None = None,
 ) -> Lowered:
-    """Take IR of any level down to level `until`.
+    """Lower IR of any level to level `until`.
 
-    `source` is the text of a module, or a path: a `Path`, or a `str` that ends in `.mlir`. Its level is read off
-    `tile.level`; its target off `tile.target`, which `target` (a name or `native`) may supply but not contradict. From
-    level `problem` the schedule is chosen first, else an edited schedule is verified. `dump_dir` gets a file for each
-    step.
+    `source` is the text of a module, or a path: a `Path`, or a `str` that ends in `.mlir`. Its level is in `tile.level`
+    and its target in `tile.target`; `target` (a name or `native`) may supply the latter but not contradict it. At level
+    `problem` the schedule is chosen first; below it, an edited schedule is verified. `dump_dir` gets one file per step.
 
-    Raises IRError for IR that is malformed or not of its level, PassError (or the class of the error behind it, such
-    as ScheduleError) where a pass refuses, with a reproducer; Error for a folder that cannot be written, or that
-    another compilation is dumping into.
+    Raises IRError for IR that is malformed or not of its level. If a pass refuses, raises PassError (or the class of
+    the error that caused it, such as ScheduleError) with a reproducer. Raises Error for a folder that cannot be
+    written, or that another compilation is dumping into.
     """
     last = until if isinstance(until, Level) else Level.named(until)
     with nullcontext() if dump_dir is None else DumpFolder(dump_dir) as dumps:
@@ -96,7 +95,7 @@ def lower(
         first = compilation.level
         if last < first:
             raise IRError(
-                f"the module is of level {first}, past level {last} already; ask for {first} or a later one"
+                f"the module is of level {first}, which is past level {last}; ask for {first} or a later level"
                 " [past-last-level]"
             )
         if dumps is not None:
@@ -113,7 +112,7 @@ def lower(
 
 
 def _enter(source: Source, target: str | None, dumps: DumpFolder | None, on_progress: Progress) -> "_Compilation":
-    """Parse, and settle level and target."""
+    """Parse the source, and determine its level and target."""
     context = make_context()
     asked = None if target is None else resolve(target)
     module = parse_source(source, context)
@@ -136,7 +135,7 @@ def _enter(source: Source, target: str | None, dumps: DumpFolder | None, on_prog
 
 @dataclass
 class _Compilation:
-    """The module on its way down; one object per compilation, not shared."""
+    """A module being lowered; one object per compilation, not shared."""
 
     context: ir.Context
     module: ir.Module
@@ -156,7 +155,7 @@ class _Compilation:
         return Lowered(self.texts, self.target, self.ptx, timings, folder, self.entered, self.chosen)
 
     def start(self) -> None:
-        """Finish the level that the input is at."""
+        """Run the remaining steps of the input's level."""
         attributes = self.module.operation.attributes
         resumed = AFTER_ATTRIBUTE in attributes
         if not resumed:
@@ -173,7 +172,7 @@ class _Compilation:
         self.texts[str(self.level)] = str(self.module)
 
     def make_level(self, level: Level, after: str | None = None) -> None:
-        """Run the steps of a level (those after a named one), then check the result against the level."""
+        """Run the steps of a level (after the step `after`, if given), then check the result against the level."""
         steps = STEPS[level]
         done = 0 if after is None else _position(level, steps, after)
         if level is Level.PTX:
@@ -195,7 +194,7 @@ class _Compilation:
             self._fail(error, steps[-1].name, remaining, before, level)
 
     def _mark(self, level: Level, step: Step | None) -> None:
-        """Write on the module where it stands: its level, and the step where the level is not complete."""
+        """Record the position on the module: its level, and the last step if the level is not complete."""
         set_level(self.module, level)
         attributes = self.module.operation.attributes
         if step is not None:
@@ -217,7 +216,7 @@ class _Compilation:
             self.timings.append(Timing(level, name, _owner(element), time.perf_counter() - started))
 
     def _end_level(self, level: Level, step: Step, number: int) -> None:
-        """Legal ops, print and reparse, which verifies; dump."""
+        """Check for legal ops, print, parse and verify again, and dump."""
         started = time.perf_counter()
         check_level(self.module, level)
         text, name = str(self.module), f"<level {level}>"
@@ -225,13 +224,12 @@ class _Compilation:
             path = self.dumps.step(level, number, step.name)
             write_whole(path, text)
             name = str(path)
-        # The text, never the file: whoever else writes there cannot change this compilation.
+        # Parse the text, not the file: another process could change the file meanwhile.
         self.module = parse_text(text, self.context, name)
-        # Below these levels upstream's printers are at work, and the text is long: a test holds those.
+        # Below these levels upstream's printers are used and the text is long: a test covers them.
         if level <= Level.EPILOGUE and str(self.module) != text:
             raise IRError(
-                f"level {level} does not read back as it was printed; this is a fault of the dialects"
-                " [level-reads-back]"
+                f"level {level} does not read back as it was printed; this is a bug in the dialects [level-reads-back]"
             )
         self.level = level
         self.texts[str(level)] = text
@@ -252,9 +250,9 @@ class _Compilation:
         level: Level | None = None,
         refusal: bool = False,
     ) -> NoReturn:
-        """Raise the error again with its reproducer and its place in it; `level`: the check of that level failed.
+        """Raise the error again with its reproducer and its position; `level`: the level whose check failed.
 
-        Without a dump folder a refusal has no reproducer: who tries many schedules would leave a file for each.
+        A refusal without a dump folder has no reproducer: a search over schedules would leave a file for each.
         """
         folder = self.dumps.path if self.dumps is not None else None
         if folder is None and refusal:
@@ -277,22 +275,23 @@ class _Compilation:
 
 
 def _position(level: Level, steps: tuple[Step, ...], after: str) -> int:
-    """How many of a level's steps are done once the named one is. Raises IRError for a name that is none of theirs."""
+    """How many steps of a level are done after the named one. Raises IRError for an unknown name."""
     names = [step.name for step in steps]
     if after not in names:
         raise IRError(
-            f"{AFTER_ATTRIBUTE} names {after!r}, no step of level {level}; its steps: {', '.join(names)} [unknown-step]"
+            f"{AFTER_ATTRIBUTE} names {after!r}, which is not a step of level {level}; its steps are {', '.join(names)}"
+            " [unknown-step]"
         )
     return names.index(after) + 1
 
 
 def _is_refusal(element: Element, error: Error) -> bool:
-    """Whether a pass of ours refused what it was given; else something is wrong with the pass, or in the backend."""
+    """Whether one of our passes refused its input; otherwise the fault is in the pass or in the backend."""
     return isinstance(element, Pass) and type(error) is not IRError and _fault(error) is None
 
 
 def _fault(error: BaseException) -> BaseException | None:
-    """The exception that is no error of ours behind one that is: a fault worth its traceback. None for a refusal."""
+    """The first cause of `error` that is not a Lowtide error: a fault that needs its traceback. None for a refusal."""
     behind = error.__cause__
     return behind if behind is None or not isinstance(behind, Error) else _fault(behind)
 
@@ -304,7 +303,7 @@ def _owner(element: Element) -> str:
 
 
 def _run(element: Element, module: ir.Module, target: Target) -> None:
-    """Run one pass. What MLIR reports goes into the error that is raised: PassError, CompileError for the backend's."""
+    """Run one pass. Diagnostics of MLIR become part of the error: PassError, or CompileError for the backend."""
     with Diagnostics(module.context) as diagnostics:
         try:
             run_element(element, module, target)

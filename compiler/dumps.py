@@ -1,12 +1,12 @@
-"""The dump folder: one numbered file per step, each written whole or not at all.
+"""The dump folder: one numbered file per step, each written completely or not at all.
 
     01-problem/00-input.mlir, 01-choose-schedule.mlir, 02-verify-schedule.mlir
     02-cta/01-tile-to-ctas.mlir
     …
     09-ptx/kernel.ptx
 
-The first number is the level's, the second the step's place in the table of steps. They do not depend on the level at
-which compilation starts. The last file of a level holds the finished level.
+The first number is that of the level, the second the step's place in the table of steps. They do not depend on the
+level at which compilation starts. The last file of a level holds the finished level.
 """
 
 import fcntl
@@ -24,10 +24,10 @@ REPRODUCER = "reproducer.mlir"
 
 
 class DumpFolder:
-    """Where a compilation writes its levels; in a `with` block, which keeps other compilations out.
+    """The folder that a compilation dumps into. Used in a `with` block, which locks the folder.
 
-    The lock is the operating system's, on the folder itself: nothing is left behind, however the process ends. Raises
-    Error at once where the folder cannot be written, or another compilation is dumping into it.
+    The lock is the operating system's, on the folder itself: it is released however the process ends. Raises Error at
+    once if the folder cannot be written, or another compilation is dumping into it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -49,7 +49,7 @@ class DumpFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._handle is not None:
-            # Closing alone would leave it locked while a process forked meanwhile lives.
+            # Closing alone would keep the lock if a process forked meanwhile is alive.
             fcntl.flock(self._handle, fcntl.LOCK_UN)
             os.close(self._handle)
             self._handle = None
@@ -61,16 +61,16 @@ class DumpFolder:
         except BlockingIOError:
             os.close(handle)
             raise Error(
-                f"another compilation is dumping into {self.path}; name another folder, or wait until that one is done"
+                f"another compilation is dumping into {self.path}; name another folder, or wait until it is done"
                 " [dump-locked]"
             ) from None
         except OSError:
-            os.close(handle)  # a file system without locks: the files may mix, the compilation never reads them
+            os.close(handle)  # the file system has no locks: files may mix, but the compilation never reads them
             return
         self._handle = handle
 
     def step(self, level: Level, number: int, name: str) -> Path:
-        """The file of a step; `number` counts from 1 in the level's table, 0 is what came in."""
+        """The file of a step. `number` counts from 1 in the level's table; 0 is the input."""
         return self.path / f"{level.value:02d}-{level}" / f"{number:02d}-{name}.mlir"
 
     def ptx(self) -> Path:
@@ -78,9 +78,9 @@ class DumpFolder:
         return self.path / f"{Level.PTX.value:02d}-{Level.PTX}" / "kernel.ptx"
 
     def clear(self, steps: Iterable[tuple[Level, int, str]]) -> None:
-        """Remove what an earlier compilation left of these steps, its PTX and its reproducer: old and new must not mix.
+        """Remove the files of these steps, the PTX and the reproducer of an earlier compilation, so that none mix.
 
-        Other files are left alone: a user may keep edited levels beside the dumped ones.
+        Other files are kept: a user may store edited levels beside the dumps.
         """
         for path in (*(self.step(*step) for step in steps), self.ptx(), self.path / REPRODUCER):
             try:

@@ -31,14 +31,14 @@ from lowtide.runtime.manifest import problem_text
 from lowtide.targets import Target
 
 _INTEGER_DOMAINS = ("exact", "field")
-_INTERPRETER = "lowtide.interpreter"  # a third of the time that the compiler takes to import, and few need it
+_INTERPRETER = "lowtide.interpreter"  # imported on demand: it takes a third of the compiler's import time
 
 Keep = Callable[[Mapping[str, Any], str, bytes | None], None]
-"""Puts manifest, PTX and machine code where the next compilation finds them."""
+"""Stores manifest, PTX and machine code for the next compilation."""
 
 
 class CompiledKernel:
-    """What `compile_gemm` and `compile_ir` give. Calling it launches it; see `lowtide.runtime.Kernel`.
+    """The result of `compile_gemm` and `compile_ir`. A call launches it; see `lowtide.runtime.Kernel`.
 
     `keep` is called once there is machine code.
     """
@@ -52,18 +52,18 @@ class CompiledKernel:
     def __repr__(self) -> str:
         try:
             what = problem_text(self.manifest["spec"], self.target.name)
-        except Error:  # a kernel that compilation was stopped in, or whose host side is none
+        except Error:  # compilation stopped early, or there is no valid host function
             what = f"for {self.target.name}, down to level {list(self.levels)[-1]}"
         return f"<lowtide kernel {what}: {self.schedule.shorthand()}>"
 
     @cached_property
     def levels(self) -> Mapping[str, str]:
-        """The text of each level by its name, in order, from the level that compilation was entered at to `ptx`."""
+        """The text of each level by its name, in order, from the level of the input to `ptx`."""
         return MappingProxyType(dict(self._lowered.levels))
 
     @cached_property
     def target(self) -> Target:
-        """What it was compiled for."""
+        """The target that it was compiled for."""
         return self._lowered.target
 
     @cached_property
@@ -74,40 +74,40 @@ class CompiledKernel:
 
     @cached_property
     def timings(self) -> tuple[Timing, ...]:
-        """How long each step of the compilation took."""
+        """The time that each step of the compilation took."""
         return self._lowered.timings
 
     @cached_property
     def schedule(self) -> Schedule:
-        """With all that was chosen."""
+        """The schedule, including all fields that were chosen."""
         return _schedule(self._lowered)
 
     @cached_property
     def passed_over(self) -> tuple[PassedOver, ...]:
-        """The schedules that would have been chosen before this one, and what ptxas said of the code of each."""
+        """The schedules that were chosen before this one, and ptxas's report on the code of each."""
         return passed_over(self._lowered)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """What the saved kernel says about itself. Raises IRError where the host side cannot be evaluated."""
+        """The manifest of the saved kernel. Raises IRError if the host side cannot be evaluated."""
         text = self.levels.get(str(Level.LLVM))
         if text is None:
-            raise IRError("no host-side IR is at hand: compilation was entered below level llvm [no-host-side]")
+            raise IRError("no host-side IR is available: the input was below level llvm [no-host-side]")
         manifest = manifest_of(text, next(iter(self.levels.values())), str(self.schedule))
         return manifest | {"summation": self.summation}
 
     @cached_property
     def summation(self) -> str | None:
-        """The order in which it adds the K products of an element of D (docs/numerics.md): kernels of one problem with
-        equal texts give equal bits. None where compilation was entered below level `epilogue`."""
+        """The order in which the K products of an element of D are added (docs/numerics.md), as text. Kernels of one
+        problem with equal texts compute equal bits. None if the input was below level `epilogue`."""
         found = summation_in(self._lowered)
         return None if found is None else str(found)
 
     @cached_property
     def assembly(self) -> Assembly | None:
-        """Machine code and ptxas's report, for the target; None where there is no ptxas.
+        """Machine code for the target, and ptxas's report; None without ptxas.
 
-        Raises CompileError for spills, serialized wgmma, or registers that the CTA's roles could not share.
+        Raises CompileError for spills, serialized wgmma, or registers that do not suffice for the CTA's roles.
         """
         if find_ptxas() is None:
             return None
@@ -117,7 +117,7 @@ class CompiledKernel:
 
     @cached_property
     def cubin(self) -> bytes | None:
-        """Machine code for the target; None where there is no ptxas (the driver then assembles the PTX)."""
+        """Machine code for the target; None without ptxas (the driver then assembles the PTX)."""
         if self.assembly is None:
             return None
         if self._keep is not None:
@@ -130,13 +130,13 @@ class CompiledKernel:
 
     @cached_property
     def _anywhere(self) -> runtime.Kernel | None:
-        """The same kernel with launches that copy what is not aligned; None if there is none."""
+        """The same kernel with launches that copy unaligned matrices; None if there is none."""
         lowered = packing(self._lowered)
         return None if lowered is None else CompiledKernel(lowered)._loaded
 
     def _that_takes(self, error: MisalignedError) -> runtime.Kernel:
-        """What takes operands that were refused, and serves all calls from now on. Raises the error where that was
-        it."""
+        """The kernel for operands that were refused; it serves all calls from now on. Raises `error` if it refused them
+        itself."""
         if self._anywhere is None or self._loaded is self._anywhere:
             raise error
         self._loaded = self._anywhere
@@ -145,10 +145,10 @@ class CompiledKernel:
     def __call__(
         self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any
     ) -> Any:
-        """Launch on GPU arrays; gives D. Raises LaunchError, DeviceError: see `lowtide.runtime.Kernel`.
+        """Launch on GPU arrays; returns D. Raises LaunchError, DeviceError: see `lowtide.runtime.Kernel`.
 
-        Where the first matrix comes that the schedule cannot take where it lies, the kernel is compiled once more, with
-        `pack = rows`; that one serves the later calls too.
+        If the schedule cannot read or write a matrix because of its alignment, the kernel is compiled once more with
+        `pack = rows`, and serves later calls too.
         """
         options: dict[str, Any] = {"stream": stream, "out": out, "workspace": workspace, **operands}
         try:
@@ -159,7 +159,7 @@ class CompiledKernel:
     def bind(
         self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any
     ) -> runtime.Launch:
-        """A launch with its arguments prepared, for repeated use: call it with no arguments."""
+        """A launch with its arguments prepared, for repeated use; call it with no arguments."""
         options: dict[str, Any] = {"stream": stream, "out": out, "workspace": workspace, **operands}
         try:
             return self._loaded.bind(*matrices, **options)
@@ -175,7 +175,7 @@ class CompiledKernel:
 
     @check_keywords
     def save(self, path: str | PathLike[str]) -> Any:
-        """Write the kernel to a folder, which `lowtide.runtime.load` reads where no compiler is installed."""
+        """Write the kernel to a folder. `lowtide.runtime.load` reads it, also without a compiler."""
         return self._loaded.save(path)
 
     def interpret(
@@ -193,18 +193,18 @@ class CompiledKernel:
     ) -> np.ndarray[Any, Any]:
         """Run a level on a CPU under the hardware's rules: numpy in, D out.
 
-        Operands as in a call: the dtypes that the kernel was compiled for; any M, N, K, 0 included. In the domains
-        "exact" and "field" arrays may hold integers of any dtype. `out`: a numpy array of D's shape and dtype, which is
-        written and returned; it may be a full operand. In those two domains D is int64: an `out` of another dtype only
-        says how D lies. `sms`: how many SMs, at
-        least 1; `seed`: an integer that draws the order in which agents run; `max_steps`: how many ops each of them may
-        run. In the domain "hopper", sums in tensor cores have the bits that an H200 gives them. Raises
-        InterpreterError for operands that do not fit, for a level that is not interpreted or was not compiled, and for
-        every rule of the hardware that the kernel breaks.
+        Operands are those of a call, with the dtypes that the kernel was compiled for; M, N and K are arbitrary,
+        including 0. In the domains "exact" and "field", arrays may hold integers of any dtype, and D is int64. `out`: a
+        numpy array of D's shape and dtype, which is written and returned; it may be a full operand. In those two
+        domains an `out` of another dtype only sets D's strides. `sms`: the number of SMs, at least 1. `seed`: an
+        integer that determines the order in which agents run. `max_steps`: the most ops that each agent may run. In the
+        domain "hopper", sums in tensor cores have the bits that an H200 computes. Raises InterpreterError for operands
+        that do not fit, for a level that is not interpreted or was not compiled, and for every rule of the hardware
+        that the kernel breaks.
         """
         if not isinstance(level, str) or level not in self.levels:
             raise InterpreterError(
-                f"level {level!r} is not at hand; this kernel has {', '.join(self.levels)} [level-at-hand]"
+                f"level {level!r} is not available; this kernel has {', '.join(self.levels)} [level-at-hand]"
             )
         arguments = {argument["name"]: argument for argument in self.manifest["arguments"]}
         names = list(arguments)
@@ -233,9 +233,9 @@ class CompiledKernel:
 
 
 class CachedKernel(CompiledKernel):
-    """A kernel whose code was in the cache. What else is asked of it, such as `levels`, it is compiled again for.
+    """A kernel whose code was in the cache. It is compiled again for attributes that are not stored, such as `levels`.
 
-    `again` is that compilation, which gives the same code.
+    `again` is that compilation, which produces the same code.
     """
 
     def __init__(self, stored: Stored, target: Target, again: Callable[[], Lowered], keep: Keep | None = None) -> None:
@@ -262,14 +262,14 @@ class CachedKernel(CompiledKernel):
 
 
 def _check_out(out: Any, dtype: str, domain: str) -> None:
-    """Raises InterpreterError for what D is not written to."""
+    """Raises InterpreterError for an `out` that D cannot be written to."""
     if not isinstance(out, np.ndarray):
         raise InterpreterError(
-            f"out: {type(out).__name__} is not a numpy array; pass one, or none to have D made [out-numpy]"
+            f"out: {type(out).__name__} is not a numpy array; pass one, or None to allocate D [out-numpy]"
         )
     if not out.flags.writeable:
         raise InterpreterError(
-            "out: the array is read-only; pass one that may be written, or none to have D made [out-read-only]"
+            "out: the array is read-only; pass a writable one, or None to allocate D [out-read-only]"
         )
     if domain not in _INTEGER_DOMAINS and out.dtype != numpy_dtype(dtype):
         raise InterpreterError(
@@ -278,7 +278,7 @@ def _check_out(out: Any, dtype: str, domain: str) -> None:
 
 
 def _check_alignment(inputs: Mapping[str, Any], arguments: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises InterpreterError for rows that a call refuses too, since accesses would be misaligned."""
+    """Raises InterpreterError for rows that a call also refuses, because accesses would be misaligned."""
     for name, array in inputs.items():
         argument = arguments[name]
         if argument["kind"] != "matrix" or not isinstance(array, np.ndarray) or array.ndim < 2 or 0 in array.shape:
@@ -290,7 +290,7 @@ def _check_alignment(inputs: Mapping[str, Any], arguments: Mapping[str, Mapping[
 
 
 def _schedule(lowered: Lowered) -> Schedule:
-    """The schedule on the kernel, or on the problem, of the last level that is IR."""
+    """The schedule on the kernel, or on the problem, in the last level that is IR."""
     text = [text for level, text in lowered.levels.items() if level != str(Level.PTX)][-1]
     with ir.Context() as context:
         context.enable_multithreading(False)

@@ -1,6 +1,6 @@
-"""The manifest of a kernel, made from its host-side IR (levels nvvm and llvm): what the runtime evaluates.
+"""Makes the manifest of a kernel from its host-side IR (levels nvvm and llvm). The runtime evaluates it.
 
-Each op of the host function becomes one entry, value for value; see `lowtide.runtime.manifest` for the form.
+Each op of the host function becomes one entry; see `lowtide.runtime.manifest` for the format.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -32,15 +32,15 @@ from lowtide.passes.support.rewriting import defining_op, memory_of, uses
 from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.manifest import BATCH, FORMAT, KIND_DIMS, OUTPUT_DIMS, PACKED_ROWS, is_mixed, matrix_dims
 
-# What a miss of a TMA load brings to L2 at least, in bytes.
+# The least number of bytes that a miss of a TMA load brings to L2.
 L2_PROMOTION = 256
-# What is asked of a workspace is known without an op: its length, and its address, by which it goes.
+# Ops on a workspace that need no entry: its length and its address are known.
 _OF_WORKSPACES = ("memref.dim", "memref.extract_aligned_pointer_as_index")
-# Characters of IR that a kernel was compiled from, for it to be saved too: only dumps of the last levels are longer.
+# The longest input IR that is saved with a kernel, in characters; only dumps of the last levels are longer.
 _MOST_ORIGIN = 1 << 16
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-_D = 2  # among the arguments
-_BATCH_RANK = 3  # of a batch of matrices
+_D = 2  # D's index among the arguments
+_BATCH_RANK = 3  # the rank of a batch of matrices
 _EXAMPLE = {"m": 300, "n": 520, "k": 264, BATCH: 3}
 _EXAMPLE_OF_WEIGHTS = {"m": 100, "n": 528, "k": 384}
 # Predicates of arith.cmpi and arith.cmpf, by their numbers in IR.
@@ -51,12 +51,12 @@ _CMPF = tuple(
 
 
 def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str, Any]:
-    """From the text of level nvvm or llvm, and of the level that compilation was entered at, for the epilogue.
+    """From the text of level nvvm or llvm, and of the input's level, which has the epilogue.
 
-    Below level atoms the epilogue is in pieces: then `epilogue_program` is None, and nothing can be checked by it.
+    Below level atoms the epilogue is in pieces; then `epilogue_program` is None, and results cannot be checked by it.
 
-    `schedule`, its text, says how operands are moved, and so how they must be aligned; "" where it is not known.
-    Raises IRError for a host function that the runtime cannot evaluate.
+    `schedule`: its text, which determines how operands are moved and so how they must be aligned; "" if unknown. Raises
+    IRError for a host function that the runtime cannot evaluate.
     """
     with make_context() as context:
         module = parse_text(lowered_text, context, "<host>")
@@ -66,7 +66,7 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
         names = argument_names(function)
         chosen = Schedule.parse(schedule) if schedule else Schedule()
         arguments = _arguments(function, names, facts, alignments_of(chosen, facts["problem"]))
-        if is_packed("d", chosen):  # an output of the runtime's own is not
+        if is_packed("d", chosen):  # the runtime's own output is not packed
             arguments[_D]["allocated_alignment"] = moved_alignment("d", chosen, facts["problem"])
         spec = _spec(arguments, facts, dims)
         pairs = zip(names[_D + 1 :], facts["kinds"], strict=True)
@@ -91,12 +91,12 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
 
 
 def _example(spec: dict[str, Any]) -> Mapping[str, int]:
-    """Extents to verify a kernel with; of packed weights whole ones."""
+    """Extents to verify a kernel with; multiples of the groups for packed weights."""
     return _EXAMPLE_OF_WEIGHTS if is_mixed(spec) else _EXAMPLE
 
 
 def _facts(function: ir.OpView) -> dict[str, Any]:
-    """What `#tile.problem` says of the tile.gemm: the problem, its accumulator, layout and kinds."""
+    """The facts in `#tile.problem` of the tile.gemm: the problem, its accumulator, layout and kinds."""
     if "tile.problem" not in function.attributes:
         raise IRError(
             "the host function lacks tile.problem = #tile.problem<…>, which tile-to-ctas writes [problem-of-host]"
@@ -119,7 +119,7 @@ def _facts(function: ir.OpView) -> dict[str, Any]:
 
 
 def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The problem extents of a's, b's and d's dimensions, behind that of a batch."""
+    """The extents of A, B and D by dimension, after that of a batch."""
     return [*matrix_dims({**facts["types"], "layout": facts["layout"]}), OUTPUT_DIMS[facts["d_order"]]]
 
 
@@ -171,8 +171,8 @@ def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[
 
 @dataclass(frozen=True)
 class _Made:
-    """A matrix, or a batch, that the host function makes: address and strides by name, of all dimensions but the last,
-    extents by name or as numbers. `argument` is what it takes the place of, for messages."""
+    """A matrix or batch that the host function makes. Address and strides are names; strides lack the last dimension.
+    Extents are names or numbers. `argument`: the argument that it replaces, for messages."""
 
     address: str
     shape: tuple[str | int, ...]
@@ -188,7 +188,7 @@ class _HostOps:
         self.module = module
         self.names: dict[ir.Value, str] = dict(zip(block.arguments, argument_names, strict=True))
         self.made: dict[ir.Value, _Made] = {}
-        self.asked: dict[tuple[str, str, int], str] = {}  # what is asked of an argument: once each
+        self.asked: dict[tuple[str, str, int], str] = {}  # queries of an argument, each made once
         self.constants: dict[ir.Value, int] = {}
         self.unused = _unused_names("v", argument_names, first=len(argument_names))
         self.entries: list[dict[str, Any]] = []
@@ -222,17 +222,17 @@ class _HostOps:
             self._entry(op, name, list(op.operands), _arith_attributes(op))
         else:
             raise IRError(
-                f"the runtime cannot evaluate {name} on the host side; keep to arith, memref and cf.assert"
+                f"the runtime cannot evaluate {name} on the host side; use only arith, memref and cf.assert"
                 " [host-arithmetic]"
             )
 
     def _matrix(self, op: ir.OpView, name: str) -> None:
-        """An op that makes a matrix, or asks something of one."""
+        """An op that makes a matrix, or queries one."""
         if name == "memref.dim":
             self.names[op.results[0]] = self._extent(op.operands[0], self.constants[op.operands[1]])
         elif name == "memref.extract_strided_metadata":
             rank = ir.MemRefType(op.operands[0].type).rank
-            # Of a matrix by columns the stride that is not 1 is the last one. A batch of vectors is a matrix here.
+            # In a column-major matrix, the stride other than 1 is the last one. A batch of vectors is a matrix here.
             first = 2 + rank + is_column_major(op.operands[0].type)
             for place, stride in enumerate(self._strides(op.operands[0]), first):
                 self.names[op.results[place]] = stride
@@ -248,7 +248,8 @@ class _HostOps:
             self.made[op.results[0]] = self._selected(*op.operands)
         else:
             raise IRError(
-                f"the runtime cannot evaluate {name} on the host side; keep to the ops that launches need [host-matrix]"
+                f"the runtime cannot evaluate {name} on the host side; use only the ops that launches need"
+                " [host-matrix]"
             )
 
     def _reinterpreted(self, op: ir.OpView) -> _Made:
@@ -261,18 +262,18 @@ class _HostOps:
         offsets, sizes, strides = (values(f"static_{name}") for name in ("offsets", "sizes", "strides"))
         if offsets != [0] or strides[-1] != 1:
             raise IRError(
-                "memref.reinterpret_cast on the host side: takes offset 0, and columns one element apart [host-cast]"
+                "memref.reinterpret_cast on the host side requires offset 0 and a last stride of 1 [host-cast]"
             )
         address, shape = self._address(op.operands[0]), tuple(sizes)
         return _Made(address, shape, tuple(map(self._named, strides[:-1])), self._made_of(op.operands[0]))
 
     def _made_of(self, memory: ir.Value) -> str:
-        """The argument that a launch makes what lies in a workspace of; "" if there is none."""
+        """The argument that a launch copies into this workspace; "" if there is none."""
         sources = [memory_of(launch.args[0]) for launch in _launches_with(memory)]
         return next((self.names[source] for source in sources if isinstance(source.owner, ir.Block)), "")
 
     def _selected(self, condition: ir.Value, yes: ir.Value, no: ir.Value) -> _Made:
-        """One of two matrices of the same extents."""
+        """A select of two matrices with the same extents."""
         address, *strides = (
             self._append("arith.select", [self.names[condition], *either])
             for either in zip(*((self._address(x), *self._strides(x)) for x in (yes, no)), strict=True)
@@ -300,11 +301,11 @@ class _HostOps:
     def _extent(self, matrix: ir.Value, dim: int) -> str:
         if matrix in self.made:
             return self._named(self.made[matrix].shape[dim])
-        dim = 1 - dim if is_column_major(matrix.type) else dim  # of the array, as it lies
+        dim = 1 - dim if is_column_major(matrix.type) else dim  # the array's dimension
         return self._ask("memref.dim", matrix, dim, {"index": dim})
 
     def _strides(self, matrix: ir.Value) -> tuple[str, ...]:
-        """All but the last; that of a matrix by columns is from column to column."""
+        """All strides but the last; for a column-major matrix, the stride between columns."""
         if matrix in self.made:
             return self.made[matrix].strides
         is_batch = ir.MemRefType(matrix.type).rank == _BATCH_RANK
@@ -312,7 +313,7 @@ class _HostOps:
         return tuple(self._ask(op, matrix) for op in asked)
 
     def _address(self, value: ir.Value) -> str:
-        """Of a matrix; a workspace goes by it."""
+        """The address of a matrix; for a workspace, its name."""
         if value in self.made:
             return self.made[value].address
         if isinstance(defining_op(value), tile.WorkspaceOp):
@@ -329,7 +330,7 @@ class _HostOps:
         return self._append("arith.constant", [], {"value": value}) if isinstance(value, int) else value
 
     def _append(self, name: str, operands: list[str], attributes: Mapping[str, Any] = _NOTHING) -> str:
-        """An entry with one result, whose name it gives."""
+        """Append an entry with one result. Returns the result's name."""
         result = next(self.unused)
         self.entries.append({"op": name, "results": [result], "operands": operands, "attributes": {**attributes}})
         return result
@@ -359,7 +360,7 @@ class _HostOps:
 
 
 def _launches_with(matrix: ir.Value) -> Iterator[tile.LaunchOp]:
-    """The launches that take a matrix, or memory, or what is cast or seen of it."""
+    """The launches that take a matrix or memory, or a cast or view of it."""
     for op in uses(matrix):
         if isinstance(op, tile.LaunchOp):
             yield op
@@ -401,7 +402,7 @@ def _kernel_argument_types(module: ir.Module, name: str) -> list[str]:
 
 
 def _kernel_argument_type(type_: ir.Type) -> str:
-    """Base addresses are pointers to global memory; the one generic pointer that a kernel takes is a tensor map's."""
+    """Base addresses are pointers to global memory; a generic pointer is the address of a tensor map."""
     text = str(type_)
     if text == "!llvm.ptr":
         return "tensor_map"
@@ -409,10 +410,10 @@ def _kernel_argument_type(type_: ir.Type) -> str:
 
 
 def _epilogue(origin_text: str, operands: list[str]) -> tuple[str | None, dict[str, Any] | None]:
-    """The epilogue region as it is printed (None for a plain conversion of the accumulator), and as a program.
+    """The epilogue region as text (None for a plain conversion of the accumulator), and as a program.
 
-    `operands` are the names of those that it takes. Both are None where no op has the region any more, or it reads what
-    is no operand; the program alone where it has an op that the runtime cannot check.
+    `operands`: the names of the operands that it takes. Both are None if no op has the region any more, or if it reads
+    other values. Only the program is None if the runtime cannot check an op of the region.
     """
     with make_context() as context:
         module = parse_text(origin_text, context, "<origin>")  # owns the ops: must outlive them
@@ -438,8 +439,8 @@ def _epilogue(origin_text: str, operands: list[str]) -> tuple[str | None, dict[s
 
 
 def _epilogue_program(region: list[ir.OpView], values: dict[ir.Value, str]) -> dict[str, Any]:
-    """A region's ops in the host ops' form, for `lowtide.runtime verify`; `values` names its arguments, the accumulator
-    first."""
+    """The ops of a region as entries, for `lowtide.runtime verify`. `values`: the names of its arguments, the
+    accumulator first."""
     *body, terminator = region
     accumulator, *operands = values.values()
     unused = _unused_names("e", (accumulator, *operands))
@@ -459,7 +460,7 @@ def _epilogue_program(region: list[ir.OpView], values: dict[ir.Value, str]) -> d
 
 
 def _unused_names(prefix: str, taken: Collection[str], first: int = 0) -> Iterator[str]:
-    """The prefix with a number, from `first` on, without the names of arguments, which users choose."""
+    """The prefix with a number, counting from `first`, except for names of arguments, which users choose."""
     return (name for number in count(first) if (name := f"{prefix}{number}") not in taken)
 
 

@@ -1,4 +1,4 @@
-"""The target that is compiled for where none is named: that of the GPU at hand; without a GPU, sm_90a.
+"""The default target: that of the GPU at hand, or sm_90a without a GPU.
 
 `native` is refused without a GPU. Any other name gives the same kernel on every machine.
 """
@@ -18,14 +18,14 @@ WITHOUT_GPU = "sm_90a"  # the default target on a machine without a GPU
 
 @dataclass(frozen=True)
 class Chosen:
-    """A target, and why it is that one."""
+    """A target, and the reason for it."""
 
     name: str
     reason: str
     gpu: str = ""
-    """The model of the GPU that it was chosen for; "" if it was named, or if there is no GPU."""
+    """The model of the GPU that it was chosen for; "" if it was named, or without a GPU."""
     not_on_gpu: str = ""
-    """Why nothing can run on a GPU here; "" if that is not known."""
+    """Why kernels cannot run on a GPU here; "" if unknown."""
 
     @property
     def target(self) -> Target:
@@ -34,15 +34,15 @@ class Chosen:
 
 
 def resolve(given: str | None) -> Target:
-    """The target of a name; of None or `native`, the one that `choose` takes. Raises TargetError, DeviceError."""
+    """The target of a name; for None or `native`, the one that `choose` returns. Raises TargetError, DeviceError."""
     return choose(given).target
 
 
 def native_target() -> tuple[Target, driver.Device]:
-    """The best target for the GPU at hand, and that GPU: the one of the current context, else the first.
+    """The best target for the GPU at hand, and that GPU: the one of the current context, or else the first.
 
-    Best is the target for exactly this architecture (sm_90a on a GPU of 9.0), else the newest that runs there, if
-    possible one whose kernels need no more shared memory than the GPU has. Raises DeviceError if there is no GPU,
+    The best target is the one for exactly this architecture (sm_90a on a GPU of 9.0), or else the newest that runs on
+    it, preferably one that needs no more shared memory than the GPU has. Raises DeviceError if there is no GPU,
     TargetError if no target runs on it.
     """
     way_out = f"name a target: {', '.join(target.name for target in KNOWN)}"
@@ -57,14 +57,14 @@ def native_target() -> tuple[Target, driver.Device]:
 
 
 def target_of(gpu: driver.Device) -> Target:
-    """The best target for a GPU, as `native_target` finds it. Raises TargetError if none runs on it."""
+    """The best target for a GPU, as in `native_target`. Raises TargetError if none runs on it."""
     return _best(KNOWN, gpu)
 
 
 def choose(given: str | None, among: Sequence[Target] = KNOWN) -> Chosen:
-    """The target that is given, else that of the GPU at hand, else WITHOUT_GPU.
+    """The given target, or that of the GPU at hand, or WITHOUT_GPU.
 
-    Raises what `native_target` raises if `native` is given.
+    Raises what `native_target` raises if `given` is `native`.
     """
     if given is not None and given != NATIVE:
         return Chosen(given, "as asked")
@@ -95,5 +95,5 @@ def _best(among: Sequence[Target], gpu: driver.Device) -> Target:
 
 
 def _first_clause(error: Exception) -> str:
-    """What is wrong, without details in brackets and the way out."""
+    """The first clause of an error, without details in brackets and advice."""
     return without_codes(str(error)).partition(";")[0].partition(" (")[0]

@@ -1,4 +1,4 @@
-"""Schedules that keep a promise on the order of sums, and the check that a compiled kernel does."""
+"""Keeps promises on the order of sums: schedule fields to fix, and checks of compiled kernels."""
 
 from collections.abc import Callable, Mapping
 
@@ -21,8 +21,8 @@ _WHOLE = {"grid.k_division": KDivision(KDivisionKind.none)}
 def fixed_by(
     spec: GemmSpec, target: Target, given: Schedule | None, numerics: str
 ) -> tuple[Schedule | None, Mapping[str, int]]:
-    """The fields that are fixed before the rest is chosen, and the extents that it is chosen for in place of those of
-    the problem, by name. Raises ScheduleError."""
+    """The fields to fix before the rest is chosen, and the extents, by name, to choose for in place of the problem's.
+    Raises ScheduleError."""
     if numerics == REPEATABLE and (given is None or given.grid.k_division is None):
         own = chosen(spec, target, given).k_division
         by_ctas = own is not None and own.kind in BY_CTAS
@@ -34,10 +34,10 @@ def fixed_by(
 
 
 def promise(numerics: str, order: str | None = None) -> Callable[[Lowered], None]:
-    """What checks the kernels that are tried one after the other, each a ScheduleError if it breaks the promise.
+    """A check for the kernels of successive attempts. It raises ScheduleError if a kernel breaks the promise.
 
-    `order`: that of the sums that must be kept. Without one, batch_invariant keeps to that of the first kernel, which
-    is chosen whatever M is.
+    `order`: the order of sums to keep. Without it, batch_invariant requires the order of the first kernel, whose choice
+    does not depend on M.
     """
     wanted = order
 
@@ -56,7 +56,7 @@ def promise(numerics: str, order: str | None = None) -> Callable[[Lowered], None
 
 
 def summation_in(lowered: Lowered) -> Summation | None:
-    """The order of sums of a compiled kernel; None where compilation was entered below level `epilogue`."""
+    """The order of sums of a compiled kernel; None if the input was below level `epilogue`."""
     texts = [lowered.levels[str(level)] for level in (Level.EPILOGUE, Level.ATOMS) if str(level) in lowered.levels]
     if not texts:
         return None
@@ -65,21 +65,21 @@ def summation_in(lowered: Lowered) -> Summation | None:
 
 
 def confirm_equal(summation: str | None, chosen_one: str) -> None:
-    """Raises ScheduleError for a kernel whose order of sums is not that of the schedule that is chosen."""
+    """Raises ScheduleError if the order of sums differs from that of the chosen schedule."""
     if summation != chosen_one:
         raise ScheduleError(
-            f"it sums in the order {summation}, the schedule that is chosen in {chosen_one}: D would have other bits"
+            f"it sums in the order {summation}, the chosen schedule in {chosen_one}: D would have other bits"
             " [other-order]"
         )
 
 
 def confirm(summation: Summation | None, numerics: str) -> None:
-    """Raises ScheduleError where a kernel breaks the promise."""
+    """Raises ScheduleError if a kernel breaks the promise."""
     if numerics == ANY or summation is None:
         return
     if summation.cut_by_ctas:
         raise ScheduleError(
-            f"numerics={numerics!r}: {summation}, so that the number of SMs decides the order of sums; take"
+            f"numerics={numerics!r}: {summation}, so that the order of sums depends on the number of SMs; take"
             " k_division = split(n), scatter(n) or none [order-by-sms]"
         )
     if numerics == BATCH_INVARIANT and (summation.is_divided or len(summation.sums) > 1):

@@ -1,8 +1,8 @@
-"""Pipelines as text: our passes and upstream's by name in one string.
+"""Pipelines as text: Lowtide's and upstream's passes by name in one string.
 
-`tile-to-ctas,canonicalize,cse,gpu.module(convert-scf-to-cf),pipeline-mainloop`: a name is ours where the registry has
-it; every other element runs in its own MLIR pass manager. Ours can be at the top level only (Python passes cannot
-nest); options are written as MLIR writes them, `name{key=value key=value}`.
+`tile-to-ctas,canonicalize,cse,gpu.module(convert-scf-to-cf),pipeline-mainloop`: names in the registry are Lowtide's;
+every other element runs in its own MLIR pass manager. Lowtide's passes can be at the top level only, because Python
+passes cannot nest. Options are written as in MLIR, `name{key=value key=value}`.
 """
 
 import difflib
@@ -17,7 +17,7 @@ from lowtide.passes.base import Pass
 from lowtide.passes.pipeline import REGISTRY
 from lowtide.targets import Target
 
-# Offered for a misspelt name besides our own; MLIR gives no list of the passes it knows.
+# Suggested for a misspelt name, besides Lowtide's; MLIR does not list the passes that it knows.
 _USUAL_UPSTREAM = (
     "canonicalize",
     "convert-gpu-to-nvvm",
@@ -39,7 +39,7 @@ _CLOSING = {"(": ")", "{": "}", "[": "]"}
 
 @dataclass(frozen=True)
 class UpstreamPass:
-    """One element of a pipeline that MLIR's own parser reads: `canonicalize`, `gpu.module(cse)`."""
+    """One element of a pipeline that MLIR parses: `canonicalize`, `gpu.module(cse)`."""
 
     text: str
 
@@ -48,7 +48,7 @@ class UpstreamPass:
 
 
 class UpstreamFailure(PassError):
-    """An upstream pass failed; why stands in the diagnostics that it reported."""
+    """An upstream pass failed; its diagnostics hold the reason."""
 
 
 Element = Pass | UpstreamPass
@@ -56,7 +56,8 @@ Observer = Callable[[Element], None]
 
 
 def parse_pipeline(text: str, context: ir.Context, registry: Sequence[type[Pass]] = REGISTRY) -> list[Element]:
-    """The passes that a pipeline names, in order. Raises PassError: unknown name (with the nearest), bad option."""
+    """The passes of a pipeline, in order. Raises PassError for an unknown name (with the closest one) or a bad
+    option."""
     ours = {kind.name: kind for kind in registry}
     text = text.strip()
     if text.startswith("builtin.module(") and text.endswith(")"):
@@ -75,14 +76,14 @@ def parse_pipeline(text: str, context: ir.Context, registry: Sequence[type[Pass]
 def run_pipeline(
     elements: Sequence[Element], module: ir.Module, target: Target | None, after: Observer = lambda element: None
 ) -> None:
-    """Run the passes in order, `after` each. Raises PassError, or what a pass of ours raises."""
+    """Run the passes in order and call `after` after each. Raises PassError, or what a Lowtide pass raises."""
     for element in elements:
         run_element(element, module, target)
         after(element)
 
 
 def run_element(element: Element, module: ir.Module, target: Target | None) -> None:
-    """Run one pass, then the verifier. Raises UpstreamFailure, or what a pass of ours raises."""
+    """Run one pass, then the verifier. Raises UpstreamFailure, or what a Lowtide pass raises."""
     if isinstance(element, Pass):
         if target is None:
             raise PassError(
@@ -94,7 +95,7 @@ def run_element(element: Element, module: ir.Module, target: Target | None) -> N
         manager = PassManager.parse(f"builtin.module({element.text})")
     try:
         manager.run(module.operation)
-    except ir.MLIRError:  # what went wrong is in the diagnostics, for whoever has attached a handler
+    except ir.MLIRError:  # the diagnostics, for which the caller has a handler, hold the reason
         raise UpstreamFailure(f"{element.text} failed [upstream-failed]") from None
 
 
@@ -105,17 +106,17 @@ def _run_ours(element: Pass, module: ir.Module, target: Target) -> None:
         raise
     except Exception as error:
         raise PassError(
-            f"{element.name} stopped with {type(error).__name__}: {error}; this is a fault of the pass, not of the IR"
+            f"{element.name} stopped with {type(error).__name__}: {error}; this is a bug in the pass, not in the IR"
             " [pass-stopped]"
         ) from error
 
 
 def _check_upstream(part: str, ours: Mapping[str, type[Pass]], context: ir.Context) -> None:
-    """What MLIR's parser would refuse, refused with the nearest name."""
+    """Refuse what MLIR's parser would refuse, with the closest name."""
     for name, nested in _names(part):
         if nested and name in ours:
             raise PassError(
-                f"{name} is a pass of ours and runs on the whole module: take it out of {part} [pass-nested]"
+                f"{name} is a pass of Lowtide and runs on the whole module: take it out of {part} [pass-nested]"
             )
         if _is_anchor(part, name) and not context.is_registered_operation(name) and name != "any":
             raise PassError(f"{part}: there is no op {name!r} to nest passes in [pass-anchor]")
@@ -127,18 +128,18 @@ def _check_upstream(part: str, ours: Mapping[str, type[Pass]], context: ir.Conte
 
 
 def _explain(message: str, ours: Mapping[str, type[Pass]]) -> str:
-    """MLIR's message on one line, with the nearest name where a name is unknown."""
+    """MLIR's message on one line; for an unknown name, with the closest one."""
     lines = [line for line in message.splitlines() if line.strip() and set(line.strip()) != {"^"}]
     quoted = message.split("'")
     if "does not refer to a registered pass" not in message or len(quoted) < 3:
         return f"pass pipeline: {'; '.join(line.strip() for line in lines)} [pipeline-parse]"
     nearest = difflib.get_close_matches(quoted[1], [*ours, *_USUAL_UPSTREAM], n=1)
-    suggestion = f"did you mean {nearest[0]!r}?" if nearest else f"ours are {', '.join(ours) or 'none'}"
-    return f"unknown pass {quoted[1]!r}: neither ours nor upstream's; {suggestion} [unknown-pass]"
+    suggestion = f"did you mean {nearest[0]!r}?" if nearest else f"Lowtide's are {', '.join(ours) or 'none'}"
+    return f"unknown pass {quoted[1]!r}: neither Lowtide's nor upstream's; {suggestion} [unknown-pass]"
 
 
 def _names(part: str) -> Iterator[tuple[str, bool]]:
-    """Every name in an element, and whether it is nested in another."""
+    """Every name in an element, and whether it is nested."""
     word, braces, parens = "", 0, 0
     for character in part + ",":
         if character in "{}":
@@ -166,7 +167,7 @@ def _options(part: str, name: str) -> dict[str, str]:
         return {}
     if not (rest.startswith("{") and rest.endswith("}")):
         raise PassError(
-            f"{part}: after {name} comes nothing or {{key=value …}}; a pass of ours holds no others [pass-options]"
+            f"{part}: only {{key=value …}} may follow {name}; passes of Lowtide nest no others [pass-options]"
         )
     options: dict[str, str] = {}
     for entry in _split(rest[1:-1], " "):
@@ -176,7 +177,7 @@ def _options(part: str, name: str) -> dict[str, str]:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """The parts between separators outside brackets and quotes. Raises PassError for brackets that do not match."""
+    """The parts between separators outside brackets and quotes. Raises PassError for unbalanced brackets."""
     parts, open_brackets, quote = [""], "", ""
     for character in text:
         if quote:

@@ -25,10 +25,10 @@ FUNCTION = "gemm"
 def problem_text(
     spec: GemmSpec, target: Target, schedule: Schedule | None = None, expected: Mapping[str, int] = MappingProxyType({})
 ) -> str:
-    """The module, as text. `schedule` fixes the fields that it gives; the others are chosen for the `expected` extents,
-    by name, and the kernel serves others too.
+    """The module, as text. Fields of `schedule` are fixed; the others are chosen for the `expected` extents, by name.
+    The kernel supports other extents too.
 
-    Raises ScheduleError for one that is meant for a target with instructions that this one lacks.
+    Raises ScheduleError for a schedule whose target has instructions that this target lacks.
     """
     if schedule is not None:
         check_target(schedule, target)
@@ -43,7 +43,7 @@ def problem_text(
 
 
 def seen_by_passes(spec: GemmSpec, target: Target) -> Problem:
-    """The problem as passes see it."""
+    """The problem in the form that passes use."""
     with make_context() as context:
         module = parse_text(problem_text(spec, target), context, "<problem>")  # owns the op: must outlive it
         (gemm,) = walk(module, tile.GemmOp)
@@ -88,13 +88,13 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
 
 
 def _matrix(shape: tuple[int | None, ...], dtype: str) -> ir.Type:
-    """All but the last dimension have strides that are known at run time."""
+    """A matrix type; all strides but the last are dynamic."""
     strides = [ir.ShapedType.get_dynamic_stride_or_offset()] * (len(shape) - 1) + [1]
     return ir.MemRefType.get(_extents(*shape), ir_type(dtype), ir.StridedLayoutAttr.get(0, strides))
 
 
 def _output(spec: GemmSpec, dtype: str) -> ir.Type:
-    """D, or a full operand: in terms of (M, N), so that a column lies contiguous where the spec says so."""
+    """The type of D or a full operand, in terms of (M, N): if D is by columns, the columns are contiguous."""
     if spec.d_order == "row":
         return _matrix(spec.d_shape, dtype)
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()

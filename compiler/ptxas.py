@@ -1,4 +1,4 @@
-"""PTX to machine code by ptxas, and what ptxas says about it: registers, spills, shared memory, warnings."""
+"""Assembles PTX with ptxas, and reads its report: registers, spills, shared memory, warnings."""
 
 import re
 import subprocess
@@ -14,13 +14,13 @@ from lowtide.targets import Target
 
 _TIMEOUT_SECONDS = 300
 _REGISTER_UNIT = 8  # registers per thread are allocated in multiples of this
-# C7519: ptxas puts a warpgroup.arrive before the first wgmma of freshly written registers. It costs nothing.
+# C7519: ptxas inserts a warpgroup.arrive before the first wgmma of freshly written registers. It costs nothing.
 _HARMLESS_ADVISORIES = frozenset({"7519"})
 
 
 class BadCode(CompileError):
-    """Machine code that a kernel must not have: it spills, wgmma is serialized, or its roles want more registers than
-    there are. Another schedule may have better code."""
+    """Unacceptable machine code: it spills, wgmma is serialized, or its roles need more registers than there are.
+    Another schedule may have better code."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,17 @@ class Assembly:
 
 
 def assemble(ptx: str, target: Target, *, ptxas: Path | None = None, allow_spills: bool = False) -> Assembly:
-    """Assemble for a target. Raises CompileError: no ptxas, or PTX refused; BadCode: spills, or a C75xx advisory.
+    """Assemble for a target. Raises CompileError without ptxas or for invalid PTX, BadCode for spills or C75xx
+    advisories.
 
-    Spills cost more than any schedule gains; the advisories C7510 and on say that wgmma was serialized, C7508 that
-    setmaxnreg was ignored.
+    Spills cost more than any schedule gains. The advisories from C7510 on report serialized wgmma; C7508 reports an
+    ignored setmaxnreg.
     """
     program = ptxas or find_ptxas()
     if program is None:
         raise CompileError(
-            f"no ptxas: not in ${ENVIRONMENT_VARIABLE}, on PATH or in a wheel; pip install nvidia-cuda-nvcc, or leave "
-            "the PTX to the driver [no-ptxas]"
+            f"no ptxas: not in ${ENVIRONMENT_VARIABLE}, on PATH or in a wheel; pip install nvidia-cuda-nvcc, or let "
+            "the driver assemble the PTX [no-ptxas]"
         )
     with tempfile.TemporaryDirectory(prefix="lowtide-ptxas-") as folder:
         source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
@@ -59,7 +60,7 @@ def assemble(ptx: str, target: Target, *, ptxas: Path | None = None, allow_spill
 
 
 def _run(command: list[str]) -> str:
-    """What ptxas printed. Raises CompileError where it failed."""
+    """The output of ptxas. Raises CompileError if it failed."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -87,15 +88,15 @@ def _report(cubin: bytes, log: str) -> Assembly:
 
 
 def _largest(pattern: str, log: str) -> int:
-    """The largest number that the pattern finds in the log, over all kernels; 0 where it finds none."""
+    """The largest match of the pattern in the log, over all kernels; 0 without a match."""
     return max(map(int, re.findall(pattern, log)), default=0)
 
 
 def confirm_registers(assembly: Assembly, schedule: Schedule, target: Target) -> None:
-    """Compare the registers that ptxas gave a kernel with what its CTA can have and what its roles will ask for.
+    """Compare the registers that ptxas allocated with those that the CTA can have and that its roles will request.
 
-    Raises BadCode: a CTA that could not start, or warps that would wait for registers forever. Nothing is checked
-    where the schedule does not say how many threads there are.
+    Raises BadCode for a CTA that could not start, or warps that would wait for registers forever. Nothing is checked if
+    the schedule leaves the number of threads open.
     """
     if schedule.multiply.atoms is None:
         return
@@ -111,8 +112,8 @@ def confirm_registers(assembly: Assembly, schedule: Schedule, target: Target) ->
     wanted, entry = producer + consumers * consumer, (1 + consumers) * held
     if consumer and wanted > entry:
         raise BadCode(
-            f"registers = [{producer}, {consumer}] need {wanted} per lane over all warpgroups, ptxas lets the CTA "
-            f"enter with {entry} ({1 + consumers} × {assembly.registers}), so that the last to ask would wait "
+            f"registers = [{producer}, {consumer}] need {wanted} per lane over all warpgroups, but ptxas lets the CTA "
+            f"enter with {entry} ({1 + consumers} × {assembly.registers}), so the last request would wait "
             f"forever: keep the kernel's nvvm.maxnreg, or take consumer ≤ {(entry - producer) // consumers // 8 * 8}"
             " [ptxas-registers-sum]"
         )
@@ -127,11 +128,11 @@ def _refuse_bad_code(assembly: Assembly, allow_spills: bool) -> None:
         raise BadCode(
             f"the kernel spills {assembly.spill_stores} bytes per thread to memory and loads {assembly.spill_loads} "
             f"(at {assembly.registers} registers per thread); take a smaller grid.tile, or more warps: larger "
-            "multiply.atoms, or with roles more consumers [kernel-spills]"
+            "multiply.atoms, or more consumers [kernel-spills]"
         )
 
 
 def _way_out(advisory: str) -> str:
-    if "C7508" in advisory:  # setmaxnreg is ignored: the registers at entry are not known
-        return "give the kernel its number of threads and registers at entry: known_block_size and nvvm.maxnreg"
-    return "touch accumulators only after the wait for them, or choose a schedule with fewer registers per thread"
+    if "C7508" in advisory:  # setmaxnreg is ignored: the registers at entry are unknown
+        return "set the kernel's number of threads and registers at entry: known_block_size and nvvm.maxnreg"
+    return "use accumulators only after the wait for them, or choose a schedule with fewer registers per thread"

@@ -1,5 +1,5 @@
-"""Where ptxas is. It is optional (the driver assembles PTX too): looked for in $LOWTIDE_PTXAS, then on PATH, then in
-NVIDIA's wheel (`nvidia-cuda-nvcc`)."""
+"""Finds ptxas: in $LOWTIDE_PTXAS, on PATH, or in NVIDIA's wheel (`nvidia-cuda-nvcc`). It is optional, because the
+driver assembles PTX too."""
 
 import importlib.util
 import os
@@ -12,19 +12,21 @@ ENVIRONMENT_VARIABLE = "LOWTIDE_PTXAS"
 
 
 def find_ptxas() -> Path | None:
-    """The ptxas to use; None if there is none. Raises CompileError where $LOWTIDE_PTXAS names no program."""
+    """The ptxas to use; None if there is none. Raises CompileError if $LOWTIDE_PTXAS does not name a program."""
     named = os.environ.get(ENVIRONMENT_VARIABLE)
     if named:
         found = shutil.which(named)
         if found is None:
-            raise CompileError(f"{ENVIRONMENT_VARIABLE}={named} is no program; correct it, or unset it [ptxas-program]")
+            raise CompileError(
+                f"{ENVIRONMENT_VARIABLE}={named} is not a program; correct it, or unset it [ptxas-program]"
+            )
         return Path(found)
     found = shutil.which("ptxas")
     return Path(found) if found is not None else _in_wheel()
 
 
 def _in_wheel() -> Path | None:
-    """ptxas as NVIDIA's wheels carry it: nvidia/cu13/bin, before CUDA 13 nvidia/cuda_nvcc/bin."""
+    """ptxas in NVIDIA's wheels: nvidia/cu13/bin, before CUDA 13 nvidia/cuda_nvcc/bin."""
     spec = importlib.util.find_spec("nvidia")
     for root in (spec.submodule_search_locations or ()) if spec is not None else ():
         for path in sorted(Path(root).glob("*/bin/ptxas")):

@@ -16,14 +16,15 @@ from lowtide.targets import Target
 
 
 def write_reproducer(text: str, pipeline: str, target: Target, folder: Path | None, *, level: Level | None) -> Path:
-    """Write the IR, under a comment that holds the command, into the folder or a fresh temporary one."""
+    """Write the IR, below a comment with the command, into `folder` or a new temporary folder."""
     path = (folder or Path(tempfile.mkdtemp(prefix="lowtide-"))).absolute() / REPRODUCER
     write_whole(path, f"// {command_line(path, pipeline, target, level=level)}\n{text}")
     return path
 
 
 def command_line(path: Path, pipeline: str, target: Target, *, level: Level | None) -> str:
-    """The `lowtide-opt` command that runs a pipeline on a file and, where given, checks the result against a level."""
+    """The `lowtide-opt` command that runs a pipeline on a file and, if `level` is given, checks the result against
+    it."""
     words = ["lowtide-opt", str(path), f"--target={target.name}", f"--pass-pipeline={pipeline}"]
     if level is not None:
         words.append(f"--check-level={level}")
@@ -31,7 +32,7 @@ def command_line(path: Path, pipeline: str, target: Target, *, level: Level | No
 
 
 def message_at(path: Path, run: Callable[[ir.Module], None]) -> str | None:
-    """The failure once more, on the file: the same message with its places in the file. None where it does not fail."""
+    """The message of the failure when it is repeated on the file, with locations in the file. None if it succeeds."""
     try:
         run(parse_file(path, make_context()))
     except Error as error:

@@ -1,4 +1,4 @@
-"""`GemmSpec`: what a kernel computes, D = epilogue(A · B, operands…). The schedule says how."""
+"""`GemmSpec`: the problem of a kernel, D = epilogue(A · B, operands…). The schedule says how it is computed."""
 
 import operator
 from collections.abc import Callable
@@ -28,18 +28,18 @@ from lowtide.targets import accumulator_types, operand_types, partner_types
 LAYOUTS = ("tn", "tt", "nn", "nt")
 D_ORDERS = ("row", "column")
 FAST = "fast"  # in place of the type of the sums
-SCALES, ZEROS = "scales", "zeros"  # the names of the operands of packed weights
-AMAX = "amax"  # and of the one that takes the largest absolute value
+SCALES, ZEROS = "scales", "zeros"  # names of operands of packed weights
+AMAX = "amax"  # name of the operand that receives the largest absolute value
 SCALE_TYPES = ("f16", "bf16", "f32")
-WEIGHT_LAYOUTS = ("tn", "nn")  # in which K of B is contiguous
-LARGEST_EXTENT = 2**31 - 1  # inside a tile, and for extents, indices are 32-bit
+WEIGHT_LAYOUTS = ("tn", "nn")  # those with K of B contiguous
+LARGEST_EXTENT = 2**31 - 1  # indices within tiles are 32-bit, and so are extents
 
 
 WEIGHT_GROUPS = (32, 64, 128)
 
 
 class Unbatched(Enum):
-    """What `GemmSpec.batch` is where there is one product; None would be a batch known at run time."""
+    """The value of `GemmSpec.batch` for one product; None is a batch known at run time."""
 
     UNBATCHED = "unbatched"
 
@@ -50,12 +50,12 @@ class Unbatched(Enum):
 UNBATCHED: Final = Unbatched.UNBATCHED
 
 
-# What to do in place of fields that other libraries have.
+# Advice for fields that other libraries have.
 _INSTEAD = {
     "sparsity": "sparse operands (2:4) are not supported: multiply the dense matrix",
     "sparse": "sparse operands (2:4) are not supported: multiply the dense matrix",
-    "groups": "grouped products are not supported: batch= multiplies products of one shape, and calls the others",
-    "experts": "grouped products are not supported: batch= multiplies products of one shape, and calls the others",
+    "groups": "grouped products are not supported: batch= multiplies products of one shape; launch others one by one",
+    "experts": "grouped products are not supported: batch= multiplies products of one shape; launch others one by one",
     "dtype": "give the types of a, b and d",
     "alpha": "scale the sums in the epilogue",
     "beta": "add a full operand, scaled, in the epilogue",
@@ -67,38 +67,41 @@ _INSTEAD = {
 @check_fields(_INSTEAD)
 @dataclass(frozen=True, kw_only=True)
 class GemmSpec:
-    """One GEMM problem: D (M, N) = epilogue(A · B, operands…), or a batch of as many as `batch` says.
+    """One GEMM problem, D (M, N) = epilogue(A · B, operands…), or a batch of them.
 
-    `m`, `n`, `k`: extents 0 … 2³¹−1, or `None` for a run-time argument of the compiled kernel. Where M or N is 0, D has
-    no elements and nothing is launched; where K is, D = epilogue(0, operands…).
-    `batch`: how many products, 1 … 2³¹−1, or `None` for a run-time argument. A, B and D then have the batch as their
-    first dimension, with any stride that the alignment allows. An A, a B or an epilogue operand without it, or with a
-    stride of 0 along it (`torch.expand`), is shared by all products. `UNBATCHED`, the default: one product.
-    `a`, `b`: the inputs' dtypes, f16, bf16, f32 or f64, equal; e4m3 and e5m2, any two; or s8 and u8, any two. `d`: f16,
-    bf16, f32, s8, u8, e4m3 or e5m2; to the latter four values are clamped. `acc`: f32, or f16 for f16 inputs. With f64
-    inputs, `d` and `acc` are f64 too; with s8 and u8 ones `acc` is s32, and `d` may be. None, the default, becomes f32,
-    f64 or s32, as the inputs have it. `acc="fast"`: f32 sums as the
-    tensor cores leave them. Of 8-bit floats they keep some 14 bits; with `acc="f32"`, sums of at most 128 products are
-    added in f32.
-    Packed weights: beside an A of f16 or bf16, `b` may be s8, u8, s4, u4 or e4m3. B then is what `lt.pack_weights`
-    makes of the weights (N, K): bytes of shape `b_shape`, converted to A's type in registers, exactly. With `group`,
-    32, 64 or 128, each sum of so much of K is scaled: the kernel takes `scales` (K / group, N), of the type that the
-    field `scales` names, f16, bf16 or f32, A's when left out. With `zero_points` the weights of a group, integers, are
-    less by its zero point: the kernel takes `zeros` (K / group, N), s8 for s8 and s4, u8 for u8 and u4. K is a multiple
-    of `group`, or of 32; weights of 4 bits need groups, and an N that is a multiple of 16. The layout is tn or nn, D is
-    by rows, and there is no batch.
-    `precision`: how products of f32 inputs are computed. "f32", the default: as they are, without tensor cores.
-    "tf32x3" and "bf16x6": by three products of tf32, or six of bf16, on tensor cores (`lowtide.decompositions`).
-    "tf32": by one of tf32, as a = b = "tf32" say.
-    `layout`: how A and B lie in memory, last dimension contiguous, rows possibly padded:
-    tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
-    `d_order`: how D and its full operands lie: "row", as (M, N), or "column", as (N, M), last dimension contiguous too;
-    in a batch (batch, M, N) or (batch, N, M).
-    `block_scales`: None, or how blocks of A and B of 8-bit floats are scaled (`BlockScales`); the scales are operands
-    `scale_a` and `scale_b`.
-    `amax`: whether the kernel also takes `amax`, an array of one f32, and sets it to the largest absolute value of what
-    the epilogue returns, before it is clamped and rounded to D's type: of all products of a batch, NaN where one is.
-    `epilogue`: a function of the accumulator and named operands (`lowtide.compiler.epilogue`), traced at once.
+    - `m`, `n`, `k`: extents from 0 to 2³¹−1, or `None` for run-time arguments of the kernel. If M or N is 0, D is empty
+      and nothing is launched. If K is 0, D = epilogue(0, operands…).
+    - `batch`: the number of products, 1 to 2³¹−1, or `None` for a run-time argument; `UNBATCHED`, the default: one
+      product. The batch is the first dimension of A, B and D, with any stride that the alignment allows. An A, a B or
+      an epilogue operand without this dimension, or with stride 0 along it (`torch.expand`), is shared by all products.
+    - `a`, `b`: the dtypes of the inputs: f16, bf16, f32 or f64, equal; e4m3 and e5m2 in any combination; or s8 and u8
+      in any combination; or packed weights, below.
+    - `d`: f16, bf16, f32, s8, u8, e4m3 or e5m2; values are clamped to the range of the latter four. f64 with f64
+      inputs; also s32 with s8 and u8 inputs.
+    - `acc`: f32, or f16 for f16 inputs; f64 for f64 inputs, s32 for s8 and u8 inputs. None, the default: f32, f64 or
+      s32. "fast": f32 sums with the precision of the tensor cores, about 14 bits for 8-bit floats; with "f32", sums of
+      at most 128 of their products are added in f32.
+    - `precision`: how products of f32 inputs are computed. "f32", the default: in f32, without tensor cores. "tf32x3",
+      "bf16x6": as three products of tf32, or six of bf16, on tensor cores (`lowtide.decompositions`). "tf32": as one
+      product of tf32, like a = b = "tf32".
+    - `layout`: the shapes of A and B in memory; the last dimension is contiguous, rows may be padded.
+      tn: A (M, K), B (N, K); tt: A (M, K), B (K, N); nn: A (K, M), B (N, K); nt: A (K, M), B (K, N).
+    - `d_order`: the shape of D and its full operands in memory: "row" for (M, N), "column" for (N, M), after the batch
+      if there is one; the last dimension is contiguous.
+    - `group`, `scales`, `zero_points`: for packed weights.
+    - `block_scales`: None, or the block scales of A and B of 8-bit floats (`BlockScales`), which are the operands
+      `scale_a` and `scale_b`.
+    - `amax`: the kernel also takes `amax`, an array of one f32, and sets it to the largest absolute value of the
+      epilogue's result before it is clamped and rounded to D's type, over all products of a batch; NaN if any is NaN.
+    - `epilogue`: a function of the accumulator and named operands (`lowtide.compiler.epilogue`), traced immediately.
+
+    Packed weights: with an A of f16 or bf16, `b` may be s8, u8, s4, u4 or e4m3. B is then the result of
+    `lt.pack_weights` for weights (N, K): bytes of shape `b_shape`, converted exactly to A's type in registers. Each sum
+    over `group` elements of K, 32, 64 or 128, is scaled: the kernel takes `scales` (K / group, N), of type f16, bf16 or
+    f32, by default A's. With `zero_points`, the zero point of a group is subtracted from its integer weights: the
+    kernel takes `zeros` (K / group, N), s8 for s8 and s4, u8 for u8 and u4. K is a multiple of `group`, or of 32. 4-bit
+    weights require groups, and an N that is a multiple of 16. The layout is tn or nn, D is by rows, and there is no
+    batch.
 
     Raises `SpecError` for anything else.
     """
@@ -186,16 +189,16 @@ class GemmSpec:
 
     @property
     def rows_per_byte(self) -> int:
-        """How many rows of weights lie in one row of B: two of packed weights of 4 bits."""
+        """The number of rows of weights in one row of B: two for packed weights of 4 bits."""
         return element_type(self.b).per_byte if self.is_mixed else 1
 
     @property
     def stored_b(self) -> str:
-        """The type of B's array: of packed weights bytes."""
+        """The type of B's array: bytes for packed weights."""
         return "u8" if self.is_mixed else self.b
 
     def _settle_precision(self) -> None:
-        """`precision` as None where A and B are multiplied as they are, or as another type says."""
+        """Set `precision` to None if A and B are multiplied directly, and their types if it names another type."""
         if self.precision is None:
             return
         narrower = tuple(row.name for row in ELEMENTS.values() if row.storage == self.a)
@@ -213,13 +216,13 @@ class GemmSpec:
         elif self.k is not None and self.k > DECOMPOSITIONS[self.precision].longest:
             most = DECOMPOSITIONS[self.precision].longest
             raise SpecError(
-                f"k is {self.k}; precision={self.precision!r} takes k up to {most}, since pieces lie side by side: "
-                "split the problem [pieces-k]"
+                f"k is {self.k}; precision={self.precision!r} supports k up to {most}, since pieces are stored side "
+                "by side: split the problem [pieces-k]"
             )
 
     @property
     def decomposition(self) -> Decomposition | None:
-        """How products are computed as sums of products of narrower pieces; None where they are not."""
+        """The sum of products of narrower pieces that computes each product; None if there is none."""
         return None if self.precision is None else DECOMPOSITIONS[self.precision]
 
     def _check_block_scales(self) -> None:
@@ -232,18 +235,20 @@ class GemmSpec:
             )
         if not promotes(self.a):
             takers = choices("", tuple(dtype for dtype in operand_types() if promotes(dtype)))
-            raise SpecError(f"scales of blocks of {self.a}: {takers}; scale others in the epilogue [scales-type]")
+            raise SpecError(
+                f"block scales with inputs of {self.a}: {takers}; scale others in the epilogue [scales-type]"
+            )
         if self.is_fast:
             raise SpecError(
-                "acc='fast' with scales of blocks, whose sums are of 128 products at most; use acc='f32' [scales-fast]"
+                "acc='fast' with block scales, which already limit sums to 128 products; use acc='f32' [scales-fast]"
             )
         if self.is_batched:
-            raise SpecError("a batch has no scales of blocks yet; launch its products one by one [scales-batch]")
+            raise SpecError("block scales are not supported in a batch; launch its products one by one [scales-batch]")
         taken = {operand.name for operand in self.epilogue_graph.operands}
         for operand in self.block_scales.operands:
             if operand.name in taken:
                 raise SpecError(
-                    f"the epilogue's operand {operand.name!r} has the name of scales of blocks; rename it"
+                    f"the epilogue's operand {operand.name!r} has the name of a block scale; rename it"
                     " [scales-operand-name]"
                 )
 
@@ -255,46 +260,46 @@ class GemmSpec:
 
     @property
     def is_fast(self) -> bool:
-        """Whether sums may be less precise than their type, as the tensor cores leave them."""
+        """Whether sums may be less precise than their type, with the precision of the tensor cores."""
         return self.acc == FAST
 
     @property
     def is_batched(self) -> bool:
-        """Whether A, B and D have a dimension for the batch."""
+        """Whether A, B and D have a batch dimension."""
         return self.batch is not UNBATCHED
 
     @property
     def batch_shape(self) -> tuple[int | None, ...]:
-        """The first dimension of a batch; () where there is one product."""
+        """The batch dimension as a tuple; () for one product."""
         return () if isinstance(self.batch, Unbatched) else (self.batch,)
 
     @property
     def a_shape(self) -> tuple[int | None, ...]:
-        """A's shape as it lies in memory: (M, K), or (K, M) for nn and nt; in a batch that comes first."""
+        """A's shape in memory: (M, K), or (K, M) for nn and nt, after the batch if there is one."""
         return (*self.batch_shape, *((self.m, self.k) if self.layout in ("tn", "tt") else (self.k, self.m)))
 
     @property
     def b_shape(self) -> tuple[int | None, ...]:
-        """B's shape as it lies in memory: (N, K), or (K, N) for tt and nt; in a batch that comes first. Packed
-        weights of 4 bits are (N / 2, K)."""
+        """B's shape in memory: (N, K), or (K, N) for tt and nt, after the batch if there is one. Packed weights of 4
+        bits are (N / 2, K)."""
         if self.is_mixed:
             return (None if self.n is None else self.n // self.rows_per_byte, self.k)
         return (*self.batch_shape, *((self.n, self.k) if self.layout in ("tn", "nn") else (self.k, self.n)))
 
     @property
     def d_shape(self) -> tuple[int | None, ...]:
-        """The shape of D, and of a full operand, as it lies in memory: (M, N), or (N, M) for `d_order="column"`; in a
-        batch that comes first."""
+        """The shape in memory of D and of full operands: (M, N), or (N, M) for `d_order="column"`, after the batch if
+        there is one."""
         return (*self.batch_shape, *((self.m, self.n) if self.d_order == "row" else (self.n, self.m)))
 
     def in_rows(self, matrix: Any) -> Any:
-        """D, or a full operand, as an array of (…, M, N), from one as it lies; and back."""
+        """D or a full operand as an array of (…, M, N), from its array in memory; and back."""
         return matrix if self.d_order == "row" else matrix.swapaxes(-1, -2)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """The epilogue's operands, in the order of its parameters; after them the amax, then scales and zero points of
-        packed weights, or the scales of blocks."""
+        """The epilogue's operands in the order of its parameters, then amax, then the scales and zero points of packed
+        weights, or the block scales."""
         amax = (Operand(AMAX, OperandKind.AMAX, EPILOGUE_TYPE),) if self.amax else ()
         scales = (Operand(SCALES, OperandKind.GROUP_SCALE, self.scales or self.a, self.group),) if self.group else ()
         zero_type = "s8" if element_type(self.b).lowest else "u8"
@@ -304,48 +309,47 @@ class GemmSpec:
 
 
 def _check_weights(spec: GemmSpec) -> None:
-    """What packed weights ask for. Raises SpecError."""
+    """Check the fields of packed weights. Raises SpecError."""
     if not spec.is_mixed:
         if spec.group is not None or spec.scales is not None or spec.zero_points:
             raise SpecError(
-                f"group and scales are of packed weights, b of {', '.join(weight_types())} beside a of f16 or bf16; "
+                f"group and scales need packed weights: b of {', '.join(weight_types())} with a of f16 or bf16; "
                 "scale D in the epilogue [weights-beside]"
             )
         return
     row = element_type(spec.b)
     if spec.layout not in WEIGHT_LAYOUTS or spec.is_batched:
         raise SpecError(
-            "packed weights are one matrix with K contiguous: take layout='tn' or 'nn', and no batch [weights-layout]"
+            "packed weights are one matrix with K contiguous: use layout='tn' or 'nn', and no batch [weights-layout]"
         )
     if spec.d_order != "row":
-        raise SpecError("packed weights take D by rows: d_order='row' [weights-by-rows]")
+        raise SpecError("packed weights require D by rows: d_order='row' [weights-by-rows]")
     if spec.group not in (None, *WEIGHT_GROUPS):
         raise SpecError(
-            f"group is {spec.group!r}; groups are of {', '.join(map(str, WEIGHT_GROUPS))} elements of K, or None"
+            f"group is {spec.group!r}; it must be {', '.join(map(str, WEIGHT_GROUPS))} (elements of K), or None"
             " [group-size]"
         )
     if spec.zero_points and row.is_float:
         raise SpecError(
-            f"weights of {spec.b} have no zero points, which are those of integers; take zero_points=False"
-            " [zero-points-type]"
+            f"weights of {spec.b} have no zero points, which need integers; use zero_points=False [zero-points-type]"
         )
     if spec.group is None and spec.zero_points:
-        raise SpecError("zero points are those of groups; take group=128 [zero-points-group]")
+        raise SpecError("zero points belong to groups; use group=128 [zero-points-group]")
     if spec.group is None and (spec.scales is not None or row.per_byte > 1):
         raise SpecError(
-            f"weights of {spec.b} {'with scales ' if spec.scales else ''}need groups; take group=128"
+            f"weights of {spec.b} {'with scales ' if spec.scales else ''}need groups; use group=128"
             " [weights-need-group]"
         )
     _choose("dtype", SCALES, spec.scales or spec.a, SCALE_TYPES)
     unit = spec.group or WEIGHT_BLOCK
     if spec.k is not None and (spec.k % unit or not spec.k):
         raise SpecError(
-            f"k is {spec.k}; K of packed weights is a positive multiple of {unit}: pad A and the weights with zeros to "
+            f"k is {spec.k}; packed weights need a positive multiple of {unit}: pad A and the weights with zeros to "
             f"{-(-max(spec.k, 1) // unit) * unit} [weights-k]"
         )
     if spec.n is not None and row.per_byte > 1 and spec.n % WEIGHT_ROWS:
         raise SpecError(
-            f"n is {spec.n}; weights of {spec.b} are packed in {WEIGHT_ROWS} rows at a time: pad them to "
+            f"n is {spec.n}; weights of {spec.b} are packed {WEIGHT_ROWS} rows at a time: pad them to "
             f"{-(-spec.n // WEIGHT_ROWS) * WEIGHT_ROWS} [weights-n]"
         )
 

@@ -1,7 +1,7 @@
-"""The problem that a module computes, read back from its IR. Dumped levels are checked against it.
+"""Reads the problem that a module computes back from its IR. Dumped levels are checked against it.
 
-Down to level `atoms` the module says it all: layouts, types, extents, and the epilogue as a region, on `tile.gemm` or
-`tile.store`. Further down the region has been taken apart; extents, layout and operands' kinds are still on the host
+Down to level `atoms` the module holds all of it: layouts, types, extents, and the epilogue as a region, on `tile.gemm`
+or `tile.store`. Below, the region has been taken apart; extents, layout and operands' kinds are still on the host
 function.
 """
 
@@ -32,7 +32,7 @@ from lowtide.runtime.manifest import OUTPUT_DIMS, matrix_dims
 Epilogue = Callable[..., Any]
 
 _IN_THE_SUM = (OperandKind.GROUP_SCALE.value, OperandKind.GROUP_ZERO.value)
-# Ops that do what a node of a trace does.
+# Ops that compute a node of a trace.
 _ALIKE: Mapping[str, str] = MappingProxyType(
     {
         "arith.addf": "add",
@@ -55,15 +55,15 @@ _ALIKE: Mapping[str, str] = MappingProxyType(
         **{f"math.{name}": name for name in ("exp", "log", "tanh", "erf", "sqrt", "rsqrt")},
     }
 )
-# arith.cmpi's predicates by their number in IR.
+# Predicates of arith.cmpi, by their numbers in IR.
 _COMPARE_INTEGERS: Mapping[int, str] = MappingProxyType({0: "eq", 1: "ne", 2: "lt", 3: "le", 4: "gt", 5: "ge"})
-# arith.cmpf's predicates by their number in IR; the others are not made by the front end.
+# Predicates of arith.cmpf, by their numbers in IR; the front end does not make the others.
 _COMPARE: Mapping[int, str] = MappingProxyType({1: "eq", 2: "gt", 3: "ge", 4: "lt", 5: "le", 13: "ne"})
 
 
 @dataclass(frozen=True)
 class FoundProblem:
-    """What a module says of its problem; `whole` where that includes the epilogue, else `spec` has none."""
+    """The problem of a module. `whole`: whether it includes the epilogue; otherwise `spec` has none."""
 
     spec: GemmSpec
     whole: bool
@@ -72,8 +72,8 @@ class FoundProblem:
 def spec_of(module: ir.Module) -> FoundProblem:
     """The problem of a module of any level. Run-time extents are None.
 
-    Raises SpecError for one that no GemmSpec says, such as an epilogue op that Lowtide's own functions do not make;
-    IRError where the module has no host function, or one that does not say what it computes.
+    Raises SpecError for a problem that no GemmSpec describes, such as one with an epilogue op that Lowtide's functions
+    do not make; IRError if the module has no host function, or one without a problem.
     """
     function = host_function(module)
     types = [argument.type for argument in function.regions[0].blocks[0].arguments]
@@ -85,8 +85,8 @@ def spec_of(module: ir.Module) -> FoundProblem:
         problem = Problem.of(found[0]).asked
     else:
         raise SpecError(
-            "the module does not say what it computes: its host function has neither a tile.gemm nor tile.problem = "
-            "#tile.problem<…>; begin from a dump of Lowtide [no-problem-in-ir]"
+            "the module does not define its problem: its host function has neither a tile.gemm nor tile.problem = "
+            "#tile.problem<…>; start from a dump of Lowtide [no-problem-in-ir]"
         )
     layout, kinds = str(problem.layout), [str(kind) for kind in problem.kinds]
     d_order = "column" if problem.d_is_column_major else "row"
@@ -119,9 +119,9 @@ def spec_of(module: ir.Module) -> FoundProblem:
 
 
 def argument_names(function: ir.OpView) -> list[str]:
-    """The names of the host function's arguments: a, b, d, and the operands' as `tile.name` has them.
+    """The names of the host function's arguments: a, b, d, and those of the operands in `tile.name`.
 
-    Raises IRError for names that no operands of a kernel can have.
+    Raises IRError for names that operands of a kernel cannot have.
     """
     count = len(function.regions[0].blocks[0].arguments)
     names = ["a", "b", "d", *(f"operand{i}" for i in range(count - 3))]
@@ -140,10 +140,10 @@ def argument_names(function: ir.OpView) -> list[str]:
 
 
 def host_function(module: ir.Module) -> ir.OpView:
-    """The module's one func.func. Raises IRError where it has another number of them, or too few arguments."""
+    """The only func.func of the module. Raises IRError if there is not exactly one, or if it has too few arguments."""
     functions = [op for op in module.body.operations if op.operation.name == "func.func"]
     if len(functions) != 1:
-        raise IRError(f"a module has one host function (func.func), this one has {len(functions)} [one-function]")
+        raise IRError(f"a module has one host function (func.func); this one has {len(functions)} [one-function]")
     if len(functions[0].regions[0].blocks[0].arguments) < 3:
         raise IRError(
             f"{where(functions[0])}: the host function takes a, b, d and the epilogue's operands [function-arguments]"
@@ -152,9 +152,10 @@ def host_function(module: ir.Module) -> ir.OpView:
 
 
 def epilogue_ops(block: ir.Block) -> list[ir.OpView]:
-    """The ops of an epilogue's region, the terminator last, after the constants outside that they read.
+    """The ops of an epilogue's region, the terminator last, preceded by the constants outside the region that they
+    read.
 
-    Canonicalize hoists constants out of the region. Raises SpecError for another value from outside.
+    Canonicalize hoists constants out of the region. Raises SpecError for any other value from outside.
     """
     constants: dict[ir.Value, ir.OpView] = {}
     for reader, _, value in values_from_outside(block):
@@ -173,8 +174,8 @@ def _dtype(type_: ir.Type) -> str:
 
 
 def shape_as_it_lies(type_: ir.MemRefType) -> list[int | None]:
-    """The shape of the array that is passed: columns come before rows where they are contiguous. None: known at run
-    time."""
+    """The shape of the array in memory: columns come before rows if they are contiguous. None for an extent known at
+    run time."""
     shape = [None if type_.is_dynamic_dim(axis) else type_.get_dim_size(axis) for axis in range(type_.rank)]
     return [*shape[:-2], shape[-1], shape[-2]] if is_column_major(type_) else shape
 
@@ -192,7 +193,7 @@ def _extents(types: list[ir.Type], lies: tuple[str, str], problem: Problem) -> d
 
 
 def _batch(types: list[ir.Type]) -> int | Unbatched | None:
-    """That of A, B and D."""
+    """The batch of A, B and D."""
     matrices = types[:3]
     if matrices[2].rank == 2:
         return UNBATCHED
@@ -200,7 +201,7 @@ def _batch(types: list[ir.Type]) -> int | Unbatched | None:
 
 
 def _replay(block: ir.Block | None, operands: list[tuple[str, str, str]], d: str, acc: str) -> Epilogue | None:
-    """A function that does again, on traced values, what a region does; one that ignores its operands without one."""
+    """A function that repeats a region on traced values. Without a region it ignores its operands."""
     if block is None and not operands:
         return None
     region = _Region((), 0) if block is None else _read(block, d, element_type(acc).computes_in)
@@ -218,7 +219,7 @@ def _replay(block: ir.Block | None, operands: list[tuple[str, str, str]], d: str
 
 
 class _Step(NamedTuple):
-    """One op: the node it makes of values (by number), and the type its result is rounded to, if it is."""
+    """One op: the node that it makes of values (by number), and the type that rounds its result, if there is one."""
 
     node: str
     inputs: tuple[int, ...]
@@ -229,13 +230,13 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class _Region:
-    """A region as plain data, which outlives the IR: the arguments are the first values, each step makes the next."""
+    """A region as data that outlives the IR. The arguments are the first values; each step makes the next one."""
 
     steps: tuple[_Step, ...]
     result: int
 
     def run(self, tracer: Tracer, arguments: list[Node]) -> Node:
-        """The node of the result. All is in f32: a narrower one is rounded to its type by a cast."""
+        """The node of the result. All is computed in f32; narrower values are rounded to their type by a cast."""
         values = list(arguments)
         for step in self.steps:
             inputs = [values[index] for index in step.inputs]
@@ -245,8 +246,8 @@ class _Region:
 
 
 def _read(block: ir.Block, d: str, computes_in: str) -> _Region:
-    """A region's ops. The rounding to D's type that ends it is left to whoever compares. What an amax is of is that
-    which is rounded, or an integer's conversion."""
+    """The ops of a region, without the final rounding to D's type. An amax must be of the value that is rounded, or of
+    an integer's conversion."""
     *body, last = epilogue_ops(block)
     saturating, unrounded = _rounding(last.operands[0], d)
     for largest in list(last.operands)[1:]:
@@ -262,18 +263,18 @@ def _read(block: ir.Block, d: str, computes_in: str) -> _Region:
         exact = name == "same" and op.operation.name != "arith.truncf"
         plain = (computes_in, INTEGER_TYPE, "i1")
         rounded = None if exact or dtype in plain or name in ("const", "where") else dtype
-        # A comparison is of what it compares.
+        # For a comparison, the type of its inputs counts.
         is_integer = element_name((op.operands[0] if dtype == "i1" and name != "const" else op.results[0]).type) == (
             INTEGER_TYPE
         )
-        # Of the negation's two inputs the second is the constant true.
+        # The second input of a negation is the constant true.
         inputs = tuple(numbers[operand] for operand in list(op.operands)[: 1 if name == "not" else None])
         steps.append(_Step(name, inputs, attribute, rounded, is_integer))
         numbers[op.results[0]] = len(numbers)
     return _Region(tuple(steps), numbers[unrounded])
 
 
-# The ops that round to a narrow integer, the last first: of floats, and of integers.
+# The ops that round to a narrow integer, last op first, for floats and for integers.
 _SATURATING = (
     ("arith.trunci", "arith.fptosi", "arith.minimumf", "arith.maximumf", "math.roundeven"),
     ("arith.trunci", "arith.minsi", "arith.maxsi"),
@@ -281,7 +282,8 @@ _SATURATING = (
 
 
 def _rounding(value: ir.Value, d: str) -> tuple[list[ir.Operation], ir.Value]:
-    """The ops that saturate to D's type at the end of a region, which nothing else reads; and what is rounded to it."""
+    """The ops at the end of a region that saturate to D's type and have no other users, and the value that they
+    round."""
     owner = value.owner
     if not isinstance(owner, ir.Block) and owner.operation.name == "arith.truncf" and element_name(value.type) == d:
         return [], owner.operands[0]
@@ -300,13 +302,13 @@ def _rounding(value: ir.Value, d: str) -> tuple[list[ir.Operation], ir.Value]:
 
 
 def _node(op: ir.OpView) -> tuple[str, float | None]:
-    """What a trace calls the op, and its attribute. Raises SpecError for one that traces do not have."""
+    """The op's name in a trace, and its attribute. Raises SpecError for an op that traces do not have."""
     name, attributes = op.operation.name, op.attributes
     if name in ("arith.extf", "arith.truncf", "arith.extsi", "arith.extui"):
         return "same", None
     if name == "arith.constant":
         value = attributes["value"]
-        # A truth value is only ever the second input of a negation, which does not read it.
+        # A truth value is only used as the second input of a negation, which does not read it.
         return "const", 1.0 if str(op.results[0].type) == "i1" else value.value
     if name == "arith.divf" and "afn" in str(attributes.get("fastmath", "")):
         return "div_approx", None
@@ -321,7 +323,7 @@ def _node(op: ir.OpView) -> tuple[str, float | None]:
         if predicate in _COMPARE:
             return _COMPARE[predicate], None
     raise SpecError(
-        f"{where(op)}: the float64 reference has no {name} as this epilogue uses it; compare with another file "
+        f"{where(op)}: the float64 reference has no {name} of this form; compare with another file "
         "(--against) in the domain exact [reference-lacks]"
     )
 

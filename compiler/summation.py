@@ -1,7 +1,7 @@
-"""In which order a kernel adds the K products of an element of D: a signature, computed from its IR.
+"""The order in which a kernel adds the K products of an element of D: a signature, computed from its IR.
 
-Kernels with one signature, of one problem, give the same bits. It is read off the ops of level `atoms` or `epilogue`:
-which instruction multiplies, the K that it sums at once, what is summed apart and added later, and where K is cut.
+Kernels of one problem with the same signature compute the same bits. The ops of level `atoms` or `epilogue` determine
+it: the multiplying instruction, the K that it sums at once, partial sums that are added later, and the division of K.
 """
 
 from collections.abc import Iterable
@@ -20,23 +20,24 @@ from lowtide.passes.support.matrix_layouts import a_is_mk
 from lowtide.passes.support.rewriting import defining_op
 
 BY_CTAS = (KDivisionKind.stream_k, KDivisionKind.hybrid, *OF_TAIL)
-_STEP = 2  # of a work item's tile: M, N, K
+_STEP = 2  # index of K in a work item's tile
 
 
 @dataclass(frozen=True, order=True)
 class Sum:
-    """How one loop over work tiles sums. The order of K is ascending in each part and each slice."""
+    """How one loop over work tiles sums. K ascends within each part and each slice."""
 
     instructions: tuple[str, ...]
-    """Those that multiply, in order, such as `wgmma k16 bf16 x bf16 in f32`: its K, element types, accumulators."""
+    """The multiplying instructions, in order, such as `wgmma k16 bf16 x bf16 in f32`: K, element types,
+    accumulators."""
     slices: int
-    """Interleaved sums: each adds the K of every n-th instruction; the sums are added last."""
+    """Interleaved sums: each takes the K of every n-th instruction; they are added at the end."""
     promoted: int | None
-    """Products that are summed from zero, then added to the sum in f32; None where all are one sum."""
+    """The number of products that are summed from zero, then added to the sum in f32; None if there is one sum."""
     division: str
-    """How CTAs share K: `none`, `split(2)`, …"""
+    """How CTAs divide K: `none`, `split(2)`, …"""
     step: int | None
-    """The unit of K in which it is cut, where it is."""
+    """The unit in which K is divided, if it is."""
 
     def __str__(self) -> str:
         text = " then ".join(self.instructions)
@@ -50,9 +51,9 @@ class Summation:
     """The signature of a kernel. Equal texts mean equal orders."""
 
     sums: tuple[Sum, ...]
-    """More than one where tiles of D are summed in different orders."""
+    """Several if tiles of D are summed in different orders."""
     cut_by_ctas: bool
-    """Whether the number of CTAs, and so of SMs, decides where K is cut."""
+    """Whether the division of K depends on the number of CTAs, and so on the number of SMs."""
 
     @property
     def is_divided(self) -> bool:
@@ -64,7 +65,7 @@ class Summation:
 
 
 def summation_of(module: ir.Module) -> Summation | None:
-    """The signature of the kernels of a module of level `atoms` or `epilogue`; None where no op multiplies."""
+    """The signature of the kernels in a module of level `atoms` or `epilogue`; None if no op multiplies."""
     found: dict[Sum, None] = {}
     cut_by_ctas = False
     for work in walk(module, tile.WorkTilesOp):
@@ -76,7 +77,7 @@ def summation_of(module: ir.Module) -> Summation | None:
 
 
 def _products(work: tile.WorkTilesOp) -> list[ir.OpView]:
-    """The ops that multiply, in order of the text."""
+    """The multiplying ops, in the order of the text."""
     found: list[ir.OpView] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -105,12 +106,12 @@ def _sum(work: tile.WorkTilesOp, products: list[ir.OpView]) -> Sum:
 def _instruction(op: ir.OpView) -> str:
     atom = tiled_mma_of(op.mma).atom
     kind, k = atom.name.partition(".")[0], atom.shape_mnk[_STEP]
-    # A · B and its transpose, Bᵀ · Aᵀ, are the same products.
+    # A · B and its transpose, Bᵀ · Aᵀ, compute the same products.
     return f"{kind} k{k} {' x '.join(sorted((atom.a_dtype, atom.b_dtype)))} in {atom.c_dtype}"
 
 
 def _from_zero(products: list[ir.OpView]) -> set[int]:
-    """The K of a step of loops in which sums of mma.sync begin at zero, and are added to others."""
+    """The K of one step, for loops whose mma.sync sums begin at zero and are added to other sums."""
     loops: dict[ir.Operation, list[sm.MmaSyncOp]] = {}
     for op in products:
         loop = op.operation.parent
@@ -121,19 +122,19 @@ def _from_zero(products: list[ir.OpView]) -> set[int]:
 
 
 def _first(op: sm.MmaSyncOp) -> ir.Value:
-    """What the first of a chain of products is added to."""
+    """The accumulator of the first in a chain of products."""
     before = defining_op(op.acc)
     return _first(before) if isinstance(before, sm.MmaSyncOp) else op.acc
 
 
 def _depth(op: sm.WgmmaPromoteOp) -> int:
-    """The K of what is summed from zero."""
+    """The K that is summed from zero."""
     rows, columns = ir.MemRefType(op.a.type).shape[-2:]
     return int(columns if a_is_mk(gemm_layout(op)) else rows)
 
 
 def _runs(names: Iterable[str]) -> list[str]:
-    """Each name that differs from the one before it."""
+    """The names without immediate repetitions."""
     found: list[str] = []
     for name in names:
         if not found or found[-1] != name:

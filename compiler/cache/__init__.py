@@ -1,4 +1,4 @@
-"""Compiled kernels kept on disk, shared by processes: `lt.compile_gemm` looks here first.
+"""Compiled kernels on disk, shared by processes: `lt.compile_gemm` looks here first.
 
-Finding a kernel needs no MLIR; `precompile`, which compiles, does.
+Finding a kernel needs no MLIR; only `precompile` imports it.
 """

@@ -1,7 +1,7 @@
-"""The key of a compiled kernel: the sha256 of all that its code depends on, written as JSON.
+"""The key of a compiled kernel: the sha256 of everything that its code depends on, written as JSON.
 
-An epilogue goes by its traced graph, so that two functions that compute the same have one kernel. A schedule goes as it
-is given: a preset's name or text by its letters, a `Schedule` by its fields.
+An epilogue is represented by its traced graph, so functions that compute the same share a kernel. A schedule is
+represented as it was given: a preset or text by its characters, a `Schedule` by its fields.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _EPILOGUE = ("epilogue", "epilogue_graph")
 
 
 class Fields(Protocol):
-    """A schedule, whose class needs MLIR."""
+    """The schedule's interface; its class needs MLIR."""
 
     def shorthand(self) -> str: ...
 
@@ -40,13 +40,13 @@ def key_of(
 
 
 def spec_text(spec: GemmSpec) -> dict[str, Any]:
-    """All that tells one problem from another, as JSON has it."""
+    """Everything that distinguishes one problem from another, in types of JSON."""
     own = {field.name: repr(getattr(spec, field.name)) for field in fields(spec) if field.name not in _EPILOGUE}
     return own | {"epilogue": _graph_text(spec.epilogue_graph)}
 
 
 def _meant_for(schedule: Any) -> str:
-    """The target that a preset is for: it is refused for lesser ones."""
+    """The target that a preset is made for; the preset is refused on older ones."""
     return repr(getattr(schedule, "target", None))
 
 

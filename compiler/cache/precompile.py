@@ -1,4 +1,4 @@
-"""`lt.precompile`: kernels compiled and assembled by all cores, into the cache."""
+"""`lt.precompile`: compiles and assembles kernels into the cache, on all cores."""
 
 import multiprocessing
 import os
@@ -26,7 +26,7 @@ from lowtide.keywords import check_keywords
 
 @dataclass(frozen=True)
 class Job:
-    """A kernel to be compiled. An epilogue may be a function that no other process can have; its IR is text."""
+    """A kernel to compile. The problem is IR text, because an epilogue function cannot be sent to another process."""
 
     key: str
     problem: str
@@ -44,12 +44,12 @@ def precompile(
     jobs: int | None = None,
     progress: bool = True,
 ) -> int:
-    """Compile and assemble what the cache does not have, in `jobs` processes (None: one for each core).
+    """Compile and assemble the kernels that the cache lacks, in `jobs` processes (None: one per core).
 
-    How many kernels were compiled; `compile_gemm` with the same arguments then finds them, in any process. `progress`:
-    show a bar where standard error is a terminal. The processes start afresh: in a script, call this under
-    `if __name__ == "__main__":`. Raises Error where the cache is off, and what `compile_gemm` raises, for the first
-    spec that is refused, when all others are done.
+    Returns the number of kernels compiled. `compile_gemm` with the same arguments then finds them in any process.
+    `progress`: show a bar if standard error is a terminal. The processes are spawned: in a script, call this under
+    `if __name__ == "__main__":`. Raises Error if the cache is off. If a spec is refused, the others are still compiled;
+    then the error of the first refused spec is raised, as by `compile_gemm`.
     """
     store = open_store()
     if store is None:
@@ -77,12 +77,12 @@ def compile_all(
     on_done: Callable[[], None] = lambda: None,
     until: float = float("inf"),
 ) -> list[BaseException | None]:
-    """Compile each into its place in the cache. What was raised for each, in order.
+    """Compile each job into its place in the cache. Returns the error of each job, or None, in order.
 
-    What has not begun at the time `until` (of `time.monotonic`) is left out, with a CompileError.
+    Jobs that have not started at the time `until` (of `time.monotonic`) are skipped with a CompileError.
     """
     count = min(len(jobs), processes or os.cpu_count() or 1)
-    context = multiprocessing.get_context("spawn")  # a fork would share what this process has told CUDA
+    context = multiprocessing.get_context("spawn")  # a fork would inherit this process's CUDA state
     with ProcessPoolExecutor(count, context) as pool:
         running = [pool.submit(compile_job, job) for job in jobs]
         for future in running:
@@ -96,7 +96,7 @@ def compile_all(
 def _wanted(
     specs: Iterable[GemmSpec], target: str | None, schedule: Schedule | str | None, store: KernelStore
 ) -> list[Job]:
-    """What is not there yet, or not assembled, each once."""
+    """The kernels that are missing or not assembled, without duplicates."""
     settled = resolve(target)
     found: dict[str, Job] = {}
     for spec in specs:
@@ -109,18 +109,18 @@ def _wanted(
 
 def _error(future: Future[None]) -> BaseException | None:
     if future.cancelled():
-        return CompileError("there was no time to compile it: give a larger budget [precompile-budget]")
+        return CompileError("the budget ran out before it was compiled: give a larger one [precompile-budget]")
     error = future.exception()
     if isinstance(error, BrokenProcessPool):
         return CompileError(
-            "a process that compiled has died: ask for fewer jobs; in a script, call this under `if __name__ == "
+            "a process died while it compiled: ask for fewer jobs; in a script, call this under `if __name__ == "
             '"__main__":` [precompile-process-died]'
         )
     return error
 
 
 def compile_job(job: Job) -> None:
-    """Compile, assemble and keep a kernel; in a process of its own, as a rule."""
+    """Compile, assemble and store a kernel, usually in a process of its own."""
     store = KernelStore(job.folder, job.most_bytes)
     kernel = CompiledKernel(attempts.compile_ir(job.problem, target=job.target))
     store.keep(job.key, kernel.manifest, kernel.ptx, kernel.cubin)

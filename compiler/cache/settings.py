@@ -1,7 +1,7 @@
-"""Where the cache is and how much it holds, as the environment says it.
+"""The location and size of the cache, as set by the environment.
 
-`LOWTIDE_CACHE`: a folder, or `off`; else the user's cache folder (`platformdirs`). `LOWTIDE_CACHE_SIZE`: bytes, or with
-K, M or G behind them KiB, MiB or GiB; else 1 GiB.
+`LOWTIDE_CACHE`: a folder, or `off`; by default the user's cache folder (`platformdirs`). `LOWTIDE_CACHE_SIZE`: a number
+of bytes, or a number followed by K, M or G for KiB, MiB or GiB; by default 1 GiB.
 """
 
 import os
@@ -22,7 +22,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def open_store() -> KernelStore | None:
-    """The cache; None where it is off. Touches no disk. Raises Error for a size that is none."""
+    """The cache; None if it is off. Does not access the disk. Raises Error for an invalid size."""
     given = os.environ.get(FOLDER_VARIABLE, "")
     if given == OFF:
         return None
@@ -30,7 +30,7 @@ def open_store() -> KernelStore | None:
 
 
 def cache_folder() -> Path | None:
-    """Where the cache is; None where it is off. Raises as `open_store`."""
+    """The folder of the cache; None if it is off. Raises as `open_store`."""
     store = open_store()
     return None if store is None else store.folder
 
@@ -50,5 +50,5 @@ def size_of(text: str) -> int:
     """Bytes. Raises Error."""
     found = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE | re.ASCII)
     if found is None:
-        raise Error(f"{SIZE_VARIABLE}={text}: give a number of bytes, or such as 512M or 2G [cache-size]")
+        raise Error(f"{SIZE_VARIABLE}={text}: give a number of bytes, such as 512M or 2G [cache-size]")
     return int(found[1]) * _UNITS[found[2].upper()]

@@ -1,10 +1,10 @@
-"""Lowtide's own sources as one sha256, which is remembered on disk: to read and hash them all takes 10 ms.
+"""The sha256 of Lowtide's own sources. It is kept on disk, because reading and hashing all of them takes 10 ms.
 
-Sources go by their contents, in a checkout as where it is installed: an edited pass makes other kernels. A record in
-the cache's folder says the sha256 for a state of the files: the path, size, inode and times of change of each. A file
-in the same state has the same contents, since ctime, which no program can set, moves with each change; but for changes
-within one tick of the clock. So the state is not remembered within two seconds of a change, and the files are hashed
-again.
+Sources are identified by contents, in a checkout as in an installation: an edited pass makes other kernels. A record in
+the cache's folder maps a state of the files to their sha256. The state holds the path, size, inode and times of change
+of each file. Equal states mean equal contents, because every change moves ctime, which no program can set. The
+exception is changes within one tick of the clock: within two seconds of a change, no record is written and the files
+are hashed again.
 """
 
 import hashlib
@@ -20,20 +20,20 @@ from lowtide.compiler.whole_files import write_whole
 from lowtide.errors import Error
 from lowtide.runtime.files import read_json
 
-FOLDER = "sources"  # of records, in the cache's
+FOLDER = "sources"  # holds the records, within the cache's folder
 _FOLDERS = ("compiler", "dialects", "passes", "runtime", "targets")
 APART = ("fx",)
-"""Folders of `compiler` that make no kernel."""
+"""Folders of `compiler` that do not affect kernels."""
 _SUFFIXES = (".py", ".so", ".pyd")
-_STARTED = time.time()  # the code that this process runs was read about then
-_SETTLED_NS = 2 * 10**9  # longer than a tick of any file system's clock
+_STARTED = time.time()  # about when this process read its code
+_SETTLED_NS = 2 * 10**9  # longer than a clock tick of any file system
 
 
 @lru_cache(maxsize=8)
 def own_digest(folder: Path | None = None) -> str:
-    """The sha256 of Lowtide's sources and extension, each with its name, as they were when it was first asked for.
+    """The sha256 of the names and contents of Lowtide's sources and extension, as of the first call.
 
-    `folder`: of the cache, where the result is remembered. Raises OSError where the sources cannot be read.
+    `folder`: the cache's, in which the result is remembered. Raises OSError if the sources cannot be read.
     """
     if folder is None:
         return _hashed()
@@ -44,20 +44,20 @@ def own_digest(folder: Path | None = None) -> str:
         found = _hashed()
         if is_settled:
             record = {"state": state, "digest": found, "sha256": _sha256(state + found)}
-            with suppress(Error, OSError):  # a folder that cannot be written
+            with suppress(Error, OSError):  # the folder may not be writable
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write_whole(path, json.dumps(record) + "\n")
     return found
 
 
 def sources_changed() -> bool:
-    """Whether a source was written since this process began: it may run other code than lies there now."""
+    """Whether a source has changed since this process started: its code may differ from the files."""
     return any(os.stat(path).st_mtime > _STARTED for path in sources())
 
 
 @cache
 def sources() -> tuple[str, ...]:
-    """The paths of all that counts."""
+    """The paths of all files that count."""
     found: list[str] = []
     for name in _FOLDERS:
         for folder, inner, files in os.walk(os.path.join(_root(), name)):
@@ -75,7 +75,7 @@ def _hashed() -> str:
 
 
 def _state() -> tuple[str, bool]:
-    """The sha256 of what the file system says of the sources, and whether that is older than its clock's ticks."""
+    """The sha256 of the file system's record of the sources, and whether the last change is older than a clock tick."""
     total, now, newest = hashlib.sha256(), time.time_ns(), 0
     for path in sources():
         status = os.stat(path)
@@ -85,7 +85,7 @@ def _state() -> tuple[str, bool]:
 
 
 def _remembered(path: Path, state: str) -> str | None:
-    """The digest of this state; None where the record is of another, or damaged."""
+    """The digest recorded for this state; None if the record is of another state, or damaged."""
     try:
         record = read_json(path)
         digest = record["digest"]

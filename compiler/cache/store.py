@@ -2,10 +2,10 @@
 
 An entry is a saved kernel (`lowtide.runtime.storage`), named by its key.
 
-An entry is written beside its place and renamed into it, so readers see it whole or not at all, and a process that dies
-leaves no lock, only a hidden folder that later ones remove. Nothing is trusted: hashes are compared at each load, and
-the entry says its own key. What is damaged is said, removed, and compiled again. A folder that cannot be written costs
-one warning, and no result.
+An entry is written to a hidden folder and renamed into place. So readers see all of it or nothing, and a process that
+dies leaves no lock, only a hidden folder that later processes remove. Every load compares the hashes and the key
+recorded in the entry. A damaged entry is reported, removed, and compiled again. If the folder cannot be written, there
+is one warning; compiling still works.
 """
 
 import os
@@ -29,13 +29,13 @@ from lowtide.runtime.folders import HIDDEN, remove_folder
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
 _OWN_KEY = "cache_key"  # an entry of the manifest
 _BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-_ABANDONED = 3600.0  # seconds after which a hidden folder has no writer any more
-_LEFT = 0.9  # of the bound, once entries were removed
+_ABANDONED = 3600.0  # seconds after which no process writes a hidden folder any more
+_LEFT = 0.9  # fraction of the bound that is kept when entries are removed
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A kernel as it was kept: what `lowtide.runtime.Kernel` is made of."""
+    """A kernel from the cache, with the parts that `lowtide.runtime.Kernel` is made of."""
 
     manifest: dict[str, Any]
     ptx: str
@@ -44,7 +44,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of the folder: bytes on disk, and when it was last used, in seconds since the epoch."""
+    """An entry of the folder: its size in bytes on disk, and its last use in seconds since the epoch."""
 
     key: str
     folder: Path
@@ -52,7 +52,7 @@ class Entry:
     used: float
 
     def described(self) -> dict[str, Any]:
-        """Its manifest, unchecked; {} where that cannot be read."""
+        """Its manifest, unchecked; {} if it cannot be read."""
         try:
             manifest = read_json(self.folder / storage.MANIFEST)
         except (OSError, ValueError):
@@ -61,17 +61,17 @@ class Entry:
 
 
 class KernelStore:
-    """The kernels under one folder, of at most `most_bytes` in all; those used longest ago go first."""
+    """The kernels in one folder, of at most `most_bytes` in total; the least recently used are removed first."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self.folder = folder
         self.most_bytes = most_bytes
         self._lock = threading.Lock()
-        self._bytes: int | None = None  # about, from the first write on
+        self._bytes: int | None = None  # approximate, known from the first write on
         self._complained = False
 
     def load(self, key: str) -> Stored | None:
-        """The kernel of this key; None if there is none, or none that can be used: then with a CacheWarning."""
+        """The kernel of this key; None if there is none. None with a CacheWarning if it cannot be used."""
         folder = self.folder / key
         if not os.path.isdir(folder):
             return None
@@ -81,7 +81,7 @@ class KernelStore:
         try:
             stored = self._read(key)
         except LoadError as error:
-            if os.path.isdir(folder):  # else another process made room
+            if os.path.isdir(folder):  # otherwise another process removed it to make room
                 _warn(f"cached kernel {_what(error)}; it is compiled again")
                 with suppress(OSError):
                     remove_folder(folder)
@@ -91,11 +91,11 @@ class KernelStore:
         return stored
 
     def has(self, key: str) -> bool:
-        """Whether there is an entry of this key, whole or not."""
+        """Whether there is an entry for this key, valid or not."""
         return (self.folder / key).is_dir()
 
     def keep(self, key: str, manifest: Mapping[str, Any], ptx: str, cubin: bytes | None) -> None:
-        """Write a kernel, in the place of what is there. Where it cannot be written, a CacheWarning says so once."""
+        """Write a kernel, replacing an existing entry. If it cannot be written, warn once with a CacheWarning."""
         try:
             if sources.sources_changed():
                 return
@@ -109,8 +109,8 @@ class KernelStore:
             self._complain(str(error))
 
     def distrust(self) -> str | None:
-        """Why others may have put kernels into the folder, and what to do; None if nobody else can, and where there is
-        no folder."""
+        """Why other users may have put kernels into the folder, and what to do. None if they cannot, or if there is no
+        folder."""
         try:
             status = os.stat(self.folder)
         except OSError:
@@ -122,7 +122,7 @@ class KernelStore:
         return None
 
     def entries(self) -> list[Entry]:
-        """All entries, those used last first. Raises OSError where the folder is there and cannot be read."""
+        """All entries, most recently used first. Raises OSError if the folder exists and cannot be read."""
         found = []
         for name in self._names():
             entry = _entry(self.folder / name) if _KEY.match(name) else None
@@ -131,7 +131,7 @@ class KernelStore:
         return sorted(found, key=lambda entry: entry.used, reverse=True)
 
     def fault(self, entry: Entry) -> str | None:
-        """What is wrong with an entry; None where it is whole."""
+        """What is wrong with an entry; None if it is valid."""
         try:
             self._read(entry.key)
         except LoadError as error:
@@ -139,7 +139,7 @@ class KernelStore:
         return None
 
     def clear(self) -> int:
-        """Remove all entries, and what writers left behind. How many there were. Raises OSError."""
+        """Remove all entries, and folders left by writers. Returns the number of entries. Raises OSError."""
         entries = self.entries()
         for entry in entries:
             remove_folder(entry.folder)
@@ -149,7 +149,7 @@ class KernelStore:
 
     def _read(self, key: str) -> Stored:
         """Raises LoadError."""
-        with suppress(OSError):  # what is not there is said below
+        with suppress(OSError):  # load_saved reports a missing folder
             if not _is_ours(os.stat(self.folder / key)):
                 raise LoadError(f"{self.folder / key}: it belongs to another user [cache-owner]")
         manifest, ptx, cubin = storage.read(self.folder / key)
@@ -166,7 +166,7 @@ class KernelStore:
             return
 
     def _make_room(self, kept: str) -> None:
-        """Remove what was used longest ago where there is too much, but not what was kept just now."""
+        """If the folder is too large, remove the least recently used entries, except the one just written."""
         with self._lock:
             written = _entry(self.folder / kept)
             if self._bytes is not None and written is not None:
@@ -197,13 +197,13 @@ class KernelStore:
                 return
             self._complained = True
         _warn(
-            f"{what}: kernels compiled here are not kept in {self.folder}; name another folder by LOWTIDE_CACHE, or"
-            " `off`"
+            f"{what}: kernels compiled here are not kept in {self.folder}; set LOWTIDE_CACHE to another"
+            " folder or to `off`"
         )
 
 
 def _owners() -> tuple[int, ...]:
-    """Who may have written what is read: this user, and root."""
+    """The users whose files are trusted: this user, and root."""
     return os.geteuid(), 0
 
 
@@ -212,7 +212,7 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def _entry(folder: Path) -> Entry | None:
-    """None if it is not a folder, or was replaced or removed meanwhile. Raises OSError."""
+    """The entry; None if the folder is missing, was replaced, or is no folder. Raises OSError."""
     try:
         used = folder.stat().st_mtime
         with os.scandir(folder) as files:
@@ -223,7 +223,7 @@ def _entry(folder: Path) -> Entry | None:
 
 
 def _what(error: LoadError) -> str:
-    """Without the way out, which is for the user who saved a kernel."""
+    """The error without its advice, which addresses users who saved a kernel."""
     return str(error).rpartition(";")[0] or str(error)
 
 

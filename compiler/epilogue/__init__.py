@@ -1,1 +1,1 @@
-"""The user's epilogue: traced, emitted as scalar IR, evaluated in numpy, bounded."""
+"""The user's epilogue: tracing, emission as scalar IR, evaluation in numpy, and error bounds."""

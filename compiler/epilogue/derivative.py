@@ -1,11 +1,12 @@
 """Derivatives of epilogues, as epilogues: reverse-mode differentiation of the trace.
 
-For D = f(acc, operands…), `pullback` gives the text of grad · ∂f/∂x, an epilogue of the same sums with the gradient of
-D as one more operand. So where it depends on the sums, a kernel like D's computes it, and no sums need be kept.
+For D = f(acc, operands…), `pullback` returns the text of grad · ∂f/∂x: an epilogue of the same sums, with the gradient
+of D as one more operand. So if the derivative depends on the sums, a kernel recomputes them, and none are stored.
 
-Conventions are torch's: the derivative of abs is 0 at 0, a maximum or minimum of two equal values gives each half of
-the gradient, one with a constant, such as relu, nothing where both are equal. A cast has the derivative 1. Integers
-have none: values computed in s32, integer operands, and an integer D.
+Conventions are those of torch: the derivative of abs is 0 at 0; a maximum or minimum of two equal values gives each of
+them half of the gradient; a maximum or minimum with a constant, such as relu, gives none if both are equal. The
+derivative of a cast is 1. Integers have no derivative: neither values computed in s32, nor integer operands, nor an
+integer D.
 """
 
 import inspect
@@ -24,15 +25,14 @@ _GRADIENT = "grad"
 
 
 def pullback(graph: EpilogueGraph, name: str | None, d: str) -> str | None:
-    """The text of grad · ∂D/∂x, rounded to type `d`: x is the operand of that name, or the sums (None). Its operands
-    are those of the epilogue that it reads, in their order, and then the gradient, of D's type. None where D does not
-    depend on x, or by comparisons alone.
+    """The text of grad · ∂D/∂x, rounded to type `d`. x is the operand `name`, or the sums if `name` is None.
 
-    Raises SpecError where D or x is an integer.
+    Its operands are the epilogue's operands that it reads, in their order, followed by the gradient, which has D's
+    type. None if D does not depend on x, or only by comparisons. Raises SpecError if D or x is an integer.
     """
     if not element_type(graph.d).is_float:
         raise SpecError(
-            f"a D of {graph.d} has no derivative; detach what requires a gradient, or take a D of floats"
+            f"a D of {graph.d} has no derivative; detach tensors that require gradients, or use a D of floats"
             " [derivative-of-d]"
         )
     target = next((node for node in graph.nodes if _is(node, name, graph)), None)
@@ -40,7 +40,7 @@ def pullback(graph: EpilogueGraph, name: str | None, d: str) -> str | None:
         return None
     if target.is_integer:
         raise SpecError(
-            f"{name or 'sums of integers'}: integers have no derivative; detach what requires a gradient"
+            f"{name or 'sums of integers'}: integers have no derivative; detach tensors that require gradients"
             " [derivative-of-integers]"
         )
     whole = _Pullback(graph, target, graph.operands)
@@ -59,7 +59,7 @@ def _is(node: Node, name: str | None, graph: EpilogueGraph) -> bool:
 
 
 class _Pullback:
-    """grad · ∂D/∂x as a function to be traced, of the sums, of `operands`, which are all that it needs, and of grad."""
+    """grad · ∂D/∂x as a function to trace, with the sums, `operands` (all that it needs) and grad as arguments."""
 
     def __init__(self, graph: EpilogueGraph, target: Node, operands: tuple[Operand, ...]) -> None:
         self.depends = False
@@ -94,7 +94,7 @@ class _Pullback:
         return parts.get(id(self._target), 0.0)
 
     def _values(self, acc: Traced, operands: Mapping[str, Traced]) -> dict[int, Traced | Predicate]:
-        """Of every node of the epilogue. What reads operands that are left out is not needed: these count as 0."""
+        """The value of each node of the epilogue. Omitted operands are not needed, and have the value 0."""
         tracer, values = acc._tracer, dict[int, Traced | Predicate]()
         for node in self._graph.nodes:
             if node.op == "acc":
@@ -113,7 +113,7 @@ class _Pullback:
 
 
 def _parts(node: Node, g: Any, values: Mapping[int, Any]) -> Iterator[tuple[Node, Any]]:
-    """What of the gradient `g` of a node goes to which nodes."""
+    """The nodes that receive a part of the gradient `g` of `node`, each with its part."""
     inputs, r = [values[id(other)] for other in node.inputs], values[id(node)]
     if (argument := _sigmoid_of(node, values)) is not None:
         yield argument, g * (r * (1.0 - r))
@@ -124,7 +124,7 @@ def _parts(node: Node, g: Any, values: Mapping[int, Any]) -> Iterator[tuple[Node
 
 
 def _sigmoid_of(node: Node, values: Mapping[int, Any]) -> Node | None:
-    """x where the node is sigmoid(x): by the rules of its parts the derivative would be 0 at 0, since |x|'s is."""
+    """x if the node is sigmoid(x). The rules of its parts would give a derivative of 0 at 0, since |x|'s is 0 there."""
     if node.op != "div_approx" or node.inputs[0].op != "where" or node.inputs[0].inputs[0].op != "lt":
         return None
     argument = node.inputs[0].inputs[0].inputs[0]
@@ -137,7 +137,7 @@ def _chosen(node: Node, g: Any, x: Any, y: Any) -> tuple[Any, Any]:
     return where(x_wins, g, tie), where(y_wins, g, tie)
 
 
-#: By op: what of the gradient g goes to each input, of the result r and the inputs.
+#: By op: the gradient of each input, from the gradient g, the result r and the inputs.
 _RULES: Mapping[str, Callable[..., tuple[Any, ...]]] = {
     "neg": lambda g, r, x: (-g,),
     "abs": lambda g, r, x: (where(x > 0.0, g, where(x < 0.0, -g, 0.0)),),

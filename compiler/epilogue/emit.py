@@ -1,4 +1,4 @@
-"""Builds the IR of a traced epilogue: arith and math ops on f32, or f64, and on i32, for the region of `tile.gemm`."""
+"""Emits a traced epilogue as arith and math ops on f32 or f64, and on i32, for the region of `tile.gemm`."""
 
 from collections.abc import Callable, Sequence
 
@@ -66,15 +66,15 @@ def ir_type(name: str) -> ir.Type:
 
 
 def value_type(name: str) -> ir.Type:
-    """The MLIR type of one element of a type, as a value."""
+    """The MLIR type of one element, as a value."""
     return ir.Type.parse(element_type(name).value_ir)
 
 
 def emit(graph: EpilogueGraph, arguments: Sequence[ir.Value]) -> list[ir.Value]:
-    """Build the graph at the current insertion point and return D's element, and behind it what an amax is of.
+    """Build the graph at the insertion point. Returns D's element, followed by the value for amax if there is one.
 
     `arguments`: the accumulator (of type `graph.acc`), then one element of each operand in its own type; or vectors of
-    one shape in place of all of them. Each node is built once.
+    the same shape in place of all of them. Each node is built once.
     """
     shape = list(arguments[0].type.shape) if isinstance(arguments[0].type, ir.VectorType) else None
     values: dict[int, ir.Value] = {}
@@ -146,7 +146,7 @@ def _is_float(type: ir.Type) -> bool:
 
 
 def _extend(value: ir.Value, name: str, to: str, shape: list[int] | None) -> ir.Value:
-    """An element of the type `name` in the type that the epilogue computes in."""
+    """Convert an element of type `name` to the type that the epilogue computes in."""
     type = _like(value_type(to), shape)
     if value.type == type:
         return value
@@ -155,7 +155,7 @@ def _extend(value: ir.Value, name: str, to: str, shape: list[int] | None) -> ir.
 
 
 def _round(value: ir.Value, name: str, shape: list[int] | None) -> ir.Value:
-    """From the type that the epilogue computes in; to integers to nearest, ties to even, saturated, NaN to 0."""
+    """Convert from the type that the epilogue computes in. Integers: to nearest, ties to even, saturated, NaN to 0."""
     row, type = element_type(name), _like(value_type(name), shape)
     if value.type == type:
         return value

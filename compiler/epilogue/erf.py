@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-# Taylor coefficients of erf at every 1/128 of [0, 6], one row a power; erf(6) is 1 in float64.
+# Taylor coefficients of erf at every 1/128 of [0, 6], one row per power; erf(6) is 1 in float64.
 _ERF_STEPS = 128
 _ERF_POINTS = np.arange(6 * _ERF_STEPS + 1) / _ERF_STEPS
 
@@ -24,7 +24,7 @@ _ERF_COEFFICIENTS = _erf_coefficients()
 
 
 def erf(x: Any) -> Any:
-    """erf(x) to some 1e-15, by the Taylor polynomial at the nearest point of the table."""
+    """erf(x) to about 1e-15, by the Taylor polynomial at the nearest point of the table."""
     magnitude = np.fmin(np.abs(np.asarray(x, dtype=np.float64)), 6.0)
     index = np.rint(magnitude * _ERF_STEPS).astype(np.int64)
     distance = magnitude - _ERF_POINTS[index]

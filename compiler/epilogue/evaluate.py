@@ -1,4 +1,4 @@
-"""Evaluates a traced epilogue: in float64, as D would be without rounding, or a trace of constants, as kernels do."""
+"""Evaluates a traced epilogue: in float64 without rounding D, or, for a trace of constants, in f32 as kernels do."""
 
 from collections.abc import Callable, Sequence
 
@@ -43,10 +43,10 @@ _WRAPPING = frozenset({"neg", "abs", "add", "sub", "mul"})
 
 
 def evaluate(graph: EpilogueGraph, acc: np.ndarray, operands: Sequence[np.ndarray]) -> np.ndarray:
-    """D in float64, not rounded to its type; `lt.cast` alone rounds, and integers wrap around.
+    """D in float64, not rounded to its type. Only `lt.cast` rounds; integers wrap around.
 
-    `acc` (M, N) and `operands`, in the graph's order, are float64; the operands broadcast to (M, N): a vector per row
-    is (M, 1), one per column (1, N).
+    `acc` (M, N) and `operands` (in the graph's order) are float64. Operands broadcast to (M, N): per row (M, 1), per
+    column (1, N).
     """
     values: dict[int, np.ndarray] = {}
     acc = acc if element_type(graph.acc).is_float else wrapped(acc, graph.acc)
@@ -57,9 +57,9 @@ def evaluate(graph: EpilogueGraph, acc: np.ndarray, operands: Sequence[np.ndarra
 
 
 def folded(result: Node) -> np.float32:
-    """The value of a trace that only constants enter, every operation rounded to f32, as the kernel would compute it.
+    """The value of a trace of constants. Every operation is rounded to f32, as in the kernel.
 
-    Functions such as exp come out correctly rounded; the kernel's are within `math_formulas`' errors of that.
+    Functions such as exp are rounded correctly here; the kernel's differ by at most the errors in `math_formulas`.
     """
     values: dict[int, np.ndarray] = {}
     with np.errstate(all="ignore"):
@@ -87,6 +87,6 @@ def _evaluate(node: Node, inputs: list[np.ndarray], acc: np.ndarray, operands: S
 
 
 def of_integers(op: str, *inputs: np.ndarray) -> np.ndarray:
-    """An operation on integers of s32 in float64, which wraps around."""
+    """An operation on s32 integers held in float64; it wraps around."""
     exact = _OPS[op](*(np.asarray(x).astype(np.int64) for x in inputs))
     return wrapped(exact.astype(np.int32), INTEGER_TYPE)

@@ -1,7 +1,8 @@
 """The functions of an epilogue: lt.relu, lt.exp, lt.gelu, lt.where, …
 
-Each takes traced values, and numbers beside them. Of numbers alone it gives the number that a kernel would compute, as
-np.float32: every operation is rounded to f32. Arrays are left to numpy, so that the same epilogue can be run there.
+Each takes traced values, possibly mixed with numbers. If all arguments are numbers, it returns the number that a kernel
+would compute, as np.float32, with every operation rounded to f32. Arrays are passed to numpy, so that the same epilogue
+runs on them.
 """
 
 import functools
@@ -22,7 +23,7 @@ Parameters = ParamSpec("Parameters")
 
 
 def _folds(function: Callable[Parameters, Any]) -> Callable[Parameters, Any]:
-    """Of numbers alone: trace the function on constants, and compute the trace."""
+    """Make a function of numbers alone trace itself on constants and evaluate the trace."""
 
     @functools.wraps(function)
     def folding(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Any:
@@ -71,25 +72,25 @@ def clamp(x: Any, low: Any, high: Any) -> Any:
 
 @_folds
 def exp(x: Any) -> Any:
-    """eˣ, to `lowtide.passes.support.math_formulas.EXP`."""
+    """eˣ, with the error of `lowtide.passes.support.math_formulas.EXP`."""
     return _call("exp", np.exp, x)
 
 
 @_folds
 def log(x: Any) -> Any:
-    """The natural logarithm, to `lowtide.passes.support.math_formulas.LOG`: −∞ at 0, NaN below."""
+    """The natural logarithm: −∞ at 0, NaN below; the error is that of `lowtide.passes.support.math_formulas.LOG`."""
     return _call("log", np.log, x)
 
 
 @_folds
 def tanh(x: Any) -> Any:
-    """The hyperbolic tangent, to `lowtide.passes.support.math_formulas.TANH`."""
+    """The hyperbolic tangent, with the error of `lowtide.passes.support.math_formulas.TANH`."""
     return _call("tanh", np.tanh, x)
 
 
 @_folds
 def erf(x: Any) -> Any:
-    """The error function 2/√π ∫₀ˣ e^{−t²} dt, to `lowtide.passes.support.math_formulas.ERF`."""
+    """The error function 2/√π ∫₀ˣ e^{−t²} dt, with the error of `lowtide.passes.support.math_formulas.ERF`."""
     return _call("erf", erf_of_arrays, x)
 
 
@@ -101,13 +102,13 @@ def sqrt(x: Any) -> Any:
 
 @_folds
 def rsqrt(x: Any) -> Any:
-    """1/√x, to `lowtide.passes.support.math_formulas.RSQRT_APPROX`: ∞ at 0, NaN below."""
+    """1/√x: ∞ at 0, NaN below; the error is that of `lowtide.passes.support.math_formulas.RSQRT_APPROX`."""
     return _call("rsqrt", lambda y: 1.0 / np.sqrt(y), x)
 
 
 @_folds
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + t) with t = e⁻ˣ, and where x < 0 t / (1 + t) with t = eˣ, which does not overflow."""
+    """1 / (1 + t) with t = e⁻ˣ; if x < 0, t / (1 + t) with t = eˣ, which does not overflow."""
     power = exp(-abs(x))
     return _call("div_approx", np.divide, where(x < 0, power, 1.0), 1.0 + power)
 
@@ -120,11 +121,11 @@ def silu(x: Any) -> Any:
 
 @_folds
 def gelu(x: Any, approximate: str = "none") -> Any:
-    """x · Φ(x): with "none" by erf, with "tanh" by ½(1 + tanh u), u = √(2/π)(x + 0.044715 x³) (Hendrycks, Gimpel 2016).
+    """x · Φ(x): by erf for "none", by ½(1 + tanh u) with u = √(2/π)(x + 0.044715 x³) for "tanh".
 
-    The latter is computed as x · sigmoid(2u), which is the same and does not cancel. The former has torch's error,
-    |x| · 2⁻²³ or so: 1 + erf cancels where x < 0. Both are NaN at −∞, as in torch.
-    Raises `SpecError` for another `approximate`.
+    The tanh form (Hendrycks, Gimpel 2016) is computed as x · sigmoid(2u), which is equal and does not cancel. The erf
+    form has torch's error, about |x| · 2⁻²³, because 1 + erf cancels if x < 0. Both are NaN at −∞, as in torch. Raises
+    `SpecError` for another `approximate`.
     """
     real = _real(x)
     if approximate == "none":
@@ -135,9 +136,9 @@ def gelu(x: Any, approximate: str = "none") -> Any:
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """x where the condition (a comparison of traced values) holds, else y. Both are computed.
+    """x if the condition (a comparison of traced values) holds, else y. Both are computed.
 
-    A condition that is known, True or False, chooses at once.
+    If the condition is a known True or False, that value is returned directly.
     """
     tracer, known = _tracer_of(condition, x, y), truth_of(condition)
     if tracer is None and known is not None and number_of(x) is not None and number_of(y) is not None:
@@ -153,8 +154,8 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 
 @_folds
 def cast(x: Any, dtype: str) -> Any:
-    """x rounded to the nearest value of `dtype` (f16, bf16, f32; f64 in f64); computing goes on as before, with
-    integers in f32."""
+    """x rounded to the nearest value of `dtype` (f16, bf16, f32; f64 in f64). The computation continues in the type
+    that it had, and for integers in f32."""
     tracer = _tracer_of(x)
     valid = _floats(None if tracer is None else tracer.dtype)
     if dtype not in valid:
@@ -169,7 +170,7 @@ def cast(x: Any, dtype: str) -> Any:
 
 
 def _real(x: Any) -> Any:
-    """An integer in the tracer's type, where products do not wrap around."""
+    """Convert an integer to the tracer's type, in which products do not wrap around."""
     tracer = _tracer_of(x)
     return x if tracer is None else Traced(tracer, tracer.real(x))
 
@@ -186,7 +187,7 @@ def _tracer_of(*values: object) -> Tracer | None:
 
 
 def _call(op: str, in_numpy: Callable[..., Any], *values: Any) -> Any:
-    """Record `op` if any value is traced, else compute it by numpy."""
+    """Record `op` if any value is traced; otherwise compute it with numpy."""
     tracer = _tracer_of(*values)
     if tracer is not None:
         return tracer.apply(op, *values)

@@ -1,16 +1,16 @@
-"""The epilogue: a Python function of the accumulator and named operands, of one element each.
+"""The epilogue: a Python function of the accumulator and named operands, each as one element.
 
     def epilogue(acc, c: lt.Full, bias: lt.PerColumn, alpha: lt.Scalar):
         return lt.relu(alpha * acc + 0.5 * c + bias)
 
-An operand's kind says which of its elements belongs to d[m, n]; `lt.Full["f32"]` names the element type, which is D's
-when left out (f32 for a scalar). All is computed in f32, independent of the types of accumulator and operands, and
-rounded to D's type once. With f64 accumulators, operands, scalars and D are f64, and all is computed in f64.
+The kind of an operand says which of its elements belongs to d[m, n]. `lt.Full["f32"]` sets the element type; by default
+it is D's (f32 for a scalar). Everything is computed in f32, whatever the types of the accumulator and the operands, and
+rounded to D's type once. With f64 accumulators, operands, scalars and D are f64, and everything is computed in f64.
 
 Integers are s32: an s32 accumulator, and elements of s8, u8 and s32 operands. Sums, differences, products, maxima and
-minima of integers alone, constants included, are computed in s32 and wrap around; anything else converts them to f32
-first, which is exact up to 2²⁴ and else rounds to nearest. An s8 or u8 D is rounded to nearest, ties to even, and
-saturated; NaN becomes 0.
+minima of integers alone, including constants, are computed in s32 and wrap around. Any other operation first converts
+them to f32, which is exact up to 2²⁴ and rounds to nearest beyond. An s8 or u8 D is rounded to nearest, ties to even,
+and saturated; NaN becomes 0.
 """
 
 import enum
@@ -38,7 +38,7 @@ from lowtide.compiler.epilogue.trace import (
 from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type, types_of_d
 from lowtide.errors import SpecError
 
-# Names that the call of a kernel, its interpretation, or the reference needs for itself.
+# Names of parameters of a kernel's call, of its interpretation, and of the reference.
 RESERVED_NAMES = frozenset(
     {"a", "b", "d", "m", "n", "k"}
     | {"domain", "level", "max_steps", "out", "seed", "self", "sms", "spec", "stream", "workspace"}
@@ -46,16 +46,16 @@ RESERVED_NAMES = frozenset(
 
 
 def name_error(name: str) -> str | None:
-    """Why no epilogue operand can have this name; None where one can."""
+    """Why an epilogue operand cannot have this name; None if it can."""
     if name in RESERVED_NAMES:
         return (
-            f"the epilogue operand's name {name!r} is taken; kernels and what checks them use "
+            f"the epilogue operand's name {name!r} is reserved; kernels and the tools that check them use "
             f"{', '.join(sorted(RESERVED_NAMES))}: rename it"
         )
     if not (name.isascii() and name.isidentifier()) or iskeyword(name):
         return (
-            f"the epilogue operand's name {name!r} cannot be passed or saved; operands are named by ASCII letters, "
-            "digits and _, not by Python's keywords: rename it"
+            f"the epilogue operand's name {name!r} cannot be passed or saved; names consist of ASCII letters, "
+            "digits and _, and are not keywords of Python: rename it"
         )
     return None
 
@@ -77,25 +77,25 @@ class OperandKind(enum.Enum):
 
     @property
     def is_of_epilogue(self) -> bool:
-        """Whether the epilogue sees it; others act in the sum, or are written."""
+        """Whether the epilogue reads it. Other operands act in the sum, or are written."""
         return self in (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.PER_COLUMN, OperandKind.SCALAR)
 
     @property
     def is_block_scale(self) -> bool:
-        """Whether it scales sums of blocks of K, before the epilogue, which does not see it."""
+        """Whether it scales sums of blocks of K. The epilogue does not see it."""
         return self.value.startswith(("row_", "column_"))
 
 
 @dataclass(frozen=True)
 class OperandType:
-    """A kind and an element type (`None`: D's), as annotations say it."""
+    """A kind and an element type (`None`: D's), from an annotation."""
 
     kind: OperandKind
     dtype: str | None = None
 
 
 class _Kind(Traced):
-    """Base of the kinds. They are traced values to a type checker, and never made."""
+    """Base of the kinds. Type checkers see them as traced values; they are never instantiated."""
 
     __slots__ = ()
     kind: OperandKind
@@ -105,7 +105,7 @@ class _Kind(Traced):
 
 
 class Full(_Kind):
-    """An operand of shape (M, N): element (m, n) for d[m, n]. Rows may be padded; last dimension contiguous."""
+    """An operand of shape (M, N): element (m, n) for d[m, n]. Rows may be padded; the last dimension is contiguous."""
 
     __slots__ = ()
     kind = OperandKind.FULL
@@ -126,7 +126,7 @@ class PerColumn(_Kind):
 
 
 class Scalar(_Kind):
-    """One f32, given by value at each call; one f64 with f64 accumulators."""
+    """One f32, passed by value at each call; one f64 with f64 accumulators."""
 
     __slots__ = ()
     kind = OperandKind.SCALAR
@@ -137,17 +137,17 @@ _KINDS = "lt.Full, lt.PerRow, lt.PerColumn or lt.Scalar"
 
 @dataclass(frozen=True)
 class Operand:
-    """A named operand beside A and B: its kind and element type (f16, bf16, f32, s8, u8, s32, from sm_89 on e4m3 and
-    e5m2; f64 with f64 accumulators)."""
+    """A named operand beside A and B: its kind and element type. The types are f16, bf16, f32, s8, u8, s32, from sm_89
+    on e4m3 and e5m2, and only f64 with f64 accumulators."""
 
     name: str
     kind: OperandKind
     dtype: str
     group: int | None = None
-    """Elements of K that one of a GROUP_SCALE or GROUP_ZERO is for; these act in the sum, not in the epilogue."""
+    """The number of elements of K that share a GROUP_SCALE or GROUP_ZERO, which act in the sum, not in the epilogue."""
 
     def shape(self, m: int | None, n: int | None, k: int | None = None) -> tuple[int | None, ...]:
-        """The shape for a D of m rows and n columns, sums of k products (`None`: known at run time)."""
+        """The shape if D has m rows and n columns and sums have k products (`None`: known at run time)."""
         if self.group is not None:
             return (None if k is None else k // self.group, n)
         shapes = {
@@ -164,15 +164,15 @@ class Operand:
 
 
 def _blocks(extent: int | None) -> int | None:
-    """How many blocks with scales of their own an extent has."""
+    """The number of blocks with scales of their own along an extent."""
     return None if extent is None else -(-extent // SCALE_BLOCK)
 
 
 @dataclass(frozen=True, eq=False)
 class EpilogueGraph:
-    """A traced epilogue: d[m, n] is `result`, computed in `computes_in` from the accumulator (`acc`) and the operands'
-    elements, rounded to `d`. `nodes` are all that is needed, inputs before users. `largest`: what an amax is of, the
-    value before it is clamped and rounded; None where there is no amax."""
+    """A traced epilogue: d[m, n] is `result`, rounded to `d`. It is computed in the type `computes_in` from the
+    accumulator (of type `acc`) and the operands' elements. `nodes`: all nodes needed, inputs before users. `largest`:
+    the value whose amax is taken, before it is clamped and rounded; None without amax."""
 
     acc: str
     d: str
@@ -185,7 +185,7 @@ class EpilogueGraph:
     def of(
         cls, acc: str, d: str, operands: tuple[Operand, ...], result: Node, largest: Node | None = None
     ) -> "EpilogueGraph":
-        """The graph of what is computed."""
+        """The graph of these results."""
         roots = (result,) if largest is None else (result, largest)
         nodes = dict.fromkeys(node for root in roots for node in in_order(root))
         return cls(acc, d, operands, result, tuple(nodes), largest)
@@ -197,11 +197,11 @@ class EpilogueGraph:
 
 
 def trace(function: Callable[..., Any] | None, acc: str, d: str, amax: bool = False) -> EpilogueGraph:
-    """Trace `function` (`None`: D is the accumulator, rounded) for accumulator and output types `acc`, `d`; with `amax`
-    also the f32 that D is converted from.
+    """Trace `function` (`None`: D is the rounded accumulator) for accumulator type `acc` and output type `d`. With
+    `amax`, also the f32 value that is converted to D.
 
-    Raises `SpecError`, naming the line, if the function cannot be traced, an operand has no kind, or the value returned
-    is no number. Warns where D does not depend on an operand.
+    Raises `SpecError`, with the line, if the function cannot be traced, an operand has no kind, or the result is not a
+    number. Warns if D does not depend on an operand.
     """
     tracer = Tracer(element_type(acc).computes_in)
     start = tracer.node("acc", is_integer=not element_type(acc).is_float)
@@ -228,8 +228,8 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str, amax: bool = Fa
         raise
     except Exception as error:
         raise SpecError(
-            f"{_raised_at(error, function)}: the epilogue raised {type(error).__name__}: {error}; it may use "
-            "operators, constants and lowtide's functions (lt.exp, lt.where, …) only [epilogue-raised]"
+            f"{_raised_at(error, function)}: the epilogue raised {type(error).__name__}: {error}; use only operators, "
+            "constants and lowtide's functions (lt.exp, lt.where, …) [epilogue-raised]"
         ) from error
     result = _clamped(tracer, _result(tracer, returned, function, d), d)
     graph = EpilogueGraph.of(acc, d, operands, result, tracer.real(returned) if amax else None)
@@ -238,16 +238,16 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str, amax: bool = Fa
 
 
 def _warn_of_unread(function: Callable[..., Any], graph: EpilogueGraph) -> None:
-    """Warn of operands that D does not depend on, in a function that a user wrote. Ours may have some: an epilogue that
-    is read from text or IR takes what its call gives."""
+    """Warn about operands that D does not depend on, if the function is a user's. An epilogue read from text or IR may
+    have such operands: it takes those of its call."""
     read = {node.attribute for node in graph.nodes if node.op == "operand"}
     unread = [repr(operand.name) for index, operand in enumerate(graph.operands) if index not in read]
     plain = _plain(function)
     if not unread or plain is None or is_ours(plain.__globals__.get("__name__", "")):
         return
     warnings.warn_explicit(
-        f"D does not depend on the epilogue's operand {', '.join(unread)}, which every call must give: use it in what "
-        "the function returns (`x += y` only gives the name x another value), or take the parameter out",
+        f"D does not depend on the epilogue's operand {', '.join(unread)}, which every call must pass: use it in the "
+        "value that the function returns (`x += y` only rebinds the name x), or remove the parameter",
         UserWarning,
         plain.__code__.co_filename,
         plain.__code__.co_firstlineno,
@@ -256,12 +256,12 @@ def _warn_of_unread(function: Callable[..., Any], graph: EpilogueGraph) -> None:
 
 
 def operand_kinds(function: Callable[..., Any] | None) -> dict[str, OperandKind]:
-    """The kinds of an epilogue's operands by name, as its annotations say them. Raises `SpecError` as `trace` does."""
+    """The kinds of an epilogue's operands by name, from its annotations. Raises `SpecError` as `trace` does."""
     return {name: found.kind for name, found in operand_types(function).items()}
 
 
 def operand_types(function: Callable[..., Any] | None) -> dict[str, OperandType]:
-    """The operands of an epilogue by name, as its annotations say them. Raises `SpecError` as `trace` does."""
+    """The operands of an epilogue by name, from its annotations. Raises `SpecError` as `trace` does."""
     if function is None:
         return {}
     if not callable(function):
@@ -276,7 +276,7 @@ def operand_types(function: Callable[..., Any] | None) -> dict[str, OperandType]
 
 
 def annotated(function: Callable[..., Any], dtypes: Mapping[str, str]) -> Callable[..., Any]:
-    """The same epilogue, with element types by name for operands whose annotations say none. Raises `SpecError`."""
+    """The same epilogue, with `dtypes` (by name) for operands whose annotations have no type. Raises `SpecError`."""
     types = operand_types(function)
     open_ = [name for name, type in types.items() if type.dtype is None and type.kind is not OperandKind.SCALAR]
     if not any(name in dtypes for name in open_):
@@ -310,7 +310,7 @@ def _no_kind(function: Callable[..., Any], name: str) -> str:
 
 
 def _clamped(tracer: Tracer, result: Node, d: str) -> Node:
-    """The result within the finite values of a D that is only stored; NaN stays NaN."""
+    """Clamp the result to the finite values of a D that is only stored; NaN stays NaN."""
     if not element_type(d).is_converted_to:
         return result
     largest = element_type(d).largest
@@ -322,7 +322,7 @@ def _clamped(tracer: Tracer, result: Node, d: str) -> Node:
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The function's parameters, the accumulator first. Raises `SpecError` for a signature that cannot be."""
+    """The function's parameters, the accumulator first. Raises `SpecError` for an unsupported signature."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (NameError, TypeError, ValueError) as error:
@@ -332,25 +332,25 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     where = _defined_at(function)
     if not parameters or parameters[0].kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
         raise SpecError(
-            f"{where}: the epilogue takes no accumulator; its first parameter is one: def epilogue(acc, …)"
+            f"{where}: the epilogue takes no accumulator; make it the first parameter: def epilogue(acc, …)"
             " [epilogue-accumulator]"
         )
     for parameter in parameters:
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             raise SpecError(
-                f"{where}: epilogue parameter {str(parameter)!r}: operands are named one by one, each with a kind"
+                f"{where}: epilogue parameter {str(parameter)!r} takes several operands; name each one, with its kind"
                 " [epilogue-parameter]"
             )
         if parameter.default is not inspect.Parameter.empty:
             raise SpecError(
-                f"{where}: epilogue parameter {parameter.name!r} has a default; every operand is given at each call: "
-                "leave the default out, or make it a constant in the body [epilogue-default]"
+                f"{where}: epilogue parameter {parameter.name!r} has a default, but every call passes all operands: "
+                "remove the default, or make it a constant in the body [epilogue-default]"
             )
     first = _operand_type(function, parameters[0])
     if first is not None:
         raise SpecError(
-            f"{where}: the epilogue's first parameter, {parameters[0].name!r}, is the accumulator and takes no kind; "
-            "put it before the operands [accumulator-kind]"
+            f"{where}: the epilogue's first parameter, {parameters[0].name!r}, is the accumulator and has no kind; "
+            "put an accumulator before the operands [accumulator-kind]"
         )
     return parameters
 
@@ -382,7 +382,7 @@ def _operand(function: Callable[..., Any], parameter: inspect.Parameter, d: str,
 
 
 def _operand_type(function: Callable[..., Any], parameter: inspect.Parameter) -> OperandType | None:
-    """What the annotation says, `None` if it is none of the kinds. Strings are evaluated where the function stands."""
+    """The kind and type of an annotation, `None` if it has no kind. Strings are evaluated in the function's module."""
     annotation = parameter.annotation
     if isinstance(annotation, str):
         annotation = _evaluated(function, parameter.name, annotation)
@@ -407,9 +407,9 @@ def _evaluated(function: Callable[..., Any], name: str, annotation: str) -> Any:
 
 
 def _as_output(tracer: Tracer, value: object, d: str) -> Node:
-    """The value as it is rounded to D's type: integers as they are for an integer D, else converted.
+    """The value as it is rounded to D's type: integers unchanged for an integer D, otherwise converted.
 
-    Raises SpecError for a D of s32 and a value that is none.
+    Raises SpecError for a D of s32 and a value that is not an integer.
     """
     if element_type(d).is_float:
         return tracer.real(value)
@@ -424,10 +424,10 @@ def _as_output(tracer: Tracer, value: object, d: str) -> Node:
 
 
 def _result(tracer: Tracer, returned: object, function: Callable[..., Any], d: str) -> Node:
-    """The node of what the function returned; a constant will do."""
+    """The node of the returned value, which may be a constant."""
     start = f"{_defined_at(function)}: the epilogue returned"
     if inspect.iscoroutine(returned):
-        returned.close()  # else Python warns that no one awaited it
+        returned.close()  # otherwise Python warns that it was never awaited
     if returned is None:
         raise SpecError(f"{start} None; return the value of d's element [epilogue-none]")
     if isinstance(returned, Predicate):

@@ -1,4 +1,4 @@
-"""Epilogues by name, for the command line. In Python any function of the accumulator will do."""
+"""Epilogues by name, for the command line. In Python, any function of the accumulator can be one."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -74,7 +74,7 @@ READY: Mapping[str, Callable[..., Any] | None] = MappingProxyType(
 
 
 def ready_epilogue(name: str) -> Callable[..., Any] | None:
-    """The epilogue of that name; None for `none`. Raises SpecError that lists the names."""
+    """The epilogue of this name; None for `none`. For another name, raises SpecError that lists the names."""
     if name not in READY:
         raise SpecError(
             f"unknown epilogue {name!r}: {choices(name, tuple(READY))}; others are written in Python [ready-epilogue]"

@@ -1,14 +1,14 @@
-"""A traced epilogue as one line of text, and the function that such a text describes.
+"""A traced epilogue as one line of text, and the function that such a text denotes.
 
     (acc: f32, %bias: per_column bf16, %alpha: scalar f32) -> bf16 { %0 = mul acc, %alpha; %1 = add %0, %bias; %1 }
 
-The parentheses hold the types of the sums and of the operands, each operand with its kind, in the order in which a call
-takes them; the arrow is followed by D's type. In the braces stands one operation for each node of the trace
-(`trace.Node` lists them), inputs before users, and last D's element. A constant is a number where it is used: `1` is an
-integer, `1.0` is not. `cast` names its type: `%2 = cast<f16> %1`.
+The parentheses hold the types of the sums and of the operands, each operand with its kind, in the order of a call's
+arguments. D's type follows the arrow. The braces hold one operation per node of the trace (`trace.Node` lists them),
+inputs before users, and last D's element. A constant is written as a number where it is used: `1` is an integer, `1.0`
+is not. `cast` names its type: `%2 = cast<f16> %1`.
 
-The text is canonical: functions that compute the same by the same operations have the same text, in any process. So it
-is what custom ops carry in place of a Python function.
+The text is canonical: functions that compute the same by the same operations have the same text, in any process. Custom
+ops carry it in place of a Python function.
 """
 
 import inspect
@@ -39,10 +39,10 @@ _KINDS = {kind.value: kind for kind in OperandKind if kind.is_of_epilogue}
 def epilogue_text(
     function: Callable[..., Any] | None, acc: str, d: str, dtypes: Mapping[str, str] | None = None
 ) -> str:
-    """The text of an epilogue for sums of type `acc` and a D of type `d`; "" for None. `dtypes`: the element types of
-    operands whose annotations say none, by name; without it they are D's.
+    """The text of an epilogue for sums of type `acc` and a D of type `d`; "" for None.
 
-    Raises SpecError as compiling does.
+    `dtypes`: element types by name, for operands whose annotations have none; by default D's. Raises SpecError, as
+    compilation does.
     """
     if function is None:
         return ""
@@ -72,10 +72,10 @@ def _leaf(node: Node, operands: tuple[Operand, ...]) -> str:
 
 
 class TextEpilogue:
-    """The epilogue that a text describes: a function of the accumulator and the operands, to be traced as any other."""
+    """The epilogue that a text denotes: a function of the accumulator and the operands, traced like any other."""
 
     def __init__(self, text: str) -> None:
-        """Raises SpecError, which quotes what is wrong."""
+        """Raises SpecError, which quotes the error."""
         whole = _WHOLE.fullmatch(text)
         if whole is None:
             raise _error(text, "its form is (acc: f32, %x: kind type, …) -> type { %0 = op value, …; …; value }")
@@ -90,7 +90,7 @@ class TextEpilogue:
         self.__signature__ = inspect.Signature([*self._parameters()])
 
     def __call__(self, acc: Traced, *operands: Traced) -> Traced | Predicate:
-        """Do with traced values what the trace did. Raises SpecError."""
+        """Apply the operations of the text to traced values. Raises SpecError."""
         values: dict[str, Traced | Predicate] = {_ACCUMULATOR: acc}
         values |= {f"%{x.name}": value for x, value in zip(self.operands, operands, strict=True)}
 
@@ -102,7 +102,7 @@ class TextEpilogue:
         return value(self._result)
 
     def graph(self) -> EpilogueGraph:
-        """Traced again. Raises SpecError."""
+        """The text, traced again. Raises SpecError."""
         return trace(self, self.acc, self.d)
 
     def _parameters(self) -> Iterator[inspect.Parameter]:
@@ -115,10 +115,10 @@ class TextEpilogue:
             yield inspect.Parameter(operand.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
 
     def _check_names(self) -> None:
-        """Raises SpecError for a value that is not defined before, or is defined twice."""
+        """Raises SpecError for a value that is used before its definition, or defined twice."""
         names = [operand.name for operand in self.operands]
         if len({*names}) < len(names):
-            raise _error(self.text, "two operands have one name")
+            raise _error(self.text, "two operands have the same name")
         known = {_ACCUMULATOR, *(f"%{name}" for name in names)}
         for result, _, _, inputs in self._steps:
             for word in inputs:
@@ -134,8 +134,8 @@ def _check_value(text: str, word: str, known: set[str]) -> None:
         return
     try:
         (int if _is_whole(word) else float)(word)
-    except ValueError:  # of integers of thousands of digits too
-        raise _error(text, f"{word!r} is neither a number nor a value that is defined before") from None
+    except ValueError:  # also for integers with thousands of digits
+        raise _error(text, f"{word!r} is neither a number nor a value defined before") from None
 
 
 def _constant(beside: Traced, word: str) -> Traced:
@@ -150,7 +150,7 @@ def _is_whole(word: str) -> bool:
 def _operand(text: str, part: str) -> Operand:
     found = _OPERAND.fullmatch(part)
     if found is None or found["kind"] not in _KINDS:
-        raise _error(text, f"{part!r} is no operand: %name: kind type, of the kinds {', '.join(_KINDS)}")
+        raise _error(text, f"{part!r} is not an operand: %name: kind type, with the kinds {', '.join(_KINDS)}")
     if (error := name_error(found["name"])) is not None:
         raise _error(text, error)
     return Operand(found["name"], _KINDS[found["kind"]], _type(text, found["dtype"]))
@@ -160,10 +160,10 @@ def _step(text: str, part: str) -> tuple[str, str, str | None, tuple[str, ...]]:
     found = _STEP.fullmatch(part)
     inputs = tuple(found["inputs"].split(", ")) if found else ()
     if found is None or ARITY.get(found["op"]) != len(inputs):
-        raise _error(text, f"{part!r} is no operation: %0 = op value, …, of {', '.join(ARITY)}")
+        raise _error(text, f"{part!r} is not an operation: %0 = op value, …, with the ops {', '.join(ARITY)}")
     attribute = found["attribute"]
     if (attribute is None) == (found["op"] == "cast"):
-        raise _error(text, f"{part!r}: cast alone has a type: cast<f16>")
+        raise _error(text, f"{part!r}: cast has a type, such as cast<f16>; other ops have none")
     if attribute is not None and not element_type(_type(text, attribute)).is_float:
         raise _error(text, f"{part!r}: cast rounds to a float")
     return found["result"], found["op"], attribute, inputs
@@ -171,7 +171,7 @@ def _step(text: str, part: str) -> tuple[str, str, str | None, tuple[str, ...]]:
 
 def _type(text: str, name: str) -> str:
     if name not in ELEMENTS:
-        raise _error(text, f"{name!r} is no element type: {', '.join(ELEMENTS)}")
+        raise _error(text, f"{name!r} is not an element type: {', '.join(ELEMENTS)}")
     return name
 
 

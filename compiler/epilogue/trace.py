@@ -1,8 +1,8 @@
 """Traces the user's epilogue function into a graph of scalar operations.
 
-The function runs once, on `Traced` values that record what is done with them. The graph is a DAG: equal operations on
-equal inputs are one node. What cannot be recorded (a branch on a value, a call into math or numpy) raises `SpecError`
-with the line of the user's code.
+The function runs once, on `Traced` values that record their operations. The graph is a DAG: equal operations on equal
+inputs are one node. Anything that cannot be recorded (a branch on a value, a call into math or numpy) raises
+`SpecError` with the line of the user's code.
 """
 
 import math
@@ -20,12 +20,12 @@ from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import round_to
 
 _OURS = ("lowtide.", "numpy.", "functools", "inspect")
-# What is computed by formulas for f32 (`math_formulas`), and in f32 alone.
+# Functions with formulas (`math_formulas`) for f32, which exist in f32 only.
 _F32_FUNCTIONS = frozenset({"exp", "log", "tanh", "erf", "rsqrt", "div_approx"})
-# What integers alone are computed by in their own type; all else converts them first.
+# Operations that are computed in s32 if all inputs are integers; all others convert integers first.
 _INTEGER_OPS = frozenset({"add", "sub", "mul", "neg", "abs", "max", "min"})
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-#: How many inputs a node has, by its op; those left out (acc, operand, const) have none.
+#: The number of inputs of a node, by its op; ops without inputs (acc, operand, const) are left out.
 ARITY: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(("neg", "abs", "exp", "log", "tanh", "erf", "sqrt", "rsqrt", "real", "cast", "not"), 1),
@@ -37,23 +37,24 @@ ARITY: Mapping[str, int] = MappingProxyType(
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operation on one element, in the tracer's type or in s32 (comparisons and their combinations: a truth value).
+    """One operation on one element, in the tracer's type or in s32. Comparisons and their combinations are truth
+    values.
 
     `op` is one of: acc, operand (attribute: its index), const (its value); neg, abs, exp, log, tanh, erf, sqrt, rsqrt;
-    add, sub, mul, div, div_approx (divisors of at least 1: `math_formulas.DIVIDE_APPROX`), max, min;
-    real (an integer in the tracer's type); cast (the type rounded through); lt, le, gt, ge, eq, ne, and, or, not;
-    where.
+    add, sub, mul, div, div_approx (for divisors of at least 1: `math_formulas.DIVIDE_APPROX`), max, min; real (an
+    integer converted to the tracer's type); cast (to the type in the attribute and back); lt, le, gt, ge, eq, ne, and,
+    or, not; where.
     """
 
     op: str
     inputs: tuple["Node", ...] = ()
     attribute: float | int | str | None = None
     is_integer: bool = False
-    """Whether it is computed in s32, which wraps around; of a comparison, whether it compares integers."""
+    """Whether it is computed in s32, which wraps around; for a comparison, whether it compares integers."""
 
 
 class Tracer:
-    """Makes the nodes of one trace, each distinct one once. All is computed in `dtype`, sums of integers in s32."""
+    """Makes the nodes of one trace, each distinct one once. Values are computed in `dtype`, sums of integers in s32."""
 
     def __init__(self, dtype: str = EPILOGUE_TYPE) -> None:
         self.dtype = dtype
@@ -66,17 +67,18 @@ class Tracer:
         attribute: float | int | str | None = None,
         is_integer: bool = False,
     ) -> Node:
-        # repr tells 0.0 from −0.0, and NaN equals itself
+        # repr distinguishes 0.0 from −0.0, and is equal for equal NaNs
         key = (op, *(id(node) for node in inputs), repr(attribute), is_integer)
         return self._known.setdefault(key, Node(op, tuple(inputs), attribute, is_integer))
 
     def real(self, value: object) -> Node:
-        """The node of a value in the tracer's type: an integer is converted, rounded to nearest."""
+        """The node of a value in the tracer's type; an integer is converted, rounded to nearest."""
         node = self.lift(value)
         return self.node("real", [node]) if node.is_integer else node
 
     def alike(self, *values: object) -> list[Node]:
-        """Their nodes in one type: s32 where all are integers, traced ones or constants, else the tracer's."""
+        """The nodes of values in one type: s32 if all are integers (traced or constant), otherwise the tracer's
+        type."""
         traced = [value for value in values if isinstance(value, Traced)]
         if not traced or not all(is_integer(value) for value in values):
             return [self.real(value) for value in values]
@@ -131,7 +133,8 @@ class Tracer:
         return Predicate(self, self.node(op, inputs, None, inputs[0].is_integer))
 
     def repeated(self, op: str, inputs: Sequence[object], attribute: str | None = None) -> "Traced | Predicate":
-        """What a node of another trace does, done with these values. Raises `SpecError` where it cannot be."""
+        """The operation of a node of another trace, applied to these values. Raises `SpecError` if that is
+        impossible."""
         if op in _COMPARISONS:
             return self.compare(op, *inputs)
         if op in ("and", "or", "not"):
@@ -146,9 +149,9 @@ class Tracer:
 
 
 def number_of(value: object) -> float | None:
-    """The value of a real number of Python, numpy or ml_dtypes, or of an array of no dimensions; None for others.
+    """The value of a real number of Python, numpy or ml_dtypes, or of a zero-dimensional array; None for anything else.
 
-    What float64 does not hold is infinite.
+    A value beyond float64's range is infinite.
     """
     value = _element(value)
     if isinstance(value, np.generic):
@@ -163,9 +166,9 @@ def number_of(value: object) -> float | None:
 
 
 def number_fault(value: object, dtype: str) -> tuple[str, str] | None:
-    """Why a number cannot be a constant of this type, and what to do; None where it can, or is no number.
+    """Why a number cannot be a constant of this type, and what to do. None if it can, or if it is not a number.
 
-    A constant is rounded to nearest: what is less than half a unit beyond the largest value becomes that.
+    A constant is rounded to nearest: one less than half a unit beyond the largest value becomes the largest value.
     """
     number, row = number_of(value), element_type(dtype)
     if number is None:
@@ -182,36 +185,36 @@ def number_fault(value: object, dtype: str) -> tuple[str, str] | None:
 
 
 def _element(value: object) -> object:
-    """What an array of no dimensions holds; other values as they are."""
+    """The element of a zero-dimensional array; other values unchanged."""
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
 def _spelled(value: object) -> str:
-    """A number as a message shows it: of long integers how long they are."""
+    """A number as a message shows it; a long integer by its length."""
     is_long = isinstance(value, int) and value.bit_length() > 256
     return f"of {value.bit_length()} bits" if is_long else f"{_element(value)}"  # type: ignore[attr-defined]
 
 
 def is_integer(value: object) -> bool:
-    """Whether a traced value is computed in integers, or a constant is one."""
+    """Whether a traced value or a constant is an integer."""
     if isinstance(value, Traced):
         return value._node.is_integer
     return isinstance(_element(value), int | np.integer) and not isinstance(value, bool)
 
 
 def truth_of(value: object) -> bool | None:
-    """The value of a bool of Python or numpy, or of an array of no dimensions; None for others."""
+    """The value of a bool of Python or numpy, or of a zero-dimensional array; None for anything else."""
     value = _element(value)
     return bool(value) if isinstance(value, bool | np.bool_) else None
 
 
 def type_name(value: object) -> str:
-    """How a message names what is no number."""
+    """A message's word for a value that is not a number."""
     return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 def user_line() -> str:
-    """`file:line` of the innermost frame that is neither ours nor numpy's."""
+    """`file:line` of the innermost frame outside Lowtide and numpy."""
     frame = sys._getframe(1)
     while frame.f_back is not None and is_ours(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
@@ -255,9 +258,9 @@ _ONE_ELEMENT = "the function sees one element of D"
 
 
 class _Recorded:
-    """What is common to traced numbers and conditions: whatever they do not record is refused.
+    """Base of traced numbers and conditions: refuses every operation that it does not record.
 
-    In-place operators are not defined, so that Python computes `x += y` as `x = x + y`.
+    In-place operators are not defined, so Python computes `x += y` as `x = x + y`.
     """
 
     __slots__ = ("_node", "_tracer")
@@ -275,14 +278,14 @@ class _Recorded:
     __hash__ = _refused("a look-up by value (a set, a dict or a cache)", _BRANCH_OUT)
     __round__ = __floor__ = __ceil__ = __trunc__ = _refused("rounding to an integer", "use lt.cast to round to a type")
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _refused("// or %", "use / alone")
-    __matmul__ = __rmatmul__ = _refused("@", f"the product A·B is done before; {_ONE_ELEMENT}")
+    __matmul__ = __rmatmul__ = _refused("@", f"the product A·B is already computed; {_ONE_ELEMENT}")
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _refused("a shift", "multiply by a power of 2")
     __call__ = _refused("a call of a value", _FUNCTIONS_OUT)
     __enter__ = __exit__ = __aenter__ = __aexit__ = _refused("with", _ONE_ELEMENT)
     __await__ = __aiter__ = __anext__ = _refused("await", "write def in place of async def")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # protocols that others probe for
+        if name.startswith("__"):  # protocols that libraries probe for
             raise AttributeError(name)
         no_such = f"{_FUNCTIONS_OUT}; {_ONE_ELEMENT}, so it cannot reduce, split or reshape"
         way_out = f"write lt.{name}(x)" if name in FUNCTIONS else no_such
@@ -298,17 +301,17 @@ class _Recorded:
 
 
 class Traced(_Recorded):
-    """A number of the epilogue. Has + − × ÷, unary −, abs, whole powers and comparisons."""
+    """A number of the epilogue. Supports + − × ÷, unary −, abs, whole powers and comparisons."""
 
     __slots__ = ()
-    __hash__ = _Recorded.__hash__  # which __eq__ would take away
+    __hash__ = _Recorded.__hash__  # defining __eq__ would remove it
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _refused(
         "& | ^ ~ of numbers", "they combine comparisons in parentheses: (x > 0) & (x < 1)"
     )
     __rpow__ = _refused("a constant ** x", "use lt.exp(x * math.log(constant))")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
-        """numpy numbers may stand beside traced values; numpy functions may not take them."""
+        """Allow numpy numbers beside traced values; refuse numpy functions of traced values."""
         name = ufunc.__name__
         if method == "__call__" and not keywords and name in _NUMPY_ARITHMETIC:
             return self._tracer.apply(_NUMPY_ARITHMETIC[name], *inputs)
@@ -383,7 +386,7 @@ class Traced(_Recorded):
 
 
 class Predicate(_Recorded):
-    """A comparison, for `lt.where` only. Conditions combine with & | ~, and with == and !=, which is ^."""
+    """A comparison, for `lt.where` only. Combine conditions with & | ~, and with == and != (which is ^)."""
 
     __slots__ = ()
     __hash__ = _Recorded.__hash__
@@ -399,7 +402,7 @@ class Predicate(_Recorded):
         return self._combined("or", other)
 
     def __xor__(self, other: Any) -> "Predicate":
-        """One of the two: either, and not both."""
+        """Exclusive or."""
         return (self | other) & ~(self & other)
 
     def __eq__(self, other: Any) -> "Predicate":  # type: ignore[override]
@@ -418,7 +421,7 @@ class Predicate(_Recorded):
 
 
 def in_order(result: Node) -> Iterator[Node]:
-    """Every node that the result needs, inputs before users."""
+    """All nodes that the result needs, inputs before users."""
     seen: set[int] = set()
     stack: list[tuple[Node, bool]] = [(result, False)]
     while stack:

@@ -1,19 +1,19 @@
-"""What an argument of a node is: another node, or a constant."""
+"""Arguments of a node: other nodes, or constants."""
 
 from typing import Any
 
-_FULL = "aten.full.default"  # of a constant, as Inductor folds them
+_FULL = "aten.full.default"  # Inductor's form of a folded constant
 
 
 def is_constant(argument: Any) -> bool:
-    """Whether an argument is a number, or a tensor all of whose elements are one."""
+    """Whether an argument is a number, or a tensor filled with one number."""
     if isinstance(argument, int | float | str | None):
         return True
     return str(getattr(argument, "target", "")) == _FULL and isinstance(argument.args[1], int | float)
 
 
 def constant(argument: Any) -> Any:
-    """The number of such an argument; strings and None as they are."""
+    """The number of a constant argument; strings and None unchanged."""
     return argument.args[1] if hasattr(argument, "args") else argument
 
 

@@ -1,4 +1,4 @@
-"""The call of a kernel that a fusion becomes, by shapes and strides: what its schedule is chosen, and tuned, for."""
+"""The kernel call that replaces a fusion, as shapes and strides: the schedule is chosen and tuned for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from lowtide.runtime.operands import Operand
 
 @dataclass(frozen=True)
 class Call:
-    """Arrays as `lt.matmul` gets them, without addresses; `operands`: by name, each with its kind."""
+    """The arguments of `lt.matmul`, without addresses. `operands`: by name, each with its kind."""
 
     a: Operand
     b: Operand
@@ -35,7 +35,7 @@ class Call:
 
 
 def call_of(fusion: Fusion, epilogue: str) -> Call | None:
-    """The call, with the sizes of run time that the first call has; None if there are none."""
+    """The call, with each run-time size as in the first call; None if a size is unknown."""
     product = fusion.product
     a, b = _lying(product.a_value), _lying(product.b_value)
     shape = _extents(product.value.shape)

@@ -1,4 +1,4 @@
-"""For each product of a graph: taken, with the largest region that one kernel computes, or left, with the reason."""
+"""Decides for each product of a graph: taken, with the largest region for one kernel, or left, with the reason."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from lowtide.errors import Error
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """`fusion` and `epilogue` are None where the product is left."""
+    """`fusion` and `epilogue` are None if the product is left."""
 
     row: Row
     fusion: Fusion | None = None
@@ -26,7 +26,8 @@ class Choice:
 def choose(
     product: Product, graph: str, position: Mapping[Any, int], is_backward: Callable[[Any], bool], rule: Rule
 ) -> Choice:
-    """What becomes of a product. `position`: the order of the graph's nodes; `is_backward`: which need gradients."""
+    """Decide about a product. `position`: the order of the graph's nodes. `is_backward`: whether a node is part of the
+    backward pass."""
     node = product.node
     about = (graph, node.name, str(node.target), _shape(product))
     refusal = rule.refusal(product)
@@ -41,7 +42,7 @@ def choose(
             continue
         try:
             text = text_of(fusion)
-        except Error as error:  # what an epilogue may not do
+        except Error as error:  # not allowed in an epilogue
             refusals.append(f"before {region.exit.name}: {error}")
             continue
         names = tuple(str(other.target).split(".")[1] for other in region.nodes[1:])

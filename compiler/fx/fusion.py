@@ -1,7 +1,7 @@
-"""A region as one call of a kernel: which tensors it reads beside A and B, and its epilogue.
+"""A region as one kernel call: its epilogue, and the tensors that it reads beside A and B.
 
-A tensor that is itself computed by pointwise ops may be computed in the epilogue instead, from what these read: then it
-need not be written. That is done where nothing else reads it, or where no more bytes are read so.
+If such a tensor is computed by pointwise ops, the epilogue may compute it from their inputs instead, so that it is not
+written. This is done if nothing else reads the tensor, or if it does not increase the number of bytes read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,9 +32,9 @@ class Leaf:
 
 @dataclass(frozen=True, eq=False)
 class Fusion:
-    """`nodes`: all that the epilogue computes, in the order of the graph; those of `region`, and those absorbed.
+    """`nodes`: all nodes that the epilogue computes (the region's and absorbed ones), in the order of the graph.
 
-    `size`: the node's shape as the op that made it has it, None where it is D's.
+    `size`: the shape of the node as its op was given it, None if it is D's.
     """
 
     product: Product
@@ -45,7 +45,7 @@ class Fusion:
 
     @property
     def size(self) -> Any:
-        """The argument of the reshape that gives the exit its shape; None where that is the product's."""
+        """The argument of the reshape that shapes the exit; None if the exit has the product's shape."""
         wanted = value_of(self.region.exit)
         assert wanted is not None
         if same_shape(wanted.shape, self.product.value.shape):
@@ -58,7 +58,7 @@ class Fusion:
 
 
 def fusion_of(product: Product, region: Region, position: Mapping[Any, int], most_full: int) -> Fusion | str:
-    """The call, or why there is none. `most_full`: how many operands of D's size it may have."""
+    """The call, or why there is none. `most_full`: the most operands of D's size that it may have."""
     shape = product.value.shape
     absorbed = _absorbed(region, shape, position, most_full)
     inside = {*region.nodes, *absorbed}
@@ -69,7 +69,7 @@ def fusion_of(product: Product, region: Region, position: Mapping[Any, int], mos
             continue
         value = value_of(node)
         if value is None:
-            return f"{node.name} is no tensor"
+            return f"{node.name} is not a tensor"
         kind = kind_beside(value, beside)
         if not isinstance(kind, OperandKind):
             return f"{node.name}: {kind}"
@@ -78,7 +78,7 @@ def fusion_of(product: Product, region: Region, position: Mapping[Any, int], mos
     full = [leaf for leaf in leaves.values() if leaf.kind is OperandKind.FULL]
     if len(full) > most_full:
         names = " and ".join(leaf.node.name for leaf in full)
-        return f"it reads {names}, of D's size, of which the rule allows {most_full or 'none'} here"
+        return f"it reads {names}, of D's size; the rule allows {most_full or 'none'} here"
     exit = value_of(region.exit)
     assert exit is not None and exit.dtype is not None
     for leaf in full:
@@ -89,7 +89,7 @@ def fusion_of(product: Product, region: Region, position: Mapping[Any, int], mos
 
 
 def _reads(nodes: tuple[Any, ...], product: Product) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """What is read beside A and B, with the shape that it is broadcast to."""
+    """The tensors read beside A and B, each with the shape that it is broadcast to."""
     if product.added is not None and product.beta != 0:
         yield product.added, product.value.shape
     for node in nodes:
@@ -104,7 +104,7 @@ def _reads(nodes: tuple[Any, ...], product: Product) -> Iterator[tuple[Any, tupl
 
 
 def _absorbed(region: Region, shape: tuple[Any, ...], position: Mapping[Any, int], most_full: int) -> set[Any]:
-    """Pointwise ops that make what the region reads, and are computed in the epilogue."""
+    """The pointwise ops that produce tensors which the region reads, and that the epilogue computes itself."""
     absorbed: set[Any] = set()
     inside = set(region.nodes)
     read = [
@@ -132,7 +132,7 @@ def _absorbed(region: Region, shape: tuple[Any, ...], position: Mapping[Any, int
 
 
 def _closure(node: Any, shape: tuple[Any, ...]) -> tuple[set[Any], set[Any]]:
-    """The pointwise ops that make a node, and what these read."""
+    """The pointwise ops that compute a node, and the nodes that they read."""
     more: set[Any] = set()
     ends: set[Any] = set()
     waiting = [node]

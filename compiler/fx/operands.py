@@ -1,4 +1,4 @@
-"""Which kind of epilogue operand a tensor is beside a value that lies over D, and what can be computed instead."""
+"""The kind of epilogue operand that a tensor is, and which tensors the epilogue can compute itself."""
 
 from typing import Any
 
@@ -10,16 +10,16 @@ from lowtide.elements import element_type
 
 
 def kind_beside(tensor: Value, shape: tuple[Any, ...]) -> OperandKind | str:
-    """The kind of a tensor that is broadcast against a value of `shape`, whose rows are D's; or why there is none.
+    """The kind of a tensor that is broadcast against a value of `shape`, whose rows are D's; or why it has none.
 
-    FULL: an element for each of D's; PER_COLUMN: one for each column, the same in all rows; PER_ROW: one for each row.
+    FULL: one element per element of D. PER_COLUMN: one per column, the same in all rows. PER_ROW: one per row.
     """
     if tensor.dtype is None or not element_type(tensor.dtype).is_float:
-        return "its elements are no floats that kernels read"
+        return "kernels do not read its element type as floats"
     if tensor.dtype == "f64":
         return "its elements are f64, but an epilogue computes in f32"
     if same_shape(tensor.shape, shape):
-        return OperandKind.FULL if is_by_rows(tensor) else "its rows are not contiguous, or lie unevenly"
+        return OperandKind.FULL if is_by_rows(tensor) else "its rows are not contiguous, or not evenly spaced"
     if len(tensor.shape) > len(shape):
         return "it has more dimensions than the product"
     outer = tensor.shape[:-1]
@@ -29,11 +29,11 @@ def kind_beside(tensor: Value, shape: tuple[Any, ...]) -> OperandKind | str:
         return OperandKind.PER_COLUMN
     if is_one(tensor.shape[-1]) and same_shape(outer, shape[:-1]):
         return OperandKind.PER_ROW
-    return f"its shape {_text(tensor.shape)} is neither that of {_text(shape)}, nor one row or one column of it"
+    return f"its shape {_text(tensor.shape)} is neither {_text(shape)}, nor one row or one column of it"
 
 
 def can_absorb(node: Any, shape: tuple[Any, ...]) -> bool:
-    """Whether it is a pointwise op with a value for each element of D whose inputs can be operands."""
+    """Whether it is a pointwise op with one value per element of D, and its inputs can be operands."""
     if node.op != "call_function" or str(node.target) not in OPS or not is_full(node, shape):
         return False
     value = value_of(node)
@@ -57,7 +57,7 @@ def can_absorb(node: Any, shape: tuple[Any, ...]) -> bool:
 
 
 def is_full(node: Any, shape: tuple[Any, ...]) -> bool:
-    """Whether it has an element for each of D's, row by row."""
+    """Whether it has one element per element of D, in the order of rows."""
     value = value_of(node)
     if value is None or not value.shape or not same_extent(value.shape[-1], shape[-1]):
         return False

@@ -1,7 +1,8 @@
-"""Pointwise ops of aten as functions of an epilogue: what `Replay` does with traced values for a node.
+"""Pointwise ops of aten as functions for an epilogue, which `Replay` calls with traced values.
 
-Every function takes what the op takes, traced values in the place of tensors. Computing is in f32, and rounded once to
-the type of the last op; casts between float types on the way are not computed, as Inductor does not within its kernels.
+Each function takes the arguments of its op, with traced values in place of tensors. All is computed in f32 and rounded
+once, to the type of the last op. Intermediate casts between float types are dropped, as Inductor drops them within a
+kernel.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,14 +40,14 @@ def _sub(x: Any, y: Any, alpha: Any = 1) -> Any:
 def _div(x: Any, y: Any, rounding_mode: Any = None) -> Any:
     if rounding_mode is not None:
         raise SpecError(
-            f"div with rounding_mode={rounding_mode!r}: an epilogue divides without rounding to integers [div-rounding]"
+            f"div with rounding_mode={rounding_mode!r}: an epilogue does not round quotients to integers [div-rounding]"
         )
     exponent = _exponent(y)
     return x / y if exponent is None else x * sigmoid(exponent)
 
 
 def _exponent(y: Any) -> Any:
-    """z where y is 1 + e⁻ᶻ, as in what sigmoid and silu are decomposed into; else None."""
+    """z if y is 1 + e⁻ᶻ, as in the decompositions of sigmoid and silu; else None."""
     node = getattr(y, "_node", None)
     if node is None or node.op != "add":
         return None
@@ -58,7 +59,7 @@ def _exponent(y: Any) -> Any:
 
 
 def _pow(x: Any, exponent: Any) -> Any:
-    """Whole exponents, a half, and their reciprocals."""
+    """Whole exponents, one half, and their reciprocals."""
     if exponent == 0.5:
         return sqrt(x)
     if exponent == -0.5:
@@ -66,7 +67,7 @@ def _pow(x: Any, exponent: Any) -> Any:
     if float(exponent).is_integer() and 1 <= abs(exponent) <= 8:
         power = x ** int(abs(exponent))
         return power if exponent > 0 else 1.0 / power
-    raise SpecError(f"pow with the exponent {exponent}: whole ones to 8 and a half are computed [pow-exponent]")
+    raise SpecError(f"pow with the exponent {exponent}: use a whole exponent up to 8, or 0.5 [pow-exponent]")
 
 
 def _clamp(x: Any, low: Any = None, high: Any = None) -> Any:
@@ -110,7 +111,7 @@ def _each(names: str, overloads: str, function: Callable[..., Any]) -> dict[str,
     return {f"aten.{name}.{overload}": function for name in names.split() for overload in overloads.split()}
 
 
-#: Ops that give other numbers, by target.
+#: Ops that compute new values, by target.
 POINTWISE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **_each("add", "Tensor Scalar", _add),
@@ -154,12 +155,12 @@ POINTWISE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     }
 )
 
-#: Casts, which are computed only where they are last.
+#: Casts, which are computed only as the last op.
 CASTS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {"prims.convert_element_type.default": _same, "aten._to_copy.default": _same}
 )
 
-#: Ops that give the same elements in the same order.
+#: Ops that return the same elements in the same order.
 RESHAPES: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **_each("reshape view _unsafe_view alias", "default", _same),
@@ -169,7 +170,7 @@ RESHAPES: Mapping[str, Callable[..., Any]] = MappingProxyType(
     }
 )
 
-#: Other ops that move no element.
+#: Other ops that move no elements.
 VIEWS = frozenset(
     {"aten.permute.default", "aten.transpose.int", "aten.t.default", "aten.slice.Tensor", "aten.expand.default"}
 )

@@ -1,4 +1,4 @@
-"""Which ops of aten are products, and what of their arguments is A, B and a matrix or bias that is added.
+"""The aten ops that are products, and which of their arguments are A, B, and an added matrix or bias.
 
 mm(a, b), bmm(a, b)                       D = A · B
 addmm(c, a, b, beta, alpha), baddbmm      D = beta · c + alpha · A · B
@@ -15,7 +15,7 @@ from lowtide.compiler.fx.values import Value, value_of
 
 @dataclass(frozen=True)
 class Form:
-    """The places of A, B and what is added among the arguments of an op; `transposes_b`: B is (N, K) there."""
+    """Positions of A, B and the added tensor among the arguments of an op. `transposes_b`: its B is (N, K)."""
 
     a: int
     b: int
@@ -36,7 +36,7 @@ FORMS: Mapping[str, Form] = MappingProxyType(
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """A product of a graph. `a`, `b`, `added`: nodes; D's element is beta · added + alpha · (A · B)."""
+    """A product of a graph. `a`, `b`, `added`: nodes. D's element is beta · added + alpha · (A · B)."""
 
     node: Any
     form: Form
@@ -51,7 +51,7 @@ class Product:
 
     @property
     def extents(self) -> tuple[Any, Any, Any, Any]:
-        """Matrices of a batch, M, N and K; where B is one matrix, all rows of A are M."""
+        """The number of matrices, M, N and K; if B is one matrix, M counts the rows of all matrices of A."""
         *batch, m, n = self.value.shape
         if len(self.b_value.shape) == 2:
             for extent in batch:
@@ -64,7 +64,7 @@ class Product:
 
 
 def product_of(node: Any) -> Product | None:
-    """The product that a node computes; None where it is another op."""
+    """The product that a node computes; None for another op."""
     form = FORMS.get(str(node.target)) if node.op == "call_function" else None
     if form is None:
         return None

@@ -1,7 +1,6 @@
-"""The ops that follow a product and compute each element of a result from one of D and from operands.
+"""Regions: a product and the ops after it that compute each element of a result from one of D and from operands.
 
-A region begins with the product. It is closed but for its last node, the exit: what any other of its nodes computes is
-used within it alone. So the exit can be replaced by one kernel.
+A region begins with the product. Only its last node, the exit, is used outside it. So one kernel can replace the exit.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,8 +16,8 @@ from lowtide.compiler.fx.values import same_extent, same_shape, value_of
 from lowtide.elements import element_type
 
 _MOST_NODES = 64
-_CHECKPOINTING = "recompute"  # in a node's metadata: what selective activation checkpointing decided
-# What Inductor does not compute in kernels that it writes.
+_CHECKPOINTING = "recompute"  # metadata of a node: the decision of selective activation checkpointing
+# Ops that Inductor does not compute in its own kernels.
 _CALLED = (*FORMS, "lowtide.gemm", "aten._scaled_dot_product", "aten.convolution")
 
 
@@ -34,7 +33,7 @@ class Region:
 
     @property
     def is_read_by_no_kernel(self) -> bool:
-        """Whether only results of the graph, products and attention read what the exit computes."""
+        """Whether only results of the graph, products and attention read the exit."""
         waiting = [*self.exit.users]
         while waiting:
             user = waiting.pop()
@@ -46,21 +45,21 @@ class Region:
 
 
 def _is_called(node: Any) -> bool:
-    """Whether it ends what a kernel could compute: a result, or what is called with whole tensors."""
+    """Whether no kernel can compute it together with its inputs: a result, or an op on whole tensors."""
     return node.op == "output" or str(node.target).startswith(_CALLED)
 
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """What may follow a product. `regions`: largest first. `stops`: ops that read values on the way and are in none,
-    each with the reason, in the order of the graph."""
+    """The possible regions of a product. `regions`: largest first. `stops`: ops that read intermediate values and are
+    in no region, each with the reason, in the order of the graph."""
 
     regions: tuple[Region, ...]
     reached: tuple[Any, ...]
     stops: tuple[tuple[Any, str], ...]
 
     def reason(self, region: Region) -> str:
-        """Why no more ops are in a region; "" where none follow."""
+        """Why a region has no more ops; "" if none follow."""
         outside = {node for node in self.reached if node not in region.nodes}
         is_last = all(str(node.target) in RESHAPES or str(node.target) in CASTS for node in outside)
         stops = [stop for stop in self.stops if any(x in outside or x is region.exit for x in stop[0].all_input_nodes)]
@@ -69,11 +68,11 @@ class Growth:
         if is_last:
             return f"before {stops[0][0].name}: {stops[0][1]}"
         names = " and ".join(node.name for node, _ in stops[-2:])
-        return f"ops that follow are left, since {names} read{'s' * (len(stops) == 1)} values on the way"
+        return f"ops that follow are left, because {names} read{'s' * (len(stops) == 1)} intermediate values"
 
 
 def grow(product: Any, position: Mapping[Any, int], is_backward: Callable[[Any], bool]) -> Growth:
-    """The regions that begin with a product. `position`: the order of the graph."""
+    """The regions that begin with a product. `position`: the order of the graph's nodes."""
     reached = [product]
     stops: dict[Any, str] = {}
     waiting = set(product.users)
@@ -82,9 +81,9 @@ def grow(product: Any, position: Mapping[Any, int], is_backward: Callable[[Any],
         waiting.discard(node)
         reason = _refusal(node, reached, product)
         if reason is None and is_backward(node) != is_backward(product):
-            reason = "it is part of the backward pass, and the product of the forward pass"
+            reason = "it is part of the backward pass, but the product of the forward pass"
         if reason is None and node.meta.get(_CHECKPOINTING) != product.meta.get(_CHECKPOINTING):
-            reason = "activation checkpointing treats it otherwise than the product"
+            reason = "activation checkpointing treats it differently from the product"
         if reason is not None:
             stops[node] = reason
             continue
@@ -96,15 +95,15 @@ def grow(product: Any, position: Mapping[Any, int], is_backward: Callable[[Any],
 
 
 def _refusal(node: Any, reached: list[Any], product: Any) -> str | None:
-    """Why a node that reads the region is none of it."""
+    """Why a node that reads the region cannot be part of it."""
     target = str(node.target)
     if node.op != "call_function":
-        return "it is no op"
+        return "it is not an op"
     if target not in OPS:
         return f"{target} is not computed in an epilogue"
     value, columns = value_of(node), value_of(product)
     if value is None or columns is None or not value.shape:
-        return "it is no tensor of known shape"
+        return "it is not a tensor of known shape"
     if target in RESHAPES:
         kept = same_extent(value.shape[-1], columns.shape[-1])
         return None if kept else f"{target} to rows of {value.shape[-1]} elements, from {columns.shape[-1]}"
@@ -115,7 +114,7 @@ def _refusal(node: Any, reached: list[Any], product: Any) -> str | None:
             continue
         other = value_of(argument)
         if other is None:
-            return f"{target} reads {argument.name}, which is no tensor"
+            return f"{target} reads {argument.name}, which is not a tensor"
         if argument in reached:
             if not same_shape(other.shape, value.shape):
                 return f"{target} broadcasts the product"
@@ -143,7 +142,7 @@ def _closed(reached: list[Any]) -> Iterator[list[Any]]:
 
 
 def _is_trailing(region: Region) -> bool:
-    """Whether the last op only reshapes, or gives wider elements that another kernel could make as it reads them."""
+    """Whether the last op only reshapes, or only widens elements, which the kernel that reads them could do."""
     product, node = region.nodes[0], region.exit
     if node is product:
         return False

@@ -1,6 +1,6 @@
-"""The epilogue of a fusion: its nodes, replayed on the values that the tracer of epilogues hands out.
+"""The epilogue of a fusion: its nodes, replayed on traced values.
 
-The function is traced as one that a user writes, so whatever it may not do is refused there, with a reason.
+It is traced like a user's epilogue, so unsupported operations are refused there, with a reason.
 """
 
 import inspect
@@ -13,11 +13,11 @@ from lowtide.compiler.fx.arguments import constant, is_constant, is_node
 from lowtide.compiler.fx.fusion import Fusion
 from lowtide.compiler.fx.pointwise import OPS
 
-_OF_TENSORS = frozenset({"dtype", "layout", "device", "memory_format", "pin_memory", "non_blocking"})  # no numbers
+_OF_TENSORS = frozenset({"dtype", "layout", "device", "memory_format", "pin_memory", "non_blocking"})  # not numbers
 
 
 def text_of(fusion: Fusion, sums: str = "f32") -> str:
-    """The epilogue as text, "" where D is the product. Raises SpecError where the tracer refuses it."""
+    """The epilogue as text, "" if D is the product. Raises SpecError if the tracer refuses it."""
     is_plain = len(fusion.nodes) == 1 and not fusion.leaves and fusion.product.alpha == 1
     return "" if is_plain else epilogue_text(epilogue_of(fusion), sums, fusion.d)
 
@@ -41,7 +41,7 @@ def epilogue_of(fusion: Fusion) -> Callable[..., Any]:
 
 
 def _start(fusion: Fusion, acc: Any, values: dict[Any, Any]) -> Any:
-    """The product's own element: with what addmm adds."""
+    """The product's element, including the tensor that addmm adds."""
     product = fusion.product
     value = acc if product.alpha == 1 else product.alpha * acc
     if product.added is None or product.beta == 0:

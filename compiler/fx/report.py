@@ -1,4 +1,4 @@
-"""What became of each product of a graph, as a table."""
+"""A table of the products of a graph, with the decision for each."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ _TITLES = ("product", "shape", "taken with, or why it is left")
 
 @dataclass(frozen=True)
 class Row:
-    """`product`: the node's name. `taken`: the names of the ops that are part of its kernel, None where it is left.
+    """`product`: the node's name. `taken`: the names of the ops in its kernel, None if the product is left.
 
-    `reason`: why the product is left, or why no more ops are taken; "" if there are none. `epilogue`: its text.
-    `call`: what the kernel is called with, None where sizes are not known.
+    `reason`: why the product is left, or why no more ops are taken; "" if none follow. `epilogue`: its text. `call`:
+    the arguments of the kernel, None if sizes are unknown.
     """
 
     graph: str
@@ -40,7 +40,7 @@ class Row:
 
 
 class Report(tuple[Row, ...]):
-    """The rows, in the order of compilation. `str(report)` is a table for each graph."""
+    """The rows, in the order of compilation. `str(report)` is a table per graph."""
 
     __slots__ = ()
 
@@ -53,8 +53,7 @@ class Report(tuple[Row, ...]):
         return tuple(row for row in self if not row.is_taken)
 
     def specs(self, target: str, numerics: str = REPEATABLE) -> list[GemmSpec]:
-        """The problems that the kernels of the graphs are chosen for, each once: `lt.tune` finds faster schedules for
-        them."""
+        """The problems of the graphs' kernels, without duplicates. `lt.tune` finds faster schedules for them."""
         calls = dict.fromkeys(row.call for row in self if row.call is not None)
         return [call.spec(numerics, target) for call in calls]
 

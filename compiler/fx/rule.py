@@ -1,6 +1,6 @@
-"""Which products are worth a kernel of ours beside the one that Inductor would call.
+"""Decides which products get a Lowtide kernel instead of the one that Inductor would call.
 
-The rule is on what is known when the graph is compiled: types, strides, extents. docs/pytorch.md has the measurements.
+The rule uses what is known when the graph is compiled: types, strides, extents. docs/pytorch.md has the measurements.
 """
 
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from lowtide.compiler.fx.values import Value, expected, is_one
 from lowtide.elements import element_type
 from lowtide.errors import SpecError
 
-MOST_FULL = 4  # tensors of D's size that an epilogue reads
+MOST_FULL = 4  # tensors of D's size that an epilogue may read
 _FULL = ("none", "alone", "any")
-_ALIGNED = 16  # bytes: what TMA asks of strides, and of rows of D
+_ALIGNED = 16  # bytes, required by TMA for strides and for rows of D
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Which products are taken, and with what.
+    """Which products are taken, with which ops.
 
-    `dtypes`: the element types of A and B, equal. `devices`: where tensors are. `least_rows`: products with a smaller M
-    or N are left, as are those with fewer than `least` multiplications. `full`: where epilogues read tensors of D's
-    size: "none", nowhere; "alone", where only results of the graph, products and attention read what they compute, so
-    that a kernel of Inductor's would be for them alone; "any", everywhere. `left`: ops that no epilogue
-    computes, since it takes longer there, while nothing multiplies, than a kernel of Inductor's does.
+    `dtypes`: the element types of A and B, which are equal. `devices`: the devices of the tensors. `least_rows`: the
+    least M and N. `least`: the least number of multiplications. `full`: which epilogues may read tensors of D's size:
+    "none"; "alone", if only results of the graph, products and attention read the result, so that Inductor would need a
+    kernel just for it; or "any". `left`: ops that no epilogue computes, because they take longer there, while nothing
+    multiplies, than in a kernel of Inductor's.
 
     Raises SpecError for another word.
     """
@@ -38,19 +38,19 @@ class Rule:
 
     def __post_init__(self) -> None:
         if self.full not in _FULL:
-            raise SpecError(f"full={self.full!r}; it is one of {', '.join(_FULL)} [rule-full]")
+            raise SpecError(f"full={self.full!r}; choose one of {', '.join(_FULL)} [rule-full]")
 
     def most_full(self, region: Region) -> int:
-        """How many tensors of D's size the epilogue of a region may read."""
+        """The most tensors of D's size that the epilogue of a region may read."""
         return MOST_FULL if self.full == "any" or (self.full == "alone" and region.is_read_by_no_kernel) else 0
 
     def refusal_of_ops(self, region: Region) -> str | None:
-        """Why the ops of a region are not computed in an epilogue; None where they are."""
+        """Why the ops of a region are not computed in an epilogue; None if they are."""
         found = next((str(node.target) for node in region.nodes if str(node.target) in self.left), None)
         return None if found is None else f"{found} takes less time in a kernel of Inductor's"
 
     def refusal(self, product: Product) -> str | None:
-        """Why a product is left; None where it is taken."""
+        """Why a product is left; None if it is taken."""
         for name, value in (("A", product.a_value), ("B", product.b_value), ("D", product.value)):
             if value.device not in self.devices:
                 return f"{name} is on {value.device}; kernels run on {', '.join(self.devices)}"
@@ -77,7 +77,7 @@ class Rule:
 
 
 def _strides(value: Value) -> str | None:
-    """Why no kernel reads a matrix as it lies without copying it."""
+    """Why no kernel can read a matrix without copying it first; None if one can."""
     *_, rows, columns = value.strides
     if not is_one(rows) and not is_one(columns):
         return f"strides {value.strides}: neither rows nor columns are contiguous"
@@ -93,5 +93,5 @@ def _rows_of_d(value: Value) -> str | None:
     assert value.dtype is not None
     columns = value.shape[-1]
     if isinstance(columns, int) and columns * element_type(value.dtype).bytes % _ALIGNED:
-        return f"rows of D have {columns} elements, no multiple of {_ALIGNED} bytes"
+        return f"rows of D have {columns} elements, not a multiple of {_ALIGNED} bytes"
     return None

@@ -1,6 +1,6 @@
-"""What a node of an FX graph stands for: the shape, strides, element type and device of a tensor.
+"""The tensor that a node of an FX graph stands for: its shape, strides, element type and device.
 
-Extents are integers, or symbolic ones of torch, which are compared as they are written, so that no guard is added.
+Extents are integers, or symbolic integers of torch. The latter are compared as text, so that no guard is added.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from lowtide.runtime.dtypes import LIBRARY_NAMES
 
 @dataclass(frozen=True)
 class Value:
-    """`dtype` is the name of an element type, None for one that kernels do not have, such as bool."""
+    """`dtype` is the name of an element type, None for a type that kernels do not have, such as bool."""
 
     shape: tuple[Any, ...]
     strides: tuple[Any, ...]
@@ -21,7 +21,7 @@ class Value:
 
 
 def value_of(node: Any) -> Value | None:
-    """What a node's metadata say; None where it is no tensor."""
+    """The tensor in a node's metadata; None if it is not a tensor."""
     tensor: Any = getattr(node, "meta", {}).get("val")
     if not all(hasattr(tensor, name) for name in ("shape", "stride", "dtype", "device")):
         return None
@@ -45,7 +45,7 @@ def is_one(extent: Any) -> bool:
 
 
 def expected(extent: Any) -> int | None:
-    """The extent, or the one that a symbolic one had when the graph was traced; None where there was none."""
+    """The extent, or the value of a symbolic extent when the graph was traced; None if it had none."""
     if isinstance(extent, int):
         return extent
     found = getattr(getattr(extent, "node", None), "hint", None)
@@ -53,13 +53,13 @@ def expected(extent: Any) -> int | None:
 
 
 def sizes_for_reshape(shape: Sequence[Any]) -> list[int] | None:
-    """A shape as `aten.reshape` takes it, -1 for a symbolic extent; None where there are two."""
+    """A shape for `aten.reshape`, with -1 for a symbolic extent; None if there are two."""
     sizes = [extent if isinstance(extent, int) else -1 for extent in shape]
     return sizes if sizes.count(-1) <= 1 else None
 
 
 def is_by_rows(value: Value) -> bool:
-    """Whether elements of a row follow each other, and all but the last dimension can be taken as one."""
+    """Whether rows are contiguous, and all dimensions but the last can be merged into one."""
     *outer, columns = zip(value.shape, value.strides, strict=True)
     if not is_one(columns[1]) and not is_one(columns[0]):
         return False

@@ -1,1 +1,1 @@
-"""`lt.matmul`: products of GPU arrays as they lie, each class of shapes by a kernel compiled when first needed."""
+"""`lt.matmul`: products of GPU arrays in any layout. Each class of shapes has a kernel, compiled at its first use."""

@@ -1,7 +1,7 @@
-"""Which GEMM a product of arrays is, and the arrays as its kernel takes them. Nothing is copied.
+"""The GEMM that a product of arrays is, and the arrays as arguments of its kernel. Nothing is copied.
 
-A (…, M, K) times B (…, K, N) gives D (…, M, N), as in torch.matmul; the layout follows from the strides. Where B is one
-matrix, the first dimensions of A and D are rows if their strides allow it; else all first dimensions are one batch.
+A (…, M, K) times B (…, K, N) is D (…, M, N), as in torch.matmul; the layout follows from the strides. If B is one
+matrix and the strides of A and D allow it, their first dimensions become rows. Otherwise they become one batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ from lowtide.elements import element_type
 from lowtide.errors import LaunchError
 from lowtide.runtime.operands import Operand
 
-ALIGNED = 16  # bytes: what TMA and the widest access of a thread ask of bases and strides
-_RANKS = {"per_row": 1, "per_column": 1}  # of the kinds of operands, without a batch; of others 2
+ALIGNED = 16  # bytes, required of bases and strides by TMA and by the widest access of a thread
+_RANKS = {"per_row": 1, "per_column": 1}  # of the kinds of operands, without a batch; all others have rank 2
 
 
 @dataclass(frozen=True)
 class Product:
-    """The GEMM: `layout` and `d_order` as in `GemmSpec`; `batch` is None for one product."""
+    """The GEMM. `layout` and `d_order`: as in `GemmSpec`. `batch`: None for one product."""
 
     a: str
     b: str
@@ -31,9 +31,9 @@ class Product:
     n: int
     k: int
     inputs_aligned: bool
-    """Whether bases and strides of A and B are multiples of 16 bytes."""
+    """Whether the bases and strides of A and B are multiples of 16 bytes."""
     d_aligned: bool
-    """Whether those of D are, and the length of its rows."""
+    """Whether D's base, strides and row length are multiples of 16 bytes."""
 
 
 class Shaped(Protocol):
@@ -44,7 +44,7 @@ class Shaped(Protocol):
 
 
 def result_shape(a: Shaped, b: Shaped, columns: int = 1) -> tuple[int, ...]:
-    """D's shape; `columns`: of D, for each of B's. Raises LaunchError for shapes that are not multiplied."""
+    """D's shape. `columns`: columns of D per column of B. Raises LaunchError for shapes that cannot be multiplied."""
     for name, operand in (("a", a), ("b", b)):
         if len(operand.shape) < 2:
             raise LaunchError(
@@ -55,13 +55,13 @@ def result_shape(a: Shaped, b: Shaped, columns: int = 1) -> tuple[int, ...]:
     if k != rows:
         raise LaunchError(
             f"operand b: shape {tuple(b.shape)} has {rows} rows, but a of shape {tuple(a.shape)} has {k} columns; a is"
-            " (…, M, K) and b (…, K, N): pass b.mT where b is stored as (N, K) [product-k]"
+            " (…, M, K) and b (…, K, N): pass b.mT if b is stored as (N, K) [product-k]"
         )
     return (*_common(a.shape[:-2], b.shape[:-2]), m, n * columns)
 
 
 def result_record(a: Operand, b: Operand, dtype: str, columns: int = 1) -> Operand:
-    """A contiguous D that is not allocated. Raises LaunchError."""
+    """The record of a contiguous D that is not allocated yet. Raises LaunchError."""
     shape = result_shape(a, b, columns)
     strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
     return Operand(0, shape, tuple(strides), dtype, a.device)
@@ -70,14 +70,14 @@ def result_record(a: Operand, b: Operand, dtype: str, columns: int = 1) -> Opera
 def arrange(
     a: Operand, b: Operand, d: Operand, operands: Mapping[str, tuple[str, Operand]], columns: int = 1
 ) -> tuple[Product, dict[str, Operand]]:
-    """The GEMM, and its operands by name. `operands`: the further ones by name, each with its kind. `columns`: of D,
-    for each of B's, more than one where a byte of B holds several. Raises LaunchError for arrays whose elements lie so
-    that no kernel reads them."""
+    """The GEMM, and its operands by name. `operands`: the operands beside A, B and D by name, each with its kind.
+    `columns`: columns of D per column of B, more than one if a byte of B holds several. Raises LaunchError for arrays
+    with strides that no kernel can read."""
     shape = result_shape(a, b, columns)
     if d.shape != shape:
         raise LaunchError(
-            f"out: shape is {d.shape}, the product of {a.shape} and {b.shape} is {shape}: pass such an array"
-            " [out-of-product]"
+            f"out: shape is {d.shape}, but the product of {a.shape} and {b.shape} has shape {shape}: pass an array"
+            " of it [out-of-product]"
         )
     given = {"a": a, "b": b, "d": d, **{name: operand for name, (_, operand) in operands.items()}}
     kinds = {"a": "matrix", "b": "matrix", "d": "full", **{name: kind for name, (kind, _) in operands.items()}}
@@ -103,19 +103,19 @@ def arrange(
 
 
 def _common(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
-    """The first dimensions of D: those of A and B, which agree, or one has none."""
+    """The first dimensions of D: those of A and B, which must agree unless one has none."""
     if first == second or not second:
         return first
     if not first:
         return second
     raise LaunchError(
-        f"operands a and b: their batches, {first} and {second}, differ; both must be the same, or one operand a single"
-        " matrix: expand one of them (torch.expand copies nothing) [batches-differ]"
+        f"operands a and b: their batches, {first} and {second}, differ; make them equal, or pass a single matrix as"
+        " one operand: expand one of them (torch.expand copies nothing) [batches-differ]"
     )
 
 
 def _with_rows(given: Mapping[str, Operand], kinds: Mapping[str, str]) -> dict[str, Operand] | None:
-    """One product: the first dimensions are rows. None where strides do not allow it."""
+    """One product, with the first dimensions as rows. None if the strides do not allow it."""
     found = dict(given)
     for name, operand in given.items():
         kept = {"matrix": 1, "full": 1, "per_row": 0}.get(kinds[name])  # dimensions after the rows
@@ -132,7 +132,7 @@ def _with_rows(given: Mapping[str, Operand], kinds: Mapping[str, str]) -> dict[s
 
 
 def _with_batch(given: Mapping[str, Operand], kinds: Mapping[str, str], batch: tuple[int, ...]) -> dict[str, Operand]:
-    """As many products as the first dimensions say. Raises LaunchError where strides do not make one of them."""
+    """A batch of products, with the first dimensions as one. Raises LaunchError if the strides do not allow it."""
     found = {}
     for name, operand in given.items():
         outer = len(operand.shape) - _RANKS.get(kinds[name], 2)
@@ -143,7 +143,7 @@ def _with_batch(given: Mapping[str, Operand], kinds: Mapping[str, str], batch: t
         if one is None:
             raise LaunchError(
                 f"operand {name}: its first dimensions, {operand.shape[:outer]} with strides {operand.strides[:outer]},"
-                " cannot be taken as one; reshape it to three dimensions, which copies it, or call once for each"
+                " cannot be merged into one; reshape it to three dimensions, which copies it, or call once for each"
                 " [batch-as-one]"
             )
         found[name] = replace(
@@ -153,7 +153,7 @@ def _with_batch(given: Mapping[str, Operand], kinds: Mapping[str, str], batch: t
 
 
 def _merged(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int] | None:
-    """Several dimensions as one: its extent and stride. None where elements do not follow each other evenly."""
+    """Several dimensions as one: its extent and stride. None if the elements are not evenly spaced."""
     extent, stride = 1, None
     for own, apart in zip(reversed(shape), reversed(strides), strict=True):
         if own == 1:
@@ -167,7 +167,7 @@ def _merged(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int] | N
 
 
 def _is_by_rows(operand: Operand, name: str) -> bool:
-    """Whether the last dimension is contiguous, else the one before is. Of both, the longer."""
+    """Whether the last dimension is contiguous, rather than the one before. If both are, the longer one decides."""
     (rows, columns), (row, column) = operand.shape[-2:], operand.strides[-2:]
     last, before = column == 1 or columns <= 1, row == 1 or rows <= 1
     if not last and not before:
@@ -185,7 +185,7 @@ def _transposed(operand: Operand) -> Operand:
 
 
 def _has_whole_rows(operand: Operand) -> bool:
-    """Whether TMA may store its rows: it stores whole units of 16 bytes."""
+    """Whether rows are multiples of 16 bytes, the unit of TMA stores."""
     return operand.shape[-1] * element_type(operand.dtype).bytes % ALIGNED == 0
 
 

@@ -1,6 +1,6 @@
-"""A kernel for a class of shapes: its schedule is chosen for the class's extents, its extents are run-time arguments.
+"""Compiles the kernel of a class of shapes: its schedule is chosen for the class's extents, which are run-time values.
 
-This needs MLIR; `kernels.py` imports it when a kernel is neither in memory nor on disk.
+This module needs MLIR; `kernels.py` imports it only if a kernel is neither in memory nor on disk.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ Epilogue = Callable[..., Any]
 
 
 def compile_class(of: ShapeClass, epilogue: Epilogue | None) -> CompiledKernel:
-    """The kernel of a class. Raises what `compile_gemm` raises; ScheduleError also if no schedule keeps what `numerics`
-    promises."""
+    """The kernel of a class. Raises as `compile_gemm` does, and ScheduleError if no schedule keeps the promise of
+    `numerics`."""
     order = None if of.reference is None else _order_of(of.reference, epilogue)
     examples = [of] if of.reference is None else [of, of.reference]
     refusals: list[ScheduleError | CompileError] = []
@@ -40,12 +40,12 @@ def compile_class(of: ShapeClass, epilogue: Epilogue | None) -> CompiledKernel:
 
 
 def compile_tuned(of: ShapeClass, epilogue: Epilogue | None, schedule: str, keeps_bits: bool) -> CompiledKernel:
-    """The kernel of a class with a schedule that tuning found for its extents. Raises what `compile_gemm` raises;
-    ScheduleError also for a schedule that breaks the promise of the class's numerics, or, where it was to keep the
-    bits, does not sum as the chosen one does."""
+    """The kernel of a class with a tuned schedule for its extents. Raises as `compile_gemm` does, and ScheduleError if
+    the schedule breaks the promise of the class's numerics. With `keeps_bits` that includes adding in another order
+    than the chosen schedule."""
     spec, target = of.spec(epilogue), targets.get(of.target)
     tuned = opened(Schedule.parse(schedule), seen_by_passes(spec, target), target)
-    tuned = tuned.filled(dict.fromkeys(PACK_FIELDS.values(), PackKind.none))  # a class that was tuned is aligned
+    tuned = tuned.filled(dict.fromkeys(PACK_FIELDS.values(), PackKind.none))  # tuned classes are aligned
     lowered = driver.lower(problem_text(spec, target, tuned), target=of.target)
     summation = summation_in(lowered)
     confirm(summation, of.numerics)
@@ -55,12 +55,12 @@ def compile_tuned(of: ShapeClass, epilogue: Epilogue | None, schedule: str, keep
 
 
 def _problem(of: ShapeClass, epilogue: Epilogue | None, example: ShapeClass) -> str:
-    """The problem of a class, whose schedule is chosen for the extents of another."""
+    """The problem of a class, with the extents of `example` for the choice of a schedule."""
     given = Schedule.parse(of.given) if of.given else None
     return problem_text(of.spec(epilogue), targets.get(of.target), given, example.extents)
 
 
 def _order_of(of: ShapeClass, epilogue: Epilogue | None) -> str:
-    """The order of sums of a class, without compiling it to the end."""
+    """The order of sums of a class, without compiling it to PTX."""
     lowered: Lowered = driver.lower(_problem(of, epilogue, of), target=of.target, until=Level.ATOMS)
     return str(summation_in(lowered))

@@ -1,4 +1,4 @@
-"""What `lt.matmul.explain` gives: what decides the kernel of a call, and where that kernel is."""
+"""The result of `lt.matmul.explain`: the facts that determine a call's kernel, and the place of that kernel."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,9 @@ _WHERE = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """`spec`: the problem that the schedule is chosen for, and for which `lt.tune` finds another. `where`: "memory",
-    "disk" or "nowhere". `schedule` and `summation` are the kernel's, as text, where there is one. `is_tuned`: whether
-    there is a tuned schedule, which the kernel has if it keeps the numerics."""
+    """`spec`: the problem that the schedule is chosen for; `lt.tune` finds a schedule for it. `where`: "memory", "disk"
+    or "nowhere". `schedule`, `summation`: the kernel's, as text, if there is a kernel. `is_tuned`: whether there is a
+    tuned schedule, which the kernel has if it keeps the numerics."""
 
     shape_class: ShapeClass
     spec: GemmSpec

@@ -1,4 +1,4 @@
-"""Calls of `lt.matmul` with one epilogue, options and names of operands: what they take, and those met before."""
+"""Calls of `lt.matmul` with the same epilogue, options and operand names: checks, and the calls made before."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,33 +22,33 @@ from lowtide.runtime.plan import LaunchPlan, NoLaunch
 Epilogue = Callable[..., Any]
 Key = tuple[Any, ...]
 _MOST_LAUNCHES = 4096
-_ALIGNED = 16  # bytes: bases that are not are another class
-# Of a call of `lt.matmul`, beside operands.
+_ALIGNED = 16  # bytes; unaligned bases are another class
+# Arguments of `lt.matmul` other than arrays and operands.
 _OPTIONS = ("epilogue", "out", "numerics", "precision", "weights", "block_scales", "tuned", "stream")
 _FIRST = 3  # A, B and D, before the operands of the epilogue
 
 
 class Family:
-    """A value of a call is A, B, D or an operand, in this order."""
+    """The values of a call are A, B, D and the operands, in this order."""
 
     def __init__(self, epilogue: Epilogue | None, options: Options, names: Sequence[str]) -> None:
-        """Raises LaunchError for operands that are not those of the epilogue and of the options, SpecError for what is
-        no epilogue."""
+        """Raises LaunchError for operands that do not match the epilogue and the options, SpecError for an invalid
+        epilogue."""
         self.epilogue = epilogue
         self.options = options
         self.kinds = {**operand_kinds(epilogue), **options.kinds(names)}
         if self.kinds.keys() != {*names}:
             raise _names_error([*self.kinds], names, "epilogue" if options == Options(options.numerics) else "call")
         self.names = tuple(names)
-        self.launches = Recent(_MOST_LAUNCHES)  # by key: all of a call but the stream
-        self.makers = Recent(_MOST_LAUNCHES)  # by shapes, types and device of A and B: what allocates D
-        self._plans = Recent(_MOST_LAUNCHES)  # by signature: what other addresses go into
+        self.launches = Recent(_MOST_LAUNCHES)  # by key: the call without its stream
+        self.makers = Recent(_MOST_LAUNCHES)  # allocators of D, by shapes, types and device of A and B
+        self._plans = Recent(_MOST_LAUNCHES)  # by signature: launches that take other addresses
         self._keys: CallKeys | None = None
         #: The key of a call's values; raises TypeError before the first torch tensors.
         self.of: Callable[[Sequence[Any]], Key] = _no_key
 
     def known(self, key: Key) -> Prepared | None:
-        """The launch of torch tensors of a known signature; None for another. Raises LaunchError."""
+        """The launch of torch tensors with a known signature; None for an unknown one. Raises LaunchError."""
         assert self._keys is not None
         plan: LaunchPlan | None = self._plans[self._keys.signature(key)]
         if plan is None:
@@ -57,7 +57,7 @@ class Family:
         return launch
 
     def remember(self, values: Sequence[Any], launch: Prepared | NoLaunch, plan: LaunchPlan | None) -> None:
-        """Keep what the next call of torch tensors like these needs; `plan` where other addresses may go into it."""
+        """Store the data for further calls with such torch tensors; `plan` if the launch accepts other addresses."""
         torch = sys.modules["torch"]
         if self._keys is None:
             arguments = [{"kind": "matrix"}] * _FIRST
@@ -74,11 +74,11 @@ class Family:
             self._plans[self._keys.signature(key)] = plan
 
     def remember_maker(self, a: Any, b: Any, d: Operand) -> None:
-        """Keep how such a D is allocated in torch, for the current stream."""
+        """Store torch's allocator for such a D, for the current stream."""
         self.makers[a.shape, b.shape, a.dtype, b.dtype, a.device] = torch_allocator(a, d.shape, d.dtype, 1)
 
     def check_autograd(self, values: Sequence[Any]) -> None:
-        """Raises LaunchError where torch would record a product of these."""
+        """Raises LaunchError if torch would record a product of these tensors."""
         torch = sys.modules.get("torch")
         if torch is None or not torch.is_grad_enabled():
             return
@@ -89,11 +89,11 @@ class Family:
             )
 
     def records(self, values: Sequence[Any], stream: int | None) -> dict[str, Operand]:
-        """The arrays as records; D's is left out where it is None. Raises LaunchError."""
+        """The arrays as records, without D if it is None. Raises LaunchError."""
         named = dict(zip(("a", "b", "d", *self.names), values, strict=True))
         for name in ("a", "b"):
             if named[name] is None:
-                raise LaunchError(f"{name} is None; give it an array [operand-none]")
+                raise LaunchError(f"{name} is None; pass an array [operand-none]")
         return {
             name: _record(value, "out" if name == "d" else name, stream)
             for name, value in named.items()
@@ -105,7 +105,7 @@ class Family:
         return {name: value for name, value in given.items() if self.kinds[name] is OperandKind.SCALAR}
 
     def classified(self, records: Mapping[str, Operand]) -> tuple[ShapeClass, str, dict[str, Operand]]:
-        """The class of a call, the model of its GPU, and its arrays as a kernel takes them.
+        """The class of a call, the model of its GPU, and its arrays as arguments of the kernel.
 
         Raises LaunchError, SpecError, DeviceError, TargetError.
         """
@@ -113,7 +113,7 @@ class Family:
         product, lying = arrange(records["a"], records["b"], records["d"], more, self.options.columns_per_byte)
         a, said = records["a"], {name: each.device for name, each in records.items() if each.device is not None}
         device = check_devices(said) if said else driver.pointer_device(a.address)
-        gpu = driver.device(0 if device is None else device)  # where it is None, the launch is refused
+        gpu = driver.device(0 if device is None else device)  # without a device, the launch is refused
         return class_of(product, self.options, target_of(gpu).name, lying), gpu.name, lying
 
 
@@ -125,7 +125,7 @@ def _record(value: Any, name: str, stream: int | None) -> Operand:
 
 
 def _no_key(values: Sequence[Any]) -> Key:
-    raise TypeError("no torch tensors were met yet")
+    raise TypeError("no torch tensors have been passed yet")
 
 
 def _names_error(known: Sequence[str], given: Sequence[str], taker: str) -> LaunchError:

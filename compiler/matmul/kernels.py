@@ -1,5 +1,5 @@
-"""The kernel of a class of shapes: in memory, else on disk, else compiled. Threads that need one at once wait for one
-compilation."""
+"""Kernels of classes of shapes: from memory, from disk, or compiled. If several threads need the same kernel, one
+compiles it and the others wait."""
 
 import importlib
 import threading
@@ -26,7 +26,7 @@ Epilogue = Callable[..., Any]
 
 
 class Wanted(NamedTuple):
-    """A kernel that a call needs: for a class, and on which model of GPU, where tuned schedules may be taken."""
+    """A kernel that a call needs: for a class; with `device`, tuned schedules for that model of GPU may be used."""
 
     of: ShapeClass
     epilogue: Epilogue | None
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """What tuning found for a class: its key among the records, the schedule, and whether it was to keep the bits."""
+    """The result of tuning for a class: the key of its record, the schedule, and whether it must keep the bits."""
 
     key: str
     schedule: str
@@ -44,7 +44,8 @@ class Record:
 
 @dataclass(frozen=True)
 class Found:
-    """`where`: "memory" or "disk"; "nowhere": the kernel must be compiled. `is_tuned`: whether there is a record."""
+    """`where`: "memory" or "disk", or "nowhere" if the kernel must be compiled. `is_tuned`: whether there is a
+    record."""
 
     where: str
     kernel: Kernel | None
@@ -52,7 +53,7 @@ class Found:
 
 
 class Kernels:
-    """Threads may share it. A kernel that is in memory stays, also where its class is tuned later."""
+    """Kernels, shared by threads. A kernel in memory stays, even if its class is tuned later."""
 
     def __init__(self) -> None:
         self._found = Recent(_MOST_KERNELS)
@@ -77,7 +78,7 @@ class Kernels:
                 self._locks.pop(wanted, None)
 
     def where(self, wanted: Wanted) -> Found:
-        """Nothing is compiled."""
+        """The place of a kernel, without compiling it."""
         store = open_store()
         record = _record(store, wanted)
         kernel = self._found[wanted]
@@ -88,7 +89,7 @@ class Kernels:
 
 
 def _made(wanted: Wanted) -> Kernel:
-    """With the schedule that tuning found, where there is one that serves; else with the chosen one."""
+    """The kernel with the tuned schedule, if there is a usable one; otherwise with the chosen one."""
     store = open_store()
     record = _record(store, wanted)
     if record is not None:
@@ -122,7 +123,7 @@ def _from_disk(store: KernelStore | None, wanted: Wanted, record: Record | None)
 
 
 def _record(store: KernelStore | None, wanted: Wanted) -> Record | None:
-    """What was tuned for the extents that the class stands for. None for a class that packs: it was tuned without."""
+    """The tuning record for the class's extents. None for a class that packs, because tuning does not pack."""
     of = wanted.of
     if store is None or wanted.device is None or not may_be_used() or not (of.inputs_aligned and of.d_aligned):
         return None
@@ -136,7 +137,7 @@ def _record(store: KernelStore | None, wanted: Wanted) -> Record | None:
 
 
 def _key(wanted: Wanted, record: Record | None) -> str:
-    """In the place of a schedule stands what it is chosen for; no schedule is written so."""
+    """The key has the class in place of a schedule; no schedule is written like that."""
     tuned = "" if record is None else f", tuned: {record.schedule}"
     return key_of(
         wanted.of.spec(wanted.epilogue), wanted.of.target, f"for {wanted.of}{tuned}", versions(cache_folder())

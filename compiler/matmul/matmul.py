@@ -1,4 +1,4 @@
-"""`lt.matmul(a, b)`: a call like one before takes one look into a table; a new one takes the long way, all checked."""
+"""`lt.matmul(a, b)`: a repeated call is one lookup in a table; a new one checks everything."""
 
 from typing import Any
 
@@ -19,12 +19,12 @@ from lowtide.runtime.plan import NoLaunch
 from lowtide.runtime.streams import after_writers, handle_of, stream_of
 
 _MOST_FAMILIES = 256
-#: What reading the key of a call raises for objects that are no strided torch tensors, and calling no allocator
+#: Raised by the key of a call and by allocators for objects that are not strided torch tensors
 _NOT_TORCH = (AttributeError, TypeError, RuntimeError)
 
 
 class Matmul:
-    """The function `lt.matmul`, with the kernels and calls that it has met. Threads may share it."""
+    """The function `lt.matmul`, with its kernels and previous calls. Threads may share it."""
 
     def __init__(self) -> None:
         self._kernels = Kernels()
@@ -45,22 +45,21 @@ class Matmul:
         stream: Any = None,
         **operands: Any,
     ) -> Any:
-        """D (…, M, N) = epilogue(A (…, M, K) · B (…, K, N), operands…), on GPU arrays as they lie.
+        """D (…, M, N) = epilogue(A (…, M, K) · B (…, K, N), operands…), on GPU arrays of any layout.
 
-        Element types, layout, alignment, batch and shape are read off the arrays. `out`: where D goes, of any element
-        type that the kernel can store; without it D is allocated by torch or CuPy, contiguous, of A's type (bf16 for
+        Element types, layout, alignment, batch and shape are taken from the arrays. `out`: the array to write, of any
+        element type that the kernel can store; by default torch or CuPy allocates a contiguous D of A's type (bf16 for
         8-bit floats, s32 for integers). `numerics`: "any", "repeatable" or "batch_invariant" (docs/numerics.md).
-        `precision`: of products of f32, "f32", "tf32", "tf32x3" or "bf16x6", as in `GemmSpec`. `weights`: "s8", "u8",
-        "s4", "u4" or "e4m3", where B is the transpose of what `lt.pack_weights` gave: (K, N), of 4 bits (K, N / 2),
-        bytes; then `scales` and `zeros` (K / group, N) are operands. `block_scales`: `lt.BlockScales`, with operands
-        `scale_a` and `scale_b`. `tuned`: take what `lt.tune` found on this model of GPU for the extents that the class
-        stands for, where it keeps the numerics and the environment has no `LOWTIDE_TUNED=off`.
-        `stream`: as in a kernel's call. The launch is asynchronous.
+        `precision`: for products of f32, "f32", "tf32", "tf32x3" or "bf16x6", as in `GemmSpec`. `weights`: "s8", "u8",
+        "s4", "u4" or "e4m3"; B is then the transpose of the result of `lt.pack_weights`, bytes of shape (K, N), or (K,
+        N / 2) for 4 bits, and `scales` and `zeros` (K / group, N) are operands. `block_scales`: `lt.BlockScales`, with
+        operands `scale_a` and `scale_b`. `tuned`: use the schedule that `lt.tune` found on this model of GPU for the
+        extents of the class, if it keeps the numerics and `LOWTIDE_TUNED=off` is not set. `stream`: as in a kernel's
+        call. The launch is asynchronous.
 
-        Raises LaunchError for arrays that do not fit, also where autograd would record the call; SpecError for an
-        epilogue that cannot be traced, and options that are invalid or do not fit the operands; DeviceError without a
-        GPU; and what `compile_gemm` raises where a kernel is compiled: for a new class of shapes (`explain` says
-        which).
+        Raises LaunchError for arrays that do not fit, and if autograd would record the call; SpecError for an epilogue
+        that cannot be traced, and for options that are invalid or do not fit the operands; DeviceError without a GPU;
+        and, for a new class of shapes (see `explain`), what `compile_gemm` raises.
         """
         asked = (epilogue, numerics, precision, weights, block_scales, tuned, *operands)
         family: Family | None = self._families[asked]
@@ -91,8 +90,8 @@ class Matmul:
         precision: str | None,
         **operands: Any,
     ) -> Prepared | NoLaunch | None:
-        """The launch of a call on torch tensors that was made before, all of it but the stream; None where none was. It
-        is for tensors at these addresses that lie so."""
+        """The launch of an earlier call on torch tensors with the same addresses, strides and arguments, on any stream.
+        None if there was none."""
         asked = (epilogue, numerics, precision, None, None, True, *operands)
         family: Family | None = self._families[asked]
         if family is None:
@@ -133,7 +132,7 @@ class Matmul:
         )
 
     def _first(self, family: Family, values: list[Any], stream: Any) -> Any:
-        """The long way: each array as a record, all checked; then what a call like it needs is kept."""
+        """A call with a new key: check all arrays as records, then store the data for further calls like it."""
         family.check_autograd(values)
         handle = stream_of(values[0]) if stream is None else handle_of(stream)
         records = family.records(values, handle)
@@ -157,10 +156,10 @@ class Matmul:
 
 
 def _wanted(records: dict[str, Operand], options: Options) -> Operand:
-    """A contiguous D where none is given, without an address."""
+    """The record of a contiguous D for a call without `out`, without an address."""
     a, b = records["a"], records["b"]
     return result_record(a, b, result_type(a.dtype, options.weights or b.dtype), options.columns_per_byte)
 
 
-driver.import_bindings()  # with this module, rather than in the first call
+driver.import_bindings()  # at import, so that the first call is not slowed down
 matmul = Matmul()

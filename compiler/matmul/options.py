@@ -1,4 +1,4 @@
-"""What a call of `lt.matmul` says beside its arrays, and the operands that this adds to those of the epilogue."""
+"""The options of a call of `lt.matmul`, and the operands that they add to those of the epilogue."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from lowtide.errors import SpecError
 
 @dataclass(frozen=True)
 class Options:
-    """`precision`, `block_scales`: as in `GemmSpec`. `weights`: the type of packed weights, whose bytes B then is.
-    `tuned`: whether schedules that `lt.tune` found may be taken."""
+    """`precision`, `block_scales`: as in `GemmSpec`. `weights`: the type of packed weights; B then holds their bytes.
+    `tuned`: whether schedules found by `lt.tune` may be used."""
 
     numerics: str = REPEATABLE
     precision: str | None = None
@@ -38,11 +38,11 @@ class Options:
 
     @property
     def columns_per_byte(self) -> int:
-        """How many columns of B = (K, N) a byte of packed weights holds; 1 of other operands."""
+        """The number of columns of B = (K, N) in a byte of packed weights; 1 for other operands."""
         return 1 if self.weights is None else element_type(self.weights).per_byte
 
     def kinds(self, names: Collection[str]) -> dict[str, OperandKind]:
-        """The operands that this adds: of weights, which may lack them, those that are among `names`."""
+        """The operands that the options add; those of weights are optional, and included if they are in `names`."""
         if self.block_scales is not None:
             return {operand.name: operand.kind for operand in self.block_scales.operands}
         if self.weights is None:

@@ -1,7 +1,7 @@
-"""Which products one kernel serves: a pure function of the operands, so that what ran before changes no result.
+"""Classes of products that share a kernel. The class depends on the operands only, never on earlier calls.
 
-Extents are run-time arguments of every kernel. The class says for which extents its schedule is chosen: those of the
-product, rounded up to few sizes.
+Extents are run-time arguments of every kernel. A class holds the extents that its schedule is chosen for: those of the
+product, rounded up to one of a few sizes.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,20 +19,20 @@ from lowtide.errors import LaunchError
 from lowtide.runtime.operands import Operand
 from lowtide.targets import accumulator_types
 
-_LEAST = 16  # an extent that schedules are chosen for
-_MOST_ROWS, _MOST = 16384, 65536  # of M, and of N and K: beyond, the choice is the same
-_STEPS = 8  # sizes between a power of two and the next, of N and K
-_ROW_STEPS = ((64, 1), (128, 2), (_MOST_ROWS, 4))  # the same of M, up to these extents
+_LEAST = 16  # the least extent that schedules are chosen for
+_MOST_ROWS, _MOST = 16384, 65536  # the largest for M, and for N and K; beyond, the choice is the same
+_STEPS = 8  # sizes of N and K between powers of two
+_ROW_STEPS = ((64, 1), (128, 2), (_MOST_ROWS, 4))  # the same for M, each up to an extent
 _MOST_BATCH = 1024
 _BYTES = "u8"  # the type of an array of packed weights
-_INVARIANT_SIZES = (128, 512, INVARIANT_ROWS)  # of M, where the order of sums is that of the last
+_INVARIANT_SIZES = (128, 512, INVARIANT_ROWS)  # sizes of M that keep the order of sums of the last
 
 
 @dataclass(frozen=True)
 class ShapeClass:
-    """`m`, `n`, `k` and `batch` are those that the schedule is chosen for; `batch` is None for one product.
+    """`m`, `n`, `k` and `batch` are the extents that the schedule is chosen for; `batch` is None for one product.
 
-    From `precision` on, fields are those of `GemmSpec`.
+    The fields from `precision` on are those of `GemmSpec`.
     """
 
     a: str
@@ -55,7 +55,7 @@ class ShapeClass:
     block_scales: BlockScales | None = None
 
     def spec(self, epilogue: Callable[..., Any] | None) -> GemmSpec:
-        """The problem, all of whose extents are run-time arguments. Raises SpecError, LaunchError."""
+        """The problem with run-time extents. Raises SpecError, LaunchError."""
         return self._spec(epilogue, None, None, None, None)
 
     def example(self, epilogue: Callable[..., Any] | None) -> GemmSpec:
@@ -64,7 +64,7 @@ class ShapeClass:
 
     @property
     def extents(self) -> dict[str, int]:
-        """Those that the schedule is chosen for, by name."""
+        """The extents that the schedule is chosen for, by name."""
         batch = {} if self.batch is None else {"batch": self.batch}
         return {"m": self.m, "n": self.n, "k": self.k, **batch}
 
@@ -92,8 +92,8 @@ class ShapeClass:
 
     @property
     def given(self) -> str:
-        """The fields of the schedule that the class fixes, as text: what may not be aligned is packed, and what must
-        not depend on M is not chosen by it. Else ""."""
+        """The schedule fields that the class fixes, as text, or "": unaligned matrices are packed, and fields that must
+        not depend on M are set."""
         fields = [] if self.inputs_aligned else ["a.pack = rows", "b.pack = rows"]
         fields += [] if self.d_aligned else ["epilogue.pack = rows"]
         fields += ["k_division = none"] if self.numerics == BATCH_INVARIANT else []
@@ -101,8 +101,8 @@ class ShapeClass:
 
     @property
     def reference(self) -> "ShapeClass | None":
-        """The class whose order of sums this one keeps to: one product of many rows, aligned; None where it has its
-        own."""
+        """The class that determines the order of sums: one aligned product of many rows. None if this class determines
+        it itself."""
         if self.numerics != BATCH_INVARIANT:
             return None
         whole = {"m": INVARIANT_ROWS, "batch": None, "d_order": "row", "inputs_aligned": True, "d_aligned": True}
@@ -132,12 +132,12 @@ class ShapeClass:
 def class_of(
     product: Product, options: Options, target: str, operands: Mapping[str, Operand] = MappingProxyType({})
 ) -> ShapeClass:
-    """`operands`: those with names, of which scales and zero points of packed weights say what these are. Raises
-    LaunchError for types that are not multiplied by each other, and weights that do not fit."""
+    """The class of a product. `operands`: by name; the scales and zero points of packed weights determine their types.
+    Raises LaunchError for types that cannot be multiplied, and for weights that do not fit."""
     b = options.weights or product.b
     if options.weights is None and b in weight_types(product.a):
         raise LaunchError(
-            f"operands a and b: {product.a} is multiplied by {b} where B is packed: pass lt.pack_weights(weights, "
+            f"operands a and b: {product.a} is multiplied by {b} only if B is packed: pass lt.pack_weights(weights, "
             f'"{b}") transposed, and weights="{b}", or convert B [packed-types]'
         )
     sums_of(product.a, b)
@@ -163,7 +163,7 @@ def class_of(
 
 
 def _groups(product: Product, operands: Mapping[str, Operand]) -> dict[str, Any]:
-    """What the shape and type of the scales of packed weights say. Raises LaunchError."""
+    """The fields that the scales of packed weights determine. Raises LaunchError."""
     if product.layout not in WEIGHT_LAYOUTS or product.b != _BYTES:
         raise LaunchError(
             f"operand b: packed weights are bytes with K contiguous, as lt.pack_weights makes them, not {product.b} of"
@@ -175,14 +175,14 @@ def _groups(product: Product, operands: Mapping[str, Operand]) -> dict[str, Any]
     count = scales.shape[0] if len(scales.shape) == 2 else 0
     if not count or product.k % count or scales.shape[1] != product.n:
         raise LaunchError(
-            f"operand {SCALES}: shape is {scales.shape}; scales are (K / group, N), of K = {product.k} and"
-            f" N = {product.n}: one for each group and column [group-scales]"
+            f"operand {SCALES}: shape is {scales.shape}; scales must be (K / group, N), one for each group and column,"
+            f" with K = {product.k} and N = {product.n} [group-scales]"
         )
     return {"group": product.k // count, "scales": scales.dtype, "zero_points": ZEROS in operands}
 
 
 def rounded_up(extent: int, steps: int, least: int, most: int) -> int:
-    """The next of the sizes, `steps` of which lie between a power of two and the next, multiples of `least`."""
+    """The next size up. Sizes are multiples of `least`, with `steps` of them from each power of two to the next."""
     if extent <= least or extent >= most:
         return least if extent <= least else most
     power = 1 << ((extent - 1).bit_length() - 1)  # below the extent
@@ -191,8 +191,8 @@ def rounded_up(extent: int, steps: int, least: int, most: int) -> int:
 
 
 def _rows(extent: int) -> int:
-    """A size; or of all between two sizes one a quarter of the way up: rows of a tile that A does not have take time
-    too: a schedule for whole tiles does not serve others, and those with the fewest tiles would lose most."""
+    """The size for M; it may also lie a quarter of the way between two sizes. Missing rows of a tile cost time too, so
+    one schedule for both ends would be bad for problems of few tiles."""
     steps = next((steps for most, steps in _ROW_STEPS if extent <= most), 1)
     size = rounded_up(extent, steps, _LEAST, _MOST_ROWS)
     if extent >= size or size == _LEAST:
@@ -206,7 +206,7 @@ def _invariant_rows(extent: int) -> int:
 
 
 def sums_of(a: str, b: str) -> str:
-    """The type of the sums. Raises LaunchError for types that are not multiplied by each other."""
+    """The type of the sums. Raises LaunchError for types that cannot be multiplied."""
     found = accumulator_types(a, a if b in weight_types(a) else b)
     if not found:
         raise LaunchError(
@@ -216,8 +216,8 @@ def sums_of(a: str, b: str) -> str:
 
 
 def result_type(a: str, b: str) -> str:
-    """D's element type where no `out` says it: that of A where the sums are rounded to it, bf16 of 8-bit floats, s32 of
-    integers. Raises LaunchError."""
+    """D's element type if there is no `out`: s32 for integers, bf16 for 8-bit floats, otherwise that of A. Raises
+    LaunchError."""
     sums = sums_of(a, b)
     if not element_type(a).is_float:
         return sums

@@ -1,7 +1,7 @@
-"""Named schedules, one for each step of a target that is worth measuring. Fields that a preset leaves open are chosen.
+"""Named schedules, one for each measured step of a target. Fields that a preset leaves open are chosen.
 
-A ladder is the presets of one target in the order of this table: each adds something to the one before. A preset names
-the element types of A and B that it serves. Those that are for problems of another form, such as batches, are no steps.
+A ladder is the presets of one target in the order of this table; each adds something to the one before. A preset lists
+its element types of A and B. Presets for problems of another form, such as batches, are not steps of a ladder.
 """
 
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ from lowtide.targets.atoms import families
 
 @dataclass(frozen=True)
 class Preset:
-    """One step: its schedule, the target that it is meant for, what it adds to the step before, and the operand types
-    that it serves. `problem`: fields of the `GemmSpec` that it is for, where it is no step of a ladder."""
+    """A named schedule: its target, its addition to the step before, and its operand types. `problem`: fields of its
+    `GemmSpec`, if it is not a step of a ladder."""
 
     schedule: Schedule
     target: str
@@ -31,8 +31,9 @@ class Preset:
     problem: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def spec(self, dtype: str | None = None, **fields: Any) -> GemmSpec:
-        """A problem that it serves, with A and B of `dtype`, by default the last of its types: any extents, sums in the
-        first type that these have, and D of the type of the arrays. `fields` of the GemmSpec say otherwise.
+        """A problem for this preset, with A and B of `dtype`, by default the last of its types. Extents are dynamic,
+        sums have the first type for these inputs, and D the type of the arrays, unless `fields` of the GemmSpec say
+        otherwise.
 
         Raises SpecError.
         """
@@ -53,7 +54,7 @@ def _on(
     dtypes: tuple[str, ...] = Preset.dtypes,
     problem: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Preset]:
-    """The ladder of a target for some types, or presets for one form of problem; their schedules name the target."""
+    """A table of presets for a target and types, or for one form of problem. Their schedules name the target."""
     return {
         name: Preset(schedule.with_(target=target), target, adds, dtypes, problem)
         for name, (adds, schedule) in steps.items()
@@ -108,25 +109,25 @@ def ladder_of(target: str, dtype: str = "bf16") -> dict[str, Preset]:
     if not found:
         named = ", ".join(dict.fromkeys(preset.target for preset in serving.values()))
         raise ScheduleError(
-            f"no preset names {target} for {dtype}; ladders are there for {named or 'other types'}: take one of those"
+            f"no preset names {target} for {dtype}; there are ladders for {named or 'other types'}: take one of those"
             " [no-ladder]"
         )
     return found
 
 
 def check_dtype(name: str, dtype: str) -> None:
-    """Raise ScheduleError where a preset does not serve operands of the type."""
+    """Raise ScheduleError if a preset does not support the operand type."""
     preset = LADDERS[name]
     if dtype not in preset.dtypes:
         others = [other for other, one in LADDERS.items() if dtype in one.dtypes and not one.problem]
-        way_out = f"{others[-1]}, or leave the schedule to be chosen" if others else "no preset: the schedule is chosen"
+        way_out = f"{others[-1]}, or leave the schedule open" if others else "no preset: the schedule is chosen"
         raise ScheduleError(
             f"preset {name} is for {' and '.join(preset.dtypes)}, not {dtype}; take {way_out} [preset-types]"
         )
 
 
 def check_target(schedule: Schedule, target: Target) -> None:
-    """Raise ScheduleError where the schedule names a target with instructions that this one lacks."""
+    """Raise ScheduleError if the schedule's target has instructions that this target lacks."""
     if schedule.target is None:
         return
     meant = targets.get(schedule.target)
@@ -137,10 +138,10 @@ def check_target(schedule: Schedule, target: Target) -> None:
         new = dict.fromkeys(_instruction(atom) for atom in missing if _instruction(atom) not in instructions)
         raise ScheduleError(
             f"the schedule is meant for {meant.name}, which has {', '.join(new) or families(missing)}; "
-            f"{target.name} has not: compile for {meant.name}, or take a schedule for {target.name} [preset-target]"
+            f"{target.name} does not: compile for {meant.name}, or take a schedule for {target.name} [preset-target]"
         )
 
 
 def _instruction(atom: str) -> str:
-    """The first word of the name of an atom."""
+    """The first word of an atom's name."""
     return atom.partition(".")[0]

@@ -1,4 +1,4 @@
-"""Operands of other types than 16-bit floats: f64, tf32, f32 by pieces, 8-bit integers and floats, packed weights."""
+"""Operands other than 16-bit floats: f64, tf32, f32 in pieces, 8-bit integers and floats, packed weights."""
 
 from types import MappingProxyType
 

@@ -1,4 +1,4 @@
-"""Problems of one form: batches, D by columns, few rows, operands whose K is not contiguous."""
+"""Problems of other forms: batches, D by columns, few rows, operands whose K is not contiguous."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

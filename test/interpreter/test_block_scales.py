@@ -318,7 +318,7 @@ REFUSED = {
     ),
     "a batch": (
         lambda: spec(dtype="e4m3", d="f32", batch=2, block_scales=ROWS_AND_BLOCKS),
-        r"a batch has no scales of blocks.*\[scales-batch\]",
+        r"\[scales-batch\]",
     ),
 }
 
@@ -334,9 +334,7 @@ def test_an_operand_of_the_epilogue_with_the_name_of_a_scale_is_refused():
     def epilogue(acc, scale_a: lt.Scalar):
         return acc * scale_a
 
-    with pytest.raises(
-        lt.SpecError, match=r"'scale_a' has the name of scales of blocks; rename it.*\[scales-operand-name\]"
-    ):
+    with pytest.raises(lt.SpecError, match=r"'scale_a'.*\[scales-operand-name\]"):
         spec(dtype="e4m3", d="f32", block_scales=ROWS_AND_BLOCKS, epilogue=epilogue)
 
 

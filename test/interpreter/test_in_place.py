@@ -72,10 +72,7 @@ READ_ONLY.flags.writeable = False
 @pytest.mark.parametrize(
     ("out", "said"),
     [
-        (
-            READ_ONLY,
-            r"out: the array is read-only; pass one that may be written, or none to have D made.*\[out-read-only\]",
-        ),
+        (READ_ONLY, r".*\[out-read-only\]"),
         (
             np.zeros((M, N), np.float32),
             r"out: dtype is float32, D is f16; pass an array of float16.*\[out-dtype-of-d\]",

@@ -143,7 +143,7 @@ def test_an_integer_argument_takes_integers_alone(number):
         ({"seed": "x"}, "seed = 'x' is not an integer; it draws the order of agents"),
         ({"seed": None}, "seed = None is not an integer"),
         ({"domain": []}, "unknown number domain []"),
-        ({"level": 3}, "level 3 is not at hand"),
+        ({"level": 3}, "level 3 is not available"),
     ],
 )
 def test_options_of_another_type_are_refused(sm_80_kernel, options, message):

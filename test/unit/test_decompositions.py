@@ -100,7 +100,7 @@ def test_precisions_of_a_spec() -> None:
         ),
         (
             {"k": 2**30, "precision": "bf16x6"},
-            r"k is 1073741824; precision='bf16x6' takes k up to 357913936.*\[pieces-k\]",
+            r"k is 1073741824; .* up to 357913936.*\[pieces-k\]",
         ),
     ],
 )

@@ -185,9 +185,9 @@ def test_silu_by_a_quotient_divides_as_lt_silu_does() -> None:
 
 def test_an_integer_mask_or_a_single_number_in_memory_is_left() -> None:
     for shape, dtype, reason in (
-        ((M, N), "torch.int64", "its elements are no floats that kernels read"),
+        ((M, N), "torch.int64", "kernels do not read its element type as floats"),
         ((), "torch.bfloat16", "it is a single number in memory"),
-        ((M,), "torch.bfloat16", f"its shape {M} is neither that of {M}×{N}, nor one row or one column of it"),
+        ((M,), "torch.bfloat16", f"its shape {M} is neither {M}×{N}, nor one row or one column of it"),
         ((M, N), "torch.float64", "its elements are f64"),
     ):
         graph = Graph()
@@ -245,7 +245,7 @@ def test_symbolic_extents_are_compared_as_they_are_written() -> None:
         ({"shape": (M, K), "strides": (K + 1, 1)}, {}, "are not multiples of 16 bytes"),
         ({"shape": (4, K)}, {}, "M and N of at least 16 are taken"),
         ({"shape": (16, K)}, {}, "fewer than 2000000 multiplications"),
-        ({"shape": (M, K)}, {"shape": (K, 77)}, "no multiple of 16 bytes"),
+        ({"shape": (M, K)}, {"shape": (K, 77)}, "not a multiple of 16 bytes"),
         ({"shape": (M, 0)}, {"shape": (0, N)}, "it has no elements or no products"),
     ],
 )

@@ -205,7 +205,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_timed(
     for path in (tmp_path, tmp_path / "file" / "below"):
         result = lowtide("ladder", *PROBLEM, option, str(path))
         assert (result.exit_code, result.stdout) == (2, "")
-        assert result.stderr.startswith(f"lowtide: error: cannot write {path}; name a file in a folder")
+        assert result.stderr.startswith(f"lowtide: error: cannot write {path}; name a file in a writable folder")
 
 
 @pytest.mark.usefixtures("two_steps", "no_gpu")

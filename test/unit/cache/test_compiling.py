@@ -120,7 +120,7 @@ def test_what_is_left_out_of_the_digest_makes_no_kernel() -> None:
 def test_sizes_are_bytes_or_have_a_unit() -> None:
     assert [size_of(text) for text in ("12", "3K", "512M", "2GiB", "1g")] == [12, 3072, 2**29, 2**31, 2**30]
     for text in ("", "much", "-1", "1T"):
-        with pytest.raises(Error, match=r"give a number of bytes, or such as 512M or 2G.*\[cache-size\]"):
+        with pytest.raises(Error, match=r"\[cache-size\]"):
             size_of(text)
 
 

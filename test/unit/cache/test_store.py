@@ -210,7 +210,7 @@ def test_a_kernel_larger_than_the_bound_is_kept_alone(store: KernelStore, kernel
 def test_a_folder_that_cannot_be_written_is_said_once(tmp_path: Path, kernel: CompiledKernel) -> None:
     (tmp_path / "file").write_text("")
     store = KernelStore(tmp_path / "file" / "cache", 2**30)
-    with pytest.warns(CacheWarning, match="name another folder by LOWTIDE_CACHE") as said:
+    with pytest.warns(CacheWarning, match="set LOWTIDE_CACHE to another folder") as said:
         keep(store, kernel)
         keep(store, kernel)
     assert len(said) == 1

@@ -306,9 +306,7 @@ def test_options_are_part_of_the_class_and_add_operands(fake: FakeDriver, made: 
             multiply.explain(a, packed, **given)  # type: ignore[arg-type]
     with pytest.raises(LaunchError, match=r"packed weights are bytes with K contiguous.*\[packed-layout\]"):
         multiply.explain(a, Tensor(aligned(128, 16, dtype=np.uint8)), weights="s4", scales=scales)
-    with pytest.raises(
-        LaunchError, match=r'f16 is multiplied by u8 where B is packed: .* weights="u8".*\[packed-types\]'
-    ):
+    with pytest.raises(LaunchError, match=r'weights="u8".*\[packed-types\]'):
         multiply.explain(a, eight)
 
 
