@@ -1,1 +1,1 @@
-"""The command `lowtide`: one file per subcommand, and what they share."""
+"""The command `lowtide`: one file per subcommand, and shared code."""

@@ -1,5 +1,4 @@
-"""`lowtide bench`: one GEMM, or a batch of them, timed beside torch and cuBLASLt's best algorithm, in the same shuffled
-rounds."""
+"""`lowtide bench`: times one GEMM, or a batch, beside torch and cuBLASLt's best algorithm, in shuffled rounds."""
 
 from typing import Annotated
 
@@ -15,13 +14,11 @@ from lowtide.measurement.bench.gpu_timing import KINDS, torch_with_gpu
 
 Schedules = Annotated[
     list[str] | None,
-    typer.Option(
-        "--schedule", help="As of `lowtide run`; may be given more than once. Left out: chosen.", show_default=False
-    ),
+    typer.Option("--schedule", help="As for `lowtide run`; repeatable. Default: chosen.", show_default=False),
 ]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Counted rounds.")]
 WithCublaslt = Annotated[
-    bool, typer.Option("--cublaslt/--no-cublaslt", help="Also cuBLASLt's best of up to 96 algorithms.")
+    bool, typer.Option("--cublaslt/--no-cublaslt", help="Also time cuBLASLt's best of up to 96 algorithms.")
 ]
 
 
@@ -41,9 +38,9 @@ def bench(
 ) -> None:
     """Time a GEMM against torch.matmul and cuBLASLt, sustained and in bursts. Requires a GPU and torch.
 
-    A batch is timed against torch.bmm alone.
+    A batch is timed against torch.bmm only.
 
-    Exit status: 0 for right results, 1 where a kernel's is wrong, 2 where refused.
+    Exit status: 0 if all results are right, 1 if a kernel's is wrong, 2 if refused.
     """
     spec = problem.Problem(m=m, n=n, k=k, dtype=dtype, acc=acc, layout=layout, batch=batch).spec()
     torch = torch_with_gpu()

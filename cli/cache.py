@@ -1,4 +1,4 @@
-"""`lowtide cache`: what is kept on disk, whether it is whole, and how to be rid of it."""
+"""`lowtide cache`: lists, verifies and removes the kernels on disk."""
 
 import re
 import time
@@ -12,15 +12,15 @@ from lowtide.compiler.cache.store import Entry, KernelStore
 from lowtide.compiler.cache.tuned import clear_records, count_records
 from lowtide.errors import Error
 
-app = typer.Typer(no_args_is_help=True, help="The compiled kernels that are kept on disk: LOWTIDE_CACHE=off|FOLDER.")
+app = typer.Typer(no_args_is_help=True, help="Manage the compiled kernels on disk: LOWTIDE_CACHE=off|FOLDER.")
 _MIB = 2**20
 _AGES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
-_SHORT = 12  # letters of a key
+_SHORT = 12  # characters of a key
 
 
 @app.command(name="list")
 def list_() -> None:
-    """List the kernels, those used last first."""
+    """List the kernels, most recently used first."""
     store = _store()
     entries = _entries(store)
     _summary(store, entries)
@@ -31,7 +31,7 @@ def list_() -> None:
 
 @app.command()
 def verify() -> None:
-    """Compare the hashes of all kernels. Exit status: 0 where all are whole, 1 where one is not."""
+    """Compare the hashes of all kernels. Exit status: 0 if all are valid, 1 if not."""
     store = _store()
     entries = _entries(store)
     _summary(store, entries)
@@ -46,7 +46,7 @@ def verify() -> None:
 
 @app.command()
 def clear(
-    tuned: Annotated[bool, typer.Option("--tuned", help="Also what `lowtide tune` found.")] = False,
+    tuned: Annotated[bool, typer.Option("--tuned", help="Also remove the results of `lowtide tune`.")] = False,
 ) -> None:
     """Remove all kernels."""
     store = _store()
@@ -61,7 +61,7 @@ def clear(
 def _store() -> KernelStore:
     store = open_store()
     if store is None:
-        raise Error(f"{FOLDER_VARIABLE}={OFF}: no kernels are kept; unset it, or name a folder [cache-off]")
+        raise Error(f"{FOLDER_VARIABLE}={OFF}: the cache is off; unset it, or name a folder [cache-off]")
     return store
 
 
@@ -113,4 +113,4 @@ def _problem(spec: Any) -> str:
 
 
 def _compiled_again(faults: list[str]) -> str:
-    return "; what is damaged is compiled again when it is needed" if faults else ""
+    return "; damaged kernels are compiled again when needed" if faults else ""

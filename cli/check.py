@@ -1,4 +1,4 @@
-"""`lowtide check`: every level on the shapes that a schedule asks for; for a wrong kernel, the first guilty step."""
+"""`lowtide check`: runs every level on shapes derived from the schedule; for a wrong kernel, finds the guilty step."""
 
 import json
 from dataclasses import replace
@@ -26,23 +26,23 @@ from lowtide.verification.checking.subjects import Subject, of_dump, of_file, of
 
 What = Annotated[
     Path | None,
-    typer.Argument(help="A dump folder, a file of one, or a saved kernel; none: the options' problem."),
+    typer.Argument(help="A dump folder, a file of one, or a saved kernel. Default: the problem of the options."),
 ]
-Against = Annotated[Path | None, typer.Option("--against", help="A dump that says what FILE computes.")]
-Budget = Annotated[
-    float, typer.Option("--budget", min=1, help="Seconds of one core, as estimated, that all runs may take.")
-]
+Against = Annotated[Path | None, typer.Option("--against", help="A dump that defines what FILE must compute.")]
+Budget = Annotated[float, typer.Option("--budget", min=1, help="Estimated seconds of one core for all runs.")]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", min=1, help="Processes. Default: one per core.", show_default=False)
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print it all as JSON (docs/verification.md).")]
-AllPresets = Annotated[bool, typer.Option("--all-presets", help="Every preset, for its own target and types.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/verification.md).")]
+AllPresets = Annotated[bool, typer.Option("--all-presets", help="Check every preset, with its own target and types.")]
 JournalFile = Annotated[
     Path | None,
-    typer.Option("--journal", help="File of the presets checked so far: read, and written after each of them."),
+    typer.Option("--journal", help="File of the presets checked so far; updated after each of them."),
 ]
-MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="File that gets the presets' table.")]
-Shapes = Annotated[bool, typer.Option("--shapes/--no-shapes", help="Print the conditions and who meets them.")]
+MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="Write the presets' table to this file.")]
+Shapes = Annotated[
+    bool, typer.Option("--shapes/--no-shapes", help="Print the conditions and the shapes that meet them.")
+]
 
 
 @grouped
@@ -62,9 +62,10 @@ def check(
     journal: JournalFile = None,
     as_json: Json = False,
 ) -> None:
-    """Run every level on shapes computed from the schedule; name the first guilty step of a wrong kernel.
+    """Run every level on shapes derived from the schedule; name the first guilty step of a wrong kernel.
 
-    Exit status: 0 if all is right, 1 if not, 2 if refused, 3 if the interpreter failed and nothing else is wrong.
+    Exit status: 0 if all results are right, 1 if not, 2 if refused, 3 if the interpreter failed and nothing else is
+    wrong.
     """
     seed = seed_or_drawn(seed)
     if all_presets:
@@ -103,7 +104,8 @@ def _refuse_beside_presets(**options_: object) -> None:
     given = [name for name, value in options_.items() if value is not None]
     if given:
         raise Error(
-            f"{given[0]} beside --all-presets: each has its own; only --dtype and --layout go with it [beside-presets]"
+            f"{given[0]} with --all-presets: each preset sets it; only --dtype and --layout can be combined "
+            "[beside-presets]"
         )
 
 
@@ -127,9 +129,9 @@ def _check_presets(
 
 
 def _subject(what: Path, against: Path | None, target: str | None) -> tuple[Subject, str]:
-    """What is in a folder or a file, and what there is to say of it."""
+    """The subject in a folder or a file, and its description."""
     if target is not None and what.is_dir():
-        raise Error(f"--target beside {what}: its files say their target; leave it out [target-beside]")
+        raise Error(f"--target with {what}: its files name their target; leave it out [target-beside]")
     if (what / MANIFEST).exists():
         return of_saved(what)
     if what.is_dir():

@@ -1,4 +1,4 @@
-"""`lowtide check --all-presets`: every preset in turn, a row for each."""
+"""`lowtide check --all-presets`: checks every preset and prints a row for each."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +30,8 @@ _NUMBERS = (3, 4, 5, 6, 7, 9)
 
 @dataclass(frozen=True)
 class PresetCheck:
-    """What the check of a preset found: its row of the table, the guilty step in words, and all of it as plain data."""
+    """The result of checking a preset: its row of the table, the guilty step in words, and the details as plain
+    data."""
 
     name: str
     ok: bool
@@ -40,7 +41,7 @@ class PresetCheck:
 
     @property
     def failed(self) -> bool:
-        """Whether the interpreter failed, and nothing is wrong as far as it ran."""
+        """Whether the interpreter failed, with no error found before that."""
         return not self.guilty and any(run["finding"] == Finding.failed.value for run in self.found["runs"])
 
     @classmethod
@@ -75,7 +76,7 @@ class Options:
 
 
 def read_journal(path: Path, options: Options) -> dict[str, PresetCheck]:
-    """The presets in a journal, none where there is no such file. Raises Error for one of other options."""
+    """The presets in a journal; none if the file does not exist. Raises Error for a journal of other options."""
     if not path.exists():
         return {}
     try:
@@ -83,10 +84,10 @@ def read_journal(path: Path, options: Options) -> dict[str, PresetCheck]:
         found = {name: PresetCheck(**{**each, "row": tuple(each["row"])}) for name, each in held["presets"].items()}
         given = held["options"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Error(f"{path} is no journal of lowtide check: {error}; name another file [check-journal]") from None
+        raise Error(f"{path} is not a journal of lowtide check: {error}; name another file [check-journal]") from None
     if given != asdict(options):
         raise Error(
-            f"{path} is of a check with {given}, not {asdict(options)}; give these options, or another file"
+            f"{path} is of a check with {given}, not {asdict(options)}; use the same options, or another file"
             " [journal-options]"
         )
     return found
@@ -95,7 +96,7 @@ def read_journal(path: Path, options: Options) -> dict[str, PresetCheck]:
 def checks(
     options: Options, jobs: int | None, journal: Path | None, update: Callable[[str], None]
 ) -> Iterator[PresetCheck]:
-    """The presets that serve the type, compiled for any extents; what a journal has is not checked again."""
+    """The presets that support the type, compiled for any extents; those in the journal are not checked again."""
     known = {} if journal is None else read_journal(journal, options)
     for name, preset in LADDERS.items():
         if options.dtype is not None and options.dtype not in preset.dtypes:
@@ -126,7 +127,7 @@ def _check(name: str, options: Options, jobs: int | None, update: Callable[[str]
 
 
 def report(done: list[PresetCheck]) -> str:
-    """Print all rows, and each guilty step; gives the table as Markdown."""
+    """Print all rows, and each guilty step. Returns the table as Markdown."""
     rows = [check.row for check in done]
     table(HEADINGS, rows, numbers=_NUMBERS)
     for check in done:

@@ -1,4 +1,4 @@
-"""`lowtide compile`: a problem, or a dumped level, to PTX and machine code."""
+"""`lowtide compile`: compiles a problem, or a dumped level, to PTX and machine code."""
 
 import time
 from pathlib import Path
@@ -23,8 +23,8 @@ from lowtide.errors import IRError
 from lowtide.verification.checking.interpretation import duration
 
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Save the kernel to this folder.")]
-IrFile = Annotated[Path | None, typer.Option("--ir", help="Go on from this file, a dumped level, edited or not.")]
-Emit = Annotated[str | None, typer.Option("--emit", help="Print this level and stop there.", metavar="LEVEL")]
+IrFile = Annotated[Path | None, typer.Option("--ir", help="Continue from this dumped level, edited or not.")]
+Emit = Annotated[str | None, typer.Option("--emit", help="Print this level and stop.", metavar="LEVEL")]
 
 
 @grouped
@@ -41,7 +41,7 @@ def compile_(
     """Compile a problem, or continue from a dumped level."""
     last = Level.PTX if emit is None else Level.named(emit)
     if emit is not None and (output is not None or time_passes):
-        raise IRError("--emit prints a level and nothing else; leave out --output and --time-passes [emit-alone]")
+        raise IRError("--emit only prints a level; leave out --output and --time-passes [emit-alone]")
     source: str | Path
     reason = ""
     if ir_file is not None:

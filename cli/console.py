@@ -1,4 +1,4 @@
-"""What the command line prints: lines and tables on standard output, progress and errors on standard error."""
+"""Output of the command line: lines and tables on standard output, progress and errors on standard error."""
 
 import secrets
 import sys
@@ -20,7 +20,7 @@ from lowtide.verification.checking.expected_problem import operands_text
 from lowtide.verification.checking.interpretation import duration
 
 _PATIENCE = 1.0  # seconds before progress is shown
-_WIDTH = 1000  # of tables that do not go to a terminal: nothing wraps
+_WIDTH = 1000  # of tables not printed to a terminal, so that nothing wraps
 
 OWNERS = {"lowtide": "Lowtide's passes", "mlir": "MLIR's passes", "llvm": "LLVM's backend"}
 
@@ -36,7 +36,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> None:
-    """A table; the columns `numbers` are aligned to the right. The last column may wrap."""
+    """Print a table; the columns `numbers` are right-aligned. The last column may wrap."""
     result = Table(*headings, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for position, column in enumerate(result.columns):
         column.justify = "right" if position in numbers else "left"
@@ -50,9 +50,9 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Seque
 
 @contextmanager
 def busy(what: str) -> Iterator[Callable[[str], None]]:
-    """Show on standard error that something is under way, once it takes longer than a second.
+    """Show progress on standard error once the work takes longer than a second.
 
-    Gives a function that changes what is shown. Where standard error is no terminal, one line is written.
+    Yields a function that changes the text. If standard error is no terminal, one line is written.
     """
     console = Console(stderr=True, highlight=False)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
@@ -78,19 +78,19 @@ def busy(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def on_pass(update: Callable[[str], None]) -> Callable[[Level, str], None]:
-    """For the driver's `on_progress`: names the pass that runs."""
+    """For the driver's `on_progress`: shows the running pass."""
     return lambda level, step: update(f"compiling: {level}, {step}")
 
 
 def on_ctas(update: Callable[[str], None], level: str, about: float) -> Callable[[int, int], None]:
-    """For the interpreter's `on_progress`: counts CTAs. `about` is an estimate of the seconds, 0 for none."""
+    """For the interpreter's `on_progress`: counts CTAs. `about`: the estimated seconds, or 0."""
     text = f"interpreting level {level}" + (f", about {duration(about)}" if about > _PATIENCE else "")
     update(text)
     return lambda ended, ctas: update(f"{text}: {ended} of {ctas} CTAs")
 
 
 def seed_or_drawn(seed: int | None) -> int:
-    """The seed given, or one of the operating system's."""
+    """The given seed, or a random one from the operating system."""
     return secrets.randbits(32) if seed is None else seed
 
 

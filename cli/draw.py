@@ -1,4 +1,4 @@
-"""`lowtide draw`: a picture of a layout, a swizzle, an atom, a tiled mma or copy, or of what a kernel does."""
+"""`lowtide draw`: draws a layout, a swizzle, an atom, a tiled mma or copy, or a kernel."""
 
 import re
 from pathlib import Path
@@ -23,19 +23,19 @@ from lowtide.targets.tv import Shape
 What = Annotated[
     str | None,
     typer.Argument(
-        help="An atom (mma.m16n8k16.f32.bf16), a layout ('(8,8):(8,1)'), a swizzle ('<3,3,3>'), what the dialects "
-        "print (#tile.layout<…>, #sm.tiled_mma<…>, …), or a dump (….mlir). None: the kernel of the options.",
+        help="An atom (mma.m16n8k16.f32.bf16), a layout ('(8,8):(8,1)'), a swizzle ('<3,3,3>'), an attribute as "
+        "printed (#tile.layout<…>, #sm.tiled_mma<…>, …), or a dump (….mlir). Default: the kernel of the options.",
         show_default=False,
     ),
 ]
-Output = Annotated[Path, typer.Option("-o", "--output", help="File that gets the picture: .svg or .png.")]
+Output = Annotated[Path, typer.Option("-o", "--output", help="The picture: a .svg or .png file.")]
 PartText = Annotated[
-    str | None, typer.Option("--part", help="Draw a part: ranges of some axes, such as m=0:16,n=0:32.")
+    str | None, typer.Option("--part", help="Draw only a part: ranges of axes, such as m=0:16,n=0:32.")
 ]
 ShapeText = Annotated[
-    str | None, typer.Option("--shape", help="ROWSxCOLUMNS of the tile, for a thread-value layout that does not say.")
+    str | None, typer.Option("--shape", help="ROWSxCOLUMNS of the tile, for a thread-value layout without a shape.")
 ]
-Show = Annotated[str | None, typer.Option("--show", help=f"What of a kernel: {', '.join(VIEWS)}. Default: all.")]
+Show = Annotated[str | None, typer.Option("--show", help=f"Views of a kernel: {', '.join(VIEWS)}. Default: all.")]
 
 
 @grouped
@@ -49,16 +49,16 @@ def draw(
     target: options.Target = None,
     schedule: options.ScheduleText = None,
 ) -> None:
-    """Draw which thread holds which element, which offset a coordinate has, or what a kernel does (docs/draw.md)."""
+    """Draw the thread of each element, the offset of each coordinate, or a kernel (docs/draw.md)."""
     with busy("drawing") as update:
         if what is not None:
             if option := options.first_given(**problem.given, target=target, schedule=schedule):
-                raise Error(f"{option} beside {what!r}: it says all that is drawn; leave one out [draw-beside]")
+                raise Error(f"{option} with {what!r}: it defines the whole picture; leave one out [draw-beside]")
             draw_what(what, output, part=part, shape=None if shape is None else _shape(shape), show=show)
         else:
             if shape is not None:
                 raise Error(
-                    "--shape is for a thread-value layout; a kernel says its tiles: choose with --part [draw-shape]"
+                    "--shape is for a thread-value layout; a kernel has its own tiles: select with --part [draw-shape]"
                 )
             check_file(output)
             spec = problem.spec()

@@ -1,8 +1,8 @@
-"""The diagnostics that a test expects, written in its comments, and how they differ from those reported.
+"""The diagnostics that a test expects, in comments, compared with those reported.
 
 For `lowtide-opt --verify-diagnostics`, as in mlir-opt: `// expected-error @+1 {{part of the message}}`, with error,
-warning, remark or note. The line is the comment's own, or `@+n`, `@-n`, `@above`, `@below` (the next line without an
-expectation), or `@unknown` for a report without a place. `expected-error-re` takes `{{…}}` inside the braces as a
+warning, remark or note. It refers to its own line, or to `@+n`, `@-n`, `@above`, `@below` (the next line without an
+expectation), or `@unknown` for a diagnostic without a location. In `expected-error-re`, `{{…}}` inside the braces is a
 regular expression.
 """
 
@@ -19,7 +19,7 @@ _EXPECTED = re.compile(
 
 @dataclass(frozen=True)
 class Report:
-    """One diagnostic; `line` and `column` are None where it has no place in the file."""
+    """One diagnostic; `line` and `column` are None if it has no location in the file."""
 
     kind: str
     line: int | None
@@ -33,7 +33,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Expectation:
-    """One `expected-…` comment: the line it speaks of (None: unknown), and a pattern for the message."""
+    """One `expected-…` comment: the line that it refers to (None: unknown), and a pattern for the message."""
 
     kind: str
     line: int | None
@@ -46,7 +46,7 @@ class Expectation:
 
 
 def expectations(text: str, first_line: int = 1) -> list[Expectation]:
-    """Every expectation in a text whose first line has that number. Raises Error for a pattern that is none."""
+    """Every expectation in a text; `first_line` numbers its first line. Raises Error for an invalid pattern."""
     lines = text.splitlines()
     found = [_EXPECTED.search(line) for line in lines]
     result = []
@@ -66,7 +66,7 @@ def expectations(text: str, first_line: int = 1) -> list[Expectation]:
 
 
 def _line(place: str | None, index: int, found: list[re.Match[str] | None]) -> int | None:
-    """The index of the line that an expectation on line `index` speaks of."""
+    """The index of the line that an expectation on line `index` refers to."""
     if place == "unknown":
         return None
     if place in ("above", "below"):
@@ -85,11 +85,13 @@ def _pattern(text: str, is_regex: bool, line: int) -> re.Pattern[str]:
     try:
         return re.compile("".join(part if i % 2 else re.escape(part) for i, part in enumerate(parts)))
     except (re.error, OverflowError, RecursionError) as error:
-        raise Error(f"{line}: {text!r} has no regular expression in its braces: {error} [expected-pattern]") from None
+        raise Error(
+            f"{line}: {text!r} has an invalid regular expression in its braces: {error} [expected-pattern]"
+        ) from None
 
 
 def unmet(expected: list[Expectation], reports: list[Report]) -> list[str]:
-    """What differs: each report that nothing expects, each expectation that no report meets. Empty: all is well."""
+    """The differences: reports that were not expected, and expectations without a report. Empty if all match."""
     open_expectations = list(expected)
     complaints = []
     for report in reports:

@@ -1,4 +1,4 @@
-"""`lowtide explain`: the chosen schedule and why, and what every memory access costs."""
+"""`lowtide explain`: the chosen schedule with its reasons, and the cost of every memory access."""
 
 import json
 from pathlib import Path
@@ -15,8 +15,8 @@ from lowtide.compiler.compile import resolve_schedule
 from lowtide.inspection.explain.composition import Composition, Grid, Role
 from lowtide.inspection.explain.explanation import Explanation, explain_ir, explain_spec
 
-IrFile = Annotated[Path | None, typer.Option("--ir", help="Explain this file: a dump of level problem to epilogue.")]
-Json = Annotated[bool, typer.Option("--json", help="Print it all as JSON (docs/explain.md).")]
+IrFile = Annotated[Path | None, typer.Option("--ir", help="Explain this dump, of a level from problem to epilogue.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/explain.md).")]
 
 
 @grouped
@@ -27,7 +27,7 @@ def explain(
     ir_file: IrFile = None,
     as_json: Json = False,
 ) -> None:
-    """Say which schedule is chosen and why, and count bank conflicts and sectors of every memory access."""
+    """Show the chosen schedule with its reasons, and count the bank conflicts and sectors of every memory access."""
     with busy("compiling") as update:
         if ir_file is not None:
             options.refuse_beside_file(ir_file, **problem.given, schedule=schedule)
@@ -47,7 +47,7 @@ def _print(found: Explanation) -> None:
     line("problem", problem_line(spec, (spec.m, spec.n, spec.k)))
     line("target", found.target.name + (f" ({found.target_reason})" if found.target_reason else ""))
     reasons = {} if found.choice is None else found.choice.reasons
-    heading = "why" if found.choice is not None else f"why: not chosen here, read off the kernel at {found.entered_at}"
+    heading = "why" if found.choice is not None else f"why: not chosen here, read from the kernel at {found.entered_at}"
     typer.echo("")
     fields = found.schedule.texts()
     table(("schedule", "value", heading), [(name, text, reasons.get(name, "")) for name, text in fields.items()])
@@ -78,20 +78,20 @@ def _print_resources(found: Explanation) -> None:
 
 
 def _print_packing(found: Explanation) -> None:
-    """What a call costs whose matrices are not aligned."""
+    """The cost of a call with unaligned matrices."""
     for packing in found.packing:
         what = "base, row stride or length of a row" if packing.whole_rows else "base or row stride"
         cost = "as many bytes as it has, read and written; known at launch"
         if packing.bytes is not None:
             cost = f"{packing.bytes} bytes read and written, about {packing.microseconds:.1f} µs"
-        text = f"copied where {what} is no multiple of {packing.alignment} bytes: {cost}"
+        text = f"copied if {what} is not a multiple of {packing.alignment} bytes: {cost}"
         if packing.transposed:
-            text = f"transposed before the kernel, wherever it lies: {cost}"
+            text = f"always transposed before the kernel: {cost}"
         line(packing.matrix.upper(), text)
 
 
 def _print_batch(found: Explanation) -> None:
-    """How the matrices of a batch are told apart."""
+    """The coordinate of the matrix in a batch."""
     if not found.spec.is_batched:
         return
     count = "any number of matrices" if found.spec.batch is None else f"{found.spec.batch} matrices"
@@ -154,7 +154,7 @@ def _print_grid(grid: Grid) -> None:
 
 
 def _print_division(grid: Grid) -> None:
-    """What a division of K costs: the partial sums that go through L2, and who waits for them."""
+    """The cost of dividing K: the partial sums that go through L2, and the parts that wait for others."""
     if grid.partial_sums is None:
         line("division", f"K by {grid.k_division}; its partial sums are known at launch")
         return

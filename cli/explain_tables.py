@@ -1,4 +1,4 @@
-"""The tables of `lowtide explain`: what each access to memory costs."""
+"""The tables of `lowtide explain`: the cost of each access to memory."""
 
 import typer
 
@@ -14,7 +14,7 @@ from lowtide.inspection.explain.hopper import (
 
 
 def print_accesses(accesses: Accesses) -> None:
-    """A table for each kind of access that there is."""
+    """Print a table for each kind of access in the kernel."""
     if accesses.products:
         typer.echo(
             "\nwgmma, a K step of all warpgroups (m64nNk16 takes N/2 cycles at full rate: "
@@ -105,7 +105,7 @@ def _tma_row(access: TmaAccess) -> tuple[str, ...]:
 
 
 def _sharing(access: TmaAccess) -> str:
-    """Boxes and bytes of a multicast are those of one CTA's share."""
+    """For a multicast, boxes and bytes count one CTA's share."""
     return f", a share for {access.parties} CTAs of a {access.multicast}" if access.multicast else ""
 
 

@@ -1,4 +1,4 @@
-"""`lowtide fuzz`: random problems and schedules, steered to pairs of words that no kernel had yet."""
+"""`lowtide fuzz`: random problems and schedules, steered to pairs of words that no kernel has had yet."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,16 +16,16 @@ from lowtide.verification.fuzz.search import fuzz as search
 from lowtide.verification.fuzz.words import text_of
 
 JournalFile = Annotated[
-    Path | None, typer.Option("--journal", help="File of the pairs covered so far; read, and written after each case.")
+    Path | None, typer.Option("--journal", help="File of the pairs covered so far; updated after each case.")
 ]
 Merged = Annotated[
     list[Path] | None,
-    typer.Option("--merge", help="Journal of another run; its pairs count too. Repeatable."),
+    typer.Option("--merge", help="Journal of another run, whose pairs count too. Repeatable."),
 ]
 Budget = Annotated[
-    float, typer.Option("--budget", min=0, help="Seconds after which no case is begun; 0 only merges journals.")
+    float, typer.Option("--budget", min=0, help="Seconds after which no case is started; 0 only merges journals.")
 ]
-TestFile = Annotated[Path, typer.Option("--test", help="File that gets a failing case as a lit test.")]
+TestFile = Annotated[Path, typer.Option("--test", help="Write a failing case to this file, as a lit test.")]
 
 
 def fuzz(
@@ -35,7 +35,7 @@ def fuzz(
     seed: options.Seed = None,
     test: TestFile = Path("fuzz-failure.mlir"),
 ) -> None:
-    """Draw problems, schedules and shapes; run each at levels nvvm, ptx and one more; shrink what fails.
+    """Draw problems, schedules and shapes; run each at levels nvvm, ptx and one more; shrink failing cases.
 
     Exit status: 0 if no case failed, 1 if one did, 2 if refused, 3 if the interpreter itself failed in a case.
     """

@@ -1,4 +1,4 @@
-"""Options that commands share as one parameter: a dataclass, each of whose fields is an option."""
+"""Options shared by commands, as one parameter: a dataclass with a field per option."""
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer reads it: in place of each parameter that is a dataclass, the fields of that."""
+    """The command for typer: each parameter that is a dataclass is replaced by the fields of the dataclass."""
     written = signature(command)
     groups: dict[str, Any] = {
         name: one.annotation for name, one in written.parameters.items() if is_dataclass(one.annotation)

@@ -1,4 +1,4 @@
-"""`lowtide interpret`: run a level, dumped and edited or made here, on random inputs on the CPU, and check D."""
+"""`lowtide interpret`: runs a level, dumped or compiled here, on random inputs on the CPU, and checks D."""
 
 import time
 from dataclasses import replace
@@ -34,11 +34,11 @@ from lowtide.verification.checking.trials import Trial
 from lowtide.verification.checking.verdicts import Verdict, against_exact, against_float64, check_memory, with_amax
 
 File = Annotated[
-    Path | None, typer.Argument(help="A dumped level, PTX too, edited or not; none: the problem of the options.")
+    Path | None, typer.Argument(help="A dumped level or PTX, edited or not. Default: the problem of the options.")
 ]
 Against = Annotated[
     Path | None,
-    typer.Option("--against", help="Check FILE against this dump; default: its own epilogue, or its folder's problem."),
+    typer.Option("--against", help="Check FILE against this dump. Default: its own epilogue, or its folder's problem."),
 ]
 
 
@@ -62,9 +62,9 @@ def interpret(
 ) -> None:
     """Run a level on random inputs on the CPU, under the hardware's rules, and check D.
 
-    With --level, FILE is lowered to that level first. PTX is run in its dump folder, which has its host side.
+    With --level, FILE is lowered to that level first. PTX runs in its dump folder, which has the host side.
 
-    Exit status: 0 for a right D, 1 for a wrong one, 2 where refused, by a broken rule of the hardware too.
+    Exit status: 0 if D is right, 1 if it is wrong, 2 if refused or if a rule of the hardware is broken.
     """
     if level is not None:
         Level.named(level)
@@ -75,8 +75,7 @@ def interpret(
             if file is None:
                 if against is not None:
                     raise IRError(
-                        "--against goes with a FILE; the problem of the options is checked against float64"
-                        " [against-file]"
+                        "--against needs a FILE; the problem of the options is checked against float64 [against-file]"
                     )
                 spec = problem.spec()
                 chosen = choose(target)
@@ -89,7 +88,8 @@ def interpret(
                 options.refuse_beside_file(file, **given, schedule=schedule)
                 given_level = _read(file, target, level, context, on_pass(update))
                 if against is None and given_level.level != _level_in(file, context):
-                    against = file if spec_of(parse_file(file, context)).whole else None  # what was lowered from it
+                    # A file with the whole problem is also the reference for the levels lowered from it.
+                    against = file if spec_of(parse_file(file, context)).whole else None
                 reference = expected_problem(file, given_level.module, against)
         lies = options.lies(reference.spec, problem.batch, rows_between, shared)
         asked = alignments_in(given_level.module)
@@ -110,10 +110,10 @@ def _level_in(file: Path, context: ir.Context) -> str:
 
 
 def _read(file: Path, target: str | None, level: str | None, context: ir.Context, progress: Progress) -> Runnable:
-    """The level in a file, checked; lowered if another level is asked for."""
+    """The level in a file, checked; lowered if another level is requested."""
     if file.suffix == SUFFIX:
         if level not in (None, str(Level.PTX)):
-            raise IRError(f"--level {level}, but {file} is past that level; give a dump of an earlier one [level-past]")
+            raise IRError(f"--level {level}, but {file} is past that level; name a dump of an earlier one [level-past]")
         return runnable(str(Level.PTX), read_text(file, "PTX"), host_beside(file), context, str(file))
     module = parse_file(file, context)
     own = level_of(module)
@@ -132,12 +132,12 @@ def _lowered(source: str | Path, target: str | None, level: str, context: ir.Con
 
 
 def _run(given_level: Runnable, reference: ExpectedProblem, trial: Trial, force: bool, max_steps: int) -> Verdict:
-    """Interpret, and compare; prints what is run."""
+    """Interpret and compare. Prints the run."""
     spec, level, module = reference.spec, given_level.level, given_level.module
     if reference.module is not None and number_domain(trial.domain).is_float:
         raise IRError(
-            f"{reference.name}: rounding differs from level to level; compare with --domain exact, or against a dump "
-            f"of level {Level.ATOMS} or earlier, which says the epilogue [against-rounding]"
+            f"{reference.name}: rounding differs between levels; compare with --domain exact, or against a dump "
+            f"of level {Level.ATOMS} or earlier, which has the epilogue [against-rounding]"
         )
     matrices = 1 if trial.batch is None else trial.batch.matrices
     between = 0 if trial.batch is None else trial.batch.rows_between
@@ -179,7 +179,6 @@ def _extents(spec: GemmSpec, given: tuple[int | None, ...]) -> tuple[int, int, i
     for name, value in zip("mnk", found, strict=True):
         if value is None:
             raise SpecError(
-                f"{name} is a run-time argument of this kernel; say which it is to be run with: --{name}"
-                " [extent-to-run]"
+                f"{name} is a run-time argument of this kernel; set it for the run: --{name} [extent-to-run]"
             )
     return found[0], found[1], found[2]

@@ -1,4 +1,4 @@
-"""`lowtide ladder`: each preset of a target compiled, verified, and where a GPU is timed with the others and cuBLAS."""
+"""`lowtide ladder`: compiles and verifies each preset of a target and, on a GPU, times all of them beside cuBLAS."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,14 +22,14 @@ from lowtide.measurement.bench.ladder import Step
 from lowtide.measurement.bench.torch_matmul import check_sums, product_of
 from lowtide.targets import KNOWN
 
-Extent = Annotated[int, typer.Option(min=1, help="4096 if left out.", show_default=False)]
+Extent = Annotated[int, typer.Option(min=1, help="Default: 4096.", show_default=False)]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Counted rounds.")]
-MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="File that gets the table as Markdown.")]
+MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="Write the table to this file, as Markdown.")]
 WithCublaslt = Annotated[
-    bool, typer.Option("--cublaslt/--no-cublaslt", help="Also cuBLASLt's best of up to 96 algorithms.")
+    bool, typer.Option("--cublaslt/--no-cublaslt", help="Also time cuBLASLt's best of up to 96 algorithms.")
 ]
 ChartFile = Annotated[
-    Path | None, typer.Option("--chart", help="File that gets a bar chart as SVG; needs a GPU and matplotlib.")
+    Path | None, typer.Option("--chart", help="Write a bar chart to this SVG file; needs a GPU and matplotlib.")
 ]
 
 
@@ -49,9 +49,9 @@ def ladder(
 ) -> None:
     """Compile each preset of a target, verify it, and time all of them interleaved with torch.matmul.
 
-    Without a GPU: a small ragged problem is verified on the interpreter, and nothing is timed.
+    Without a GPU, a small ragged problem is verified on the interpreter, and nothing is timed.
 
-    Exit status: 0 for right results, 1 where a step's is wrong or refused, 2 where nothing could be done.
+    Exit status: 0 if all results are right, 1 if a step is wrong or refused, 2 if nothing could be done.
     """
     dtypes: list[str | None] = list(dtype) if dtype else [None]
     specs = [_of_peer(problem.Problem(m=m, n=n, k=k, dtype=one, acc=acc, layout=layout).spec()) for one in dtypes]
@@ -60,9 +60,9 @@ def ladder(
     seed = seed_or_drawn(seed)
     missing = _no_timing()
     if missing and chart_file is not None:
-        raise Error(f"--chart draws speeds, and nothing can be timed: {missing} [chart-speeds]")
+        raise Error(f"--chart draws speeds, but nothing can be timed: {missing} [chart-speeds]")
     if chart_file is not None and len(specs) > 1:
-        raise Error("--chart draws one ladder, beside its own peer; give one --dtype [chart-dtype]")
+        raise Error("--chart draws one ladder and its peer; give one --dtype [chart-dtype]")
     if not missing:
         for spec in specs:
             check_sums(torch_with_gpu(), spec.a, spec.sums)
@@ -93,7 +93,7 @@ def ladder(
 
 
 def _of_peer(spec: GemmSpec) -> GemmSpec:
-    """With D of the type that torch gives."""
+    """The spec with torch's type of D."""
     types = product_of(spec.a).d
     return replace(spec, d=types[0]) if types and spec.d not in types else spec
 
@@ -104,7 +104,7 @@ def _climbed(spec: GemmSpec, presets: Mapping[str, Preset], seed: int, on_gpu: b
 
 
 def _no_timing() -> str:
-    """Why nothing can be timed here; "" where it can."""
+    """Why nothing can be timed here; "" if it can."""
     try:
         torch_with_gpu()
     except DeviceError as error:
@@ -113,7 +113,7 @@ def _no_timing() -> str:
 
 
 def _report_untimed(steps: list[Step], reason: str) -> str:
-    """Print what can be said; gives its page."""
+    """Print the steps without times. Returns the page."""
     rows = steps_of.untimed_rows(steps)
     typer.echo("")
     table(steps_of.UNTIMED_HEADINGS, rows, numbers=(2, 3, 4, 5))
@@ -127,8 +127,8 @@ def _report_untimed(steps: list[Step], reason: str) -> str:
 def _report_timed(
     spec: GemmSpec, steps: list[Step], rounds: int, seed: int, chart_file: Path | None, cublaslt: bool
 ) -> tuple[bool, str]:
-    """Time the steps and print how fast they are. Whether every step whose result was right in small was right, and
-    timed, at the problem's own size; and the page."""
+    """Time the steps and print their speeds. Returns whether every step that was right on the small problem was also
+    right, and timed, at full size; and the page."""
     torch = torch_with_gpu()
     device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
     line("gpu", device)

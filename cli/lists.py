@@ -7,13 +7,13 @@ from lowtide.targets import KNOWN
 
 
 def presets() -> None:
-    """List the named schedules: the target of each, what it adds to the one before, and what it sets."""
+    """List the named schedules: target, addition to the step before, and fields."""
     rows = [(name, one.target, f"{one.adds}{_form(one)}\n{_fixed(one.schedule)}") for name, one in LADDERS.items()]
     table(("preset", "target", "what it adds to the one before; its schedule, the rest of which is chosen"), rows)
 
 
 def _form(preset: Preset) -> str:
-    """The form of the problem that a preset is for; "" for any."""
+    """The form of problem that a preset is for; "" for any."""
     given = ", ".join(f"{name} = {'any' if value is None else value}" for name, value in preset.problem.items())
     return f" (for {given})" if given else ""
 
@@ -23,7 +23,7 @@ def _fixed(schedule: Schedule) -> str:
 
 
 def targets() -> None:
-    """List the targets, and what they have."""
+    """List the targets with their limits and instructions."""
     kib = 1024
     rows = [
         (

@@ -1,8 +1,8 @@
 """The command `lowtide`: run, compile, interpret, check, fuzz, explain, draw, bench, tune, ladder, mutate, reduce,
 presets, targets, cache.
 
-Exit status: 0 if all went well, 1 if a result is wrong, 2 if something was refused: a message, no traceback. 3 if
-Lowtide itself failed, as if the interpreter did, which says nothing about the kernel. 130 after an interrupt, 141 if
+Exit status: 0 for success, 1 for a wrong result, 2 if something was refused, with a message but no traceback. 3 if
+Lowtide itself failed, including the interpreter, which says nothing about the kernel. 130 after an interrupt, 141 if
 the reader of a pipe is gone (`lowtide … | head`).
 """
 
@@ -34,7 +34,7 @@ _REFUSED = 2
 
 
 class _Commands(TyperGroup):
-    """Turns what Lowtide refuses into a message and exit status 2."""
+    """Turns Lowtide's errors into a message and exit status 2."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -85,7 +85,7 @@ def lowtide(
 
 
 def main() -> None:
-    """The command. Exits with its status."""
+    """Run the command, and exit with its status."""
     app()
 
 

@@ -1,4 +1,4 @@
-"""`lowtide mutate`: plant faults in right kernels at each level, and count what finds them."""
+"""`lowtide mutate`: injects faults into right kernels at each level, and counts what detects them."""
 
 import os
 import random
@@ -21,19 +21,19 @@ from lowtide.verification.mutation.kernels import KERNELS
 from lowtide.verification.mutation.run import Result, Status, run_all, wrongly_found
 from lowtide.verification.mutation.sites import COUNTS, Drawing, Mutant
 
-Only = Annotated[str | None, typer.Option("--only", help="Only the kernels whose names have this in them.")]
+Only = Annotated[str | None, typer.Option("--only", help="Only kernels with this text in their names.")]
 OneLevel = Annotated[str | None, typer.Option("--level", help="Only faults in this level.")]
-Sample = Annotated[int | None, typer.Option("--sample", min=1, help="So many mutants, drawn from all.")]
-Seed = Annotated[int, typer.Option("--seed", help="Draws where faults are planted.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; default: one for each core.")]
-JsonFile = Annotated[Path | None, typer.Option("--json", help="File that gets every mutant and what became of it.")]
+Sample = Annotated[int | None, typer.Option("--sample", min=1, help="The number of mutants to draw. Default: all.")]
+Seed = Annotated[int, typer.Option("--seed", help="Determines where faults are injected.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes. Default: one per core.")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write every mutant and its outcome to this file.")]
 Journal = Annotated[
     Path | None,
     typer.Option(
-        "--journal", help="What --json wrote: schedules that it has are not run again, and stay in the tables."
+        "--journal", help="A file written by --json: its schedules are not run again, and stay in the tables."
     ),
 ]
-MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="File that gets the tables as Markdown.")]
+MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="Write the tables to this file, as Markdown.")]
 
 
 def mutate(
@@ -46,13 +46,13 @@ def mutate(
     json_file: JsonFile = None,
     markdown_file: MarkdownFile = None,
 ) -> None:
-    """Plant faults in right kernels of both targets and every family of presets, and run what should find them.
+    """Inject faults into right kernels of both targets and every family of presets, and run all detectors.
 
-    Each mutant is the text of a level with one fault in it: a barrier, wait, fence or arrival dropped or moved, a
-    wrong index, offset, mask, layout, predicate, count, operand, and so on. Detectors, cheapest first: MLIR's
-    verifier, the table of legal ops, the passes that verify an edited level, the interpreter at that level, and at
-    those below. Exit status: 0 if every mutant is killed or equivalent, 1 if one survives, 3 if none does but the
-    interpreter failed on one.
+    Each mutant is the text of a level with one fault: a barrier, wait, fence or arrival dropped or moved, a wrong
+    index, offset, mask, layout, predicate, count, operand, and so on. Detectors, cheapest first: MLIR's verifier, the
+    table of legal ops, the passes that verify an edited level, the interpreter at that level, and at the levels below.
+    Exit status: 0 if every mutant is killed or equivalent, 1 if one survives, 3 if none survives but the interpreter
+    failed on one.
     """
     for path in filter(None, (json_file, markdown_file)):
         check_writable(path)
@@ -86,7 +86,7 @@ def mutate(
 
 
 def _drawn(only: str | None, level: str | None, sample: int | None, seed: int) -> list[Mutant]:
-    """The mutants that the options ask for."""
+    """The mutants that the options select."""
     counts = COUNTS if level is None else {str(Level.named(level)): COUNTS.get(level, 0)}
     kernels = [kernel for name, kernel in KERNELS.items() if only is None or only in name]
     if not kernels:
@@ -97,7 +97,7 @@ def _drawn(only: str | None, level: str | None, sample: int | None, seed: int) -
             update(f"compiling {kernel.name}")
             mutants += list(drawing.draw(kernel.name, lower(kernel.problem()).levels, counts))
     if not mutants:
-        raise Error(f"no fault is planted in level {level}; take one of {', '.join(COUNTS)} [mutated-level]")
+        raise Error(f"no faults are injected in level {level}; choose one of {', '.join(COUNTS)} [mutated-level]")
     if sample is None or sample >= len(mutants):
         return mutants
     chosen = sorted(random.Random(seed).sample(range(len(mutants)), sample))
@@ -105,13 +105,13 @@ def _drawn(only: str | None, level: str | None, sample: int | None, seed: int) -
 
 
 def _check_right(mutants: list[Mutant], jobs: int) -> None:
-    """Raise Error where a kernel is refused, or wrong, without a fault."""
+    """Raise Error if a kernel without a fault is refused or wrong."""
     places = dict.fromkeys((one.kernel, one.level) for one in mutants)
     with busy("running the kernels without a fault"):
         wrong = wrongly_found(list(places), jobs)
     if wrong:
         told = "\n  ".join(f"{name}, level {level}: {found.detector}: {found.why}" for name, level, found in wrong)
-        raise Error(f"without a fault these are not right; mend that first\n  {told} [unmutated-wrong]")
+        raise Error(f"these are wrong without a fault; fix them first\n  {told} [unmutated-wrong]")
 
 
 def _command() -> str:

@@ -1,9 +1,9 @@
-"""`lowtide-opt`: runs passes on a file, as mlir-opt does, with our passes and upstream's in one pipeline.
+"""`lowtide-opt`: runs passes on a file, like mlir-opt, with Lowtide's and upstream's passes in one pipeline.
 
     lowtide-opt in.mlir --pass-pipeline='tile-to-ctas,canonicalize,cse' --target=sm_80
 
-Exit status: 0 where all went well (with --verify-diagnostics: where exactly the expected diagnostics came), 1 where
-not, 2 for a wrong command line; 130 after an interrupt, 141 where the reader of a pipe is gone.
+Exit status: 0 for success (with --verify-diagnostics: if exactly the expected diagnostics were reported), 1 otherwise,
+2 for a wrong command line; 130 after an interrupt, 141 if the reader of a pipe is gone.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _read(name: str) -> str:
-    """The text of a file, or of standard input. Raises OSError and ValueError for what cannot be read."""
+    """The text of a file, or of standard input. Raises OSError or ValueError if it cannot be read."""
     if name != "-":
         return read_file(name, special=True).decode()
     if sys.stdin is None:
@@ -80,25 +80,31 @@ def _read(name: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="lowtide-opt", description="Run passes, ours and upstream MLIR's, on a file of IR.", allow_abbrev=False
+        prog="lowtide-opt", description="Run Lowtide's and upstream MLIR's passes on a file of IR.", allow_abbrev=False
     )
     parser.add_argument("input", nargs="?", default="-", help="file to read; - for standard input (default)")
     parser.add_argument("-o", dest="output", default="-", help="file to write; - for standard output (default)")
     parser.add_argument("-p", "--pass-pipeline", default="", metavar="PASSES", help="e.g. 'tile-to-ctas,cse'")
-    parser.add_argument("--target", metavar="NAME", help="e.g. sm_80, or native; where given, tile.target must agree")
-    parser.add_argument("--split-input-file", action="store_true", help="the parts between lines `// -----` apart")
-    parser.add_argument("--verify-diagnostics", action="store_true", help="hold diagnostics against expected-… lines")
+    parser.add_argument(
+        "--target", metavar="NAME", help="e.g. sm_80, or native; must agree with tile.target if both are given"
+    )
+    parser.add_argument(
+        "--split-input-file", action="store_true", help="process the parts between `// -----` lines separately"
+    )
+    parser.add_argument(
+        "--verify-diagnostics", action="store_true", help="compare diagnostics with expected-… comments"
+    )
     parser.add_argument(
         "--check-level",
         nargs="?",
         const="",
         metavar="LEVEL",
-        help="at the end hold the module to its level, or this one",
+        help="finally check the module against its level, or against this one",
     )
     parser.add_argument("--mlir-print-ir-after-all", action="store_true", help="print the IR after each pass (stderr)")
     parser.add_argument("--mlir-print-debuginfo", action="store_true", help="print locations")
     parser.add_argument("--mlir-print-op-generic", action="store_true", help="print in the generic form")
-    parser.add_argument("--list-passes", action="store_true", help="name our passes, in pipeline order, and stop")
+    parser.add_argument("--list-passes", action="store_true", help="list Lowtide's passes, in pipeline order, and stop")
     return parser
 
 
@@ -115,7 +121,7 @@ def _chunks(text: str, *, split: bool) -> list[tuple[int, str]]:
 
 @dataclass
 class _Job:
-    """One part of the input: parsed, run, printed; what MLIR reported about it."""
+    """One part of the input: parsed, run and printed, with MLIR's diagnostics."""
 
     text: str
     first_line: int
@@ -124,7 +130,7 @@ class _Job:
     reports: list[Report] = field(default_factory=list)
 
     def run(self) -> str | None:
-        """The IR after the passes, printed; None where something failed, which is among the reports."""
+        """The IR after the passes, as text; None if something failed, which is then among the reports."""
         context = make_context()
         handler = context.attach_diagnostic_handler(self._take)
         try:
@@ -140,7 +146,7 @@ class _Job:
         return None
 
     def succeeded(self) -> bool:
-        """No error; with --verify-diagnostics: exactly what was expected. Prints what differs."""
+        """No error, or with --verify-diagnostics exactly the expected diagnostics. Prints the differences."""
         if not self.options.verify_diagnostics:
             return not self._has_errors()
         complaints = unmet(expectations(self.text, self.first_line), self.reports)
@@ -149,7 +155,7 @@ class _Job:
         return not complaints
 
     def _run(self, context: ir.Context) -> str:
-        # Blank lines in front give each part the line numbers that it has in the file.
+        # Blank lines in front preserve the line numbers of the file.
         text = "\n" * (self.first_line - 1) + self.text
         check_text(text, self.options.input)
         module = ir.Module.parse(text, context)
@@ -188,7 +194,7 @@ class _Job:
     def _take(self, diagnostic: ir.Diagnostic) -> bool:
         self._report(_as_report(diagnostic, diagnostic.severity.name.lower()))
         for note in diagnostic.notes:
-            # MLIR prints the op beside a verifier's message; as in mlir-opt, tests need not expect that.
+            # MLIR notes the op beside a verifier's message; as in mlir-opt, tests need not expect that note.
             if not (self.options.verify_diagnostics and note.message.startswith(_CURRENT_OPERATION)):
                 self._report(_as_report(note, "note"))
         return True

@@ -1,4 +1,4 @@
-"""The options that several commands share beside the problem's: of the kernel, and of a run."""
+"""Options that several commands share beside the problem's: those of the kernel and of a run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ _EXECUTION = "The run"
 
 
 def named_path(text: str) -> Path:
-    """A path that an option gives. Raises Error for an empty one, which is not the current folder."""
+    """A path given as an option. Raises Error for an empty one, which is not the current folder."""
     if not text:
         raise Error("the name of a folder is empty; name one, or '.' for the current folder [folder-name]")
     return Path(text)
@@ -31,7 +31,7 @@ def _kernel(name: str, help_: str) -> typer.models.OptionInfo:
 
 Target = Annotated[
     str | None,
-    _kernel("--target", f"A name (`lowtide targets`), or {NATIVE}: the GPU's. Default: that, or {WITHOUT_GPU}."),
+    _kernel("--target", f"A name (`lowtide targets`), or {NATIVE}. Default: the GPU's target, or {WITHOUT_GPU}."),
 ]
 ScheduleText = Annotated[
     str | None,
@@ -41,7 +41,7 @@ DumpDir = Annotated[
     Path | None,
     typer.Option(
         "--dump-ir",
-        help="Folder that gets every step as NN-level/NN-pass.mlir.",
+        help="Write every step to this folder, as NN-level/NN-pass.mlir.",
         rich_help_panel=_KERNEL,
         show_default=False,
         parser=named_path,
@@ -49,7 +49,7 @@ DumpDir = Annotated[
     ),
 ]
 TimePasses = Annotated[
-    bool, typer.Option("--time-passes", help="Say how long each pass took.", rich_help_panel=_KERNEL)
+    bool, typer.Option("--time-passes", help="Print the time of each pass.", rich_help_panel=_KERNEL)
 ]
 Dynamic = Annotated[
     bool,
@@ -66,7 +66,7 @@ MaxSteps = Annotated[
     typer.Option(
         "--max-steps",
         min=1,
-        help="Ops that each of the interpreter's agents may run; more is taken for a loop without end.",
+        help="The most ops of each agent of the interpreter, against endless loops.",
         rich_help_panel=_EXECUTION,
     ),
 ]
@@ -75,7 +75,7 @@ Seed = Annotated[
     typer.Option(
         "--seed",
         min=0,
-        help="Of the inputs and of the interpreter's order of warps. Default: drawn, and printed.",
+        help="Determines the inputs and the interpreter's order of warps. Default: random, and printed.",
         rich_help_panel=_EXECUTION,
         show_default=False,
     ),
@@ -84,7 +84,7 @@ NumberDomain = Annotated[
     str,
     typer.Option(
         "--domain",
-        help=f"What numbers are: {', '.join(DOMAINS)}. exact and field compare for equality.",
+        help=f"The number system: {', '.join(DOMAINS)}. exact and field compare for equality.",
         rich_help_panel=_EXECUTION,
     ),
 ]
@@ -96,7 +96,7 @@ Shared = Annotated[
     str | None,
     typer.Option(
         "--shared",
-        help="Inputs that all products of a batch share, such as a,bias. Default: none.",
+        help="Inputs shared by all products of a batch, such as a,bias. Default: none.",
         rich_help_panel=_EXECUTION,
         show_default=False,
     ),
@@ -105,8 +105,8 @@ Aligned = Annotated[
     str | None,
     typer.Option(
         "--aligned",
-        help="Bytes that rows and bases of A, B and D are aligned to, such as 2,2,2; or rows, bases and strides of a "
-        "batch apart, such as 16,8,16;16,16,16;16,16,16. Default: what the kernel asks.",
+        help="Alignment in bytes of rows and bases of A, B and D, such as 2,2,2; or of rows, bases and batch strides "
+        "separately, such as 16,8,16;16,16,16;16,16,16. Default: as the kernel requires.",
         rich_help_panel=_EXECUTION,
         show_default=False,
     ),
@@ -114,17 +114,17 @@ Aligned = Annotated[
 Padding = Annotated[
     int,
     typer.Option(
-        "--padding", min=0, help="Elements after each row, beyond what alignment needs.", rich_help_panel=_EXECUTION
+        "--padding", min=0, help="Elements after each row, besides those for alignment.", rich_help_panel=_EXECUTION
     ),
 ]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Start the interpreter however long it will take.", rich_help_panel=_EXECUTION),
+    typer.Option("--force", help="Start the interpreter even if it will take long.", rich_help_panel=_EXECUTION),
 ]
 
 
 def lies(spec: GemmSpec, batch: str | None, rows_between: int, shared: str | None) -> Batch | None:
-    """How the matrices of a run lie; None where there is one. Raises SpecError for options that do not fit the spec."""
+    """The batch of a run in memory; None for one product. Raises SpecError for options that do not fit the spec."""
     given = make_batch(batch)
     if not spec.is_batched:
         if isinstance(given, int) or shared is not None or rows_between:
@@ -135,7 +135,7 @@ def lies(spec: GemmSpec, batch: str | None, rows_between: int, shared: str | Non
     matrices = given if isinstance(given, int) else spec.batch
     if not isinstance(matrices, int):
         raise SpecError(
-            "the batch is a run-time argument of this kernel; say how many products: --batch [batch-option]"
+            "the batch is a run-time argument of this kernel; set the number of products: --batch [batch-option]"
         )
     names = () if shared is None else tuple(filter(None, shared.split(",")))
     own = ("a", "b", *(operand.name for operand in spec.operands))
@@ -145,7 +145,8 @@ def lies(spec: GemmSpec, batch: str | None, rows_between: int, shared: str | Non
 
 
 def place(text: str) -> Place:
-    """Where matrices lie. Raises SpecError for anything but powers of two to 16, three for all or for each part."""
+    """The alignment of matrices. Raises SpecError unless it is powers of two up to 16, three in all or for each
+    part."""
     parts = [part.split(",") for part in text.split(";")]
     known = all(len(part) == 3 and {*part} <= {"1", "2", "4", "8", "16"} for part in parts)
     if not known or len(parts) not in (1, 3):
@@ -157,14 +158,14 @@ def place(text: str) -> Place:
 
 
 def refuse_beside_file(file: Path, **options: object) -> None:
-    """Raise Error for an option that was given although a file says what it would."""
+    """Raise Error for an option that contradicts a given file, which already defines it."""
     if option := first_given(**options):
         raise Error(
-            f"{option} beside {file}: the file says its problem and its schedule; edit it, or leave it out"
+            f"{option} with {file}: the file defines its problem and schedule; edit it, or leave the option out"
             " [beside-file]"
         )
 
 
 def first_given(**options: object) -> str:
-    """The first of some options that was given, as it is written; "" where none was."""
+    """The first option that was given, as it is written; "" if none was."""
     return next((f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None), "")

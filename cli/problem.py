@@ -1,4 +1,4 @@
-"""The options that say a problem, as one parameter of a command, and the spec that they describe."""
+"""The options that define a problem, as one parameter of a command, and the spec made from them."""
 
 import re
 from dataclasses import dataclass, field, fields
@@ -24,54 +24,54 @@ def _option(name: str, help_: str, **more: Any) -> typer.models.OptionInfo:
 GivenM = Annotated[int, _option("--m", "Rows of D.")]
 GivenN = Annotated[int, _option("--n", "Columns of D.")]
 GivenK = Annotated[int, _option("--k", "Terms of each sum.")]
-_BATCH = "How many products: A, B and D then have a first dimension of it."
+_BATCH = "The number of products: A, B and D then have it as their first dimension."
 GivenBatch = Annotated[int | None, _option("--batch", _BATCH, min=1)]
-_DTYPES = f"Of A, B and D: {', '.join(operand_types())}. Default bf16."
+_DTYPES = f"Type of A, B and D: {', '.join(operand_types())}. Default bf16."
 Dtype = Annotated[str | None, _option("--dtype", f"{_DTYPES} --a, --b, --d override.")]
-D = Annotated[str | None, _option("--d", f"Dtype of D: {', '.join(types_of_d())}.")]
-_ACC = f"Of the sums: {', '.join((*accumulator_types(), FAST))}. Default f32, or f64 or s32 for such inputs."
+D = Annotated[str | None, _option("--d", f"Type of D: {', '.join(types_of_d())}.")]
+_ACC = f"Type of the sums: {', '.join((*accumulator_types(), FAST))}. Default f32, or f64 or s32 for such inputs."
 Acc = Annotated[str | None, _option("--acc", _ACC)]
-Layout = Annotated[str | None, _option("--layout", f"How A and B lie: {', '.join(LAYOUTS)}. Default tn.")]
-Epilogue = Annotated[str | None, _option("--epilogue", f"What follows the sums: {', '.join(READY)}.")]
+Layout = Annotated[str | None, _option("--layout", f"Layout of A and B: {', '.join(LAYOUTS)}. Default tn.")]
+Epilogue = Annotated[str | None, _option("--epilogue", f"Function of the sums: {', '.join(READY)}.")]
 
-# Of commands that measure.
+# For commands that measure.
 MeasuredM = Annotated[int | None, _option("--m", "Rows of D.")]
 MeasuredN = Annotated[int | None, _option("--n", "Columns of D.")]
 MeasuredK = Annotated[int | None, _option("--k", "Terms of each sum.")]
-Dtypes = Annotated[list[str] | None, _option("--dtype", f"{_DTYPES} May be given more than once, for a ladder each.")]
+Dtypes = Annotated[list[str] | None, _option("--dtype", f"{_DTYPES} Repeatable, with a ladder for each.")]
 
-# Of those that take a kernel of run-time extents.
-M = Annotated[int | None, _option("--m", "Rows of D; left out, a run-time argument of the kernel.")]
-N = Annotated[int | None, _option("--n", "Columns of D; likewise.")]
-K = Annotated[int | None, _option("--k", "Terms of each sum; likewise.")]
+# For commands that accept kernels with run-time extents.
+M = Annotated[int | None, _option("--m", "Rows of D. Default: a run-time argument of the kernel.")]
+N = Annotated[int | None, _option("--n", "Columns of D. Default: as for --m.")]
+K = Annotated[int | None, _option("--k", "Terms of each sum. Default: as for --m.")]
 BatchText = Annotated[str | None, _option("--batch", f"{_BATCH} `{ANY}`: a run-time argument of the kernel.")]
 
-_SCALES = "Scales of blocks of A and of B, such as 1x128,128x128: rows or columns, and K. Default none."
-_GROUP = "K that shares a scale of packed weights, such as --b s4 beside --a bf16: 32, 64 or 128."
+_SCALES = "Block scales of A and of B, such as 1x128,128x128: rows or columns, by K. Default none."
+_GROUP = "K per scale of packed weights (such as --b s4 with --a bf16): 32, 64 or 128."
 _PRECISIONS = f"How products of f32 are computed: f32, tf32, {', '.join(DECOMPOSITIONS)}. Default f32."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What the options say, each None where it was left out."""
+    """The options, each None if it was left out."""
 
     m: M = None
     n: N = None
     k: K = None
     dtype: Dtype = None
-    a: Annotated[str | None, _option("--a", "Dtype of A.")] = None
-    b: Annotated[str | None, _option("--b", "Dtype of B.")] = None
+    a: Annotated[str | None, _option("--a", "Type of A.")] = None
+    b: Annotated[str | None, _option("--b", "Type of B.")] = None
     d: D = None
     acc: Acc = None
     layout: Layout = None
-    d_order: Annotated[str | None, _option("--d-order", f"How D lies: by {' or '.join(D_ORDERS)}. Default row.")] = None
+    d_order: Annotated[str | None, _option("--d-order", f"D by {' or '.join(D_ORDERS)}. Default row.")] = None
     precision: Annotated[str | None, _option("--precision", _PRECISIONS)] = None
     block_scales: Annotated[str | None, _option("--block-scales", _SCALES)] = None
     group: Annotated[int | None, _option("--group", _GROUP)] = None
     zero_points: Annotated[
-        bool | None, _option("--zero-points", "Packed weights are less a zero point of their group.")
+        bool | None, _option("--zero-points", "Subtract a zero point from the packed weights of each group.")
     ] = None
-    amax: Annotated[bool | None, _option("--amax", "The kernel also finds D's largest absolute value.")] = None
+    amax: Annotated[bool | None, _option("--amax", "Also compute D's largest absolute value.")] = None
     batch: str | int | None = None
     epilogue: Epilogue = None
 
@@ -107,7 +107,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenProblem(Problem):
-    """Extents that are left out are run-time arguments of the kernel."""
+    """Omitted extents are run-time arguments of the kernel."""
 
     batch: BatchText = None
 
@@ -123,20 +123,20 @@ class GivenProblem(Problem):
 
 
 def _scales(text: str | None) -> BlockScales | None:
-    """A spec's scales of blocks, from the option. Raises SpecError."""
+    """The block scales of the option. Raises SpecError."""
     if text is None:
         return None
     found = re.fullmatch(r"(\d+)x(\d+),(\d+)x(\d+)", text)
     if found is None:
         raise SpecError(
-            f"--block-scales {text}: give a block of A and one of B, such as 1x128,128x128 [block-scales-form]"
+            f"--block-scales {text}: give one block for A and one for B, such as 1x128,128x128 [block-scales-form]"
         )
     rows, of_a, columns, of_b = map(int, found.groups())
     return BlockScales(a=(rows, of_a), b=(columns, of_b))
 
 
 def make_batch(text: str | int | None) -> int | Unbatched | None:
-    """A spec's batch, from the option. Raises SpecError."""
+    """The batch of the option. Raises SpecError."""
     if text is None:
         return UNBATCHED
     if text == ANY:

@@ -1,4 +1,4 @@
-"""`lowtide reduce`: shrink a dump that fails, while it fails in the same way."""
+"""`lowtide reduce`: shrinks a failing dump while it keeps failing in the same way."""
 
 import shlex
 from dataclasses import replace
@@ -25,16 +25,16 @@ from lowtide.verification.reduction.failures import FAILED, Check, Command, own_
 from lowtide.verification.reduction.search import BUDGET, Reduced
 from lowtide.verification.reduction.search import reduce as search
 
-_SECONDS = 30.0  # estimated, of the check that looks for a run that fails
+_SECONDS = 30.0  # estimated, for the check that searches for a failing run
 
 File = Annotated[Path, typer.Argument(help="A dumped level from problem to llvm, edited or not.")]
-Output = Annotated[Path, typer.Option("-o", "--output", help="File that gets the smallest module.")]
+Output = Annotated[Path, typer.Option("-o", "--output", help="Write the smallest module to this file.")]
 CommandText = Annotated[
     str | None,
-    typer.Option("--check", help="A command that must go on failing with the same status; {} is the file."),
+    typer.Option("--check", help="A command that must keep failing with the same status; {} is the file."),
 ]
-Says = Annotated[str, typer.Option("--says", help="What the command's output must have in it.")]
-Budget = Annotated[int, typer.Option("--budget", min=1, help="Candidates that are run at most.")]
+Says = Annotated[str, typer.Option("--says", help="Text that the command's output must contain.")]
+Budget = Annotated[int, typer.Option("--budget", min=1, help="The most candidates to run.")]
 
 
 def reduce(
@@ -55,12 +55,12 @@ def reduce(
     aligned: options.Aligned = None,
     budget: Budget = BUDGET,
 ) -> None:
-    """Shrink a dump that fails, while it fails in the same way: its run, ops, loops and fields of the schedule.
+    """Shrink a failing dump while it keeps failing in the same way: its run, ops, loops and schedule fields.
 
-    What must stay is the rule that it breaks, or else what first goes wrong below it: a pass that refuses or breaks
-    it, or a level with another D. Without --m, --n and --k, a run that fails is looked for as `lowtide check` does.
-    Exit status: 0 for a smaller file, 2 if refused or if nothing fails, 3 for a smaller file on which the interpreter
-    itself fails.
+    The failure that must stay is the rule that the dump breaks, or else the first error below it: a pass that refuses
+    or breaks it, or a level with another D. Without --m, --n and --k, a failing run is searched for as in `lowtide
+    check`. Exit status: 0 for a smaller file, 2 if refused or if nothing fails, 3 for a smaller file on which the
+    interpreter itself fails.
     """
     check_writable(output)
     number_domain(domain)
@@ -71,7 +71,7 @@ def reduce(
         trial, check = Trial((1, 1, 1), 1, 0, domain, 0), _command(command, says, file)
     else:
         if says:
-            raise Error("--says goes with --check: it is about the output of that command [says-without-check]")
+            raise Error("--says needs --check: it is about the output of that command [says-without-check]")
         with busy("looking for a run that fails"):
             trial = _trial(file, found, (m, n, k), sms, seed or 0, domain, padding)
             if trial.batch is None:
@@ -81,7 +81,7 @@ def reduce(
             check, kind = own_check(text, found.spec, trial)
         if not kind:
             raise Error(
-                f"{file} breaks no rule on {trial}, nor does what is lowered from it, and D stays. Where D itself is "
+                f"{file} breaks no rule on {trial}, nor do the levels below, and D stays. If D itself is "
                 "wrong, the fault is in the step before: reduce the file that `lowtide check` calls right"
                 " [nothing-broken]"
             )
@@ -95,12 +95,12 @@ def reduce(
 
 def _command(command: str, says: str, file: Path) -> Check:
     if "{}" not in command:
-        raise Error(f"--check {command!r} does not name the file; write {{}} where it goes [check-names-file]")
+        raise Error(f"--check {command!r} does not name the file; write {{}} in its place [check-names-file]")
     try:
         shlex.split(command)
     except ValueError as error:
         raise Error(
-            f"--check {command!r} is no command line: {error}; close what is open, or escape it [check-command-line]"
+            f"--check {command!r} is not a command line: {error}; close what is open, or escape it [check-command-line]"
         ) from None
     return Command(command, says, file.name)
 
@@ -114,7 +114,7 @@ def _trial(
     domain: str,
     padding: int,
 ) -> Trial:
-    """The run of the options; or, without extents, the first that fails of those that the schedule asks for."""
+    """The run of the options; without extents, the first failing run on shapes derived from the schedule."""
     known = (found.spec.m, found.spec.n, found.spec.k)
     m, n, k = (extent if extent is not None else fixed for extent, fixed in zip(given, known, strict=True))
     if m is not None and n is not None and k is not None:
@@ -127,19 +127,17 @@ def _trial(
     fault = first_fault(found_at) or next((each for each in found_at if each.finding is Finding.failed), None)
     if fault is None:
         raise Error(
-            f"{file} is right on all shapes that its schedule asks for; give the run that fails, or a --check"
+            f"{file} is right on all shapes derived from its schedule; give the failing run, or a --check"
             " [right-on-all]"
         )
     return fault.trial
 
 
 def _problem_beside(file: Path) -> Path:
-    """The problem in the dump folder of a file. Raises Error if there is none."""
+    """The problem in a file's dump folder. Raises Error if there is none."""
     problems = sorted(file.resolve().parent.parent.glob("01-problem/*.mlir"))
     if not problems:
-        raise Error(
-            f"{file} no longer says what D must be, and is in no dump folder; give --m, --n and --k [problem-lost]"
-        )
+        raise Error(f"{file} no longer defines D, and is not in a dump folder; give --m, --n and --k [problem-lost]")
     return problems[-1]
 
 

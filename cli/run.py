@@ -1,4 +1,4 @@
-"""`lowtide run`: multiply random matrices, on the GPU or the interpreter, and compare with float64."""
+"""`lowtide run`: multiplies random matrices, on the GPU or the interpreter, and compares with float64."""
 
 import math
 import time
@@ -52,9 +52,9 @@ def run(
 ) -> None:
     """Multiply random matrices and compare with float64 within a derived bound.
 
-    On the GPU where there is one, else, or with --level, on the interpreter.
+    Runs on the GPU, or on the interpreter without a GPU or with --level.
 
-    Exit status: 0 within bound, 1 not, 2 where refused.
+    Exit status: 0 if D is within the bound, 1 if not, 2 if refused.
     """
     spec = problem.spec()
     extents = problem.m, problem.n, problem.k
@@ -93,7 +93,7 @@ def _run(
     force: bool,
     not_on_gpu: str,
 ) -> _Ran:
-    """On the GPU, unless there is none (`not_on_gpu` says why, where that is known) or a level is asked for."""
+    """Run on the GPU, unless there is none (`not_on_gpu`: why, if known) or a level is requested."""
     reason = not_on_gpu if level is None else "as asked"
     if not reason:
         try:

@@ -1,4 +1,4 @@
-"""`lowtide tune`: the fastest schedules of one or many problems on the GPU at hand, kept for later."""
+"""`lowtide tune`: finds and stores the fastest schedules of one or many problems on the GPU at hand."""
 
 import shlex
 from collections.abc import Iterator
@@ -19,23 +19,25 @@ Shapes = Annotated[
     Path | None,
     typer.Option(
         "--shapes",
-        help="File of problems in place of --m, --n and --k: `M N K` in each line, and words such as dtype=f16 "
-        "layout=nt batch=16 that override the options; # begins a comment.",
+        help="File of problems in place of --m, --n and --k: `M N K` in each line, then words such as dtype=f16 "
+        "layout=nt batch=16, which override the options; # begins a comment.",
         show_default=False,
     ),
 ]
 Journals = Annotated[
     Path | None,
     typer.Option(
-        "--journal", help="File from which a killed run continues; with --shapes, a folder of them.", show_default=False
+        "--journal",
+        help="File from which an interrupted run continues; with --shapes, a folder of files.",
+        show_default=False,
     ),
 ]
-_NUMERICS = f"{', '.join(NUMERICS)}. But for any, only schedules that give the bits of the chosen one."
+_NUMERICS = f"{', '.join(NUMERICS)}. Except for any, only schedules with the bits of the chosen one are allowed."
 Numerics = Annotated[str, typer.Option("--numerics", help=_NUMERICS)]
-Budget = Annotated[float, typer.Option("--budget", help="Seconds for each problem, compiling included.")]
-Confidence = Annotated[float, typer.Option("--confidence", help="That nobody is faster by more than 1 %.")]
-Most = Annotated[int, typer.Option("--most", min=1, help="Candidates of each problem.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes that compile. Default: one for each core.")]
+Budget = Annotated[float, typer.Option("--budget", help="Seconds per problem, including compilation.")]
+Confidence = Annotated[float, typer.Option("--confidence", help="That no other is faster by more than 1 %.")]
+Most = Annotated[int, typer.Option("--most", min=1, help="The most candidates per problem.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes that compile. Default: one per core.")]
 _WORDS = ("dtype", "a", "b", "d", "acc", "layout", "batch", "epilogue", "d_order")
 _HEADINGS = ("problem", "us", "chosen us", "speedup", "known", "rounds", "against the chosen schedule")
 
@@ -60,9 +62,9 @@ def tune_(
     jobs: Jobs = None,
     seed: options.Seed = None,
 ) -> None:
-    """Measure schedules on the GPU at hand; `compile_gemm(spec)` then takes the fastest. Needs torch.
+    """Measure schedules on the GPU at hand; `compile_gemm(spec)` then uses the fastest. Needs torch.
 
-    Exit status: 0 where all problems were tuned, 2 where one was refused, after the others.
+    Exit status: 0 if all problems were tuned; 2 if one was refused, after the others.
     """
     given = {"dtype": dtype, "d": d, "acc": acc, "layout": layout, "epilogue": epilogue}
     words = {name: text for name, text in given.items() if text is not None}
@@ -71,8 +73,7 @@ def tune_(
         specs = [_spec((m, n, k), words)]
     elif (m, n, k) != (None, None, None):
         raise Error(
-            f"--m, --n and --k beside --shapes {shapes}: the file has the extents; leave them out"
-            " [extents-beside-shapes]"
+            f"--m, --n and --k with --shapes {shapes}: the file has the extents; leave them out [extents-beside-shapes]"
         )
     else:
         specs = list(read_shapes(shapes, words))
@@ -105,7 +106,7 @@ def tune_(
 
 
 def read_shapes(path: Path, words: dict[str, str]) -> Iterator[GemmSpec]:
-    """The problems in a file. Raises Error with the line that is none."""
+    """The problems in a file. Raises Error with the line of an invalid one."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -137,7 +138,7 @@ def read_shapes(path: Path, words: dict[str, str]) -> Iterator[GemmSpec]:
 
 def _spec(extents: tuple[int | None, int | None, int | None], words: dict[str, str]) -> GemmSpec:
     if None in extents:
-        raise SpecError("--m, --n and --k must be given, to say what is measured; or --shapes [tuned-extents]")
+        raise SpecError("--m, --n and --k are required, unless --shapes is given [tuned-extents]")
     named: dict[str, Any] = dict(zip("mnk", extents, strict=True)) | words
     return problem.Problem(**named).spec()
 

@@ -1,10 +1,10 @@
-"""A batch of products in one launch, run on the interpreter: some inputs own, some shared.
+"""A batch of products in one launch, run on the interpreter; some inputs are shared.
 
     python examples/batches.py
 
-A, B and D have a first dimension for the batch, with any stride. What has no such dimension, or a stride of 0 along it,
-is shared by all products. The kernel sees one grid of tiles: the number of the matrix is the first coordinate of a work
-item, and of what TMA loads.
+A, B and D have a batch as their first dimension, with any stride. Inputs without this dimension, or with stride 0 along
+it, are shared by all products. The kernel works on one grid of tiles: the index of the matrix is the first coordinate
+of a work item and of TMA loads.
 """
 
 import ml_dtypes
@@ -25,7 +25,7 @@ def main() -> None:
     print(next(line.strip() for line in kernel.levels["cta"].splitlines() if "tile.work_tiles" in line))
 
     rng = np.random.default_rng(0)
-    shapes = {"a": (BATCH, M, K), "b": (N, K), "bias": (BATCH, N)}  # one B, a bias for each product
+    shapes = {"a": (BATCH, M, K), "b": (N, K), "bias": (BATCH, N)}  # one B, one bias per product
     inputs = {name: rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for name, shape in shapes.items()}
     reference, bound = lt.reference_with_bound(spec, **inputs)
     for level in ("cta", "epilogue", "ptx"):

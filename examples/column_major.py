@@ -2,7 +2,7 @@
 
     python examples/column_major.py
 
-The kernel computes the transpose, Dᵀ = Bᵀ · Aᵀ, whose D lies row by row: A and B change places, and no element moves.
+The kernel computes the transpose, Dᵀ = Bᵀ · Aᵀ, which is row-major: A and B change places, and no element moves.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ def main() -> None:
 
     rng = np.random.default_rng(0)
     a, b, c, bias = (rng.integers(-2, 3, shape).astype(np.float16) for shape in ((M, K), (K, N), (N, M), (N,)))
-    d = kernel.interpret(a, b, c=c, bias=bias)  # bias has an element for each column of D: it is of length N still
+    d = kernel.interpret(a, b, c=c, bias=bias)  # bias still has length N, an element for each column of D
     assert d.shape == (N, M)
     np.testing.assert_array_equal(d.T, a @ b + c.T + bias)
     print(f"d {d.shape} is (a @ b + c.T + bias).T")

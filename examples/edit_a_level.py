@@ -2,7 +2,7 @@
 
     python examples/edit_a_level.py [FOLDER]
 
-An edited constant gives the same PTX as a spec with that constant: the next step depends only on the text of a level.
+An edited constant gives the same PTX as a spec with that constant: the next step depends on the text of a level only.
 """
 
 import sys

@@ -3,7 +3,7 @@
     python examples/epilogue.py
 
 The epilogue is a Python function of the accumulator and of named operands. It becomes the region of `tile.gemm`, and
-stays one region through every level; no pass has code for a specific epilogue.
+stays one region at every level; no pass has code for a specific epilogue.
 """
 
 import numpy as np

@@ -1,9 +1,10 @@
-"""f32 matrices on tensor cores, run on the interpreter: a product of tf32, three of its pieces, or six of bf16 pieces.
+"""f32 matrices on tensor cores, run on the interpreter: as tf32, as three products of tf32 pieces, or six of bf16
+pieces.
 
     python examples/f32_on_tensor_cores.py
 
-The arrays are f32 in each case; `precision` says what is multiplied. tf32 cuts the last 13 bits of each element. Sums
-of products of pieces are about as precise as f32, and on an H200 twice as fast as cuBLAS's f32.
+The arrays are f32 in each case; `precision` selects the products. tf32 drops the last 13 bits of each element. Sums of
+products of pieces are about as precise as f32, and on an H200 twice as fast as cuBLAS's f32.
 """
 
 import numpy as np

@@ -1,10 +1,11 @@
-"""Matrices that lie anywhere, run on the interpreter: one behind the other, with rows of an odd number of elements.
+"""Unaligned matrices, run on the interpreter: back to back in memory, with rows of an odd number of elements.
 
     python examples/odd_matrices.py
 
-TMA reads rows that begin at multiples of 16 bytes. With `pack = rows`, which is chosen here since extents are open, the
-host function tests base and row stride of each matrix at the launch. Where they are not aligned, a small kernel copies
-the matrix to a workspace with aligned rows first; D is copied out afterwards. Where they are, nothing else is launched.
+TMA needs rows that begin at multiples of 16 bytes. With `pack = rows`, which is chosen here because extents are
+dynamic, the host function tests base and row stride of each matrix at launch. If they are not aligned, a small kernel
+first copies the matrix to a workspace with aligned rows; D is copied out afterwards. Otherwise there is no additional
+launch.
 """
 
 import ml_dtypes

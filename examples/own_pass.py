@@ -1,4 +1,4 @@
-"""A custom pass in a pipeline with the others, and a check that it does not change D.
+"""A custom pass in a pipeline with the others, and a check that it preserves D.
 
     python examples/own_pass.py
 
@@ -43,7 +43,7 @@ class MergeClamps(Pass):
 
 
 def _merge(outer: arith.MaximumFOp | arith.MinimumFOp, sign: int) -> None:
-    """Make `outer` read what the clamp before it reads, with the larger bound (sign 1) or the smaller (sign -1)."""
+    """Make `outer` read the input of the clamp before it, with the larger bound (sign 1) or the smaller (sign -1)."""
     inner = outer.lhs.owner
     if isinstance(inner, ir.Block) or inner.name != outer.operation.name:
         return
@@ -73,7 +73,7 @@ def main() -> None:
     spec = lt.GemmSpec(m=200, n=140, k=64, a="f16", b="f16", d="f32", epilogue=relu_and_clamp)
     problem = lt.compile_gemm(spec, target="sm_80").levels["problem"]
 
-    # lowtide-opt knows the passes that are registered …
+    # lowtide-opt knows the registered passes …
     command = [sys.executable, "-m", "lowtide.cli.opt_tool", "-", "-p", "tile-to-ctas,cse"]
     before = subprocess.run(command, input=problem, capture_output=True, text=True, check=True).stdout
 
@@ -87,7 +87,7 @@ def main() -> None:
         clamps = [line.strip() for line in text.splitlines() if "arith.maximumf" in line or "arith.minimumf" in line]
         print(title, *clamps, sep="\n  ")
 
-    # Integers, exactly: the two levels give the same D bit for bit, and so does what the edited level becomes.
+    # Integers, exactly: D is equal, bit for bit, at both levels and at the levels lowered from the edited one.
     rng = np.random.default_rng(0)
     inputs = {name: rng.integers(-3, 4, shape) for name, shape in {"a": (200, 64), "b": (140, 64)}.items()}
     expected = np.clip(inputs["a"] @ inputs["b"].T, 0, 6)

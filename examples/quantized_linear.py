@@ -2,9 +2,9 @@
 
     python examples/quantized_linear.py
 
-x ≈ scale_x · (a − zero_x), one pair for each row of A, and w ≈ scale_w · b, one scale for each row of B. So x · wᵀ is
-scale_x · scale_w · (Σ a·b − zero_x · Σ b): the second sum is of B alone, and is made once, beside the weights. The
-kernel adds bytes in s32, exactly; its epilogue takes off the zero points, also exactly, and then computes in f32.
+x ≈ scale_x · (a − zero_x) with one pair per row of A, and w ≈ scale_w · b with one scale per row of B. So x · wᵀ is
+scale_x · scale_w · (Σ a·b − zero_x · Σ b). The second sum depends on B only and is computed once, with the weights. The
+kernel adds bytes in s32, exactly; its epilogue subtracts the zero points, also exactly, and then computes in f32.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def requantize(acc, zero: Zeros, sums: Sums, of_x: ScalesOfX, of_w: ScalesOfW):
 
 
 def quantize(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each row as bytes: x ≈ scale · (bytes − zero)."""
+    """The rows as bytes, with x ≈ scale · (bytes − zero) for each row."""
     low, high = x.min(axis=1).clip(max=0), x.max(axis=1).clip(min=0)
     scale = ((high - low) / 255).astype(np.float32)
     zero = np.rint(-low / scale).astype(np.int32)
@@ -53,7 +53,7 @@ def main() -> None:
         assert outcome.ok
     wanted = np.maximum(x @ w.T, 0)
     wrong = np.abs(SCALE_OF_D * (d.astype(np.float64) - ZERO_OF_D) - wanted)[wanted < 239 * SCALE_OF_D]
-    print(f"of the layer in float64: {wrong.max():.3f} at most, where D's step is {SCALE_OF_D}")
+    print(f"of the layer in float64: at most {wrong.max():.3f}; one step of D is {SCALE_OF_D}")
 
 
 if __name__ == "__main__":

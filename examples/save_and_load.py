@@ -1,4 +1,4 @@
-"""Save a kernel, load it as on a machine without a compiler, and run it if there is a GPU.
+"""Save a kernel, load it without the compiler, and run it if there is a GPU.
 
     python examples/save_and_load.py [FOLDER]
 
@@ -29,11 +29,11 @@ def main(folder: Path) -> None:
     print(f"{kernel}: {arguments}")
 
     if torch is None or not torch.cuda.is_available():
-        print("no GPU that torch can use: the kernel was loaded, not run")
+        print("torch has no GPU here: the kernel was loaded, but not run")
         return
     a, b = (torch.randn(extent, 1024, dtype=torch.bfloat16, device="cuda") for extent in (512, 768))
     d = kernel(a, b)
-    launch = kernel.bind(a, b, out=d)  # for repeated launches: the arguments are prepared once
+    launch = kernel.bind(a, b, out=d)  # for repeated launches: arguments are prepared once
     launch()
     torch.testing.assert_close(d, a @ b.T, rtol=1e-2, atol=1e-1)
     print("agrees with torch")

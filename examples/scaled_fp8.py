@@ -1,8 +1,8 @@
-"""8-bit floats with scales: one for each row of A and each row of B, as quantized weights and activations have them.
+"""8-bit floats with scales, one for each row of A and of B, as for quantized weights and activations.
 
 Each row is divided by its largest magnitude over that of the type, so that it uses the type's whole range; the epilogue
-multiplies the sums by the scales again. With acc="f32" sums of 128 products are added in f32, since the tensor cores
-keep few bits of longer ones; acc="fast" does without. On a GPU operands are torch tensors of torch.float8_e4m3fn.
+multiplies the sums by the scales. With acc="f32", sums of 128 products are added in f32, because tensor cores keep few
+bits of longer sums; acc="fast" omits that. On a GPU, operands are torch tensors of torch.float8_e4m3fn.
 """
 
 import ml_dtypes
@@ -31,7 +31,7 @@ def main() -> None:
     d = kernel.interpret(a, b, scale_a=scale_a, scale_b=scale_b)
     product = exact_a @ exact_b.T
     error = np.linalg.norm(d.astype(np.float64) - product) / np.linalg.norm(product)
-    print(f"relative error of the product, mostly that of rounding A and B to e4m3: {error:.3f}")
+    print(f"relative error of the product, mostly from rounding A and B to e4m3: {error:.3f}")
     inputs = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b}
     found = lt.compare(spec, d, *lt.reference_with_bound(spec, **inputs))
     print(found.message)

@@ -1,6 +1,6 @@
-"""A model of torch whose layers are Lowtide's: trained for a few steps, then compiled for inference.
+"""A torch model with Lowtide's layers: trained for a few steps, then compiled for inference.
 
-Without a GPU the layers compute by torch's own operations; without torch there is nothing to show.
+Without a GPU, the layers use torch's own operations. The example needs torch.
 
     python examples/torch_mlp.py
 """

@@ -1,4 +1,4 @@
-"""A layer whose weights have 4 bits: quantized in groups of 128 of K, packed once, multiplied by activations of bf16.
+"""A layer with 4-bit weights: quantized in groups of 128 of K, packed once, multiplied by bf16 activations.
 
     python examples/weights.py
 
@@ -14,7 +14,7 @@ GROUP = 128
 
 
 def quantized(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights (N, K) as integers from -8 to 7, and the scale of each group of K of each row: (K / GROUP, N)."""
+    """Weights (N, K) as integers from -8 to 7, and a scale for each group of K in each row: (K / GROUP, N)."""
     n, k = weights.shape
     groups = weights.reshape(n, k // GROUP, GROUP)
     scales = np.abs(groups).max(axis=2) / 7

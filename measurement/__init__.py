@@ -1,1 +1,1 @@
-"""What measures kernels: benchmarks and tuning."""
+"""Measurements of kernels: benchmarks and tuning."""

@@ -1,4 +1,4 @@
-"""Bars of a table's speeds: as text for a terminal, and as SVG for a page, drawn by matplotlib."""
+"""Bar charts of speeds: as text for a terminal, and as SVG for a page, drawn by matplotlib."""
 
 import importlib
 import io
@@ -9,17 +9,17 @@ from types import ModuleType
 from lowtide.errors import Error
 
 Bar = tuple[str, float, float]
-"""Name, sustained, burst, in one unit."""
+"""Name, sustained speed, burst speed, both in one unit."""
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"  # eighths of a column
-_WIDTH = 48  # columns of the longest text bar
+_WIDTH = 48  # columns of the longest bar in text
 
 _SUSTAINED, _BURST, _PEER = "#1f5f8b", "#9cc3dd", "#8a8a8a"
 _TITLE_COLUMNS = 60
 
 
 def text_bars(bars: Sequence[Bar]) -> str:
-    """One line per bar, of the sustained speed."""
+    """One line per bar, with the sustained speed."""
     most = max(sustained for _, sustained, _ in bars)
     width = max(len(name) for name, _, _ in bars)
     lines = []
@@ -35,19 +35,19 @@ def _figure(speed: float) -> str:
 
 
 def matplotlib_or_refuse() -> ModuleType:
-    """matplotlib. Raises Error, which says how to install it, where it is missing."""
+    """matplotlib. Raises Error, with the command to install it, if it is missing."""
     try:
         return importlib.import_module("matplotlib")
     except ImportError:
         raise Error(
-            "charts are drawn by matplotlib, which is not installed; pip install 'lowtide[bench]' [charts-matplotlib]"
+            "charts need matplotlib, which is not installed; pip install 'lowtide[bench]' [charts-matplotlib]"
         ) from None
 
 
 def svg(title: str, unit: str, bars: Sequence[Bar]) -> str:
     """Two bars per row, sustained above burst. The last row is the peer; a dashed line marks its sustained speed.
 
-    Raises Error where matplotlib is missing.
+    Raises Error if matplotlib is missing.
     """
     settings = {"svg.fonttype": "none", "svg.hashsalt": "lowtide", "font.family": "monospace", "font.size": 9}
     with matplotlib_or_refuse().rc_context(settings):
@@ -61,7 +61,7 @@ def svg(title: str, unit: str, bars: Sequence[Bar]) -> str:
             axes.barh([row - 0.2 for row in rows], [one[1] for one in bars], 0.4, color=colours, label="sustained"),
             axes.barh([row + 0.2 for row in rows], [one[2] for one in bars], 0.4, color=_BURST, label="burst"),
         )
-        # Behind the bars, and each figure on a ground of its own: the line crosses neither.
+        # The line is behind the bars, and each figure has a background, so the line crosses neither.
         axes.axvline(bars[-1][1], color=_PEER, linestyle="--", linewidth=1, zorder=0)
         for container in drawn:
             ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}

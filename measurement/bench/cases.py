@@ -1,6 +1,6 @@
-"""Cases of a table: one problem each, with the kernels that race there beside torch.matmul and cuBLASLt's best.
+"""Cases of a table: one problem each, with kernels that race against torch.matmul and cuBLASLt's best algorithm.
 
-A kernel that is refused, wrong or fails is a row with its reason; so is a case that cannot be run at all.
+A kernel that is refused, wrong or fails is a row with the reason; so is a case that cannot run at all.
 """
 
 import statistics
@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel by its name in tables, its target, and its schedule as text; None to have it chosen."""
+    """A kernel: its name in tables, its target, and its schedule as text, or None for the chosen one."""
 
     name: str
     target: str
@@ -29,15 +29,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Case:
-    """One problem and the kernels that race."""
+    """One problem and its kernels."""
 
     spec: GemmSpec
     entries: tuple[Entry, ...]
 
     @property
     def title(self) -> str:
-        """`4096×4096×4096 bf16`, of a batch `4 × 4096×4096×4096 bf16`; accumulators and layout where they are not those
-        of most."""
+        """`4096×4096×4096 bf16`, for a batch `4 × 4096×4096×4096 bf16`; with accumulators and layout if they are not
+        the usual ones."""
         spec = self.spec
         shape = (f"{spec.batch} × " if spec.is_batched else "") + "×".join(map(str, (spec.m, spec.n, spec.k)))
         usual = spec.acc == element_type(spec.a).computes_in or not element_type(spec.a).is_float
@@ -53,7 +53,7 @@ def types_text(spec: GemmSpec) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case: the standings, or None; and why what is missing is missing, by its name or "" for all."""
+    """The result of a case: the standings, or None; and the reasons for missing rows, by name, or "" for all rows."""
 
     case: Case
     standings: Standings | None
@@ -61,7 +61,7 @@ class Outcome:
 
 
 def request(cases: Iterable[Case], compilers: Compilers) -> None:
-    """Start to compile the kernels of the cases."""
+    """Start compiling the kernels of the cases."""
     for case in cases:
         for entry in case.entries:
             compilers.request(case.spec, entry.target, entry.schedule)
@@ -70,7 +70,7 @@ def request(cases: Iterable[Case], compilers: Compilers) -> None:
 def run_case(
     case: Case, compilers: Compilers, rounds: int, seed: int, algorithms: int, finalists: int, say: Say
 ) -> Outcome:
-    """Time a case, with so many `finalists` of up to so many `algorithms` of cuBLASLt."""
+    """Time a case, with `finalists` of at most `algorithms` of cuBLASLt's."""
     reasons: dict[str, str] = {}
     try:
         with Contest(case.spec, seed, say) as contest:
@@ -85,7 +85,7 @@ def run_case(
                 contest.add_kernel(entry.name, kernel)
             standings = contest.run(rounds, algorithms, finalists)
             reasons |= {name: _first_line(f"wrong: {found}") for name, found in standings.left_out.items()}
-    # What torch and CUDA raise is no lowtide.Error; the other cases are worth running all the same.
+    # Errors of torch and CUDA are not lowtide.Errors; the other cases still run.
     except Exception as error:
         say(f"{case.title}: not run: {error}")
         return Outcome(case, None, {"": _first_line(f"not run: {error}")})
@@ -105,7 +105,7 @@ SPEED_HEADINGS = (
 
 
 def speed_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
-    """Under SPEED_HEADINGS, a row for each contender of each case: medians, in parentheses least … greatest."""
+    """Rows under SPEED_HEADINGS, one per contender of each case: medians, with (least … greatest)."""
     rows = []
     for outcome in outcomes:
         title, standings = outcome.case.title, outcome.standings
@@ -142,5 +142,5 @@ def _figures(by_kind: Mapping[str, Contender], standings: Standings) -> list[str
 
 
 def short_name(algorithm: str) -> str:
-    """Of an algorithm of cuBLASLt: tile, cluster and split-K."""
+    """The tile, cluster and split-K of a cuBLASLt algorithm."""
     return ", ".join(part for part in algorithm.split(", ") if part.startswith(("tile", "cluster", "split")))

@@ -1,5 +1,5 @@
-"""One GEMM timed in the same rounds: Lowtide's kernels, torch.matmul and cuBLASLt's best algorithms. For a batch the
-peer is torch.bmm.
+"""One GEMM timed in the same rounds: Lowtide's kernels, torch.matmul (torch.bmm for a batch) and cuBLASLt's best
+algorithms.
 
 `Contest` makes operands and peers, takes kernels, drops those with wrong results, and times the rest. `Standings` holds
 the times, as rows for a table.
@@ -33,15 +33,15 @@ from lowtide.measurement.bench.gpu_timing import (
 )
 from lowtide.measurement.bench.torch_matmul import check_sums, product_of, torch_product
 
-# Of cuBLASLt's algorithms: timed alone by a few launches, then the fastest interleaved, then in the counted rounds.
-ALONE_LAUNCHES, ALONE_MS, ALONE_SECONDS = 3, 5.0, 30.0  # ms an algorithm, seconds all of them
+# cuBLASLt's algorithms are first timed alone, with few launches; the fastest are then timed interleaved.
+ALONE_LAUNCHES, ALONE_MS, ALONE_SECONDS = 3, 5.0, 30.0  # ms per algorithm, seconds for all of them
 SCREENED, FINALISTS = 12, 4
 HEADINGS = ("contender", "TFLOP/s", "to torch", "to cuBLASLt", "to the better")
 
 
 @dataclass(frozen=True)
 class Standings:
-    """After the rounds. `cublaslt`: finalists of the `offered` algorithms that ran; none where it took no part."""
+    """The results of a race. `cublaslt`: the finalists of the `offered` algorithms that ran; empty without cuBLASLt."""
 
     flops: float
     torch: Contender
@@ -49,7 +49,7 @@ class Standings:
     offered: int
     others: tuple[Contender, ...]
     left_out: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """What is wrong with the contenders that were not timed, by name."""
+    """The faults of contenders that were not timed, by name."""
 
     def best_cublaslt(self, kind: str) -> Contender | None:
         """cuBLASLt's fastest finalist by the median of its rounds."""
@@ -61,8 +61,8 @@ class Standings:
         return min(peers, key=lambda one: statistics.median(one.seconds(kind)))
 
     def rows(self, kind: str) -> list[tuple[str, ...]]:
-        """Under HEADINGS, for `sustained` or `burst`: median (least … greatest) of the rounds; ratios are of the same
-        round, over 1 where the row is faster."""
+        """Rows under HEADINGS, for `sustained` or `burst`: median (least … greatest) of the rounds. Ratios are of times
+        in the same round; above 1 the row is faster."""
         best = self.best_cublaslt(kind)
         named = [(self.torch.name, self.torch)]
         if best is not None:
@@ -81,10 +81,11 @@ class Standings:
 
 
 class Contest:
-    """The operands and peers of one problem; a context manager. `say` gets a line for each contender that is dropped.
+    """The operands and peers of one problem, as a context manager. `say` gets a line for each contender that is
+    dropped.
 
-    A and B of the spec have one dtype, D one that torch gives then, extents are known, the epilogue is the sum itself.
-    Raises SpecError otherwise, DeviceError where torch or a GPU is missing, or torch does not sum in the spec's
+    The spec's A and B have one dtype, D has a type that torch returns for it, extents are known, and there is no
+    epilogue. Raises SpecError otherwise; DeviceError if torch or a GPU is missing, or if torch cannot sum in the spec's
     accumulators.
     """
 
@@ -96,14 +97,14 @@ class Contest:
         types = peer.d or (spec.a,)
         if spec.a != spec.b or spec.d not in types or spec.epilogue is not None or spec.block_scales is not None:
             raise SpecError(
-                f"{peer.name} multiplies A and B of one dtype, of {spec.a} to a D of {' or '.join(types)}, without "
-                "epilogue and scales here; time such a product [peer-types]"
+                f"{peer.name} multiplies A and B of one dtype; with {spec.a}, D is {' or '.join(types)}, without "
+                "epilogue or scales; time such a product [peer-types]"
             )
         if element_type(spec.a).kind == "unsigned":
-            raise SpecError(f"torch multiplies no matrices of {spec.a}; time s8 [torch-bytes]")
+            raise SpecError(f"torch cannot multiply matrices of {spec.a}; time s8 [torch-bytes]")
         if spec.layout not in peer.layouts:
             raise SpecError(
-                f"{peer.name} takes the layout {' or '.join(peer.layouts)}; time such a product [peer-layout]"
+                f"{peer.name} supports the layout {' or '.join(peer.layouts)}; time such a product [peer-layout]"
             )
         self._peer = peer
         self.spec = spec
@@ -115,7 +116,7 @@ class Contest:
         timed = operand_sets(spec.layout, m, n, k, spec.a, seed, batch, spec.d)
         self._exact = exact_product(spec.layout, m, n, k, spec.a, spec.sums, seed, batch, spec.d)
         self._timed = len(timed)
-        # The sets that are timed, and that of the exact product.
+        # The timed sets, and that of the exact product.
         self.sets = (*timed, self._exact.operands)
         self._flops = 2.0 * m * n * k * (batch or 1)
         self._matmul: cublaslt.Matmul | None = None
@@ -132,11 +133,11 @@ class Contest:
             self._matmul.close()
 
     def add_kernel(self, name: str, kernel: CompiledKernel | runtime.Kernel) -> bool:
-        """Take part with a kernel of the spec; False, and a line, where its result is wrong."""
+        """Add a kernel of the spec; returns False, and says why, if its result is wrong."""
         return self.add(Contender(name, lambda i: _launch(kernel, self.sets[i])))
 
     def add(self, contender: Contender) -> bool:
-        """Take part; False, and a line, where the result is wrong or the launch is refused."""
+        """Add a contender; returns False, and says why, if its result is wrong or the launch is refused."""
         found = self._complaint(contender)
         if found:
             self._left_out[contender.name] = found
@@ -145,15 +146,15 @@ class Contest:
         return not found
 
     def run(self, rounds: int, algorithms: int = WITH_SWEEP, finalists: int = FINALISTS) -> Standings:
-        """Time everyone, with so many `finalists` of up to so many `algorithms` of cuBLASLt, 0 for none; a batch has
-        none, nor have 8-bit types and tf32.
+        """Time all contenders, with `finalists` of at most `algorithms` of cuBLASLt's, 0 for none. cuBLASLt takes no
+        part for a batch, 8-bit types and tf32.
 
-        Raises DeviceError where torch's own result is wrong or cuBLASLt is missing.
+        Raises DeviceError if torch's own result is wrong or cuBLASLt is missing.
         """
         spec = self.spec
         torch = torch_product(self._torch, self.sets, spec.a, spec.sums, batched=spec.is_batched, is_fast=spec.is_fast)
         if self._complaint(torch):
-            raise DeviceError(f"{torch.name}'s own result is wrong: this GPU is not to be trusted [gpu-untrusted]")
+            raise DeviceError(f"{torch.name}'s own result is wrong: do not trust this GPU [gpu-untrusted]")
         with_cublaslt = algorithms and self._peer.by_cublaslt
         offered, fastest = self._cublaslt(algorithms, finalists) if with_cublaslt else (0, ())
         race([torch, *fastest, *self._others], self._timed, rounds, self._seed)
@@ -172,7 +173,7 @@ class Contest:
         return found
 
     def _cublaslt(self, most: int, finalists: int) -> tuple[int, tuple[Contender, ...]]:
-        """How many algorithms have run and are not known to be wrong, and the fastest of them, which are right."""
+        """The number of algorithms that ran and are not known to be wrong, and the fastest of them, which are right."""
         spec, first = self.spec, self.sets[0]
         assert spec.m is not None and spec.n is not None and spec.k is not None
         strides = (first.a.stride(0), first.b.stride(0), first.d.stride(0))
@@ -201,11 +202,11 @@ class Contest:
         deadline = time.monotonic() + ALONE_SECONDS
         for number, contender in enumerate(contenders):
             if time.monotonic() > deadline:
-                self._say(f"cuBLASLt: the last {len(contenders) - number} algorithms left out: no time for them")
+                self._say(f"cuBLASLt: the last {len(contenders) - number} algorithms left out for lack of time")
                 contenders = contenders[:number]
                 break
             try:
-                # The first launch loads code, and is not counted.
+                # The first launch loads code and is not counted.
                 contender.launch(0)
                 self._torch.cuda.synchronize()
                 found[contender] = self._launch_ms(contender)
@@ -216,7 +217,7 @@ class Contest:
         return found
 
     def _launch_ms(self, contender: Contender) -> float:
-        """The mean of one launch and as many more as fit into ALONE_MS, at most ALONE_LAUNCHES in all."""
+        """The mean over as many launches as fit into ALONE_MS, at least one and at most ALONE_LAUNCHES."""
         count, elapsed = 1, self._elapsed_ms(contender, 1)
         more = min(ALONE_LAUNCHES - 1, int(ALONE_MS / max(elapsed, 1e-3)) - 1)
         if more > 0:
@@ -251,5 +252,5 @@ def interval(values: tuple[float, float, float], digits: int) -> str:
 
 
 def rates(values: tuple[float, float, float]) -> str:
-    """The interval of TFLOP/s, to three digits at least."""
+    """The interval of TFLOP/s, with three or more digits."""
     return interval(values, 0 if values[0] >= 100 else 1)

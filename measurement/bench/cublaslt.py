@@ -1,7 +1,7 @@
 """cuBLASLt for one GEMM: its heuristic's answers and other configurations, each checked and ready to launch.
 
-Only for measurements: Lowtide's own kernels do not use cuBLASLt. cuBLASLt's matrices are column-major and D here is
-row-major, so it is asked for Dᵀ = op(B) · op(A): B is its first operand.
+For measurements only; Lowtide's kernels do not use cuBLASLt. cuBLASLt's matrices are column-major and D here is
+row-major, so it computes Dᵀ = op(B) · op(A): B is its first operand.
 """
 
 import ctypes
@@ -34,10 +34,10 @@ from lowtide.measurement.bench.cublaslt_library import (
 from lowtide.measurement.bench.cublaslt_tiles import tile_name
 from lowtide.runtime.dtypes import to_bits
 
-REQUESTED = 64  # algorithms asked of the heuristic
+REQUESTED = 64  # algorithms requested from the heuristic
 IDS_REQUESTED = 1024
 WORKSPACE_BYTES = 128 * 2**20
-ALIGNMENT = 256  # bytes, of every operand's start: what the heuristic assumes
+ALIGNMENT = 256  # bytes, of the start of each operand, as the heuristic assumes
 _WORDS: Mapping[Setting, str] = MappingProxyType(
     {
         Setting.ID: "id",
@@ -55,7 +55,7 @@ _WORDS: Mapping[Setting, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class StoredMatrix:
-    """A matrix as cuBLASLt sees it: column-major, `leading` elements from one column to the next."""
+    """A matrix in cuBLASLt's terms: column-major, with `leading` elements from one column to the next."""
 
     rows: int
     columns: int
@@ -64,9 +64,9 @@ class StoredMatrix:
 
 @dataclass(frozen=True)
 class Description:
-    """One GEMM in cuBLASLt's terms: result = op(first) · op(second), where op transposes or does nothing.
+    """One GEMM in cuBLASLt's terms: result = op(first) · op(second); op transposes or does nothing.
 
-    `dtype` is that of both operands, `d` the result's.
+    `dtype`: of both operands. `d`: of the result.
     """
 
     dtype: str
@@ -81,7 +81,7 @@ class Description:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A configuration that cuBLASLt says it can run. `name` tells it from others: what it is made of, see `name_of`."""
+    """A configuration that cuBLASLt reports as runnable. `name` lists its settings, see `name_of`."""
 
     name: str
     workspace_bytes: int
@@ -89,10 +89,10 @@ class Algorithm:
 
 
 def name_of(settings: Mapping[Setting, int]) -> str:
-    """As `id 66, tile 128x256, stages 36, cluster 2x1`: cuBLASLt's numbers, after the stages only of what is not the
-    default. Tile and cluster are rows × columns of its column-major result."""
+    """For example `id 66, tile 128x256, stages 36, cluster 2x1`: cuBLASLt's numbers; after the stages only settings
+    other than the default. Tile and cluster are rows × columns of its column-major result."""
     texts = {Setting.TILE: tile_name, Setting.CLUSTER: _cluster_name}
-    # What is always said has no default.
+    # Settings that are always listed have no default.
     defaults = {Setting.ID: None, Setting.TILE: None, Setting.STAGES: None, Setting.SPLIT_K: 1}
     return ", ".join(
         f"{word} {texts.get(setting, str)(settings[setting])}"
@@ -102,7 +102,7 @@ def name_of(settings: Mapping[Setting, int]) -> str:
 
 
 def _bytes_of(value: float, dtype: str) -> Any:
-    """A number in memory, as the type holds it."""
+    """The bytes of a number in the type."""
     stored = to_bits(np.array(value), dtype).tobytes()
     return (ctypes.c_uint8 * len(stored)).from_buffer_copy(stored)
 
@@ -114,10 +114,10 @@ def _cluster_name(number: int) -> str:
 def describe(
     dtype: str, acc: str, layout: str, m: int, n: int, k: int, strides: tuple[int, int, int], d: str
 ) -> Description:
-    """D (M, N) = A · B, all of `dtype`, D of `d`, summed in `acc`, by layout letters as in `GemmSpec`.
+    """D (M, N) = A · B with A and B of `dtype`, D of `d`, summed in `acc`, and layouts as in `GemmSpec`.
 
-    `strides`: elements from one row to the next of A, B and D as they lie in memory. Raises DeviceError for sums that
-    cuBLASLt does not have.
+    `strides`: elements from one row to the next of A, B and D in memory. Raises DeviceError for sums that cuBLASLt
+    does not support.
     """
     if element_type(acc).cublas_sums is None:
         known = ", ".join(row.name for row in ELEMENTS.values() if row.cublas_sums is not None)
@@ -130,7 +130,7 @@ def describe(
         dtype=dtype,
         acc=acc,
         d=d,
-        # A row-major matrix is its transpose, column-major: rows and columns change places.
+        # A row-major matrix is its column-major transpose: rows and columns change places.
         first=StoredMatrix(b_columns, b_rows, strides[1]),
         second=StoredMatrix(a_columns, a_rows, strides[0]),
         result=StoredMatrix(n, m, strides[2]),
@@ -142,8 +142,8 @@ def describe(
 class Matmul:
     """One described GEMM on the current GPU.
 
-    A context manager: leaving it destroys its descriptors, after which nothing may be launched. The workspace (GPU
-    memory, `WORKSPACE_BYTES` of it) is the caller's. Raises DeviceError where a call fails.
+    A context manager: leaving it destroys its descriptors, after which nothing may be launched. The caller owns the
+    workspace (`WORKSPACE_BYTES` of GPU memory). Raises DeviceError if a call fails.
     """
 
     def __init__(self, library: Library, description: Description, workspace: int) -> None:
@@ -153,7 +153,7 @@ class Matmul:
         sums = element_type(description.acc)
         assert sums.cublas_sums is not None
         self._compute = ctypes.c_int(sums.cublas_sums), ctypes.c_int(sums.cuda)
-        # alpha and beta are of the type of the sums.
+        # alpha and beta have the type of the sums.
         self._one, self._zero = (_bytes_of(value, sums.name) for value in (1.0, 0.0))
         self._owned: list[tuple[str, ctypes.c_void_p]] = []
         try:
@@ -173,9 +173,9 @@ class Matmul:
             raise
 
     def offers(self, workspace_bytes: int, within: AlgorithmStruct | None = None) -> list[Algorithm]:
-        """The heuristic's answers, its fastest first and each once; `within`: only configurations of that id.
+        """The heuristic's answers, fastest first, without duplicates. `within`: only configurations of that id.
 
-        None where cuBLASLt has no answer; raises DeviceError where it cannot be asked.
+        Empty if cuBLASLt has no answer. Raises DeviceError if the query fails.
         """
         mode = ctypes.c_uint32(SEARCH_BEST_FIT if within is None else SEARCH_WITHIN_ID)
         self._prefer(PREFERENCE_SEARCH_MODE, mode)
@@ -205,7 +205,7 @@ class Matmul:
         return [self._algorithm(result, result.algo) for result in {bytes(one.algo): one for one in usable}.values()]
 
     def ids(self) -> list[int]:
-        """Ids of algorithms for these dtypes, that may run here. Raises DeviceError."""
+        """Ids of algorithms for these dtypes that may run here. Raises DeviceError."""
         found, returned = (ctypes.c_int * IDS_REQUESTED)(), ctypes.c_int(0)
         self.library.call(
             "cublasLtMatmulAlgoGetIds", *self._types(), ctypes.c_int(IDS_REQUESTED), found, ctypes.byref(returned)
@@ -213,7 +213,7 @@ class Matmul:
         return list(found[: returned.value])
 
     def begin(self, number: int) -> AlgorithmStruct | None:
-        """The algorithm of this id with nothing set; None where it does not do these dtypes."""
+        """The algorithm of this id without settings; None if it does not support these dtypes."""
         struct = AlgorithmStruct()
         status = self.library.status(
             "cublasLtMatmulAlgoInit", *self._types(), ctypes.c_int(number), ctypes.byref(struct)
@@ -221,7 +221,7 @@ class Matmul:
         return struct if status == SUCCESS else None
 
     def checked(self, struct: AlgorithmStruct) -> Algorithm | None:
-        """The configuration as an algorithm; None where cuBLASLt says that it cannot run, or not in the workspace."""
+        """The configuration as an algorithm; None if cuBLASLt reports that it cannot run, or not in the workspace."""
         result = HeuristicResult()
         status = self.library.status(
             "cublasLtMatmulAlgoCheck", *self._problem(), ctypes.byref(struct), ctypes.byref(result)
@@ -231,10 +231,10 @@ class Matmul:
         return self._algorithm(result, struct)
 
     def launch(self, algorithm: Algorithm, a: int, b: int, d: int, stream: int) -> None:
-        """Enqueue D = A · B at these addresses of GPU memory. Raises DeviceError for a refusal."""
+        """Enqueue D = A · B at these addresses in GPU memory. Raises DeviceError if cuBLASLt refuses."""
         if (a | b | d) % ALIGNMENT:
             raise DeviceError(
-                f"cuBLASLt was asked for operands that start at multiples of {ALIGNMENT} bytes; move them"
+                f"cuBLASLt algorithms were chosen for operands at multiples of {ALIGNMENT} bytes; move them"
                 " [cublaslt-alignment]"
             )
         result = ctypes.c_void_p(d)
@@ -248,7 +248,7 @@ class Matmul:
             ctypes.c_void_p(a),
             self._second,
             ctypes.byref(self._zero),
-            result,  # C, which beta = 0 leaves unread
+            result,  # C, which is not read because beta is 0
             self._result,
             result,
             self._result,
@@ -259,7 +259,7 @@ class Matmul:
         )
 
     def close(self) -> None:
-        """Destroy what was created, the last first."""
+        """Destroy what was created, in reverse order."""
         while self._owned:
             destroy, pointer = self._owned.pop()
             self.library.call(destroy, pointer)
@@ -306,7 +306,7 @@ class Matmul:
         self._set("cublasLtMatmulPreferenceSetAttribute", self._preference, attribute, value)
 
     def _problem(self) -> tuple[Any, ...]:
-        """Handle, operation, and the layouts of A, B, C and D in cuBLASLt's terms: C is described as D."""
+        """Handle, operation, and the layouts of A, B, C and D in cuBLASLt's terms; C has the layout of D."""
         return self._handle, self._operation, self._first, self._second, self._result, self._result
 
     def _types(self) -> tuple[Any, ...]:

@@ -1,10 +1,10 @@
 """Bindings to libcublasLt by ctypes: structs, enumeration values, and access to the fields of its algorithm structs.
 
-Numbers, types and structs are those of cublasLt.h, the same from CUDA 12 to 13 (NVIDIA's cuBLAS manual, "Using the
-cuBLASLt API"); the header's comments say which attribute has how many bytes, and cuBLASLt refuses any other size.
+Numbers, types and structs are those of cublasLt.h, unchanged from CUDA 12 to 13 (NVIDIA's cuBLAS manual, "Using the
+cuBLASLt API"). The header's comments give the size of each attribute; cuBLASLt refuses any other size.
 
-nvmath-python's `nvmath.bindings.cublasLt` has all the functions that are called here. They take the same pointers and
-sizes, so it could replace only the numbers, the structs and the loading of the library, and would add a dependency.
+nvmath-python's `nvmath.bindings.cublasLt` has all the functions called here. They take the same pointers and sizes, so
+it could replace only the numbers, the structs and the loading of the library, and would add a dependency.
 """
 
 import ctypes
@@ -23,14 +23,14 @@ DESCRIPTOR_TRANSPOSE_A, DESCRIPTOR_TRANSPOSE_B = 3, 4  # cublasLtMatmulDescAttri
 PREFERENCE_SEARCH_MODE, PREFERENCE_WORKSPACE_BYTES = 0, 1  # cublasLtMatmulPreferenceAttributes_t, uint32 and uint64
 SEARCH_BEST_FIT, SEARCH_WITHIN_ID = 0, 1  # cublasLtMatmulSearch_t
 REDUCTION_NONE, REDUCTION_COMPUTE_TYPE = 0, 2  # cublasLtReductionScheme_t
-CLUSTER_AUTO = 0  # cublasLtClusterShape_t, as the next
+CLUSTER_AUTO = 0  # cublasLtClusterShape_t
 CLUSTERS: Mapping[int, tuple[int, int]] = MappingProxyType(
     {2: (1, 1), 3: (2, 1), 4: (4, 1), 5: (1, 2), 6: (2, 2), 7: (4, 2), 8: (1, 4), 9: (2, 4), 10: (4, 4)}
 )
 
 
 class Setting(IntEnum):
-    """cublasLtMatmulAlgoConfigAttributes_t: what an algorithm is made of."""
+    """cublasLtMatmulAlgoConfigAttributes_t: the settings of an algorithm."""
 
     ID = 0
     TILE = 1
@@ -44,7 +44,7 @@ class Setting(IntEnum):
 
 
 class Capability(IntEnum):
-    """The cublasLtMatmulAlgoCapAttributes_t that are read here; each has four bytes or is an array of such values."""
+    """The cublasLtMatmulAlgoCapAttributes_t that are read here; each is a value of four bytes or an array of them."""
 
     SPLIT_K = 0
     REDUCTION_MASK = 1
@@ -54,7 +54,7 @@ class Capability(IntEnum):
     STAGES = 13
 
 
-_HALFWORDS = (Setting.INNER_SHAPE, Setting.CLUSTER)  # uint16, the others of four bytes
+_HALFWORDS = (Setting.INNER_SHAPE, Setting.CLUSTER)  # uint16; the others have four bytes
 
 
 class AlgorithmStruct(ctypes.Structure):
@@ -76,26 +76,26 @@ class HeuristicResult(ctypes.Structure):
 
 
 class Library:
-    """libcublasLt, whose functions return a cublasStatus_t, all but a few."""
+    """libcublasLt. Most of its functions return a cublasStatus_t."""
 
     def __init__(self, loaded: Any) -> None:
         self._loaded = loaded
 
     @property
     def version(self) -> int:
-        """As the library counts it: of 12.8.5, 120805."""
+        """The library's version number, such as 120805 for 12.8.5."""
         function = self._loaded.cublasLtGetVersion
         function.restype = ctypes.c_size_t
         return int(function())
 
     def status(self, name: str, *arguments: Any) -> int:
-        """What the function returns. Every argument must be a ctypes value of the parameter's own size."""
+        """The function's return value. Every argument must be a ctypes value of the parameter's own size."""
         function = getattr(self._loaded, name)
         function.restype = ctypes.c_int
         return int(function(*arguments))
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call, and raise DeviceError unless all went well."""
+        """Call a function. Raises DeviceError if it fails."""
         self.expect(name, self.status(name, *arguments))
 
     def expect(self, name: str, status: int) -> None:
@@ -109,7 +109,7 @@ class Library:
             )
 
     def settings(self, struct: AlgorithmStruct) -> dict[Setting, int]:
-        """What the algorithm is made of; attributes that this cuBLASLt does not know are left out."""
+        """The settings of the algorithm, without attributes that this cuBLASLt does not know."""
         found = {}
         for setting in Setting:
             value, written = _value(setting, 0), ctypes.c_size_t(0)
@@ -127,7 +127,7 @@ class Library:
         return found
 
     def changed(self, struct: AlgorithmStruct, changes: Mapping[Setting, int]) -> AlgorithmStruct | None:
-        """A copy with these settings; None where cuBLASLt rejects one of them."""
+        """A copy with these settings; None if cuBLASLt rejects one of them."""
         copy = AlgorithmStruct.from_buffer_copy(struct)
         for setting, number in changes.items():
             value = _value(setting, number)
@@ -143,10 +143,10 @@ class Library:
         return copy
 
     def capability(self, struct: AlgorithmStruct, attribute: Capability) -> tuple[int, ...]:
-        """The attribute's values: one, or all elements of an array; empty where cuBLASLt does not say."""
+        """The attribute's values: one, or all elements of an array; empty if cuBLASLt does not report it."""
         name, written = "cublasLtMatmulAlgoCapGetAttribute", ctypes.c_size_t(0)
         leading = (ctypes.byref(struct), ctypes.c_int(attribute))
-        # Asked with no bytes, it says how many it has.
+        # A query for zero bytes returns the size.
         status = self.status(name, *leading, ctypes.c_void_p(), ctypes.c_size_t(0), ctypes.byref(written))
         if status != SUCCESS or not written.value:
             return ()
@@ -162,7 +162,7 @@ def _value(setting: Setting, number: int) -> Any:
 
 
 def load() -> Library:
-    """cuBLASLt: the one this process already uses (torch's), else NVIDIA's wheel's, else the system's.
+    """cuBLASLt: the library that this process already uses (torch's), or that of NVIDIA's wheel, or the system's.
 
     Raises DeviceError if there is none.
     """

@@ -1,8 +1,8 @@
-"""Which of cuBLASLt's algorithms to time: what its heuristic offers, their neighbours, and a sweep over the rest.
+"""Selects cuBLASLt algorithms to time: those that its heuristic offers, their neighbours, and a sweep over the rest.
 
-The heuristic alone may offer no more than eight. Its lower-level functions (cublasLtMatmulAlgoGetIds, AlgoInit,
-AlgoCapGetAttribute, AlgoConfigSetAttribute, AlgoCheck) configure any other; NVIDIA's manual recommends
-them to "implement own heuristic and find routines". The list depends only on GPU, cuBLASLt and problem.
+The heuristic alone may offer no more than eight. The lower-level functions (cublasLtMatmulAlgoGetIds, AlgoInit,
+AlgoCapGetAttribute, AlgoConfigSetAttribute, AlgoCheck) configure any other; NVIDIA's manual recommends them to
+"implement own heuristic and find routines". The list depends only on the GPU, cuBLASLt and the problem.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,17 +26,17 @@ from lowtide.measurement.bench.cublaslt_tiles import UNDEFINED, tile_cost, tile_
 
 Item = TypeVar("Item")
 
-WORKSPACES = (WORKSPACE_BYTES, 32 * 2**20, 0)  # bytes; the heuristic is asked with each
-# How many algorithms there are at most after each source; the first, the heuristic's best fit, is kept whole.
+WORKSPACES = (WORKSPACE_BYTES, 32 * 2**20, 0)  # bytes; the heuristic is queried with each
+# The most algorithms after each source; the first source, the heuristic's best fit, is kept completely.
 WITHIN_IDS, WITH_NEIGHBOURS, WITH_SWEEP = 40, 72, 96
-CHECKS = 4000  # configurations tried at most
+CHECKS = 4000  # the most configurations tried
 NEIGHBOUR_CUSTOM_OPTIONS = 8
-SWEEP_TILES, SWEEP_STAGES, SWEEP_CLUSTERS = 16, 4, 3  # of each id, the likeliest
+SWEEP_TILES, SWEEP_STAGES, SWEEP_CLUSTERS = 16, 4, 3  # per id, the most promising
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What may be set on algorithms of one id."""
+    """The settings that algorithms of one id allow."""
 
     tiles: tuple[int, ...]
     stages: tuple[int, ...]
@@ -47,7 +47,7 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class Family:
-    """The algorithms of one id: a configuration to start from, what that is made of, and what may be set."""
+    """The algorithms of one id: a base configuration, its settings, and the settings that may be changed."""
 
     base: AlgorithmStruct
     settings: Mapping[Setting, int]
@@ -55,10 +55,10 @@ class Family:
 
 
 def find(matmul: Matmul, multiprocessors: int, most: int = WITH_SWEEP) -> tuple[Algorithm, ...]:
-    """Algorithms that cuBLASLt says it can run, the heuristic's best fit first and whole, some `most` of them.
+    """Algorithms that cuBLASLt reports as runnable, the heuristic's best fit first and complete, about `most` of them.
 
-    Each source has its share of `most`. Of the others, none has the settings of another. Raises DeviceError where a
-    call fails or the heuristic has no answer.
+    Each source has its share of `most`. Settings are not repeated. Raises DeviceError if a call fails or the heuristic
+    has no answer.
     """
     found = _Found(matmul)
     within_ids, with_neighbours = (most * share // WITH_SWEEP for share in (WITHIN_IDS, WITH_NEIGHBOURS))
@@ -80,7 +80,7 @@ def find(matmul: Matmul, multiprocessors: int, most: int = WITH_SWEEP) -> tuple[
     leading = {_id(matmul.library, one.struct) for one in best}
     families = {number: family(matmul.library, started.get(number, struct)) for number, struct in empty.items()}
     sweeps = {number: sweep(one, matmul.description.result, multiprocessors) for number, one in families.items()}
-    # Half of the places go to the ids that the heuristic thinks best of.
+    # Half of the places go to the ids that the heuristic ranks highest.
     best_ids = alternate([one for number, one in sweeps.items() if number in leading])
     other_ids = alternate([one for number, one in sweeps.items() if number not in leading])
     found.fill(alternate([best_ids, other_ids]), most)
@@ -88,7 +88,7 @@ def find(matmul: Matmul, multiprocessors: int, most: int = WITH_SWEEP) -> tuple[
 
 
 def capabilities(library: Library, struct: AlgorithmStruct) -> Capabilities:
-    """What cuBLASLt says may be set on the struct."""
+    """The settings that cuBLASLt reports for the struct."""
 
     def one(attribute: Capability) -> int:
         return next(iter(library.capability(struct, attribute)), 0)
@@ -97,7 +97,7 @@ def capabilities(library: Library, struct: AlgorithmStruct) -> Capabilities:
         tiles=library.capability(struct, Capability.TILES) or (UNDEFINED,),
         stages=library.capability(struct, Capability.STAGES) or (UNDEFINED,),
         swizzling=one(Capability.SWIZZLING) == 1,
-        # Partial sums in the type of the sums: in the dtype of D they might be another, less exact product.
+        # Partial sums have the type of the sums; in the dtype of D the product could be less exact.
         split_k=one(Capability.SPLIT_K) != 0 and one(Capability.REDUCTION_MASK) & REDUCTION_COMPUTE_TYPE != 0,
         custom_max=one(Capability.CUSTOM_MAX),
     )
@@ -109,7 +109,7 @@ def family(library: Library, base: AlgorithmStruct) -> Family:
 
 
 def neighbours(one: Family) -> Iterator[Mapping[Setting, int]]:
-    """What to change on the base: one setting at a time, round-robin over the kinds of setting."""
+    """Changes of the base: one setting at a time, round-robin over the kinds of setting."""
     settings, may = one.settings, one.capabilities
     tile, cluster = transposed(settings.get(Setting.TILE, UNDEFINED)), settings.get(Setting.CLUSTER, CLUSTER_AUTO)
     choices: dict[Setting, Iterable[int]] = {
@@ -128,11 +128,11 @@ def neighbours(one: Family) -> Iterator[Mapping[Setting, int]]:
 def sweep(
     one: Family, result: StoredMatrix, multiprocessors: int
 ) -> Iterator[tuple[AlgorithmStruct, Mapping[Setting, int]]]:
-    """(base, changes) over tiles × stages × clusters × CTA swizzling × split-K, the likeliest first.
+    """(base, changes) over tiles × stages × clusters × CTA swizzling × split-K, the most promising first.
 
-    Tiles are ordered by their estimated cost for the result, of the rest the base's own comes first; a combination is
-    as likely as the sum of its places in these orders is small. K is split in two only where tiles are fewer than
-    multiprocessors.
+    Tiles are ordered by their estimated cost for the result; for the others, the base's own setting comes first.
+    Combinations are ordered by the sum of their places in these orders. K is split in two only if there are fewer tiles
+    than multiprocessors.
     """
     may, settings = one.capabilities, one.settings
     tiles = sorted(may.tiles, key=lambda tile: tile_cost(tile, result.rows, result.columns, multiprocessors))
@@ -142,7 +142,7 @@ def sweep(
     axes: dict[Setting, Sequence[int]] = {
         Setting.TILE: tiles[:SWEEP_TILES],
         Setting.STAGES: _first(stages, sorted(may.stages, reverse=True))[:SWEEP_STAGES],
-        # Where the base names no shape, the id may know no clusters.
+        # If the base has no cluster shape, the id may not support clusters.
         Setting.CLUSTER: _first(cluster, CLUSTERS if cluster != CLUSTER_AUTO else ())[:SWEEP_CLUSTERS],
         Setting.SWIZZLING: (swizzling, 1 - swizzling) if may.swizzling else (swizzling,),
     }
@@ -153,7 +153,7 @@ def sweep(
         for parts in (1, 2) if few and may.split_k else (1,):
             values[Setting.SPLIT_K] = parts
             values[Setting.REDUCTION] = REDUCTION_NONE if parts == 1 else REDUCTION_COMPUTE_TYPE
-            # What the base has already, or does not know at all, is not set: it may be refused.
+            # Settings that equal the base's, or that the base does not have, are not set: cuBLASLt may refuse them.
             yield one.base, {each: value for each, value in values.items() if settings.get(each, value) != value}
 
 
@@ -188,7 +188,7 @@ def _neighbours(library: Library, base: AlgorithmStruct) -> Iterator[tuple[Algor
 
 
 class _Found:
-    """Algorithms so far."""
+    """The algorithms found so far."""
 
     def __init__(self, matmul: Matmul) -> None:
         self._matmul = matmul
@@ -203,7 +203,8 @@ class _Found:
             self._names.add(algorithm.name)
 
     def offer(self, algorithms: Iterable[Algorithm], most: int) -> None:
-        """Take those with new settings, until there are `most`. Takes no more from the iterable than that needs."""
+        """Take algorithms with new settings until there are `most`. Takes no more items than needed from the
+        iterable."""
         if len(self.algorithms) >= most:
             return
         for algorithm in algorithms:
@@ -213,7 +214,8 @@ class _Found:
                     return
 
     def fill(self, candidates: Iterable[tuple[AlgorithmStruct, Mapping[Setting, int]]], most: int) -> None:
-        """Take those that can be configured, check out and have new settings, until there are `most`, or no checks."""
+        """Take candidates that can be configured, pass the check and have new settings, until there are `most`, or
+        until no checks are left."""
         self.offer(self._checked(candidates), most)
 
     def _checked(self, candidates: Iterable[tuple[AlgorithmStruct, Mapping[Setting, int]]]) -> Iterator[Algorithm]:

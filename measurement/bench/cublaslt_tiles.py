@@ -1,7 +1,7 @@
-"""The tiles of cuBLASLt by their numbers, and an estimate of which suits a result's shape.
+"""The tiles of cuBLASLt by number, and an estimate of how well each suits the shape of a result.
 
 cublasLtMatmulTile_t of cublasLt.h (13.1) numbers 634 tiles, rows × columns of its column-major result. The first 35
-grew with the library; the others follow two rules, each leaving out what has a number: columns by 64, then rows by 64.
+were added one by one; the others follow two rules, each skipping tiles with a number: columns by 64, then rows by 64.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,8 +13,8 @@ _FIRST = (
     "128x128 256x64 64x512 128x256 256x128 512x64 64x96 96x64 96x128 128x160 160x128 192x128 128x192 128x96 32x256 "
     "256x32"
 )
-_LAST = "256x512 256x1024 512x512 512x1024"  # of Blackwell's CTA pairs
-# Elements that a CTA loads for a step of K, in products that it could compute meanwhile.
+_LAST = "256x512 256x1024 512x512 512x1024"  # for Blackwell's CTA pairs
+# The number of products that a CTA could compute while it loads one element for a step of K.
 LOAD_WEIGHT = 64
 
 
@@ -36,18 +36,18 @@ NUMBERS: Mapping[tuple[int, int], int] = MappingProxyType({shape: number for num
 
 
 def tile_name(number: int) -> str:
-    """As `128x256`; the number of a tile that is not known here."""
+    """For example `128x256`; the number itself for an unknown tile."""
     return "x".join(map(str, SHAPES[number])) if number in SHAPES else str(number)
 
 
 def transposed(number: int) -> int | None:
-    """The tile with rows and columns exchanged, if there is another such."""
+    """The tile with rows and columns exchanged, if there is one."""
     other = NUMBERS.get(SHAPES[number][::-1]) if number in SHAPES else None
     return None if other == number else other
 
 
 def tile_count(number: int, rows: int, columns: int) -> int:
-    """Tiles that cover a result of rows × columns; 0 for a tile that is not known here."""
+    """The number of tiles that cover a result of rows × columns; 0 for an unknown tile."""
     if number not in SHAPES:
         return 0
     tile_rows, tile_columns = SHAPES[number]
@@ -57,8 +57,8 @@ def tile_count(number: int, rows: int, columns: int) -> int:
 def tile_cost(number: int, rows: int, columns: int, multiprocessors: int) -> float:
     """Whole waves times the work per CTA and step of K (products and weighted loads). Only for ordering.
 
-    Large tiles cost least for large results, small ones where large tiles would leave multiprocessors idle. A tile that
-    is not known here comes last.
+    Large tiles cost least for large results; small tiles cost least if large ones would leave multiprocessors idle. An
+    unknown tile comes last.
     """
     if number not in SHAPES:
         return float("inf")

@@ -1,10 +1,10 @@
-"""A product whose every sum is exact, in any order and however K is divided: D must be it, element by element.
+"""A product with exact sums in any order and for any division of K: D must equal it, element by element.
 
-A and B hold −1, 0 and 1. The sums are integers, and no partial sum is larger in magnitude than the count of products
-that are not 0. That count is kept below the largest integer up to which the accumulator's and D's types hold all: A and
-B are so sparse that it is a quarter of that on average. (It is binomial: by Chernoff's bound one element in 10⁷⁰ would
-be over the limit of bf16, 256, the smallest of all.) So no rounding happens, and one product too many, too few or of
-another row shows, which `gpu_timing.tolerance` cannot promise of long sums in f16.
+A and B hold −1, 0 and 1. The sums are integers, and the magnitude of a partial sum is at most the number of products
+other than 0. That number is kept below the largest integer up to which the types of the accumulator and of D hold all
+integers: A and B are so sparse that it is a quarter of that on average. (It is binomial: by Chernoff's bound one
+element in 10⁷⁰ would exceed the limit of bf16, 256, the smallest of all.) So no rounding occurs, and a product too
+many, too few or of another row is found, which `gpu_timing.tolerance` cannot promise for long sums in f16.
 """
 
 import math
@@ -17,14 +17,14 @@ from lowtide.measurement.bench.gpu_timing import Contender, Operands, shapes_of,
 
 @dataclass(frozen=True)
 class ExactProduct:
-    """One set of operands and D as it must be."""
+    """One set of operands and the exact D."""
 
     operands: Operands
     expected: Any
 
 
 def density(dtype: str, acc: str, k: int, d: str | None = None) -> float:
-    """The share of elements of A and B that are not 0. `d`: the type of D, by default that of A and B."""
+    """The fraction of elements of A and B other than 0. `d`: the type of D, by default that of A and B."""
     limit = min(element_type(d or dtype).exact_integers, exact_sums(dtype, acc))
     return min(1.0, math.sqrt(limit / (4 * k)))
 
@@ -40,7 +40,7 @@ def exact_product(
     batch: int | None = None,
     d: str | None = None,
 ) -> ExactProduct:
-    """Random operands on the GPU, as `operand_sets` lays them out. Raises DeviceError."""
+    """Random operands on the GPU, with the shapes of `operand_sets`. Raises DeviceError."""
     torch = torch_with_gpu()
     kind, of_d = (getattr(torch, element_type(name).library) for name in (dtype, d or dtype))
     generator = torch.Generator(device="cuda").manual_seed(seed)
@@ -54,12 +54,12 @@ def exact_product(
     a, b = (matrix(shape) for shape in inputs)
     empty = torch.empty(output, device="cuda", dtype=of_d)
     operands = Operands(a, b, empty.fill_(unwritten(empty)), layout)
-    # In f32 these integers are exact too, and tf32 would hold −1, 0 and 1.
+    # f32 holds these integers exactly, and tf32 would hold −1, 0 and 1.
     return ExactProduct(operands, (operands.logical_a.float() @ operands.logical_b.float()).to(of_d))
 
 
 def exact_complaint(contender: Contender, exact: ExactProduct, index: int) -> str:
-    """What is wrong with the contender's result on the exact product, its operand set `index`, or ""."""
+    """What is wrong with the contender's result on the exact product, which has operand set `index`; or ""."""
     torch = torch_with_gpu()
     d = exact.operands.d
     d.fill_(unwritten(d))

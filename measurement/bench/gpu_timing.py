@@ -1,10 +1,10 @@
 """Timing GEMMs against each other on one GPU: interleaved, shuffled, on random data, in and out of the power limit.
 
-Every contender is a CUDA graph of launches that rotate over several sets of operands, more than L2 holds. In each
-round all contenders run once, in an order drawn anew; the first round is not counted. *Sustained* is a replay of about
-80 ms after 50 ms of the same; *burst* one of about 4 ms after 60 ms of idleness.
+Every contender is a CUDA graph of launches that rotate over several sets of operands, together more than L2 holds. In
+each round all contenders run once, in a new random order; the first round is not counted. *Sustained* is a replay of
+about 80 ms after 50 ms of the same; *burst* one of about 4 ms after 60 ms of idleness.
 
-torch makes the operands and the graphs. It is looked for when it is needed, and nothing else here needs it.
+torch makes the operands and the graphs. It is imported on demand; nothing else here needs it.
 """
 
 import importlib
@@ -28,9 +28,9 @@ CHECKED_ROWS = 64
 
 @dataclass(eq=False)
 class Contender:
-    """A name and how it computes operand set i, enqueued on torch's current stream.
+    """A name, and a launch that computes operand set i on torch's current stream.
 
-    `race` fills in seconds per launch, one entry for each counted round.
+    `race` fills in seconds per launch, one entry per counted round.
     """
 
     name: str
@@ -39,15 +39,15 @@ class Contender:
     burst: list[float] = field(default_factory=list)
 
     def seconds(self, kind: str) -> list[float]:
-        """One of the two lists, by its name."""
+        """One of the two lists, by name."""
         return self.sustained if kind == "sustained" else self.burst
 
 
 @dataclass(frozen=True)
 class Operands:
-    """One set, as it lies in memory: A (M, K), or (K, M) for nn and nt; B (N, K), or (K, N) for tt and nt; D (M, N).
+    """One set, with shapes in memory: A (M, K), or (K, M) for nn and nt; B (N, K), or (K, N) for tt and nt; D (M, N).
 
-    In a batch that is the first dimension of each.
+    For a batch, each has it as its first dimension.
     """
 
     a: Any
@@ -67,34 +67,34 @@ class Operands:
 
 
 def shapes_of(layout: str, m: int, n: int, k: int, batch: int | None = None) -> tuple[tuple[int, ...], ...]:
-    """Of A, B and D as they lie in memory, behind the batch where there is one."""
+    """The shapes of A, B and D in memory, after the batch if there is one."""
     outer = () if batch is None else (batch,)
     a, b = (m, k) if layout[0] == "t" else (k, m), (n, k) if layout[1] == "n" else (k, n)
     return (*outer, *a), (*outer, *b), (*outer, m, n)
 
 
 def torch_with_gpu() -> Any:
-    """torch. Raises DeviceError where it is not installed, or sees no GPU."""
+    """torch. Raises DeviceError if it is not installed, or has no GPU."""
     try:
         torch = importlib.import_module("torch")
     except ImportError:
         raise DeviceError(
-            "torch is not installed, and timing is done against it; install torch with CUDA [timing-torch]"
+            "torch is not installed, but timing needs it; install torch with CUDA [timing-torch]"
         ) from None
     if not torch.cuda.is_available():
         raise DeviceError(
-            "torch sees no NVIDIA GPU here, so nothing can be timed; run it on a machine that has one [timing-gpu]"
+            "torch finds no NVIDIA GPU here, so nothing can be timed; use a machine that has one [timing-gpu]"
         )
     return torch
 
 
 def unwritten(d: Any) -> float:
-    """What D is filled with before a launch: NaN, or of integers the least."""
+    """The value that D is filled with before a launch: NaN, or the least integer."""
     return float("nan") if d.is_floating_point() else float(torch_with_gpu().iinfo(d.dtype).min)
 
 
 def random_matrix(torch: Any, shape: tuple[int, ...], dtype: str, generator: Any) -> Any:
-    """Normal random numbers that the type has, or integers of all that it has."""
+    """Normal random numbers in the type, or integers over its whole range."""
     row = element_type(dtype)
     kind = getattr(torch, row.library)
     if not row.is_float:
@@ -111,8 +111,8 @@ def random_matrix(torch: Any, shape: tuple[int, ...], dtype: str, generator: Any
 def operand_sets(
     layout: str, m: int, n: int, k: int, dtype: str, seed: int, batch: int | None = None, d: str | None = None
 ) -> list[Operands]:
-    """As many sets of random operands as L2 cannot hold, two at least; nothing is written in D, of type `d` where it is
-    not that of A and B. Raises DeviceError."""
+    """Sets of random operands, more than L2 holds and at least two. D, of type `d` if that differs from A's and B's, is
+    not written. Raises DeviceError."""
     torch = torch_with_gpu()
     of_d = element_type(d or dtype)
     generator = torch.Generator(device="cuda").manual_seed(seed)
@@ -128,17 +128,17 @@ def operand_sets(
 
 
 def tolerance(dtype: str, acc: str, k: int, d: str | None = None, is_fast: bool = False) -> float:
-    """The most that ‖D − float64‖ / ‖float64‖ may be, of D from K products of normal random numbers of `dtype`, which D
-    has too unless `d` says otherwise; of integers nothing. `is_fast`: whether sums may be less precise than `acc`.
+    """The largest allowed ‖D − float64‖ / ‖float64‖, for D from K products of normal random numbers of `dtype`. D has
+    this type too, unless `d` is given; for integers the result is 0. `is_fast`: sums may be less precise than `acc`.
 
-    Every sum that a kernel rounds is of some of the K products. These are independent, with mean 0, so such a sum is in
-    the mean square no larger than all of them. A rounding changes it by at most u of itself. So n roundings change D by
-    at most n·u of its norm (Minkowski's inequality), in any order of the sums; and where they are to nearest, so that
-    their errors have mean 0 and do not depend on each other, by √n·u (Higham and Mary, A New Approach to Probabilistic
-    Rounding Error Analysis, 2019). To this come the rounding to `dtype`, at most half a spacing, and the roundings of
-    the reference in float64.
+    Every sum that a kernel rounds is of some of the K products. These are independent with mean 0, so in the mean
+    square such a sum is no larger than the whole sum. A rounding changes it by at most u of itself. So n roundings
+    change D by at most n·u of its norm (Minkowski's inequality), in any order of the sums. If they round to nearest, so
+    that their errors have mean 0 and are independent, they change it by √n·u (Higham and Mary, A New Approach to
+    Probabilistic Rounding Error Analysis, 2019). Added to this are the rounding to `dtype`, at most half a spacing, and
+    the roundings of the reference in float64.
 
-    From some K on (f16 sums: 970) this is over 1, and says nothing: `exact_products` judges sums of any length.
+    For large K (f16 sums: from 970 on) this exceeds 1 and is useless; `exact_products` judges sums of any length.
     """
     row, n = element_type(dtype), roundings_of_sum(k)
     if not row.is_float:
@@ -156,9 +156,9 @@ def complaint(
     d: str | None = None,
     is_fast: bool = False,
 ) -> str:
-    """What is wrong with the contender's result on the first set, or "": every element written, sampled rows compared
-    with float64, in each matrix of a batch. `acc` is the type of the sums, by default the one that epilogues of `dtype`
-    compute in; `d` that of D, by default `dtype`."""
+    """What is wrong with the contender's result on the first set, or "". Every element must be written, and sampled
+    rows of each matrix of a batch are compared with float64. `acc`: the type of the sums, by default the one that
+    epilogues of `dtype` compute in. `d`: the type of D, by default `dtype`."""
     torch = torch_with_gpu()
     operands = sets[0]
     mark = unwritten(operands.d)
@@ -178,7 +178,7 @@ def complaint(
 
 
 def capture(contender: Contender, sets: int) -> Any:
-    """A graph of one launch for each operand set, which have been launched once before."""
+    """A graph with one launch per operand set; each has been launched once before."""
     torch = torch_with_gpu()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
@@ -207,7 +207,7 @@ def replay(graph: Any, milliseconds: float, estimate_ms: float) -> tuple[float, 
 
 
 def race(contenders: Sequence[Contender], sets: int, rounds: int, seed: int) -> None:
-    """Fill `sustained` and `burst` of each contender, in one more round than asked: 0.2 s per contender and round."""
+    """Fill `sustained` and `burst` of each contender, in `rounds` + 1 rounds: 0.2 s per contender and round."""
     graphs = [(contender, capture(contender, sets)) for contender in contenders]
     order = [(contender, graph, estimate_ms(graph)) for contender, graph in graphs]
     shuffler = random.Random(seed)
@@ -227,10 +227,10 @@ def race(contenders: Sequence[Contender], sets: int, rounds: int, seed: int) -> 
 
 
 def screen(contenders: Sequence[Contender], sets: int, keep: int, seed: int) -> list[Contender]:
-    """The `keep` fastest of many, the fastest first, by some 20 ms of each.
+    """The `keep` fastest of many, fastest first, from about 20 ms of each.
 
-    Two passes, the second in the reverse order of the first: the card heats up on the way, so that who comes early in
-    one comes late in the other.
+    There are two passes in opposite orders: the card heats up meanwhile, so an early contender in one pass is late in
+    the other.
     """
     order = [(contender, capture(contender, sets)) for contender in contenders]
     random.Random(seed).shuffle(order)
@@ -245,7 +245,7 @@ def screen(contenders: Sequence[Contender], sets: int, keep: int, seed: int) -> 
 
 
 def estimate_ms(graph: Any) -> float:
-    """About how many ms a replay takes, at least one of a microsecond."""
+    """About how many ms a replay takes, at least one microsecond."""
     first, _ = replay(graph, 1.0, 1.0)
     elapsed, count = replay(graph, 2.0, max(first, 1e-3))
     return max(elapsed / count, 1e-3)
@@ -258,6 +258,6 @@ def spread(seconds: Sequence[float], flops: float) -> tuple[float, float, float]
 
 
 def ratio(contender: Contender, other: Contender, kind: str) -> tuple[float, float, float]:
-    """(median, least, greatest) of the rounds' ratios of speed; over 1: the first is faster."""
+    """(median, least, greatest) of the rounds' ratios of speed; above 1 the first is faster."""
     ratios = [y / x for x, y in zip(contender.seconds(kind), other.seconds(kind), strict=True)]
     return statistics.median(ratios), min(ratios), max(ratios)

@@ -1,7 +1,7 @@
 """The ladder of a target: each preset compiled for one problem, verified, and on a GPU timed with the others.
 
-A step is verified on a small ragged problem of its own, with guards around D, on the GPU or the interpreter; on a GPU,
-rows of the whole problem are compared with float64 as well, before it is timed.
+A step is verified on a small ragged problem, with guards around D, on the GPU or the interpreter. On a GPU, rows of the
+full problem are also compared with float64 before it is timed.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,10 +27,10 @@ from lowtide.verification.checking.interpretation import inputs_for
 from lowtide.verification.checking.interpretation import run as interpret
 from lowtide.verification.checking.verdicts import Verdict, against_float64
 
-# (M, N, K): no whole tile of any preset, rows of whole 16-byte units, more than one tile per CTA on two SMs, and a K
+# (M, N, K): not a multiple of any preset's tile, rows of whole 16-byte units, several tiles per CTA on two SMs, and a K
 # step of 64 for each of three CTAs that share a tile.
 RAGGED = (264, 72, 136)
-# Tensor maps of three dimensions and more see an operand as panels, which must be whole.
+# Tensor maps of three or more dimensions treat an operand as panels, which must be whole.
 RAGGED_IN_PANELS = (320, 128, 192)
 _PANELLED = frozenset({"tma.3d", "tma.4d", "tma.5d"})
 _SMS = 2  # of the interpreter's GPU
@@ -38,7 +38,7 @@ _SMS = 2  # of the interpreter's GPU
 Say = Callable[[str], None]
 Kernel = CompiledKernel | runtime.Kernel
 Build = Callable[[GemmSpec, str, Preset], Kernel]
-"""Gives the kernel of a step, by its name, or raises Error."""
+"""Returns the kernel of a step, by its name, or raises Error."""
 
 
 def compiled(spec: GemmSpec, name: str, preset: Preset) -> CompiledKernel:
@@ -54,7 +54,7 @@ class Step:
     preset: Preset
     kernel: Kernel | None
     result: str
-    """ok, wrong, refused (not compiled), or failed (not run to its end)."""
+    """ok, wrong, refused (not compiled), or failed (did not finish)."""
     message: str
 
     @property
@@ -64,8 +64,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a step takes: threads and shared memory (bytes) per CTA. By ptxas (None without it): registers per thread
-    and instructions of the kernel."""
+    """The resources of a step: threads and shared memory (bytes) per CTA. From ptxas (None without it): registers per
+    thread and instructions of the kernel."""
 
     threads: int
     shared_memory: int
@@ -76,7 +76,7 @@ class Resources:
 def climb(
     spec: GemmSpec, presets: Mapping[str, Preset], seed: int, on_gpu: bool, say: Say, build: Build = compiled
 ) -> list[Step]:
-    """Compile and verify every step, in order; `say` gets its name before. A refusal is the step's verdict."""
+    """Compile and verify every step, in order; `say` gets its name first. A refusal is the step's verdict."""
     steps = []
     for name, preset in presets.items():
         say(name)
@@ -84,7 +84,7 @@ def climb(
         try:
             kernel = build(spec, name, preset)
             if isinstance(kernel, CompiledKernel):
-                _ = kernel.assembly  # code that spills is refused by that alone
+                _ = kernel.assembly  # refuses code that spills
             small = small_problem(spec, preset)
             verdict = verify(small, build(small, name, preset), seed, on_gpu)
             result, message = "ok" if verdict.ok else "wrong", verdict.message
@@ -95,19 +95,19 @@ def climb(
 
 
 def small_problem(spec: GemmSpec, preset: Preset) -> GemmSpec:
-    """The spec's dtypes and layout, at ragged extents."""
+    """The spec's dtypes and layout, with ragged extents."""
     copies = {preset.schedule.mainloop.a.copy, preset.schedule.mainloop.b.copy}
     m, n, k = RAGGED_IN_PANELS if copies & _PANELLED else RAGGED
     return replace(spec, m=m, n=n, k=k)
 
 
 def verify(spec: GemmSpec, kernel: Kernel, seed: int, on_gpu: bool) -> Verdict:
-    """The kernel of a spec with known extents, on the GPU or the interpreter. Raises what running raises."""
+    """Run the kernel of a spec with known extents on the GPU or the interpreter. Raises what running raises."""
     inputs = inputs_for(spec, (spec.m, spec.n, spec.k), "float", seed)
     if on_gpu:
         ran = run_on_gpu(kernel, spec, inputs)
         return Verdict(False, ran.complaint) if ran.complaint else against_float64(spec, inputs, ran.d, seed)
-    assert isinstance(kernel, CompiledKernel)  # one that was loaded has no levels
+    assert isinstance(kernel, CompiledKernel)  # a loaded kernel has no levels
     with make_context() as context:
         module = parse_text(kernel.levels[str(Level.NVVM)], context, f"<level {Level.NVVM}>")
         return against_float64(spec, inputs, interpret(module, spec, inputs, sms=_SMS, seed=seed, domain="float"))
@@ -116,7 +116,7 @@ def verify(spec: GemmSpec, kernel: Kernel, seed: int, on_gpu: bool) -> Verdict:
 def race_steps(
     spec: GemmSpec, steps: list[Step], rounds: int, seed: int, say: Say, with_cublaslt: bool = False
 ) -> Standings:
-    """Time the steps whose results are right, torch.matmul, and cuBLASLt's best algorithms if asked for, in the same
+    """Time the steps with right results, torch.matmul and, if requested, cuBLASLt's best algorithms, in the same
     shuffled rounds. Raises DeviceError."""
     with Contest(spec, seed, say) as contest:
         for step in steps:
@@ -126,7 +126,7 @@ def race_steps(
 
 
 def resources_of(kernel: CompiledKernel) -> Resources:
-    """Of the launch that multiplies, not of those that copy matrices beside it; from ptxas where there is one."""
+    """The resources of the multiplying launch, not of launches that copy matrices; from ptxas if it is available."""
     with make_context() as context:
         module = parse_text(kernel.levels[str(Level.EPILOGUE)], context, f"<level {Level.EPILOGUE}>")
         (name,) = (ir.StringAttr(product.sym_name).value for product in gemm_kernels(module))
@@ -147,13 +147,14 @@ UNTIMED_HEADINGS = ("step", "result", "threads", "registers", "shared memory", "
 
 
 def timed_rows(steps: list[Step], standings: Standings, with_intervals: bool) -> list[tuple[str, ...]]:
-    """Under TIMED_HEADINGS; medians, or median (least … greatest). The last rows are torch's and cuBLASLt's best."""
+    """Rows under TIMED_HEADINGS: medians, or median (least … greatest). The last rows are torch's and cuBLASLt's
+    best."""
     by_name = {contender.name: contender for contender in standings.others}
     rows, before = [], None
     for step in steps:
         contender = by_name.get(step.name)
         if contender is None:
-            # A step that is right in small may be found wrong, and said so, when it is to be timed.
+            # A step that is right on the small problem may turn out wrong on the full one.
             word, reason = ("wrong", standings.left_out.get(step.name, "")) if step.ok else (step.result, step.message)
             word += f": {reason}" if with_intervals and reason else ""
             rows.append((step.name, word, *[""] * (len(_COLUMNS) - 1), step.preset.adds))
@@ -166,7 +167,7 @@ def timed_rows(steps: list[Step], standings: Standings, with_intervals: bool) ->
 
 
 def _peers(standings: Standings) -> list[tuple[str, tuple[Contender, ...]]]:
-    """torch, and cuBLASLt's best if it took part: a name, and who stands for it sustained and in bursts."""
+    """torch, and cuBLASLt's best if it took part: a name, and its contenders for sustained and burst."""
     found = [(f"{standings.torch.name} (cuBLAS)", tuple(standings.torch for _ in KINDS))]
     bests = [standings.best_cublaslt(kind) for kind in KINDS]
     if all(best is not None for best in bests):
@@ -177,7 +178,7 @@ def _peers(standings: Standings) -> list[tuple[str, tuple[Contender, ...]]]:
 def _cells(
     contenders: Mapping[str, Contender], before: Contender | None, standings: Standings, with_intervals: bool
 ) -> list[str]:
-    """The figures of a row; `contenders` says who stands for it sustained and in bursts."""
+    """The figures of a row; `contenders` are those for sustained and burst."""
     cells = []
     for kind in KINDS:
         contender = contenders[kind]
@@ -190,7 +191,7 @@ def _cells(
 
 
 def untimed_rows(steps: list[Step]) -> list[tuple[str, ...]]:
-    """Under UNTIMED_HEADINGS: what can be said without a GPU."""
+    """Rows under UNTIMED_HEADINGS, for a machine without a GPU."""
     rows = []
     for step in steps:
         found: list[str] = []
@@ -203,7 +204,7 @@ def untimed_rows(steps: list[Step]) -> list[tuple[str, ...]]:
 
 
 def bars(steps: list[Step], standings: Standings) -> list[tuple[str, float, float]]:
-    """For a chart: (name, sustained, burst) in TFLOP/s, medians; the last are the peers'."""
+    """For a chart: (name, sustained, burst) in TFLOP/s, medians; the peers come last."""
     by_name = {contender.name: contender for contender in standings.others}
     timed = [(step.name, (by_name[step.name],) * 2) for step in steps if step.name in by_name]
     return [

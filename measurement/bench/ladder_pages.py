@@ -1,4 +1,4 @@
-"""The ladders that the documentation shows: which problem each is measured on, and whose presets are its rows."""
+"""The ladders in the documentation: the problem of each, and the targets of its presets."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from lowtide.targets import accumulator_types
 
 @dataclass(frozen=True)
 class LadderPage:
-    """docs/NAME.md: the presets of the targets, in that order, on one problem."""
+    """docs/NAME.md: the presets of the targets, in this order, on one problem."""
 
     name: str
     heading: str
@@ -32,8 +32,8 @@ def product(
     batch: int | Unbatched = UNBATCHED,
     precision: str | None = None,
 ) -> GemmSpec:
-    """A and B of one type, D of that type or what torch gives then; `acc` is by default the first that its mma
-    instructions sum in."""
+    """A and B of one type, D of that type or the one that torch returns; `acc` is by default the first accumulator type
+    of the mma instructions."""
     sums, d = acc or accumulator_types(dtype, dtype)[0], next(iter(product_of(dtype).d), dtype)
     return GemmSpec(m=m, n=n, k=k, batch=batch, a=dtype, b=dtype, d=d, acc=sums, layout=layout, precision=precision)
 

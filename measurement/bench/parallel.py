@@ -1,4 +1,4 @@
-"""Kernels compiled by several processes at once, for runs of many kernels on a machine with many cores."""
+"""Kernels compiled by several processes at once, for measuring many kernels on a machine with many cores."""
 
 import multiprocessing
 import os
@@ -14,16 +14,16 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import CompileError, Error
 
 Request = tuple[GemmSpec, str, str | None]
-"""A spec, a target, and a schedule as text: a preset's name or fields; None to have it chosen."""
+"""A spec, a target, and a schedule as text: a preset's name or fields; None for the chosen one."""
 
-_SPARE_CORES = 2  # for the process that times
+_SPARE_CORES = 2  # for the timing process
 
 
 class Compilers:
-    """Processes that compile what is requested, each request once; a context manager.
+    """Processes that compile the requested kernels, each once; a context manager.
 
-    They start afresh, since a forked process would share what its parent has told CUDA. Where ptxas is there, kernels
-    are assembled too, so that code that spills is refused.
+    They are spawned, because a forked process would inherit the CUDA state. If ptxas is available, kernels are
+    assembled too, so that code that spills is refused.
     """
 
     def __init__(self, processes: int | None = None) -> None:
@@ -33,20 +33,20 @@ class Compilers:
         self._requests: dict[Request, tuple[Path, Future[str]]] = {}
 
     def request(self, spec: GemmSpec, target: str, schedule: str | None) -> None:
-        """Have a kernel compiled, unless it was requested before."""
+        """Request a kernel, unless it was requested before."""
         asked = (spec, target, schedule)
         if asked not in self._requests:
             path = Path(self._folder.name, str(len(self._requests)))
             self._requests[asked] = path, self._pool.submit(_compile, spec, target, schedule, path)
 
     def kernel(self, spec: GemmSpec, target: str, schedule: str | None) -> runtime.Kernel:
-        """Wait for a kernel. Raises Error for what was refused, CompileError where the process died."""
+        """Wait for a kernel. Raises Error if it was refused, CompileError if the process died."""
         self.request(spec, target, schedule)
         path, compilation = self._requests[spec, target, schedule]
         try:
             refusal = compilation.result()
         except BrokenProcessPool:
-            raise CompileError("a process that compiled has died: ask for fewer at once [bench-process-died]") from None
+            raise CompileError("a process died while it compiled: ask for fewer at once [bench-process-died]") from None
         if refusal:
             raise Error(refusal)
         return runtime.load(path)
@@ -62,7 +62,7 @@ class Compilers:
 
 
 def _compile(spec: GemmSpec, target: str, schedule: str | None, path: Path) -> str:
-    """In a process of its own: save the kernel at the path. What it was refused for, or ""."""
+    """In a process of its own: save the kernel at the path. Returns the refusal, or ""."""
     try:
         compile_gemm(spec, target, schedule).save(path)
     except Error as error:

@@ -1,8 +1,8 @@
 """Products of 8-bit floats with scales beside torch._scaled_mm: A and B of e4m3, D of bf16, tn.
 
-Scales are of each tensor, of each row of A and of B, or of blocks: 1×128 of A and 128×128 of B. Sums are the tensor
-cores' own (fast), or of at most 128 products added in f32; torch has both as `use_fast_accum`. D of every contender is
-compared with float64 on sampled rows before it is timed.
+Scales are per tensor, per row of A and of B, or per block: 1×128 of A and 128×128 of B. Sums are the tensor cores' own
+(fast), or sums of at most 128 products are added in f32; torch has both as `use_fast_accum`. Before it is timed, D of
+each contender is compared with float64 on sampled rows.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,18 +23,18 @@ from lowtide.measurement.bench.gpu_timing import (
 )
 
 Size = tuple[int, int, int]
-Launch = Callable[[int], Any]  # of operands by the number of their set
+Launch = Callable[[int], Any]  # takes the index of the operand set
 
 SUMS = ("fast", "f32")
 SCALES = ("tensor", "rows", "blocks")
-MOST_ERROR = {"fast": 6e-3, "f32": 2.5e-3}  # relative, of D in bf16 from normal operands: by K = 16384 on an H200
-BLOCK = 128  # of K, and of the columns of B; torch wants rows of B's scales at multiples of four blocks
+MOST_ERROR = {"fast": 6e-3, "f32": 2.5e-3}  # relative, for D in bf16 of normal operands up to K = 16384, on an H200
+BLOCK = 128  # of K, and of the columns of B; torch needs the rows of B's scales at multiples of four blocks
 ROW_OF_BLOCKS = 4
 
 if TYPE_CHECKING:
     _ROW_SCALES = Any
     _COLUMN_SCALES = Any
-else:  # annotations that the tracer reads; no types
+else:  # annotations for the tracer, not types
     _ROW_SCALES, _COLUMN_SCALES = PerRow["f32"], PerColumn["f32"]
 
 
@@ -52,12 +52,12 @@ EPILOGUES: Mapping[str, Callable[..., Any] | None] = MappingProxyType(
 
 
 def asked(kinds: Collection[str]) -> list[tuple[str, str]]:
-    """The sums and kinds of scales that there are: sums of blocks, which scales multiply, are added in f32."""
+    """The supported pairs of sums and scales: with block scales, sums of blocks are added in f32."""
     return [(sums, kind) for sums in SUMS for kind in SCALES if kind in kinds and (sums, kind) != ("fast", "blocks")]
 
 
 def problem(size: Size, sums: str, kind: str) -> GemmSpec:
-    """The product with scales of a kind."""
+    """The product with one kind of scales."""
     m, n, k = size
     blocks = BlockScales() if kind == "blocks" else None
     epilogue = EPILOGUES[kind]
@@ -65,7 +65,7 @@ def problem(size: Size, sums: str, kind: str) -> GemmSpec:
 
 
 def operand_sets(torch: Any, size: Size, seed: int) -> list[Operands]:
-    """As many sets of normal random operands as L2 cannot hold, two at least."""
+    """Sets of normal random operands, more than L2 holds and at least two."""
     m, n, k = size
     generator = torch.Generator(device="cuda").manual_seed(seed)
     sets = []
@@ -78,8 +78,8 @@ def operand_sets(torch: Any, size: Size, seed: int) -> list[Operands]:
 
 
 def scales(torch: Any, kind: str, size: Size) -> tuple[Any, Any]:
-    """Scales of A and of B, about 1, as torch takes them: those of blocks (M, K / 128) and (K / 128, N / 128), M and K
-    contiguous."""
+    """Scales of A and of B, about 1, as torch takes them. Block scales are (M, K / 128) and (K / 128, N / 128), with M
+    and K contiguous."""
     m, n, k = size
     if kind == "tensor":
         return torch.full((), 0.75, device="cuda"), torch.full((), 1.5, device="cuda")
@@ -92,7 +92,7 @@ def scales(torch: Any, kind: str, size: Size) -> tuple[Any, Any]:
 
 
 def as_taken(kind: str, scale: Any) -> Any:
-    """A scale as Lowtide takes it, from one as torch does."""
+    """A scale as Lowtide takes it, made from torch's."""
     if kind == "blocks":
         return scale.t()
     return scale.item() if scale.ndim == 0 else scale.reshape(-1)
@@ -119,8 +119,8 @@ class Case:
 def raced(
     size: Size, kinds: Collection[str], cases: Iterable[Case], rounds: int, seed: int, say: Callable[[str], None]
 ) -> dict[tuple[str, str], list[Contender]]:
-    """By sums and kind of scales, torch's kernel and the given ones, timed together. Of one that is wrong `say` gets a
-    line instead. Raises DeviceError."""
+    """torch's kernel and the given ones, timed together, by sums and kind of scales. A wrong kernel is reported by
+    `say` and left out. Raises DeviceError."""
     torch = torch_with_gpu()
     sets = operand_sets(torch, size, seed)
     given = {kind: scales(torch, kind, size) for kind in kinds}
@@ -163,7 +163,7 @@ def _of_kernel(sets: Sequence[Operands], kernel: Any, kind: str, scale_a: Any, s
 def error_of(
     torch: Any, contender: Contender, sets: Sequence[Operands], kind: str, scale_a: Any, scale_b: Any
 ) -> float:
-    """Relative error of sampled rows of D; NaN where an element was not written."""
+    """The relative error of sampled rows of D; NaN if an element was not written."""
     one = sets[0]
     one.d.fill_(float("nan"))
     contender.launch(0)

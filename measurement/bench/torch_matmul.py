@@ -1,6 +1,6 @@
-"""What torch multiplies with: matmul, or bmm of a batch, _scaled_mm for 8-bit floats, _int_mm for bytes.
+"""torch's products: matmul, bmm for a batch, _scaled_mm for 8-bit floats, _int_mm for bytes.
 
-Sums are in the type that is asked for where torch has a setting for it.
+Sums have the requested type if torch has a setting for it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,13 +14,13 @@ from lowtide.errors import DeviceError
 from lowtide.measurement.bench.gpu_timing import Contender, Operands
 
 _Multiply = Callable[[Operands, bool], object]
-"""Of operands, and whether sums may be less precise than their type."""
+"""Multiplies operands; the flag allows sums that are less precise than their type."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """A function of torch. `d`: the types that D may have, the first by default; none: that of A and B.
-    `layouts`: what it takes without a copy. `by_cublaslt`: whether cuBLASLt's algorithms are raced beside it."""
+    """A function of torch. `d`: the types that D may have, the first by default; empty: that of A and B. `layouts`:
+    those it supports without a copy. `by_cublaslt`: whether cuBLASLt's algorithms race beside it."""
 
     name: str
     multiply: Callable[[Any], _Multiply]
@@ -59,7 +59,7 @@ INTEGERS = Product("torch._int_mm", _integers, ("s32",), ("tn",))
 
 
 def product_of(dtype: str, *, batched: bool = False) -> Product:
-    """What torch multiplies operands of a type with."""
+    """torch's product for operands of a type."""
     row = element_type(dtype)
     if batched:
         return BMM
@@ -67,19 +67,19 @@ def product_of(dtype: str, *, batched: bool = False) -> Product:
         return INTEGERS
     if row.bits == 8:
         return SCALED
-    if row.storage is not None:  # matmul, told to cut what is stored
+    if row.storage is not None:  # matmul with the setting that truncates the stored type
         return Product(MATMUL.name, _matmul, (row.computes_in,))
     return MATMUL
 
 
 def check_sums(torch: Any, dtype: str, acc: str) -> None:
-    """Raise DeviceError where torch does not sum products of `dtype` in `acc`."""
+    """Raise DeviceError if torch does not sum products of `dtype` in `acc`."""
     if acc == element_type(dtype).computes_in or product_of(dtype) is INTEGERS:
         return
     setting = element_type(acc).torch_sums
     if setting is None or not hasattr(torch.backends.cuda.matmul, setting):
         raise DeviceError(
-            f"torch {torch.__version__} cannot be told to sum products of {dtype} in {acc}"
+            f"torch {torch.__version__} has no setting to sum products of {dtype} in {acc}"
             + (f" (torch.backends.cuda.matmul.{setting}, of torch 2.7 and later)" if setting else "")
             + f"; time sums in {element_type(dtype).computes_in} [torch-sums]"
         )
@@ -100,14 +100,14 @@ def torch_product(
 
 
 def _settings(dtype: str, acc: str) -> Mapping[str, bool]:
-    """torch's settings as the type of the sums needs them; of f32, whether only what tf32 has is multiplied."""
+    """torch's settings for the type of the sums; for f32, whether products are of tf32."""
     sums = {row.torch_sums: row.name == acc for row in ELEMENTS.values() if row.torch_sums is not None}
     return MappingProxyType({**sums, "allow_tf32": element_type(dtype).storage is not None})
 
 
 @contextmanager
 def _set(settings: Any, wanted: Mapping[str, bool]) -> Iterator[None]:
-    """The settings that this torch has; afterwards as they were."""
+    """Apply the settings that this torch has; restore them afterwards."""
     before = {setting: getattr(settings, setting) for setting in wanted if hasattr(settings, setting)}
     for setting in before:
         setattr(settings, setting, wanted[setting])

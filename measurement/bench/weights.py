@@ -1,6 +1,6 @@
-"""Packed weights beside torch's products: kernels of several numbers of rows of A raced, their D compared with float64.
+"""Packed weights beside torch's products: kernels raced at several numbers of rows of A, with D compared with float64.
 
-Operands rotate over sets that L2 does not hold together.
+Operands rotate over sets that together exceed L2.
 """
 
 import statistics
@@ -20,7 +20,7 @@ MOST_ERROR = 1e-2  # relative to the largest element of D, which is rounded to b
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel that is timed, for one number of rows of A."""
+    """A kernel to time at one number of rows of A."""
 
     m: int
     name: str
@@ -28,12 +28,12 @@ class Case:
 
 
 def problem(m: int, weights: str, n: int = 28672, k: int = 4096) -> GemmSpec:
-    """Weights of a type, in groups."""
+    """The product with weights of a type, in groups."""
     return GemmSpec(m=m, n=n, k=k, a="bf16", b=weights, d="bf16", group=GROUP)
 
 
 def microseconds(contender: Contender) -> list[str]:
-    """Sustained and in bursts: median (least … greatest)."""
+    """Sustained and burst: median (least … greatest)."""
     times = [[1e6 * x for x in contender.seconds(kind)] for kind in KINDS]
     return [f"{statistics.median(x):.1f} ({min(x):.1f} … {max(x):.1f})" for x in times]
 
@@ -79,7 +79,7 @@ def _launches(kernel: Any, inputs: list[Any], copies: list[Any], outputs: list[A
 
 
 def _random_weights(torch: Any, dtype: str, n: int, k: int) -> Any:
-    """Any integers of a type, or floats of a normal distribution that are as large as the type has them, rounded."""
+    """Random integers over the range of the type, or normal floats that use its range, rounded."""
     row = element_type(dtype)
     if not row.is_float:
         return torch.randint(int(row.lowest), int(row.largest) + 1, (n, k), dtype=torch.int16)
@@ -88,7 +88,7 @@ def _random_weights(torch: Any, dtype: str, n: int, k: int) -> Any:
 
 
 def _matmul(torch: Any, inputs: list[Any], outputs: list[Any], plain: Any) -> Contender:
-    """torch on weights of bf16."""
+    """torch on bf16 weights."""
     whole = [plain.bfloat16() for _ in inputs]
 
     def matmul(i: int) -> None:
@@ -98,7 +98,7 @@ def _matmul(torch: Any, inputs: list[Any], outputs: list[Any], plain: Any) -> Co
 
 
 def _int4(torch: Any, inputs: list[Any], weights: Any, scales: Any) -> Contender:
-    """torch's int4 kernel, whose weights are unsigned and whose scales have zero points beside them."""
+    """torch's int4 kernel, with unsigned weights, scales and zero points."""
     unsigned = (weights.cuda().int() + 8).byte()
     nibbles = unsigned[:, ::2] << 4 | unsigned[:, 1::2]
     tiles = [torch.ops.aten._convert_weight_to_int4pack(nibbles, 8) for _ in inputs]

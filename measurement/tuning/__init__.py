@@ -1,5 +1,5 @@
-"""The fastest schedule of a problem on the GPU at hand, found by measuring.
+"""Finds the fastest schedule of a problem on the GPU at hand, by measurement.
 
-Layers, each on those above: `elimination` (who is surely slower), `candidates`, `journal`, `gpu` (verifies and times),
-`search`, `tune`. What was found is kept by `compiler/cache/tuned.py`.
+Layers, each above those before: `elimination` (drops slower kernels), `candidates`, `journal`, `gpu` (verifies and
+times), `search`, `tune`. `compiler/cache/tuned.py` stores the results.
 """

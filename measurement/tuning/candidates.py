@@ -1,7 +1,7 @@
-"""The schedules to measure: those that the cost model weighs, and neighbours of the one that it chooses.
+"""The schedules to measure: those that the cost model considers, and neighbours of its choice.
 
-All come from `passes/schedules/choice`, which completes an empty schedule and some of a few fields: so each is legal,
-and what is learnt there about speed holds here too.
+All come from `passes/schedules/choice`, which completes an empty schedule or one with some fields. So each is legal,
+and improvements of the choice apply here too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,11 +23,11 @@ from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
 
 MOST = 24
-_LOOKED_AT = 2  # times as many as are asked for, of one source: the others may sum in another order
+_LOOKED_AT = 2  # times as many are generated per source as are needed: some may sum in another order
 _ORDERS = ("grouped(4)", "grouped(8)", "grouped(16)", "hilbert", "row")
 _CLUSTERS = ((2, 1), (1, 2))
-_DIVIDED = ("grid.k_division", "grid.operands", "mainloop.k")  # of the choice, in what divides K as it does
-_KEPT = (*_DIVIDED, "grid.tile", "mainloop.roles")  # in its neighbours
+_DIVIDED = ("grid.k_division", "grid.operands", "mainloop.k")  # fields of the choice that divide K in the same way
+_KEPT = (*_DIVIDED, "grid.tile", "mainloop.roles")  # fields that its neighbours keep
 
 
 def candidates(
@@ -37,10 +37,11 @@ def candidates(
     most: int = MOST,
     passed_over: Sequence[Schedule] = (),
 ) -> list[Schedule]:
-    """At most so many schedules, all different and complete, the model's own choice first; none of `passed_over`.
+    """At most `most` different, complete schedules, the model's own choice first, without those in `passed_over`.
 
-    Unless `numerics` is "any", what is known to sum in another order than that choice is left out. The kernels say for
-    certain (`compiler/summation.py`). Raises ScheduleError where no schedule is legal, SpecError for other numerics.
+    Unless `numerics` is "any", schedules known to sum in another order than that choice are left out; only the compiled
+    kernel decides with certainty (`compiler/summation.py`). Raises ScheduleError if no schedule is legal, SpecError for
+    unknown numerics.
     """
     check_numerics(numerics)
     problem = seen_by_passes(spec, target)
@@ -60,7 +61,8 @@ def candidates(
 
 
 def order_of(schedule: Schedule) -> tuple[Any, ...]:
-    """What a schedule says of the order of its sums: the kind of atom and its K, and what begins sums anew."""
+    """What the fields of a schedule determine of the order of sums: the kind of atom, its K, and where sums begin
+    anew."""
     multiply, division = schedule.multiply, schedule.k_division
     assert multiply.atoms is not None and multiply.permutation is not None
     warps, along_k = multiply.atoms[2], multiply.permutation[2]
@@ -70,7 +72,7 @@ def order_of(schedule: Schedule) -> tuple[Any, ...]:
 
 
 def _sources(own: Schedule, problem: Problem, target: Target, numerics: str) -> Iterator[Schedule]:
-    """Fields from which schedules are made, what is best first."""
+    """Fields to make schedules from, the most promising first."""
     kept = Schedule().set({path: own.get(path) for path in _KEPT})
     if own.k_division is not None and numerics != ANY:
         yield Schedule().set({path: own.get(path) for path in _DIVIDED})
@@ -90,7 +92,7 @@ def _sources(own: Schedule, problem: Problem, target: Target, numerics: str) -> 
 
 
 def _legal(given: Schedule, problem: Problem, target: Target, most: int) -> Iterator[Schedule]:
-    """The schedules of a source; none where its fields do not go together."""
+    """The schedules of a source; none if its fields do not fit together."""
     try:
         for choice in islice(ranked(problem, target, given), _LOOKED_AT * most):
             yield choice.schedule
@@ -99,7 +101,7 @@ def _legal(given: Schedule, problem: Problem, target: Target, most: int) -> Iter
 
 
 def _in_turn(sources: list[Iterator[Schedule]]) -> Iterator[Schedule]:
-    """One of each, as long as one has any."""
+    """Round-robin over the sources, until all are exhausted."""
     while sources:
         for source in list(sources):
             schedule = next(source, None)

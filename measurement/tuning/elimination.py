@@ -1,13 +1,13 @@
-"""Who is surely slower: successive elimination by paired times.
+"""Drops contenders that are surely slower: successive elimination by paired times.
 
-All who are left run once in each round, so times of one round are compared. Which of two is faster is decided by how
-many rounds each has won: if neither is slower in the median, the number of rounds that one loses is binomial, whatever
-the noise is (sign test). Outliers therefore count as one lost round.
+All remaining contenders run once in each round, and times of the same round are compared. The number of rounds that
+each of two has won decides which is faster: if neither is slower in the median, the number of rounds that one loses is
+binomial, whatever the noise is (sign test). So an outlier counts as one lost round.
 
-The chance of a false verdict is at most 1 − confidence in all: half of it for dropping the fastest, half for stopping
-too early. Each half is shared by the contenders that the fastest is compared with, and by the looks: look l gets the
-share 1 / (l (l + 1)) of it, whose sum over all looks is 1. (Even-Dar, Mannor and Mansour, Action Elimination and
-Stopping Conditions, 2006; the sign test takes the place of Hoeffding's inequality.)
+The total chance of a false verdict is at most 1 − confidence: half for dropping the fastest, half for stopping too
+early. Each half is divided among the contenders that the fastest is compared with, and among the looks: look l gets the
+share 1 / (l (l + 1)), whose sum over all looks is 1. (Even-Dar, Mannor and Mansour, Action Elimination and Stopping
+Conditions, 2006; the sign test replaces Hoeffding's inequality.)
 """
 
 import math
@@ -16,15 +16,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 ROUNDS_PER_LOOK = 4
-# Far behind in each of so many rounds: dropped without a test. Clocks and temperature move a kernel by 3 %.
+# A contender this far behind in each of so many rounds is dropped untested. Clocks and temperature move times by 3 %.
 _FAR, _FAR_ROUNDS = 1.25, 3
 
 
 @dataclass
 class Race:
-    """Seconds of each contender, one for each round in which it took part: from the first on, without gaps.
+    """Seconds of each contender, one for each round that it took part in, from the first on without gaps.
 
-    `margin`: how much faster than the winner another may be, as a share of its time.
+    `margin`: how much faster than the winner another contender may be, as a fraction of its time.
     """
 
     confidence: float
@@ -34,20 +34,20 @@ class Race:
 
     @property
     def left(self) -> list[str]:
-        """Those that are not known to be slower."""
+        """The contenders that are not known to be slower."""
         return [name for name in self.seconds if name not in self.dropped]
 
     @property
     def rounds(self) -> int:
-        """That all who are left have run."""
+        """The number of rounds that all remaining contenders have run."""
         return min((len(self.seconds[name]) for name in self.left), default=0)
 
     def leader(self) -> str:
-        """The least median of those left; the first of equals."""
+        """The remaining contender with the least median; the first if several are equal."""
         return min(self.left, key=lambda name: statistics.median(self.seconds[name]))
 
     def add_round(self, times: Mapping[str, float]) -> None:
-        """A time for each of those left; then who is surely slower is dropped."""
+        """Add a time for each remaining contender, then drop those that are surely slower."""
         for name in self.left:
             self.seconds[name].append(times[name])
         leader = self.leader()
@@ -56,12 +56,13 @@ class Race:
                 self.dropped.add(name)
 
     def is_decided(self) -> bool:
-        """Whether nobody left is faster than the leader by more than the margin, with the confidence asked for."""
+        """Whether, with the given confidence, no remaining contender is faster than the leader by more than the
+        margin."""
         leader = self.leader()
         return all(name == leader or self._surely_not_faster(name, leader) for name in self.left)
 
     def ratio(self, name: str, other: str) -> float:
-        """Of their times, the median over the rounds that both have run: over 1, `other` is faster."""
+        """The median ratio of their times over the rounds that both have run; above 1 `other` is faster."""
         return statistics.median(x / y for x, y in zip(self.seconds[name], self.seconds[other], strict=False))
 
     def _surely_slower(self, name: str, leader: str) -> bool:
@@ -80,7 +81,7 @@ class Race:
         return list(zip(self.seconds[name], self.seconds[leader], strict=True))
 
     def _is_sure(self, won: int) -> bool:
-        """Whether so many won of the rounds so far are too many for an accident. Looks are every few rounds."""
+        """Whether so many wins in the rounds so far are unlikely to be chance. Looks are every few rounds."""
         look, between = divmod(self.rounds, ROUNDS_PER_LOOK)
         if between or not look:
             return False
@@ -89,5 +90,5 @@ class Race:
 
 
 def chance_of(won: int, rounds: int) -> float:
-    """That a fair coin shows so many heads or more."""
+    """The probability that a fair coin shows at least `won` heads."""
     return sum(math.comb(rounds, heads) for heads in range(won, rounds + 1)) / 2**rounds

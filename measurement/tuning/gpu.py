@@ -1,8 +1,8 @@
-"""Kernels of one problem on the GPU at hand: each is verified before it is timed.
+"""Kernels of one problem on the GPU at hand; each is verified before it is timed.
 
-Two sets of operands are for verifying. On one every sum is exact in any order (`exact_products`), so all kernels give
-the same D, bit for bit. On the other, normal random numbers, sampled elements of D are compared with float64 and the
-bound that is derived for them; and where bits may not differ, all of D with that of the first kernel.
+Two sets of operands are for verification. One has exact sums in any order (`exact_products`), so all kernels must
+compute the same D, bit for bit. The other has normal random numbers: sampled elements of D are compared with float64
+and a derived bound. If bits may not differ, all of D is also compared with that of the first kernel.
 """
 
 import math
@@ -31,27 +31,27 @@ from lowtide.measurement.bench.gpu_timing import (
 from lowtide.runtime.driver import current_device
 from lowtide.verification.checking.reference import compare, reference_with_bound
 
-_MOST_SETS = 128  # of small problems, whose launches take no longer on operands that L2 holds
+_MOST_SETS = 128  # for small problems, whose launches take no longer with operands in L2
 _WARM_MS, _TIMED_MS = 3.0, 10.0
 _SAMPLED_ROWS, _SAMPLED_COLUMNS = 64, 256
-_INTEGERS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}  # torch's, by bytes
+_INTEGERS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}  # torch's integer types by size in bytes
 
 
 class Bench(Protocol):
-    """What tuning asks of a GPU."""
+    """The interface of a GPU for tuning."""
 
     @property
     def device(self) -> str:
-        """Its model, as the driver names it."""
+        """The GPU's model, as the driver names it."""
 
     def admit(self, name: str, kernel: CompiledKernel | runtime.Kernel) -> str:
-        """Verify a kernel and make it ready; what is wrong with it, or ""."""
+        """Verify a kernel and prepare it. Returns what is wrong with it, or ""."""
 
     def seconds(self, name: str) -> float:
-        """Of a launch, measured now."""
+        """The time of a launch, measured now."""
 
     def settled_seconds(self, name: str) -> float:
-        """The same after so many launches that clocks and power have settled on this kernel."""
+        """The same, after enough launches for clocks and power to settle on this kernel."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class _Set:
 
 
 class GpuBench:
-    """Times kernels of a spec whose extents are all known. `same_bits`: D must be that of the kernel admitted first.
+    """Times kernels of a spec with known extents. `same_bits`: D must equal that of the kernel admitted first.
 
-    Raises DeviceError where torch or a GPU is missing, or memory for the operands.
+    Raises DeviceError if torch, a GPU, or memory for the operands is missing.
     """
 
     def __init__(self, spec: GemmSpec, seed: int, same_bits: bool) -> None:
@@ -93,7 +93,7 @@ class GpuBench:
         return current_device().name
 
     def admit(self, name: str, kernel: CompiledKernel | runtime.Kernel) -> str:
-        """As of `Bench`."""
+        """See `Bench`."""
         contender = Contender(name, lambda i: self._launch(kernel, self._timed[i]))
         try:
             found = self._complaint(kernel)
@@ -105,11 +105,11 @@ class GpuBench:
         return found
 
     def seconds(self, name: str) -> float:
-        """As of `Bench`."""
+        """See `Bench`."""
         return self._seconds(name, _WARM_MS, _TIMED_MS)
 
     def settled_seconds(self, name: str) -> float:
-        """As of `Bench`."""
+        """See `Bench`."""
         return self._seconds(name, WARM_MS, SUSTAINED_MS)
 
     def _seconds(self, name: str, warm_ms: float, timed_ms: float) -> float:
@@ -125,13 +125,13 @@ class GpuBench:
             self._expected = [] if found else [each.clone() for each in results]
             return found
         if not self._torch.equal(results[0], self._expected[0]):
-            return "D of exact sums is not that of the first kernel"
+            return "D of exact sums differs from that of the first kernel"
         if self._same_bits and not self._torch.equal(results[1], self._expected[1]):
-            return "its bits of D are not those of the first kernel"
+            return "its bits of D differ from those of the first kernel"
         return ""
 
     def _result(self, kernel: CompiledKernel | runtime.Kernel, operands: _Set) -> Any:
-        """The bytes of D, computed anew."""
+        """The bytes of D, computed again."""
         stored = operands.d.view(self._torch.uint8)
         stored.fill_(0xFF)
         self._launch(kernel, operands)
@@ -147,7 +147,7 @@ class GpuBench:
         return self._set(lambda shape, dtype: self._random(shape, dtype))
 
     def _exact_set(self) -> _Set:
-        """A and B of −1, 0 and 1, so many of them 0 that no sum is rounded."""
+        """A and B of −1, 0 and 1, sparse enough that no sum is rounded."""
         spec = self._spec
         assert spec.k is not None
         share = min(1.0, math.sqrt(exact_sums(spec.a, spec.sums) / 4 / max(1, spec.k)))
@@ -186,7 +186,7 @@ class GpuBench:
 
 
 class _Sample:
-    """Some rows and columns of D, in float64 with the error that is allowed; in a batch, of the last matrix."""
+    """Some rows and columns of D in float64, with the allowed error; for a batch, of the last matrix."""
 
     def __init__(self, spec: GemmSpec, operands: _Set, rng: np.random.Generator) -> None:
         assert spec.m is not None and spec.n is not None
@@ -206,7 +206,7 @@ class _Sample:
     def complaint(self, d: Any) -> str:
         """What is wrong with D, or ""."""
         found = compare(self._spec, self._part(d, self._of_d(self._spec)), self._expected, self._bound)
-        # Nothing can be judged of long sums in f16, for one: those of exact sums are compared in any case.
+        # Long sums in f16, for example, cannot be judged; those of exact sums are compared in any case.
         return "" if found.ok or not found.judged else found.message
 
     @staticmethod
@@ -216,7 +216,7 @@ class _Sample:
     def _part(self, matrix: Any, dims: str) -> np.ndarray:
         """The sampled rows and columns of a tensor, in float64."""
         torch = torch_with_gpu()
-        # torch does not index 8-bit floats.
+        # torch cannot index 8-bit floats.
         part = (matrix[-1] if self._is_batched else matrix).view(getattr(torch, _INTEGERS[matrix.element_size()]))
         for axis, dim in enumerate(dims):
             if dim != "k":
@@ -226,7 +226,7 @@ class _Sample:
 
 
 def _some(count: int, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Numbers below `count`, at most `most` of them, in order; the first and the last are among them."""
+    """At most `most` numbers below `count`, in order, including the first and the last."""
     if count <= most:
         return np.arange(count)
     return np.unique(np.concatenate([[0, count - 1], rng.choice(count, size=most - 2, replace=False)]))

@@ -1,7 +1,7 @@
-"""What a run of tuning has measured, as a file from which a later run continues.
+"""A journal of measured times, as a file from which a later tuning run continues.
 
-It is written whole after each round, so what a killed run leaves is that of a round. It is of one problem, GPU and
-version: times of other code say nothing.
+It is replaced atomically after each round, so an interrupted run leaves complete rounds. A journal belongs to one
+problem, GPU and version: times of other code do not apply.
 """
 
 import json
@@ -19,7 +19,8 @@ _FORMAT = 1
 
 @dataclass
 class Journal:
-    """`of`: what is tuned and how; `seconds` by schedule, `dropped` and `refused`, with the reason, as in the race."""
+    """`of`: the problem and settings. `seconds` by schedule, `dropped` and `refused` with the reason, as in the
+    race."""
 
     of: Mapping[str, Any]
     path: Path | None = None
@@ -29,9 +30,10 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path | None, of: Mapping[str, Any]) -> "Journal":
-        """The journal in a file, an empty one if there is none or no path.
+        """The journal in a file; an empty one if the file does not exist or there is no path.
 
-        Raises Error for a file that holds none, that is of something else, or that cannot be written.
+        Raises Error for an invalid file, for a journal of another problem or settings, and for a file that cannot be
+        written.
         """
         if path is None or not path.exists():
             if path is not None:
@@ -49,7 +51,9 @@ class Journal:
             if held["format"] != _FORMAT or not all(found.seconds.values()):
                 raise ValueError("another format")
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Error(f"{path} is no journal of lowtide tune: {error}; name another file [tuning-journal]") from None
+            raise Error(
+                f"{path} is not a journal of lowtide tune: {error}; name another file [tuning-journal]"
+            ) from None
         other = [name for name in of if found.of.get(name) != json.loads(json.dumps(of[name]))]
         if other:
             raise Error(f"{path} is of another {' and '.join(other)}; remove it, or name another file [other-journal]")

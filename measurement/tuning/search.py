@@ -1,7 +1,7 @@
-"""The search for the fastest of some kernels: admitted one by one, then timed in rounds until one is known to be it, or
-time is up.
+"""The search for the fastest of some kernels: each is admitted, then all are timed in rounds until one is known to be
+the fastest, or time is up.
 
-Nothing here knows of GPUs or of compiling; times come from a `Bench`.
+This module knows nothing of GPUs or compilation; times come from a `Bench`.
 """
 
 import random
@@ -20,16 +20,16 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a search is: `rounds` run, `left` contenders that may still be the fastest."""
+    """The progress of a search: `rounds` run, and `left` contenders that may still be the fastest."""
 
     rounds: int
     left: int
 
 
 def admit(bench: Bench, kernels: Iterable[tuple[str, CompiledKernel]], journal: Journal) -> list[str]:
-    """The names of the kernels that are right, in order; what is wrong with the others goes to the journal.
+    """The names of the kernels that are right, in order; the faults of the others are written to the journal.
 
-    The first is the one that others are compared with: CompileError where it is wrong itself.
+    The first kernel is the reference for the others; if it is wrong, raises CompileError.
     """
     found = []
     for position, (name, kernel) in enumerate(kernels):
@@ -37,7 +37,7 @@ def admit(bench: Bench, kernels: Iterable[tuple[str, CompiledKernel]], journal: 
         if complaint and not position:
             raise CompileError(
                 f"the kernel of the chosen schedule is wrong on this GPU: {complaint}; please report it with `lowtide "
-                f"check`, and meanwhile give another schedule than {name} [chosen-wrong]"
+                f"check`, and meanwhile use another schedule than {name} [chosen-wrong]"
             )
         if complaint:
             journal.refused[name] = complaint
@@ -47,10 +47,10 @@ def admit(bench: Bench, kernels: Iterable[tuple[str, CompiledKernel]], journal: 
 
 
 def duel(bench: Bench, own: str, other: str, rounds: int) -> tuple[list[float], list[float]]:
-    """Seconds of two kernels in rounds of their own, in changing order, each run until clocks and power have settled.
+    """Seconds of two kernels in separate rounds, in changing order, each run until clocks and power have settled.
 
-    Among many of about the same speed, the fastest of a race was also the luckiest; and in short runs in turn, all run
-    at the clocks that they have left each other, while a kernel that runs alone is slower the more power it takes.
+    The fastest of many similar kernels in a race was also the luckiest. Also, kernels that alternate in short runs all
+    run at the same clocks, but a kernel that runs alone is slower the more power it takes.
     """
     found: dict[str, list[float]] = {own: [], other: []}
     for number in range(rounds):
@@ -70,13 +70,13 @@ def run(
     on_round: Callable[[Progress], None],
     clock: Clock = time.monotonic,
 ) -> bool:
-    """Fill the race with rounds; whether it is decided, and not out of time. One round is run in any case.
+    """Fill the race with rounds, at least one. Returns whether it was decided before time was up.
 
-    Rounds of the journal count, where they are of the same contenders.
+    Rounds of the journal count if they are of the same contenders.
     """
     race.seconds = {name: list(journal.seconds.get(name, [])) for name in names}
     race.dropped = set(journal.dropped) & set(names)
-    if set(journal.seconds) - set(journal.refused) != set(names):  # others were compiled in time: begin anew
+    if set(journal.seconds) - set(journal.refused) != set(names):  # others were compiled in time: start again
         race.seconds, race.dropped = {name: [] for name in names}, set()
     shuffler = random.Random(seed + race.rounds)
     while not race.rounds or (len(race.left) > 1 and not race.is_decided()):

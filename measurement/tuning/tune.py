@@ -1,4 +1,4 @@
-"""`lt.tune`: the fastest schedule of a spec on the GPU at hand, found by measuring, and kept."""
+"""`lt.tune`: finds the fastest schedule of a spec on the GPU at hand by measurement, and stores it."""
 
 import statistics
 import time
@@ -38,21 +38,21 @@ from lowtide.targets import Target
 BUDGET = 40.0
 _CONFIDENCE, _MARGIN = 0.95, 0.01
 _DUEL_ROUNDS = 6
-_COMPILING = 0.6  # of the budget, at most: what has not begun by then is left out
+_COMPILING = 0.6  # of the budget: kernels whose compilation has not started by then are left out
 
 BenchMaker = Callable[[GemmSpec, int, bool], Bench]
-"""Makes a bench of a spec whose extents are known, a seed, and whether all kernels must give the same bits."""
+"""Makes a bench from a spec with known extents, a seed, and whether all kernels must compute the same bits."""
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What tuning found, and kept.
+    """The result of tuning, as stored.
 
-    `schedule` is complete. `seconds` of a launch, the median of the rounds, beside those of the cost model's
-    `own_choice`; `speedup` over it is the median of the ratios of rounds, 1 where it is kept itself. They are of a duel
-    after the race, in which each runs until clocks and power have settled. `certain`:
-    nobody is faster by more than the `margin`, with the `confidence` asked for; otherwise the budget ended first.
-    `refused`: what was wrong with candidates that were not timed, by schedule.
+    `schedule` is complete. `seconds` per launch is the median of the rounds, beside that of `own_choice`, the cost
+    model's schedule. `speedup` over it is the median of the rounds' ratios, 1 if it is kept. These are measured in a
+    duel after the race, in which each kernel runs until clocks and power have settled. `certain`: with the requested
+    `confidence`, no candidate is faster by more than the `margin`; otherwise the budget ended first. `refused`: the
+    faults of candidates that were not timed, by schedule.
     """
 
     schedule: Schedule
@@ -85,20 +85,20 @@ def tune(
     progress: bool = True,
     bench: BenchMaker = GpuBench,
 ) -> Tuned:
-    """Measure schedules for a spec on the GPU at hand, and keep the fastest in the cache.
+    """Measure schedules for a spec on the GPU at hand, and store the fastest in the cache.
 
-    From then on `compile_gemm(spec)` takes it on this model of GPU. At most `most` candidates, those that the
-    cost model estimates to be the fastest, are compiled by `jobs` processes (None: one for each core), verified, and
-    timed in shuffled rounds, until with `confidence` none is faster than the one found by more than 1 %, or `budget`
-    seconds have passed (one round is run in any case). `at`: the extents to measure at, by name, where the spec leaves
-    them to run time. `numerics`: the promise that is kept (docs/numerics.md): but for "any", only schedules that give
-    the bits of the model's own choice. `journal`: a
-    file from which a killed run continues. `progress`: show a bar where standard error is a terminal.
+    Then `compile_gemm(spec)` uses it on this model of GPU. At most `most` candidates, those that the cost model
+    estimates to be the fastest, are compiled by `jobs` processes (None: one per core), verified, and timed in shuffled
+    rounds, until with `confidence` none is faster than the best by more than 1 %, or `budget` seconds have passed (at
+    least one round is run). `at`: the extents to measure, by name, if the spec leaves them to run time. `numerics`: the
+    promise to keep (docs/numerics.md); except for "any", only schedules with the bits of the model's own choice are
+    allowed. `journal`: a file from which an interrupted run continues. `progress`: show a bar if standard error is a
+    terminal.
 
-    The processes start afresh: in a script, call this under `if __name__ == "__main__":`. Raises SpecError,
-    TargetError, DeviceError without a GPU or torch, ScheduleError where no schedule is legal, CompileError where the
-    model's own choice cannot be compiled or is wrong, and Error for a journal of something else and a cache that is off
-    or cannot be written.
+    The processes are spawned: in a script, call this under `if __name__ == "__main__":`. Raises SpecError, TargetError,
+    DeviceError without a GPU or torch, ScheduleError if no schedule is legal, CompileError if the model's own choice
+    cannot be compiled or is wrong, and Error for a journal of another problem, and for a cache that is off or cannot be
+    written.
     """
     settings = _settled(spec, target, at, numerics, budget, confidence, most)
     store = _store()
@@ -131,10 +131,11 @@ def tune(
 def tuned_schedule(
     spec: GemmSpec, target: str | None = None, *, device: str | None = None, numerics: str = REPEATABLE
 ) -> Schedule | None:
-    """The schedule that `tune` found for a spec and kept in the cache; None where it has not been tuned.
+    """The schedule that `tune` found for a spec and stored in the cache; None if the spec has not been tuned.
 
-    `device`: the model of the GPU, as the driver names it; None: the one at hand. `numerics`: as it was tuned. What is
-    damaged, or not a schedule any more, is ignored with a CacheWarning. Raises TargetError, DeviceError without a GPU.
+    `device`: the model of the GPU, as the driver names it; None: the one at hand. `numerics`: those of the tuning run.
+    Damaged records, and schedules that are no longer valid, are ignored with a CacheWarning. Raises TargetError, and
+    DeviceError without a GPU.
     """
     check_numerics(numerics)
     settled, store = resolve(target), open_store()
@@ -159,7 +160,7 @@ class _Settings:
     most: int
 
     def described(self, device: str) -> dict[str, Any]:
-        """What a journal is of."""
+        """The problem and settings of a journal."""
         return {
             "spec": spec_text(self.sized),
             "target": self.target.name,
@@ -185,7 +186,7 @@ def _settled(
     check_numerics(numerics)
     if spec.is_mixed:
         raise SpecError(
-            "packed weights are not tuned yet: give a schedule, or leave it to the cost model [weights-tuned]"
+            "packed weights cannot be tuned yet: give a schedule, or leave it to the cost model [weights-tuned]"
         )
     if not budget > 0 or not 0.5 <= confidence < 1 or most < 1:
         raise SpecError(
@@ -196,17 +197,17 @@ def _settled(
 
 
 def _sized(spec: GemmSpec, at: Mapping[str, int]) -> GemmSpec:
-    """The spec with the extents that are measured."""
+    """The spec with the extents to measure."""
     open_ = [name for name in ("m", "n", "k", "batch") if getattr(spec, name) is None]
     if set(at) != set(open_):
         raise SpecError(
-            f"at has {', '.join(at) or 'no extents'}, and the spec leaves {', '.join(open_) or 'none'} to run time: "
-            "give these, to say what is measured [tuned-extent]"
+            f"at has {', '.join(at) or 'no extents'}, but the spec leaves {', '.join(open_) or 'none'} to run time: "
+            "give these, to define the measured problem [tuned-extent]"
         )
     named: dict[str, Any] = dict(at)
     sized = replace(spec, **named)
     if 0 in (sized.m, sized.n, sized.k):
-        raise SpecError("an extent is 0: there is nothing to time; take larger extents [tuned-nothing]")
+        raise SpecError("an extent is 0: there is nothing to time; use larger extents [tuned-nothing]")
     return sized
 
 
@@ -214,8 +215,7 @@ def _store() -> KernelStore:
     store = open_store()
     if store is None:
         raise Error(
-            f"{FOLDER_VARIABLE}={OFF}: there is no cache to keep the result in; unset it, or name a folder"
-            " [tuning-cache]"
+            f"{FOLDER_VARIABLE}={OFF}: there is no cache for the result; unset it, or name a folder [tuning-cache]"
         )
     check_keepable(store)
     return store
@@ -229,7 +229,7 @@ def _compiled(
     processes: int | None,
     until: float,
 ) -> Iterator[tuple[str, CompiledKernel]]:
-    """The kernels of the schedules, in order; the first is there, others are left out where they were refused."""
+    """The kernels of the schedules, in order; those that were refused are left out, but the first must compile."""
     spec, target, numerics = settings.spec, settings.target, settings.numerics
     requests = {text: Request(spec, target, text, numerics) for text in schedules if text not in journal.refused}
     jobs = {
@@ -262,7 +262,7 @@ def _raise(error: BaseException | None) -> None:
 def _result(
     race: Race, bench: Bench, schedules: Mapping[str, Schedule], certain: bool, refused: Mapping[str, str]
 ) -> Tuned:
-    """The leader; or the model's own choice, where that is not slower by more than the margin, also in a duel."""
+    """The leader; or the model's own choice, if it is not slower by more than the margin, also in a duel."""
     own, leader = next(iter(schedules)), race.leader()
     winner = own if own in race.left and race.ratio(own, leader) <= 1 + race.margin else leader
     seconds, speedup = {name: statistics.median(race.seconds[name]) for name in (own, winner)}, 1.0
@@ -305,7 +305,7 @@ def _keep(store: KernelStore, settings: _Settings, found: Tuned) -> None:
 
 @contextmanager
 def _bar(wanted: bool) -> Iterator[Callable[[str, float], None]]:
-    """A progress bar on a terminal. Gives a function that takes what is done, and the share of the budget."""
+    """A progress bar on a terminal. Yields a function that takes a description and the fraction of the budget."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     shown = wanted and console.is_terminal

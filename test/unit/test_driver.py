@@ -218,7 +218,7 @@ def test_two_threads_do_not_disturb_each_other(compiled: Compiled) -> None:
         (
             problem().replace("{tile.level", '{tile.after = "cse", tile.level'),
             IRError,
-            r"names 'cse', no step of level problem.*\[unknown-step\]",
+            r"\[unknown-step\]",
         ),
     ],
 )
@@ -235,7 +235,7 @@ def test_target_and_module_must_agree() -> None:
 
 
 def test_a_level_already_passed_is_refused(compiled: Compiled) -> None:
-    with pytest.raises(IRError, match=r"the module is of level atoms, past level cta already.*\[past-last-level\]"):
+    with pytest.raises(IRError, match=r"\[past-last-level\]"):
         lower(compiled.result.levels["atoms"], until="cta")
     with pytest.raises(IRError, match=r"'asm'.*\[unknown-level\]"):
         lower(problem(), until="asm")
@@ -267,7 +267,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_an_unwritable_dump_folder_is_refused_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ran: list[str] = []
-    with pytest.raises(Error, match=r"cannot write .*name a folder.*\[file-written\]"):
+    with pytest.raises(Error, match=r"cannot write .*\[file-written\]"):
         lower(problem(), dump_dir=tmp_path / "file" / "dump", on_progress=lambda level, step: ran.append(step))
     assert not ran
 

@@ -20,8 +20,8 @@ LAST_LINES = {
     "f32_on_tensor_cores.py": "bf16x6: relative error 1.0e-07; 2 launches that split; all 3360 elements within bound",
     "odd_matrices.py": "150×73×67, level nvvm: all 10950 elements within bound",
     "own_pass.py": "same D before it, after it, and at level nvvm",
-    "quantized_linear.py": "of the layer in float64: 0.335 at most, where D's step is 0.15",
-    "save_and_load.py": "no GPU that torch can use: the kernel was loaded, not run",
+    "quantized_linear.py": "of the layer in float64: at most 0.335; one step of D is 0.15",
+    "save_and_load.py": "torch has no GPU here: the kernel was loaded, but not run",
     "scaled_fp8.py": "all 15360 elements within bound",
     "torch_mlp.py": "not run: lowtide.torch needs PyTorch"
     if not importlib.util.find_spec("torch")

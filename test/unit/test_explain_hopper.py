@@ -390,5 +390,5 @@ def test_what_a_call_costs_whose_matrices_are_not_aligned() -> None:
     }
     assert explain_spec(spec(), "sm_90a").packing == ()
     shown = CliRunner().invoke(app, ["explain", "--n", "515", "--k", "2051", "--target", "sm_90a"]).output
-    assert "copied where base or row stride is no multiple of 16 bytes: 4225060 bytes read and written" in shown
-    assert "copied where base, row stride or length of a row is no multiple of 16 bytes" in shown
+    assert "copied if base or row stride is not a multiple of 16 bytes: 4225060 bytes read and written" in shown
+    assert "copied if base, row stride or length of a row is not a multiple of 16 bytes" in shown

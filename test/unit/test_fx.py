@@ -66,7 +66,7 @@ def test_a_value_that_another_op_reads_ends_the_kernel_before_it() -> None:
     graph.output(relu, other)
     choice = chosen(graph, sums)
     assert choice.epilogue == "" and choice.row.taken == ()
-    assert choice.row.reason == "ops that follow are left, since sin_4 and output_5 read values on the way"
+    assert choice.row.reason == "ops that follow are left, because sin_4 and output_5 read intermediate values"
 
 
 def test_a_product_of_the_forward_pass_takes_no_op_of_the_backward_pass() -> None:
@@ -115,7 +115,7 @@ def test_tensors_of_the_size_of_d_are_read_as_far_as_the_rule_says() -> None:
     left = chosen(graph, sums, Rule(least_rows=1, least=0))
     other = total.args[1].name
     assert left.row.taken == ()
-    assert left.row.reason == f"before {total.name}: it reads {other}, of D's size, of which the rule allows none here"
+    assert left.row.reason == f"before {total.name}: it reads {other}, of D's size; the rule allows none here"
 
 
 def test_alone_reads_them_where_no_other_kernel_would() -> None:
@@ -128,7 +128,7 @@ def test_alone_reads_them_where_no_other_kernel_would() -> None:
         more = (view,) if target is None else (graph.call(target, view, graph.input(N, N), shape=(M, N)),)
         graph.output(*more)
         assert chosen(graph, sums, rule).row.taken == wanted
-    with pytest.raises(lt.SpecError, match=r"full='all'; it is one of none, alone, any.*\[rule-full\]"):
+    with pytest.raises(lt.SpecError, match=r"\[rule-full\]"):
         Rule(full="all")
 
 

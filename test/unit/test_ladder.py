@@ -44,7 +44,7 @@ def lowtide(*arguments: str) -> Result:
 
 
 def no_torch() -> Any:
-    raise DeviceError("torch is not installed, and timing is done against it; install torch with CUDA")
+    raise DeviceError("torch is not installed, but timing needs it; install torch with CUDA")
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_a_step_that_is_refused_stands_in_the_table_with_its_reason(monkeypatch:
     [
         (("--target", "sm_86"), "no preset names sm_86 for bf16"),
         (("--target", "sm_99"), "unknown target 'sm_99'"),
-        (("--chart", "x.svg"), "--chart draws speeds, and nothing can be timed: torch is not installed"),
+        (("--chart", "x.svg"), "--chart draws speeds, but nothing can be timed: torch is not installed"),
         (("--dtype", "i32"), "unknown dtype 'i32'"),
     ],
 )
@@ -228,7 +228,7 @@ def test_several_types_are_several_ladders_in_one_page(tmp_path: Path) -> None:
 def test_a_chart_is_of_one_ladder(fake_gpu: Callable[[str], None], tmp_path: Path) -> None:
     result = lowtide("ladder", "--dtype", "f32", "--dtype", "bf16", "--chart", str(tmp_path / "x.svg"))
     assert result.exit_code == 2
-    assert "--chart draws one ladder, beside its own peer; give one --dtype" in result.stderr
+    assert "--chart draws one ladder and its peer; give one --dtype" in result.stderr
 
 
 @pytest.mark.usefixtures("two_steps", "no_gpu")
@@ -264,7 +264,7 @@ def test_bench_and_the_ladder_refuse_sums_that_torch_does_not_have(fake_gpu: Cal
     for command in ("bench", "ladder"):
         result = lowtide(command, *PROBLEM, "--dtype", "f16", "--acc", "f16", "--target", "sm_80")
         assert result.exit_code == 2
-        assert "torch 9.9 cannot be told to sum products of f16 in f16" in result.stderr
+        assert "torch 9.9 has no setting to sum products of f16 in f16" in result.stderr
 
 
 def test_bench_times_no_wrong_kernel(fake_gpu: Callable[[str], None]) -> None:

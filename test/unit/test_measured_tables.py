@@ -172,11 +172,11 @@ def test_a_run_without_a_gpu_ends_with_a_message(
     tables: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def no_torch() -> Any:
-        raise lt.DeviceError("torch sees no NVIDIA GPU here")
+        raise lt.DeviceError("torch finds no NVIDIA GPU here")
 
     monkeypatch.setattr(tables, "torch_with_gpu", no_torch)
     monkeypatch.setattr("sys.argv", ["tables.py", "--out", str(tmp_path / "out")])
-    with pytest.raises(SystemExit, match="torch sees no NVIDIA GPU here"):
+    with pytest.raises(SystemExit, match="torch finds no NVIDIA GPU here"):
         tables.main()
     assert not (tmp_path / "out").exists()
 

@@ -137,9 +137,7 @@ def test_copies_that_end_within_a_tile_find_registers_too(layout: str) -> None:
 
 
 def test_a_target_without_a_ladder_is_told_which_have_one() -> None:
-    with pytest.raises(
-        ScheduleError, match=r"no preset names sm_86 for bf16; ladders are there for sm_80, sm_90a.*\[no-ladder\]"
-    ):
+    with pytest.raises(ScheduleError, match=r"sm_86 for bf16; .* sm_80, sm_90a.*\[no-ladder\]"):
         ladder_of("sm_86")
     with pytest.raises(TargetError, match=r"'sm_99'.*\[unknown-target\]"):
         ladder_of("sm_99")
@@ -157,7 +155,7 @@ def test_the_target_is_no_field_of_the_attribute_and_no_part_of_equality() -> No
 def test_a_preset_is_refused_by_a_target_that_lacks_its_instructions(target: str) -> None:
     with pytest.raises(ScheduleError) as error:
         lt.compile_gemm(SPEC, target=target, schedule="sm90-best")
-    expected = rf"meant for sm_90a, which has wgmma[^;]*; {target} has not: compile for sm_90a, or take"
+    expected = rf"meant for sm_90a, which has wgmma[^;]*; {target} does not: compile for sm_90a, or take"
     assert re.search(expected, str(error.value)), str(error.value)
 
 

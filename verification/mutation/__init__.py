@@ -1,1 +1,1 @@
-"""Faults planted in the IR of right kernels, and what finds them: `lowtide mutate`."""
+"""Fault injection into the IR of right kernels, and detection of the faults: `lowtide mutate`."""

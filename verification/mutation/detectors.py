@@ -1,6 +1,6 @@
-"""What finds a fault, cheapest first: the parser and verifier, the table of legal ops, the passes that verify an edited
-level, the interpreter, at the fault's own level, operands that the host function must refuse, and, for levels above
-nvvm, one thread's program made from the level."""
+"""Detectors of faults, cheapest first: the parser and verifier; the table of legal ops; the passes that verify an
+edited level; the interpreter, at the level of the fault; operands that the host function must refuse; and, for levels
+above nvvm, the thread program made from the level."""
 
 import re
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from lowtide.verification.checking.verdicts import against_exact
 from lowtide.verification.mutation.kernels import Kernel, Trial
 from lowtide.verification.mutation.refusals import accepted_wrongly
 
-# What an error of the interpreter is about, by the first that its text has.
+# Subjects of the interpreter's errors; the first whose pattern matches the message counts.
 _RULES = (
     ("assertion of the host", r"assertion of the host"),
     ("deadlock", r"deadlock"),
@@ -54,14 +54,14 @@ _NAMED = re.compile(r"`[^`]*`|loc\([^)]*\)")
 
 @dataclass(frozen=True)
 class Finding:
-    """What found a fault, and what it says."""
+    """A detector, and its message."""
 
     detector: str
     why: str
 
 
 def find(kernel: Kernel, level: str, text: str, original: Lowered) -> Finding | None:
-    """The first finding in a level's text, of a kernel that was lowered to `original`; None if there is none."""
+    """The first finding in a level's text, for a kernel that was lowered to `original`; None without a finding."""
     if level == str(Level.PTX):
         return _by_running(kernel, level, lambda: Loaded(original.levels[str(Level.LLVM)], text), "")
     below = Level.named(level) < Level.NVVM
@@ -87,7 +87,7 @@ def _statically(kernel: Kernel, level: str, text: str) -> Finding | None:
             if isinstance(element, Pass) and element.needs not in (None, Level.named(level)):
                 continue
             try:
-                with Diagnostics(context):  # which would print them
+                with Diagnostics(context):  # otherwise they would be printed
                     run_element(element, module, get(kernel.target))
             except Error as error:
                 return Finding(str(element), _short(error))
@@ -112,8 +112,8 @@ def _by_refusals(kernel: Kernel, text: str, original: str) -> Finding | None:
 
 
 def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Finding | None:
-    """One run on small integers: a broken rule, a wrong result, or, unless `timed`, one that is right in its order of
-    agents only; None for a right one."""
+    """One run on small integers. Returns a broken rule, a wrong result, or, unless `timed`, a result that is right only
+    in its order of agents; None for a right run."""
     place = _place(loaded, trial.place)
     lies: dict[str, Any] = {name: place.named[name] for name in ("alignments", "batches")} | {"batch": trial.batch}
     scales = [operand.name for operand in kernel.spec.operands if operand.kind.is_block_scale]
@@ -144,23 +144,23 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
 
 
 def _small_integers(kernel: Kernel, trial: Trial, lies: dict[str, Any]) -> dict[str, Any]:
-    """Inputs whose sums are not rounded in any number domain."""
+    """Inputs with sums that are not rounded in any number domain."""
     inputs = interpretation.inputs_for(kernel.spec, trial.shape, ExactDomain.name, trial.seed, **lies)
-    if kernel.domain == FloatDomain.name:  # any bytes would be weights up to 448, and fractions
+    if kernel.domain == FloatDomain.name:  # random bytes would be weights up to 448, and fractions
         weights = np.random.default_rng(trial.seed).integers(-9, 10, inputs["b"].shape)
         inputs["b"][...] = pack_weights(weights.astype(np.float32), kernel.spec)
     return inputs
 
 
 def _place(loaded: Loaded, number: int) -> Place:
-    """One of the places that the schedule of a module has; the first where it has fewer."""
+    """One of the places that the module's schedule has; the first if it has fewer."""
     schedule, problem = Schedule.carried_by(loaded.module), problem_in(loaded.module)
     found = [] if schedule is None or problem is None else places_of(schedule, problem)
     return found[number if number < len(found) else 0] if found else ALIGNED
 
 
 def _below(kernel: Kernel, text: str) -> Finding | None:
-    """What the rest of the lowering refuses, and what it makes of a fault."""
+    """The refusal by the rest of the lowering, or the finding in its result."""
     try:
         lowered = lower(text, until=Level.NVVM)
     except Error as error:
@@ -170,29 +170,29 @@ def _below(kernel: Kernel, text: str) -> Finding | None:
 
 
 def lowered_alike(level: str, text: str, original: Lowered) -> Finding | None:
-    """Whether a level's text becomes the original's PTX beside the same host side. Raises CompileError and PassError
-    where it cannot be lowered."""
+    """Whether a level's text compiles to the original's PTX and host side. Raises CompileError and PassError if it
+    cannot be lowered."""
     ptx = None if level == str(Level.PTX) else _ptx_of(level, text, original)
     if ptx is None or ptx != original.ptx:
         return None
-    return Finding("same PTX", "it becomes the PTX of the kernel itself, beside the same host side")
+    return Finding("same PTX", "it compiles to the PTX of the kernel itself, with the same host side")
 
 
 def assembled_alike(level: str, text: str, original: Lowered) -> Finding | None:
-    """Whether ptxas makes the original's machine code of a level's text, beside the same host side.
+    """Whether ptxas assembles a level's text to the original's machine code, with the same host side.
 
-    That says nothing of synchronization, which another ptxas may use in other ways. Raises CompileError and PassError
-    where the text cannot be lowered.
+    This says nothing about synchronization, which another version of ptxas may treat differently. Raises CompileError
+    and PassError if the text cannot be lowered.
     """
     ptx = _ptx_of(level, text, original)
     if find_ptxas() is None or ptx is None or original.ptx is None:
         return None
     codes = [assemble(source, original.target, allow_spills=True).cubin for source in (ptx, original.ptx)]
-    return Finding("same machine code", "ptxas makes the kernel's own code of it") if codes[0] == codes[1] else None
+    return Finding("same machine code", "ptxas makes the kernel's own code from it") if codes[0] == codes[1] else None
 
 
 def _ptx_of(level: str, text: str, original: Lowered) -> str | None:
-    """What a level's text becomes; None where its host side is another one than the original's."""
+    """The PTX of a level's text; None if its host side differs from the original's."""
     if level == str(Level.PTX):
         return text
     lowered = lower(text)
@@ -200,12 +200,12 @@ def _ptx_of(level: str, text: str, original: Lowered) -> str | None:
 
 
 def _host_side(lowered: Lowered) -> str:
-    """What level llvm has ahead of the device side."""
+    """The part of level llvm before the device side."""
     return lowered.levels[str(Level.LLVM)].partition("gpu.module")[0]
 
 
 def _rule(message: str) -> str:
-    """The rule that a message is about, whatever the ops are called that it names."""
+    """The rule that a message is about, without the ops that it names."""
     said = _NAMED.sub("", message)
     return next((rule for rule, pattern in _RULES if re.search(pattern, said)), "another rule")
 

@@ -1,7 +1,7 @@
-"""Edits of a level's text: what an operator does at a place that its pattern has found.
+"""Edits of a level's text: the change that an operator makes at a match of its pattern.
 
-An edit takes the text and the match and gives the text with a fault in it, or None where the place offers none. Texts
-are MLIR, or PTX: one op or instruction on a line, regions between a line that ends in `{` and one that begins with `}`.
+An edit takes the text and the match and returns the text with a fault, or None if the match allows none. Texts are MLIR
+or PTX, with one op or instruction per line; a region is between a line that ends in `{` and one that begins with `}`.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 Match = re.Match[str]
 Edit = Callable[[str, Match], str | None]
 
-# Statements past which a moved one may change something: they access shared memory, synchronize, or contain what does.
+# Moving a statement matters only past these: they access shared memory, synchronize, or contain such ops.
 _EFFECT = re.compile(
     r"sm\.(copy|cp_async|ldmatrix|tma_|wgmma|mma_wait|load_shared|store_shared|mbarrier_|barrier|fence|producer|consumer)"
     r"|sm\.cluster|tile\.(mma|semaphore|add_partials|sum_shares)"
@@ -34,7 +34,7 @@ class Spelling:
     xor: str
 
     def constant(self, value: int, kind: str) -> str:
-        """What defines a constant of a type."""
+        """The definition of a constant of a type."""
         return self.constants.format(value=value, kind=kind)
 
 
@@ -43,20 +43,20 @@ LLVM = Spelling("llvm.mlir.constant({value} : {kind}) : {kind}", "llvm.xor")
 
 
 def drop(text: str, place: Match) -> str | None:
-    """Without the lines of the match."""
+    """Remove the lines of the match."""
     start, end = _lines(text, place)
     return text[:start] + text[end:]
 
 
 def twice(text: str, place: Match) -> str | None:
-    """The lines of the match once more, right behind them; results have other names."""
+    """Repeat the lines of the match after themselves; results get other names."""
     start, end = _lines(text, place)
     again = re.sub(r"^(\s*)(%\w+)( = )", r"\1\2_again\3", text[start:end], flags=re.MULTILINE)
     return text[:end] + again + text[end:]
 
 
 def later(text: str, place: Match) -> str | None:
-    """The line of the match behind the next statement of its block that has an effect."""
+    """Move the line of the match behind the next statement of its block that has an effect."""
     lines = text.splitlines(keepends=True)
     at = text.count("\n", 0, place.start())
     end = at + 1
@@ -70,7 +70,7 @@ def later(text: str, place: Match) -> str | None:
 
 
 def earlier(text: str, place: Match) -> str | None:
-    """The line of the match before the last statement of its block, ahead of it, that has an effect."""
+    """Move the line of the match before the previous statement of its block that has an effect."""
     lines = text.splitlines(keepends=True)
     at = text.count("\n", 0, place.start())
     start = at
@@ -84,7 +84,7 @@ def earlier(text: str, place: Match) -> str | None:
 
 
 def first(text: str, place: Match) -> str | None:
-    """The line of the match at the beginning of its block."""
+    """Move the line of the match to the beginning of its block."""
     lines = text.splitlines(keepends=True)
     at = text.count("\n", 0, place.start())
     start = at
@@ -94,18 +94,18 @@ def first(text: str, place: Match) -> str | None:
 
 
 def at_first(pattern: str, edit: Edit) -> Edit:
-    """The edit at a place, if the pattern is not found before it."""
+    """The edit at the first match of a pattern only."""
     compiled = re.compile(pattern)
     return lambda text, place: None if compiled.search(text, 0, place.start()) else edit(text, place)
 
 
 def backward(edit: Edit) -> Edit:
-    """The edit at a branch to a label, the group `l`, that stands ahead of it."""
+    """The edit at branches to a label (group `l`) that precedes them."""
     return lambda text, place: edit(text, place) if 0 <= text.find(f"\n{place['l']}:") < place.start() else None
 
 
 def into(template: str) -> Edit:
-    """The match replaced by a template of `re.Match.expand`."""
+    """Replace the match by a template of `re.Match.expand`."""
 
     def edit(text: str, place: Match) -> str | None:
         return text[: place.start()] + place.expand(template) + text[place.end() :]
@@ -114,7 +114,7 @@ def into(template: str) -> Edit:
 
 
 def number(change: Callable[[int], int]) -> Edit:
-    """The number in the group `n` changed."""
+    """Change the number in group `n`."""
 
     def edit(text: str, place: Match) -> str | None:
         new = change(int(place["n"]))
@@ -124,7 +124,8 @@ def number(change: Callable[[int], int]) -> Edit:
 
 
 def constant(change: Callable[[int], int]) -> Edit:
-    """The SSA constant in the group `c` replaced by another one, which a new line defines; None if it stays."""
+    """Replace the SSA constant in group `c` by another one, defined on a new line; None if the value does not
+    change."""
 
     def edit(text: str, place: Match) -> str | None:
         known = _constant_named(text, place, place["c"])
@@ -140,7 +141,7 @@ def constant(change: Callable[[int], int]) -> Edit:
 
 
 def value(group: str, *lines: str) -> Edit:
-    """The SSA value in a group replaced by `%planted`, which new lines define; `{name}` is a group."""
+    """Replace the SSA value in a group by `%planted`, which new lines define; `{name}` is a group."""
 
     def edit(text: str, place: Match) -> str | None:
         return _replaced(text, place, group, "%planted", [line.format_map(place.groupdict()) for line in lines])
@@ -149,13 +150,13 @@ def value(group: str, *lines: str) -> Edit:
 
 
 def flipped(kind: str, spelling: Spelling = ARITH) -> Edit:
-    """The parity in the group `p` xored with 1."""
+    """Xor the parity in group `p` with 1."""
     one = f"%planted_one = {spelling.constant(1, kind)}"
     return value("p", one, f"%planted = {spelling.xor} {{p}}, %planted_one : {kind}")
 
 
 def fixed(number: int, kind: str = "index", spelling: Spelling = ARITH) -> Edit:
-    """The SSA value in the group `i` replaced by a constant that it is not."""
+    """Replace the SSA value in group `i` by a constant of another value."""
     planted = value("i", f"%planted = {spelling.constant(number, kind)}")
 
     def edit(text: str, place: Match) -> str | None:
@@ -166,13 +167,13 @@ def fixed(number: int, kind: str = "index", spelling: Spelling = ARITH) -> Edit:
 
 
 def where(pattern: str, edit: Edit) -> Edit:
-    """The edit in texts in which a pattern is found."""
+    """The edit in texts that contain a pattern."""
     compiled = re.compile(pattern, re.DOTALL)
     return lambda text, place: edit(text, place) if compiled.search(text) else None
 
 
 def word(words: Mapping[str, str]) -> Edit:
-    """The word in the group `w` replaced by the one that a table gives for it."""
+    """Replace the word in group `w` according to a table."""
 
     def edit(text: str, place: Match) -> str | None:
         new = words.get(place["w"])
@@ -182,7 +183,7 @@ def word(words: Mapping[str, str]) -> Edit:
 
 
 def swapped(text: str, place: Match) -> str | None:
-    """The groups `a` and `b`, in that order in the text, swapped."""
+    """Swap the groups `a` and `b`, which are in this order in the text."""
     if place["a"] == place["b"]:
         return None
     between = text[place.end("a") : place.start("b")]
@@ -190,19 +191,19 @@ def swapped(text: str, place: Match) -> str | None:
 
 
 def _constant_named(text: str, place: Match, name: str) -> Match | None:
-    """The definition of a constant ahead of the match; None for a value that is no constant."""
+    """The definition of a constant before the match; None if the value is no constant."""
     known = [one for one in _CONSTANT.finditer(text, 0, place.start()) if one["name"] == name]
     return known[-1] if known else None
 
 
 def _lines(text: str, place: Match) -> tuple[int, int]:
-    """From the beginning of the match's first line to the end of its last."""
+    """From the start of the match's first line to the end of its last."""
     end = text.find("\n", place.end())
     return text.rfind("\n", 0, place.start()) + 1, len(text) if end < 0 else end + 1
 
 
 def _replaced(text: str, place: Match, group: str, name: str, lines: list[str]) -> str:
-    """The group of the match replaced by a value that new lines define, ahead of the line that it stands on."""
+    """Replace a group of the match by a value that new lines define, before the line of the group."""
     start = text.rfind("\n", 0, place.start(group)) + 1
     indent = " " * (len(text[start:]) - len(text[start:].lstrip(" ")))
     made = "".join(f"{indent}{line}\n" for line in lines)

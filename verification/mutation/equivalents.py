@@ -1,4 +1,4 @@
-"""Arguments that a mutant is no fault, each with a check of its premises on the text of the level."""
+"""Arguments that a mutant is equivalent to its kernel; each checks its premises on the text of the level."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ _START = re.compile(r" *(tile\.kernel|gpu\.module|\.visible \.entry) ")
 _LOOP = re.compile(rf"scf\.(for|while) |tile\.work_tiles .*({either(set(SchedulerKind) - {SchedulerKind.one_shot})})")
 _LABEL = re.compile(r"\$\w+|\^bb\d+")
 _BRANCH = re.compile(r"\s*((@!?%p\d+\s+)?bra\b|llvm\.(cond_)?br\b)")
-# A wgmma as an op, and as assembly with its first sum.
+# A wgmma, as an op or as assembly with its first sum.
 _WGMMA = re.compile(
     r"(?P<result>%\w+) = (nvvm\.wgmma\.mma_async \S+, \S+, (?P<sums>%\w+), (?P<shape><[^>]*>)"
     r"|llvm\.inline_asm .*wgmma\.mma_async\.sync\.aligned\.(?P<atom>\S+) .*\" (?P<first>%\w+), )"
@@ -38,7 +38,7 @@ _COMMIT = re.compile(r"cp_async_commit|cp\.async\.commit")
 
 @dataclass(frozen=True)
 class Argument:
-    """Why a mutant computes what its kernel does; `check` names what was checked."""
+    """Why a mutant computes the same as its kernel; `check` names the premises that were checked."""
 
     check: str
     why: str
@@ -52,10 +52,10 @@ class _Rule:
 
 
 def argument_for(mutant: Mutant, original: str) -> Argument | None:
-    """The argument whose premises hold for a mutant of a level's text; None if there is none."""
+    """The argument whose premises hold for a mutant; None if there is none."""
     lines, others = original.splitlines(), mutant.text.splitlines()
     at = _common(lines, others)
-    if mutant.operator.endswith("earlier"):  # where the line was, not where it is now
+    if mutant.operator.endswith("earlier"):  # the original position of the line, not its new one
         at = len(lines) - 1 - _common(lines[::-1], others[::-1])
     for rule in _RULES:
         if rule.operators.fullmatch(mutant.operator) and rule.holds(lines, at):
@@ -64,13 +64,13 @@ def argument_for(mutant: Mutant, original: str) -> Argument | None:
 
 
 def _common(lines: list[str], others: list[str]) -> int:
-    """How many lines are the same from the first on."""
+    """The number of equal lines at the beginning."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(lines, others, strict=False)))
 
 
 def _orders_nothing(lines: list[str], at: int) -> bool:
-    """Behind the line nothing accesses shared memory, and if anything before it stores to global memory, nothing behind
-    it accesses that. It is in no loop."""
+    """After the line nothing accesses shared memory. If anything before it stores to global memory, nothing after it
+    accesses global memory. The line is not in a loop."""
     start = next(number for number, line in enumerate(lines) if _START.match(line))
     through_shared = re.compile(r"tile\.store ") if "path = direct" not in "\n".join(lines[:start]) else None
     behind = lines[at:]
@@ -85,9 +85,9 @@ def _orders_nothing(lines: list[str], at: int) -> bool:
 
 
 def _barrier_follows(lines: list[str], at: int) -> bool:
-    """Between a wait for cp.async and the second barrier of the CTA behind it, in the same block, nothing accesses
-    shared memory or commits copies: behind the first barrier, the wait still comes before the second. The line is the
-    wait, or the first barrier."""
+    """Between a wait for cp.async and the second barrier of the CTA after it, in the same block, nothing accesses
+    shared memory or commits copies: if the wait moves behind the first barrier, it still precedes the second. The line
+    is the wait, or the first barrier."""
     if _BARRIER.match(lines[at]):
         between = list(takewhile(lambda line: not _WAIT.search(line), reversed(lines[:at])))
         if any(_CONTROL.search(line) or _SHARED.search(line) or _COMMIT.search(line) for line in between):
@@ -104,8 +104,8 @@ def _barrier_follows(lines: list[str], at: int) -> bool:
 
 
 def _in_flight(lines: list[str], at: int) -> bool:
-    """Each wgmma up to the next commit adds to the sums of a wgmma of the same shape, or to those that a loop carries,
-    untouched, from the last."""
+    """Each wgmma up to the next commit adds to the sums of a wgmma of the same shape, or to such sums carried unchanged
+    by a loop."""
     batch = takewhile(lambda line: "wgmma" not in line or "commit" not in line, lines[at:])
     found = [one for line in batch if (one := _WGMMA.search(line))]
     made = {one["result"]: _shape(one) for line in lines if (one := _WGMMA.search(line))}
@@ -114,7 +114,7 @@ def _in_flight(lines: list[str], at: int) -> bool:
 
 
 def _sources(lines: list[str], at: int, wgmma: re.Match[str], made: Mapping[str, str]) -> list[str]:
-    """Which values the sums of a wgmma are, where those that are `made` by one are as they are."""
+    """The values that are the sums of a wgmma; values in `made` are not traced further."""
     if wgmma["first"] is None:
         sums = wgmma["sums"]
         return [sums] if sums in made else _carried_by_for(lines, at, sums)
@@ -128,7 +128,8 @@ def _shape(wgmma: re.Match[str]) -> str:
 
 
 def _carried_by_for(lines: list[str], at: int, name: str) -> list[str]:
-    """What the scf.for around a line gives to a value that it carries: first, and from the step before."""
+    """The values that the scf.for around a line carries under a name: the initial one, and that of the previous
+    step."""
     loop = next((line for line in _around(lines, at) if "scf.for" in line), "")
     carried = re.findall(r"(%\w+) = (%\w+)(?=[,)])", loop.partition("iter_args")[2])
     names = [own for own, _ in carried]
@@ -141,7 +142,7 @@ def _carried_by_for(lines: list[str], at: int, name: str) -> list[str]:
 
 
 def _carried_by_branches(lines: list[str], name: str) -> list[str]:
-    """What the branches to a block give to one of its arguments."""
+    """The values that branches pass for one of a block's arguments."""
     for line in lines:
         block = re.match(r" *(\^bb\d+)\((.*)\):", line)
         names = re.findall(r"(%\w+):", block[2]) if block else []
@@ -153,8 +154,8 @@ def _carried_by_branches(lines: list[str], name: str) -> list[str]:
 
 
 def _sums_of_zero(lines: list[str], at: int) -> bool:
-    """The sums of a wgmma, as an op or in assembly, are one constant zero, and a fence comes between them and it, or a
-    wgmma for other sums behind the fence."""
+    """The sums of a wgmma, as an op or in assembly, are one constant zero. A fence comes between them and the wgmma, or
+    a wgmma for other sums after the fence."""
     found = re.search(r"\" (?P<sums>%\w+)(?:, (?P=sums))+(, %\w+){7} : ", lines[at])
     wgmma = _WGMMA.search(lines[at])
     if wgmma is None or (found is None and wgmma["sums"] is None):
@@ -174,13 +175,13 @@ def _waits_again(lines: list[str], at: int) -> bool:
 
 
 def _no_swizzle_by_address(lines: list[str], at: int) -> bool:
-    """No instruction looks at more bits of an address in shared memory than those of 16 bytes."""
+    """No instruction uses address bits in shared memory beyond those of 16 bytes."""
     start = next(number for number, line in enumerate(lines) if _START.match(line))
     return not any(re.search(r"wgmma|cp\.async\.bulk", line) for line in lines[start:])
 
 
 def _of_a_multiple(lines: list[str], at: int) -> bool:
-    """The line asks whether an extent, on the right, equals (extent / step) * step."""
+    """The line tests whether an extent, on the right, equals (extent / step) * step."""
     words = re.search(r"arith\.cmpi eq, (%\w+), (%\w+) : index", lines[at])
     product = _made_by(lines, words[1] if words else "", r"arith\.muli (%\w+), (%\w+) : index")
     quotient = _made_by(lines, product[1] if product else "", r"arith\.divsi (%\w+), (%\w+) : index")
@@ -191,7 +192,7 @@ def _of_a_multiple(lines: list[str], at: int) -> bool:
 
 
 def _clears(lines: list[str], at: int) -> bool:
-    """The line launches a kernel that does nothing but clear."""
+    """The line launches a kernel that only clears."""
     launched = re.match(r" *tile\.launch (@\w+) ", lines[at])
     opening = re.compile(rf" *tile\.kernel {launched[1]}\(" if launched else r"(?!)")
     start = next((number for number, line in enumerate(lines) if opening.match(line)), len(lines))
@@ -202,13 +203,13 @@ def _clears(lines: list[str], at: int) -> bool:
 
 
 def _made_by(lines: list[str], name: str, op: str) -> re.Match[str] | None:
-    """The line that makes a value, if an op of this form does."""
+    """The line that defines a value, if it is an op of this form."""
     form = re.compile(rf" *{re.escape(name)} = {op}")
     return next((found for line in lines if (found := form.match(line))), None)
 
 
 def _around(lines: list[str], at: int) -> Iterator[str]:
-    """The lines that open the regions around a line, from the inside out."""
+    """The lines that open the regions around a line, innermost first."""
     indent = len(lines[at]) - len(lines[at].lstrip())
     for line in reversed(lines[:at]):
         own = len(line) - len(line.lstrip())
@@ -223,7 +224,7 @@ _RULES = (
         _barrier_follows,
         Argument(
             "a barrier follows",
-            "it still comes before a barrier of the CTA that comes before every access of shared memory",
+            "it still precedes a barrier of the CTA that precedes every access of shared memory",
         ),
     ),
     _Rule(
@@ -231,25 +232,25 @@ _RULES = (
         _of_a_multiple,
         Argument(
             "of a multiple",
-            "an extent rounded down to a multiple is never larger than it: at least as large means equal",
+            "an extent rounded down to a multiple is never larger than it, so greater or equal means equal",
         ),
     ),
     _Rule(
         re.compile(r"a warp more"),
         _clears,
-        Argument("one thread clears", "the first thread of the launch clears, whatever others there are"),
+        Argument("one thread clears", "only the first thread of the launch clears, so further threads do not matter"),
     ),
     _Rule(
         re.compile(r"scale-d inverted"),
         _sums_of_zero,
-        Argument("sums of zero", "the sums that are added are the constant zero"),
+        Argument("sums of zero", "the added sums are the constant zero"),
     ),
     _Rule(
         re.compile(r"(barrier (dropped|later|earlier))|(wait for cp\.async later)"),
         _orders_nothing,
         Argument(
             "nothing to order",
-            "behind it nothing accesses shared memory, nor global memory that was stored to before it; copies are "
+            "after it nothing accesses shared memory, nor global memory that was stored to before it; copies are "
             "waited for before the thread ends",
         ),
     ),
@@ -258,8 +259,9 @@ _RULES = (
         _no_swizzle_by_address,
         Argument(
             "no swizzle by address",
-            "only wgmma and TMA swizzle by the address itself; other accesses take at most 16 bytes, to which dynamic "
-            "shared memory is always aligned",
+            "only wgmma and TMA swizzle by the address itself; other accesses have at most 16 bytes, the least "
+            "alignment of "
+            "dynamic shared memory",
         ),
     ),
     _Rule(
@@ -272,7 +274,7 @@ _RULES = (
         _in_flight,
         Argument(
             "sums in flight",
-            "the next wgmma adds to the sums of one of the same shape, which nothing else touches: these are ordered "
+            "the next wgmma adds to the sums of one of the same shape, which nothing else accesses: these are ordered "
             'without a fence (PTX ISA, "wgmma.fence")',
         ),
     ),

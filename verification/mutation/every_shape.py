@@ -1,10 +1,10 @@
-"""The last detector: `lowtide check` on what trials have not found, on every shape that the schedule asks for.
+"""The last detector: `lowtide check` on mutants that trials have not found, on every shape derived from the schedule.
 
-What it finds right settles nothing by itself, but for a barrier or wait that was moved, and is still executed as often
-as before. Then happens-before says whether others order what it ordered: each run speaks for every order of agents, and
-the conditions take the ring through each of its slots and phases, by loops of every length around it, so that each
-pair of accesses between which the place was stands in a run. A kernel of known extents has one shape, and no loops of
-other lengths.
+A right result proves nothing by itself, except for a barrier or wait that was only moved and is executed as often as
+before. Then happens-before shows whether other synchronization provides the same order: each run covers every order of
+agents, and the conditions take the ring through all of its slots and phases, by loops of every length around it. So
+each pair of accesses that the original place separated occurs in a run. A kernel of known extents has one shape, and no
+loops of other lengths.
 """
 
 import re
@@ -23,17 +23,18 @@ from lowtide.verification.mutation.kernels import Kernel
 from lowtide.verification.mutation.sites import Mutant
 
 BUDGET = 40.0  # estimated seconds of one core
-_CTAS = "waves"  # conditions on how many CTAs there are, which change nothing within one
+_CTAS = "waves"  # conditions on the number of CTAs, which do not matter within one CTA
 _MOVED = re.compile(r"(barrier|wait for .*|mbarrier wait) (later|earlier)")
 _ORDERED = Argument(
     "ordered by others",
-    "on shapes that meet every condition of `lowtide check`, but for some on the number of CTAs, every run is right in "
-    "every order of agents: other barriers and waits order what the moved one did",
+    "on shapes that meet every condition of `lowtide check`, except for some on the number of CTAs, every run is "
+    "right in "
+    "every order of agents: other barriers and waits order what the moved one ordered",
 )
 
 
 def judged_on_every_shape(kernel: Kernel, mutant: Mutant, original: Lowered) -> tuple[Finding | None, Argument | None]:
-    """What `lowtide check` finds in a mutant; or, of one that was only moved, the argument that it is no fault."""
+    """The finding of `lowtide check` in a mutant; or, if a line was only moved, the argument that it is equivalent."""
     try:
         result = check_subject(_subject(kernel, mutant, original), budget=BUDGET, jobs=1)
     except Error as error:
@@ -49,7 +50,7 @@ def judged_on_every_shape(kernel: Kernel, mutant: Mutant, original: Lowered) -> 
 
 
 def _subject(kernel: Kernel, mutant: Mutant, original: Lowered) -> Subject:
-    """The mutant's level, and what is lowered from it."""
+    """The mutant's level, and the levels lowered from it."""
     if mutant.level == str(Level.PTX):
         levels = {str(Level.LLVM): original.levels[str(Level.LLVM)], mutant.level: mutant.text}
     else:

@@ -1,7 +1,7 @@
-"""What the host function must refuse: operands whose extents disagree, or that the kernel cannot take.
+"""Operands that the host function must refuse: their extents disagree, or the kernel does not support them.
 
-The interpreter itself compares the operands of a module that says its problem. Here it is not told, so that the
-assertions of the host function are all that stands between wrong operands and the launch.
+The interpreter itself checks operands if a module has its problem. Here the problem is removed, so that only the
+assertions of the host function can refuse wrong operands.
 """
 
 import re
@@ -17,8 +17,8 @@ from lowtide.interpreter import Loaded, interpret
 from lowtide.verification.checking import interpretation
 from lowtide.verification.mutation.kernels import Kernel
 
-_MATRICES = 2  # of a batch
-_MORE = 8  # by which an extent is too large: whole rows of 16 bytes
+_MATRICES = 2  # in a batch
+_MORE = 8  # added to an extent: rows remain multiples of 16 bytes
 _PROBLEM = re.compile(r" attributes \{tile\.problem = #problem\}")
 _PLACE = re.compile(r"loc\([^)]*\):? ?")
 
@@ -26,20 +26,20 @@ Inputs = Mapping[str, Any]
 
 
 def accepted_wrongly(kernel: Kernel, text: str, original: str) -> str:
-    """Of a level's text, which operands it takes, or refuses for another reason, that the original refuses; "" for
-    none."""
+    """The operands that a level's text accepts, or refuses for another reason, although the original refuses them; ""
+    if there are none."""
     if text.partition("gpu.module")[0] == original.partition("gpu.module")[0]:
         return ""
     one, other = (Loaded(_PROBLEM.sub("", each)) for each in (original, text))
     for what, inputs in _wrong(kernel):
         right = _refusal(one, inputs)
         if right and _refusal(other, inputs) != right:
-            return f"takes {what}, which the kernel refuses: {right}"
+            return f"accepts {what}, which the kernel refuses: {right}"
     return ""
 
 
 def _refusal(loaded: Loaded, inputs: Inputs) -> str:
-    """Why operands are refused, without places; "" where they are not."""
+    """Why operands are refused, without locations; "" if they are accepted."""
     try:
         interpret(loaded, inputs, sms=1, domain="exact")
     except Error as error:
@@ -48,7 +48,7 @@ def _refusal(loaded: Loaded, inputs: Inputs) -> str:
 
 
 def _wrong(kernel: Kernel) -> Iterator[tuple[str, Inputs]]:
-    """Operands, one of which has one extent too many; then shapes that only some kernels take."""
+    """Operands with one extent that is too large; then shapes that only some kernels support."""
     m, n, k = kernel.trials[0].shape
     given, larger = (_operands(kernel, (m + more, n + more, k + more), _MATRICES + more) for more in (0, _MORE))
     for name, value in given.items():
@@ -63,7 +63,8 @@ def _wrong(kernel: Kernel) -> Iterator[tuple[str, Inputs]]:
 
 
 def _operands(kernel: Kernel, shape: tuple[int, int, int], matrices: int = _MATRICES) -> dict[str, Any]:
-    """In the order of the host function's arguments, D among them, also of extents that the kernel is not for."""
+    """The operands in the order of the host function's arguments, with D; also for extents that the kernel does not
+    support."""
     batch = interpretation.Batch(matrices) if kernel.spec.is_batched else None
     spec = replace(kernel.spec, m=None, n=None, k=None)
     inputs = interpretation.inputs_for(spec, shape, "exact", 0, batch=batch)

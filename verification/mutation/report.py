@@ -1,4 +1,4 @@
-"""What a run of mutants found: as JSON, and as tables of Markdown for docs/verification.md."""
+"""The results of a run of mutants: as JSON, and as Markdown tables for docs/verification.md."""
 
 import json
 from collections import Counter
@@ -32,18 +32,18 @@ def as_json(results: Sequence[Result]) -> str:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """How many were killed, are equivalent, survived, in one line."""
+    """The numbers of killed, equivalent and surviving mutants, in one line."""
     count = Counter(result.status for result in results)
     return f"{len(results)} mutants: " + ", ".join(f"{count[status]} {status.value}" for status in Status)
 
 
 def read_json(file: Path) -> list[Result]:
-    """The results that `as_json` wrote, without the mutants' texts. Raises Error for a file that holds none."""
+    """The results written by `as_json`, without the mutants' texts. Raises Error if the file is invalid."""
     try:
         found = files.read_json(file)["mutants"]
         return [_result(**one) for one in found]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise Error(f"{file} holds no mutants: {error}; name a file that --json has written [mutants-file]") from None
+        raise Error(f"{file} has no mutants: {error}; name a file written by --json [mutants-file]") from None
 
 
 def _result(name: str, level: str, schedule: str, status: str, detector: str, why: str) -> Result:
@@ -68,7 +68,7 @@ def page(results: Sequence[Result], title: str) -> str:
 
 
 def detector_rows(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows: how many mutants of each level each detector found."""
+    """Headings and rows: the number of mutants that each detector found, by level."""
     levels = [level for level in _LEVELS if any(one.mutant.level == level for one in results)]
     counts = Counter((_short(one), one.mutant.level) for one in results)
     totals = Counter(_short(one) for one in results)
@@ -92,7 +92,7 @@ def _short(result: Result) -> str:
 
 
 def _groups(results: Sequence[Result], heading: str, key: Callable[[Result], str]) -> str:
-    """A row for each group: its mutants, by what became of them."""
+    """A row for each group: its mutants, by status."""
     names = list(dict.fromkeys(map(key, results)))
     rows = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Runs mutants in processes of their own, each within a budget of CPU time, and judges them."""
+"""Runs mutants in separate processes, each within a budget of CPU time, and judges them."""
 
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,12 +18,12 @@ from lowtide.verification.mutation.operators.operator import Kind
 from lowtide.verification.mutation.sites import Mutant
 
 SECONDS = 60
-_CHUNK = 6  # mutants that share the compilation of their kernel
-_FEW = 8  # of a kernel without a fault, one in so many trials
+_CHUNK = 6  # mutants per compilation of their kernel
+_FEW = 8  # without a fault, every eighth trial of a kernel runs
 
 
 class Status(Enum):
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     KILLED = "killed"
     SURVIVED = "survived"
@@ -33,7 +33,7 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """A mutant, its status, the detector that found it, and what that detector says."""
+    """A mutant, its status, the detector that found it, and the detector's message."""
 
     mutant: Mutant
     status: Status
@@ -42,13 +42,13 @@ class Result:
 
 
 class _OutOfTime(BaseException):
-    """Passes through every handler of exceptions on its way out."""
+    """Derived from BaseException, so that no handler of exceptions stops it."""
 
 
 def run_all(
     mutants: Sequence[Mutant], jobs: int, on_result: Callable[[Result], None] = lambda result: None
 ) -> list[Result]:
-    """Judge mutants in `jobs` processes; the results in the order of the mutants."""
+    """Judge mutants in `jobs` processes. The results are in the order of the mutants."""
     chunks = list(_chunks(mutants))
     found: dict[str, Result] = {}
     with ProcessPoolExecutor(max_workers=jobs) as pool:
@@ -60,7 +60,7 @@ def run_all(
 
 
 def wrongly_found(tasks: Sequence[tuple[str, str]], jobs: int) -> list[tuple[str, str, Finding]]:
-    """Of kernels, by name, and levels: those in which something is found though no fault is planted."""
+    """Findings in kernels without a fault, for pairs of a kernel's name and a level."""
     with ProcessPoolExecutor(max_workers=jobs) as pool:
         findings = pool.map(_find_in_right, *zip(*tasks, strict=True))
         return [(name, level, found) for (name, level), found in zip(tasks, findings, strict=True) if found is not None]
@@ -73,7 +73,7 @@ def _find_in_right(name: str, level: str) -> Finding | None:
 
 
 def _chunks(mutants: Iterable[Mutant]) -> Iterator[list[Mutant]]:
-    """Runs of mutants of one kernel."""
+    """Consecutive mutants of the same kernel."""
     chunk: list[Mutant] = []
     for mutant in mutants:
         if chunk and (chunk[0].kernel != mutant.kernel or len(chunk) == _CHUNK):
@@ -91,7 +91,7 @@ def _judge_all(mutants: Sequence[Mutant]) -> list[Result]:
 
 
 def judge(kernel: Kernel, mutant: Mutant, original: Lowered, seconds: int = SECONDS) -> Result:
-    """Whether something finds the fault of a mutant within so many seconds of CPU time, or it is none."""
+    """Whether a detector finds the fault within `seconds` of CPU time, or the mutant is equivalent."""
     try:
         with _within(seconds):
             found = find(kernel, mutant.level, mutant.text, original)
@@ -100,13 +100,13 @@ def judge(kernel: Kernel, mutant: Mutant, original: Lowered, seconds: int = SECO
     except InterpreterFault as error:
         return Result(mutant, Status.FAILED, "", str(error)[:240])
     except Exception as error:
-        return Result(mutant, Status.SURVIVED, "", f"{type(error).__name__}, which is no error of ours: {error}"[:240])
+        return Result(mutant, Status.SURVIVED, "", f"{type(error).__name__}, not an error of Lowtide: {error}"[:240])
     if found is not None:
         return Result(mutant, Status.KILLED, found.detector, found.why)
     return (
         _equivalent(mutant, original)
         or _on_every_shape(kernel, mutant, original)
-        or Result(mutant, Status.SURVIVED, "", "nothing finds it")
+        or Result(mutant, Status.SURVIVED, "", "no detector finds it")
     )
 
 
@@ -118,8 +118,8 @@ def _on_every_shape(kernel: Kernel, mutant: Mutant, original: Lowered) -> Result
 
 
 def _equivalent(mutant: Mutant, original: Lowered) -> Result | None:
-    """Whether the fault is none: it is lowered to what the kernel is, an argument says so, or, unless it concerns
-    synchronization, it is assembled to what the kernel is."""
+    """Whether the mutant is equivalent: it is lowered to the kernel's own PTX, an argument says so, or, unless it
+    concerns synchronization, it is assembled to the kernel's own code."""
     text = mutant.level, mutant.text, original
     try:
         same: Finding | Argument | None = lowered_alike(*text) or argument_for(mutant, original.levels[mutant.level])
@@ -134,7 +134,7 @@ def _equivalent(mutant: Mutant, original: Lowered) -> Result | None:
 
 @contextmanager
 def _within(seconds: int) -> Iterator[None]:
-    """Raises _OutOfTime in the block after so many seconds of CPU time. In the main thread of a process only."""
+    """Raise _OutOfTime in the block after `seconds` of CPU time. Only for the main thread of a process."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise _OutOfTime

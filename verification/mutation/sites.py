@@ -1,4 +1,4 @@
-"""The mutants of a kernel: places in its levels' texts, drawn so that every operator has its share."""
+"""The mutants of a kernel: places in the texts of its levels, drawn so that every operator has its share."""
 
 import hashlib
 import random
@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from lowtide.verification.mutation.operators import OPERATORS, Operator, Side
 
-# How many mutants of each level of a kernel are drawn.
+# The number of mutants drawn from each level of a kernel.
 COUNTS: Mapping[str, int] = MappingProxyType(
     {"problem": 1, "cta": 1, "smem": 1, "pipelined": 1, "atoms": 2, "epilogue": 2, "nvvm": 3, "llvm": 2, "ptx": 2}
 )
@@ -21,7 +21,7 @@ _HOST = re.compile(r"^ *func\.func ", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Mutant:
-    """A level's text with one fault in it. `name` says which, and is unique."""
+    """A level's text with one fault. `name` describes the fault and is unique."""
 
     name: str
     kernel: str
@@ -33,7 +33,7 @@ class Mutant:
 
 @dataclass
 class Drawing:
-    """Draws mutants, operators that were used least first; the same draws for the same seed."""
+    """Draws mutants, least used operators first; the same seed gives the same mutants."""
 
     seed: int
     used: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -41,7 +41,7 @@ class Drawing:
     names: set[str] = field(default_factory=set)
 
     def draw(self, kernel: str, levels: Mapping[str, str], counts: Mapping[str, int]) -> Iterator[Mutant]:
-        """Up to so many mutants of each level of a kernel, distinct in their texts."""
+        """Up to `counts` mutants of each level of a kernel, with distinct texts."""
         for level, text in levels.items():
             self.seen.add(_digest(level, text))
             yield from self._of_level(kernel, level, text, counts.get(level, 0))
@@ -76,7 +76,7 @@ class Drawing:
 
 
 def sites(operator: Operator, text: str) -> list[re.Match[str]]:
-    """The places of a text that an operator's pattern finds on its side of the module."""
+    """The matches of an operator's pattern on its side of the module."""
     device, host = _DEVICE.search(text), _HOST.search(text)
     start = device.start() if device else len(text)
     if operator.side is Side.DEVICE:

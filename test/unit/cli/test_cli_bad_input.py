@@ -41,7 +41,7 @@ def test_a_command_line_that_does_not_end_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "in.mlir"
     file.write_text(accepted("compile", *SMALL, "--emit", "problem"), encoding="utf-8")
     told = refused("reduce", str(file), "-o", str(tmp_path / "out.mlir"), "--check", 'grep -q "x {}')
-    assert "is no command line: No closing quotation; close what is open" in told
+    assert "is not a command line: No closing quotation; close what is open" in told
 
 
 def test_a_cache_in_the_home_of_nobody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,7 @@ def test_a_cache_in_the_home_of_nobody_is_refused(monkeypatch: pytest.MonkeyPatc
 
 def test_a_pattern_that_is_no_regular_expression_is_named_with_its_line() -> None:
     with pytest.raises(
-        Error, match=r"^2: ' .*' has no regular expression in its braces: unterminated.*\[expected-pattern\]"
+        Error, match=r"^2: ' .*' has an invalid regular expression in its braces: unterminated.*\[expected-pattern\]"
     ):
         expectations("\n// expected-error-re {{ {{[}} }}")
 

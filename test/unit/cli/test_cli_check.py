@@ -92,10 +92,10 @@ def test_check_of_all_presets_prints_a_row_for_each(monkeypatch: pytest.MonkeyPa
     again = tmp_path / "again.md"
     accepted(*command, "--seed", "1", "--markdown", str(again))
     assert again.read_text() == page.read_text()
-    assert "give these options, or another file" in refused(*command, "--seed", "2")
-    assert "each has its own" in refused("check", "--all-presets", "--schedule", "sm80-best")
+    assert "use the same options, or another file" in refused(*command, "--seed", "2")
+    assert "each preset sets it" in refused("check", "--all-presets", "--schedule", "sm80-best")
 
 
 def test_check_refuses_what_it_cannot_read(tmp_path: Path) -> None:
     assert "has no folder NN-level" in refused("check", str(tmp_path))
-    assert "the file says its problem" in refused("check", str(tmp_path), "--m", "64")
+    assert "the file defines its problem" in refused("check", str(tmp_path), "--m", "64")

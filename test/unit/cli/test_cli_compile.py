@@ -56,7 +56,7 @@ def test_compile_goes_on_from_a_dump_and_shows_an_edit(dump: Path, tmp_path: Pat
     ("options", "message"),
     [
         (("--emit", "atom"), "unknown level 'atom'"),
-        (("--emit", "ptx", "--time-passes"), "--emit prints a level and nothing else"),
+        (("--emit", "ptx", "--time-passes"), "--emit only prints a level"),
         (("--ir", "none.mlir"), "cannot read none.mlir"),
     ],
 )

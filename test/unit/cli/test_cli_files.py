@@ -11,7 +11,7 @@ def test_options_that_a_file_answers_are_refused_beside_it(dump: Path) -> None:
     assert "--layout beside" in refused("compile", "--ir", file, "--layout", "tn")
     assert "--schedule beside" in refused("explain", "--ir", file, "--schedule", "stages = 2")
     assert "--dtype beside" in refused("interpret", file, "--dtype", "f16")
-    assert "--against goes with a FILE" in refused("interpret", *SMALL, "--against", file)
+    assert "--against needs a FILE" in refused("interpret", *SMALL, "--against", file)
 
 
 @pytest.mark.parametrize("command", [("compile", "--ir"), ("interpret",), ("explain", "--ir")])

@@ -71,7 +71,7 @@ def test_interpret_wants_run_time_extents(tmp_path: Path) -> None:
 def test_interpret_takes_a_batch_and_how_its_matrices_lie(tmp_path: Path) -> None:
     accepted("compile", *SMALL, "--batch", "any", "--epilogue", "bias-relu", "--dump-ir", str(tmp_path))
     file = str(level_file(tmp_path, "cta"))
-    assert "say how many products: --batch" in refused("interpret", file)
+    assert "set the number of products: --batch" in refused("interpret", file)
     lies = ("--batch", "3", "--shared", "b,bias", "--rows-between", "2", "--domain", "exact")
     output = accepted("interpret", file, *lies)
     assert reported(output, "problem").startswith("bf16 tn 3 of 70x50x40")

@@ -266,14 +266,12 @@ def test_bad_arguments_are_refused(fake: FakeDriver, made: list[ShapeClass]) -> 
         (
             (a, b),
             Tensor(aligned(N, M)),
-            r"out: shape is \(24, 40\), the product of .* is \(40, 24\).*\[out-of-product\]",
+            r"out: shape is \(24, 40\), .* shape \(40, 24\).*\[out-of-product\]",
         ),
     ):
         with pytest.raises(LaunchError, match=message):
             multiply(*operands, out=out)
-    with pytest.raises(
-        SpecError, match=r"numerics='exact'; it is one of any, repeatable, batch_invariant.*\[numerics-word\]"
-    ):
+    with pytest.raises(SpecError, match=r"\[numerics-word\]"):
         multiply(a, b, out=d, numerics="exact")
     with pytest.raises(SpecError, match=r"it must be a function of the accumulator.*\[epilogue-function\]"):
         multiply(a, b, out=d, epilogue=3)

@@ -203,7 +203,7 @@ def test_bad_input_is_refused_with_the_way_out(store: KernelStore, monkeypatch: 
         lt.tune(SPEC, TARGET, bench=lambda *_: bench)
     assert not bench.admitted  # it is said before anything is measured
     monkeypatch.setenv("LOWTIDE_CACHE", "off")
-    with pytest.raises(Error, match=r"there is no cache to keep the result in.*\[tuning-cache\]"):
+    with pytest.raises(Error, match=r"\[tuning-cache\]"):
         tune()
 
 
@@ -253,7 +253,7 @@ def test_a_file_that_has_no_shapes_is_refused_with_the_line(text: str, message: 
 
 def test_shapes_beside_extents_and_none_at_all_are_refused(tmp_path: Path) -> None:
     assert "leave them out" in lowtide("--shapes", "file", "--m", "64").output
-    assert "must be given" in lowtide("--m", "64").output
+    assert "[tuned-extents]" in lowtide("--m", "64").output
     assert "cannot read" in lowtide("--shapes", str(tmp_path / "none")).output
 
 

@@ -1,8 +1,8 @@
-"""The kernels in which faults are planted: the default schedule of each target, and each family of presets.
+"""The kernels for fault injection: the default schedule of each target, and each family of presets.
 
-The tiles of presets are made smaller, so that a CTA computes several of them within a second of the interpreter. What a
-preset is there for, such as its roles, its division of K or its copies, stays. Shapes are ragged, with several work
-tiles for each CTA and enough steps of K for the ring to go round.
+Presets get smaller tiles, so that a CTA computes several of them within a second of the interpreter. The features of a
+preset, such as its roles, its division of K or its copies, are kept. Shapes are ragged, with several work tiles per CTA
+and enough steps of K for the ring to wrap around.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from lowtide.verification.mutation.kernels.sm90a import SM90A
 
 _TIMED = {"sm90-wave-sync": ("ptx",)}  # its bounded wait, as instructions
 
-# What is drawn of a kernel depends on those before it: new ones come last.
+# What is drawn for a kernel depends on those before it, so new ones come last.
 _ALL = (*SM80, *SM90A, *PLACES, *BYTES, *TYPES, *SCALED, *EPILOGUES)
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(

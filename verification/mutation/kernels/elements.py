@@ -1,4 +1,4 @@
-"""Kernels of other types of elements, whose instructions, fragments and stages differ; of pieces of f32; of scales."""
+"""Kernels of other element types, with other instructions, fragments and stages; of f32 pieces; and with scales."""
 
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS
@@ -35,7 +35,7 @@ BYTES: tuple[Kernel, ...] = (
 )
 
 
-# Other types of elements, whose instructions, fragments and stages differ; and pieces of f32.
+# Other element types, with other instructions, fragments and stages; and f32 pieces.
 _INT8, _TF32 = spec_of("s8", d="s32", acc="s32"), spec_of("tf32", d="f32")
 _PIECES = spec_of("f32", layout="nt", precision="tf32x3")
 TYPES: tuple[Kernel, ...] = (
@@ -67,14 +67,14 @@ TYPES: tuple[Kernel, ...] = (
 
 
 def _whole(shapes: tuple[Shape, ...], rows: int, group: int) -> tuple[Shape, ...]:
-    """Shapes whose N is a multiple of `rows`, as weights of 4 bits ask for, and K of whole groups."""
+    """Shapes with N a multiple of `rows`, as 4-bit weights require, and K of whole groups."""
     return tuple((m, -(-n // rows) * rows, -(-k // group) * group) for m, n, k in shapes)
 
 
 _BLOCKS = "roles = cooperative(1), grid.tile = [64, 32], k = 128, stages = 2"
 _DIRECT = f"{_BLOCKS}, scales = direct"
 
-# Sums that are scaled one by one, and weights that are converted.
+# Block scales, and weights that are converted.
 SCALED: tuple[Kernel, ...] = (
     by_fields(
         "sm80-weights",
@@ -131,7 +131,7 @@ SCALED: tuple[Kernel, ...] = (
         (12, 48, 64),
         parts=_whole(parts_of(16, 64, 64)[::4], WEIGHT_ROWS, 64),
     ),
-    # Floats, whose bits are moved and multiplied: with groups, and as they are.
+    # Float weights, whose bits are moved and multiplied, with groups and without.
     by_fields(
         "sm80, weights of e4m3",
         "sm_80",

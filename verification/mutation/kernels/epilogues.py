@@ -1,4 +1,4 @@
-"""Kernels of epilogues in several parts, whose full operands are loaded ahead, and of an amax."""
+"""Kernels with epilogues in several parts, full operands loaded ahead, or an amax."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from lowtide.verification.mutation.kernels.kernel import EVERY, ROLES, Kernel, b
 
 
 def _larger_outside(acc: Any, c: Full) -> Any:
-    """|acc| + 50 |c| - 1000: elements past an edge, which are made of zeros, have the largest absolute value."""
+    """|acc| + 50 |c| - 1000: elements past an edge, computed from zeros, have the largest absolute value."""
     return maximum(acc, -acc) + 50.0 * maximum(c, -c) - 1000.0
 
 
@@ -23,7 +23,7 @@ EPILOGUES: tuple[Kernel, ...] = (
         (40, 56, 61),
         parts=parts_of(64, 64, 64)[::8],
     ),
-    # Few elements, so that none inside is made of zeros too; four of a thread, each of which is the largest in a run.
+    # Few elements, so that no inside element is computed from zeros; four per thread, each the largest in some run.
     by_fields(
         "sm90-amax",
         "sm_90a",

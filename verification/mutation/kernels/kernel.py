@@ -1,4 +1,4 @@
-"""A kernel in which faults are planted, and its runs; presets made small, on shapes that go around its ring."""
+"""A kernel for fault injection, and its runs; presets made small, with shapes that take the ring around."""
 
 from dataclasses import dataclass, replace
 from itertools import cycle
@@ -18,17 +18,17 @@ from lowtide.targets import get
 from lowtide.verification.checking.interpretation import Batch
 
 Shape = tuple[int, int, int]
-_PLACES_OF_PACKED = 8  # as asked, as moved, and one of three bases or row strides by half of that
-_PLACES_OF_BATCH = 11  # or one of three strides of a batch
+_PLACES_OF_PACKED = 8  # as required, as moved, and with one of three bases or row strides at half the alignment
+_PLACES_OF_BATCH = 11  # and one of three batch strides
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of a kernel: the problem shape (M, N, K), how many SMs, and the seed of the order of agents.
+    """One run of a kernel: the problem shape (M, N, K), the number of SMs, and the seed of the order of agents.
 
-    `batch`: how many matrices there are and how they lie, in a batch. `place`: the number of one of `places_of` the
-    schedule, by default the one that asks least. `scales`: bytes of which row strides and bases of scales of blocks are
-    odd multiples; from WIDEST on, any multiples.
+    `batch`: the number of matrices and their strides, in a batch. `place`: the index of one of the `places_of` the
+    schedule, by default the least aligned. `scales`: row strides and bases of block scales are odd multiples of so many
+    bytes; from WIDEST on, any multiples.
     """
 
     shape: Shape
@@ -41,9 +41,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel, and the runs that a fault in it must survive to go unnoticed.
+    """A kernel, and the runs that a fault in it must survive to remain undetected.
 
-    At the levels `timed` its control flow depends on timing by intention, so that no run speaks for every order.
+    At the levels `timed` its control flow depends on timing by design, so no run covers every order.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Kernel:
 
     @property
     def domain(self) -> str:
-        """The number domain of its runs: exact, but for packed floats, whose bits are numbers among floats alone."""
+        """The number domain of its runs: exact, except for packed floats, whose bits are numbers only among floats."""
         return (FloatDomain if self.spec.is_mixed and element_type(self.spec.b).is_float else ExactDomain).name
 
     def problem(self) -> str:
@@ -80,11 +80,11 @@ def spec_of(dtype: str = "bf16", layout: str = "tn", epilogue: Any = None, **res
 def kernel_of(
     name: str, target: str, spec: GemmSpec, schedule: Schedule, shapes: tuple[Shape, ...], rest: tuple[Shape, ...]
 ) -> Kernel:
-    """Each shape under two orders of agents, the first also with one SM, whose CTA computes all tiles; `rest` once.
+    """Each shape under two orders of agents, the first also on one SM, whose CTA computes all tiles; `rest` once.
 
-    Matrices lie aligned, so that nothing is packed unless the schedule asks for it: then runs have aligned ones too,
-    and some of which one is a little less aligned. So it is with scales of blocks that are staged. In a batch, runs in
-    turn have three matrices, two that share B, two that share A, and one.
+    Matrices are aligned, so that nothing is packed unless the schedule says so. If it does, some runs have aligned
+    matrices, and some have one that is a little less aligned. The same holds for block scales that are staged. In a
+    batch, runs alternate between three matrices, two that share B, two that share A, and one.
     """
     schedule = schedule.filled(dict.fromkeys(("mainloop.a.pack", "mainloop.b.pack", "epilogue.pack"), PackKind.none))
     trials = [*(Trial(shape, 2, seed) for shape in shapes for seed in (0, 1)), Trial(shapes[0], 1, 2)]
@@ -92,22 +92,23 @@ def kernel_of(
         trials += [replace(trial, place=1) for trial in trials]
         places = range(2, _PLACES_OF_BATCH if spec.is_batched else _PLACES_OF_PACKED)
         trials += [Trial(shapes[-1], 2, 0, place=place) for place in places]
-    if schedule.stages_scales:  # TMA takes no others, which are copied
+    if schedule.stages_scales:  # TMA takes only these; others are copied
         trials += [Trial(shapes[0], scales=lie) for lie in ((WIDEST // 2, WIDEST), (WIDEST, WIDEST // 2))]
     trials += map(Trial, rest)
     if spec.is_batched:
         operands = [operand.name for operand in spec.operands if operand.kind is not OperandKind.SCALAR]
         lies = cycle((Batch(3), Batch(2, ("b", *operands), 1), Batch(2, ("a",)), Batch(1)))
-        # Where the place matters, each matrix has a stride of its own.
+        # If the place matters, each matrix has its own batch stride.
         given = [Batch(3) if trial.place > 1 else next(lies) for trial in trials]
         trials = [replace(trial, batch=batch) for trial, batch in zip(trials, given, strict=True)]
     return Kernel(name, target, spec, schedule, tuple(trials))
 
 
 def parts_of(m: int, n: int, k: int, least_k: int = 0, columns: int = 1) -> tuple[Shape, ...]:
-    """Parts of one or two tiles of m × n: as many columns as go, various rows and ends of K; then whole tiles.
+    """Parts of one or two tiles of m × n, with as many columns as possible and various rows and ends of K; then full
+    tiles.
 
-    `least_k` terms are there at least; `columns` is what their number is a multiple of.
+    K is at least `least_k`; the number of columns is a multiple of `columns`.
     """
     ends = [n * (i // columns % 2) + i for i in range(columns, n + 1, columns)]  # every other one in the second tile
     parts = [(1 + 7 * end % m, end, least_k + 1 + 5 * end % (3 * k)) for end in ends]
@@ -115,7 +116,7 @@ def parts_of(m: int, n: int, k: int, least_k: int = 0, columns: int = 1) -> tupl
 
 
 def rows_of(m: int, columns: int, run: int = 4) -> tuple[Shape, ...]:
-    """Every end of M within a tile of m rows, to `run` rows, of few columns and one term."""
+    """Every end of M within a tile of m rows, up to `run` rows, with few columns and K = 1."""
     return tuple((end, columns, 1) for end in range(run // 2, m, run))
 
 
@@ -152,8 +153,8 @@ def by_fields(name: str, target: str, spec: GemmSpec, fields: str, *shapes: Shap
 
 
 PLAIN, BIAS, EVERY = spec_of(), spec_of(epilogue=bias_relu), spec_of(epilogue=every_kind)
-OF_192 = spec_of(k=192)  # K is known
-SIX_TILES = spec_of(m=384, n=32, k=192)  # of 64 × 32, whole
+OF_192 = spec_of(k=192)  # K is static
+SIX_TILES = spec_of(m=384, n=32, k=192)  # full tiles of 64 × 32
 BIAS_NT, F32, F64 = (
     spec_of(layout="nt", epilogue=bias_relu),
     spec_of("f32", epilogue=bias_relu),

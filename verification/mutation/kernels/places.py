@@ -1,4 +1,4 @@
-"""Kernels of matrices that lie anywhere: odd rows, D by columns, batches; and of few rows."""
+"""Kernels of unaligned matrices: odd rows, D by columns, batches; and of few rows."""
 
 from lowtide.verification.mutation.kernels.kernel import (
     BIAS,

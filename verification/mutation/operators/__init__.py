@@ -1,4 +1,4 @@
-"""The table of operators: what can go wrong in a level's text, as data."""
+"""The table of operators: the kinds of faults in a level's text, as data."""
 
 from lowtide.verification.mutation.operators.data import DATA
 from lowtide.verification.mutation.operators.llvm import LLVM_ROWS

@@ -1,5 +1,5 @@
-"""Faults in which data is touched: indices, offsets, coordinates, masks, swizzles, layouts, predicates, descriptors,
-registers."""
+"""Faults in the data that is accessed: indices, offsets, coordinates, masks, swizzles, layouts, predicates,
+descriptors, registers."""
 
 from lowtide.verification.mutation.edits import Edit, constant, fixed, into, number, swapped, value, word
 from lowtide.verification.mutation.operators.operator import CTA_LEVELS, THREAD_LEVELS, Kind, Operator, Side, rows
@@ -127,7 +127,7 @@ _LAYOUTS = [
     *_rows(("nvvm", "llvm"), r"alignment = (?P<n>1024) : i64", ("shared memory less aligned", number(lambda n: 8))),
 ]
 
-# Of one thread's program: what computes offsets, masks, swizzles and predicates.
+# In a thread's program: the ops that compute offsets, masks, swizzles and predicates.
 _THREAD = [
     *_rows(_NVVM, r"arith\.(?P<w>xori) %\w+, %\w+ : i32", ("or for a swizzle's xor", word({"xori": "ori"}))),
     *_rows(
@@ -160,7 +160,8 @@ _THREAD = [
         r"arith\.(shli|shrui|andi|addi|xori|muli) %\w+, (?P<c>%c\w+) : i32",
         ("constant of an offset halved", constant(lambda n: n // 2)),
     ),
-    # Where the bytes of a copy are computed from the same two values, none are left at the bound: that is no fault.
+    # If the bytes of a copy are computed from the same two values, none are left at the bound: the mutant is
+    # equivalent.
     *_rows(
         _NVVM,
         r"arith\.cmpi (?P<w>ult|slt|sge|uge|ugt), (?P<x>%\w+), (?P<y>%\w+) : i32"

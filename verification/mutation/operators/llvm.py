@@ -1,7 +1,7 @@
-"""Faults in level llvm: the same kinds as at level nvvm, where they are written in another way.
+"""Faults in level llvm: the same kinds as at level nvvm, in another notation.
 
-Structured loops are blocks and branches there, arithmetic is the LLVM dialect's, and what the dialect nvvm lacks is
-inline assembly. Rows that fit both levels stand in `order`, `work` and `data`.
+Structured loops have become blocks and branches, arithmetic is the LLVM dialect's, and instructions without an nvvm op
+are inline assembly. Rows that fit both levels are in `order`, `work` and `data`.
 """
 
 from lowtide.verification.mutation.edits import (
@@ -23,7 +23,7 @@ from lowtide.verification.mutation.operators.operator import Kind, Operator, row
 
 _LEVEL = ("llvm",)
 _ASSEMBLY = r"llvm\.inline_asm [^\n]*"
-# A wgmma's last operands: descriptors of A and B, scale-d, the signs of A and B, whether A and B are transposed.
+# The last operands of a wgmma: descriptors of A and B, scale-d, the signs of A and B, whether A and B are transposed.
 _WGMMA = (
     rf"{_ASSEMBLY}wgmma\.mma_async[^\n]*, (?P<a>%\w+), (?P<b>%\w+), (?P<scale>%\w+), %\w+, %\w+, (?P<t>%\w+), %\w+ :"
 )
@@ -159,7 +159,8 @@ _DATA = (
         r"llvm\.(shl|lshr|and|add|xor|mul) %\w+, (?P<c>%\w+) : i32",
         ("constant of an offset halved", constant(lambda n: n // 2)),
     ),
-    # Where the bytes of a copy are computed from the same two values, none are left at the bound: that is no fault.
+    # If the bytes of a copy are computed from the same two values, none are left at the bound: the mutant is
+    # equivalent.
     *rows(
         Kind.DATA,
         _LEVEL,

@@ -1,4 +1,4 @@
-"""Faults in the largest absolute value of D: in the launch that clears it, and in how it is raised."""
+"""Faults in the largest absolute value of D: in the launch that clears it, and in the ops that raise it."""
 
 from lowtide.verification.mutation.edits import drop, into
 from lowtide.verification.mutation.operators.operator import CTA_LEVELS, THREAD_LEVELS, Kind, Operator, Side, rows

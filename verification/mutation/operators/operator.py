@@ -1,4 +1,4 @@
-"""An operator: one kind of fault, where it can be planted, and the edit that plants it."""
+"""An operator: a kind of fault, the places where it applies, and the edit that injects it."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -7,13 +7,13 @@ from enum import Enum, IntEnum
 
 from lowtide.verification.mutation.edits import Edit
 
-# Levels whose ops concern a whole CTA, and those with one thread's program.
+# Levels with ops on a whole CTA, and levels with one thread's program.
 CTA_LEVELS = ("cta", "smem", "pipelined", "atoms", "epilogue")
 THREAD_LEVELS = ("nvvm", "llvm")
 
 
 class Side(Enum):
-    """Which part of a module a pattern is looked for in."""
+    """The part of a module in which a pattern is searched."""
 
     DEVICE = "device"
     HOST = "host"
@@ -21,7 +21,7 @@ class Side(Enum):
 
 
 class Kind(Enum):
-    """What a fault concerns: the order of accesses, which work is done, or which data it is done on."""
+    """What a fault affects: the order of accesses, the work that is done, or its data."""
 
     ORDER = "synchronization"
     WORK = "work"
@@ -30,9 +30,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Operator:
-    """One kind of fault: `edit` at each place in the text of one of `levels` that `pattern` finds.
+    """One kind of fault: `edit` at each match of `pattern` in the text of one of `levels`.
 
-    Patterns are of Python's `re`, in which `^` and `$` stand for the ends of a line.
+    Patterns are those of Python's `re` in multiline mode.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Operator:
 
 
 def either(words: Iterable[IntEnum]) -> str:
-    """A pattern for words of an enum of a dialect, in the order of the enum."""
+    """A pattern for the words of a dialect's enum, in the order of the enum."""
     return "|".join(map(str, sorted(words)))
 
 
 def another(words: Iterable[IntEnum], never: Collection[IntEnum] = ()) -> dict[str, str]:
-    """For each word of an enum the next one, or the first after the last; of those that are not in `never`."""
+    """For each word of an enum, the next one, cyclically; words in `never` are left out."""
     known = sorted(words)
     chosen = [each for each in known if each not in never]
     return {
@@ -61,6 +61,6 @@ def another(words: Iterable[IntEnum], never: Collection[IntEnum] = ()) -> dict[s
 def rows(
     kind: Kind, levels: tuple[str, ...], pattern: str, *edits: tuple[str, Edit], side: Side = Side.DEVICE
 ) -> tuple[Operator, ...]:
-    """An operator for each edit of what a pattern finds; `edits` are pairs of the operator's name and the edit."""
+    """An operator for each edit at the matches of a pattern; `edits` are pairs of the operator's name and the edit."""
     compiled = re.compile(pattern, re.MULTILINE)
     return tuple(Operator(name, kind, levels, compiled, edit, side) for name, edit in edits)

@@ -1,4 +1,4 @@
-"""Faults in synchronization: what orders the accesses of agents is left out, moved, or made for something else."""
+"""Faults in synchronization: ops that order the accesses of agents are dropped, moved, or changed."""
 
 from lowtide.verification.mutation.edits import (
     constant,
@@ -18,10 +18,10 @@ from lowtide.verification.mutation.operators.operator import CTA_LEVELS, THREAD_
 _NVVM = ("nvvm",)
 _EDITS = {"dropped": drop, "first": first, "later": later, "earlier": earlier, "twice": twice}
 
-# What stands on a line of its own, and what can be wrong with it. No fault, so not planted: a second barrier, wait or
-# fence; a second commit, behind which a wait covers more copies; cache hints; launch_dependents at another place, since
-# a kernel that depends on this one waits for its end; registers that are not asked for (setmaxnreg.inc), since ptxas
-# then allocates from those at hand.
+# Statements on lines of their own, and their faults. These are equivalent and left out: a second barrier, wait or
+# fence; a second commit, after which a wait covers more copies; cache hints; launch_dependents at another place, since
+# a dependent kernel waits for the end of this one; registers that are not requested (setmaxnreg.inc), since ptxas then
+# allocates from those available.
 _STATEMENTS = (
     ("barrier", r"sm\.barrier( warpgroup)?", r"nvvm\.barrier(0| id .*)", "dropped later earlier"),
     ("wait for cp.async", r"sm\.cp_async_wait \d+", r"nvvm\.cp\.async\.wait\.group \d+", "dropped later"),

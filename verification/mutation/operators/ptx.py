@@ -18,7 +18,7 @@ from lowtide.verification.mutation.operators.operator import Kind, Operator, row
 
 _PTX = ("ptx",)
 _EDITS: dict[str, Edit] = {"dropped": drop, "later": later, "earlier": earlier, "twice": twice, "first": first}
-
+# Instructions on lines of their own, and their faults.
 # Instructions on a line of their own, and what can be wrong with them.
 _ORDER = (
     ("barrier", r"(bar|barrier)\.sync\b.*;", "dropped later earlier"),
@@ -39,7 +39,7 @@ _ORDER = (
     ("return of registers", r"setmaxnreg\.dec\b.*;", "dropped"),
 )
 _POLL = r"^\t// begin inline asm\n\t\{\n(?:(?!\t// end).*\n)*?.*try_wait\.parity\S* P1, \[%r\d+\], (?P<p>%r\d+), .*\n"
-
+# Later fences follow sums in flight of the same shape, which need no fence.
 _DETAILS = (
     # Later ones follow sums in flight of the same shape, which need no fence.
     *rows(Kind.ORDER, _PTX, r"^\s*wgmma\.fence\b.*;\s*$", ("fence of wgmma dropped", at_first(r"wgmma\.fence", drop))),
@@ -85,7 +85,7 @@ _WORK = (
     *rows(Kind.WORK, _PTX, r"^\s*cp\.async\.bulk\.tensor\.\dd\.shared.*;$", ("copy twice", twice)),
     *rows(Kind.WORK, _PTX, r"^\s*(st\.(shared|global)|stmatrix)\b.*;$", ("store left out", drop)),
     *rows(Kind.WORK, _PTX, r"setp\.ne\.b32 p, (%r\d+|\d), 0;", ("scale-d inverted", into(r"setp.eq.b32 p, \1, 0;"))),
-    # A loop's last instructions: its counter against a bound, and the branch back.
+    # A loop's last instructions: the comparison of its counter with a bound, and the branch back.
     *rows(
         Kind.WORK,
         _PTX,

@@ -1,5 +1,5 @@
-"""Faults in which work is done: trips of loops, work tiles, launches, what is copied, multiplied and stored, the
-epilogue's order."""
+"""Faults in the work that is done: trips of loops, work tiles, launches, copies, products, stores, the order of the
+epilogue."""
 
 from lowtide.dialects.tile import GemmLayout, RasterKind, SchedulerKind
 from lowtide.verification.mutation.edits import Edit, constant, drop, fixed, into, number, twice, value, where, word
@@ -14,10 +14,10 @@ from lowtide.verification.mutation.operators.operator import (
     rows,
 )
 
-_OTHER = {"t": "n", "n": "t"}  # way in which B lies
+_OTHER = {"t": "n", "n": "t"}  # the other layout of B
 _ATOMS, _NVVM = ("atoms", "epilogue"), ("nvvm",)
 _DEVICE = (*CTA_LEVELS, *THREAD_LEVELS)
-# Levels whose epilogue is ops on elements, or on vectors of them.
+# Levels with the epilogue as ops on elements, or on vectors of them.
 _MATH = ("problem", *CTA_LEVELS, *_NVVM)
 
 
@@ -104,7 +104,7 @@ _EPILOGUE = [
     *_rows(_MATH, r"arith\.maximumf\b", ("minimum for a maximum", into("arith.minimumf")), side=Side.ANYWHERE),
 ]
 
-# What the host function asks of operands before it launches anything.
+# Checks of operands by the host function before it launches anything.
 _ASSERTIONS = [
     *_rows(_DEVICE, r"^ *cf\.assert .*$", ("assertion left out", drop), side=Side.HOST),
     *_rows(
