@@ -1,4 +1,4 @@
-"""Compile time from spec to PTX, in process and after imports, by owner: Lowtide, MLIR, LLVM.
+"""Compile time from spec to PTX, in process and without imports, by owner: Lowtide, MLIR, LLVM.
 
 python benchmarks/compile_time.py [--size 4096] [--repeat 5] [--target sm_80]
 """
@@ -32,7 +32,7 @@ def main() -> None:
         "run-time M, N, K": lt.GemmSpec(a="bf16", b="bf16", d="bf16"),
         f"{n}³ bf16, bias + gelu": lt.GemmSpec(m=n, n=n, k=n, a="bf16", b="bf16", d="bf16", epilogue=bias_gelu),
     }
-    lt.compile_gemm(lt.GemmSpec(m=64, n=64, k=64, a="f16", b="f16", d="f16"), arguments.target)  # imports, starts LLVM
+    lt.compile_gemm(lt.GemmSpec(m=64, n=64, k=64, a="f16", b="f16", d="f16"), arguments.target)  # starts LLVM
     print("| case | spec → PTX, median ms (least … greatest) | lowtide | MLIR's passes | NVPTX backend | ptxas, ms |")
     print("|---|---|---|---|---|---|")
     for name, spec in cases.items():

@@ -1,12 +1,12 @@
-"""What `lowtide explain` counts, beside what the GPU counted: bank conflicts, wavefronts and sectors of whole launches.
+"""The counts of `lowtide explain` beside those of the GPU: bank conflicts, wavefronts and sectors of whole launches.
 
     python benchmarks/counters.py [--folder FOLDER]      compile, profile with ncu and compare
     python benchmarks/counters.py prepare FOLDER         compile and explain: needs the compiler, no GPU
     python benchmarks/counters.py measure FOLDER         profile and compare: needs torch, ncu and a GPU, no compiler
 
-Prints a Markdown table: wavefronts of shared memory and sectors of global memory of each kernel, one number where
-explain and the counter agree, else both. All problems are 1024x1024x1024 in f16 with whole tiles unless their name says
-so. ncu must be on PATH or named by --ncu, and must be allowed to read counters.
+Prints a Markdown table: wavefronts of shared memory and sectors of global memory of each kernel, one number if explain
+and the counter agree, otherwise both. Problems are 1024x1024x1024 in f16 with whole tiles unless their names say
+otherwise. ncu must be on PATH or named by --ncu, and must be allowed to read counters.
 """
 
 import argparse
@@ -34,7 +34,7 @@ _ROLES = "grid.tile = [128, 128], k = 64, stages = 3, roles = cooperative(2)"
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel: a schedule of a target, and what of the problem is not 1024, f16 and tn."""
+    """One kernel: a schedule for a target, and the fields of the problem that are not 1024, f16 and tn."""
 
     name: str
     target: str
@@ -87,7 +87,7 @@ def _boxes(access: Mapping[str, Any]) -> int:
 
 @dataclass(frozen=True)
 class Quantity:
-    """Something that both count: in `accesses` of explain's JSON those with `op` and `atom`, each by `count`."""
+    """A quantity that both count: the sum of `count` over accesses in explain's JSON with `op` and `atom`."""
 
     column: str
     metric: str
@@ -97,7 +97,8 @@ class Quantity:
     atom: str = ""
 
     def explained(self, found: Explained) -> int | None:
-        """Of a whole launch; None where the kernel has no such access, or its loops are known only at run time."""
+        """The count of a whole launch; None if the kernel has no such access, or its loops are known only at run
+        time."""
         own = [
             one for one in found[self.accesses] if one["op"] == self.op and one.get("atom", "").startswith(self.atom)
         ]
@@ -107,7 +108,7 @@ class Quantity:
         return sum(self.count(one) * one["executions"] * tiles for one in own)
 
 
-# Counters by instruction where there are such: those of the whole memory pipeline also count waiting.
+# Counters by instruction, if there are any: those of the whole memory pipeline also count waiting.
 _WAVEFRONTS = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_"
 _LDMATRIX_CONFLICTS = "smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op_ldsm.sum"
 _WGMMA = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"
@@ -146,7 +147,7 @@ def prepare(folder: Path, cases: Iterable[Case] = CASES) -> None:
 
 
 def launch(folder: Path) -> None:
-    """Launch each kernel once, checked against torch: what ncu profiles."""
+    """Launch each kernel once, checked against torch; ncu profiles this."""
     torch = importlib.import_module("torch")
     for case in _cases(folder):
         problem, layout = case["explain"]["problem"], case["layout"]
@@ -162,7 +163,7 @@ def launch(folder: Path) -> None:
 
 
 def measure(folder: Path, ncu: str) -> dict[str, dict[str, float]]:
-    """Each kernel's counters, by metric. Ends the program, with ncu's own words, where it cannot profile."""
+    """Each kernel's counters, by metric. If ncu cannot profile, exits with its message."""
     metrics = ",".join(quantity.metric for quantity in QUANTITIES)
     command = [ncu, "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"]
     command += ["--metrics", metrics, "-k", _KERNEL, sys.executable, __file__, "launch", str(folder)]
@@ -175,7 +176,7 @@ def measure(folder: Path, ncu: str) -> dict[str, dict[str, float]]:
 
 
 def counters_of(output: str) -> list[dict[str, float]]:
-    """The counters of each launch in ncu's CSV, in order; what is no number is left out."""
+    """The counters of each launch in ncu's CSV, in order, without values that are not numbers."""
     table = [line for line in output.splitlines() if line.startswith('"')]
     found = []
     for row in csv.DictReader(table):
@@ -188,7 +189,7 @@ def counters_of(output: str) -> list[dict[str, float]]:
 
 
 def table_of(cases: Iterable[Mapping[str, Any]], counters: Mapping[str, Mapping[str, float]]) -> str:
-    """A Markdown row for each kernel: explain's figure and the counter, or one number where they are equal."""
+    """A Markdown row for each kernel: explain's figure and the counter, or one number if they are equal."""
     columns = list(dict.fromkeys(quantity.column for quantity in QUANTITIES))
     lines = [f"| kernel | {' | '.join(columns)} |", "|---|" + "--:|" * len(columns)]
     for case in cases:
@@ -217,7 +218,7 @@ def _report(folder: Path, ncu: str) -> None:
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     found.add_argument("what", nargs="?", choices=["all", "prepare", "measure", "launch"], default="all")
-    found.add_argument("folder", nargs="?", type=Path, help="where the kernels are kept (default: a temporary folder)")
+    found.add_argument("folder", nargs="?", type=Path, help="folder for the kernels (default: a temporary folder)")
     found.add_argument("--ncu", default="ncu", help="the profiler (default: ncu)")
     return found
 
@@ -227,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.what != "all" and options.folder is None:
         sys.exit(f"{options.what} needs a FOLDER")
     if options.what in ("all", "measure") and shutil.which(options.ncu) is None:
-        sys.exit(f"{options.ncu} is not there; install Nsight Compute, or name it: --ncu PATH")
+        sys.exit(f"{options.ncu} was not found; install Nsight Compute, or name it: --ncu PATH")
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""Whether the verdict on each preset's kernel is that of every order of agents, at the levels of one thread's program.
+"""Whether the verdict on each preset's kernel holds for every order of agents, at the levels of one thread's program.
 
 python benchmarks/every_order.py [--only NAME] [--journal FILE]
 
-Each kernel runs once at levels nvvm, llvm and ptx on three ragged work tiles for each of two CTAs (or clusters), with
-two steps of K more than the ring has stages. With a journal, presets that stand in it are left out.
+Each kernel runs once at levels nvvm, llvm and ptx, with three ragged work tiles for each of two CTAs (or clusters) and
+two more K steps than the ring has stages. With a journal, presets in it are skipped.
 """
 
 import argparse
@@ -21,7 +21,7 @@ LEVELS = ("nvvm", "llvm", "ptx")
 
 
 def report_of(kernel: CompiledKernel, level: str, a: np.ndarray, b: np.ndarray, sms: int) -> Report:
-    """What one run at a level says of other orders. Raises AssertionError for a wrong product."""
+    """The report of one run at a level on other orders. Raises AssertionError for a wrong product."""
     levels, report = kernel.levels, Report()
     module = Loaded(levels["llvm"], levels["ptx"]) if level == "ptx" else Loaded(levels[level])
     d = interpret(module, {"a": a, "b": b}, sms=sms, domain="exact", report=report)
@@ -30,7 +30,7 @@ def report_of(kernel: CompiledKernel, level: str, a: np.ndarray, b: np.ndarray, 
 
 
 def row_of(name: str) -> str:
-    """A preset's line: for each level `every order`, or why not."""
+    """A preset's row: for each level `every order`, or the reason against it."""
     preset, started = LADDERS[name], time.process_time()
     kernel = lt.compile_gemm(preset.spec(preset.dtypes[0]), preset.target, preset.schedule)
     (tile_m, tile_n, tile_k), (high, wide) = kernel.schedule.tile_mnk, kernel.schedule.cluster

@@ -1,11 +1,11 @@
-"""Errors and speed of f32 products by narrower ones, beside cuBLAS's f32.
+"""Errors and speed of f32 products made of narrower ones, beside cuBLAS's f32.
 
-    python benchmarks/f32_products.py --save DIR [--extent 4096] [--layout tn …]    # where Lowtide compiles
+    python benchmarks/f32_products.py --save DIR [--extent 4096] [--layout tn …]    # needs the compiler
     python benchmarks/f32_products.py DIR [--markdown FILE] [--kinds normal …] [--rounds 5] [--seed 0]  # on an H200
 
-Of each kind of data, the error of D against float64, in the first layout: its root mean square, relative to that of D,
-and its largest, in units of 2⁻²⁴ of Σ|a·b|. Speed is of normal data in each layout, interleaved and shuffled. Takes
-torch. Exit status: 1 where the mean error of a kernel on normal or uniform data is larger than cuBLAS's, else 0.
+For each kind of data in the first layout, the error of D against float64: its root mean square, relative to D's, and
+its maximum in units of 2⁻²⁴ of Σ|a·b|. Speed is measured on normal data in each layout, interleaved and shuffled. Needs
+torch. Exit status: 1 if a kernel's mean error on normal or uniform data is larger than cuBLAS's, else 0.
 """
 
 import argparse
@@ -28,7 +28,7 @@ _CUBLAS = "cuBLAS f32"
 
 
 def save(folder: Path, extent: int, layouts: Sequence[str]) -> None:
-    """Compiles a kernel for each layout and precision."""
+    """Compile and save a kernel for each layout and precision."""
     for layout in layouts:
         for precision in PRECISIONS:
             spec = lt.GemmSpec(
@@ -49,12 +49,12 @@ def data(torch: Any, kind: str, extent: int, seed: int) -> tuple[Any, Any]:
         return torch.rand((extent, extent), device="cuda", generator=generator)
 
     def wide() -> Any:
-        """Exponents over 40 binades: most products lie far below the largest."""
+        """Exponents over 40 binades: most products are far smaller than the largest."""
         exponents = torch.randint(-20, 21, (extent, extent), device="cuda", generator=generator)
         return torch.ldexp(normal(), exponents)
 
     def cancelling() -> Any:
-        """Neighbours along K of opposite sign and nearly equal: sums are far smaller than what is summed."""
+        """Neighbours along K of opposite sign and nearly equal: sums are far smaller than their terms."""
         values = normal()
         values[:, 1::2] = -values[:, ::2] * (1 + 2.0**-12 * uniform()[:, ::2])
         return values
@@ -74,7 +74,7 @@ KINDS = ("normal", "uniform", "wide exponents", "cancelling", "tiny")
 
 
 def errors(torch: Any, d: Any, a: Any, b: Any) -> tuple[float, float]:
-    """The root mean square of the relative error, and the largest in units of 2⁻²⁴ of Σ|a·b|."""
+    """The root mean square of the relative error, and the maximum in units of 2⁻²⁴ of Σ|a·b|."""
     exact = a.double() @ b.double().T
     wrong = d.double() - exact
     size = a.double().abs() @ b.double().abs().T
@@ -96,7 +96,7 @@ def main() -> int:
         save(options.save, options.extent, options.layout)
         return 0
     if options.folder is None:
-        parser.error("give the folder of saved kernels, or --save")
+        parser.error("name the folder of saved kernels, or give --save")
     return _measure(options)
 
 
@@ -134,7 +134,7 @@ def _measure(options: argparse.Namespace) -> int:
 
 
 def _contenders(torch: Any, folder: Path) -> dict[str, Callable[[Operands], Any]]:
-    """cuBLAS, and the kernels of one layout."""
+    """cuBLAS, and the kernels for one layout."""
     kernels = {name: runtime.load(folder / name) for name in PRECISIONS}
     return {
         _CUBLAS: lambda x: torch.matmul(x.logical_a, x.logical_b, out=x.d),
@@ -143,7 +143,7 @@ def _contenders(torch: Any, folder: Path) -> dict[str, Callable[[Operands], Any]
 
 
 def _turned(matrix: Any) -> Any:
-    """The same numbers, with the other dimension contiguous."""
+    """The same matrix, with the other dimension contiguous."""
     return matrix.T.contiguous()
 
 

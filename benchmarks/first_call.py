@@ -1,11 +1,11 @@
-"""What the first call of `lt.matmul` costs: of a process without a cache, of a further class, and from a warm disk.
+"""The cost of the first call of `lt.matmul`: without a cache, for a further class, and from a warm disk.
 
     python benchmarks/first_call.py [--size 4096,4096,4096 …] [--repeat 3] [--profile]
 
-Each measurement is a process of its own that has imported torch and made the operands. *cold*: the first call there
-with an empty cache, imports included; *next class*: the first call of twice as many rows after it, which needs no
-imports; *warm disk*: the first call of another process with the cache that the first one left. The times end when the
-GPU has. `--profile`: also what a cold call and one from a warm disk spend, by cProfile, which makes them slower.
+Each measurement is a separate process that has imported torch and made the operands. *cold*: the first call with an
+empty cache, including imports. *next class*: the first call after that with twice as many rows, which needs no imports.
+*warm disk*: the first call of another process with the cache that the first one wrote. Times include the GPU's work.
+`--profile`: also profile a cold call and one from a warm disk with cProfile, which slows them down.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def child(size: str, cache: str, *, profile: bool = False) -> str:
 
 
 def measured(size: str) -> tuple[dict[str, float], dict[str, float]]:
-    """Milliseconds, of a process with an empty cache and of one after it."""
+    """Milliseconds in a process with an empty cache and in one after it."""
     with tempfile.TemporaryDirectory(prefix="lowtide-first-call-") as folder:
         cache = str(Path(folder, "cache"))
         return json.loads(child(size, cache)), json.loads(child(size, cache))

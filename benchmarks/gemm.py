@@ -7,7 +7,7 @@
 Prints two Markdown tables per case, sustained and burst: TFLOP/s and the ratios to torch.matmul, to cuBLASLt's best and
 to the better of both, each as median (least … greatest) over the same shuffled rounds. Before timing, every contender's
 result is compared with exact sums of integers, and with float64 on sampled rows. Every size is run with every dtype and
-every layout; a case that cannot be run is left out, with the reason. A batch is compared with torch.bmm alone.
+layout; a case that cannot run is left out, with the reason. A batch is compared with torch.bmm only.
 """
 
 import argparse
@@ -26,9 +26,9 @@ from lowtide.measurement.bench.gpu_timing import KINDS, torch_with_gpu
 from lowtide.targets import accumulator_types, operand_types
 
 CHOSEN = "chosen"
-PEERS = {  # modules NAME_gemm.py beside this one, of `tn` products
+PEERS = {  # modules NAME_gemm.py in this folder, for `tn` products
     "triton": "Triton limited to mma.sync",
-    "quack": "QuACK on wgmma, as it is and tuned",
+    "quack": "QuACK on wgmma, by default and tuned",
 }
 
 
@@ -80,22 +80,18 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__.splitlines()[0] if __doc__ else None, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     result.add_argument("--size", action="append", type=extents, help="N, for N×N×N, or M,N,K", required=True)
-    result.add_argument("--dtype", action="append", choices=operand_types(), help="bf16 if left out")
-    result.add_argument(
-        "--acc", choices=accumulator_types(), help="type of the sums; f64 for f64, else f32 if left out"
-    )
-    result.add_argument("--layout", action="append", choices=LAYOUTS, help="tn if left out")
-    result.add_argument("--batch", type=int, help="products of a batch; one product if left out")
-    result.add_argument(
-        "--schedule", action="append", help=f"a preset's name, schedule fields, or {CHOSEN}, which is the default"
-    )
+    result.add_argument("--dtype", action="append", choices=operand_types(), help="default bf16")
+    result.add_argument("--acc", choices=accumulator_types(), help="type of the sums; default f64 for f64, else f32")
+    result.add_argument("--layout", action="append", choices=LAYOUTS, help="default tn")
+    result.add_argument("--batch", type=int, help="number of products in a batch; default one product")
+    result.add_argument("--schedule", action="append", help=f"a preset's name, schedule fields, or {CHOSEN} (default)")
     result.add_argument("--target", default="sm_90a", help="what Lowtide compiles for")
     result.add_argument("--cublaslt", action="store_true", help="cuBLASLt's best of up to 96 algorithms")
     for peer, what in PEERS.items():
         result.add_argument(f"--{peer}", action="store_true", help=f"{what}, for tn")
     result.add_argument("--rounds", type=int, default=5, help="counted rounds")
     result.add_argument("--seed", type=int, default=0, help="of operands and of the order")
-    result.add_argument("--timeout", type=float, default=500.0, help="seconds after which the process ends itself")
+    result.add_argument("--timeout", type=float, default=500.0, help="seconds after which the process exits")
     return result
 
 

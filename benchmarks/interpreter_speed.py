@@ -1,4 +1,4 @@
-"""CPU time of the interpreter at level nvvm, on fixed cases: of one run from text, and of one more run.
+"""CPU time of the interpreter at level nvvm, on fixed cases: of a first run from text, and of one more run.
 
 python benchmarks/interpreter_speed.py [--only NAME] [--profile] [--rounds 3]
 """
@@ -17,7 +17,7 @@ from lowtide.interpreter import Loaded, interpret
 
 @dataclass(frozen=True)
 class Case:
-    """A compilation, the extents that it is run at, and how many SMs there are."""
+    """A compilation, the extents of its runs, and the number of SMs."""
 
     target: str
     dtype: str
@@ -40,13 +40,13 @@ CASES = {
 
 
 def text_of(case: Case) -> str:
-    """Level nvvm of a case, its extents known at run time only."""
+    """Level nvvm of a case, with run-time extents."""
     spec = lt.GemmSpec(a=case.dtype, b=case.dtype, d=case.dtype, layout="tn")
     return lt.compile_gemm(spec, target=case.target, schedule=case.schedule).levels["nvvm"]
 
 
 def operands(case: Case) -> dict[str, np.ndarray]:
-    """A and B: small integers, rows at multiples of 16 bytes."""
+    """A and B: small integers, with rows at multiples of 16 bytes."""
     m, n, k = case.extents
     rng = np.random.default_rng(0)
     return {name: rng.integers(-3, 4, (rows, k + 8))[:, :k] for name, rows in (("a", m), ("b", n))}

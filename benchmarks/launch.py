@@ -59,7 +59,7 @@ def operands(size: tuple[int, int, int], dtype: str) -> Operands:
 
 
 def of_torch(given: Operands) -> list[Contender]:
-    """torch's calls, Bᵀ made once and, as most code does it, at each call."""
+    """torch's calls, with Bᵀ made once and, as in most code, at each call."""
     a, b, d = given.a, given.b, given.d
     transposed = b.t()
     return [
@@ -79,7 +79,7 @@ def of_matmul(given: Operands) -> list[Contender]:
 
 
 def of_kernel(name: str, kernel: CompiledKernel, given: Operands, others: Sequence[Operands]) -> list[Contender]:
-    """The kernel as compiled, and as it is when loaded (`others`: same shapes at other addresses)."""
+    """The kernel as compiled, and as loaded (`others`: same shapes at other addresses)."""
     loaded = lt.runtime.Kernel(kernel.manifest, kernel.ptx, kernel.cubin)
     a, b, d = given.a, given.b, given.d
     turn = itertools.cycle((given, *others))
@@ -99,14 +99,14 @@ def of_kernel(name: str, kernel: CompiledKernel, given: Operands, others: Sequen
 
 
 def check(contender: Contender, given: Operands, dtype: str) -> bool:
-    """Poison D, call, compare with float64; says so where it is wrong."""
+    """Poison D, call, and compare with float64. Reports a wrong result."""
     given.d.fill_(float("nan"))
     result = contender.call()
     torch.cuda.synchronize()
     assert isinstance(result, torch.Tensor)
     expected = given.a.double() @ given.b.double().t()
     error = ((result.double() - expected).norm() / expected.norm()).item()
-    if not error < tolerance(dtype, "f32", given.a.shape[1]):  # so that NaN is wrong too
+    if not error < tolerance(dtype, "f32", given.a.shape[1]):  # NaN is wrong too
         print(f"  {contender.name}: WRONG, relative error {error:.2e}: left out", file=sys.stderr)
         return False
     return True
@@ -115,7 +115,7 @@ def check(contender: Contender, given: Operands, dtype: str) -> bool:
 def race(
     contenders: Sequence[Contender], rounds: int, calls: int, seed: int, synchronize: Callable[[], object]
 ) -> None:
-    """Fills every contender's `seconds`."""
+    """Fill `seconds` of every contender."""
     shuffler, order = random.Random(seed), list(contenders)
     for number in range(rounds + 1):
         shuffler.shuffle(order)
@@ -180,7 +180,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--calls", type=int, default=200, help="in a row; the GPU's queue holds about 1000")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds after which the process ends itself")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds after which the process exits")
     arguments = parser.parse_args()
     watchdog = threading.Timer(arguments.timeout, lambda: os._exit(3))
     watchdog.daemon = True

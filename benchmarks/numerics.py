@@ -1,4 +1,4 @@
-"""What promises on the order of sums cost: `lt.matmul` with each of them beside torch.matmul, for each number of rows.
+"""The cost of promises on the order of sums: `lt.matmul` with each of them beside torch.matmul, by number of rows.
 
     python benchmarks/numerics.py [--size 4096,4096] [--rows 1 …] [--rounds 9] [--seed 0]
 
@@ -22,7 +22,7 @@ _WARM_MS, _TIMED_MS = 20.0, 30.0
 
 
 def times_of(torch: Any, m: int, size: tuple[int, int], arguments: argparse.Namespace) -> dict[str, list[float]]:
-    """Microseconds of a launch, by contender."""
+    """Microseconds per launch, by contender."""
     n, k = size
     count = -(-L2_MULTIPLE_BYTES // (2 * (m * k + n * k + m * n)))
     random_matrix = [
@@ -59,12 +59,12 @@ def main() -> None:
     parser.add_argument("--size", type=extents, default=(4096, 4096), help="N,K")
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS, help="M")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seed", type=int, default=0, help="of the order")
+    parser.add_argument("--seed", type=int, default=0, help="of the random order")
     arguments = parser.parse_args()
     try:
         torch = importlib.import_module("torch")
     except ImportError:
-        sys.exit("numerics.py: error: torch is not installed, which makes the matrices; install torch with CUDA")
+        sys.exit("numerics.py: error: torch is not installed, but makes the matrices; install torch with CUDA")
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {arguments.rounds} rounds\n")
     print(f"| M | torch.matmul | {REPEATABLE} | {BATCH_INVARIANT} |\n|---|---|---|---|")
     for m in arguments.rows:

@@ -1,13 +1,12 @@
-"""The kernel that packs a matrix, or transposes it, alone: bytes read and written per second.
+"""The kernel that packs or transposes a matrix, timed alone: bytes read and written per second.
 
     python benchmarks/packing.py [--size 8192,8192 …] [--dtype bf16] [--transpose] [--offset 1] [--rounds 5]
         [--save PATH] [--kernel PATH]
 
-A product of which all launches but that of A are left out, for an A of rows × columns whose base is `--offset`
-elements off an aligned one. Beside it, torch copies the same matrix, or its transpose, to an aligned one. As in other
-benchmarks the matrices rotate over more than L2 holds, in a CUDA graph; a figure is the median (least … greatest) of
-the rounds, which are shuffled. `--save` writes the kernel that is timed, for machines without the compiler, and
-`--kernel` reads it.
+Times the launch that copies A in a product, without its other launches. A is rows × columns, and its base is `--offset`
+elements past an aligned one. As a peer, torch copies the same matrix, or its transpose, to an aligned one. As in other
+benchmarks, matrices rotate over more than L2 holds, in a CUDA graph; a figure is the median (least … greatest) of
+shuffled rounds. `--save` writes the kernel for machines without the compiler; `--kernel` reads it.
 """
 
 import argparse
@@ -25,7 +24,7 @@ from lowtide.elements import element_type, types_of_d
 
 L2_MULTIPLE_BYTES = 320 * 2**20
 REPLAYS = 10
-N = 64  # rows of B, which no launch reads
+N = 64  # rows of B, which is not read
 
 
 def packing_kernel(dtype: str, transpose: bool) -> Any:
@@ -37,7 +36,7 @@ def packing_kernel(dtype: str, transpose: bool) -> Any:
 
 
 def copy_alone(kernel: Any) -> runtime.Kernel:
-    """The kernel with its copies alone: its host function launches nothing else."""
+    """The kernel with only its copies: its host function launches nothing else."""
     host = [entry for entry in kernel.manifest["host"] if _is_kept(entry)]
     return runtime.Kernel({**kernel.manifest, "host": host}, kernel.ptx, kernel.cubin)
 
@@ -54,7 +53,7 @@ def unaligned(torch: Any, rows: int, columns: int, dtype: str, offset: int) -> A
 
 
 def graph_of(torch: Any, launch: Callable[[int], object], sets: int) -> Any:
-    """A graph of one launch for each set."""
+    """A graph with one launch per set."""
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     with torch.cuda.stream(stream):
         for i in range(sets):
@@ -67,7 +66,7 @@ def graph_of(torch: Any, launch: Callable[[int], object], sets: int) -> Any:
 
 
 def seconds(torch: Any, graph: Any, sets: int) -> float:
-    """Of one launch: the mean of some replays, after one more."""
+    """Seconds per launch: the mean of some replays, after one more."""
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     graph.replay()
     start.record()
@@ -121,12 +120,12 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     result.add_argument("--size", action="append", type=extents, help="rows,columns")
     result.add_argument("--dtype", default="bf16", help="of the elements")
-    result.add_argument("--transpose", action="store_true", help="time what writes the transpose")
-    result.add_argument("--offset", type=int, default=1, help="elements from an aligned base")
+    result.add_argument("--transpose", action="store_true", help="time the transposing kernel")
+    result.add_argument("--offset", type=int, default=1, help="elements past an aligned base")
     result.add_argument("--rounds", type=int, default=5)
-    result.add_argument("--seed", type=int, default=0, help="of the order")
-    result.add_argument("--save", type=Path, help="write the kernel there, and time nothing")
-    result.add_argument("--kernel", type=Path, help="a kernel that --save wrote, for the same options")
+    result.add_argument("--seed", type=int, default=0, help="of the random order")
+    result.add_argument("--save", type=Path, help="write the kernel to this path, without timing")
+    result.add_argument("--kernel", type=Path, help="a kernel written by --save with the same options")
     return result
 
 
@@ -138,7 +137,7 @@ def main() -> None:
     try:
         torch = importlib.import_module("torch")
     except ImportError:
-        sys.exit("packing.py: error: torch is not installed, which makes the matrices; install torch with CUDA")
+        sys.exit("packing.py: error: torch is not installed, but makes the matrices; install torch with CUDA")
     kernel = (
         runtime.load(arguments.kernel) if arguments.kernel else packing_kernel(arguments.dtype, arguments.transpose)
     )

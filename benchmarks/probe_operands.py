@@ -1,4 +1,4 @@
-"""The instructions that `probe_tensor_cores.py` asks, and families of operands, chosen by the bits of their fields."""
+"""The instructions that `probe_tensor_cores.py` runs, and families of operands, chosen by the bits of their fields."""
 
 import zlib
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 Bits = NDArray[Any]
 
-WARPS = 64  # each with a product of its own; a wgmma takes four
+WARPS = 64  # each with its own product; a wgmma takes four
 
 
 @dataclass(frozen=True)
 class Format:
-    """A float by the bits of its fields; `padding` low bits are not looked at."""
+    """A float format by the bits of its fields; `padding` low bits are ignored."""
 
     bits: int
     exponent: int
@@ -29,16 +29,16 @@ class Format:
 
     @property
     def largest(self) -> int:
-        """The largest exponent field of a finite number of any mantissa."""
+        """The largest exponent field of finite numbers with any mantissa."""
         return (1 << self.exponent) - 2
 
     @property
     def word(self) -> Any:
-        """numpy's type for the bits."""
+        """numpy's integer type for the bits."""
         return {8: np.uint8, 16: np.uint16, 32: np.uint32}[self.bits]
 
     def make(self, sign: Bits, exponent: Bits, mantissa: Bits) -> Bits:
-        """Numbers from their fields."""
+        """Numbers made from their fields."""
         fields = sign.astype(np.uint32) << (self.exponent + self.mantissa)
         fields |= np.clip(exponent, 0, self.largest).astype(np.uint32) << self.mantissa
         return ((fields | mantissa.astype(np.uint32)) << self.padding).astype(self.word)
@@ -70,12 +70,12 @@ class Instruction:
 
     @property
     def file(self) -> str:
-        """Where what it gives is written."""
+        """The file for its results."""
         return f"{self.name.replace(' ', '_')}.npz"
 
     @property
     def count(self) -> int:
-        """Instructions in a launch."""
+        """The number of instructions in a launch."""
         return WARPS if self.unit == "mma" else WARPS // 4
 
 
@@ -107,7 +107,7 @@ Operands = tuple[Bits, Bits, Bits]
 
 @dataclass(frozen=True)
 class Draw:
-    """Draws operands of an instruction: exponents of A and B in a window, those of C about their products'."""
+    """Draws operands of an instruction: exponents of A and B in a window, those of C near their products'."""
 
     instruction: Instruction
     rng: np.random.Generator
@@ -129,7 +129,7 @@ class Draw:
 
 
 def _half(instruction: Instruction) -> int:
-    """An exponent whose square's products are well inside the range of the operands."""
+    """An exponent for which products of squares are well inside the range of the operands."""
     bias = min(FORMATS[instruction.a].bias, FORMATS[instruction.b].bias)
     return min(bias - 2, 10)
 
@@ -175,7 +175,7 @@ def large_terms(draw: Draw) -> Operands:
 
 
 def subnormal(draw: Draw) -> Operands:
-    """Subnormal operands; for types with the exponents of f32 also products and sums below its normal ones."""
+    """Subnormal operands; for types with f32's exponents, also products and sums below its normal numbers."""
     m, n, k = draw.instruction.shape
     count, a, b, c = draw.instruction.count, draw.instruction.a, draw.instruction.b, draw.instruction.accumulator
     low = -FORMATS[a].bias
@@ -228,13 +228,13 @@ FAMILIES: dict[str, Callable[[Draw], Operands]] = {
 
 
 def operands_of(instruction: Instruction, family: str) -> Operands:
-    """The operands of a family: the same wherever this runs."""
+    """The operands of a family, equal on every machine."""
     seed = zlib.crc32(f"{instruction.name} {family}".encode())
     return FAMILIES[family](Draw(instruction, np.random.default_rng(seed)))
 
 
 def values_of(bits: Bits, dtype: str) -> NDArray[np.float64]:
-    """Numbers from their bits, those in the padding included."""
+    """Numbers from their bits, including padding."""
     row = FORMATS[dtype]
     mantissa_bits = row.mantissa + row.padding
     fields = bits.astype(np.int64)

@@ -1,10 +1,10 @@
-"""What tensor cores make of sums: one mma.sync or wgmma on chosen bits, for each instruction and kind of operands.
+"""The sums of tensor cores: one mma.sync or wgmma on chosen bits, for each instruction and family of operands.
 
-python benchmarks/probe_tensor_cores.py run DIR                        # on an H200, with numpy and cuda-python alone
-python benchmarks/probe_tensor_cores.py compare DIR [--markdown FILE]  # anywhere: the interpreter's rules against that
+python benchmarks/probe_tensor_cores.py run DIR                        # on an H200, with only numpy and cuda-python
+python benchmarks/probe_tensor_cores.py compare DIR [--markdown FILE]  # anywhere: compares with the interpreter's rules
 
-`run` writes what each instruction gives for each family of operands, as bits; operands follow from seeds, so that
-`compare` has them too. `tensor_core_bits.py` compares whole kernels.
+`run` writes the results of each instruction for each family of operands, as bits. Operands follow from seeds, so
+`compare` can make them again. `tensor_core_bits.py` compares whole kernels.
 """
 
 import argparse
@@ -32,11 +32,11 @@ def _accumulator_places(instruction: Instruction) -> tuple[Bits, Bits]:
 
 
 def images(instruction: Instruction, operands: Operands) -> tuple[Bits, Bits, Bits]:
-    """A, B and C as the kernel reads them, words by thread; of a wgmma A and B are images of shared memory."""
+    """A, B and C as the kernel reads them, as words by thread; for wgmma, A and B are images of shared memory."""
     a, b, c = operands
     row, column = _accumulator_places(instruction)
     accumulators = _words(c[:, row, column])
-    if instruction.unit == "wgmma":  # core matrices of 8 rows of 16 bytes, those along K next to each other
+    if instruction.unit == "wgmma":  # core matrices of 8 rows of 16 bytes, contiguous along K
         shared = []
         for matrix in (a, b):
             run = 16 // matrix.itemsize
@@ -69,7 +69,7 @@ def _registers(name: str, count: int) -> str:
 
 
 def ptx_of(instruction: Instruction) -> str:
-    """A kernel of one instruction in each warp or warpgroup."""
+    """A kernel with one instruction in each warp or warpgroup."""
     m, n, k = instruction.shape
     is_async = instruction.unit == "wgmma"
     threads = 128 if is_async else 32
@@ -137,7 +137,7 @@ def ptx_of(instruction: Instruction) -> str:
 
 
 def run(folder: Path, instructions: Sequence[Instruction] = INSTRUCTIONS) -> None:
-    """Runs instructions on all families; writes what they give to `folder`."""
+    """Run instructions on all families, and write the results to `folder`."""
     cuda = importlib.import_module("cuda.bindings.driver")
 
     def check(result: Any) -> Any:
@@ -177,7 +177,7 @@ def run(folder: Path, instructions: Sequence[Instruction] = INSTRUCTIONS) -> Non
 
 
 def agreeing(instruction: Instruction, family: str, found: Bits) -> int:
-    """How many of the sums found have the bits that the interpreter's rules give; NaN count as one value."""
+    """The number of sums with the same bits as by the interpreter's rules; all NaN are equal."""
     rules = importlib.import_module("lowtide.interpreter.numbers.tensor_cores")
     a, b, c = operands_of(instruction, family)
     names = instruction.a, instruction.b, instruction.accumulator
@@ -214,7 +214,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("what", choices=("run", "compare"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--markdown", type=Path, help="also write the table there")
+    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
     arguments = parser.parse_args()
     if arguments.what == "run":
         run(arguments.folder)

@@ -1,8 +1,8 @@
-"""QuACK, a library of Hopper kernels in CuTe DSL: its `tn` GEMM with the tile it takes by itself, and tuned.
+"""QuACK, a library of Hopper kernels in CuTe DSL: its `tn` GEMM with its default tile, and tuned.
 
     pip install quack-kernels
 
-Its first call of a kernel takes some 10 s, tuning 10 to 40 s a problem.
+The first call of a kernel takes about 10 s; tuning takes 10 to 40 s per problem.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,15 +1,15 @@
-"""Measurements as data: a JSON file for each table in benchmarks/results/, from which docs/generate.py makes the pages.
+"""Measurements as data: a JSON file for each table in benchmarks/results/. docs/generate.py makes pages from them.
 
     python benchmarks/record.py NAME[,NAME …] [--area AREA] [--about TEXT] [--device DEVICE] COMMAND …
 
-runs a command, such as `python benchmarks/launch.py`, and writes the Markdown tables that it prints to
-benchmarks/results/NAME.json, with the device, the date and the command; a NAME for each table. benchmarks/tables.py
-writes such files itself.
+Runs a command, such as `python benchmarks/launch.py`, and writes the Markdown tables that it prints to
+benchmarks/results/NAME.json, one NAME per table, with the device, the date and the command. benchmarks/tables.py writes
+such files itself.
 
 A file is an object with the keys of `Result`. A cell is a text, a number, or a list [median, least, greatest] of the
-rounds; numbers keep their digits. In a column `sustained to X` or `burst to X` a cell is the time of X divided by the
-time of the contender, in the same round: above 1 the contender is faster. A column `sustained µs of X` has the time of
-X where only that was kept.
+rounds; numbers keep their digits. In a column `sustained to X` or `burst to X`, a cell is the time of X divided by the
+time of the contender in the same round: above 1 the contender is faster. A column `sustained µs of X` has the time of X
+if only that was recorded.
 """
 
 import argparse
@@ -33,9 +33,9 @@ _INTERVAL = re.compile(rf"({_NUMBER}) \(({_NUMBER}) … ({_NUMBER})\)")
 
 @dataclass(frozen=True)
 class Result:
-    """One run. `device`: the GPU, or the CPU of what needs none. `date`: YYYY-MM-DD, or two of them joined by "/" for
-    the first and the last day. `area`: the part of docs/performance.md that has its rows; "" for none. `about`: what
-    else decides the figures, as a sentence."""
+    """One run. `device`: the GPU, or the CPU if no GPU is used. `date`: YYYY-MM-DD, or the first and the last day
+    joined by "/". `area`: the part of docs/performance.md with its rows; "" for none. `about`: further conditions of
+    the figures, as a sentence."""
 
     device: str
     date: str
@@ -58,7 +58,7 @@ class Result:
             raise ValueError(f"{len(self.columns)} columns, but a row of {len(odd[0])} cells: {odd[0]}")
 
     def text(self) -> str:
-        """The file: one line for each key and each row."""
+        """The text of the file, with one line per key and per row."""
         keys = [field.name for field in fields(self) if field.name not in ("columns", "rows")]
         lines = [f"{json.dumps(key)}: {_dumped(getattr(self, key))}" for key in keys if getattr(self, key)]
         lines += [f'"columns": {_dumped(self.columns)}']
@@ -67,7 +67,7 @@ class Result:
 
 
 def _dumped(value: Any) -> str:
-    """JSON in which numbers have the digits that they were written with."""
+    """JSON whose numbers keep the digits that they were written with."""
     if isinstance(value, Decimal):
         return _digits(value)
     if isinstance(value, str):
@@ -81,7 +81,7 @@ def _digits(number: Decimal) -> str:
 
 
 def load(path: Path) -> Result:
-    """Raises ValueError with the path where a file is not as `Result` says."""
+    """Read a file. Raises ValueError with the path if it does not match `Result`."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"), parse_float=Decimal, parse_int=Decimal)
         found |= {"columns": tuple(found["columns"]), "rows": tuple(map(tuple, found["rows"]))}
@@ -91,7 +91,7 @@ def load(path: Path) -> Result:
 
 
 def cell(text: str) -> Cell:
-    """The cell of a printed one: `719 (716 … 747)` becomes a list, `1529.2` a number, all else stays text."""
+    """Parse a printed cell: `719 (716 … 747)` becomes a list, `1529.2` a number; anything else stays text."""
     text = text.strip()
     if found := _INTERVAL.fullmatch(text):
         return [Decimal(number) for number in found.groups()]
@@ -99,7 +99,7 @@ def cell(text: str) -> Cell:
 
 
 def printed(value: Cell, intervals: bool = True) -> str:
-    """The opposite of `cell`. Without `intervals`, of [median, least, greatest] the median alone."""
+    """The inverse of `cell`. Without `intervals`, only the median of [median, least, greatest]."""
     if isinstance(value, list):
         median, least, greatest = map(_digits, value)
         return f"{median} ({least} … {greatest})" if intervals else median
@@ -120,7 +120,7 @@ def tables_in(text: str) -> Iterator[tuple[tuple[str, ...], tuple[tuple[Cell, ..
 
 
 def command_line(script: str, arguments: Sequence[str]) -> str:
-    """How a script of this folder was called, as it is called from the root of the repository."""
+    """The command line of a script in this folder, relative to the root of the repository."""
     return shlex.join(["python", f"benchmarks/{Path(script).name}", *arguments])
 
 
@@ -129,7 +129,7 @@ def today() -> str:
 
 
 def gpu() -> str:
-    """The GPU at hand, "" for none."""
+    """The GPU at hand, or ""."""
     try:
         found = subprocess.run(
             ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True
@@ -141,11 +141,11 @@ def gpu() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("names", help="of the files in benchmarks/results/, without .json: one for each table")
-    parser.add_argument("--area", default="", help="the part of docs/performance.md that gets the rows")
-    parser.add_argument("--about", default="", help="what else decides the figures")
-    parser.add_argument("--device", default=gpu(), help="what it runs on; by default the GPU at hand")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="which prints tables in Markdown")
+    parser.add_argument("names", help="of the files in benchmarks/results/, without .json, one for each table")
+    parser.add_argument("--area", default="", help="the part of docs/performance.md for the rows")
+    parser.add_argument("--about", default="", help="further conditions of the figures")
+    parser.add_argument("--device", default=gpu(), help="the device; default: the GPU at hand")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="prints tables in Markdown")
     options = parser.parse_args()
     if not options.command or not options.device:
         parser.error("give a command" if options.device else "there is no GPU: give --device")
@@ -153,7 +153,7 @@ def main() -> int:
     print(done.stdout, end="")
     names, tables = options.names.split(","), list(tables_in(done.stdout))
     if len(names) != len(tables):
-        sys.exit(f"record.py: error: {len(tables)} tables were printed, but {len(names)} names are given")
+        sys.exit(f"record.py: error: {len(tables)} tables were printed, but {len(names)} names were given")
     for name, (columns, rows) in zip(names, tables, strict=True):
         command = shlex.join(options.command)
         result = Result(options.device, today(), command, columns, rows, options.area, about=options.about)

@@ -1,9 +1,9 @@
-"""Runs what save_faults.py saved on a GPU, and counts which faults show: wrong results, hangs, errors, or nothing.
+"""Runs the kernels saved by save_faults.py on a GPU, and counts the visible faults: wrong results, hangs, errors, none.
 
     python benchmarks/run_faults.py FOLDER [--markdown DIR/hidden-faults.md]
 
-Needs torch and the runtime alone. Each kernel runs 25 times on two shapes, on integers, so that every right result has
-the same bits. Kernels run in processes of their own: a launch that takes over four seconds is ended with its process.
+Needs only torch and the runtime. Each kernel runs 25 times on two shapes, on integers, so that all right results have
+the same bits. Kernels run in separate processes: a launch of more than four seconds is killed with its process.
 """
 
 import argparse
@@ -24,13 +24,13 @@ from lowtide import runtime
 
 EXTENTS = ((2048, 2048, 1024), (1000, 1032, 1200))
 RUNS, HANG_SECONDS, START_SECONDS = 25, 4.0, 60.0
-WORKERS = 3  # at a time: most of their time goes into starts
+WORKERS = 3  # at a time: starting takes most of their time
 WORDS = ("wrong result", "hang", "error", "hidden")
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
 
 def operands(manifest: dict[str, Any], m: int, n: int, generator: torch.Generator) -> dict[str, Any]:
-    """What the epilogue takes besides the accumulator, by name."""
+    """The operands of the epilogue besides the accumulator, by name."""
     shapes = {"full": (m, n), "per_row": (m,), "per_column": (n,)}
     given: dict[str, Any] = {}
     for one in manifest["arguments"]:
@@ -43,7 +43,7 @@ def operands(manifest: dict[str, Any], m: int, n: int, generator: torch.Generato
 
 
 def expected(acc: torch.Tensor, given: dict[str, Any]) -> torch.Tensor:
-    """D in bf16, by the epilogues of the kernels that save_faults.py saves."""
+    """D in bf16, for the epilogues of the kernels that save_faults.py saves."""
     if "c" in given:
         inner = given["scale"] * acc + 2.0 * given["c"].float() - given["row"].float()[:, None]
         return (torch.relu(inner) + given["column"].float()).to(torch.bfloat16)
@@ -51,7 +51,7 @@ def expected(acc: torch.Tensor, given: dict[str, Any]) -> torch.Tensor:
 
 
 def run(folder: Path, number: int) -> str:
-    """The share of wrong runs of a saved kernel, "" where all are right."""
+    """The fraction of wrong runs of a saved kernel, "" if all are right."""
     kernel, generator = runtime.load(folder), torch.Generator(device="cuda").manual_seed(number)
     wrong, worst, begun = 0, 0.0, False
     for m, n, k in EXTENTS:
@@ -73,7 +73,7 @@ def run(folder: Path, number: int) -> str:
 
 
 def worker(folder: Path, cases: list[dict[str, str]], numbers: list[int]) -> None:
-    """Runs cases and says so on standard output; ends at the first error, which leaves no usable context."""
+    """Run cases and report on standard output; exits at the first error, which leaves no usable context."""
     for number in numbers:
         try:
             told = run(folder / cases[number]["folder"], number)
@@ -84,7 +84,7 @@ def worker(folder: Path, cases: list[dict[str, str]], numbers: list[int]) -> Non
 
 
 def drive(folder: Path, left: list[int]) -> dict[int, tuple[str, str]]:
-    """Each case's word and detail, from one worker after the other."""
+    """Each case's word and detail, from successive workers."""
     results: dict[int, tuple[str, str]] = {}
     while left:
         command = [sys.executable, __file__, str(folder), "--only", *map(str, left)]
@@ -164,7 +164,7 @@ def main() -> None:
         case["kernel"] for number, case in enumerate(cases) if not case["fault"] and results[number][0] != "hidden"
     ]
     if wrong:
-        raise SystemExit(f"without a fault, {', '.join(wrong)} is not right: nothing can be said of the others")
+        raise SystemExit(f"{', '.join(wrong)} is wrong without a fault, so the results of the others mean nothing")
     text = page(cases, results, torch.cuda.get_device_name())
     print(text)
     if options.markdown:

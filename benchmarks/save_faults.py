@@ -1,9 +1,9 @@
-"""Saves mutants whose order of accesses the interpreter calls wrong, for run_faults.py on a machine with a GPU.
+"""Saves mutants that the interpreter refuses for their order of accesses, for run_faults.py on a machine with a GPU.
 
     python benchmarks/save_faults.py FOLDER [--count 30] [--seed 7]
 
-The faults are planted at level nvvm, in kernels with several tiles per CTA, and lowered on to PTX. The kernels without
-a fault are saved beside them: they must be right.
+Faults are injected at level nvvm, in kernels with several tiles per CTA, and lowered to PTX. The kernels without a
+fault are saved too; they must be right.
 """
 
 import argparse
@@ -41,7 +41,7 @@ NAMES = (
 
 
 def found(originals: dict[str, Lowered], seed: int) -> Iterator[Result]:
-    """Mutants that the interpreter kills, operators and kernels that had fewest first."""
+    """Mutants that the interpreter kills, least used operators and kernels first."""
     used: Counter[str] = Counter()
     left = [
         (name, operator, place)

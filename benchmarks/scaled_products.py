@@ -3,12 +3,11 @@
     python benchmarks/scaled_products.py [--size 8192 …] [--scales blocks …] [--schedule FIELDS …] [--rounds 6]
         [--seed 0] [--save DIR | --saved DIR]
 
-Scales are of each tensor, of each row of A and of B, or of blocks: 1×128 of A and 128×128 of B. Sums are the tensor
-cores' own (fast), or of at most 128 products added in f32. torch has both as `use_fast_accum`. Each Lowtide kernel is
-compiled with the schedule chosen for it, or with those given. `--save` only compiles, where there is no GPU; `--saved`
-times what it wrote. Prints TFLOP/s, median (least … greatest) of the shuffled rounds, and
-the ratio to the faster of torch's two kernels with such sums. Before, every result is compared with float64 on sampled
-rows.
+Scales are per tensor, per row of A and of B, or per block: 1×128 of A and 128×128 of B. Sums are the tensor cores' own
+(fast), or sums of at most 128 products are added in f32; torch has both as `use_fast_accum`. Each kernel is compiled
+with the schedule chosen for it, or with those given. `--save` only compiles, without a GPU; `--saved` times the saved
+kernels. Prints TFLOP/s, median (least … greatest) of the shuffled rounds, and the ratio to the faster of torch's two
+kernels with such sums. Before timing, every result is compared with float64 on sampled rows.
 """
 
 import argparse
@@ -27,7 +26,7 @@ CHOSEN = "chosen"
 
 
 def compiled(size: Size, schedules: list[str], kinds: Collection[str]) -> Iterator[Case]:
-    """A kernel for each kind of sums and scales, and schedule."""
+    """A kernel for each kind of sums and scales, and each schedule."""
     for sums, kind in asked(kinds):
         for number, schedule in enumerate(schedules):
             given = None if schedule == CHOSEN else schedule
@@ -41,7 +40,7 @@ def compiled(size: Size, schedules: list[str], kinds: Collection[str]) -> Iterat
 
 
 def saved(folder: Path, kinds: Collection[str]) -> Iterator[Case]:
-    """The kernels that `--save` wrote, of the kinds asked for."""
+    """The kernels that `--save` wrote, of the requested kinds."""
     for each in sorted(folder.iterdir()):
         sums, kind, number = each.name.split(".")
         if kind in kinds:
@@ -53,7 +52,7 @@ def say(text: str) -> None:
 
 
 def report(size: Size, found: dict[tuple[str, str], list[Contender]]) -> None:
-    """A Markdown table: ratios are to the faster of torch's kernels with such sums."""
+    """A Markdown table, with ratios to the faster of torch's kernels with such sums."""
     m, n, k = size
     print(f"\n### {m}×{n}×{k} e4m3 tn, D of bf16\n")
     print("| kernel | sustained | to torch | burst | to torch |\n|---|---|---|---|---|")
@@ -73,14 +72,14 @@ def report(size: Size, found: dict[tuple[str, str], list[Contender]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--size", action="append", help="M = N = K, or MxNxK; 8192 if left out")
-    parser.add_argument("--scales", action="append", choices=SCALES, help="of what; tensor and rows if left out")
-    parser.add_argument("--schedule", action="append", help=f"fields, or {CHOSEN}, which is the default")
+    parser.add_argument("--size", action="append", help="M = N = K, or MxNxK; default 8192")
+    parser.add_argument("--scales", action="append", choices=SCALES, help="kinds of scales; default tensor and rows")
+    parser.add_argument("--schedule", action="append", help=f"fields, or {CHOSEN} (default)")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--save", type=Path, help="compile and save to this folder, without timing")
-    parser.add_argument("--saved", type=Path, help="time what --save wrote, without compiling")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds after which the process ends itself")
+    parser.add_argument("--saved", type=Path, help="time the kernels written by --save, without compiling")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds after which the process exits")
     arguments = parser.parse_args()
     watchdog = threading.Timer(arguments.timeout, lambda: os._exit(3))
     watchdog.daemon = True

@@ -1,12 +1,12 @@
-"""The tables of measurements that the documentation shows.
+"""The tables of measurements in the documentation.
 
     python benchmarks/tables.py [--out DIR] [--only NAME …] [--rounds N] [--seed 0]
 
-Writes DIR/NAME.json for each table, in the format of record.py, row by row as they are measured; `--help` lists the
-names. DIR is benchmarks/results by default; `python docs/generate.py` makes the pages from the files there. Kernels are
-compiled by as many processes as the machine has cores, while others are timed. Requires a GPU and torch; takes about
-eight minutes on an H200 with 16 cores. A kernel that is refused or wrong is a row with its reason. Exit status: 0; 1 if
-a table is not complete; 3 if the time is over.
+Writes DIR/NAME.json for each table, in the format of record.py, after each measured row; `--help` lists the names. DIR
+is benchmarks/results by default; `python docs/generate.py` makes the pages from its files. Kernels are compiled by as
+many processes as the machine has cores, while others are timed. Requires a GPU and torch; takes about eight minutes on
+an H200 with 16 cores. A kernel that is refused or wrong is a row with the reason. Exit status: 0; 1 if a table is
+incomplete; 3 if time is up.
 """
 
 import argparse
@@ -47,13 +47,14 @@ from lowtide.measurement.bench.parallel import Compilers
 
 CHOSEN = Entry("Lowtide, chosen", "sm_90a")
 ON_MMA_SYNC = Entry("Lowtide on mma.sync, chosen", "sm_80")
-# The same instructions with the shared memory of sm_90, where kernels keep B.
+# The same instructions with the shared memory of sm_90, in which kernels keep B.
 ON_MMA_SYNC_OF_SM90 = Entry("Lowtide on mma.sync, chosen for sm_90", "sm_90")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cases whose outcomes are rows. `algorithms`: how many of cuBLASLt's are tried, of which `finalists` race."""
+    """Cases whose outcomes are rows. `algorithms`: the number of cuBLASLt's that are tried; `finalists` of them
+    race."""
 
     name: str
     cases: tuple[Case, ...]
@@ -64,7 +65,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Run:
-    """What every table of a run shares."""
+    """The settings that all tables of a run share."""
 
     compilers: Compilers
     folder: Path
@@ -109,7 +110,7 @@ SHAPES = Table(
     finalists=4,
 )
 
-# The product of the first study note, on the instructions that it uses: tiles of 128×128×32, three and five stages.
+# The product of the first study note, with its instructions: tiles of 128×128×32, three and five stages.
 _TALL = tuple(
     Entry(name, "sm_80", name)
     for name in (
@@ -130,7 +131,7 @@ TALL = Table(
     finalists=4,
 )
 
-# 4096³ by element types, sums and layouts; 8-bit floats and integers in the layout that torch takes.
+# 4096³ by element types, sums and layouts; 8-bit floats and integers in torch's layout.
 TYPES = tuple(
     Table(name, tuple(Case(spec, (CHOSEN,)) for spec in specs), rounds=3, algorithms=96, finalists=2)
     for name, specs in {
@@ -141,7 +142,7 @@ TYPES = tuple(
         "integers": [cube("s8", 4096)],
     }.items()
 )
-# f32 by products of narrower pieces: their launches split A and B too.
+# f32 as products of narrower pieces; launches that split A and B are included.
 PIECES = Table(
     "pieces",
     tuple(
@@ -165,7 +166,7 @@ UNALIGNED = Table(
     algorithms=96,
     finalists=2,
 )
-# Rows and bases that TMA does not take.
+# Rows and bases that TMA does not support.
 PACKED = Table(
     "packed",
     tuple(Case(product("bf16", 4095, 4097, 4103, layout=layout), (CHOSEN,)) for layout in LAYOUTS),
@@ -173,7 +174,7 @@ PACKED = Table(
     algorithms=96,
     finalists=2,
 )
-# Beside torch.bmm alone.
+# Beside torch.bmm only.
 BATCHES = Table(
     "batches",
     (
@@ -190,7 +191,7 @@ LADDER_ROUNDS = 3
 WEIGHTS = "weights"
 WEIGHT_HEADINGS = ("case", "contender", *(f"{kind} {column}" for kind in KINDS for column in ("µs", "to torch")))
 WEIGHT_TYPES, WEIGHT_ROWS, WEIGHT_ROUNDS = ("s4", "s8", "e4m3"), (1, 16, 64), 5
-# e4m3 with scales; the sizes of blocks are of models.
+# e4m3 with scales; the sizes with blocks are those of models.
 SCALES = "scales"
 SCALE_HEADINGS = ("case", "contender", *(f"{kind} {column}" for kind in KINDS for column in ("TFLOP/s", "to torch")))
 SCALE_SIZES = (
@@ -203,7 +204,7 @@ NAMES = (*(one.name for one in TABLES), WEIGHTS, SCALES, *(one.name for one in L
 
 
 def run_table(table: Table, run: Run) -> bool:
-    """Measure and write a table. Whether every row has figures."""
+    """Measure and write a table. Returns whether every row has figures."""
     rounds = run.rounds or table.rounds
     about = f"cuBLASLt's best of up to {table.algorithms}" if table.algorithms else ""
     outcomes: list[Outcome] = []
@@ -215,7 +216,7 @@ def run_table(table: Table, run: Run) -> bool:
 
 
 def run_ladder(page: LadderPage, run: Run) -> bool:
-    """Measure and write a ladder. Whether every step is right and timed."""
+    """Measure and write a ladder. Returns whether every step is right and timed."""
     rounds = run.rounds or LADDER_ROUNDS
     steps = climb(
         page.spec, page.presets(), run.seed, True, functools.partial(_say_step, page), _built_by(run.compilers)
@@ -231,7 +232,7 @@ def run_ladder(page: LadderPage, run: Run) -> bool:
 
 
 def run_weights(run: Run) -> bool:
-    """Measure and write the table of packed weights. Whether it is whole, or else an error is raised."""
+    """Measure and write the table of packed weights. Returns whether it is complete; raises an error otherwise."""
     rounds, rows = run.rounds or WEIGHT_ROUNDS, []
     about = f"N×K = 28672×4096, groups of {weights.GROUP}; beside torch.matmul of bf16"
     for dtype in WEIGHT_TYPES:
@@ -251,7 +252,7 @@ def run_weights(run: Run) -> bool:
 
 
 def run_scales(run: Run) -> bool:
-    """Measure and write the table of products with scales. Whether every kernel is right and timed."""
+    """Measure and write the table of products with scales. Returns whether every kernel is right and timed."""
     rounds, rows, whole = run.rounds or SCALE_ROUNDS, [], True
     about = "tn, D of bf16; beside torch._scaled_mm with scales and sums of the same kind"
     for size, kinds in SCALE_SIZES:
@@ -284,7 +285,7 @@ def _built_by(compilers: Compilers) -> Callable[[GemmSpec, str, Preset], lt.runt
 
 
 def request_all(names: Sequence[str], compilers: Compilers) -> None:
-    """Start to compile, in the order in which kernels are needed."""
+    """Start compiling, in the order in which kernels are needed."""
     for table in TABLES:
         if table.name in names:
             request(table.cases, compilers)
@@ -304,7 +305,7 @@ def request_all(names: Sequence[str], compilers: Compilers) -> None:
 
 
 def run_all(names: Sequence[str], run: Run) -> bool:
-    """Whether all of the named tables are whole."""
+    """Run the named tables. Returns whether all are complete."""
     whole = True
     jobs = [(table.name, functools.partial(run_table, table)) for table in TABLES]
     jobs += [(WEIGHTS, run_weights), (SCALES, run_scales)]
@@ -314,9 +315,9 @@ def run_all(names: Sequence[str], run: Run) -> bool:
             continue
         try:
             whole &= job(run)
-        # What torch and CUDA raise is no lowtide.Error; the other tables are worth their time all the same.
+        # Errors of torch and CUDA are not lowtide.Errors; the other tables still run.
         except Exception as error:
-            say(f"{name}: not whole: {type(error).__name__}: {error}")
+            say(f"{name}: incomplete: {type(error).__name__}: {error}")
             whole = False
     return whole
 
@@ -325,17 +326,17 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         description=__doc__.splitlines()[0] if __doc__ else None, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    result.add_argument("--out", type=Path, default=record.FOLDER, help="folder that gets a file for each table")
-    result.add_argument("--only", action="append", choices=NAMES, help="a table; all if left out")
-    result.add_argument("--rounds", type=int, help="counted rounds; each table's own if left out")
+    result.add_argument("--out", type=Path, default=record.FOLDER, help="folder for the files")
+    result.add_argument("--only", action="append", choices=NAMES, help="a table; default all")
+    result.add_argument("--rounds", type=int, help="counted rounds; default each table's own")
     result.add_argument("--seed", type=int, default=0, help="of operands and of the order")
-    result.add_argument("--timeout", type=float, default=570.0, help="seconds after which the process ends itself")
+    result.add_argument("--timeout", type=float, default=570.0, help="seconds after which the process exits")
     return result
 
 
 def _give_up() -> None:
-    """End at once, whatever hangs, with the processes that compile: they would wait for work for ever."""
-    say("the time is over")
+    """Exit at once, whatever hangs, and end the compiling processes, which would otherwise wait forever."""
+    say("time is up")
     for child in multiprocessing.active_children():
         child.kill()
     os._exit(3)

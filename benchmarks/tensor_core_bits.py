@@ -2,9 +2,9 @@
 
     python benchmarks/tensor_core_bits.py [--markdown FILE] [--extent 64] [--seed 0]
 
-Each kernel computes D = A · B of 64×64×K with f32 sums and f32 D, or f16 sums and f16 D, on the GPU and, at level ptx,
-in the interpreter. The table says how many elements of D have the same bits, NaN counted as one value. Asks for an H200
-and torch; takes half a minute. Exit status: 0 where all agree, 1 where one differs.
+Each kernel computes D = A · B of 64×64×K with f32 sums and f32 D, or f16 sums and f16 D, on the GPU and in the
+interpreter at level ptx. The table shows the number of elements of D with the same bits; all NaN are equal. Requires an
+H200 and torch; takes half a minute. Exit status: 0 if all agree, 1 if one differs.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from lowtide.measurement.bench.gpu_timing import torch_with_gpu
 
 @dataclass(frozen=True)
 class Case:
-    """One atom, by its name without types, of a target; and the K of its kernels."""
+    """One atom, by its name without types, for a target; and the K of its kernels."""
 
     atom: str
     target: str
@@ -47,12 +47,12 @@ def normal(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
 
 
 def wide(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Exponents over 14 binades: what is cut off reaches into the sum."""
+    """Exponents over 14 binades, so that truncated bits reach into the sum."""
     return np.ldexp(rng.standard_normal(shape), rng.integers(-7, 8, shape))
 
 
 def cancelling(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Neighbours along K of opposite sign that are nearly equal."""
+    """Neighbours along K of opposite sign and nearly equal."""
     values = rng.standard_normal(shape)
     nearly = 1 + np.ldexp(rng.integers(-3, 4, values[:, ::2].shape).astype(float), -8)
     values[:, 1::2] = values[:, ::2] * nearly * np.where(np.arange(shape[0]) % 2, 1, -1)[:, None]
@@ -60,7 +60,7 @@ def cancelling(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
 
 
 def tiny(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Around the smallest normal f16, some below it."""
+    """Near the smallest normal f16, some below it."""
     return np.ldexp(rng.standard_normal(shape), rng.integers(-20, -10, shape))
 
 
@@ -76,7 +76,7 @@ def special(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
 
 
 def huge(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Up to 2^15: products of f16 that overflow f16 sums."""
+    """Up to 2^15: products of f16 overflow f16 sums."""
     return np.ldexp(rng.standard_normal(shape), rng.integers(4, 13, shape))
 
 
@@ -86,7 +86,7 @@ INPUTS: tuple[Callable[[np.random.Generator, tuple[int, int]], np.ndarray], ...]
 
 
 def on_gpu(kernel: CompiledKernel, a: np.ndarray, b: np.ndarray, d: str) -> np.ndarray:
-    """D of the GPU, of arrays whose types torch may lack in numpy."""
+    """D on the GPU, for arrays whose types torch may not take from numpy."""
     torch = torch_with_gpu()
 
     def tensor(values: np.ndarray) -> object:
@@ -100,7 +100,7 @@ def on_gpu(kernel: CompiledKernel, a: np.ndarray, b: np.ndarray, d: str) -> np.n
 
 
 def agreeing(first: np.ndarray, second: np.ndarray) -> int:
-    """How many elements have the same bits, or are both NaN."""
+    """The number of elements with the same bits, or both NaN."""
     bits = f"u{first.itemsize}"
     return int(((first.view(bits) == second.view(bits)) | (np.isnan(first) & np.isnan(second))).sum())
 
@@ -128,7 +128,7 @@ def rows(extent: int, seed: int) -> Iterator[tuple[tuple[str, ...], bool]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--markdown", type=Path, help="also write the table there")
+    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
     parser.add_argument("--extent", type=int, default=64, help="M and N")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

@@ -2,7 +2,7 @@
 
     python benchmarks/torch_layers.py [--tokens 4096]
 
-Times are medians of rounds in shuffled order: of CUDA events around calls that keep the GPU busy (layers), or of the
+Times are medians of shuffled rounds, measured by CUDA events around calls that keep the GPU busy (layers), or by the
 host's clock (calls on 64³).
 """
 
@@ -24,7 +24,7 @@ ROUNDS = 15
 
 
 def host_times(calls: dict[str, Callable[[], Any]], repeats: int = 2000) -> dict[str, float]:
-    """Microseconds of the host for a call."""
+    """Microseconds of the host per call."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
         for name in random.sample([*calls], len(calls)):
@@ -38,7 +38,7 @@ def host_times(calls: dict[str, Callable[[], Any]], repeats: int = 2000) -> dict
 
 
 def device_times(calls: dict[str, Callable[[], Any]], repeats: int = 10) -> dict[str, float]:
-    """Microseconds of the GPU for a call, where the host is ahead."""
+    """Microseconds of the GPU per call, while the host is ahead."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
         for name in random.sample([*calls], len(calls)):

@@ -3,16 +3,16 @@
     python benchmarks/torch_models.py [--model llama gpt2] [--tokens 4096 64] [--with inductor lowtide]
         [--rounds 9] [--seconds 0.4] [--forward] [--check] [--report] [--profile] [--seed 0]
 
-`llama` is one block of the shapes of Llama 3 8B, `gpt2` one of GPT-2 XL; weights are random, of bf16. Contenders are
+`llama` is one block with the shapes of Llama 3 8B, `gpt2` one of GPT-2 XL; weights are random bf16. Contenders are
 `inductor` (torch.compile's default), `max-autotune`, `max-autotune-no-cudagraphs`, `lowtide` (the backend), `lowtide-
 measure` (with measure=True), `lowtide-full` and `lowtide-alone` (with Rule(full=…) of "any" and of "alone"),
 `lowtide-small` (with Rule(least_rows=16)), and `lowtide-cudagraphs` (with mode="reduce-overhead").
 
-A step is the forward pass, and the backward pass from a fixed gradient into fresh gradients of all weights and of the
-input; with `--forward` it is the forward pass alone, and nothing requires a gradient. Each round runs every contender
-for `--seconds`, in shuffled order; printed are steps per second, the median of the rounds (least … greatest), and the
-median ratio to the first contender. `--check` compares output and gradients with a float64 copy of the block, beside
-the first contender.
+A step is the forward pass, and the backward pass from a fixed gradient into new gradients of all weights and of the
+input; with `--forward` it is only the forward pass, and nothing requires a gradient. Each round runs every contender
+for `--seconds`, in shuffled order. Prints steps per second, the median of the rounds (least … greatest), and the median
+ratio to the first contender. `--check` compares output and gradients with a float64 copy of the block, beside the first
+contender.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from lowtide.torch.fx import Backend, Rule
 
 
 class Llama(torch.nn.Module):
-    """One block; positions are those of one sequence."""
+    """One block, with the positions of one sequence."""
 
     width = 4096
 
@@ -97,7 +97,7 @@ class Contender:
 
 
 def compiled(name: str, model: torch.nn.Module, explain: bool) -> tuple[Any, Backend]:
-    """A compiled copy that shares the weights, and the backend, if it is one of ours."""
+    """A compiled copy that shares the weights, and its Lowtide backend, if it has one."""
     backend = Backend(RULES.get(name), explain=explain, measure=name.endswith("measure"))
     if name == "inductor":
         return torch.compile(model, dynamic=False), backend
@@ -110,7 +110,7 @@ def compiled(name: str, model: torch.nn.Module, explain: bool) -> tuple[Any, Bac
 def stepping(
     model: torch.nn.Module, function: Any, x: torch.Tensor, gradient: torch.Tensor | None
 ) -> Callable[[], Any]:
-    """A step; without `gradient` the forward pass alone."""
+    """A step; without `gradient`, only the forward pass."""
     parameters = [*model.parameters(), x]
 
     def forward() -> torch.Tensor:
@@ -157,7 +157,7 @@ def _rate(step: Callable[[], Any], seconds: float) -> float:
 
 
 def errors(model: torch.nn.Module, contenders: list[Contender], x: torch.Tensor, gradient: torch.Tensor) -> None:
-    """Prints ‖ours − exact‖ / ‖exact‖ of the output and of the gradients, the largest of all weights."""
+    """Print ‖ours − exact‖ / ‖exact‖ of the output and of the gradients, the maximum over all weights."""
     exact = copy.deepcopy(model).double()
     wide = x.detach().double().requires_grad_()
     y = exact(wide)
@@ -170,7 +170,7 @@ def errors(model: torch.nn.Module, contenders: list[Contender], x: torch.Tensor,
 
 
 def profile(contender: Contender) -> None:
-    """Prints the time of each kernel of ten steps."""
+    """Print the time of each kernel in ten steps."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
         for _ in range(10):
             contender.step()

@@ -42,7 +42,8 @@ def triton_gemm(
 
 
 def contenders(sets: Sequence[Operands]) -> list[Contender]:
-    """One for each configuration whose tiles divide the problem: the kernel masks nothing. `tn` only."""
+    """A contender for each configuration whose tiles divide the problem, because the kernel masks nothing. `tn`
+    only."""
     m, k = sets[0].a.shape
     n = sets[0].b.shape[0]
     return [

@@ -1,15 +1,14 @@
-"""How near the cost model's own choice of a schedule is to the fastest of those that tuning measures.
+"""Compares the cost model's own choice of a schedule with the fastest schedule that tuning measures.
 
     python benchmarks/tuned_choices.py --journal DIR [--shapes benchmarks/tuned_shapes.txt] [--numerics any]
         [--most 9] [--seconds 0.7] [--duel 4] [--limit 100]
 
-The kernels of all shapes are compiled by one pool of processes, while those that are ready are verified and timed as by
-`lt.tune`, for `--seconds` each at most. Then the chosen schedule and the fastest run in turn, in `--duel` rounds, each
-until clocks and power have settled: among several of about the same speed, the one that seemed the fastest was also the
-luckiest, so that only those rounds count.
-Results are kept in DIR, so that a later run goes on with the shapes that are missing; `--limit`: seconds after which no
-shape is begun. Prints a Markdown table of the shapes done so far and the geometric mean of the ratios. The shapes are
-none of those that the model was calibrated on (`calibration_shapes.txt`).
+A pool of processes compiles the kernels of all shapes, while finished ones are verified and timed as in `lt.tune`, for
+at most `--seconds` each. Then the chosen schedule and the fastest alternate for `--duel` rounds, each until clocks and
+power have settled. Only these rounds count: among several of similar speed, the apparently fastest was also the
+luckiest. Results are stored in DIR, so that a later run continues with the missing shapes. `--limit`: seconds after
+which no shape is started. Prints a Markdown table of the shapes measured so far and the geometric mean of the ratios.
+No shape was used to calibrate the model (`calibration_shapes.txt`).
 """
 
 import argparse
@@ -50,7 +49,7 @@ _CONFIDENCE, _MARGIN = 0.95, 0.01
 
 @dataclass(frozen=True)
 class Plan:
-    """A shape and the schedules to measure, the chosen one first: as text, shown shortly, and the kernel to compile."""
+    """A shape and the schedules to measure, the chosen one first: as text, in short form, and the kernel to compile."""
 
     spec: lt.GemmSpec
     schedules: tuple[tuple[str, str, Job], ...]
@@ -69,7 +68,7 @@ def plan(spec: lt.GemmSpec, target: str, numerics: str, most: int, folder: Path,
 
 
 def measure(plan: Plan, running: dict[str, Future[None]], arguments: argparse.Namespace, target: str) -> dict[str, Any]:
-    """What there is to tell about a shape, whose kernels are waited for."""
+    """The result for a shape, after waiting for its kernels."""
     begun = time.monotonic()
     journal, kernels = Journal({}), []
     for text, _, job in plan.schedules:
@@ -118,7 +117,7 @@ def row(result: dict[str, Any]) -> tuple[str, ...]:
 
 
 def measure_missing(specs: list[lt.GemmSpec], arguments: argparse.Namespace) -> None:
-    """Measure the shapes without a result, in an order that mixes them, until time is up."""
+    """Measure the shapes without a result, in mixed order, until time is up."""
     end, store, target = time.monotonic() + arguments.limit, open_store(), resolve(NATIVE).name
     missing = [spec for spec in specs if not result_path(spec, arguments).exists()]
     random.Random(0).shuffle(missing)
@@ -152,12 +151,12 @@ def main() -> None:
     )
     parser.add_argument("--journal", type=Path, required=True, help="folder of results")
     parser.add_argument("--shapes", type=Path, default=Path(__file__).with_name("tuned_shapes.txt"))
-    parser.add_argument("--numerics", choices=NUMERICS, default=ANY, help="as of lt.tune")
-    parser.add_argument("--most", type=int, default=9, help="candidates of a shape")
-    parser.add_argument("--seconds", type=float, default=0.7, help="of timing, for a shape")
-    parser.add_argument("--duel", type=int, default=4, help="rounds of the chosen schedule and the fastest alone")
-    parser.add_argument("--limit", type=float, default=100.0, help="seconds after which no shape is begun")
-    parser.add_argument("--jobs", type=int, help="processes that compile; one for each core if left out")
+    parser.add_argument("--numerics", choices=NUMERICS, default=ANY, help="as for lt.tune")
+    parser.add_argument("--most", type=int, default=9, help="candidates per shape")
+    parser.add_argument("--seconds", type=float, default=0.7, help="of timing per shape")
+    parser.add_argument("--duel", type=int, default=4, help="rounds of only the chosen schedule and the fastest")
+    parser.add_argument("--limit", type=float, default=100.0, help="seconds after which no shape is started")
+    parser.add_argument("--jobs", type=int, help="processes that compile; default one per core")
     arguments = parser.parse_args()
     os.environ.setdefault("LOWTIDE_CACHE", str((arguments.journal / "kernels").absolute()))
     specs = list(read_shapes(arguments.shapes, {}))

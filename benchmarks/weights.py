@@ -3,11 +3,11 @@
     python benchmarks/weights.py [--m 1 16 64] [--n 28672] [--k 4096] [--weights s4] [--schedule FIELDS …] [--rounds 5]
         [--seed 0] [--save DIR | --saved DIR]
 
-The peers are torch.matmul on the weights in bf16, and for weights of s4 torch's int4 kernel,
-torch.ops.aten._weight_int4pack_mm. Lowtide kernels are compiled with the schedule chosen, or with those given. `--save`
-only compiles, where there is no GPU; `--saved` times what it wrote, where there is no compiler. Before, D is
-compared with float64. Operands rotate over sets that L2 does not hold together. Prints microseconds, median (least …
-greatest) of the shuffled rounds.
+The peers are torch.matmul on the weights in bf16, and for s4 weights torch's int4 kernel,
+torch.ops.aten._weight_int4pack_mm. Each kernel is compiled with the chosen schedule, or with those given. `--save` only
+compiles, without a GPU; `--saved` times the saved kernels, without the compiler. Before timing, D is compared with
+float64. Operands rotate over sets that together exceed L2. Prints microseconds, median (least … greatest) of the
+shuffled rounds.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def save(options: argparse.Namespace, folder: Path) -> None:
 
 
 def time_saved(folder: Path, rounds: int, seed: int) -> None:
-    """Race the kernels of each M with torch's, and print what came of it."""
+    """Race the kernels of each M with torch's, and print the results."""
     found = json.loads((folder / "cases.json").read_text())
     cases = [Case(one["m"], one["name"], lt.runtime.load(folder / one["kernel"])) for one in found["cases"]]
     for m, contenders in raced(found["weights"], found["n"], found["k"], cases, rounds, seed):
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=28672)
     parser.add_argument("--k", type=int, default=4096)
     parser.add_argument("--weights", choices=weight_types("bf16"), default="s4")
-    parser.add_argument("--schedule", action="append", help="fields, a preset, or 'chosen'; may be repeated")
+    parser.add_argument("--schedule", action="append", help="fields, a preset, or 'chosen'; repeatable")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     where = parser.add_mutually_exclusive_group()

@@ -1,10 +1,10 @@
-"""How wgmma m64n8k16 rounds sums in f16: what candidates give, compared bit for bit with a GPU.
+"""How wgmma m64n8k16 rounds sums in f16: candidate rules, compared bit for bit with a GPU.
 
     python benchmarks/litmus/wgmma_f16_sums.py [DIR]
 
-DIR is what `benchmarks/probe_tensor_cores.py run DIR` wrote on a GPU; without it the instruction runs here, which
-requires a Hopper GPU and cuda-python. The families of operands are those of `probe_operands.py`. NaN counts as one
-value. Exit status: 0 if the interpreter's rule gives all bits and no other candidate does, else 1.
+DIR is the output of `benchmarks/probe_tensor_cores.py run DIR` on a GPU; without it the instruction runs here, which
+requires a Hopper GPU and cuda-python. The families of operands are those of `probe_operands.py`. All NaN are equal.
+Exit status: 0 if the interpreter's rule gives all bits and no other candidate does, else 1.
 """
 
 import argparse
@@ -30,11 +30,11 @@ Candidate = Callable[[Values, Values, Values], Values]
 
 (INSTRUCTION,) = (each for each in INSTRUCTIONS if each.name == "wgmma m64n8k16 f16 f16 f16")
 _UNIT = 48  # products of f16 are multiples of 2 to the power -48
-_BITS = 40  # enough that a last bit for what is cut off decides how f16 rounds
+_BITS = 40  # enough for a sticky bit that decides how f16 rounds
 
 
 def rule(a: Values, b: Values, c: Values) -> Values:
-    """What the interpreter computes: aligned, cut 25 bits below the largest exponent, rounded once to nearest."""
+    """The interpreter's rule: aligned, truncated 25 bits below the largest exponent, rounded once to nearest."""
     return multiply_add(a, b, c, ("f16", "f16"), "f16", WGMMA)
 
 
@@ -44,7 +44,7 @@ def exact(a: Values, b: Values, c: Values) -> Values:
 
 
 def cut_below(kept: int) -> Candidate:
-    """Terms cut so many bits below the largest of them, the sum rounded once."""
+    """Terms truncated `kept` bits below the largest of them; the sum is rounded once."""
 
     def candidate(a: Values, b: Values, c: Values) -> Values:
         terms = _terms(a, b, c)
@@ -65,12 +65,12 @@ def truncated(a: Values, b: Values, c: Values) -> Values:
 
 
 def halves(a: Values, b: Values, c: Values) -> Values:
-    """By the rule, eight products at a time."""
+    """The rule, applied to eight products at a time."""
     return rule(a[..., 8:], b[..., 8:], rule(a[..., :8], b[..., :8], c))
 
 
 def one_by_one(a: Values, b: Values, c: Values) -> Values:
-    """By the rule, one product at a time."""
+    """The rule, applied to one product at a time."""
     for k in range(a.shape[-1]):
         c = rule(a[..., k : k + 1], b[..., k : k + 1], c)
     return c
@@ -103,7 +103,7 @@ def _rounded(total: Values) -> Values:
 
 
 def agreeing(candidate: Candidate, family: str, found: Values) -> tuple[int, int]:
-    """Of the sums of finite numbers, how many have the bits that were found, and how many there are."""
+    """Among the sums of finite numbers, the number with the bits of the GPU, and their total."""
     a, b, c = (values_of(bits, "f16") for bits in operands_of(INSTRUCTION, family))
     finite = np.isfinite(a).all(-1)[:, :, None] & np.isfinite(b).all(-1)[:, None, :] & np.isfinite(c)
     a, b, c = (np.where(np.isfinite(each), each, 0.0) for each in (a, b, c))

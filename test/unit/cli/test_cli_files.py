@@ -8,9 +8,9 @@ from cli_calls import SMALL, edited, level_file, refused
 
 def test_options_that_a_file_answers_are_refused_beside_it(dump: Path) -> None:
     file = str(level_file(dump, "cta"))
-    assert "--layout beside" in refused("compile", "--ir", file, "--layout", "tn")
-    assert "--schedule beside" in refused("explain", "--ir", file, "--schedule", "stages = 2")
-    assert "--dtype beside" in refused("interpret", file, "--dtype", "f16")
+    assert "--layout with" in refused("compile", "--ir", file, "--layout", "tn")
+    assert "--schedule with" in refused("explain", "--ir", file, "--schedule", "stages = 2")
+    assert "--dtype with" in refused("interpret", file, "--dtype", "f16")
     assert "--against needs a FILE" in refused("interpret", *SMALL, "--against", file)
 
 
