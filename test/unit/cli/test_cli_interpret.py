@@ -42,7 +42,7 @@ def test_interpret_runs_steps_inside_a_level(dump: Path) -> None:
 def test_interpret_lowers_a_file_to_the_level_asked_for(dump: Path) -> None:
     output = accepted("interpret", str(level_file(dump, "cta")), "--level", "pipelined")
     assert reported(output, "level").startswith("pipelined")
-    assert "past level problem already" in refused("interpret", str(level_file(dump, "cta")), "--level", "problem")
+    assert "[past-last-level]" in refused("interpret", str(level_file(dump, "cta")), "--level", "problem")
 
 
 def test_interpret_knows_the_epilogue_of_the_file_that_it_lowers(tmp_path: Path) -> None:
