@@ -85,6 +85,8 @@ class Pass(ABC):
     @classmethod
     def with_options(cls, options: Mapping[str, str]) -> "Pass":
         """The pass with options as a pipeline spells them. Raises PassError for an unknown or unreadable one."""
+        if not options:
+            return cls()
         hints = get_type_hints(cls)
         known = [field.name for field in fields(cls)]
         values: dict[str, Any] = {}

@@ -103,17 +103,7 @@ class TiledMma:
         The value mode is (atom values, rest rows, rest columns). Raises ScheduleError if the tile is not a multiple of
         `tile_mnk`.
         """
-        rows, columns = tile_shape
-        row_mode, column_mode = _OPERAND_MODES[operand]
-        row_parts = self._divide(operand, row_mode, rows, 1)
-        column_parts = self._divide(operand, column_mode, columns, rows)
-        fragment = compose(Layout(row_parts[0], column_parts[0]), self.atom.layout(operand))
-        warps = [Layout(count, 0) for count in self.atom_layout]
-        warps[row_mode], warps[column_mode] = row_parts[1], column_parts[1]
-        if self.order is not None:
-            warps = [compose(Layout(*warps), right_inverse(self.order))]
-        thread = coalesce(Layout(mode(fragment, 0), *warps))
-        return Layout(thread, Layout(mode(fragment, 1), row_parts[2], column_parts[2]))
+        return _tv(self, operand, tile_shape)
 
     def _divide(self, operand: Operand, axis: int, extent: int, stride: int) -> tuple[Layout, Layout, Layout]:
         """One mode of a tile of `extent` elements, `stride` apart, as (atom, warps, rest)."""
@@ -180,6 +170,21 @@ class TiledCopy:
         """(thread, instruction) to the index of the first element that it moves."""
         values = mode(self.tv, 1)
         return Layout(mode(self.tv, 0), coalesce(Layout(mode(values, 1), mode(values, 2))))
+
+
+@lru_cache(maxsize=1024)
+def _tv(mma: TiledMma, operand: Operand, tile_shape: Shape) -> Layout:
+    rows, columns = tile_shape
+    row_mode, column_mode = _OPERAND_MODES[operand]
+    row_parts = mma._divide(operand, row_mode, rows, 1)
+    column_parts = mma._divide(operand, column_mode, columns, rows)
+    fragment = compose(Layout(row_parts[0], column_parts[0]), mma.atom.layout(operand))
+    warps = [Layout(count, 0) for count in mma.atom_layout]
+    warps[row_mode], warps[column_mode] = row_parts[1], column_parts[1]
+    if mma.order is not None:
+        warps = [compose(Layout(*warps), right_inverse(mma.order))]
+    thread = coalesce(Layout(mode(fragment, 0), *warps))
+    return Layout(thread, Layout(mode(fragment, 1), row_parts[2], column_parts[2]))
 
 
 @lru_cache(maxsize=512)

@@ -69,13 +69,24 @@ class _Part:
     """A part checks the values of its fields when it is made."""
 
     def __post_init__(self) -> None:
-        for entry in fields(self):  # type: ignore[arg-type]
-            value, kind = getattr(self, entry.name), entry.metadata.get("kind")
-            name = f"{type(self).__name__.lower()}.{entry.name}"
+        for name, kind, default in _entries(type(self)):  # type: ignore[arg-type]
+            value = getattr(self, name)
             if kind is not None and value is not None:
-                object.__setattr__(self, entry.name, _checked(name, kind, value))
-            elif isinstance(entry.default, _Part) and not isinstance(value, type(entry.default)):
-                raise ScheduleError(f"{name} = {value!r}; it takes a {type(entry.default).__name__} [field-type]")
+                object.__setattr__(self, name, _checked(_path(self, name), kind, value))
+            elif isinstance(default, _Part) and not isinstance(value, type(default)):
+                raise ScheduleError(
+                    f"{_path(self, name)} = {value!r}; it takes a {type(default).__name__} [field-type]"
+                )
+
+
+@cache
+def _entries(part: type) -> tuple[tuple[str, Kind | None, Any], ...]:
+    """The fields of a part: name, kind of values if it is no part, and default."""
+    return tuple((entry.name, entry.metadata.get("kind"), entry.default) for entry in fields(part))
+
+
+def _path(part: _Part, name: str) -> str:
+    return f"{type(part).__name__.lower()}.{name}"
 
 
 def _checked(name: str, kind: Kind, value: Any) -> Any:
