@@ -1,6 +1,6 @@
-"""Every level on a CPU, with the hardware's own rules; see `interpret`, and `run` for PTX without a compiler.
+"""Runs every level on a CPU under the rules of the hardware: `interpret`, and `run` for PTX without a compiler.
 
-Names are imported when they are first used, so that PTX runs where no MLIR is installed.
+Names are imported when they are first used, so that PTX runs without an installed MLIR.
 """
 
 import importlib

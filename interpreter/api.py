@@ -33,14 +33,14 @@ Array = NDArray[Any]
 class Loaded:
     """A module for several runs: parsed once, its functions decoded once for each number domain.
 
-    With `ptx`, the text of a PTX module from `file`, the module of level llvm gives the host function alone, and the
-    kernels that it launches are those of the text: this is level ptx. Raises IRError for text that is no legal module,
-    InterpreterError for text that is no PTX.
+    With `ptx`, the text of a PTX module from `file`, the module is of level llvm. It gives only the host function; the
+    kernels come from the text: this is level ptx. Raises IRError for an illegal module, InterpreterError for illegal
+    PTX.
     """
 
     def __init__(self, module: ir.Module | str, ptx: str | None = None, file: str = "<ptx>") -> None:
         if isinstance(module, str):
-            context = ir.Context(load_on_create_dialects=[])  # the parser loads those that it meets
+            context = ir.Context(load_on_create_dialects=[])  # the parser loads the dialects that it needs
             context.enable_multithreading(False)
             module = _parse(module, context)
         self.module = module
@@ -63,35 +63,32 @@ def interpret(
     offsets: Mapping[str, int] = MappingProxyType({}),
     explorer: Explorer | None = None,
 ) -> Array:
-    """Run a module on `inputs`, in the order of the host function's arguments; returns D as it lies.
+    """Run a module on `inputs`, in the order of the host function's arguments; returns D as stored.
 
-    `module` may be text, or `Loaded` for several runs. `inputs` are arrays (rows may be padded: a view whose first
-    stride is larger) and run-time scalars. Arrays have the dtypes that the kernel was compiled for; in the domains
-    "exact" and "field" they may be integers of any dtype. Where
-    the argument D is among them under the name "d", it gives D's shape and strides, not its dtype and contents; where
-    it is also a full operand, D takes its place (in the interpreter's memory: arrays stay as they are). Else D is
-    allocated, its rows at multiples of 16 bytes. The array of an amax is written. Where K is 0, D is the epilogue of 0;
-    where M or N is, D is empty.
-    `sms` is how many CTAs run at a time, in whole clusters and at least one of them, and what tile.sm_count yields;
-    `seed` gives the order of agents; `domain` is "float" or "hopper" (D in its own dtype), "exact" or "field" (D in
-    int64): see `domains`. `on_progress` hears, as the CTAs of a launch end, how many have ended, of how many.
-    `trace` is filled with what each CTA computes, in sequence, `paths` with the sides of branches that were taken,
-    `report` (levels nvvm to ptx) with whether the verdict is that of every order of agents. `explorer` chooses the
-    order in place of `seed` (`explore`). `max_steps` is how many ops an agent may run; one that runs more is
-    reported, as in a loop without end. Matrices begin at multiples of 256 bytes, plus those that `offsets` has for
-    their names.
+    `module` may be text, or `Loaded` for several runs. `inputs` are arrays (rows may be padded: a view with a larger
+    first stride) and run-time scalars. Arrays have the dtypes of the compiled kernel; in the domains "exact" and
+    "field" they may be integers of any dtype. If the inputs have an argument "d", it gives D's shape and strides, not
+    its dtype and contents; if it is also a full operand, D is written in its place (in the interpreter's memory: arrays
+    are not changed). Otherwise D is allocated, with rows at multiples of 16 bytes. The array of an amax is written. If
+    K is 0, D is the epilogue of 0; if M or N is 0, D is empty.
+    `sms` is the result of tile.sm_count and the number of CTAs that run at a time, in whole clusters and at least one
+    cluster. `seed` determines the order of agents. `domain` is "float" or "hopper" (D in its own dtype), "exact" or
+    "field" (D in int64): see `domains`. `on_progress` gets the number of ended CTAs of a launch, and of all its CTAs.
+    `trace` is filled with the work of each CTA in order, `paths` with the sides of branches that were taken, `report`
+    (levels nvvm to ptx) with whether the verdict holds for every order of agents. `explorer` chooses the order instead
+    of `seed` (`explore`). `max_steps` is the largest number of ops that an agent may run; more are reported as an
+    endless loop. Matrices begin at multiples of 256 bytes, plus the offset of their name in `offsets`.
     These are keywords here and records below (`Options`, `Observers`).
     Raises InterpreterError for a level that is not interpreted, inputs that do not fit, and every broken rule of the
-    hardware: races, deadlocks, bytes read before they are written or before their copy is waited for, accesses out of
-    bounds; and where D is not written everywhere, or an operand has changed. Raises IRError for text that is no legal
-    module.
+    hardware: races, deadlocks, reads of bytes before they are written or before their copy is waited for, accesses out
+    of bounds; also if D is not fully written, or an operand has changed. Raises IRError for an illegal module.
     """
     loaded = module if isinstance(module, Loaded) else Loaded(module)
-    sms = _whole("sms", sms, "it is how many SMs there are, at least 1")
-    seed = _whole("seed", seed, "it draws the order of agents")
+    sms = _whole("sms", sms, "it is the number of SMs, at least 1")
+    seed = _whole("seed", seed, "it determines the order of agents")
     if sms < 1:
         raise InterpreterError(f"sms = {sms}: a launch needs at least one SM [sms-least]")
-    max_steps = _whole("max_steps", max_steps, "it is how many ops an agent may run")
+    max_steps = _whole("max_steps", max_steps, "it is the number of ops that an agent may run")
     options, observers = Options(sms, seed, max_steps), Observers(trace, paths, report, explorer, on_progress)
     return _run(loaded, inputs, domains.domain(domain), offsets, options, observers)
 
@@ -126,7 +123,7 @@ def _run(
     changed = memory.changed_since(given, {placed[x].name for x in (D_POSITION, *dict(results))})
     if changed is not None:
         raise InterpreterError(
-            f"level {host.level}: {changed} has changed; a kernel writes D and workspaces alone [kernel-wrote]"
+            f"level {host.level}: {changed} has changed; a kernel writes only D and workspaces [kernel-wrote]"
         )
     for position, argument in results:
         payload, _ = memory.contents(placed[position].name)
@@ -141,14 +138,14 @@ def launch_record(
     sms: int = 2,
     offsets: Mapping[str, int] = MappingProxyType({}),
 ) -> LaunchRecord:
-    """The launches of a module of level llvm as data, with which its PTX runs by itself (`run`). Arguments as for
-    `interpret`. Raises InterpreterError as it does, and for another level, whose kernels take other parameters."""
+    """The launches of a module of level llvm as data; `run` takes them with its PTX. Arguments as for `interpret`.
+    Raises InterpreterError as it does, and for another level, whose kernels have other parameters."""
     loaded, numbers = module if isinstance(module, Loaded) else Loaded(module), domains.domain("float")
     memory = GlobalMemory(numbers.payload)
     host = Host(loaded.module, None, loaded.programs, Launcher(numbers, memory, Options(sms), Observers()))
     if host.level != "llvm":
         raise InterpreterError(
-            f"launches are recorded at level llvm, whose kernels take what PTX does, not {host.level} [record-level]"
+            f"launches are recorded at level llvm, whose parameters are those of PTX, not {host.level} [record-level]"
         )
     arguments = arguments_of(host.function(), inputs, numbers)
     launches = host.launches(_placed(host, arguments, offsets))
@@ -156,17 +153,17 @@ def launch_record(
 
 
 def _give(argument: Argument, values: Any) -> None:
-    """Writes an amax into the array that was given for it. Raises InterpreterError for one that is read-only."""
+    """Write an amax into its array. Raises InterpreterError for a read-only array."""
     assert isinstance(argument.value, np.ndarray)
     if not argument.value.flags.writeable:
         raise InterpreterError(
-            f"operand {argument.name}: the array is read-only; pass one that may be written [argument-read-only]"
+            f"operand {argument.name}: the array is read-only; pass a writable one [argument-read-only]"
         )
     argument.value[...] = values
 
 
 def _parse(text: str, context: ir.Context) -> ir.Module:
-    """Raises IRError with MLIR's messages for a text that is no legal module."""
+    """The module. Raises IRError with MLIR's messages for illegal text."""
     check_text(text, "<text>")
     with Diagnostics(context) as diagnostics:
         try:
@@ -184,7 +181,7 @@ def _whole(name: str, value: Any, what: str) -> int:
 
 
 def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -> list[Any]:
-    """The host function's arguments: matrices in memory, scalars as payloads. D may be in the place of an operand."""
+    """The host function's arguments: matrices in memory, scalars as payloads. D may be in place of an operand."""
     placed: list[Any] = []
     shared = in_place_of(arguments)
     for position, argument in enumerate(arguments):

@@ -1,4 +1,4 @@
-"""The host side: the host function is run as IR, and each launch that it asks for runs to its end at once."""
+"""The host side: runs the host function as IR, and each launch that it asks for to completion."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,8 +32,8 @@ LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "l
 
 
 class Host:
-    """A module ready to run: its host function, and its kernels, or those of `ptx` in their place. `programs` are those
-    that are decoded already. Raises InterpreterError for a level that is not interpreted."""
+    """A module ready to run: its host function, and its kernels or those of `ptx`. `programs` are the functions that
+    are already decoded. Raises InterpreterError for a level that is not interpreted."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Host:
         self.programs = programs
 
     def function(self) -> ir.Operation:
-        """The one host function. Raises InterpreterError where the module has none, or several."""
+        """The host function. Raises InterpreterError unless the module has exactly one."""
         found = [op for op in self.functions.values() if op.name == "func.func"]
         if len(found) != 1:
             raise InterpreterError(
@@ -66,7 +66,7 @@ class Host:
         self._evaluate(arguments, self.launch)
 
     def launches(self, arguments: list[Any]) -> tuple[Launch, ...]:
-        """The launches of level llvm as data, none of which is run. Their arrays are those in memory then."""
+        """The launches of level llvm as data, without running them. Their arrays are those in memory at that point."""
         found: list[Launch] = []
         self._evaluate(arguments, lambda request, op: found.append(self._recorded(request, op)))
         return tuple(found)
@@ -89,7 +89,7 @@ class Host:
             check(state)
 
     def launch(self, request: LaunchRequest, op: DecodedOp) -> None:
-        """Run one launch. Raises InterpreterError for one that no GPU takes."""
+        """Run one launch. Raises InterpreterError for an illegal launch."""
         check_shape(request, self.target, op)
         program = self.kernel(request.kernel, op)
         if self.ptx is not None:
@@ -116,7 +116,7 @@ class Host:
         return self._decoded(f"{name} of PTX", lambda: decode_ptx(ptx, name, self.domain))
 
     def _decoded(self, name: str, decode: Callable[[], Program]) -> Program:
-        """A function for this number domain, decoded once; its agents stop at more places where orders are explored."""
+        """A function for this number domain, decoded once; with more places to pause if orders are explored."""
         pauses = self.observers.explorer is not None
         key = (f"{name}, with pauses" if pauses else name), self.domain.name
         if key not in self.programs:
@@ -127,12 +127,10 @@ class Host:
 
 
 def level_of(module: ir.Module) -> str:
-    """The module's `tile.level`. Raises InterpreterError for one that is not interpreted."""
+    """The module's `tile.level`. Raises InterpreterError for a level that is not interpreted."""
     attributes = module.operation.attributes
     if "tile.level" not in attributes:
-        raise InterpreterError(
-            'the module does not say its level; give it `attributes {tile.level = "…"}` [level-unsaid]'
-        )
+        raise InterpreterError('the module has no level; give it `attributes {tile.level = "…"}` [level-unsaid]')
     level = ir.StringAttr(attributes["tile.level"]).value
     if level not in LEVELS:
         raise InterpreterError(
@@ -143,7 +141,7 @@ def level_of(module: ir.Module) -> str:
 
 
 def _in_registers(arguments: tuple[Any, ...], op: DecodedOp) -> tuple[Any, ...]:
-    """Arguments of a launch as registers without types hold them: floats say which type they have."""
+    """Arguments of a launch as untyped registers hold them: floats carry their type."""
     types = op.operand_types[-len(arguments) :]
     return tuple(
         Number(value, type.name) if isinstance(type, Scalar) and type.is_float else value
@@ -166,7 +164,7 @@ def _functions(module: ir.Module) -> list[ir.Operation]:
 
 
 def _target(module: ir.Module) -> Target | None:
-    """The target that the module names, if it does. Raises TargetError for an unknown one."""
+    """The module's target, if it has one. Raises TargetError for an unknown one."""
     attributes = module.operation.attributes
     return targets.get(ir.StringAttr(attributes["tile.target"]).value) if "tile.target" in attributes else None
 

@@ -22,18 +22,18 @@ from lowtide.interpreter.program.types import MemRef, Scalar, Type
 
 Array = NDArray[Any]
 
-D_POSITION = 2  # of D among the host function's arguments: a, b, d, epilogue operands
+D_POSITION = 2  # the position of D among the host function's arguments: a, b, d, epilogue operands
 
-# By MLIR names: what a type is called in numpy, and in specs.
+# The names of types in numpy, by MLIR name.
 _NUMPY_NAMES: Mapping[str, str] = MappingProxyType(
     {row.ir: f"{'ml_dtypes' if row.typestr is None else 'np'}.{row.library}" for row in ELEMENTS.values()}
 )
 _NAMES: Mapping[str, str] = MappingProxyType({row.ir: row.name for row in ELEMENTS.values()})
-_K_OF_ZEROS = 128  # in place of K = 0: a multiple of every panel that a tensor map sees an operand as
+_K_OF_ZEROS = 128  # replaces K = 0: a multiple of every panel of an operand's tensor map
 _MOST_BYTES = 1 << 28  # of an operand: memory keeps some 40 bytes for each of them
-_ROW_BYTES = 16  # rows of matrices begin at multiples of it where nothing says how they lie
+_ROW_BYTES = 16  # the alignment of rows if nothing says their layout
 
-# The problem's extents of an operand's dimensions, as it lies in memory; in a batch `_BATCH` comes before them.
+# The problem's extents of an operand's dimensions, in memory order; in a batch `_BATCH` comes before them.
 _BATCH = "batch"
 _A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
 _B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
@@ -53,17 +53,17 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
     }
 )
 _OF_GROUPS = ("group_scale", "group_zero")
-_PACKED_ROWS = "w"  # of weights of which a byte holds those of two rows
+_PACKED_ROWS = "w"  # rows of weights, whose bytes hold the weights of two rows
 _TURNED = str.maketrans("tn", "nt")  # letters of layouts
 _EXCHANGED: Mapping[str, str] = MappingProxyType({"m": "n", "n": "m"})  # letters of Dᵀ = Bᵀ · Aᵀ
 
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of the host function, and whether its first dimension is that of a batch.
+    """An argument of the host function, and whether its first dimension is the batch.
 
-    `is_stand_in`: zeros of a small K in place of a matrix of K = 0; they are aligned, as in a launch. `is_result`: an
-    amax, which is written beside D.
+    `is_stand_in`: zeros with a small K that replace a matrix with K = 0; they are aligned, as in a launch. `is_result`:
+    an amax, which is written beside D.
     """
 
     name: str
@@ -75,9 +75,9 @@ class Argument:
 
 
 def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Domain) -> list[Argument]:
-    """The arguments of the host function; D is made where it is not given.
+    """The arguments of the host function; D is made if it is not given.
 
-    Where K is 0, A and B are zeros of a small K, so that D = epilogue(0): no level has to know of empty matrices.
+    If K is 0, A and B are zeros with a small K, so that D = epilogue(0), and no level needs a case for empty matrices.
     Raises InterpreterError for a value that is not an array or number, has another shape or dtype than the module's, or
     disagrees with another operand on an extent. In a batch, an operand without that dimension is shared by all.
     """
@@ -132,14 +132,14 @@ def _with_batch(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[t
 
 
 def _with_parts(value: Any, dims: Sequence[str], batch: int) -> Any:
-    """A shared operand as a batch whose parts lie in one place; any other operand unchanged."""
+    """A shared operand as a batch with stride 0; any other operand unchanged."""
     if _BATCH not in dims or value.ndim == len(dims):
         return value
     return np.broadcast_to(value, (batch, *value.shape))
 
 
 def _types(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[Type]:
-    """The arguments' types. Extents that are known to be 0 are so in `tile.problem`, and left open in the types."""
+    """The arguments' types. Extents of 0 are in `tile.problem`, and dynamic in the types."""
     types = [decode_type(argument.type) for argument in function.regions[0].blocks[0].arguments]
     if "tile.problem" not in function.attributes:
         return types
@@ -152,17 +152,17 @@ def _types(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[Type]:
 
 
 def _without_elements(type: MemRef, letters: Sequence[str], empty: str) -> MemRef:
-    """The type with extents of 0 where `empty` names the letter, which is one of the array's, as it lies."""
+    """The type with extents of 0 for the letter `empty`, in memory order."""
     extents = zip(letters, type.shape_as_it_lies, strict=True)
     shape = tuple(0 if letter[0] in empty else extent for letter, extent in extents)
     return replace(type, shape=type.turned(shape) if type.is_column_major else shape)
 
 
 def _dims(function: ir.Operation) -> list[Sequence[str]]:
-    """For each argument the problem's extents, "m", "n" and "k", of its dimensions, as it lies.
+    """For each argument, the problem's extents "m", "n" and "k" of its dimensions, in memory order.
 
-    A module says so on tile.gemm, and once that is lowered on the host function; else there are none. The problem is
-    the one that was asked for: the first operand of a swapped one is B.
+    They are given by tile.gemm, and after its lowering by the host function; otherwise they are unknown. The problem is
+    the one of the spec: the first operand of a swapped product is B.
     """
     d_type = decode_type(function.regions[0].blocks[0].arguments[D_POSITION].type)
     is_column_major = isinstance(d_type, MemRef) and d_type.is_column_major
@@ -185,7 +185,7 @@ def _dims(function: ir.Operation) -> list[Sequence[str]]:
 
 
 def _as_passed(layout: str, gemm: ir.Operation) -> str:
-    """The layout of the arguments of a product that may be of their transposes."""
+    """The layout of the arguments of a product, which may be transposed."""
     owners = [operand.owner for operand in list(gemm.operands)[:D_POSITION]]
     packs = [() if isinstance(x, ir.Block) else x.operation.attributes for x in owners]
     turned = ["transposed" in found and "precision" not in found for found in packs]
@@ -193,7 +193,7 @@ def _as_passed(layout: str, gemm: ir.Operation) -> str:
 
 
 def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str]]:
-    """The extents where B is packed weights of a type: those of two rows may lie in one."""
+    """The extents if B is packed weights of a type: one row may hold the weights of two."""
     row = element_of_ir(element)
     if row is not None and row.per_byte > 1:
         dims[1] = "".join(dims[1]).replace("n", _PACKED_ROWS)
@@ -203,7 +203,7 @@ def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str
 def _dims_of(layout: str, kinds: list[str], is_column_major: bool, swapped: bool) -> list[Sequence[str]]:
     output = "nm" if is_column_major else "mn"
     of_kind = {**_KIND_DIMS, "full": output}
-    if swapped:  # what groups of packed weights have belongs to N as it was asked for
+    if swapped:  # the groups of packed weights belong to N of the spec
         of_kind |= {kind: [_EXCHANGED.get(dim, dim) for dim in _KIND_DIMS[kind]] for kind in _OF_GROUPS}
     dims: list[Sequence[str]] = [_A_DIMS[layout[0]], _B_DIMS[layout[1]], output, *(of_kind[kind] for kind in kinds)]
     if swapped:
@@ -215,13 +215,13 @@ def _dims_of(layout: str, kinds: list[str], is_column_major: bool, swapped: bool
 def _with_output(
     given: dict[str, Any], types: Sequence[Type], dims: Sequence[Sequence[str]], domain: Domain
 ) -> dict[str, Any]:
-    """The inputs with an array for D in its place, rows at multiples of 16 bytes."""
+    """The inputs with an array for D at its position, its rows at multiples of 16 bytes."""
     names = list(given)
     if len(names) < D_POSITION:
         raise InterpreterError("the first two inputs are the matrices a and b [first-two-matrices]")
     type = types[D_POSITION]
     assert isinstance(type, MemRef)
-    found: dict[str, int] = {}  # as the first operand has it, A and B before others
+    found: dict[str, int] = {}  # from the first operand that has it, A and B before others
     without_d = list(zip(types, dims, strict=True)) if dims else []
     del without_d[D_POSITION : D_POSITION + 1]
     for name, (wanted, letters) in zip(names, without_d, strict=False):
@@ -238,7 +238,7 @@ def _with_output(
         )
     if None in extents:
         raise InterpreterError(
-            'the module does not say how A and B lie; give D among the inputs, under the name "d" [layout-unsaid]'
+            'the module has no layout of A and B; give D among the inputs, under the name "d" [layout-unsaid]'
         )
     of_d = [extent or 0 for extent in extents]
     _check_size("d", of_d, prod(of_d), type.element)
@@ -280,8 +280,8 @@ def _checked(name: str, value: Any, type: Type, dims: Sequence[str], domain: Dom
 
 
 def _matrix(name: str, value: Any, type: MemRef, dims: Sequence[str], domain: Domain | None) -> Array:
-    """A matrix or vector as an array of the shape and dtype that the module is for; of any dtype without a domain. In a
-    batch one that is shared has a dimension less."""
+    """A matrix or vector as an array of the module's shape and dtype; without a domain, of any dtype. In a batch, a
+    shared one has one dimension less."""
     array = _array(name, value)
     if domain is not None:
         _check_dtype(name, array, type.element, domain)
@@ -306,7 +306,7 @@ def _matrix(name: str, value: Any, type: MemRef, dims: Sequence[str], domain: Do
 
 
 def _check_size(name: str, shape: Sequence[int], elements: int, element: Scalar) -> None:
-    """Raises InterpreterError for an operand of more elements, gaps between its rows included, than are simulated."""
+    """Raises InterpreterError for an operand with more elements, including gaps between rows, than can be simulated."""
     if 0 not in shape and elements * element.bytes > _MOST_BYTES:
         raise InterpreterError(
             f"operand {name}: shape {tuple(shape)} spans {elements * element.bytes} bytes, the interpreter's memory "
@@ -335,7 +335,7 @@ def _array(name: str, value: Any) -> Array:
 
 
 def _check_dtype(name: str, array: Array, element: Scalar, domain: Domain) -> None:
-    """Domains of integers take integers of any type in place of floats."""
+    """Domains of integers accept integers of any type in place of floats."""
     wanted = np.dtype(NUMPY_DTYPES[element.name])
     if array.dtype == wanted or (element.is_float and not domain.is_float and array.dtype.kind in "iu"):
         return
@@ -347,12 +347,12 @@ def _check_dtype(name: str, array: Array, element: Scalar, domain: Domain) -> No
 
 
 def _extents(names: Sequence[str], values: Sequence[Any], dims: Sequence[Sequence[str]]) -> dict[str, int]:
-    """The problem's extents m, n, k and batch. Raises InterpreterError that names two operands that disagree on one."""
+    """The problem's extents m, n, k and batch. Raises InterpreterError, which names two operands that disagree."""
     found: dict[str, tuple[int, str]] = {}
     shapes = {name: np.shape(value) for name, value in zip(names, values, strict=True)}
     for (name, shape), letters in zip(shapes.items(), dims, strict=True):
         for dim, extent in zip(letters[len(letters) - len(shape) :], shape, strict=True):
-            if "/" in dim:  # of blocks: see below
+            if "/" in dim:  # in blocks, see below
                 continue
             first, owner = found.setdefault(dim, (extent, name))
             if extent != first:
@@ -383,9 +383,9 @@ def _without_k(value: Any, type: Type, dims: Sequence[str]) -> Any:
 
 
 def in_place_of(arguments: Sequence[Argument]) -> int | None:
-    """The position of the operand that D is, as it lies in memory; None where D lies apart from all operands.
+    """The position of the full operand that D replaces in memory; None if D is separate from all operands.
 
-    Raises InterpreterError where D reaches into an operand that it is not.
+    Raises InterpreterError if D overlaps an operand in any other way.
     """
     d, d_type = arguments[D_POSITION].value, arguments[D_POSITION].type
     assert isinstance(d, np.ndarray)
@@ -410,11 +410,10 @@ def _place(array: Array) -> tuple[Any, ...]:
 
 
 def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: bool, offset: int = 0) -> Matrix:
-    """A matrix, a vector or a batch of such, allocated as the array lies: as far apart as its strides say. D is not
-    `filled`.
+    """A matrix, a vector or a batch of them, allocated with the strides of the array. D is not `filled`.
 
     It begins `offset` bytes past a multiple of 256. Raises InterpreterError for an array whose last dimension is not
-    contiguous, or whose rows overlap; of D also for one whose matrices overlap.
+    contiguous, or whose rows overlap; for D also if its matrices overlap.
     """
     name, array, type = argument.name, argument.value, argument.type
     assert isinstance(array, np.ndarray) and isinstance(type, MemRef)
@@ -425,7 +424,7 @@ def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: 
     if columns > 1 and array.strides[-1] != size:
         raise InterpreterError(
             f"operand {name}: the last dimension has stride {array.strides[-1]} bytes, must have {size} (rows may be "
-            "padded): pass a contiguous copy, or compile for the layout in which it lies [columns-strided]"
+            "padded): pass a contiguous copy, or compile for its layout [columns-strided]"
         )
     row_stride = columns
     if array.ndim - argument.is_batch == 2:
@@ -437,7 +436,7 @@ def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: 
                     "copy [rows-overlap]"
                 )
             unit = _ROW_BYTES // type.element.bytes
-            row_stride = -(-columns // unit) * unit  # of one row it says nothing
+            row_stride = -(-columns // unit) * unit  # a stride of one row means nothing
     batch = (count[0], _batch_stride(name, array, row_stride * rows, filled)) if count else (1, 0)
     payload = domain.of_matrix(array, type.element.name).reshape(-1, columns) if filled else None
     address = memory.allocate(name, rows, columns, row_stride, type.element.name, payload, offset, batch)
@@ -447,7 +446,7 @@ def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: 
 
 
 def _batch_stride(name: str, array: Array, dense: int, is_input: bool) -> int:
-    """Elements from one matrix, or vector, of a batch to the next. Matrices of an input may overlap, or be one."""
+    """Elements between matrices, or vectors, of a batch. Matrices of an input may overlap, or have a stride of 0."""
     stride, rest = divmod(array.strides[0], array.dtype.itemsize)
     if array.shape[0] == 1:
         return dense

@@ -1,6 +1,6 @@
-"""Launches of decoded kernels: what a launch must obey, and its run to the end. Knows no MLIR.
+"""Launches of decoded kernels: their checks, and their run to completion. Needs no MLIR.
 
-`run` takes the text of PTX and a record of launches (`lowtide.launches`), which says all that the host would.
+`run` takes the text of PTX and a record of launches (`lowtide.launches`), which replaces the host function.
 """
 
 import itertools
@@ -40,7 +40,7 @@ from lowtide.targets import Target
 
 MAX_THREADS = 1024
 MAX_CLUSTER = 8  # CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")
-_BLOCK_SIZES = frozenset({"known_block_size", "gpu.known_block_size", "nvvm.reqntid"})  # exact ones, of a kernel
+_BLOCK_SIZES = frozenset({"known_block_size", "gpu.known_block_size", "nvvm.reqntid"})  # exact block sizes of a kernel
 
 
 # A record -------------------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ _BLOCK_SIZES = frozenset({"known_block_size", "gpu.known_block_size", "nvvm.reqn
 
 @dataclass(frozen=True)
 class _Source:
-    """A launch in messages."""
+    """A launch, for messages."""
 
     launch: Launch
     number: int
@@ -66,10 +66,10 @@ def run(
     observers: Observers | None = None,
     file: str = "<ptx>",
 ) -> dict[str, NDArray[Any]]:
-    """Run the launches of a record, one after the other, on the kernels of a text; the arrays after them, by name.
+    """Run the launches of a record in order on the kernels of a text; returns the arrays after them, by name.
 
-    Arrays come back in the shape that they have and the dtype of their elements, int64 in the domains "exact" and
-    "field". Raises InterpreterError for text that is no PTX, a launch that no GPU takes, and every broken rule.
+    The arrays keep their shapes and have the dtype of their elements, or int64 in the domains "exact" and "field".
+    Raises InterpreterError for illegal PTX, an illegal launch, and every broken rule.
     """
     module, numbers = parse(ptx, file), domains.domain(domain)
     memory = GlobalMemory(numbers.payload)
@@ -92,7 +92,7 @@ def run(
 
 
 def _element(dtype: str) -> str:
-    """The name of an element's type in memory: of a row of `elements`, or of an integer of some bits."""
+    """The name of an element's type in memory: a row of `elements`, or an integer of some bits."""
     name = element_type(dtype).ir if dtype in ELEMENTS else dtype
     if name not in ELEMENT_BYTES:
         raise InterpreterError(
@@ -102,7 +102,7 @@ def _element(dtype: str) -> str:
 
 
 def _placed(memory: GlobalMemory, numbers: domains.Domain, name: str, array: Array) -> int:
-    """The address of an array, put into memory."""
+    """The address of an array after it is placed in memory."""
     if len(array.shape) > 3 or len(array.strides) != max(0, len(array.shape) - 1):
         raise NotInterpreted(
             f"array {name}: {len(array.shape)} dimensions with {len(array.strides)} strides; up to three are "
@@ -124,7 +124,7 @@ def _contents(memory: GlobalMemory, numbers: domains.Domain, name: str, array: A
 def _request(
     launch: Launch, module: Module, addresses: dict[str, int], numbers: domains.Domain, source: _Source
 ) -> LaunchRequest:
-    """The launch with its parameters as registers hold them. Raises InterpreterError for parameters that do not fit."""
+    """The launch with its parameters as register values. Raises InterpreterError for parameters that do not fit."""
     if launch.kernel not in module.entries:
         raise InterpreterError(
             f"{module.file} has no kernel {launch.kernel}; it has {', '.join(module.entries)} [launched-kernel]"
@@ -132,7 +132,7 @@ def _request(
     for name, extents in (("grid", launch.grid), ("block", launch.block), ("cluster", launch.cluster)):
         if extents[1:] != (1, 1):
             raise NotInterpreted(
-                f"{source.describe()}: a {name} of {list(extents)}; those of one dimension are interpreted"
+                f"{source.describe()}: a {name} of {list(extents)}; only one dimension is interpreted"
                 " [launched-dimensions]"
             )
     entry: Entry = module.entries[launch.kernel]
@@ -158,7 +158,7 @@ def _request(
 
 
 def _register(parameter: Parameter, type: str, addresses: dict[str, int], numbers: domains.Domain) -> Any:
-    """What `ld.param` of a parameter of a type gives."""
+    """The result of `ld.param` of a parameter of a type."""
     if isinstance(parameter, Pointer):
         return addresses[parameter.array] + parameter.offset
     if isinstance(parameter, bytes):
@@ -187,7 +187,7 @@ class Launcher:
     observers: Observers
 
     def run(self, program: Program, request: LaunchRequest, op: Described, classify: Classify) -> None:
-        """Run a launch that `op` asks for to its end. Raises InterpreterError for one that does not fit the kernel."""
+        """Run a launch to completion for `op`. Raises InterpreterError if it does not fit the kernel."""
         if len(program.block.arguments) != len(request.arguments):
             raise InterpreterError(
                 f"{op.describe()}: @{program.name} takes {len(program.block.arguments)} arguments [kernel-arguments]"
@@ -220,7 +220,7 @@ class Launcher:
         run_all(clusters, resident, self.options.seed, lambda cta: on_progress(next(ended), request.grid), choose)
 
     def _order(self, program: Program, classify: Classify) -> Order | None:
-        """What checks a launch for the report: at the levels of instructions, where one is asked for."""
+        """The check of a launch for the report: at the levels of instructions, if a report is asked for."""
         report = self.observers.report
         if report is None or not program.is_hardware:
             return None
@@ -231,7 +231,7 @@ class Launcher:
 
 
 def check_shape(request: LaunchRequest, target: Target | None, op: Described) -> None:
-    """Raises InterpreterError for a launch that no GPU takes, or that the target does not."""
+    """Raises InterpreterError for a launch that is illegal on every GPU or on the target."""
     if request.grid < 1 or request.grid >= 2**31:
         raise InterpreterError(
             f"{op.describe()}: a grid of {request.grid} CTAs; 1 to 2^31 - 1 can be launched [grid-size]"
@@ -273,7 +273,7 @@ def _check_roles(program: Program, request: LaunchRequest, op: Described) -> Non
 
 
 def _check_declared(program: Program, request: LaunchRequest, op: Described) -> None:
-    """What a kernel says of its launch, and what becomes its PTX leans on, must be so."""
+    """Check that a kernel's declarations match its launch, since its PTX relies on them."""
     required = math.prod(program.attributes.get("nvvm.cluster_dim", (1,)))
     if program.is_hardware and required != math.prod(request.cluster):
         raise InterpreterError(
@@ -306,21 +306,21 @@ def _check_declared(program: Program, request: LaunchRequest, op: Described) -> 
         name = names.get(program.level, "tensor_maps")
         raise InterpreterError(
             f"{op.describe()}: passes tensor maps as the arguments {maps}, @{program.name} has {name} = {said}; "
-            "list them, since only those are passed by value, as the TMA unit needs them [tensor-maps-declared]"
+            "list them: only listed maps are passed by value, as the TMA unit requires [tensor-maps-declared]"
         )
 
 
 def _tensor_maps(program: Program) -> list[int]:
-    """The arguments that a gpu.func says are tensor maps."""
+    """The arguments that a gpu.func declares as tensor maps."""
     return sorted(program.attributes.get("tensor_maps", ()))
 
 
 def _by_value(program: Program) -> list[int]:
-    """The arguments of an llvm.func that lie in parameter space themselves, aligned as the TMA unit needs it."""
+    """The arguments of an llvm.func that are in parameter space themselves, aligned as the TMA unit requires."""
     described = program.attributes.get("arg_attrs", ())
     return [at for at, entry in enumerate(described) if "llvm.byval" in entry and entry.get("llvm.align", 1) >= 64]
 
 
 def _registers_at_entry(program: Program) -> int:
-    """Of each thread, by nvvm.maxnreg, a multiple of eight; 0 where the kernel does not say."""
+    """Registers per thread, by nvvm.maxnreg, a multiple of eight; 0 if the kernel does not say."""
     return -(-int(program.attributes.get("nvvm.maxnreg", 0)) // 8) * 8

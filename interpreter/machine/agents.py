@@ -1,7 +1,7 @@
-"""Agents: who runs a program, and what they share.
+"""Agents, which run a program, and the state that they share.
 
-One resumable agent (a generator) per CTA at collective levels, one per warp from level atoms on; by roles, where a
-kernel has them (teams.py).
+There is one resumable agent (a generator) per CTA at collective levels and one per warp from level atoms on; in a
+kernel with roles, agents follow the roles (teams.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from lowtide.interpreter.program.program import Role
 
 @dataclass(slots=True)
 class Wait:
-    """What an agent waits for. `why` is asked only when nobody can go on; `op` asked, if it is not the agent's last."""
+    """A wait of an agent. `why` is asked only when no agent can continue; `op` is given if it is not the agent's
+    last."""
 
     ready: Callable[[], bool]
     why: Callable[[], str]
@@ -35,11 +36,11 @@ class Wait:
 
 
 Steps: TypeAlias = Generator[Wait, None, Any]
-"""What a handler that may wait returns."""
+"""The result of a handler that may wait."""
 
 
 ASK = "ask"
-"""Of what an agent does with a word or an mbarrier: it looks what is there."""
+"""The agent only reads a word or an mbarrier."""
 
 _REGISTERS = 65536  # per SM
 
@@ -51,10 +52,10 @@ def registers_that_fit(threads: int) -> int:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What `tile.launch` asks for. `shared_memory` in bytes, None before shared memory is laid out.
+    """The arguments of `tile.launch`. `shared_memory` in bytes, None before shared memory is laid out.
 
-    `programmatic`: the kernel may start before those before it in the stream have ended. `cooperative`: all CTAs run at
-    the same time. `cluster`: its CTAs along M and N.
+    `programmatic`: the kernel may start before the preceding kernels in the stream have ended. `cooperative`: all CTAs
+    run at the same time. `cluster`: its CTAs along M and N.
     """
 
     kernel: str
@@ -69,11 +70,11 @@ class LaunchRequest:
 
 @dataclass(eq=False)
 class Machine:
-    """What all agents of a launch share, or what the host function runs on (`launch` given, `grid` 0).
+    """The state shared by all agents of a launch, or for the host function (with `launch`, and `grid` 0).
 
-    `collective` says that a CTA is one agent (no op speaks of warps yet), else each warp is one; with `roles`, each
-    role is one, else each warpgroup of a consumer role. `registers` are what each thread enters with; 0 where
-    the kernel does not say. `cluster` is a cluster's shape.
+    If `collective`, a CTA is one agent (no op is for warps yet), else each warp is one; with `roles`, each role is one,
+    else each warpgroup of a consumer role. `registers` per thread at entry; 0 if the kernel does not say. `cluster` is
+    a cluster's shape.
     """
 
     level: str
@@ -88,11 +89,11 @@ class Machine:
     roles: tuple[Role, ...] = ()
     registers: int = 0
     parts: dict[int, dict[int, Any]] = field(default_factory=dict)  # partial sums, by slot of part 0 and part
-    released: dict[int, dict[int, Any]] = field(default_factory=dict)  # by semaphore: what is known of each CTA
-    begun: dict[int, int] = field(default_factory=dict)  # by counter of waves: work tiles that have begun
+    released: dict[int, dict[int, Any]] = field(default_factory=dict)  # by semaphore: knowledge of each CTA
+    begun: dict[int, int] = field(default_factory=dict)  # by counter of waves: number of begun work tiles
     cluster: tuple[int, int] = (1, 1)
     spans: dict[Any, Span] = field(default_factory=dict)  # of shared memory
-    order: Order | None = None  # checks that the run speaks for every order of agents, if asked for
+    order: Order | None = None  # checks whether the run speaks for every order of agents, if asked for
 
     @cached_property
     def seats(self) -> tuple[Seat, ...]:
@@ -102,16 +103,17 @@ class Machine:
 
 @dataclass(eq=False)
 class Barrier:
-    """One barrier of a CTA (bar.sync): which agents have arrived in this round, and how many rounds are over."""
+    """One barrier of a CTA (bar.sync): the agents that have arrived in this round, and the number of finished
+    rounds."""
 
     arrived: dict[int, Described] = field(default_factory=dict)
     rounds: int = 0
 
 
 class Cta:
-    """One CTA: its shared memory, cp.async in flight, barriers, and what ops made, by the slot of their result.
+    """One CTA: its shared memory, cp.async in flight, barriers, and objects made by ops, by the slot of their result.
 
-    `spawned` are agents that an op has started and the scheduler has not yet taken up. `cluster` is the CTA's
+    `spawned` are agents that an op has started and the scheduler has not taken up yet. `cluster` is the CTA's cluster
     (clusters.py), `rank` its number there, `guests` the agents of other CTAs that write its shared memory.
     """
 
@@ -125,9 +127,9 @@ class Cta:
         self.barriers: dict[str, Barrier] = {}
         self.rings: dict[int, Any] = {}
         self.mbarriers: dict[int, Any] = {}  # by slot, at level nvvm by address
-        self.warpgroups: dict[int, Any] = {}  # what wgmma keeps for each
-        self.exchanged: dict[int, Any] = {}  # what agents give each other in an op of the whole CTA, by agent
-        self.rendezvous: dict[int, Any] = {}  # what the warps of a warpgroup execute together, by its number
+        self.warpgroups: dict[int, Any] = {}  # the state of wgmma for each
+        self.exchanged: dict[int, Any] = {}  # data exchanged by agents in an op of the whole CTA, by agent
+        self.rendezvous: dict[int, Any] = {}  # ops that the warps of a warpgroup execute together, by its number
         self.stores: dict[tuple[int, int], Any] = {}  # groups of TMA stores, by agent and lane
         self.registers: dict[int, int] = {}  # per thread, for each warp that has changed them
         self.free_registers = 0
@@ -137,10 +139,10 @@ class Cta:
         self.guests: dict[tuple[int, int], int] = {}  # clocks, by CTA and agent
         self.ended: set[int] = set()
         self.role_ended: set[int] = set()
-        self.at_end: list[Callable[[AgentState], None]] = []  # what must hold when the last agent has ended
+        self.at_end: list[Callable[[AgentState], None]] = []  # conditions that must hold when the last agent has ended
 
     def guest(self, state: AgentState) -> int:
-        """The number among this CTA's clocks of an agent of another CTA of the cluster, which writes here by TMA."""
+        """The clock number in this CTA of an agent of another CTA of the cluster that writes here by TMA."""
         key = state.cta.rank, state.warp
         if key not in self.guests:
             self.guests[key] = self.shared.clocks.add_guest(f"CTA {state.cta.index} {state.seat.name}")
@@ -148,13 +150,13 @@ class Cta:
 
 
 class AgentState:
-    """One agent: its SSA values and where it stands.
+    """One agent: its SSA values and its position.
 
-    `warp` is its number in the CTA, `lanes` its threads, `thread` their numbers in the CTA or, where a kernel has
-    sm.roles, in the role. `team` are the agents it does collective ops with. `doing` names an agent that runs no op of
-    its own. `role` is the name of its role at level nvvm, `fenced` says that a wgmma.fence covers its registers.
-    `polls` is what it has asked for since it last went round a loop, `asked` the last word of a semaphore that one lane
-    has, `steps` how many ops it has run (branches.py).
+    `warp` is its number in the CTA, `lanes` its threads, `thread` their numbers in the CTA or, in sm.roles, in the
+    role. `team` are the agents with which it does collective ops. `doing` names an agent that runs no op of its own.
+    `role` is the name of its role at level nvvm; `fenced` says that a wgmma.fence covers its registers. `polls` are its
+    polls since the last iteration of a loop, `asked` the last word of a semaphore that one lane has, `steps` the number
+    of ops that it has run (branches.py).
     """
 
     __slots__ = (
@@ -194,29 +196,29 @@ class AgentState:
         self.doing = doing
         self.role = ""
         self.fenced = False
-        self.work_tiles = 0  # of all CTAs, in the tile.work_tiles that it runs
+        self.work_tiles = 0  # of all CTAs, in the current tile.work_tiles
         self.polls: list[Wait] = []
         self.steps = 0
-        self.mmas: list[Any] = []  # groups of wgmma that no wait has covered, oldest first
+        self.mmas: list[Any] = []  # groups of wgmma not covered by a wait, oldest first
         self.accumulators: list[Any] = []  # at level ptx: registers that those groups may still write
 
     @property
     def key(self) -> tuple[int, int]:
-        """The agent among those of the launch: its CTA, and its number there."""
+        """The agent's CTA, and its number there."""
         return self.cta.index, self.warp
 
     @property
     def share(self) -> slice:
-        """This agent's share of an op that all threads execute together: every n-th part, for n agents."""
+        """This agent's share of an op that all threads execute together: every n-th part of n agents."""
         return slice(self.team.members.index(self.warp), None, len(self.team.members))
 
     def touch(self, what: Any, how: str) -> None:
-        """The agent asks for a word or an mbarrier, or changes it by an operation: explored orders differ in these."""
+        """The agent reads a word or an mbarrier, or changes it by an operation; explored orders differ in these."""
         if self.machine.observers.explorer is not None:
             self.machine.observers.explorer.touch(what, how)
 
     def access(self, op: Described, lanes: Ints | None = None) -> Access:
-        """Who accesses memory by `op`: `lanes`, one for each address, or the whole agent."""
+        """An access to memory by `op`: `lanes`, one for each address, or the whole agent."""
         return Access(self.cta.index, self.warp, lanes, op, self.machine.level, self.name)
 
     @property
@@ -234,12 +236,12 @@ class AgentState:
         return f"CTA {self.cta.index}" if alone else f"CTA {self.cta.index} {self.name}"
 
     def enter_role(self) -> None:
-        """From here on collective ops are its role's."""
+        """From now on, collective ops belong to its role."""
         if self.seat.role is not None:
             self.team = team_of(self.machine.seats, self.seat.role, self.seat.instance)
 
     def leave_role(self) -> None:
-        """From here on collective ops are the whole CTA's."""
+        """From now on, collective ops belong to the whole CTA."""
         self.team = self.cta.everyone
         self.cta.role_ended.add(self.warp)
 

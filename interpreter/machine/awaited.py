@@ -1,4 +1,4 @@
-"""How many arrivals a loop of loads waits for. No op says it: the loop is run again with what it might have found."""
+"""The number of arrivals that a loop of loads waits for. No op says it: the loop is run again with possible values."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from lowtide.interpreter.program.graphs import Block
 
 
 class Asked(NamedTuple):
-    """A load by one lane of the word of a semaphore, and what it found."""
+    """A load by one lane of the word of a semaphore, and the value that it found."""
 
     op: Any
     address: int
@@ -18,8 +18,8 @@ class Asked(NamedTuple):
 def tell_order(state: AgentState, asked: Asked, block: Block, ends: Callable[[], bool]) -> None:
     """Tell the checks of the order of agents the least number of arrivals that ends the loop, if it has ended.
 
-    `block` is all of the loop and has just run; `ends` is whether its branch leaves the loop now. It only computes and
-    keeps nothing from turn to turn, so that what was found decides.
+    `block` is the whole loop and has just run; `ends` says whether its branch leaves the loop now. It only computes and
+    keeps nothing between iterations, so the loaded value decides.
     """
     values = state.values
     kept = [(slot, values[slot]) for op in block.ops for slot in op.results]

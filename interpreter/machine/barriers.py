@@ -1,4 +1,4 @@
-"""What agents of a CTA do together: ops that all threads execute, and barriers."""
+"""Collective actions of the agents of a CTA: ops that all threads execute, and barriers."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def together(state: AgentState, op: Described) -> None:
 def barrier(state: AgentState, op: Described, identifier: int | str = 0, warps: int | None = None) -> Steps:
     """bar.sync: wait until `warps` agents (all of the team by default) have arrived (PTX ISA, "bar, barrier").
 
-    Orders every access of the agents that meet, to shared and global memory. Raises InterpreterError in divergent code.
+    Orders all accesses of these agents to shared and global memory. Raises InterpreterError in divergent code.
     """
     if state.mask is not None:
         raise violation(
@@ -63,7 +63,7 @@ def barrier(state: AgentState, op: Described, identifier: int | str = 0, warps: 
 
 
 def named_barrier(state: AgentState, op: Described, identifier: Any, threads: Any = None) -> Steps:
-    """bar.sync of the barrier of a number, of all threads or of so many."""
+    """bar.sync of the barrier with a number, for all threads or the given number."""
     name = uniform(state, op, identifier)
     count = None if threads is None else uniform(state, op, threads)
     if not 0 <= name < 16:
@@ -75,13 +75,13 @@ def named_barrier(state: AgentState, op: Described, identifier: Any, threads: An
 
 
 def warp_barrier(state: AgentState, op: Described, members: Any) -> None:
-    """bar.warp.sync: orders the lanes of a warp; interpreted for all 32 together only."""
+    """bar.warp.sync: orders the lanes of a warp; interpreted only for all 32 together."""
     _all_members(state, op, members)
     state.cta.shared.warp_sync(state.warp)
 
 
 def elect(state: AgentState, op: Described, members: Any = -1) -> NDArray[np.bool_]:
-    """elect.sync: true for one lane of the member mask; it waits for all of them. The first of the whole warp."""
+    """elect.sync: true for one lane of the member mask, after it waits for all of them; here, the first of the warp."""
     _all_members(state, op, members)
     return state.lanes == 0
 
@@ -91,18 +91,18 @@ def _all_members(state: AgentState, op: Described, members: Any) -> None:
     mask = uniform(state, op, members) & 0xFFFFFFFF
     if mask != 0xFFFFFFFF:
         raise violation(
-            state, op, f"member mask {mask:#x}: only that of the whole warp, 0xffffffff, is interpreted [member-mask]"
+            state, op, f"member mask {mask:#x}: only the whole warp, 0xffffffff, is interpreted [member-mask]"
         )
 
 
 def name_with_end(cta: Cta, agent: int) -> str:
-    """An agent's name, and whether it, or its role, has ended."""
+    """An agent's name, and whether it or its role has ended."""
     has_ended = agent in cta.ended or agent in cta.role_ended
     return f"{cta.machine.seats[agent].name}{' (ended)' if has_ended else ''}"
 
 
 def without_roles(state: AgentState, op: Described) -> None:
-    """Raise InterpreterError inside sm.roles for an op that is interpreted by warp: agents of roles are not warps."""
+    """Raise InterpreterError inside sm.roles for an op that is interpreted per warp: agents of roles are not warps."""
     if state.machine.roles:
         raise violation(
             state, op, "not interpreted in a role; there copies are by TMA and products by wgmma [no-role-here]"

@@ -1,25 +1,25 @@
 """Runs a function of several blocks (program/graphs.py) for a warp whose lanes may take different branches.
 
 Divergence. Lanes that take different edges run one after the other, each under its mask, up to the immediate
-post-dominator of the branch, where they go on together: a stack of (next block, where to stop, mask). The PTX ISA lets
-each thread proceed by itself, so neither the compiler nor the program may assume an order of the sides. None is needed:
-each lane has its own registers, and accesses to memory by different lanes are unordered to the race checker, whichever
-side runs first, so that a program without races gives the same result in any order. Two assumptions remain:
-- Lanes meet again at the immediate post-dominator, at the latest: an `.aligned` instruction there is executed by the
-  whole warp, as ptxas arranges; one before it is executed by part of the warp, and reported (lanes.whole_warp).
-- A side that waits for what another side of its warp does is reported as a deadlock, which it is on hardware without
-  independent thread scheduling.
+post-dominator of the branch, and continue together there: a stack of (next block, block to stop at, mask). The PTX ISA
+lets each thread proceed by itself, so neither the compiler nor the program may assume an order of the sides. None is
+needed: each lane has its own registers, and accesses to memory by different lanes are unordered to the race checker,
+whichever side runs first, so a program without races gives the same result in any order. Two assumptions remain: -
+Lanes reconverge at the immediate post-dominator at the latest: the whole warp executes an `.aligned` instruction there,
+  as ptxas arranges; a part of the warp that executes one before it is reported (lanes.whole_warp).
+- A side that waits for another side of its warp is reported as a deadlock, as on hardware without independent thread
+  scheduling.
 
-Polls. An instruction that asks for what others change, and goes on whatever it finds (mbarrier.try_wait, ld.acquire,
-ld.relaxed, atom), leaves a `Wait` in `state.polls`: ready once the answer would be another, and why it is not yet. When
-an edge closes a loop and something was polled since the last such edge, the agent yields:
-- If it has come the same way before, has done nothing since but compute and poll, and all registers that the loop
-  writes are as they were, then each further turn would be the same. It waits until one of the polls would be answered
-  otherwise. So a loop of try_wait, or of ld.acquire, is a blocking wait, and is listed as one in a deadlock.
-- Otherwise (a counter of polls runs, or memory was written) others may run, and it can go on at any time.
+Polls. An instruction that reads a value that others change, and does not block (mbarrier.try_wait, ld.acquire,
+ld.relaxed, atom), leaves a `Wait` in `state.polls`: ready once the answer would be another, with the reason why it is
+not. At a back edge, if something was polled since the last one, the agent yields: - If it has come the same way before,
+has done nothing since but compute and poll, and all registers that the loop writes
+  are unchanged, all further iterations would be the same. It waits until a poll would have another answer. So a loop of
+  try_wait, or of ld.acquire, is a blocking wait, and a deadlock lists it as one.
+- Otherwise (a counter of polls runs, or memory was written) others may run, and it can continue at any time.
 
-Decoders: `Block.acts` is False where a block only computes registers and polls; a handler writes its whole result and
-this runner keeps the other lanes' old values where the mask is partial (`Graph.kept`).
+Decoders: `Block.acts` is False if a block only computes registers and polls. A handler writes its whole result, and
+this runner keeps the old values of the other lanes if the mask is partial (`Graph.kept`).
 """
 
 from collections.abc import Iterable
@@ -50,7 +50,7 @@ class _Path:
 
 
 class _Spin:
-    """The last turn of a loop in which something was polled: registers, and how many blocks had acted."""
+    """The last iteration of a loop with a poll: registers, and the number of blocks that had acted."""
 
     __slots__ = ("acted", "edge", "loop", "registers")
 
@@ -70,7 +70,7 @@ class _Spin:
 
 
 def run_graph(state: AgentState, graph: Graph) -> Steps:
-    """Run the blocks from the entry until all lanes have returned, for the lanes that are active now."""
+    """Run the blocks from the entry until all active lanes have returned."""
     outer = state.mask
     paths = [_Path(0, EXIT, outer)]
     spin: _Spin | None = None
@@ -116,14 +116,14 @@ def _run_ops(state: AgentState, ops: tuple[Any, ...], kept: frozenset[int]) -> S
 
 
 def _count_arrivals(state: AgentState, path: _Path, graph: Graph) -> None:
-    """Where a block only asks for a semaphore until it finds enough arrivals: the checks of the order hear how many."""
+    """If a block only polls a semaphore until there are enough arrivals, tell the checks of the order their number."""
     asked, block = state.asked, graph.blocks[path.block]
     branch, condition = block.branch, block.branch.condition
     state.asked = None
     is_loop = any(edge.target == path.block for edge in branch.edges)
     if not is_loop or condition is None or block.acts or not any(op is asked.op for op in block.ops):
         return
-    if graph.read_before(path.block) & {*graph.written(path.block)}:  # it counts its turns
+    if graph.read_before(path.block) & {*graph.written(path.block)}:  # it counts its iterations
         return
 
     def ends() -> bool:
@@ -136,7 +136,7 @@ def _count_arrivals(state: AgentState, path: _Path, graph: Graph) -> None:
 
 
 def _follow(state: AgentState, path: _Path, branch: Branch, graph: Graph, paths: list[_Path]) -> None:
-    """Take the path's lanes along their edges; where they part, the path waits where they meet again."""
+    """Take the path's lanes along their edges; if they part, the path waits at the point of reconvergence."""
     if branch.op is not None:
         state.op = branch.op
     edge = branch.edges[-1]
@@ -164,7 +164,7 @@ def _follow(state: AgentState, path: _Path, branch: Branch, graph: Graph, paths:
 
 
 def _parted(branch: Branch, value: NDArray[Any], mask: Mask) -> list[tuple[Edge, NDArray[np.bool_]]]:
-    """The edges that active lanes take, and which lanes."""
+    """The edges that active lanes take, with their lanes."""
     rest = np.ones(value.shape, np.bool_) if mask is None else mask
     taken = []
     for case, number in branch.cases.items():
@@ -190,7 +190,7 @@ def _until_changed(polls: list[Wait]) -> Wait:
 
 
 def _same(x: Any, y: Any) -> bool:
-    """Whether two values of a slot are equal; where that cannot be told, they are not."""
+    """Whether two values of a slot are equal; false if that cannot be determined."""
     if x is y:
         return True
     if isinstance(x, tuple) and isinstance(y, tuple):

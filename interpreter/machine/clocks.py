@@ -1,11 +1,11 @@
 """Happens-before within one CTA: a vector clock for each agent (a warp, a warpgroup, a role, or the whole CTA).
 
-An *epoch* of an agent ends at each of its ordering events. What an agent did in an epoch is ordered before another's
-present once that one knows of a later epoch: `known[r, w] > epoch`. Threads of one warp are not ordered among
-themselves either within an epoch (PTX ISA, "Memory Consistency Model": program order is a thread's own).
+An *epoch* of an agent ends at each of its ordering events. What an agent did in an epoch is ordered before the present
+of another agent once that one knows a later epoch: `known[r, w] > epoch`. Threads of one warp are also not ordered
+among themselves within an epoch (PTX ISA, "Memory Consistency Model": program order is per thread).
 
-What writes memory on nobody's behalf, as TMA does, has a clock but is no agent: `add_source`. Its epochs are ended by
-what makes its writes visible (the phases of an mbarrier).
+A writer that is not an agent, such as TMA, has a clock too: `add_source`. Its epochs are ended by the events that make
+its writes visible (the phases of an mbarrier).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Knowledge = NDArray[np.int32]
-"""Of every clock, how many epochs had ended: array (clocks,)."""
+"""For each clock, the number of ended epochs: array (clocks,)."""
 
 
 class Clocks:
     """The clocks of `warps` agents, and of further sources of writes, with their names for messages.
 
-    `known[r, w]`: how many epochs of w had ended when r last heard of it; an agent's own on the diagonal. Sources learn
-    nothing. `heard[r]`: by CTA, what r has acquired of the clocks of other CTAs.
+    `known[r, w]`: the number of ended epochs of w when r last heard of it; an agent's own on the diagonal. Sources
+    learn nothing. `heard[r]`: by CTA, the clocks of other CTAs that r has acquired.
     """
 
     def __init__(self, warps: int, names: Sequence[str] = ()) -> None:
@@ -31,25 +31,25 @@ class Clocks:
         self.heard: list[dict[int, Knowledge]] = [{} for _ in range(warps)]
 
     def add_source(self, name: str) -> int:
-        """The number of a new clock, of something that is no agent."""
+        """The number of a new clock, for a source that is not an agent."""
         self.known = np.pad(self.known, ((0, 1), (0, 1)))
         self.names.append(name)
         return len(self.names) - 1
 
     def add_guest(self, name: str) -> int:
-        """The number of a new clock, of an agent of another CTA: it learns as the CTA's own agents do."""
+        """The number of a new clock, for an agent of another CTA: it learns like the CTA's own agents."""
         return self.add_source(name)
 
     def epoch(self, warp: int) -> int:
-        """The present epoch of an agent."""
+        """The current epoch of an agent."""
         return int(self.known[warp, warp])
 
     def warp_sync(self, warp: int) -> None:
-        """bar.warp.sync by all lanes: the lanes of the warp are ordered, other agents learn nothing."""
+        """bar.warp.sync by all lanes: orders the lanes of the warp; other agents learn nothing."""
         self.known[warp, warp] += 1
 
     def barrier(self, warps: Sequence[int] | None = None) -> None:
-        """bar.sync by `warps` (all when None): each knows afterwards what any of them knew."""
+        """bar.sync by `warps` (all if None): each then knows what any of them knew."""
         members = np.arange(self.warps) if warps is None else np.asarray(warps)
         self.known[members, members] += 1
         self.known[members] = self.known[members].max(axis=0)
@@ -61,28 +61,28 @@ class Clocks:
                 self.heard[member] = dict(together)
 
     def release(self, warp: int) -> Knowledge:
-        """The agent's current epoch ends. Returns what an agent that `acquire`s it will then know."""
+        """End the agent's current epoch. Returns the knowledge of an agent that `acquire`s it."""
         self.known[warp, warp] += 1
         return self.known[warp].copy()
 
     def release_ordered(self, warp: int) -> Knowledge:
-        """What a single thread of the agent releases: only what an ordering event put before it, its epoch goes on."""
+        """The release of a single thread: only what an ordering event put before it; its epoch continues."""
         return self.known[warp].copy()
 
     def acquire(self, warp: int, knowledge: Knowledge) -> None:
-        """The agent learns what was released; it learns nothing about clocks added since then."""
+        """The agent learns released knowledge; it learns nothing about clocks added since then."""
         mine = self.known[warp, : len(knowledge)]
         np.maximum(mine, knowledge, out=mine)
 
 
 def merged(into: dict[int, Knowledge], more: Mapping[int, Knowledge]) -> None:
-    """Adds to what is known of the clocks of CTAs."""
+    """Add to the knowledge of the clocks of CTAs."""
     for cta, knowledge in more.items():
         into[cta] = joined(into[cta], knowledge) if cta in into else knowledge
 
 
 def joined(first: Knowledge, second: Knowledge) -> Knowledge:
-    """What two know together."""
+    """The union of two states of knowledge."""
     result = np.zeros(max(len(first), len(second)), np.int32)
     result[: len(first)] = first
     np.maximum(result[: len(second)], second, out=result[: len(second)])
@@ -90,5 +90,5 @@ def joined(first: Knowledge, second: Knowledge) -> Knowledge:
 
 
 def nothing() -> Knowledge:
-    """What is known of no clock."""
+    """Knowledge of no clock."""
     return np.zeros(0, np.int32)

@@ -1,8 +1,8 @@
-"""The CTAs of a cluster: which of them an op names, their barrier, and when one may signal an mbarrier of another.
+"""The CTAs of a cluster: ranks, the cluster barrier, and signals to mbarriers of other CTAs.
 
-PTX ISA, "barrier.cluster": an arrival releases what the thread has done, a wait acquires what all have released;
-threads that have ended are not waited for. "mapa", "mbarrier.arrive": an mbarrier of another CTA may be used once that
-CTA is known to have initialised it, and as long as it has not ended.
+PTX ISA, "barrier.cluster": an arrival releases the thread's accesses, a wait acquires those that all have released;
+ended threads are not waited for. "mapa", "mbarrier.arrive": an mbarrier of another CTA may be used once that CTA is
+known to have initialised it, and until it has ended.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from lowtide.interpreter.numbers.cells import Described
 Key = tuple[int, int]  # rank of a CTA, and one of its agents
 
 
-WINDOW_BITS = 24  # of an address in the shared memory of a cluster; above them stands the CTA's rank (seen on an H200)
+WINDOW_BITS = 24  # of an address in the shared memory of a cluster; the CTA's rank is above them (seen on an H200)
 
 
 def window(rank: int) -> int:
-    """Where the shared memory of the CTA of a rank begins among that of its cluster, at level nvvm."""
+    """The start of the shared memory of the CTA with this rank in that of its cluster, at level nvvm."""
     return rank << WINDOW_BITS
 
 
 def size_of(state: AgentState) -> int:
-    """The CTAs of the agent's cluster."""
+    """The number of CTAs of the agent's cluster."""
     return len(state.cta.cluster.ctas)
 
 
 def owner(state: AgentState, op: Described, pointer: int) -> Cta:
-    """The CTA of the cluster into whose shared memory a pointer points."""
+    """The CTA of the cluster whose shared memory a pointer addresses."""
     rank = pointer // window(1)
     if not 0 <= rank < size_of(state):
         raise violation(state, op, f"there is no CTA {rank} in a cluster of {size_of(state)} [cluster-rank]")
@@ -48,22 +48,22 @@ def owner(state: AgentState, op: Described, pointer: int) -> Cta:
 
 
 def address_in(cta: Cta, pointer: int) -> int:
-    """The address in a CTA's shared memory that a pointer is in that of another."""
+    """The address in a CTA's shared memory that corresponds to a pointer into another CTA's."""
     return pointer % window(1) + window(cta.rank)
 
 
 def mapped(state: AgentState, pointer: Any, rank: Any) -> Any:
-    """The address, in the shared memory of the CTA of a rank, that a pointer is in the CTA's own (PTX ISA, "mapa").
+    """The address in the shared memory of the CTA with a rank that corresponds to a pointer (PTX ISA, "mapa").
 
-    LLVM may compute it for all threads ahead of the branch in which a few use it. So a rank that the cluster does not
-    have is no error before something is accessed there.
+    LLVM may compute it for all threads ahead of the branch in which a few use it. So an illegal rank is an error only
+    when something is accessed there.
     """
     ranks = np.broadcast_to(np.asarray(rank, np.int64), state.lanes.shape)
     return pointer % window(1) + ranks * window(1)
 
 
 def receivers(state: AgentState, op: Described, mask: int) -> list[Cta]:
-    """The CTAs of the cluster whose bits are set in a multicast's mask (16 bits)."""
+    """The CTAs of the cluster whose bits are set in a multicast mask (16 bits)."""
     bits = mask & 0xFFFF
     if not bits or bits >> size_of(state):
         raise violation(
@@ -73,14 +73,14 @@ def receivers(state: AgentState, op: Described, mask: int) -> list[Cta]:
 
 
 def clusters_at_a_time(sms: int, cluster: tuple[int, ...]) -> int:
-    """Clusters that run at a time on `sms` SMs, a CTA on each: at least one."""
+    """Clusters that run at a time on `sms` SMs, with one CTA on each SM: at least one."""
     return max(1, sms // prod(cluster))
 
 
 @dataclass(frozen=True)
 class Signal:
-    """The last use of an mbarrier by an agent of another CTA: its op, the phase, and how often the agent had arrived at
-    the cluster's barrier."""
+    """The last use of an mbarrier by an agent of another CTA: its op, the phase, and the number of the agent's arrivals
+    at the cluster barrier."""
 
     op: Described
     phase: int
@@ -89,14 +89,14 @@ class Signal:
 
 @dataclass(eq=False)
 class Cluster:
-    """The CTAs of one cluster, by rank; what their barrier has gathered, by CTA; and how often each agent has arrived
-    there and passed it."""
+    """The CTAs of one cluster, by rank; the knowledge gathered by their barrier, by CTA; and the number of each agent's
+    arrivals and waits there."""
 
     shape: tuple[int, int]
     ctas: list[Cta]
     rounds: int = 0
     ended: int = 0  # agents
-    settled: int = 0  # how many agents had ended when the barrier was last looked at for that
+    settled: int = 0  # the number of ended agents when the barrier was last checked for that
     arrived: dict[Key, int] = field(default_factory=dict)
     passed: dict[Key, int] = field(default_factory=dict)
     gathered: dict[int, Knowledge] = field(default_factory=dict)
@@ -122,13 +122,13 @@ class Cluster:
         ]
 
     def settle(self) -> None:
-        """Ends the barrier's round if all agents that have not ended have arrived in it."""
+        """End the barrier's round if all agents that have not ended have arrived in it."""
         if next(self._awaited(), None) is None:
             self.rounds += 1
             self.released, self.gathered = self.gathered, {}
 
     def missing(self) -> list[str]:
-        """The agents that the present round waits for."""
+        """The agents that the current round waits for."""
         return [f"CTA {cta.index} {seat.name}" for cta, seat in self._awaited()]
 
     def _awaited(self) -> Iterator[tuple[Cta, Seat]]:
@@ -168,7 +168,7 @@ def wait(state: AgentState, op: Described) -> Steps:
     cluster: Cluster = state.cta.cluster
     mine = cluster.arrived.get(_key(state), 0)
     if mine == cluster.passed.get(_key(state), 0):
-        raise violation(state, op, "waits at the cluster's barrier where it has not arrived [cluster-waits-first]")
+        raise violation(state, op, "waits at the cluster's barrier before it has arrived [cluster-waits-first]")
 
     def is_over() -> bool:
         if cluster.rounds < mine and cluster.settled != cluster.ended:
@@ -185,18 +185,18 @@ def wait(state: AgentState, op: Described) -> Steps:
 
 
 def _clocks_of(state: AgentState) -> list[tuple[Cta, int]]:
-    """The CTAs in which an agent has a clock, with its number there: its own, and those where it is a guest."""
+    """The CTAs in which an agent has a clock, with its number there: its own CTA, and those of which it is a guest."""
     guests = [(cta, cta.guests[_key(state)]) for cta in state.cta.cluster.ctas if _key(state) in cta.guests]
     return [(state.cta, state.warp), *guests]
 
 
 def born(state: AgentState) -> int:
-    """When the agent initialises an mbarrier: how often it has arrived at the cluster's barrier."""
+    """The time at which the agent initialises an mbarrier: the number of its arrivals at the cluster barrier."""
     return int(state.cta.cluster.arrived.get(_key(state), 0))
 
 
 def reach(state: AgentState, op: Described, cta: Cta, find: Callable[[Cta], Mbarrier | None]) -> Mbarrier:
-    """The mbarrier of a CTA of the cluster that the op signals. Raises where it may not be used now."""
+    """The mbarrier of a CTA of the cluster that the op signals. Raises InterpreterError if it may not be used now."""
     found = find(cta)
     if cta is state.cta:
         assert found is not None
@@ -227,7 +227,7 @@ _BARRIER = "put a cluster barrier (sm.cluster_barrier, nvvm.cluster.arrive and .
 
 
 def _check_signals(ending: AgentState, cluster: Cluster) -> None:
-    """At the end of a CTA: what other CTAs have signalled is known to have happened before, by a wait of its own."""
+    """At the end of a CTA: check that a wait of its own orders all signals of other CTAs before it."""
     own = ending.cta
     passed = max(cluster.passed.get((own.rank, seat.index), 0) for seat in own.machine.seats)
     for ((rank, agent), (target, _), barrier), signal in cluster.signals.items():

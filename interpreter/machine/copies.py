@@ -1,7 +1,8 @@
-"""cp.async groups: which copies of which thread a wait covers (PTX ISA, "cp.async.commit_group", "…wait_group").
+"""cp.async groups: the copies of a thread that a wait covers (PTX ISA, "cp.async.commit_group", "…wait_group").
 
 Each thread counts its own groups. A copy belongs to the group that is open when it starts; `commit` closes it (it may
-be empty); `wait(n)` returns when all but the last n closed groups have landed. What was never committed never lands.
+be empty); `wait(n)` returns when all but the last n closed groups have landed. A copy that is never committed never
+lands.
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ class AsyncCopies:
     def __init__(self, shared: SharedMemory) -> None:
         self.shared = shared
         self._closed: NDArray[np.int64] = np.zeros((shared.clocks.warps, 32), np.int64)
-        self._in_step = [True] * shared.clocks.warps  # the lanes of a warp have always committed together
+        self._in_step = [True] * shared.clocks.warps  # whether the lanes of a warp have always committed together
         self._started: list[list[tuple[InFlight, Ints, Ints | int]]] = [[] for _ in range(shared.clocks.warps)]
 
     def start(
@@ -49,7 +50,7 @@ class AsyncCopies:
             landed = np.where(active, landed, 0)
         remaining: list[tuple[InFlight, Ints, Ints | int]] = []
         for copy, lanes, group in self._started[warp]:
-            if in_step:  # then all copies have been started so
+            if in_step:  # then all copies have been started in step
                 if group < landed[0]:
                     self.shared.land(copy)
                 else:
@@ -63,10 +64,10 @@ class AsyncCopies:
         self._started[warp] = remaining
 
     def wait_all(self, warp: int, active: Values | None = None) -> None:
-        """cp.async.wait_all: as a commit and a wait for every group."""
+        """cp.async.wait_all: a commit, and a wait for all groups."""
         self.commit(warp, active)
         self.wait(warp, 0, active)
 
     def in_flight(self, warp: int) -> int:
-        """How many copies of the warp's lanes have started and not landed."""
+        """The number of copies of the warp's lanes that have started but not landed."""
         return sum(len(lanes) for _, lanes, _ in self._started[warp])

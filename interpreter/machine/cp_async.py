@@ -12,7 +12,7 @@ from lowtide.interpreter.program.batches import Batch, NotTogether
 
 
 def start(state: AgentState, op: Described, destination: Any, source: Any, size: int, source_size: Any = None) -> None:
-    """Each active lane copies `size` bytes, zero-filled after the first `source_size` of them where given."""
+    """Each active lane copies `size` bytes, zero-filled after the first `source_size` of them if given."""
     access, shared_rows = active_rows(state, op, by_lane(destination))
     source = by_lane(source)
     global_rows = source if state.mask is None else source[state.mask]
@@ -31,7 +31,7 @@ def start(state: AgentState, op: Described, destination: Any, source: Any, size:
 def start_together(
     state: AgentState, batch: Batch, destinations: list[Any], sources: list[Any], size: int, used: list[Any] | None
 ) -> None:
-    """As `start`, for ops that run as one: to different bytes, each by the active lanes."""
+    """As `start`, for ops that run as one: to disjoint bytes, each by the active lanes."""
     access, rows = rows_together(state, batch, destinations)
     _, global_rows = rows_together(state, batch, sources)
     disjoint(state.cta.shared, access, rows, size)

@@ -1,4 +1,4 @@
-"""Runs decoded ops for one agent, and the contract that their handlers follow.
+"""Runs decoded ops for one agent, and defines the contract of handlers.
 
 A handler interprets one op (interpreter/ops/, one file per dialect or hardware family, one function per op):
 
@@ -9,17 +9,17 @@ A handler interprets one op (interpreter/ops/, one file per dialect or hardware 
 
 - A handler that may wait, or that runs a region, is a generator function: it yields `agents.Wait` objects and runs a
   region by `yielded = yield from run_block(state, op.regions[0])`.
-- What can be worked out before the run goes into `prepare`: `@OPS.implements("x.y", prepare=f)` with
-  `f(op: DecodedOp, program: Program)`; it leaves its result in `op.data`.
-- A terminator has no handler: `run_block` returns the values of its operands.
-- `state.mask` is None while all lanes are active, else a bool array (32,) of those that are. Handlers without side
+- Work that does not depend on the run goes into `prepare`: `@OPS.implements("x.y", prepare=f)` with
+  `f(op: DecodedOp, program: Program)`; it stores its result in `op.data`.
+- A terminator has no handler: `run_block` returns the values of its operands. - `state.mask` is None while all lanes
+are active, else a bool array (32,) of the active ones. Handlers without side
   effects may ignore it; memory, barriers and other effects must not.
 - A broken rule: `raise violation(state, op, "what, the limit, the way out")`.
 
-Values in `state.values`: integers and index: a Python int where uniform (bool for i1), else an array (32,) of the
-type's `Scalar.dtype`. Floats: payloads of the number domain, a scalar where uniform, else an array (32,). Vectors:
-arrays (32, *shape), or (1, *shape) where uniform. Pointers: byte addresses as i64. Tiles (levels cta … pipelined): an
-array of the tile's shape. Fragments: array (32, values).
+Values in `state.values`: integers and index: a Python int if uniform (bool for i1), else an array (32,) of the type's
+`Scalar.dtype`. Floats: payloads of the number domain, a scalar if uniform, else an array (32,). Vectors: arrays (32,
+*shape), or (1, *shape) if uniform. Pointers: byte addresses as i64. Tiles (levels cta … pipelined): an array of the
+tile's shape. Fragments: array (32, values).
 """
 
 from typing import Any
@@ -37,7 +37,7 @@ _OF_PYTHON = (
 
 
 class OutOfSteps(InterpreterError):
-    """An agent has run more ops than the machine has patience for; the scheduler adds where the others stand."""
+    """An agent has run more ops than allowed; the scheduler adds the positions of the others."""
 
 
 def run_block(state: AgentState, block: DecodedBlock) -> Steps:
@@ -64,7 +64,7 @@ def run_straight(state: AgentState, block: DecodedBlock) -> list[Any]:
 
 
 def count_steps(state: AgentState, count: int) -> None:
-    """The agent is about to run `count` more ops. Raises OutOfSteps where it may not."""
+    """The agent is about to run `count` more ops. Raises OutOfSteps if it may not."""
     state.steps += count
     most = state.machine.options.max_steps
     if state.steps > most:
@@ -90,7 +90,7 @@ def reads_unset(state: AgentState, op: Described) -> bool:
 
 
 def violated_by(state: AgentState, op: Described, error: InterpreterError) -> InterpreterError:
-    """The error of an op, by its text and place; of a kind with what it comes from."""
+    """The error of an op, with its text and location, of the same class."""
     if reads_unset(state, op):
         return violation(state, op, UNSET)
     return violation(state, op, str(error), NotInterpreted if isinstance(error, NotInterpreted) else InterpreterError)
@@ -99,8 +99,8 @@ def violated_by(state: AgentState, op: Described, error: InterpreterError) -> In
 def advance(state: AgentState, steps: Steps) -> Wait | None:
     """Run until the next wait; None at the end.
 
-    Raises InterpreterFault for an exception of Python, unless the op reads a value that was never given: that is a
-    fault of the program, as is a register that does not hold what the op reads.
+    Raises InterpreterFault for a Python exception, unless the op reads a value that was never given or a register of
+    the wrong kind: these are faults of the program.
     """
     try:
         return next(steps)

@@ -1,11 +1,11 @@
-"""Runs a launch in one order of agents after the other, where one run does not speak for all (interleavings.py).
+"""Runs a launch in several orders of agents, if one run does not speak for all (interleavings.py).
 
-What agents do without asking gives the same in every order. So orders differ only in what an *ask* finds (a poll that
-is no wait, an atomic operation whose result is used): which *changes* of its word or mbarrier have come before it.
-Agents stop before each ask and each change, and the scheduler chooses who goes on. Changes by the same commutative
-operation, such as arrivals, may change places, and so may asks. Two steps of different agents that may not, and that
-nothing orders, are a conflict: then the other order is tried, too. Orders that differ in no conflict are tried once
-(dynamic partial order reduction: Flanagan, Godefroid, POPL 2005; sleep sets: Godefroid, 1996).
+Actions that do not ask give the same result in every order. So orders differ only in the result of an *ask* (a poll
+that is not a wait, an atomic operation whose result is used): in the *changes* of its word or mbarrier that precede it.
+Agents stop before each ask and each change, and the scheduler chooses which one continues. Changes by the same
+commutative operation, such as arrivals, may change places, and so may asks. Two steps of different agents that may not,
+and that nothing orders, are a conflict: then the other order is tried too. Orders that differ in no conflict are tried
+once (dynamic partial order reduction: Flanagan, Godefroid, POPL 2005; sleep sets: Godefroid, 1996).
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from lowtide.interpreter.program.program import DecodedBlock, Program
 _COMMUTE = frozenset({ASK, "arrive", "add", "min", "max", "and", "or", "xor"})
 
 Touches: TypeAlias = dict[Any, set[str]]
-"""By word or mbarrier, what a step does there: ask, or change it by an operation."""
+"""By word or mbarrier, the action of a step: ask, or change by an operation."""
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """In a past: how many steps are over when an agent goes on for the last time that is known."""
+    """In a past: the number of finished steps when an agent last continued, as far as known."""
 
     agent: int
 
 
 class Redundant(Exception):
-    """An order that differs in no conflict from one that was tried."""
+    """An order that differs in no conflict from a tried one."""
 
 
 @dataclass(eq=False)
 class _Node:
-    """A choice: who could go on, who did and what it did; who is to be tried, too, and what was tried.
+    """A choice: the agents that could continue, the chosen one and its actions; the agents to try, and those tried.
 
     `asleep` are agents whose next step leads to orders that were tried before, with that step.
     """
@@ -57,7 +57,7 @@ class _Node:
 
 @dataclass(frozen=True)
 class Explored:
-    """How many orders were run, whether these are all that differ, and what was wrong with the last one, if it was."""
+    """The number of orders that were run, whether these are all that differ, and the fault of the last one, if any."""
 
     orders: int
     complete: bool
@@ -79,7 +79,7 @@ class Explored:
 
 
 class Explorer:
-    """Chooses who goes on: given to runs of the same launches, one after the other."""
+    """Chooses the agent that continues; given to successive runs of the same launches."""
 
     def __init__(self) -> None:
         self.path: list[_Node] = []
@@ -88,24 +88,25 @@ class Explorer:
         self._begin()
 
     def launch(self) -> None:
-        """A launch begins: those before it are over."""
+        """A launch begins: the preceding ones have ended."""
         self._close()
         self._last.clear()
         self._seen.clear()
         self._known.clear()
 
     def _begin(self) -> None:
-        self._depth = -1  # of the present step
+        self._depth = -1  # of the current step
         self._is_open = False
         self._before: Past = {}
         self._numbers: dict[int, int] = {}  # of agents, in the order in which they are first seen
         self._agents: list[Agent] = []
-        self._last: dict[int, int] = {}  # when each last went on
-        self._seen: dict[Any, list[tuple[int, int, str]]] = {}  # by word: step, agent, what it did
-        self._known: dict[Any, dict[str, Past]] = {}  # by word and what was done there: the steps before it
+        self._last: dict[int, int] = {}  # the last step of each
+        self._seen: dict[Any, list[tuple[int, int, str]]] = {}  # by word: step, agent, action
+        self._known: dict[Any, dict[str, Past]] = {}  # by word and action: the steps before it
 
     def choose(self, able: list[Agent]) -> Agent:
-        """Who goes on, of those that can. Raises Redundant where each choice leads to an order that was tried."""
+        """The agent that continues, among those that can. Raises Redundant if each choice leads to an order already
+        tried."""
         self._close()
         numbers = tuple(self._number(agent) for agent in able)
         self._depth += 1
@@ -142,7 +143,7 @@ class Explorer:
         return _Node(numbers, min(awake, key=lambda number: self._last.get(number, -1)), asleep)
 
     def _close(self) -> None:
-        """The last step is over."""
+        """The last step has ended."""
         if self._is_open:
             node = self.path[self._depth]
             self._race(node.chosen, node.touches, self._before)
@@ -150,21 +151,21 @@ class Explorer:
             self._is_open = False
 
     def touch(self, what: Any, how: str) -> None:
-        """The agent that runs asks for a word or an mbarrier, or changes it. Asks of a wait do not count."""
+        """The running agent asks for a word or an mbarrier, or changes it. Asks of a wait do not count."""
         if how != ASK or self.is_asking:
             self.path[self._depth].touches.setdefault(what, set()).add(how)
 
     # Conflicts
 
     def _past(self, number: int) -> Past:
-        """What has happened before the agent's present in any order; of a copy, which is no agent, nothing is known."""
+        """The events before the agent's present in any order; for a copy, which is not an agent, none are known."""
         state = self._agents[number].state
         order = state.machine.order
         return {} if order is None or state.doing else order.of(state.key)
 
     def _race(self, number: int, touches: Touches, past: Past) -> None:
-        """Where the step of an agent conflicts with an earlier one that is not in its past, it is to be tried in that
-        one's place. The past is that before the step, which may itself acquire what it finds."""
+        """If the step of an agent conflicts with an earlier one that is not in its past, try it in that one's place.
+        The past is the one before the step, which may itself acquire."""
         for what, hows in touches.items():
             for step, other, how in self._seen.get(what, ()):
                 is_before = past.get(_Steps(other), 0) > step
@@ -195,7 +196,7 @@ class Explorer:
                 self._seen.setdefault(what, []).append((self._depth, node.chosen, how))
 
     def next(self) -> bool:
-        """Prepare the next order; False where all have been run."""
+        """Prepare the next order; False if all have been run."""
         while self.path:
             node = self.path[-1]
             node.tried[node.chosen] = node.touches
@@ -208,14 +209,14 @@ class Explorer:
         return False
 
     def finish(self) -> None:
-        """A run is over."""
+        """A run has ended."""
         self._close()
 
 
 def explore(run: Callable[[Explorer], None], most: int, seconds: float = float("inf")) -> Explored:
-    """Run orders until all that differ have been, one is wrong, or so many have been run for so long.
+    """Run orders until all that differ have been run, one is wrong, or the limit of orders or time is reached.
 
-    `run` runs the same launches in the order that an explorer chooses, and raises InterpreterError where it is wrong.
+    `run` runs the same launches in the order that an explorer chooses, and raises InterpreterError if it is wrong.
     """
     explorer, orders, started = Explorer(), 0, time.perf_counter()
     while True:
@@ -270,7 +271,7 @@ def _ops_of(block: DecodedBlock) -> Iterator[Any]:
 
 
 def _pause_op(op: Any, classify: Classify) -> None:
-    if isinstance(op, Batch):  # none of these
+    if isinstance(op, Batch):  # has no such op
         return
     use = classify(op)
     if use.inside is not None:

@@ -1,9 +1,9 @@
-"""Global memory with the rules of ordering: each byte remembers the thread that wrote it last in this launch, and when.
+"""Global memory with the rules of ordering: for each byte, the last writing thread of this launch, and its epoch.
 
-An access to a byte that another thread wrote must be ordered after it, by barriers within a CTA, and by semaphores
-(release and acquire) between CTAs; nothing else orders accesses of different CTAs. Bytes that a TMA store writes are in
-flight from `start_store` to `land_store`: until then nothing orders them. Where the output takes the place of an
-operand, what reads the operand comes before what overwrites it in the same way.
+An access to a byte that another thread wrote must be ordered after the write, by barriers within a CTA and by
+semaphores (release and acquire) between CTAs; nothing else orders accesses of different CTAs. Bytes written by a TMA
+store are in flight from `start_store` to `land_store`: until then nothing orders them. If the output replaces an
+operand, reads of the operand must come before the writes that overwrite it, in the same way.
 """
 
 import os
@@ -37,17 +37,17 @@ from lowtide.interpreter.numbers.cells import (
     thread_name,
 )
 
-_ORIGIN = 1 << 20  # of global memory: a null pointer or a shared address is out of its bounds
-_GAP = 256  # bytes: the least gap between two allocations, and their alignment
+_ORIGIN = 1 << 20  # the start of global memory: null pointers and shared addresses are out of bounds
+_GAP = 256  # bytes: the smallest gap between two allocations, and their alignment
 
 
 def physical_memory() -> int:
-    """Bytes of memory that this machine has."""
+    """Bytes of memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 class GlobalMemory(Cells):
-    """Global memory of one GPU: allocations apart from each other, accessible only where a matrix has elements."""
+    """Global memory of one GPU: separate allocations, accessible only at the elements of a matrix."""
 
     state = ("_writer", "_epoch", "_site", "_reader", "_read_epoch", "_read_site")
 
@@ -57,7 +57,7 @@ class GlobalMemory(Cells):
         self._writer: NDArray[np.int64] = np.zeros(0, np.int64)  # thread of the grid + 1; 0 nobody in this launch
         self._epoch: NDArray[np.int32] = np.zeros(0, np.int32)  # the writer's epoch + 1
         self._site: NDArray[np.uint16] = np.zeros(0, np.uint16)  # the writer's op
-        # The last reader of what was written in this launch, and by unit and reader those that came not before it.
+        # The last reader of bytes written in this launch, and by unit and reader those that did not come before it.
         self._reader: NDArray[np.int64] = np.zeros(0, np.int64)
         self._read_epoch: NDArray[np.int32] = np.zeros(0, np.int32)
         self._read_site: NDArray[np.uint16] = np.zeros(0, np.uint16)
@@ -65,7 +65,7 @@ class GlobalMemory(Cells):
         self._clocks: dict[int, Clocks] = {}
         self._on_write = on_write
         self._earlier_kernels: dict[int, int] | None = None  # their clock in each CTA; None if they have ended
-        # An operand that D takes the place of, and which of its bytes were written since.
+        # An operand that D replaces, and its bytes that were written since.
         self._in_place: Buffer | None = None
         self._replaced: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
@@ -80,11 +80,11 @@ class GlobalMemory(Cells):
         misalign: int = 0,
         batch: tuple[int, int] = (1, 0),
     ) -> int:
-        """A matrix (or, with one row, a vector) `row_stride` elements from row to row; its address.
+        """A matrix (or, with one row, a vector) with rows `row_stride` elements apart; returns its address.
 
         The address is a multiple of 256 bytes, plus `misalign`. Padding between rows is not accessible. `values`,
-        payload (rows, columns), initialises it; without, reading it before it is written is an error. With `batch`, as
-        many such matrices, and the elements from one to the next; then `values` has the rows of all of them.
+        payload (rows, columns), initialises it; otherwise reading it before it is written is an error. `batch` gives
+        the number of such matrices and the elements between them; `values` then has the rows of all of them.
         """
         width, (count, batch_stride) = ELEMENT_BYTES[dtype], batch
         start = -(-max(self.size, _GAP) // _GAP) * _GAP + misalign
@@ -105,7 +105,7 @@ class GlobalMemory(Cells):
         return start + self.origin
 
     def holds(self, address: int, size: int) -> bool:
-        """Whether bytes lie in an allocation, where anyone may access them."""
+        """Whether the bytes are in an allocation that anyone may access."""
         start = address - self.origin
         return bool(self._accessible[start : start + size].all())
 
@@ -114,13 +114,13 @@ class GlobalMemory(Cells):
         return next(buffer for buffer in self.buffers if buffer.name == name)
 
     def write_in_place(self, name: str) -> None:
-        """The output takes the place of an operand: from now on what reads it is remembered, and what is written."""
+        """The output replaces an operand: from now on its reads and writes are recorded."""
         self._in_place = self.buffer(name)
         self._replaced = np.zeros(self._in_place.end - self._in_place.start, np.bool_)
 
     def contents(self, name: str) -> tuple[Values, NDArray[np.bool_]]:
-        """An allocation's payload (rows, columns), and which of its elements were written: by a kernel, where the
-        output takes the place of an operand. Of a batch it has the rows of all matrices."""
+        """An allocation's payload (rows, columns), and which elements were written: by a kernel, if the output replaces
+        an operand. For a batch, the rows of all matrices."""
         buffer = self.buffer(name)
         first = _first_bytes(buffer)
         if buffer is self._in_place:
@@ -128,12 +128,12 @@ class GlobalMemory(Cells):
         return self.payload[first], self.codes[first] != UNWRITTEN
 
     def snapshot(self) -> tuple[tuple[Buffer, ...], Values]:
-        """What `changed_since` compares with: the matrices that are there, and all that they hold."""
+        """The state for `changed_since`: the existing matrices with their contents."""
         return tuple(self.buffers), self.payload[: self.size].copy()
 
     def changed_since(self, snapshot: tuple[tuple[Buffer, ...], Values], outputs: Collection[str]) -> str | None:
-        """What has changed since: an element of a matrix that is none of the `outputs`, or a byte that is in no matrix.
-        None where nothing has."""
+        """A change since the snapshot: of an element of a matrix other than the `outputs`, or of a byte in no matrix.
+        None if there is none."""
         outside = (self.codes[: self.size] != UNWRITTEN) & ~self._accessible[: self.size]
         if outside.any():
             return f"the byte at offset {int(np.argmax(outside))} of {self.space}, which is in no matrix,"
@@ -153,9 +153,9 @@ class GlobalMemory(Cells):
         return None
 
     def begin_launch(self, programmatic: bool = False) -> None:
-        """All that earlier launches did is ordered before what follows.
+        """Order everything in earlier launches before what follows.
 
-        In a `programmatic` launch only before what an agent does once it knows that the earlier kernels have ended.
+        In a `programmatic` launch, only before the actions of an agent that knows that the earlier kernels have ended.
         """
         self._writer, self._reader = np.zeros(len(self._writer), np.int64), np.zeros(len(self._reader), np.int64)
         self._further = {}
@@ -169,15 +169,15 @@ class GlobalMemory(Cells):
             self._earlier_kernels[cta] = clocks.add_source("the kernels before")
 
     def earlier_kernels_ended(self, cta: int, warp: int) -> None:
-        """The agent has waited for the kernels before this one; others learn it from the agent."""
+        """The agent has waited for the preceding kernels; others learn it from the agent."""
         if self._earlier_kernels is not None:
             self._clocks[cta].known[warp, self._earlier_kernels[cta]] = 1
 
     def read_raw(self, access: Access, addresses: Ints, size: int, used: Ints | None) -> tuple[Values, Values]:
-        """Bytes as they are, `size` from each address: codes and payload (n, size).
+        """Raw bytes, `size` from each address: codes and payload (n, size).
 
-        Of each row only the first `used` bytes are touched (all when None), the others are zero. Addresses must be
-        multiples of `size` even of rows that touch nothing (PTX ISA, "cp.async"). Raises InterpreterError.
+        Only the first `used` bytes of each row are accessed (all if None), the others are zero. Addresses must be
+        multiples of `size`, even for rows without an access (PTX ISA, "cp.async"). Raises InterpreterError.
         """
         if used is None or (used == size).all():
             span = self.span(access, addresses, size)
@@ -203,17 +203,17 @@ class GlobalMemory(Cells):
         return codes, payload
 
     def atomic(self, access: Access, address: int, dtype: str) -> Any:
-        """An element as an atomic operation reads it: without a race. Raises InterpreterError as `load`."""
+        """An element read by an atomic operation, without a race. Raises InterpreterError as `load`."""
         span = self.span(access, np.array([address], np.int64), ELEMENT_BYTES[dtype])
         return self._read(access, span, dtype, 1)[0, 0]
 
     def set_atomic(self, access: Access, address: int, value: int | Values, dtype: str) -> None:
-        """Write an element by an atomic operation, which races with no other."""
+        """Write an element by an atomic operation, which races with no other one."""
         span = self.span(access, np.array([address], np.int64), ELEMENT_BYTES[dtype])
         self.payload[span.elements(ELEMENT_BYTES[dtype])] = value
 
     def start_store(self, access: Access, addresses: Ints, payload: Values, dtype: str, count: int = 1) -> Span:
-        """As `store`, by an asynchronous copy: until `land_store` nothing orders what was written."""
+        """As `store`, by an asynchronous copy: until `land_store` nothing orders the write."""
         self.store(access, addresses, payload, dtype, count, align=ELEMENT_BYTES[dtype])
         span = self.span(access, addresses, ELEMENT_BYTES[dtype] * count, align=ELEMENT_BYTES[dtype])
         self._writer[span.units] = (access.cta * WARPS + access.warp) * LANES + WHOLE_AGENT + 1
@@ -221,13 +221,13 @@ class GlobalMemory(Cells):
         return span
 
     def land_store(self, access: Access, span: Span) -> None:
-        """What was stored asynchronously is written now, by the access's lanes in their agent's present epoch."""
+        """An asynchronous store completes: it is written by the access's lanes in their agent's current epoch."""
         units = self.renewed(span).units
         self._writer[units] = (access.cta * WARPS + access.warp) * LANES + lane_column(access) + 1
         self._epoch[units] = self._clocks[access.cta].epoch(access.warp) + 1
 
     def _grow(self, size: int) -> None:
-        """Arrays may be longer than memory is, so that they seldom grow. Raises NotInterpreted for too large ones."""
+        """Grow the arrays, beyond the size of memory to grow seldom. Raises NotInterpreted if they are too large."""
         arrays = {name: getattr(self, name) for name in ("payload", "codes", "_accessible", *self.state)}
         wanted = {name: self.entries(size) if name in self.state else padded(size) for name in arrays}
         needed = sum(wanted[name] * array.itemsize for name, array in arrays.items())
@@ -252,7 +252,7 @@ class GlobalMemory(Cells):
             )
 
     def _earlier_kernels_known(self, access: Access) -> bool:
-        """Whether the kernels before this one have ended, as far as who accesses memory knows."""
+        """Whether the preceding kernels have ended, to the knowledge of the accessing agent."""
         assert self._earlier_kernels is not None
         return bool(self._clocks[access.cta].known[access.warp, self._earlier_kernels[access.cta]])
 
@@ -284,7 +284,7 @@ class GlobalMemory(Cells):
             self._note_read(access, span)
 
     def _note_read(self, access: Access, span: Span) -> None:
-        """Remember who read what was written in this launch: the last reader, and those that it does not come after."""
+        """Record readers of bytes written in this launch: the last reader, and those that did not come before it."""
         units = span.units
         reader, epoch = self._reader[units], self._read_epoch[units]
         if np.count_nonzero(reader):
@@ -323,19 +323,19 @@ class GlobalMemory(Cells):
                 )
 
     def _note_replaced(self, buffer: Buffer, span: Span) -> None:
-        """Remember which bytes of the operand in whose place D is written now hold an element of D."""
+        """Record which bytes of the operand that D replaces now hold an element of D."""
         places = span.elements(1) - buffer.start
         self._replaced[places[(places >= 0) & (places < len(self._replaced))]] = True
 
     def _thread(self, access: Access) -> Any:
-        """The number of each row's thread in the grid, + 1."""
+        """The grid-wide number of each row's thread, + 1."""
         return (access.cta * WARPS + access.warp) * LANES + lane_column(access) + 1
 
     def _epoch_of(self, access: Access) -> int:
         return self._clocks[access.cta].epoch(access.warp) if access.cta in self._clocks else 0
 
     def _check_writers(self, access: Access, span: Span, verb: str, kind: str) -> None:
-        """Raise where another thread wrote in this launch and nothing orders its write before this access."""
+        """Raise if another thread wrote in this launch and nothing orders its write before this access."""
         writer = self._writer[span.units]
         racing = self._unordered(access, writer, self._epoch[span.units])
         if racing.any():
@@ -344,7 +344,7 @@ class GlobalMemory(Cells):
             self._fail_race(access, span, row, byte, f"({kind}): {verb} what {{}} wrote", int(writer[racing][0]), site)
 
     def _check_readers(self, access: Access, span: Span) -> None:
-        """Raise where another thread read what this launch wrote, and nothing orders that before this write."""
+        """Raise if another thread read bytes that this launch wrote, and nothing orders that before this write."""
         units = span.units
         reader = self._reader[units]
         if not np.count_nonzero(reader):
@@ -363,12 +363,12 @@ class GlobalMemory(Cells):
         self._reader[units] = 0
 
     def _pop_further(self, unit: int) -> list[tuple[int, int, int]]:
-        """The further readers of a unit, about to be forgotten: thread, epoch and op."""
+        """Take the further readers of a unit: thread, epoch and op."""
         keys = [key for key in self._further if key[0] == unit]
         return [(key[1], *self._further.pop(key)) for key in keys]
 
     def _unordered(self, access: Access, thread: Ints, stored: Ints) -> NDArray[np.bool_]:
-        """Which accesses by other threads, 0 for none, in these epochs, nothing orders before this access."""
+        """Which accesses by other threads, 0 for none, in these epochs, are not ordered before this access."""
         number = thread - 1
         warp, lane = number // LANES, lane_column(access)
         others = (number >= 0) & (warp // WARPS != access.cta)
@@ -384,7 +384,7 @@ class GlobalMemory(Cells):
     def _fail_race(
         self, access: Access, span: Span, row: int, byte: int, rule: str, thread: int, site: int
     ) -> NoReturn:
-        """Raise the error of a race with a thread of the grid; `rule` has {} in its place."""
+        """Raise the error of a race with a thread of the grid, whose name replaces {} in `rule`."""
         other = thread - 1
         cta = other // LANES // WARPS
         names = self._clocks[cta].names if cta in self._clocks else ()
@@ -408,11 +408,12 @@ class GlobalMemory(Cells):
 
 
 def _reaches(span: Span, buffer: Buffer) -> bool:
-    """Whether some bytes of the span may be the buffer's."""
+    """Whether some bytes of the span may belong to the buffer."""
     return bool(((span.addresses < buffer.end) & (span.addresses + span.size > buffer.start)).any())
 
 
 def _first_bytes(buffer: Buffer) -> Ints:
-    """Relative address of each element's first byte: array (rows, columns), of a batch the rows of all its matrices."""
+    """The relative address of each element's first byte: array (rows, columns); for a batch, the rows of all
+    matrices."""
     rows = np.arange(buffer.count)[:, None] * buffer.batch_stride + np.arange(buffer.rows) * buffer.stride
     return buffer.start + rows.reshape(-1, 1) + np.arange(buffer.columns) * ELEMENT_BYTES[buffer.dtype]

@@ -1,8 +1,8 @@
-"""What the warp-wide instructions do to registers, by the PTX ISA's own formulas.
+"""The effect of warp-wide instructions on registers, by the formulas of the PTX ISA.
 
-Written from the text of the PTX ISA and not from the thread-value layouts that the passes work with, so that a wrong
-layout shows as a wrong number (test/interpreter/test_hardware.py compares the two). Fragments are arrays
-(32 lanes, values), values in the order of the instruction's registers, low half of a register first.
+Written from the text of the PTX ISA, not from the thread-value layouts of the passes, so that a wrong layout shows as a
+wrong number (test/interpreter/test_hardware.py compares the two). Fragments are arrays (32 lanes, values), with values
+in the order of the instruction's registers, low half of a register first.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _IN_GROUP = _LANE % 4  # threadID_in_group = %laneid % 4
 
 @dataclass(frozen=True)
 class MmaFragments:
-    """Where the elements of an mma's fragments stand in its matrices: (row, column) arrays (32, values) each.
+    """The positions of an mma's fragment elements in its matrices: (row, column) arrays (32, values) each.
 
     A is (M, K); B is (K, N) in the PTX ISA, so `b` holds (k, n); C and D are (M, N).
     """
@@ -124,12 +124,12 @@ MMA_FRAGMENTS: Mapping[tuple[tuple[int, int, int], int], MmaFragments] = Mapping
 )
 
 
-# PTX ISA, "mma.sync": types, by their PTX names, of which any A is multiplied by any B.
+# PTX ISA, "mma.sync": groups of types, by PTX name; any A and B of one group are multiplied.
 _PARTNERS = (("f16",), ("bf16",), ("tf32",), ("f64",), ("s8", "u8"), ("e4m3", "e5m2"))
 
 
 def operands_of_mma(a: str, b: str) -> tuple[ElementType, ElementType]:
-    """The rows of A's and B's types, by their PTX names. Raises InterpreterError for a pair that is not modelled."""
+    """The rows of A's and B's types, by PTX name. Raises InterpreterError for a pair that is not modelled."""
     if not any({a, b} <= set(partners) for partners in _PARTNERS):
         known = ", ".join(" with ".join(partners) for partners in _PARTNERS)
         raise InterpreterError(f"mma.sync of {a} and {b} is not interpreted; take one of {known} for both [mma-types]")
@@ -137,9 +137,9 @@ def operands_of_mma(a: str, b: str) -> tuple[ElementType, ElementType]:
 
 
 def fragments_of(shape: tuple[int, int, int], bits: int) -> MmaFragments:
-    """The fragments of mma.sync of a shape (m, n, k) for operands of so many bits.
+    """The fragments of mma.sync of a shape (m, n, k) for operands of this width.
 
-    Raises InterpreterError for one that is not modelled.
+    Raises InterpreterError for a shape that is not modelled.
     """
     if (shape, bits) not in MMA_FRAGMENTS:
         known = ", ".join("m{}n{}k{}".format(*shape) + f" of {bits} bits" for shape, bits in MMA_FRAGMENTS)
@@ -167,7 +167,7 @@ def mma(
 def wgmma_accumulator(n: int) -> tuple[Ints, Ints]:
     """(row, column) of a warpgroup's accumulators in the 64xN tile: arrays (128 threads, n / 2 values).
 
-    PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", D: row = 16 * (warp % 4) + lane / 4, and 8 more where
+    PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", D: row = 16 * (warp % 4) + lane / 4, plus 8 if
     (i / 2) % 2 is 1; col = 8 * (i / 4) + 2 * (lane % 4) + i % 2. Raises InterpreterError for an N that wgmma lacks.
     """
     if n % 8 or not 8 <= n <= 256:
@@ -180,8 +180,8 @@ def wgmma_accumulator(n: int) -> tuple[Ints, Ints]:
 def wgmma_operand() -> tuple[Ints, Ints]:
     """(row, column) of A's 16-bit elements in registers, in the 16 rows of a warp: arrays (32, 8 values).
 
-    PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", A: row = lane / 4, and 8 more where (i / 2) % 2 is 1;
-    col = 2 * (lane % 4) + i % 2, and 8 more for i >= 4.
+    PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", A: row = lane / 4, plus 8 if (i / 2) % 2 is 1;
+    col = 2 * (lane % 4) + i % 2, plus 8 for i >= 4.
     """
     i = np.arange(8)
     return _GROUP + 8 * (i // 2 % 2), 2 * _IN_GROUP + i % 2 + 8 * (i >= 4)
@@ -189,7 +189,7 @@ def wgmma_operand() -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class MatrixDescriptor:
-    """What wgmma is told of an operand in shared memory (PTX ISA, "Matrix Descriptor Format"). Offsets in bytes."""
+    """The description of a wgmma operand in shared memory (PTX ISA, "Matrix Descriptor Format"). Offsets in bytes."""
 
     start: int
     leading: int
@@ -207,9 +207,10 @@ class MatrixDescriptor:
     def addresses(self, rows: Ints, depth: Ints, width: int, k_major: bool) -> Ints:
         """Byte addresses of the elements (row, k) of `width` bytes: array (rows, depth).
 
-        Rows are those along M or N (PTX ISA, "Shared Memory Matrix Layout"). With K contiguous, eight rows of a
-        swizzle's span (16 bytes without one) lie together, the next eight `stride` further; without a swizzle the next
-        16 bytes along K `leading` further. With M or N contiguous it is eight k that lie together, a span of rows each.
+        Rows are along M or N (PTX ISA, "Shared Memory Matrix Layout"). With K contiguous, eight rows of a swizzle's
+        span (16 bytes without one) are contiguous, and the next eight are `stride` further; without a swizzle the next
+        16 bytes along K are `leading` further. With M or N contiguous, eight k are contiguous, with a span of rows
+        each.
         """
         unit = self.span or 16
         along, across = (depth * width, rows) if k_major else (rows * width, depth)
@@ -221,24 +222,25 @@ class MatrixDescriptor:
 
 
 def tma_swizzle(addresses: Ints, span: int) -> Ints:
-    """Shared memory addresses that TMA and wgmma use in place of `addresses`, for rows of `span` bytes (0: the same).
+    """The shared memory addresses that TMA and wgmma use for `addresses`, for rows of `span` bytes (0: the same).
 
     PTX ISA, "Swizzling modes": of the byte address, bits [4, 7) are xored with bits [7, 10) for 128 bytes, [4, 6) with
     [7, 9) for 64, bit 4 with bit 7 for 32.
     """
     if span not in (0, 32, 64, 128):
-        raise InterpreterError(f"a swizzle over {span} bytes; there are those over 32, 64 and 128 [tma-swizzle-span]")
+        raise InterpreterError(f"a swizzle over {span} bytes; take 32, 64 or 128 [tma-swizzle-span]")
     bits = {0: 0, 32: 0x10, 64: 0x30, 128: 0x70}[span]
     return addresses ^ (addresses >> 3 & bits)
 
 
 def ldmatrix(rows: Values, num: int, trans: bool) -> Values:
-    """What each lane receives: array (32, num, 2), the low and high half of `num` registers; (32, num, 4) of bytes.
+    """The values that each lane receives: array (32, num, 2), the low and high half of `num` registers; for bytes,
+    (32, num, 4).
 
-    `rows` holds the 16 bytes that the address of each lane points at, 8 elements, or 16 of one byte: array (8 * num, 8)
-    or (8 * num, 16), the rows of matrix 0 from lanes 0–7, of matrix 1 from lanes 8–15, and so on. Lane l receives of
-    each matrix the four bytes from 4 * (l % 4) on of row l / 4; with `trans`, of the transposed matrix of 16-bit
-    elements (PTX ISA, "ldmatrix").
+    `rows` has the 16 bytes at the address of each lane, 8 elements, or 16 of one byte: array (8 * num, 8) or
+    (8 * num, 16), the rows of matrix 0 from lanes 0–7, of matrix 1 from lanes 8–15, and so on. For each matrix, lane l
+    receives four bytes from 4 * (l % 4) of row l / 4; with `trans`, of the transposed matrix of 16-bit elements
+    (PTX ISA, "ldmatrix").
     """
     matrices = rows.reshape(num, 8, -1)
     if trans:
@@ -251,10 +253,10 @@ def ldmatrix(rows: Values, num: int, trans: bool) -> Values:
 
 
 def stmatrix(registers: Values, num: int, trans: bool) -> Values:
-    """The rows that are written: array (8 * num, 8), row r of matrix j to the address that lane 8 * j + r gives.
+    """The rows that are written: array (8 * num, 8), row r of matrix j at the address that lane 8 * j + r gives.
 
-    `registers`: array (32, num, 2), the low and high half of each lane's `num` registers. Lane l holds of each matrix
-    the elements 2 * (l % 4) and the next one of row l / 4; with `trans`, of the transposed one (PTX ISA, "stmatrix").
+    `registers`: array (32, num, 2), the low and high half of each lane's `num` registers. For each matrix, lane l holds
+    elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4; with `trans`, of the transposed one (PTX ISA, "stmatrix").
     """
     matrices = registers.swapaxes(0, 1).reshape(num, 8, 8)
     if trans:

@@ -1,12 +1,12 @@
-"""Whether what a run found holds for every order of its agents: the report, and the checks made during a run.
+"""Whether the result of a run holds for every order of its agents: the report, and the checks during a run.
 
-The rule and its argument: docs/verification.md, "Every interleaving". Its premise about the program is checked by
-program/dependence.py. Checked here, of each run: which arrival belongs to which phase, which wait is for which phase,
-and who meets in a barrier, does not depend on timing.
+The rule and its argument: docs/verification.md, "Every interleaving". program/dependence.py checks its premise about
+the program. The checks here, of each run: the phase of each arrival, the phase of each wait, and the agents that meet
+in a barrier do not depend on timing.
 
-*Past* is what has happened before in any order: of each mbarrier the phases that are over, and of each agent how many
-phases it has waited for. Unlike the clocks of memory it is passed on by copies too, which begin after what their thread
-waited for and end before their bytes are counted.
+The *past* is what has happened before in any order: for each mbarrier the number of finished phases, and for each agent
+the number of phases that it has waited for. Unlike the clocks of memory, copies pass it on too: they begin after the
+waits of their thread and end before their bytes are counted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lowtide.interpreter.program.dependence import Dependence
 
 
 class Phased(Protocol):
-    """An mbarrier: its name in messages, and how many of its phases are over."""
+    """An mbarrier: its name in messages, and the number of its finished phases."""
 
     name: str
     completed: int
@@ -30,17 +30,17 @@ Agent: TypeAlias = tuple[int, int]
 """A CTA and one of its agents."""
 
 Past: TypeAlias = dict[Any, int]
-"""By mbarrier, how many of its phases are over; by agent and mbarrier, for how many of them the agent has waited."""
+"""By mbarrier, the number of finished phases; by agent and mbarrier, the number of phases that the agent waited for."""
 
 _SHOWN = 8
 
 
 @dataclass(eq=False)
 class Report:
-    """Given to `interpret`, which fills it: for which orders of agents the run speaks.
+    """Filled by `interpret`: the orders of agents for which the run speaks.
 
-    `kernels`: those that ran, each with the places where its control flow or addresses depend on data or timing.
-    `timed`: what of the run's synchronisation depends on timing, in words.
+    `kernels`: the kernels that ran, each with the places where its control flow or addresses depend on data or timing.
+    `timed`: the parts of the run's synchronisation that depend on timing, as texts.
     """
 
     kernels: dict[str, list[Dependence]] = field(default_factory=dict)
@@ -48,11 +48,11 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        """Whether the run's verdict is that of every order of agents. Of a run without kernels it is."""
+        """Whether the run's verdict holds for every order of agents; true for a run without kernels."""
         return not self.timed and not any(self.kernels.values())
 
     def note(self, text: str) -> None:
-        """Something depends on timing."""
+        """Note that something depends on timing."""
         if text not in self.timed:
             self.timed.append(text)
 
@@ -69,17 +69,17 @@ class Report:
 
 @dataclass(eq=False)
 class Order:
-    """The past of the agents of one launch. What contradicts the rule is noted in `report`."""
+    """The past of the agents of one launch. Violations of the rule are noted in `report`."""
 
     report: Report
     past: dict[Agent, Past] = field(default_factory=dict)
     gathered: dict[Phased, Past] = field(default_factory=dict)
-    over: dict[Phased, list[Past]] = field(default_factory=dict)  # by phase: what a wait for it learns
+    over: dict[Phased, list[Past]] = field(default_factory=dict)  # by phase: the knowledge that a wait for it gains
     waited: dict[Phased, dict[Agent, int]] = field(default_factory=dict)  # the phase that each last waited for, + 1
     users: dict[Any, set[int]] = field(default_factory=dict)  # by CTA, barrier and number of agents
     released: dict[Any, Past] = field(default_factory=dict)  # by semaphore, or round of a cluster's barrier
     arrivals: dict[int, int] = field(default_factory=dict)  # by semaphore, since it was reset
-    awaited: dict[int, int] = field(default_factory=dict)  # by semaphore: the least number that a wait was for
+    awaited: dict[int, int] = field(default_factory=dict)  # by semaphore: the smallest number that a wait was for
 
     def of(self, agent: Agent) -> Past:
         """The past of an agent, to be added to."""
@@ -98,7 +98,7 @@ class Order:
         join(self.gathered.setdefault(barrier, {}), past)
 
     def complete(self, barrier: Phased) -> None:
-        """A phase is over, the last of `barrier.completed`. Nobody may still have to wait for the one before it."""
+        """A phase has ended, the last of `barrier.completed`. No agent may still have to wait for the one before it."""
         gathered, over = self.gathered.pop(barrier, {}), self.over.setdefault(barrier, [])
         for agent, waited in self.waited.get(barrier, {}).items():
             if waited == barrier.completed - 1 and gathered.get((agent, barrier), 0) < waited:
@@ -130,7 +130,7 @@ class Order:
     # Barriers and semaphores
 
     def enter(self, cta: int, name: str, agent: int, expected: int, op: Described) -> None:
-        """An agent arrives at a barrier of so many agents."""
+        """An agent arrives at a barrier of this many agents."""
         users = self.users.setdefault((cta, name, expected), set())
         users.add(agent)
         if len(users) > expected:
@@ -140,7 +140,7 @@ class Order:
             )
 
     def meet(self, agents: Iterable[Agent]) -> None:
-        """A barrier's round is over: its agents have the same past."""
+        """A barrier's round has ended: its agents have the same past."""
         pasts = [self.of(agent) for agent in agents]
         together: Past = {}
         for past in pasts:
@@ -149,11 +149,11 @@ class Order:
             past.update(together)
 
     def release(self, agent: Agent, key: Any) -> None:
-        """An agent releases its past to who acquires from `key`."""
+        """An agent releases its past to agents that acquire from `key`."""
         join(self.released.setdefault(key, {}), self.of(agent))
 
     def acquire(self, agent: Agent, key: Any) -> None:
-        """An agent acquires what was released to `key`."""
+        """An agent acquires the past released to `key`."""
         join(self.of(agent), self.released.get(key, {}))
 
     def count(self, op: Described, address: int, arrivals: int = 0, awaited: int | None = None) -> None:
@@ -175,7 +175,7 @@ class Order:
 
 
 def join(into: Past, more: Past) -> None:
-    """What happened in either."""
+    """The union of two pasts."""
     for key, value in more.items():
         if into.get(key, 0) < value:
             into[key] = value

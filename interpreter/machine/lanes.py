@@ -1,4 +1,4 @@
-"""Between an agent's values, uniform or by lane, and memory's rows: one address for each active lane."""
+"""Conversion between an agent's values, uniform or by lane, and memory's rows: one address for each active lane."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ GLOBAL, SHARED = 1, 3
 
 
 def memory_of(state: AgentState, op: Described, type: Type, address: Any) -> Cells:
-    """The memory that a pointer points into; a generic one by its value."""
+    """The memory that a pointer addresses; for a generic one, by its value."""
     space = type.space if isinstance(type, Pointer) else 0
     if space == GLOBAL:
         return state.machine.memory
@@ -31,7 +31,7 @@ def memory_of(state: AgentState, op: Described, type: Type, address: Any) -> Cel
 
 
 def active_rows(state: AgentState, op: Described, address: Any) -> tuple[Access, Ints]:
-    """The addresses of the active lanes, (n,), and who accesses them.
+    """The addresses of the active lanes, (n,), and the access.
 
     A uniform address that all lanes read is one row, accessed by the warp as a whole.
     """
@@ -46,7 +46,7 @@ def active_rows(state: AgentState, op: Described, address: Any) -> tuple[Access,
 
 
 def rows_together(state: AgentState, batch: Batch, addresses: list[Any]) -> tuple[Access, Ints]:
-    """As `active_rows`, for ops that run as one: of one op after the other. Raises NotTogether where it differs."""
+    """As `active_rows`, for ops that run as one, op after op. Raises NotTogether if their lanes differ."""
     if any(not isinstance(address, np.ndarray) for address in addresses):
         if state.mask is None and not batch.acts:  # a row of the whole warp
             raise NotTogether
@@ -60,13 +60,13 @@ def rows_together(state: AgentState, batch: Batch, addresses: list[Any]) -> tupl
 
 
 def disjoint(cells: Cells, access: Access, rows: Ints, size: int, align: int | None = None) -> None:
-    """Raises NotTogether unless these rows of `size` bytes have no byte in common."""
+    """Raises NotTogether unless these rows of `size` bytes are disjoint."""
     if not cells.span(access, rows, size, align).is_disjoint:
         raise NotTogether
 
 
 def uniform(state: AgentState, op: Described, value: Any) -> int:
-    """The one value of the active lanes. Raises InterpreterError where they differ."""
+    """The common value of the active lanes. Raises InterpreterError if they differ."""
     if not isinstance(value, np.ndarray):
         return int(value)
     values = value if state.mask is None else value[state.mask]
@@ -77,7 +77,7 @@ def uniform(state: AgentState, op: Described, value: Any) -> int:
 
 
 def active_lanes(state: AgentState) -> int:
-    """How many lanes execute the op."""
+    """The number of lanes that execute the op."""
     return len(state.lanes) if state.mask is None else int(state.mask.sum())
 
 
@@ -100,7 +100,7 @@ def whole_warp(state: AgentState, op: Described) -> None:
 
 
 def one_lane(state: AgentState, op: Described, what: str) -> None:
-    """Raises InterpreterError unless one thread executes the op; `what` lanes do, as a verb."""
+    """Raises InterpreterError unless one thread executes the op; `what` is the action of the lanes, as a verb."""
     if (count := active_lanes(state)) != 1:
         raise violation(state, op, f"{count} lanes {what}; one thread does: elect it [one-thread]")
 
@@ -112,5 +112,5 @@ def active_lane_numbers(state: AgentState) -> list[int]:
 
 
 def by_lane(value: Any) -> Any:
-    """A uniform integer as an array (32,); others as they are."""
+    """A uniform integer as an array (32,); other values unchanged."""
     return value if isinstance(value, np.ndarray) else np.full(32, value, np.int64)

@@ -17,8 +17,8 @@ Ints = NDArray[np.int64]
 class Matrix:
     """A memref in global memory: byte address, extents, and strides in elements of all dimensions but the last.
 
-    It is a matrix, a vector (one extent), or a batch of such, which has the batch as its first dimension. Where a
-    matrix is `is_column_major`, the stride is from column to column, and rows are neighbours.
+    It is a matrix, a vector (one extent), or a batch of these with the batch as first dimension. If a matrix
+    `is_column_major`, the stride is between columns, and rows are contiguous.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Matrix:
 
     @property
     def row_stride(self) -> int:
-        """Elements from row to row of a matrix; a vector has one row."""
+        """Elements between rows of a matrix; a vector has one row."""
         return self.strides[-1] if self.strides else 0
 
     def part(self, number: int) -> "Matrix":
@@ -39,7 +39,7 @@ class Matrix:
         return replace(self, address=address, shape=self.shape[1:], strides=self.strides[1:])
 
     def addresses(self, rows: Any, columns: Any) -> Ints:
-        """Byte addresses of elements; a vector's are its columns'."""
+        """Byte addresses of elements; for a vector, of its columns."""
         if self.is_column_major:
             rows, columns = columns, rows
         return self.address + (np.asarray(rows, np.int64) * self.row_stride + columns) * self.element.bytes
@@ -49,8 +49,8 @@ class Matrix:
 class Window:
     """A window of `shape` whose first element is (row, column) of the matrix.
 
-    `kind` says what a matrix of one dimension has an element for: "per_row" or "per_column"; else it is "full". Where
-    `block` rows, or columns, share one, elements lie `step` apart.
+    `kind` is the dimension of a one-dimensional matrix: "per_row" or "per_column"; otherwise it is "full". If `block`
+    rows, or columns, share one element, elements are `step` apart.
     """
 
     matrix: Matrix
@@ -63,7 +63,7 @@ class Window:
 
     @property
     def inside(self) -> tuple[int, int]:
-        """How many rows and columns of the window lie in the matrix."""
+        """The number of rows and columns of the window that are in the matrix."""
         shape = self.matrix.shape
         rows, columns = {
             "full": shape,
@@ -89,7 +89,7 @@ def _clip(size: int, limit: int) -> int:
 
 
 def load_inside(state: AgentState, op: Described, window: Window) -> NDArray[Any]:
-    """The part of a window that lies in its matrix, read by the whole agent: payload (rows, columns) inside.
+    """The part of a window that is in its matrix, read by the whole agent: payload (rows, columns) inside.
 
     A vector's window comes as (rows, 1) or (1, columns), to be broadcast.
     """
@@ -125,11 +125,11 @@ def load_window(state: AgentState, op: Described, window: Window) -> NDArray[Any
 
 
 def store_inside(state: AgentState, op: Described, window: Window, payload: Any) -> None:
-    """Write the part of a full window that lies in its matrix: the agent writes its share of the rows."""
+    """Write the part of a full window that is in its matrix: the agent writes its share of the rows."""
     rows, columns = window.inside
     if rows and columns:
         element, share = window.matrix.element, np.arange(rows)[state.share]
-        if window.matrix.is_column_major:  # one element at a time: the share need not be of neighbours
+        if window.matrix.is_column_major:  # one element at a time: the share need not be contiguous
             addresses = window.matrix.addresses(window.row + share[:, None], window.column + np.arange(columns))
             addresses, payload, run = addresses.reshape(-1), payload[share].reshape(-1, 1), 1
         else:
@@ -166,13 +166,13 @@ def store_elements(
 
 
 def is_inside(window: Window, rows: Ints, columns: Ints) -> NDArray[np.bool_]:
-    """Which elements of a window lie in its matrix."""
+    """Which elements of a window are in its matrix."""
     inside_rows, inside_columns = window.inside
     return (rows < inside_rows) & (columns < inside_columns)
 
 
 def _chosen(state: AgentState, window: Window, rows: Ints, columns: Ints) -> tuple[NDArray[np.bool_], NDArray[Any]]:
-    """Which elements lie in the matrix and belong to active lanes, and the lane of each of them."""
+    """Which elements are in the matrix and belong to active lanes, and the lane of each of them."""
     chosen = is_inside(window, rows, columns)
     if state.mask is not None:
         chosen &= state.mask[:, None]

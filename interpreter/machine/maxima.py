@@ -1,4 +1,4 @@
-"""An element of global memory that CTAs raise to the largest of their values, by atomic operations."""
+"""An element of global memory that CTAs raise to the largest of their values by atomic operations."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _DTYPE = "f32"
 
 
 def largest(state: AgentState, values: NDArray[Any]) -> NDArray[Any]:
-    """The largest absolute value of each row of values; NaN where one is NaN, 0 of none."""
+    """The largest absolute value of each row of values; NaN if one is NaN, 0 for an empty row."""
     domain = state.machine.domain
     sizes = domain.apply("absf", _DTYPE, values)
     while sizes.shape[1] > 1:
@@ -24,7 +24,7 @@ def largest(state: AgentState, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def lift(state: AgentState, op: Described, address: int, values: NDArray[Any]) -> None:
-    """Raise an f32 to the largest of values that are not negative, or NaN; others may do so in any order."""
+    """Raise an f32 to the largest of non-negative values, or NaN; others may do so in any order."""
     memory, access = state.machine.memory, state.access(op)
     found = memory.atomic(access, address, _DTYPE)
     own = largest(state, np.asarray(values).reshape(1, -1))[0]

@@ -1,7 +1,7 @@
-"""mbarriers at addresses of shared memory, and what the active lanes of a warp do with them.
+"""mbarriers at addresses of shared memory, and their operations by the active lanes of a warp.
 
-PTX ISA, "mbarrier.init", "mbarrier.arrive", "mbarrier.expect_tx", "mbarrier.try_wait". An address may lie in the window
-of another CTA of the cluster where the instruction may signal it there.
+PTX ISA, "mbarrier.init", "mbarrier.arrive", "mbarrier.expect_tx", "mbarrier.try_wait". An address may be in the window
+of another CTA of the cluster if the instruction may signal it there.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from lowtide.interpreter.numbers.cells import Described
 
 
 def initialise(state: AgentState, op: Described, address: Any, arrivals: Any) -> None:
-    """One lane makes an mbarrier that expects so many arrivals in each phase."""
+    """One lane makes an mbarrier that expects this many arrivals in each phase."""
     one_lane(state, op, "initialise an mbarrier")
     address, arrivals = uniform(state, op, address), uniform(state, op, arrivals)
     shared, made = state.cta.shared, state.cta.mbarriers
@@ -34,7 +34,7 @@ def initialise(state: AgentState, op: Described, address: Any, arrivals: Any) ->
         raise violation(
             state,
             op,
-            f"the mbarrier at {address:#x} is initialised already; invalidate it before [mbarrier-initialised-twice]",
+            f"the mbarrier at {address:#x} is already initialised; invalidate it first [mbarrier-initialised-twice]",
         )
     name = f"the mbarrier at {address:#x}"
     shared.store(state.access(op), np.array([address]), np.zeros((1, 1)), "i64")
@@ -52,7 +52,7 @@ def show_initialised(state: AgentState) -> None:
 
 
 def at(state: AgentState, op: Described, address: Any) -> Mbarrier:
-    """The mbarrier at an address of the CTA's own shared memory, seen by this agent."""
+    """The mbarrier at an address of the CTA's own shared memory, as seen by this agent."""
     place = uniform(state, op, address)
     found: Mbarrier | None = state.cta.mbarriers.get(place)
     if found is None or found.initialised is None:
@@ -86,14 +86,14 @@ def in_cta(state: AgentState, op: Described, cta: Cta, address: int) -> Mbarrier
 
 
 def wait_parity(state: AgentState, op: Described, address: Any, parity: Any) -> Steps:
-    """Tries again until the phase of this parity has completed."""
+    """Try until the phase of this parity has completed."""
     yield from mbarriers.wait(state, op, at(state, op, address), uniform(state, op, parity))
 
 
 def arrive(state: AgentState, op: Described, address: Any, count: Any = 1, relaxed: bool = False) -> int:
     """Each active lane arrives `count` times; lanes may arrive in different CTAs of the cluster.
 
-    Returns the phase that the last one arrived in.
+    Returns the phase of the last arrival.
     """
     each, (_, addresses) = uniform(state, op, count), active_rows(state, op, address)
     lanes, phase = active_lanes(state) // len(addresses), 0
@@ -105,7 +105,7 @@ def arrive(state: AgentState, op: Described, address: Any, count: Any = 1, relax
 
 
 def arrive_expecting(state: AgentState, op: Described, address: Any, size: Any, relaxed: bool = False) -> int:
-    """Each active lane expects so many bytes, and arrives once. Returns the phase that it arrived in."""
+    """Each active lane expects this many bytes, and arrives once. Returns the phase of the arrival."""
     barrier, lanes = at(state, op, address), active_lanes(state)
     phase = barrier.completed
     mbarriers.arrive(state, op, barrier, lanes, lanes * uniform(state, op, size), relaxed)
@@ -113,12 +113,12 @@ def arrive_expecting(state: AgentState, op: Described, address: Any, size: Any, 
 
 
 def expect(state: AgentState, op: Described, address: Any, size: Any) -> None:
-    """Each active lane expects so many bytes."""
+    """Each active lane expects this many bytes."""
     mbarriers.expect(state, op, at(state, op, address), active_lanes(state) * uniform(state, op, size))
 
 
 def poll_parity(state: AgentState, op: Described, address: Any, parity: Any) -> bool:
-    """Whether the phase of this parity has completed, as one try finds it; a success tells what a wait tells."""
+    """Whether one try finds the phase of this parity completed; a success tells the same as a wait."""
     barrier, asked = at(state, op, address), uniform(state, op, parity)
     if asked not in (0, 1):
         raise violation(state, op, f"a phase is known by its parity, 0 or 1, not {asked} [parity-polled]")

@@ -1,8 +1,8 @@
 """mbarrier objects: phases that complete by arrivals and by bytes (PTX ISA, "mbarrier").
 
-A phase completes when no arrival and no byte is pending. A wait learns what the arrivals of the completed phases had
-released. Bytes that TMA writes are visible only to agents that waited for the phase that counted them:
-each mbarrier has its own clock, with its phases as epochs.
+A phase completes when no arrival and no byte is pending. A wait acquires what the arrivals of the completed phases have
+released. Bytes that TMA writes are visible only to agents that waited for the phase that counted them: each mbarrier
+has its own clock, with its phases as epochs.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ OBJECT_BYTES = 8
 
 @dataclass(eq=False)
 class Mbarrier:
-    """One mbarrier: `arrivals` expected in each phase, those `pending` in the present one, and its pending bytes.
+    """One mbarrier: `arrivals` expected in each phase, those `pending` in the current one, and its pending bytes.
 
-    `completed` phases are over. `source` is its clock among `clocks`. `gathered` is what the arrivals of the present
-    phase released, `released` what a wait learns; `abroad` and `learned_abroad` are the same of arrivals by agents of
-    other CTAs, by their ranks. `home` is its CTA, and `born` when it was initialised (clusters.py). `load` is the last
-    copy that signals it: its phase and its op. At level nvvm: `initialised` by which agent in which epoch, and whether
-    a fence has shown it to TMA.
+    `completed` is the number of finished phases. `source` is its clock among `clocks`. `gathered` is the knowledge
+    released by the arrivals of the current phase, `released` what a wait acquires; `abroad` and `learned_abroad` are
+    the same for arrivals by agents of other CTAs, by rank. `home` is its CTA, and `born` the time of its initialisation
+    (clusters.py). `load` is the last copy that signals it: its phase and its op. At level nvvm, `initialised` is the
+    initialising agent and its epoch, with whether a fence has shown it to TMA.
     """
 
     name: str
@@ -51,26 +51,26 @@ class Mbarrier:
 
     @classmethod
     def of(cls, name: str, arrivals: int, cta: Cta, born: int) -> Mbarrier:
-        """An mbarrier as its initialisation leaves it, in the middle of phase 0."""
+        """An mbarrier after its initialisation, in phase 0."""
         clocks = cta.shared.clocks
         source = clocks.add_source(f"TMA on {name}")
         return cls(name, arrivals, clocks, source, pending=arrivals, home=cta, born=born)
 
     @property
     def key(self) -> tuple[int, str]:
-        """It among all of a launch: the number of its CTA, and its name."""
+        """Its key in a launch: the number of its CTA, and its name."""
         return -1 if self.home is None else self.home.index, self.name
 
     @property
     def state(self) -> str:
-        """Where it stands, for messages."""
+        """Its state, for messages."""
         parts = [f"{self.pending} of {self.arrivals} arrivals"] if self.pending else []
         parts += [f"{self.bytes} bytes"] if self.bytes > 0 else []
         lacks = f"lacks {' and '.join(parts)}" if parts else "is about to complete"
         return f"phase {self.completed} (parity {self.completed & 1}) of {self.name} {lacks}"
 
     def passed(self, parity: int) -> bool:
-        """Whether the phase of this parity that came last has completed."""
+        """Whether the most recent phase of this parity has completed."""
         return self.completed & 1 != parity
 
 
@@ -83,7 +83,7 @@ def wait(state: AgentState, op: Described, barrier: Mbarrier, parity: int) -> St
 
 
 def learn(state: AgentState, op: Described, barrier: Mbarrier, parity: int) -> None:
-    """What a successful wait tells the agent."""
+    """The agent acquires the knowledge of a successful wait."""
     if state.machine.order is not None:
         state.machine.order.learn(state.key, op, barrier, parity)
     state.cta.shared.clocks.acquire(state.warp, barrier.released)
@@ -121,7 +121,7 @@ def _signal(state: AgentState, op: Described, barrier: Mbarrier) -> None:
 
 
 def _release(state: AgentState, barrier: Mbarrier) -> None:
-    """What the agent has done is for those who wait for the present phase to know."""
+    """Release what the agent has done to waits for the current phase."""
     cta, knowledge = state.cta, state.cta.shared.clocks.release(state.warp)
     if cta is barrier.home:
         barrier.gathered = joined(barrier.gathered, knowledge)
@@ -157,7 +157,7 @@ def complete_bytes(state: AgentState, op: Described, barrier: Mbarrier, phase: i
 
 
 def note_load(state: AgentState, op: Described, barrier: Mbarrier) -> None:
-    """A copy that signals the present phase has been started; somebody must wait for it before the kernel ends."""
+    """A copy that signals the current phase has started; an agent must wait for it before the kernel ends."""
     if barrier.load is None:
         assert barrier.home is not None
         barrier.home.at_end.append(lambda ending: _check_waited(ending, barrier))
@@ -166,7 +166,7 @@ def note_load(state: AgentState, op: Described, barrier: Mbarrier) -> None:
 
 
 def _check_waited(state: AgentState, barrier: Mbarrier) -> None:
-    """At the end of the CTA. Raises InterpreterError where a copy may still write its shared memory."""
+    """At the end of the CTA. Raises InterpreterError if a copy may still write its shared memory."""
     assert barrier.load is not None
     phase, op = barrier.load
     if barrier.clocks.known[:, barrier.source].max() <= phase:

@@ -1,13 +1,13 @@
-"""Shared memory with the rules of ordering: which agent may read and write which bytes, and when.
+"""Shared memory with the rules of ordering: when an agent may read or write each byte.
 
-Each byte remembers the thread that wrote it last and in which epoch (clocks.py), and its last reader in each warp. An
-access to a byte that another thread wrote, or a write to one that another thread read, must be ordered after it, else
-it is a race, whether or not this run's order of agents shows a wrong number. An agent that is a whole CTA (levels cta
-to pipelined; `Access.lanes` None) needs a barrier after its own accesses too.
+Each byte has its last writing thread with its epoch (clocks.py), and its last reader in each warp. An access to a byte
+that another thread wrote, or a write to one that another thread read, must be ordered after it. Otherwise it is a race,
+whether or not the order of agents in this run gives a wrong number. An agent that is a whole CTA (levels cta to
+pipelined; `Access.lanes` None) needs a barrier after its own accesses too.
 
-Bytes that cp.async or TMA fills are in flight from `start_copy` to `SharedMemory.land`: nobody may touch them (PTX ISA,
+Bytes that cp.async or TMA fills are in flight from `start_copy` to `SharedMemory.land`: no access is allowed (PTX ISA,
 "cp.async": the order of an access without a wait is undefined). Bytes that wgmma or TMA reads are open from `open_read`
-to `close_reads`: nobody may write them. Both read through the async proxy: what a thread wrote is hidden from it until
+to `close_reads`: no write is allowed. Both read through the async proxy: it does not see the writes of a thread until
 the thread's `fence_proxy`, which a barrier must follow (PTX ISA, "Async proxy", "membar/fence").
 """
 
@@ -44,7 +44,7 @@ from lowtide.interpreter.numbers.cells import (
 )
 
 _LISTED = 256
-"""Spans that an agent has written and not shown to the async proxy: of more, it is not remembered which they are."""
+"""The number of spans that an agent has written and not shown to the async proxy; beyond it, they are not listed."""
 
 
 @dataclass(slots=True)
@@ -72,8 +72,8 @@ class OpenRead:
 class SharedMemory(Cells):
     """Shared memory of one CTA of `warps` agents. With `size` None it grows with the buffers placed in it.
 
-    `names` are the agents' in messages, by default those of warps. Addresses begin at `origin`; places are counted from
-    there. `spans` are those that several CTAs share.
+    `names` are the agents' names in messages, by default those of warps. Addresses begin at `origin`, from which places
+    are counted. `spans` are shared by several CTAs.
     """
 
     state = ("_write_epoch", "_writer", "_write_site", "_shown_epoch")
@@ -94,9 +94,9 @@ class SharedMemory(Cells):
             )
         self.clocks = Clocks(warps, names)
         self.open_reads: list[list[OpenRead]] = [[] for _ in range(warps)]  # of each reader, oldest first
-        self._reader_clocks = list(range(warps))  # readers are the agents, and what reads on nobody's behalf
+        self._reader_clocks = list(range(warps))  # readers are the agents, and asynchronous readers
         self._reads: dict[int, Reads] = {}  # by reader
-        # What the async proxy may not see yet, by the agent that wrote it and the span; None where there is too much.
+        # Writes hidden from the async proxy, by writing agent and span; None if there are too many.
         self._hidden: dict[int, dict[int, Span] | None] = {}
         self._objects: list[Buffer] = []
         self._fixed = size is not None
@@ -104,13 +104,13 @@ class SharedMemory(Cells):
         self._write_epoch: NDArray[np.int32] = np.zeros(units, np.int32)  # + 1; 0 never written
         self._writer: NDArray[np.int32] = np.zeros(units, np.int32)
         self._write_site: NDArray[np.uint16] = np.zeros(units, np.uint16)
-        # The epoch of the fence that showed a write to the async proxy, + 1; 0 where nothing is hidden from it.
+        # The epoch of the fence that showed a write to the async proxy, + 1; 0 if nothing is hidden from it.
         self._shown_epoch: NDArray[np.int32] = np.zeros(units, np.int32)
 
     def place(self, name: str, start: int, size: int) -> None:
-        """Name `size` bytes from `start`. Buffers may overlap: the one placed last gives the name in messages.
+        """Name `size` bytes from `start`. Buffers may overlap: the last placed one gives the name in messages.
 
-        Raises InterpreterError where they lie beyond the shared memory of the launch.
+        Raises InterpreterError if they are beyond the shared memory of the launch.
         """
         end = start + size
         if end > self.size:
@@ -136,7 +136,7 @@ class SharedMemory(Cells):
         return len(self._reader_clocks) - 1, clock
 
     def refine(self, unit: int) -> None:
-        """Keep state, and what readers have read, for units of at most so many bytes."""
+        """Keep state, and the reads of readers, for units of at most this many bytes."""
         factor = self.unit // unit
         super().refine(unit)
         for reads in self._reads.values() if factor > 1 else ():
@@ -149,13 +149,13 @@ class SharedMemory(Cells):
         return found
 
     def claim(self, name: str, start: int, size: int) -> None:
-        """From now on these bytes belong to an object that ordinary accesses may not touch."""
+        """From now on these bytes belong to an object that ordinary accesses may not access."""
         self._objects.append(Buffer(name, start, start + size))
         self.refine(min((start | size | LARGEST) & -(start | size | LARGEST), LARGEST))
         self._write_epoch[start // self.unit : (start + size) // self.unit] = IN_FLIGHT
 
     def barrier(self, warps: list[int] | None = None) -> None:
-        """bar.sync by `warps` (all when None): their accesses so far are before all their later ones."""
+        """bar.sync by `warps` (all if None): orders their accesses so far before all their later ones."""
         self.clocks.barrier(warps)
 
     def warp_sync(self, warp: int) -> None:
@@ -173,10 +173,10 @@ class SharedMemory(Cells):
     ) -> InFlight:
         """An asynchronous copy of raw bytes (n, size) begins: they are in flight until `land`.
 
-        `source` is the clock that the write counts by, where not the agent's own: the copy is then one by TMA, which
-        writes through the async proxy. `by_threads`: it writes as threads do, hidden from that proxy until they fence.
-        Raises InterpreterError for an access out of bounds or misaligned, bytes in flight already, a race, and what the
-        async proxy may not overwrite yet.
+        `source` is the clock of the write, if not the agent's own: the copy is then by TMA, through the async proxy.
+        `by_threads`: it writes as threads do, hidden from that proxy until they fence. Raises InterpreterError for an
+        access out of bounds or misaligned, bytes already in flight, a race, and bytes that the async proxy may not
+        overwrite yet.
         """
         span = self.span(access, addresses, codes.shape[1])
         if source is not None:
@@ -196,7 +196,7 @@ class SharedMemory(Cells):
     def land(self, copy: InFlight, epoch: int | None = None) -> None:
         """The bytes of a copy are now written, by the threads that started it.
 
-        `epoch`: in which epoch of who writes them; by default the present one of the agent that started the copy.
+        `epoch`: the epoch of the writer; by default the current one of the agent that started the copy.
         """
         present = self.clocks.epoch(copy.access.warp) if epoch is None else epoch
         self._write_epoch[self.renewed(copy.span).units] = present + 1
@@ -206,13 +206,13 @@ class SharedMemory(Cells):
     ) -> tuple[Values, OpenRead]:
         """As `load`, through the async proxy; the bytes may still be read later, until `close_reads`.
 
-        `reader` is who reads them, where not the agent.
+        `reader` is the reader, if not the agent.
         """
         payload, span = self.seen(access, addresses, dtype, count)
         return payload, self.opened(access, span, reader)
 
     def see(self, access: Access, addresses: Ints, size: int) -> Span:
-        """Bytes that are about to be read through the async proxy. Raises where the agent's op may not read them."""
+        """Bytes that the async proxy is about to read. Raises InterpreterError if the agent's op may not read them."""
         span = self.span(access, addresses, size)
         lane = lane_column(access)
         self._check_writers(access, span, lane, "reads", "read after write")
@@ -220,12 +220,12 @@ class SharedMemory(Cells):
         return span
 
     def seen(self, access: Access, addresses: Ints, dtype: str, count: int) -> tuple[Values, Span]:
-        """As `open_read`, of bytes that nobody opens yet: `opened` does that with the span."""
+        """As `open_read`, without opening the bytes; `opened` opens the span."""
         span = self.see(access, addresses, ELEMENT_BYTES[dtype] * count)
         return self._read(access, span, dtype, count), span
 
     def opened(self, access: Access, span: Span, reader: int | None = None) -> OpenRead:
-        """From now on the bytes may be read by the async proxy, until `close_reads`."""
+        """From now on the async proxy may read the bytes, until `close_reads`."""
         reader = access.warp if reader is None else reader
         read = OpenRead(access, span)
         self.open_reads[reader].append(read)
@@ -233,7 +233,7 @@ class SharedMemory(Cells):
         return read
 
     def close_reads(self, reader: int, reads: Sequence[OpenRead], epoch: int, lane: int = WHOLE_AGENT) -> None:
-        """These reads of a reader are done, in this epoch of it; `lane` is who knows it without a barrier."""
+        """These reads of a reader end, in this epoch of it; `lane` is the lane that knows it without a barrier."""
         closed = set(map(id, reads))
         self.open_reads[reader] = [read for read in self.open_reads[reader] if id(read) not in closed]
         for read in reads:
@@ -246,9 +246,9 @@ class SharedMemory(Cells):
         self._reads_of(reader).note(read.span.units, epoch, lane, self.site(read.access, read.span))
 
     def fence_proxy(self, access: Access) -> None:
-        """fence.proxy.async by these lanes (all of the agent when None): shows what they wrote to the async proxy.
+        """fence.proxy.async by these lanes (all of the agent if None): shows their writes to the async proxy.
 
-        Not what their cp.async, which writes as the threads do, has yet to fill.
+        It does not show bytes that their cp.async, which writes as the threads do, has yet to fill.
         """
         written = self._hidden.get(access.warp, {})
         if written is None:
@@ -258,7 +258,7 @@ class SharedMemory(Cells):
             self._hidden[access.warp] = left
 
     def _show(self, access: Access, units: Any) -> bool:
-        """Show what the access's lanes wrote there. Whether something of their agent's stays hidden."""
+        """Show the writes of the access's lanes there. Returns whether a write of their agent stays hidden."""
         writer = self._writer[units]
         mine = (self._shown_epoch[units] == IN_FLIGHT) & (writer // LANES == access.warp)
         shown = mine & (self._write_epoch[units] != IN_FLIGHT)
@@ -270,7 +270,7 @@ class SharedMemory(Cells):
         return bool(np.count_nonzero(mine) > np.count_nonzero(shown))
 
     def _check_shown(self, access: Access, span: Span, lane: Any, verb: str) -> None:
-        """Raise for bytes of threads that the async proxy may not see yet."""
+        """Raise for bytes written by threads that the async proxy may not see yet."""
         shown = self._shown_epoch[span.units]
         if not np.count_nonzero(shown):
             return
@@ -297,7 +297,7 @@ class SharedMemory(Cells):
         reads = self._reads_of(warp)
         again = None if lane is WHOLE_AGENT else (reads.epoch[units] == epoch) & (reads.lane[units] != lane)
         reads.note(units, epoch, lane, self.site(access, span))
-        if again is not None:  # several lanes in one epoch: each is another thread than the rest
+        if again is not None:  # several lanes in one epoch: each differs from some other thread
             if not span.is_disjoint:
                 again |= reads.lane[units] != lane
             if np.count_nonzero(again):
@@ -336,7 +336,7 @@ class SharedMemory(Cells):
         known = self.clocks.known[access.warp]
         stored, writer = self._write_epoch[span.units], self._writer[span.units]
         racing = stored > known[writer >> LANE_BITS]
-        if not np.count_nonzero(racing):  # the warp knows of all of it
+        if not np.count_nonzero(racing):  # all of these are ordered for the warp
             return
         same = (writer == access.warp * LANES + lane) & (writer % LANES != WHOLE_AGENT)
         racing &= ~same | (stored == IN_FLIGHT)
@@ -370,7 +370,7 @@ class SharedMemory(Cells):
         for reader in sorted(self._reads):
             reads, clock = self._reads[reader], self._reader_clocks[reader]
             if (IN_FLIGHT if self.open_reads[reader] else reads.latest) <= known[clock]:
-                continue  # the warp knows of all that it has read
+                continue  # all of its reads are ordered for the warp
             stored = reads.epoch[span.units]
             racing = stored > known[clock]
             if reader == access.warp and access.warp < self.clocks.warps:  # not an agent of another CTA
@@ -380,14 +380,14 @@ class SharedMemory(Cells):
                 self._fail_read(access, span, racing, reader, bool(stored[racing][0] == IN_FLIGHT))
 
     def _fail_read(self, access: Access, span: Span, racing: Values, reader: int, is_open: bool) -> NoReturn:
-        """Raise for a write of what a reader has read, or may still read."""
+        """Raise for a write of bytes that a reader has read, or may still read."""
         row, byte = span.first(racing)
         at, reads, clock = int(span.addresses[row]) + byte, self._reads[reader], self._reader_clocks[reader]
         who = self._thread_name(clock * LANES + int(reads.lane[at // self.unit]))
         if is_open:
             rule = (
                 f"race (write after read): writes what {who} may still read by {self._open_op(reader, at)}; let it "
-                "wait for that group, and then a barrier or an mbarrier's phase come before this [race-with-open-read]"
+                "wait for that group, then put a barrier or an mbarrier's phase before this [race-with-open-read]"
             )
         else:
             by, remedy = self.by(int(reads.site[at // self.unit])), self._remedy(access, clock)
@@ -398,7 +398,7 @@ class SharedMemory(Cells):
         self.fail(access, span.addresses, row, byte, rule)
 
     def _remedy(self, access: Access, other: int) -> str:
-        """What would order an access after one of another thread, by the clock that counts that one."""
+        """The way to order an access after one of another thread, by the clock of that thread."""
         if other == access.warp:
             return "put a barrier of the warp (bar.warp.sync) or of the CTA between the two"
         if other >= self.clocks.warps:
@@ -406,7 +406,7 @@ class SharedMemory(Cells):
         return "put a barrier that both reach, or the arrival and wait of an mbarrier, between the two"
 
     def _open_op(self, warp: int, at: int) -> str:
-        """The op of an agent whose read of a byte is open."""
+        """The op of an agent with an open read of a byte."""
         for read in self.open_reads[warp]:
             addresses, ops = read.span.addresses, read.access.ops or (read.access.op,)
             rows = np.flatnonzero((addresses <= at) & (at < addresses + read.span.size))

@@ -1,4 +1,4 @@
-"""How a run goes, and who looks on: two records that are passed whole."""
+"""The options and observers of a run: two records that are passed as a whole."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,16 +8,17 @@ from lowtide.interpreter.machine.interleavings import Report
 from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.traces import Trace
 
-#: Called as CTAs of a launch end, with the number that have ended and the total.
+#: Called as CTAs of a launch end, with the number of ended ones and the total.
 Progress: TypeAlias = Callable[[int, int], None]
 
 MAX_STEPS = 10_000_000
-"""How many ops an agent runs before it is taken to be in a loop without end, unless told otherwise."""
+"""The default number of ops that an agent may run; more count as an endless loop."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """`sms` is how many CTAs run at a time, `seed` draws the order of agents, an agent runs at most `max_steps` ops."""
+    """`sms`: the number of CTAs that run at a time. `seed` determines the order of agents. An agent runs at most
+    `max_steps` ops."""
 
     sms: int = 2
     seed: int = 0
@@ -26,11 +27,11 @@ class Options:
 
 @dataclass(frozen=True)
 class Observers:
-    """What is filled or called during a run, where it is given.
+    """Objects that are filled or called during a run, if given.
 
-    `trace` takes down what CTAs compute, `paths` which branches they take, `report` whether the verdict is that of
-    every order of agents. `explorer` (exploration.py) chooses the order in place of the seed, and hears who asks for
-    what. `on_progress` hears of the ends of CTAs.
+    `trace` records the work of CTAs, `paths` the branches that they take, `report` whether the verdict holds for every
+    order of agents. `explorer` (exploration.py) chooses the order in place of the seed, and is told of asks and
+    changes. `on_progress` is told of the ends of CTAs.
     """
 
     trace: Trace | None = None

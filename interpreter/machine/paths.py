@@ -1,7 +1,7 @@
-"""Which sides of branches a run took, and how often loops went round: what a set of runs has covered of a program.
+"""The sides of branches that a run took, and the iterations of loops: the part of a program covered by a set of runs.
 
-Recorded only where asked for (`interpret(…, paths=…)`): at every scf.if, scf.for and scf.while of the kernels, and at
-every branch between blocks, those of waits apart: whether these turn depends on timing.
+Recorded only on request (`interpret(…, paths=…)`): at each scf.if, scf.for and scf.while of the kernels, and at each
+branch between blocks, except those of waits, whose iterations depend on timing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,13 +16,13 @@ from lowtide.interpreter.program.program import DecodedBlock, Program
 THEN, ELSE = "then", "else"
 TAKEN, PASSED = "taken", "not taken"
 NEVER, ONCE, OFTEN = "no iteration", "one iteration", "several iterations"
-_DECIDING = {"scf.if": 1, "scf.for": 3, "scf.while": 0}  # operands that say which side is taken
+_DECIDING = {"scf.if": 1, "scf.for": 3, "scf.while": 0}  # operands that determine the side
 _SIDES = {"scf.if": (THEN, ELSE), "scf.for": (NEVER, ONCE, OFTEN), "scf.while": (NEVER, ONCE, OFTEN)}
 
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """A branch or loop: its line in the text of its module (0 where it has none), its kernel, and the op's name."""
+    """A branch or loop: its line in the text of its module (0 if it has none), its kernel, and the op's name."""
 
     line: int
     kernel: str
@@ -34,9 +34,9 @@ class Place:
 
 @dataclass(eq=False)
 class Paths:
-    """Given to `interpret`, which fills it.
+    """Filled by `interpret`.
 
-    `sides`: for each branch or loop, the sides that were taken; with `possible`, all that it has.
+    `sides`: for each branch or loop, the sides that were taken; with `possible`, all of its sides.
     """
 
     sides: dict[Place, set[str]] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Paths:
     _kernels: dict[Any, str] = field(default_factory=dict)
 
     def enter(self, program: Program) -> None:
-        """A kernel is about to run: all its branches and loops count."""
+        """A kernel is about to run: add all its branches and loops."""
         for op in _walk(program.block):
             if op.name in _SIDES and not op.is_settled(_DECIDING[op.name]):
                 self._taken.setdefault(op, set())
@@ -65,12 +65,12 @@ class Paths:
             self._taken[op] |= {side for side, is_taken in ((THEN, taken), (ELSE, other)) if is_taken}
 
     def loop(self, op: Any, trips: int) -> None:
-        """An agent goes round a loop `trips` times."""
+        """An agent runs `trips` iterations of a loop."""
         if op in self._taken:
             self._taken[op].add((NEVER, ONCE)[trips] if trips < 2 else OFTEN)
 
     def settle(self) -> None:
-        """The run is over: places take the place of ops, which end with their module."""
+        """The run has ended: replace ops, which end with their module, by places."""
         for op, taken in self._taken.items():
             kernel = self._kernels[op]
             at = op.op if isinstance(op, Branch) else op
@@ -82,7 +82,7 @@ class Paths:
 
 
 def merged(runs: Iterable[Paths]) -> Paths:
-    """What several runs of one program took together."""
+    """The union of several runs of one program."""
     whole = Paths()
     for paths in runs:
         for place, taken in paths.sides.items():

@@ -1,7 +1,7 @@
 """Accumulators that a wgmma may still write, as values.
 
-They can be passed on, to one next wgmma or to the wait that makes them readable, but not looked into. For a second user
-the compiler copies the registers, at a time when a wgmma may still write them.
+They can be passed on, to one next wgmma or to the wait that makes them readable, but not read. For a second user, the
+compiler would copy the registers at a time when a wgmma may still write them.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class TouchedWhilePending(RegisterError):
 
 @dataclass(eq=False)
 class Pending:
-    """An agent's accumulators, (lanes, values), and the op that they were handed to."""
+    """An agent's accumulators, (lanes, values), and the op that took them."""
 
     registers: Values
     user: Described | None = None
@@ -33,16 +33,16 @@ class Pending:
 
 @dataclass(eq=False)
 class PendingRows(Pending):
-    """Accumulators whose blocks of rows were each written last by another group: what these groups still read."""
+    """Accumulators whose blocks of rows were last written by different groups: the open reads of these groups."""
 
     groups: tuple[list[OpenRead], ...] = ()
 
 
 @dataclass(eq=False)
 class PendingRegisters(Pending):
-    """The accumulators of one warp, (32, values), written last by a group.
+    """The accumulators of one warp, (32, values), last written by a group.
 
-    A register holds one of them or, where `packed` names their type, two.
+    A register holds one of them, or two of the type `packed`.
     """
 
     group: int = 0
@@ -52,20 +52,20 @@ class PendingRegisters(Pending):
         return PendingRegister(self.held(index), self.group, self, index)
 
     def held(self, index: int) -> Any:
-        """What register number `index` will hold."""
+        """The future contents of register number `index`."""
         if self.packed:
             return Packed(self.registers[:, 2 * index : 2 * index + 2], self.packed)
         return self.registers[:, index]
 
     def readable(self) -> tuple[Any, ...]:
-        """What the registers hold, once a wait has handed them on."""
+        """The contents of the registers, after a wait has passed them on."""
         count = self.registers.shape[1] // (2 if self.packed else 1)
         return tuple(self.held(index) for index in range(count))
 
 
 @dataclass(frozen=True)
 class PendingRegister:
-    """One accumulator register of a group that is not known to be done: number `index` of the owner's."""
+    """One accumulator register of a group that may not be complete: number `index` of the owner's."""
 
     payload: Any
     group: int
@@ -76,8 +76,8 @@ class PendingRegister:
 
     def _refuse(self, *operands: Any, **named: Any) -> NoReturn:
         raise TouchedWhilePending(
-            f"an accumulator register of wgmma group {self.group} before a wait has handed it on; read what "
-            "sm.ptx_wgmma_wait gives [accumulator-pending]"
+            f"an accumulator register of wgmma group {self.group} before a wait has passed it on; read the "
+            "results of sm.ptx_wgmma_wait [accumulator-pending]"
         )
 
     __array__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
@@ -85,23 +85,23 @@ class PendingRegister:
 
 
 def hand_to(state: AgentState, op: Described, acc: Pending) -> None:
-    """The op takes the accumulators over. Raises InterpreterError where another one has."""
+    """The op takes the accumulators. Raises InterpreterError if another one has taken them."""
     if acc.user is not None:
         raise violation(
             state,
             op,
-            f"takes accumulators that {acc.user.describe()} has taken over, so that registers are copied which a wgmma "
-            "may still write; use what that op gives [accumulator-copied]",
+            f"takes accumulators that {acc.user.describe()} has taken; a copy would read registers that a wgmma "
+            "may still write; use the result of that op [accumulator-copied]",
         )
     acc.user = op
 
 
 def check_done(state: AgentState, op: Described, group: int) -> None:
-    """Raises InterpreterError where a group is in flight whose accumulators the op hands on."""
+    """Raises InterpreterError if a group is in flight whose accumulators the op passes on."""
     if group in state.mmas:
         raise violation(
             state,
             op,
-            f"hands on accumulators that wgmma group {group} may still write; wait until none is in flight"
+            f"passes on accumulators that wgmma group {group} may still write; wait until none is in flight"
             " [accumulator-in-flight]",
         )

@@ -1,6 +1,6 @@
-"""What each reader of shared memory has read last: kept for those alone that have read, since most agents only write.
+"""The last reads of each reader of shared memory, kept only for those that have read, since most agents only write.
 
-A reader is an agent, or what reads on nobody's behalf, as a wgmma or a TMA store does.
+A reader is an agent, or an asynchronous reader such as a wgmma or a TMA store.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from lowtide.interpreter.numbers.cells import IN_FLIGHT, Ints
 class Reads:
     """The last read of each unit of memory by one reader: its epoch + 1 (0 never), its lane and its op.
 
-    `latest` is the last of these epochs, those apart that are still in flight.
+    `latest` is the last of these epochs, without those still in flight.
     """
 
     __slots__ = ("epoch", "lane", "latest", "site")
@@ -34,7 +34,7 @@ class Reads:
             self.latest = max(self.latest, epoch)
 
     def refine(self, factor: int) -> None:
-        """Each unit becomes `factor` of them."""
+        """Each unit becomes `factor` units."""
         self.epoch, self.lane, self.site = (
             np.repeat(self.epoch, factor),
             np.repeat(self.lane, factor),
@@ -42,7 +42,7 @@ class Reads:
         )
 
     def extend(self, units: int) -> None:
-        """There are so many units now; the new ones have not been read."""
+        """Grow to this many units; the new ones have not been read."""
         more = units - len(self.epoch)
         self.epoch, self.lane, self.site = (
             np.pad(self.epoch, (0, more)),

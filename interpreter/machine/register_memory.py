@@ -1,7 +1,7 @@
-"""Between registers that say no type and memory whose cells have types: loads and stores of bits.
+"""Loads and stores between untyped registers and memory with typed cells.
 
-A load takes the type of the element that lies at its address. A store into a matrix writes elements of its type; one
-elsewhere, of the type of the numbers that the registers hold.
+A load takes the type of the element at its address. A store into a matrix writes elements of its type; a store
+elsewhere writes the type of the numbers in the registers.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from lowtide.interpreter.program.batches import Batch, NotTogether
 
 Values = NDArray[Any]
 
-_WORD_BYTES = 4  # of a register, most of the time
+_WORD_BYTES = 4  # of most registers
 
 
 def load(state: AgentState, op: Described, cells: Cells, address: Any, width: int, count: int) -> tuple[Any, ...]:
@@ -51,7 +51,7 @@ def load(state: AgentState, op: Described, cells: Cells, address: Any, width: in
 
 
 def _parts_of_integers(state: AgentState, op: Described, cells: Cells, address: Any, width: int) -> Any:
-    """A register of bits; of bits that lie within wider integers, their part."""
+    """A register of bits; for bits within wider integers, that part of them."""
     access, rows = active_rows(state, op, by_lane(address))
     sizes = cells.wider_integers(rows, width)
     assert sizes is not None and access.lanes is not None
@@ -73,7 +73,7 @@ def _parts_of_integers(state: AgentState, op: Described, cells: Cells, address: 
 def load_together(
     state: AgentState, batch: Batch, cells: Cells, addresses: list[Any], width: int, count: int
 ) -> list[tuple[Any, ...]]:
-    """As `load`, for instructions that run as one: what each gives. Raises NotTogether where they differ."""
+    """As `load`, for instructions that run as one: the result of each. Raises NotTogether if they differ."""
     if state.mask is not None:
         raise NotTogether
     access, rows = rows_together(state, batch, addresses)
@@ -93,7 +93,7 @@ def load_together(
 
 
 def _register(payload: Values, dtype: str, width: int) -> Any:
-    """A register of `width` bytes, from its elements in a row (n, elements), n = 1 where uniform."""
+    """A register of `width` bytes, from its elements in a row (n, elements), n = 1 if uniform."""
     size = ELEMENT_BYTES[dtype]
     if dtype[0] not in "fb":
         return _of_integers(payload, 8 * size, width)
@@ -112,7 +112,7 @@ def _of_integers(payload: Values, bits: int, width: int) -> Any:
 
 
 def store(state: AgentState, op: Described, cells: Cells, address: Any, values: Sequence[Any], width: int) -> None:
-    """Registers of `width` bytes to each active lane's address. Raises InterpreterError as Cells.store."""
+    """Store registers of `width` bytes to each active lane's address. Raises InterpreterError as Cells.store."""
     if any(value is None for value in values):
         raise violation(state, op, "stores a register that was never written [register-unwritten-stored]")
     access, rows = active_rows(state, op, by_lane(address))
@@ -134,7 +134,7 @@ def store(state: AgentState, op: Described, cells: Cells, address: Any, values: 
 def store_together(
     state: AgentState, batch: Batch, cells: Cells, addresses: list[Any], values: Sequence[Sequence[Any]], width: int
 ) -> None:
-    """As `store`, for instructions that run as one, to different bytes of one type. Raises NotTogether."""
+    """As `store`, for instructions that run as one, to disjoint bytes of one type. Raises NotTogether."""
     access, rows = rows_together(state, batch, addresses)
     starts = rows[:: len(rows) // len(addresses)]
     types = {_stored_type(cells, starts[at : at + 1], each, width) for at, each in enumerate(values)}
@@ -156,7 +156,7 @@ def store_together(
 
 
 def _whole(values: Sequence[Any], dtype: str, width: int, domain: Domain) -> tuple[Sequence[Any], int]:
-    """Registers of `width` bytes, halves of numbers of a type put together; and how many bytes these have."""
+    """Registers of `width` bytes, with halves of numbers of a type joined; and their number of bytes."""
     while width < ELEMENT_BYTES.get(dtype, 0) and len(values) % 2 == 0:
         pairs = zip(values[::2], values[1::2], strict=True)
         values, width = [registers.join(low, high, 8 * width, domain) for low, high in pairs], 2 * width
@@ -170,7 +170,7 @@ def _stored_type(cells: Cells, rows: Ints, values: Sequence[Any], width: int) ->
 
 
 def _type_there(cells: Cells, rows: Ints) -> str | None:
-    """The type of the matrix or workspace that the first address lies in, as registers hold it."""
+    """The type of the matrix or workspace at the first address, in the form of registers."""
     place = int(rows[0]) - cells.origin if len(rows) else -1
     found = next((each.dtype for each in cells.buffers if each.dtype and each.start <= place < each.end), None)
     return in_memory(found) if found is not None and is_cut(found) else found
@@ -202,14 +202,14 @@ def _elements(value: Any, dtype: str, width: int, domain: Domain) -> Values:
 
 
 def widened(value: Any, bits: int, to: int, is_signed: bool, domain: Domain) -> Any:
-    """What was loaded, in a wider register."""
+    """A loaded value, in a wider register."""
     if is_signed:
         return registers.canonical(registers.raw(value, bits, domain), to)
     return registers.extended(value, bits, to, domain)
 
 
 def narrowed(value: Any, bits: int, domain: Domain) -> Any:
-    """The low bits of a register, to be stored; a register of that width as it is."""
+    """The low bits of a register, to be stored; a register of that width unchanged."""
     if registers.is_raw(value):
         return registers.canonical(value, bits)
     wide = registers.width_of(value, bits) if isinstance(value, Packed) else 64 if isinstance(value, Pair) else bits

@@ -8,7 +8,7 @@ from lowtide.interpreter.numbers.cells import Described
 
 
 def set_registers(state: AgentState, op: Described, wanted: int, is_increase: bool) -> Steps:
-    """Registers come from those that the CTA's other warps gave back; an increase waits for them.
+    """Take registers from those that the CTA's other warps gave back; an increase waits for them.
 
     PTX ISA, "setmaxnreg". At entry each thread has the number that the kernel gives, else the largest multiple of
     eight that fits.

@@ -1,11 +1,11 @@
 """The ring's protocol: checked acquire, commit, wait and release, for a CTA of one agent, several warps, or roles.
 
-Producers fill the slots in ring order and consumers read them in ring order: (index, phase) of the k-th is
-(k mod stages, ⌊k / stages⌋ mod 2). Without roles every agent is both. A slot is full once every producer has committed
-it, and empty once every consumer has released it. Instances of a consumer role take turns: each fill of a slot is read
-by one of them, and their waits together are in ring order, whoever waits. What is copied into a slot lands when it is
-first waited for; it is unwritten anew each time it is acquired, so that reading what an earlier round left there is an
-error, but for buffers that the ring keeps. A wait orders what the commits ended, an acquire what the releases ended.
+Producers fill the slots in ring order and consumers read them in ring order: (index, phase) of the k-th is (k mod
+stages, ⌊k / stages⌋ mod 2). Without roles every agent is both. A slot is full once every producer has committed it, and
+empty once every consumer has released it. Instances of a consumer role take turns: one of them reads each fill of a
+slot, and all their waits together are in ring order. A copy into a slot lands when the slot is first waited for. Each
+acquire makes the slot unwritten, so that reading data of an earlier round is an error, except in buffers that the ring
+keeps. A wait orders what the commits ended, an acquire what the releases ended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WRITE, READ = "write", "read"
 class Stage:
     """One slot of a ring: how often each agent has done each verb on it since the ring was last drained.
 
-    `full` and `empty` are what who waits for it, or acquires it, then knows.
+    `full` and `empty` are the knowledge that a wait, or an acquire, gains.
     """
 
     acquired: list[int]
@@ -40,7 +40,7 @@ class Stage:
     waited: list[int]
     released: list[int]
     copies: list[InFlight] = field(default_factory=list)
-    landing: list[tuple[InFlight, int]] = field(default_factory=list)  # committed, in which epoch of who copies
+    landing: list[tuple[InFlight, int]] = field(default_factory=list)  # committed, with the epoch of the copying agent
     full: Knowledge = field(default_factory=nothing)
     empty: Knowledge = field(default_factory=nothing)
 
@@ -51,13 +51,13 @@ class Stage:
 
 @dataclass(eq=False)
 class RingState:
-    """A ring in one CTA: where its buffers begin, its slots, and how many each agent has acquired and waited for.
+    """A ring in one CTA: the offsets of its buffers, its slots, and the numbers that each agent has acquired and waited
+    for. Slot s has buffer s mod `copies` of each.
 
-    Slot s has buffer s mod `copies` of each.
-
-    `readers` are, for each consumer, those that take turns with it, itself among them: the agents of the same rank in
-    the instances of its role. `shift` is where in ring order the counts begin: 0 at first; after a drain the ring
-    begins anew or goes on, as its first acquire says (None until then, with `following` where it would go on).
+    `readers` are, for each consumer, the agents that take turns with it, including itself: those of the same rank in
+    the instances of its role. `shift` is the position in ring order at which the counts begin: 0 at first. After a
+    drain the ring restarts or continues, as its first acquire says (None until then, with `following` for the
+    continuation).
     """
 
     type: Ring
@@ -83,7 +83,7 @@ class RingState:
         cta: Cta,
         users: RingUsers,
     ) -> RingState:
-        """A ring that these roles use; all agents where there are no roles."""
+        """A ring that these roles use; without roles, all agents."""
         seats = cta.machine.seats
         stages = [Stage.of(len(seats)) for _ in range(type.stages)]
         producers, consumers = (
@@ -98,11 +98,11 @@ class RingState:
 
     @property
     def has_roles(self) -> bool:
-        """Whether producers are not the consumers."""
+        """Whether producers and consumers are different agents."""
         return self.producers != self.consumers
 
     def status(self, index: int, warp: int) -> str:
-        """What an agent, and those that use the ring otherwise than it, have last done with a slot."""
+        """The last actions on a slot by an agent and by those that use the ring in the other way."""
         stage = self.stages[index]
         writers = (warp,) if warp in self.producers else self.producers
         readers = (warp,) if warp in self.consumers else self.consumers
@@ -151,7 +151,7 @@ class SlotRight:
         return begun[warp] == self.round and ended[warp] == self.round - 1
 
     def check(self, state: AgentState, op: DecodedOp, use: str) -> None:
-        """Raise InterpreterError unless the slot may now be used so."""
+        """Raise InterpreterError unless the slot may now be used in this way."""
         if self.use != use or not self.holds:
             between = "acquire and commit" if use == WRITE else "wait and release"
             raise violation(
@@ -162,12 +162,12 @@ class SlotRight:
             )
 
     def start(self, copy: InFlight) -> None:
-        """A copy into the slot has been started; it lands when the slot is first waited for."""
+        """A copy into the slot has started; it lands when the slot is first waited for."""
         self.stage.copies.append(copy)
 
 
 def acquire(state: AgentState, op: DecodedOp, ring: RingState, index: int, phase: int) -> Steps:
-    """Wait until all consumers have released the slot; gives the right to write it."""
+    """Wait until all consumers have released the slot; returns the right to write it."""
     if ring.shift is None:
         ring.shift = 0 if (index, phase) == (0, 0) else ring.following
     warp = state.warp
@@ -189,7 +189,7 @@ def acquire(state: AgentState, op: DecodedOp, ring: RingState, index: int, phase
 
 
 def commit(state: AgentState, op: DecodedOp, right: SlotRight) -> None:
-    """All copies into the slot have been started."""
+    """All copies into the slot have started."""
     right.check(state, op, WRITE)
     clocks, stage, warp = state.cta.shared.clocks, right.stage, right.warp
     mine = [copy for copy in stage.copies if copy.access.warp == warp]
@@ -200,7 +200,7 @@ def commit(state: AgentState, op: DecodedOp, right: SlotRight) -> None:
 
 
 def wait(state: AgentState, op: DecodedOp, ring: RingState, index: int, phase: int) -> Steps:
-    """Wait until all producers have committed the slot, and land its copies; gives the right to read it."""
+    """Wait until all producers have committed the slot, and land its copies; returns the right to read it."""
     warp = state.warp
     _check_order(state, op, ring, ring.read(ring.waited, warp), (index, phase), "waits for")
     stage = ring.stages[index]
@@ -238,9 +238,9 @@ def _check_retired(state: AgentState, op: DecodedOp, right: SlotRight) -> None:
 
 
 def tail(state: AgentState, op: DecodedOp, ring: RingState) -> Steps:
-    """Wait until every copy has landed and every reader is done.
+    """Wait until all copies have landed and all readers have finished.
 
-    Without roles all agents come here, and the ring may begin anew. In a producer's role the ring goes on.
+    Without roles all agents come here, and the ring may restart. In a producer's role the ring continues.
     """
     warp = state.warp
     if ring.has_roles:
@@ -251,7 +251,7 @@ def tail(state: AgentState, op: DecodedOp, ring: RingState) -> Steps:
         if status.startswith("being"):
             way_out = "commit" if status == "being written" else "release"
             raise violation(
-                state, op, f"drains the ring while slot {index} is {status}; {way_out} it before [ring-undrained]"
+                state, op, f"drains the ring while slot {index} is {status}; {way_out} it first [ring-undrained]"
             )
     meeting = f"drain of the ring at byte {ring.starts[0]}"
     gate = state.cta.barriers.setdefault(meeting, Barrier())
@@ -276,7 +276,7 @@ def _tail_of_role(state: AgentState, op: DecodedOp, ring: RingState) -> Steps:
             raise violation(
                 state,
                 op,
-                f"drains the ring while slot {index} is being written; commit it before [drained-while-written]",
+                f"drains the ring while slot {index} is being written; commit it first [drained-while-written]",
             )
     for index, stage in enumerate(ring.stages):
         needed = stage.committed[warp]
@@ -288,7 +288,7 @@ def _tail_of_role(state: AgentState, op: DecodedOp, ring: RingState) -> Steps:
 def _until(
     state: AgentState, agents: tuple[int, ...], count: Callable[[int], int], needed: int, what: str, verb: str
 ) -> Steps:
-    """Wait until each of the agents has done a verb so often."""
+    """Wait until each of the agents has done a verb this often."""
 
     def missing() -> list[int]:
         return [agent for agent in agents if count(agent) < needed]

@@ -1,6 +1,6 @@
-"""Runs the agents of a launch: each until it yields a `Wait`, then another of those that can go on, drawn from a seed.
+"""Runs the agents of a launch: each until it yields a `Wait`, then another one that can continue, chosen by a seed.
 
-If none can go on, it reports what each agent waits for.
+If none can continue, it reports what each agent waits for.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from lowtide.interpreter.program.program import Program
 
 
 def spawn(state: AgentState, doing: str, op: Described, steps: Callable[[AgentState], Steps]) -> None:
-    """Start what `op` leaves to run by itself beside the CTA's agents, as a copy by TMA: `doing` names it."""
+    """Start an agent that `op` leaves running beside the CTA's agents, such as a TMA copy: `doing` names it."""
     cta = state.cta
     aside = AgentState(state.machine, cta, state.seat, 0, doing)
     aside.op = op
@@ -66,7 +66,7 @@ def _whole(state: AgentState, program: Program) -> Steps:
             f"ends with {len(state.mmas)} groups of wgmma in flight; wait for them before [wgmma-unwaited]",
         )
     copies = cta.copies.in_flight(state.warp)
-    if copies and state.op is not None:  # the next CTA on this SM may have its shared memory
+    if copies and state.op is not None:  # the next CTA on this SM may get its shared memory
         raise violation(
             state,
             state.op,
@@ -86,10 +86,10 @@ def run_all(
     on_end: Callable[[int], None] = lambda cta: None,
     choose: Callable[[list[Agent]], Agent] | None = None,
 ) -> None:
-    """Run clusters of CTAs to their end, `resident` at a time, agents in an order drawn from `seed`, or as `choose`
-    says of those that can go on.
+    """Run clusters of CTAs to completion, `resident` at a time, with agents in an order drawn from `seed`, or chosen by
+    `choose` among those that can continue.
 
-    `on_end` hears of the end of each CTA. Raises InterpreterError when nobody can go on.
+    `on_end` is told of the end of each CTA. Raises InterpreterError if no agent can continue.
     """
     choose = choose or Random(seed).choice
     running: list[Agent] = []
@@ -145,7 +145,7 @@ def _deadlock(running: list[Agent]) -> InterpreterError:
     return InterpreterError(
         "\n".join(
             [
-                f"deadlock, level {running[0].state.machine.level}: nobody can go on [agents-deadlock]",
+                f"deadlock, level {running[0].state.machine.level}: no agent can continue [agents-deadlock]",
                 *_standing(running),
             ]
         )
@@ -153,7 +153,7 @@ def _deadlock(running: list[Agent]) -> InterpreterError:
 
 
 def _standing(running: list[Agent]) -> list[str]:
-    """Where each agent stands, and what it waits for."""
+    """The position of each agent, and what it waits for."""
     lines = [
         f"  {agent.state.who()} {_waiting(agent.waits)} {agent.state.op.describe()}{_reason(agent.waits)}"
         for agent in running[:16]

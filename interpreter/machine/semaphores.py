@@ -1,7 +1,7 @@
 """Words in global memory that CTAs change by atomic operations: semaphores (PTX ISA, "Causality Order").
 
-The value lies in the word's cell. What the one who releases it knows, of its own CTA and of those that it has acquired
-from, goes with it to whoever acquires it.
+The value is in the word's cell. The knowledge of a releasing agent, of its own CTA and of those that it has acquired
+from, goes with it to each agent that acquires it.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _TYPE = "i32"
 
 @dataclass(frozen=True)
 class Change:
-    """An atomic operation: its name `how`, the type of the word, whether what the word was matters (`asks`)."""
+    """An atomic operation: its name `how`, the type of the word, whether its old value is used (`asks`)."""
 
     how: str
     releases: bool = False
@@ -28,7 +28,8 @@ class Change:
 
 
 def update(state: AgentState, op: Described, address: int, change: Change, function: Callable[[int], int]) -> int:
-    """Change the word at once; returns what it was. A word that becomes 0 without a release forgets what was released.
+    """Change the word at once; returns its old value. A word that becomes 0 without a release forgets released
+    knowledge.
 
     Raises InterpreterError if it is not an integer of the type, or was not written.
     """
@@ -57,12 +58,12 @@ def update(state: AgentState, op: Described, address: int, change: Change, funct
 
 
 def read(state: AgentState, op: Described, address: int, dtype: str = _TYPE) -> int:
-    """The word now, read as an atomic operation does."""
+    """The current word, read as an atomic operation does."""
     return int(state.machine.memory.atomic(state.access(op), address, dtype))
 
 
 def acquire(state: AgentState, address: int) -> None:
-    """What was released with the word's value is known to the agent."""
+    """The agent acquires the knowledge released with the word's value."""
     clocks = state.cta.shared.clocks
     if state.machine.order is not None:
         state.machine.order.acquire(state.key, address)
@@ -77,12 +78,12 @@ _ARRIVAL, _LEAVE = Change("add", releases=True), Change("inc")
 
 
 def arrive(state: AgentState, op: Described, address: int) -> None:
-    """Add one, and release what the agent knows. Raises InterpreterError if it is not an i32, or was not written."""
+    """Add one, and release the agent's knowledge. Raises InterpreterError if it is not an i32, or was not written."""
     update(state, op, address, _ARRIVAL, lambda value: value + 1)
 
 
 def leave(state: AgentState, op: Described, address: int, last: int) -> None:
-    """Add one, or set to zero what is at least `last` (PTX ISA, "red", .inc). Releases nothing."""
+    """Add one, or set to zero a value of at least `last` (PTX ISA, "red", .inc). Releases nothing."""
     update(state, op, address, _LEAVE, lambda value: 0 if value >= last else value + 1)
 
 

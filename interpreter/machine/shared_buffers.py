@@ -1,4 +1,4 @@
-"""Buffers in shared memory as values, read and written whole by an agent that is a whole CTA."""
+"""Buffers in shared memory as values, read and written as a whole by an agent that is a whole CTA."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,30 +17,30 @@ Ints = NDArray[np.int64]
 
 
 class Right(Protocol):
-    """What allows an agent to use the buffers of a ring's slot for a while (`rings.SlotRight`)."""
+    """The temporary right of an agent to use the buffers of a ring's slot (`rings.SlotRight`)."""
 
     def check(self, state: AgentState, op: DecodedOp, use: str) -> None:
-        """Raise InterpreterError unless the slot may now be used so ("read", "write")."""
+        """Raise InterpreterError unless the slot may now be used in this way ("read", "write")."""
 
     def start(self, copy: InFlight) -> None:
-        """A copy into the slot has been started; it is in flight until the slot is waited for."""
+        """A copy into the slot has started; it is in flight until the slot is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedBuffer:
-    """A memref in shared memory: its first byte, its type and, in a slot of a ring, the right that gave it."""
+    """A memref in shared memory: its first byte, its type and, in a slot of a ring, the right to use it."""
 
     address: int
     type: MemRef
     right: Right | None = None
 
     def check(self, state: AgentState, op: DecodedOp, use: str) -> None:
-        """Raise InterpreterError where a slot's buffer may not be used ("read", "write") now."""
+        """Raise InterpreterError if a slot's buffer may not be used ("read", "write") now."""
         if self.right is not None:
             self.right.check(state, op, use)
 
     def chunks(self) -> tuple[Ints, int]:
-        """Byte addresses of runs of neighbouring elements, in coordinate order, and the elements of a run."""
+        """Byte addresses of runs of contiguous elements, in coordinate order, and the elements of a run."""
         layout = self.type.layout
         assert layout is not None
         starts, length = layout.runs
@@ -69,9 +69,9 @@ def store_buffer(state: AgentState, op: DecodedOp, buffer: SharedBuffer, payload
 
 
 def reserve(op: DecodedOp, program: Program, name: str, size: int, at: int | None, align: int = 128) -> int:
-    """Room for a buffer of `size` bytes: its offset, `at` where given, else a multiple of `align`.
+    """Reserve a buffer of `size` bytes: returns its offset, `at` if given, else a multiple of `align`.
 
-    Raises InterpreterError where it overlaps another.
+    Raises InterpreterError if it overlaps another.
     """
     taken = program.buffers
     start = at if at is not None else -(-max((begin + held for _, begin, held in taken), default=0) // align) * align
@@ -86,7 +86,7 @@ def reserve(op: DecodedOp, program: Program, name: str, size: int, at: int | Non
 
 
 def alignment_of(type: MemRef) -> int:
-    """Where a buffer begins when nothing says it: where its swizzle's pattern does, at least at 128 bytes."""
+    """The default alignment of a buffer: its swizzle's pattern, at least 128 bytes."""
     swizzle = type.layout.swizzle if type.layout else None
     return max(128, type.element.bytes << sum(swizzle)) if swizzle else 128
 

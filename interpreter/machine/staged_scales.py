@@ -1,4 +1,4 @@
-"""Scales of blocks in shared memory: what a slot of the ring holds of a matrix of them."""
+"""Scales of blocks in shared memory: the contents of a ring slot for a matrix of scales."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +16,8 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SharedScales:
-    """A window of scales of rows or of columns, of which the first is number `first` of those that the buffer begins
-    with. `block` of them share an element; dimension `k_dim` of the buffer counts blocks of K, of which it is `k`."""
+    """A window of scales of rows or of columns that begins at scale number `first` of the buffer. `block` of them share
+    an element; dimension `k_dim` of the buffer counts blocks of K, and the window is in block `k`."""
 
     buffer: SharedBuffer
     by_row: bool
@@ -28,9 +28,9 @@ class SharedScales:
     shape: tuple[int, int]
 
     def places(self, op: DecodedOp, rows: Ints, columns: Ints) -> tuple[Ints, Ints]:
-        """Where in the buffer the scales of elements (row, column) of the window lie.
+        """The positions in the buffer of the scales of elements (row, column) of the window.
 
-        Raises InterpreterError for one that it does not hold.
+        Raises InterpreterError for a scale outside of the buffer.
         """
         outer = (self.first + (rows if self.by_row else columns)) // self.block
         of_k = np.full_like(outer, self.k)

@@ -1,8 +1,9 @@
-"""The agents of a CTA, and which of them execute an op together.
+"""The agents of a CTA, and the groups that execute an op together.
 
-Without roles: one agent for the whole CTA at collective levels, else one per warp. With `sm.roles`: one per role
-at collective levels; else one for a producer role, since one elected thread does all its work, and one per warpgroup of
-a consumer role. An agent runs the kernel from its first op, and inside `sm.roles` only the region of its own role.
+Without roles there is one agent for the whole CTA at collective levels, else one per warp. With `sm.roles` there is one
+per role at collective levels. Otherwise there is one for a producer role, because one elected thread does all its work,
+and one per warpgroup of a consumer role. An agent runs the kernel from its first op, and inside `sm.roles` only its
+role's region.
 """
 
 from dataclasses import dataclass
@@ -28,9 +29,9 @@ class Team:
 class Seat:
     """The place of one agent in a CTA.
 
-    `lanes` threads are its own, from thread `first` of its instance of a role (or of the CTA). `arrivals` is how often
-    it arrives at an mbarrier by one op. `role` counts the regions of `sm.roles`; None if there are none. `instance`
-    counts those that run the region.
+    `lanes` threads are its own, from thread `first` of its instance of a role (or of the CTA). `arrivals` is the number
+    of its arrivals at an mbarrier by one op. `role` is the number of the region of `sm.roles`; None if there are none.
+    `instance` is the number of the instance that runs the region.
     """
 
     index: int

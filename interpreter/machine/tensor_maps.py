@@ -1,7 +1,7 @@
-"""Tensor maps as values, and what TMA does with them: boxes of a matrix into shared memory.
+"""Tensor maps as values, and their use by TMA: boxes of a matrix into shared memory.
 
-A box lies in shared memory row after row, without gaps, its last side fastest; then its 16-byte units are permuted by
-the bits of the shared memory address (`hardware.tma_swizzle`), not by anything that a buffer's layout says.
+A box is in shared memory row after row, without gaps, its last side fastest. Its 16-byte units are then permuted by the
+bits of the shared memory address (`hardware.tma_swizzle`), independently of a buffer's layout.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ ALIGNMENT = 128  # of a box in shared memory (PTX ISA, "cp.async.bulk.tensor")
 
 @dataclass(frozen=True)
 class TensorMap:
-    """Boxes of a matrix, or of a batch, seen as a tensor; sides, extents and strides outermost first, in elements.
+    """Boxes of a matrix or a batch as a tensor; sides, extents and strides outermost first, in elements.
 
     `span` is the swizzle's, 32, 64 or 128 bytes, or 0 for none.
     """
@@ -47,7 +47,7 @@ class TensorMap:
 
     @property
     def bytes(self) -> int:
-        """Bytes per box, as an mbarrier counts them wherever the box lies."""
+        """Bytes per box, as an mbarrier counts them, also at an edge."""
         return prod(self.box) * self.element.bytes
 
     @property
@@ -67,11 +67,10 @@ class TensorMap:
 def encode(
     state: AgentState, op: Described, matrix: Matrix, box: tuple[int, ...], swizzle: tuple[int, int, int] | None
 ) -> TensorMap:
-    """As cuTensorMapEncodeTiled, on a box that the type's verifier has passed.
+    """As cuTensorMapEncodeTiled, for a box that the type's verifier has accepted.
 
-    With more sides than the matrix has dimensions it is seen as panels, as wide as the box. The first side is that of
-    the batch where there is one. Raises InterpreterError for a matrix that TMA cannot read, or that panels do not
-    divide.
+    With more sides than dimensions, the matrix is viewed as panels that are as wide as the box. In a batch, the first
+    side is the batch. Raises InterpreterError for a matrix that TMA cannot read, or that panels do not divide.
     """
     *batch, rows, columns = matrix.shape
     stride, width = matrix.row_stride * matrix.element.bytes, box[-1]
@@ -90,7 +89,7 @@ def encode(
     if outer >= 0:
         if columns % width:
             raise violation(
-                state, op, f"{matrix.name} has {columns} columns, no whole panels of {width}; pad them [map-panels]"
+                state, op, f"{matrix.name} has {columns} columns, not whole panels of {width}; pad them [map-panels]"
             )
         shape = (*batch, *(1,) * outer, columns // width, rows, width)
         strides = (*matrix.strides[:-1], *(width,) * outer, width, matrix.row_stride, 1)
@@ -99,7 +98,8 @@ def encode(
 
 @dataclass(frozen=True)
 class BoxPlaces:
-    """Where a box lies: for each run of `size` bytes, in shared memory, in global memory, and how many bytes exist."""
+    """The places of a box: for each run of `size` bytes, in shared memory, in global memory, and the bytes that
+    exist."""
 
     shared: Ints
     globals: Ints
@@ -139,8 +139,8 @@ def load_box(
 ) -> None:
     """cp.async.bulk.tensor: the box at `corner` begins to land at a shared address and signals a barrier.
 
-    With several barriers it lands at that address of the CTA of each, and signals it. Coordinates come outermost first.
-    Elements outside the tensor become zero. It lands at any time later, the full box's bytes are then counted.
+    With several barriers it lands at that address of the CTA of each, and signals it. Coordinates are outermost first.
+    Elements outside the tensor become zero. It lands at any later time and then counts the bytes of the full box.
     """
     if address % ALIGNMENT:
         raise violation(
@@ -165,9 +165,9 @@ def load_box(
 
 
 def check_corner(state: AgentState, op: Described, map: TensorMap, corner: tuple[int, ...]) -> None:
-    """A box begins at a multiple of 16 bytes of global memory, as base and strides of its map do.
+    """Check that a box begins at a multiple of 16 bytes of global memory, like base and strides of its map.
 
-    The PTX ISA does not say so of all types; an H200 stops with "illegal instruction" at another.
+    The PTX ISA does not say this for all types; an H200 stops with "illegal instruction" otherwise.
     """
     into = corner[-1] * map.element.bytes
     if into % UNIT:
@@ -176,7 +176,7 @@ def check_corner(state: AgentState, op: Described, map: TensorMap, corner: tuple
 
 
 def _land(op: Described, barrier: Mbarrier, flight: InFlight, phase: int, size: int, aside: AgentState) -> Steps:
-    """A box that was started in a phase of a barrier lands in that one's CTA, and signals it."""
+    """A box that was started in a phase of a barrier lands in that barrier's CTA, and signals it."""
     yield from ()
     assert barrier.home is not None
     barrier.home.shared.land(flight, epoch=phase)
@@ -193,11 +193,11 @@ def load_tile(
     barriers: Sequence[Mbarrier],
     share: tuple[int, int] = (0, 1),
 ) -> None:
-    """The boxes that hold a tile of the matrix, one after the other in shared memory: down the rows, then across.
+    """The boxes of a tile of the matrix, one after the other in shared memory: down the rows, then across.
 
     `origin` is its row and column, in a batch after the number of the matrix.
 
-    With `share` = (i, n) only the i-th n-th of its rows, which lies where it would in the whole tile.
+    With `share` = (i, n), only the i-th of n parts of its rows, at its place in the whole tile.
     """
     rows, columns = map.tile
     *matrix, first_row, first_column = origin
@@ -218,6 +218,6 @@ def load_tile(
 
 
 def _unit(map: TensorMap, corner: tuple[int, ...]) -> int:
-    """Elements that are read together: 16 bytes of them where the box begins at a multiple of that."""
+    """Elements that are read together: 16 bytes of them if the box begins at such a multiple."""
     elements = UNIT // map.element.bytes
     return elements if corner[-1] >= 0 and corner[-1] % elements == 0 else 1

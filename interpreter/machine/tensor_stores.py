@@ -1,8 +1,9 @@
 """TMA stores: boxes of shared memory into a matrix, in groups that a thread commits and waits for.
 
 PTX ISA, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group". A store reads shared memory,
-through the async proxy, at any time until a wait with `.read` covers its group: until then nobody may write the bytes.
-It writes the matrix at any time until a wait without `.read`, or the end of the kernel: until then nobody may touch it.
+through the async proxy, at any time until a wait with `.read` covers its group: until then the bytes may not be
+written. It writes the matrix at any time until a wait without `.read`, or the end of the kernel: until then it may not
+be accessed.
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,12 +16,12 @@ from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.tensor_maps import ALIGNMENT, BoxPlaces, TensorMap, places
 from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Access, Described, Span
 
-_GRANULE = 16  # bytes: what a row's last store writes at least, zeros behind the tensor (seen on an H200)
+_GRANULE = 16  # bytes: the least that the last store of a row writes, with zeros beyond the tensor (seen on an H200)
 
 
 @dataclass(eq=False)
 class Store:
-    """One box on its way: what it reads, the bytes that it writes, and the op that started it."""
+    """One box in flight: the bytes that it reads and writes, and the op that started it."""
 
     op: Described
     read: OpenRead
@@ -38,7 +39,7 @@ class Groups:
 
 
 def groups_of(state: AgentState, lane: int = WHOLE_AGENT) -> Groups:
-    """The groups of one thread, or of the one thread that speaks for an agent."""
+    """The groups of one thread, or of the thread that acts for an agent."""
     stores = state.cta.stores
     if (state.warp, lane) not in stores:
         made = stores[state.warp, lane] = Groups()
@@ -52,9 +53,9 @@ def store_box(
 ) -> None:
     """cp.async.bulk.tensor: one thread starts a store of the box at a shared address. Coordinates outermost first.
 
-    Elements outside the tensor are dropped, in units of 16 bytes: of a unit that a row ends in all is written. Raises
-    InterpreterError for a misaligned box, rows that end within a unit whose rest is no one's to write, a box that the
-    async proxy may not see, and a race.
+    Elements outside the tensor are dropped, in units of 16 bytes: a unit in which a row ends is written completely.
+    Raises InterpreterError for a misaligned box, rows that end within a unit whose rest may not be overwritten, a box
+    that the async proxy may not see, and a race.
     """
     if address % ALIGNMENT:
         raise violation(
@@ -70,8 +71,8 @@ def store_box(
         raise violation(
             state,
             op,
-            f"a TMA store into rows of {row_bytes} bytes, which writes {_GRANULE} at a time and so overwrites what "
-            "lies behind a row [store-granule]",
+            f"a TMA store into rows of {row_bytes} bytes, which writes {_GRANULE} at a time and so overwrites the "
+            "bytes after a row [store-granule]",
         )
     lanes = None if lane == WHOLE_AGENT else np.full(len(box.shared), lane)
     access = state.access(op, lanes)
@@ -83,7 +84,7 @@ def store_box(
 def _write(
     state: AgentState, access: Access, box: BoxPlaces, payload: np.ndarray, dtype: str, width: int
 ) -> list[tuple[Access, Span]]:
-    """The part of a box that lies in the matrix, in whole units, written asynchronously."""
+    """The part of a box that is in the matrix, in whole units, written asynchronously."""
     written = []
     for used in np.unique(box.used[box.used > 0]):
         chosen = box.used == used
@@ -96,7 +97,7 @@ def _write(
 
 
 def commit(state: AgentState, lane: int = WHOLE_AGENT) -> None:
-    """cp.async.bulk.commit_group: what the thread has started since the last one is a group."""
+    """cp.async.bulk.commit_group: the thread's stores since the last commit become a group."""
     groups = groups_of(state, lane)
     groups.reading[groups.committed] = groups.started
     groups.writing[groups.committed] = groups.started
@@ -118,7 +119,7 @@ def wait(state: AgentState, pending: int, read: bool, lane: int = WHOLE_AGENT) -
 
 
 def _check_read(state: AgentState, groups: Groups) -> None:
-    """At the end of the CTA. Raises InterpreterError where a store may still read its shared memory."""
+    """At the end of the CTA. Raises InterpreterError if a store may still read its shared memory."""
     for store in (*groups.started, *(store for stores in groups.reading.values() for store in stores)):
         raise violation(
             state,

@@ -1,7 +1,7 @@
-"""TMA as one lane of a warp starts it: loads of boxes into shared memory, stores from there, groups of stores.
+"""TMA by one lane of a warp: loads of boxes into shared memory, stores from there, groups of stores.
 
-PTX ISA, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group". Coordinates come innermost
-first. What a box is and when it lands: tensor_maps.py, tensor_stores.py.
+PTX ISA, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group". Coordinates are innermost
+first. For boxes and their landing see tensor_maps.py and tensor_stores.py.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ def load(
     barrier: Any,
     mask: Any = None,
 ) -> None:
-    """A box of a tensor into the CTA's shared memory, or to that address of each CTA whose bit a multicast's mask has.
+    """Load a box of a tensor into the CTA's shared memory, or to that address of each CTA in a multicast mask.
 
-    `barrier` is the address of the mbarrier that is signalled there. Raises InterpreterError for what is no tensor map,
+    `barrier` is the address of the mbarrier that is signalled there. Raises InterpreterError for an illegal tensor map,
     coordinates that do not fit it, and an mbarrier that the TMA unit may not see.
     """
     one_lane(state, op, "start a copy by TMA")
@@ -47,7 +47,7 @@ def load(
 
 
 def store(state: AgentState, op: Described, map: Any, coordinates: Sequence[Any], source: Any) -> None:
-    """A box of the CTA's shared memory into a tensor."""
+    """Store a box of the CTA's shared memory into a tensor."""
     one_lane(state, op, "start a store by TMA")
     corner = _corner(state, op, map, coordinates)
     tensor_maps.check_corner(state, op, map, corner)
@@ -58,7 +58,7 @@ def _corner(state: AgentState, op: Described, map: Any, coordinates: Sequence[An
     """The coordinates, outermost first."""
     if not isinstance(map, TensorMap):
         raise violation(
-            state, op, "the descriptor is no tensor map; pass one from sm.tensor_map to the kernel [map-descriptor]"
+            state, op, "the descriptor is not a tensor map; pass one from sm.tensor_map to the kernel [map-descriptor]"
         )
     if len(coordinates) != len(map.box):
         raise violation(
@@ -70,19 +70,21 @@ def _corner(state: AgentState, op: Described, map: Any, coordinates: Sequence[An
 def commit(state: AgentState) -> None:
     """Each active lane closes its group of stores."""
     for lane in active_lane_numbers(state):
-        if (state.warp, lane) in state.cta.stores:  # an empty group is one too, but nothing can tell
+        if (state.warp, lane) in state.cta.stores:  # an empty group counts too, but has no effect
             tensor_stores.commit(state, lane)
 
 
 def wait(state: AgentState, pending: int, read: bool) -> None:
-    """Each active lane waits for its own groups but the `pending` youngest, or until they have `read` their boxes."""
+    """Each active lane waits for its own groups except the `pending` youngest, or until they have `read` their
+    boxes."""
     for lane in active_lane_numbers(state):
         if (state.warp, lane) in state.cta.stores:
             tensor_stores.wait(state, pending, read, lane)
 
 
 def fence_proxy(state: AgentState, op: Described) -> None:
-    """fence.proxy.async: the async proxy sees the lanes' writes of shared memory, and mbarriers they initialised."""
+    """fence.proxy.async: the async proxy sees the lanes' writes of shared memory and the mbarriers that they
+    initialised."""
     lanes = None if state.mask is None else state.lanes[state.mask]
     state.cta.shared.fence_proxy(state.access(op, lanes))
     mbarrier_objects.show_initialised(state)

@@ -1,4 +1,4 @@
-"""Matrices that the lanes of a warp hold together: ldmatrix, stmatrix, mma.sync (PTX ISA, "ldmatrix", …)."""
+"""Matrices held by the lanes of a warp: ldmatrix, stmatrix, mma.sync (PTX ISA, "ldmatrix", …)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _ROW_BYTES = 16  # of a matrix
 _WORD_BYTES = 4  # of a register
 _IN_WORD = np.arange(_WORD_BYTES)
 _BYTE = "i8"
-_WIDE_INTEGERS = frozenset(("i32", "i64"))  # what registers that were put together from bytes are stored as
+_WIDE_INTEGERS = frozenset(("i32", "i64"))  # the types in which registers assembled from bytes are stored
 
 
 def ldmatrix(state: AgentState, op: Described, address: Any, num: int, trans: bool) -> tuple[Any, ...]:
@@ -47,7 +47,7 @@ def _rows(state: AgentState, access: Access, rows: Ints) -> tuple[Values, str]:
 
 
 def _bytes(shared: Cells, access: Access, rows: Ints) -> Values:
-    """The 16 bytes at each address (rows, 16), where registers wrote some of them as integers of more bytes."""
+    """The 16 bytes at each address (rows, 16), if registers wrote some of them as wider integers."""
     words = (rows[:, None] + np.arange(0, _ROW_BYTES, _WORD_BYTES)).ravel()
     sizes = shared.wider_integers(words, 1)
     assert sizes is not None
@@ -71,7 +71,7 @@ def _received(registers: Values, dtype: str) -> tuple[Any, ...]:
 def ldmatrix_together(
     state: AgentState, batch: Batch, addresses: Sequence[Any], num: int, trans: bool
 ) -> list[tuple[Any, ...]]:
-    """As `ldmatrix`, for ops that run as one: what each receives. Raises NotTogether where it differs."""
+    """As `ldmatrix`, for ops that run as one: the results of each. Raises NotTogether if they differ."""
     if state.mask is not None:
         raise NotTogether
     rows = np.concatenate([by_lane(address)[: 8 * num] for address in addresses])
@@ -99,7 +99,7 @@ def stmatrix(state: AgentState, op: Described, address: Any, registers: Sequence
 
 
 def _type_of_halves(registers: Sequence[Any]) -> str:
-    """The type of the numbers that registers hold two of: that of their numbers, or any for bits."""
+    """The type of the numbers of which registers hold two; any for bits."""
     for register in registers:
         for dtype in types_of(register):
             return dtype
@@ -110,7 +110,7 @@ def _type_of_halves(registers: Sequence[Any]) -> str:
 def stmatrix_together(
     state: AgentState, batch: Batch, addresses: Sequence[Any], registers: Sequence[Sequence[Any]], trans: bool
 ) -> None:
-    """As `stmatrix`, for ops that run as one: of the registers of each. Raises NotTogether where it differs."""
+    """As `stmatrix`, for ops that run as one, with the registers of each. Raises NotTogether if they differ."""
     together = [register for each in registers for register in each]
     dtype = together[0].dtype if isinstance(together[0], Packed) else ZERO_TYPE
     if state.mask is not None or dtype == ZERO_TYPE:
@@ -152,7 +152,7 @@ def multiply(
 
 @dataclass(frozen=True)
 class Products:
-    """Products that run as one: the slots of A and B, each fragment once, and which fragments each takes."""
+    """Products that run as one: the slots of A and B, each fragment once, and the fragments of each product."""
 
     a: tuple[tuple[int, ...], ...]
     b: tuple[tuple[int, ...], ...]
@@ -201,7 +201,7 @@ def _fragments(values: list[Any], side: Sequence[tuple[int, ...]], dtype: str, d
 
 
 def _numbers(register: Any, dtype: str, domain: Domain) -> Values:
-    """What a register holds of an operand: array (32 or 1, elements). A vector is as many elements."""
+    """The contents of an operand's register: array (32 or 1, elements). A vector has as many elements."""
     if is_cut(dtype):
         return cut(np.atleast_1d(number(register, in_memory(dtype), domain)), dtype)[:, None]
     if isinstance(register, np.ndarray) and register.ndim == 2:

@@ -1,4 +1,4 @@
-"""What the four warps of a warpgroup must execute together: one rendezvous for wgmma's instructions and setmaxnreg.
+"""Instructions that the four warps of a warpgroup execute together: one rendezvous for wgmma and setmaxnreg.
 
 By .aligned all threads of the warpgroup must execute the same instruction (PTX ISA, "wgmma.mma_async", "wgmma.fence",
 "wgmma.commit_group", "wgmma.wait_group", "setmaxnreg"). The warps need not arrive at the same time and are not
@@ -22,7 +22,7 @@ _RULE = "the four warps of a warpgroup must execute the same instruction (.align
 
 @dataclass(eq=False)
 class Meeting:
-    """One aligned instruction that not all warps of a warpgroup have executed: who has, and with which operands."""
+    """One aligned instruction that not all warps of a warpgroup have executed: its warps so far, and their operands."""
 
     op: Described
     operands: tuple[Any, ...]
@@ -31,16 +31,16 @@ class Meeting:
 
 @dataclass(eq=False)
 class Rendezvous:
-    """How many aligned instructions each warp of a warpgroup has executed, and those that some have yet to execute."""
+    """The number of aligned instructions of each warp of a warpgroup, and those that some have yet to execute."""
 
     counts: list[int] = field(default_factory=lambda: [0] * WARPGROUP)
     open: dict[int, Meeting] = field(default_factory=dict)
 
 
 def meet(state: AgentState, op: Described, *operands: Any) -> tuple[int, int]:
-    """The warp executes an aligned instruction: the number of its warpgroup in the CTA, and its own in that.
+    """The warp executes an aligned instruction; returns the number of its warpgroup in the CTA, and its own in that.
 
-    Raises InterpreterError in divergent code, for warps that form no warpgroup, and where another warp has executed
+    Raises InterpreterError in divergent code, for warps that do not form a warpgroup, and if another warp has executed
     another instruction here, or the same with other operands.
     """
     whole_warp(state, op)
@@ -76,7 +76,7 @@ def meet(state: AgentState, op: Described, *operands: Any) -> tuple[int, int]:
 
 
 def meet_together(state: AgentState, ops: Sequence[Described], operands: Sequence[tuple[Any, ...]]) -> None:
-    """As `meet`, for instructions one after the other. Raises NotTogether, and nobody has met, where one is refused."""
+    """As `meet`, for consecutive instructions. If one is refused, raises NotTogether, and none has been executed."""
     group, warp = divmod(state.warp, WARPGROUP)
     rendezvous: Rendezvous | None = state.cta.rendezvous.get(group)
     if rendezvous is None or state.mask is not None:
@@ -90,7 +90,7 @@ def meet_together(state: AgentState, ops: Sequence[Described], operands: Sequenc
 
 
 def _check_all_met(ending: AgentState, rendezvous: Rendezvous) -> None:
-    """What some warps of a warpgroup executed and the others, which have ended, did not."""
+    """Check that all warps of a warpgroup executed the same instructions when they have ended."""
     if rendezvous.open:
         meeting = rendezvous.open[min(rendezvous.open)]
         first = meeting.warps[0] // WARPGROUP * WARPGROUP

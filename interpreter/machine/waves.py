@@ -1,4 +1,4 @@
-"""CTAs in step: a counter of work tiles that have begun, and a wait that may end at any time."""
+"""CTAs in step: a counter of begun work tiles, and a wait that may end at any time."""
 
 import numpy as np
 
@@ -6,14 +6,14 @@ from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.cells import Described
 
-_POLLS = 3  # turns that an agent gives to others; the hardware gives more
+_POLLS = 3  # turns that an agent leaves to others; the hardware leaves more
 
 
 def begin(state: AgentState, op: Described, address: int, tiles: int) -> Steps:
-    """Add one to the counter of the launch; of `tiles` additions the last sets it to zero. Then wait for the wave.
+    """Add one to the counter of the launch; the last of `tiles` additions sets it to zero. Then wait for the wave.
 
-    The wait is bounded, so that it orders nothing. Raises InterpreterError for an address that is no written i32, a
-    counter that another launch has not left at zero, or more additions than `tiles`.
+    The wait is bounded, so it orders nothing. Raises InterpreterError for an address without a written i32, a counter
+    that another launch has not left at zero, or more additions than `tiles`.
     """
     memory, ctas = state.machine.memory, state.machine.grid
     span = memory.span(state.access(op), np.array([address]), 4)

@@ -1,8 +1,8 @@
 """wgmma: products of a warpgroup, four warps at a time, each with its quarter of the rows.
 
-PTX ISA, "wgmma.mma_async", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group". A group is done once all four warps
-have committed it and one waits for it; until then its operands in shared memory stay open for reading, and its
-accumulators may not be touched (a decoder's business: registers at level nvvm are values, in PTX they are places).
+PTX ISA, "wgmma.mma_async", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group". A group is complete once all four
+warps have committed it and one waits for it. Until then its operands in shared memory stay open for reading, and its
+accumulators may not be accessed (which decoders check: at level nvvm registers are values, in PTX places).
 """
 
 from collections.abc import Sequence
@@ -37,15 +37,15 @@ HELD_REGISTERS = 4  # of an A of 16-bit elements, two in each
 
 @dataclass(frozen=True)
 class _Kind:
-    """Types that one kind of wgmma multiplies, any A by any B, by their PTX names."""
+    """Types that one kind of wgmma multiplies, any A by any B, by PTX name."""
 
     operands: tuple[str, ...]
     k: int
     accumulators: tuple[str, ...]
     transposes: bool
-    """Whether A and B may lie with M or N contiguous; then two more immediate operands say so."""
+    """Whether A and B may have M or N contiguous; two more immediate operands then say so."""
     negates: bool = True
-    """Whether A and B may be negated; then two immediate operands before these say so."""
+    """Whether A and B may be negated; two immediate operands before these then say so."""
 
 
 # PTX ISA, "wgmma.mma_async": shapes, types, "transpose".
@@ -60,7 +60,7 @@ OPERAND_TYPES: tuple[str, ...] = tuple(name for kind in _KINDS for name in kind.
 
 
 def kind_of(a: str, b: str, accumulator: str, shape: tuple[int, int, int]) -> _Kind:
-    """The kind of a product, by PTX's names of its types. Raises InterpreterError for one that wgmma lacks."""
+    """The kind of a product, by PTX's names of its types. Raises InterpreterError for a product that wgmma lacks."""
     m, _, k = shape
     for kind in _KINDS:
         if {a, b} <= set(kind.operands) and accumulator in kind.accumulators and (m, k) == (64, kind.k):
@@ -74,7 +74,7 @@ def kind_of(a: str, b: str, accumulator: str, shape: tuple[int, int, int]) -> _K
 
 @dataclass(eq=False)
 class Warpgroup:
-    """What four warps do together: groups committed by each, and the open reads of each group.
+    """The state of four warps: the groups committed by each, and the open reads of each group.
 
     `reader` and `clock` are those of its asynchronous reads; an epoch is a group.
     """
@@ -102,7 +102,7 @@ class Product:
 
     @classmethod
     def of(cls, shape: tuple[int, int, int], types: tuple[str, str, str], k_major: tuple[bool, bool]) -> "Product":
-        """From PTX's names of the types of A, B and D. Raises InterpreterError for one that wgmma lacks."""
+        """From PTX's names of the types of A, B and D. Raises InterpreterError for a product that wgmma lacks."""
         a, b, accumulator = types
         kind = kind_of(a, b, accumulator, shape)
         if not kind.transposes and k_major != (True, True):
@@ -114,23 +114,23 @@ class Product:
 
     @property
     def holds_a(self) -> bool:
-        """Whether A may be in registers here: of 16-bit elements."""
+        """Whether A may be in registers here, because its elements have 16 bits."""
         return ELEMENT_BYTES[self.dtypes[0]] == 2
 
     @property
     def packed(self) -> str:
-        """The type of the accumulators, if registers hold two of them each."""
+        """The type of the accumulators, if registers hold two each."""
         return self.accumulator if self.accumulator in PACKED_TYPES else ""
 
     @cached_property
     def places(self) -> Ints:
-        """row · N + column of each thread's each accumulator in the 16 rows of a warp: array (32, values)."""
+        """row · N + column of each accumulator of each thread in the 16 rows of a warp: array (32, values)."""
         row, column = np.broadcast_arrays(*hardware.wgmma_accumulator(self.n))
         return (row * self.n + column)[:32]
 
 
 def fence(state: AgentState, op: Described) -> None:
-    """Orders what the warp did to registers before a wgmma that uses them."""
+    """Orders the warp's register accesses before a wgmma that uses them."""
     meet(state, op)
     state.fenced = True
 
@@ -143,10 +143,10 @@ def multiply(
     acc: Values | None,
     held: Values | None = None,
 ) -> tuple[Values, int]:
-    """The warp's accumulators (32, n / 2) after the product, and the group that it belongs to.
+    """The warp's accumulators (32, n / 2) after the product, and the number of its group.
 
-    `acc` are those before, None for zeros; `descriptors` the two operands'. Where A is in registers, `held`, (32, 8),
-    it has none.
+    `acc` are those before, None for zeros; `descriptors` are those of the two operands. An A in registers, `held`
+    (32, 8), has no descriptor.
     """
     whole_warp(state, op)
     bits = [uniform(state, op, value) for value in descriptors if value is not None]
@@ -178,7 +178,7 @@ def held_operand(parts: Sequence[Values], product: Product) -> Values:
 
 
 def _open_shared(state: AgentState, op: Described, product: Product, warpgroup: Warpgroup, bits: int) -> Values:
-    """B, which the four warps read alike: the first opens it, so that it stays as it is, and each must see it."""
+    """B, which the four warps share: the first opens it, so that it cannot change, and each must be able to see it."""
     number = warpgroup.started[state.warp % WARPGROUP]
     right = warpgroup.shared.get(number)
     if right is None:
@@ -191,7 +191,7 @@ def _open_shared(state: AgentState, op: Described, product: Product, warpgroup: 
 
 
 def started(state: AgentState, warpgroup: Warpgroup, count: int) -> None:
-    """The warp has started so many more wgmma; of those that all four have, B is no longer kept."""
+    """The warp has started this many more wgmma; B is no longer kept for those that all four have started."""
     first = min(warpgroup.started)
     warpgroup.started[state.warp % WARPGROUP] += count
     for number in range(first, min(warpgroup.started)):
@@ -212,7 +212,7 @@ def _open(
 
 
 def operand_addresses(state: AgentState, op: Described, product: Product, bits: int, rows: range, which: int) -> Ints:
-    """The addresses of the runs of 16 bytes that a descriptor says of rows of A (`which` 0) or B.
+    """The addresses of the runs of 16 bytes of rows of A (`which` 0) or B, by its descriptor.
 
     Raises InterpreterError for a descriptor that the instruction does not take.
     """
@@ -231,7 +231,7 @@ def matrix_of(product: Product, payload: Values, rows: int, which: int) -> Value
 
 @lru_cache(maxsize=1024)
 def fault_of(bits: int) -> str:
-    """Why the instruction does not take a descriptor; nothing where it does."""
+    """The reason why the instruction does not take a descriptor; empty if it does."""
     descriptor = MatrixDescriptor.decode(bits)
     if descriptor.base_offset:
         return (
@@ -248,9 +248,9 @@ def fault_of(bits: int) -> str:
 
 @lru_cache(maxsize=1024)
 def addresses_of(product: Product, descriptors: tuple[int, ...], rows: range, which: int, rank: int) -> Ints:
-    """The runs of 16 bytes that legal descriptors say of rows of A (`which` 0) or B, of one after the other.
+    """The runs of 16 bytes of rows of A (`which` 0) or B, by legal descriptors, one after the other.
 
-    A descriptor has no room for the CTA's rank in its cluster: it names the CTA's own shared memory.
+    A descriptor has no room for the CTA's rank in its cluster: it is relative to the CTA's own shared memory.
     """
     width, k_major, depth = ELEMENT_BYTES[product.dtypes[which]], product.k_major[which], np.arange(product.k)
     chunks = (np.array(rows), depth[:: 16 // width]) if k_major else (np.array(rows[:: 16 // width]), depth)
@@ -259,7 +259,7 @@ def addresses_of(product: Product, descriptors: tuple[int, ...], rows: range, wh
 
 
 def commit(state: AgentState, op: Described) -> None:
-    """What the warp has started since its last commit is a group."""
+    """The warp's wgmma since its last commit become a group."""
     warpgroup, warp = _warpgroup(state, op)
     warpgroup.committed[warp] += 1
     if state.machine.order is not None:
@@ -267,7 +267,7 @@ def commit(state: AgentState, op: Described) -> None:
 
 
 def wait(state: AgentState, op: Described, pending: int) -> Steps:
-    """All groups but the `pending` youngest are done; those that are not stay in `state.mmas`."""
+    """All groups except the `pending` youngest complete; the others stay in `state.mmas`."""
     warpgroup, warp = _warpgroup(state, op)
     done = max(0, warpgroup.committed[warp] - pending)
 
@@ -290,7 +290,7 @@ def wait(state: AgentState, op: Described, pending: int) -> Steps:
 
 
 def _warpgroup(state: AgentState, op: Described, *operands: Any) -> tuple[Warpgroup, int]:
-    """The agent's warpgroup, which executes the op together, and which of its warps it is."""
+    """The agent's warpgroup, which executes the op together, and the number of the warp in it."""
     number, warp = meet(state, op, *operands)
     return warpgroup_of(state, number), warp
 

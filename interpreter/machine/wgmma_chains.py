@@ -1,6 +1,6 @@
-"""Chains of wgmma: products of one shape, each added to what the one before gives, which a warp executes as one.
+"""Chains of wgmma: products of one shape, each added to the result of the previous one, which a warp executes as one.
 
-What each reads, and when it may, is as if they came one after the other: they lie in one group, and nothing stands
+The reads of each, and their rules, are the same as one after the other: the products are in one group without anything
 between them. All is checked before anything changes, so that a chain that breaks a rule can be run again op by op.
 """
 
@@ -38,7 +38,7 @@ def multiply(
 ) -> tuple[Values, int]:
     """As `wgmma.multiply`, for a chain: the accumulators (32, n / 2) after its last product, and the group.
 
-    Raises NotTogether or InterpreterError, and nothing has changed, where the chain cannot run as one.
+    If the chain cannot run as one, raises NotTogether or InterpreterError, and nothing has changed.
     """
     number, warp = divmod(state.warp, WARPGROUP)
     if number not in state.cta.rendezvous or state.mask is not None:
@@ -71,7 +71,7 @@ def multiply(
 def _shared(
     state: AgentState, access: Access, product: Product, warpgroup: Warpgroup, bits: tuple[int, ...]
 ) -> tuple[Sequence[Values], Span | None]:
-    """B of each product, which the four warps read alike, and what the first of them is to open."""
+    """B of each product, which the four warps share, and the reads that the first of them opens."""
     first = warpgroup.started[state.warp % WARPGROUP]
     known = [warpgroup.shared[number] for number in range(first, first + len(bits)) if number in warpgroup.shared]
     if not known:
@@ -85,7 +85,7 @@ def _shared(
 def _operands(
     state: AgentState, access: Access, product: Product, bits: tuple[int, ...], rows: range, which: int
 ) -> tuple[Sequence[Values], Span]:
-    """Rows of A (`which` 0) or B of each product, (rows, k), and the bytes that they are."""
+    """Rows of A (`which` 0) or B of each product, (rows, k), and their bytes."""
     dtype = product.dtypes[which]
     addresses = _addresses(state, product, bits, rows, which)
     payload, span = state.cta.shared.seen(access, addresses, dtype, 16 // ELEMENT_BYTES[dtype])

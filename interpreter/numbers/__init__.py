@@ -1,1 +1,1 @@
-"""Numbers in place of bits: the domains, memory cells that hold them, registers that pack two."""
+"""Numbers in place of bits: the domains, memory cells that hold them, and registers that pack two."""

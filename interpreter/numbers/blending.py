@@ -1,4 +1,4 @@
-"""Values that differ by lane: one where a condition holds, another where it does not."""
+"""Values that differ by lane, chosen by a condition."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 def blend(condition: Any, x: Any, y: Any, dtype: Any = None) -> Any:
-    """`x` where the condition holds, else `y`, for any kind of value; `dtype` is numpy's of an integer, if it is one.
+    """`x` if the condition holds, else `y`, for any kind of value; `dtype` is numpy's for integers.
 
-    A value that was never given counts as any.
+    An undefined value counts as any value.
     """
     if x is y:
         return x

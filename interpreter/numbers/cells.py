@@ -1,8 +1,8 @@
-"""Byte-addressed memory whose bytes hold numbers of a domain, and what each byte is part of.
+"""Byte-addressed memory whose bytes hold numbers of a domain, with the element that each byte is part of.
 
-Each element lies at the byte address of its first byte: there stand its payload and the code of its type; its further
-bytes say "continued". So a read that does not match whole elements of its own type is found in every domain. Bytes
-that cp.async zero-fills read as zero of any type. All functions take arrays of addresses, one per lane (a *row*).
+Each element is at the address of its first byte, which has its payload and the code of its type; its further bytes say
+"continued". So a read that does not match whole elements of its own type is found in every domain. Bytes that cp.async
+zero-fills read as zero of any type. All functions take arrays of addresses, one per lane (a *row*).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Ints = NDArray[np.integer[Any]]
 Values = NDArray[Any]
 
 WHOLE_AGENT = 128
-"""The lane number under which all lanes of an agent (a warp, a warpgroup, a role, a CTA) together access memory."""
+"""The lane number for all lanes of an agent (a warp, a warpgroup, a role, a CTA) together."""
 
 IN_FLIGHT = np.iinfo(np.int32).max
-"""As the epoch of a write or read: later than every agent's current epoch."""
+"""An epoch of a write or read that is later than every agent's current epoch."""
 
 LANE_BITS = 8
 LANES = 1 << LANE_BITS
@@ -39,12 +39,12 @@ LARGEST = 16
 """Bytes of the largest access of one thread."""
 
 MOST_SITES = 2**16 - 1
-"""Ops that a memory tells apart in messages."""
+"""The number of ops that a memory distinguishes in messages."""
 
 SPANS = 4096
-"""Spans that a memory keeps."""
+"""The number of spans that a memory keeps."""
 
-# By MLIR names; an i1 is stored as a byte. Registers hold an i8 without a sign.
+# By MLIR name; an i1 is stored as a byte. Registers hold a signless i8.
 _WIDTHS = {"i1": 1, "i8": 1, **{row.ir: row.bytes for row in ELEMENTS.values() if row.bits >= 8}}
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(_WIDTHS)
 _IN_MEMORY: Mapping[str, int] = MappingProxyType(
@@ -52,11 +52,11 @@ _IN_MEMORY: Mapping[str, int] = MappingProxyType(
 )
 CODES: Mapping[str, int] = MappingProxyType({dtype: _IN_MEMORY[in_memory(dtype)] for dtype in _WIDTHS})
 _NAMES: Mapping[int, str] = MappingProxyType({code: dtype for dtype, code in _IN_MEMORY.items()})
-# Bytes of the integers that registers of bits are stored as, and their codes.
+# Bytes of the integers that store registers of bits, and their codes.
 _INTEGERS = tuple((size, CODES[f"i{8 * size}"]) for size in (2, 4, 8))
 UNWRITTEN, ZERO, CONTINUED = 0, 254, 255
 ZERO_TYPE = "zero"
-"""In place of a type: 16-bit elements that are zero of any type."""
+"""Replaces a type: 16-bit elements that are zero of any type."""
 _WORDS: Mapping[int, Any] = MappingProxyType({1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64})
 
 
@@ -69,12 +69,12 @@ _ZEROS: Mapping[int, Any] = MappingProxyType({width: _word(ZERO, ZERO, width) fo
 
 
 def _repeated(dtype: str, size: int) -> Any:
-    """The codes of neighbouring elements of a type, as one word of `size` bytes."""
+    """The codes of consecutive elements of a type, as one word of `size` bytes."""
     codes = ([CODES[dtype]] + [CONTINUED] * (_WIDTHS[dtype] - 1)) * (size // _WIDTHS[dtype])
     return np.array(codes, np.uint8).view(_WORDS[size])[0]
 
 
-# Whole words of elements of one type, by the type and the bytes of a word; and the type, by element, word and codes.
+# Whole words of elements of one type, by type and bytes of a word; and the type, by element, word and codes.
 _RUNS: Mapping[tuple[str, int], Any] = MappingProxyType(
     {(dtype, size): _repeated(dtype, size) for dtype in CODES for size in _WORDS if size >= _WIDTHS[dtype]}
 )
@@ -84,34 +84,34 @@ _TYPES: Mapping[tuple[int, int, int], str] = MappingProxyType(
 
 
 class Described(Protocol):
-    """What an access is made by: an op that can name itself in a message."""
+    """The source of an access: an op that can name itself in a message."""
 
     def describe(self) -> str: ...
 
 
 @dataclass(slots=True)
 class Access:
-    """Who accesses memory, and by which op. One address for each entry of `lanes`.
+    """The agent and op of an access. One address for each entry of `lanes`.
 
-    `warp` is the agent's number in its CTA, `who` its name where it is not a warp.
+    `warp` is the agent's number in its CTA, `who` its name if it is not a warp.
     """
 
     cta: int
     warp: int
     lanes: Ints | None
-    """The lane of each address; None: all of them together (an agent that is a whole CTA, a warp-wide instruction)."""
+    """The lane of each address; None for all lanes together (an agent that is a whole CTA, a warp-wide instruction)."""
     op: Described
     level: str = ""
     who: str = ""
     ops: tuple[Described, ...] = ()
-    """Ops that access memory as one, each by as many rows; `op` is then the first of them."""
+    """Ops that access memory as one, each with the same number of rows; `op` is the first of them."""
 
 
 class Span:
     """`size` bytes from each of n addresses, checked to be in bounds and multiples of `chunk` bytes.
 
-    `units`: the units of the memory's state that they are: array (n, size / unit). `words` the same for words of
-    `word` bytes, the largest that the bytes are whole ones of.
+    `units`: the units of the memory's state: array (n, size / unit). `words`: the same for words of `word` bytes, the
+    largest size of which the bytes are whole words.
     """
 
     __slots__ = ("_elements", "_is_disjoint", "addresses", "chunk", "end", "size", "unit", "units", "word", "words")
@@ -134,7 +134,7 @@ class Span:
 
     @property
     def is_disjoint(self) -> bool:
-        """Whether no byte is in two rows."""
+        """Whether no two rows share a byte."""
         if self._is_disjoint is None:
             starts = np.sort(self.addresses)
             self._is_disjoint = bool((starts[1:] - starts[:-1] >= self.size).all())
@@ -148,16 +148,16 @@ class Span:
         return found
 
     def get(self, array: Values) -> Values:
-        """The bytes' entries of an array over all bytes: (n, size)."""
+        """The entries of the bytes in an array over all bytes: (n, size)."""
         rows = array.reshape(-1, self.word)[self.words]
         return rows.reshape(len(self.addresses), self.size)
 
     def put(self, array: Values, values: Values) -> None:
-        """Set the bytes' entries of an array over all bytes: values (n, size)."""
+        """Set the entries of the bytes in an array over all bytes: values (n, size)."""
         array.reshape(-1, self.word)[self.words] = values.reshape(*self.words.shape, self.word)
 
     def first(self, found: Values) -> tuple[int, int]:
-        """The row of the first of the units for which `found` (n, units) holds, and its first byte in the row."""
+        """The row of the first unit for which `found` (n, units) holds, and its first byte in the row."""
         row, unit = (int(index[0]) for index in np.nonzero(found))
         return row, unit * self.unit
 
@@ -166,7 +166,7 @@ class Span:
 class Buffer:
     """A named range of relative addresses; in global memory a matrix of `rows` rows that begin `stride` bytes apart.
 
-    Of a batch, `count` such matrices begin `batch_stride` bytes apart.
+    In a batch, `count` such matrices begin `batch_stride` bytes apart.
     """
 
     name: str
@@ -180,7 +180,7 @@ class Buffer:
     batch_stride: int = 0
 
     def place(self, offset: Any) -> tuple[Any, Any, Any]:
-        """The matrix, row and byte of a row at `offset` bytes from the start. Rows of matrices may alternate."""
+        """The matrix, row and byte in the row at `offset` bytes from the start. Rows of matrices may be interleaved."""
         if self.count == 1 or not self.batch_stride:  # one matrix, which a batch may share
             return 0, *divmod(offset, self.stride)
         if self.batch_stride >= self.stride:
@@ -192,10 +192,10 @@ class Buffer:
 
 
 class Cells:
-    """The bytes of one memory, addresses from `origin`. Subclasses add who may touch them when.
+    """The bytes of one memory, with addresses from `origin`. Subclasses add the rules on accesses.
 
-    That state is kept for units of as many bytes as the finest access so far has: the arrays that `state` names have an
-    entry for each unit along their last axis. `spans` are kept for the addresses to come again.
+    State is kept per unit of as many bytes as the finest access so far: the arrays named in `state` have an entry for
+    each unit along their last axis. `spans` caches addresses that are used repeatedly.
     """
 
     state: tuple[str, ...] = ()
@@ -211,15 +211,15 @@ class Cells:
         self.unit = LARGEST
         self._is_fresh = True  # nothing has been accessed
         self._sites: list[Described] = []
-        self._numbers: dict[Described, int] = {}  # of sites
-        self._together: dict[Any, Ints] = {}  # of those that access memory as one, by them and the rows
+        self._numbers: dict[Described, int] = {}  # numbers of ops
+        self._together: dict[Any, Ints] = {}  # numbers of ops that access memory as one, by ops and rows
 
     def load(self, access: Access, addresses: Ints, dtype: str, count: int = 1, align: int | None = None) -> Values:
-        """`count` neighbouring elements from each address: payload array (n, count).
+        """`count` consecutive elements from each address: payload array (n, count).
 
-        `align` is what the op promises of the address, in bytes; by default the size of the access, at most 16.
-        Raises InterpreterError for an access out of bounds or misaligned, bytes not written or in flight, elements torn
-        or of another type, and a race.
+        `align` is the alignment in bytes that the op promises; by default the size of the access, at most 16. Raises
+        InterpreterError for an access out of bounds or misaligned, bytes not written or in flight, elements torn or of
+        another type, and a race.
         """
         span = self.span(access, addresses, ELEMENT_BYTES[dtype] * count, align)
         self._before_read(access, span)
@@ -228,7 +228,7 @@ class Cells:
     def load_any(self, access: Access, addresses: Ints, width: int, count: int = 1) -> tuple[Values, str]:
         """As `load`, for elements of `width` bytes of any one type: payload, and the type's name.
 
-        The name is ZERO_TYPE where all bytes are zero-filled. Raises InterpreterError also where types differ.
+        The name is ZERO_TYPE if all bytes are zero-filled. Raises InterpreterError also for mixed types.
         """
         span = self.span(access, addresses, width * count)
         self._before_read(access, span)
@@ -250,7 +250,7 @@ class Cells:
     def store(
         self, access: Access, addresses: Ints, payload: Values, dtype: str, count: int = 1, align: int | None = None
     ) -> None:
-        """Write `count` neighbouring elements to each address: payload (n, count), or what broadcasts to it.
+        """Write `count` consecutive elements to each address: payload (n, count), or an array that broadcasts to it.
 
         Raises InterpreterError for an access out of bounds or misaligned, bytes in flight, and a race.
         """
@@ -304,7 +304,7 @@ class Cells:
         return span
 
     def refine(self, unit: int) -> None:
-        """Keep state for units of at most so many bytes."""
+        """Keep state for units of at most this many bytes."""
         if unit < self.unit:
             factor = self.unit // unit
             for name in self.state:
@@ -312,13 +312,13 @@ class Cells:
                 finer = np.zeros((*array.shape[:-1], array.shape[-1] * factor), array.dtype)
                 if not self._is_fresh:
                     for old, new in zip(array, finer, strict=True) if array.ndim > 1 else ((array, finer),):
-                        if old.any():  # of most readers nothing is known
+                        if old.any():  # empty for most readers
                             new.reshape(-1, factor)[:] = old[:, None]
                 setattr(self, name, finer)
             self.unit = unit
 
     def site(self, access: Access, span: Span) -> Any:
-        """The number of the op that accesses memory, or of each row's: array (n, 1)."""
+        """The number of the op that accesses memory, or of the op of each row: array (n, 1)."""
         if not access.ops:
             return self._number(access.op)
         key = access.ops, len(span.addresses)
@@ -335,25 +335,25 @@ class Cells:
         return self._numbers[op]
 
     def by(self, site: int) -> str:
-        """The op of a number, for messages."""
+        """The op with this number, for messages."""
         return f" by {self._sites[site].describe()}" if site < MOST_SITES else ""
 
     def renewed(self, span: Span) -> Span:
-        """A span in the present units."""
+        """A span in the current units."""
         return span if span.unit == self.unit else Span(span.addresses, span.size, span.chunk, self.unit, span.end)
 
     def entries(self, size: int) -> int:
-        """How many units a memory of `size` bytes has."""
+        """The number of units in a memory of `size` bytes."""
         return padded(size) // self.unit
 
     def dtypes_at(self, addresses: Ints) -> set[str]:
-        """The types of the elements that begin at these addresses, of those where one does."""
+        """The types of the elements that begin at these addresses, where one does."""
         at = addresses - self.origin
         codes = self.codes[at[(at >= 0) & (at < self.size)]]
         return {_NAMES[code] for code in set(codes.tolist()) if code in _NAMES}
 
     def wider_integers(self, addresses: Ints, width: int) -> Ints | None:
-        """Bytes of the integer that each address lies in, `width` if there is none; None where none is wider."""
+        """Bytes of the integer that contains each address, `width` if there is none; None if none is wider."""
         at = np.clip(addresses - self.origin, 0, self.size - 1)
         result = np.full(len(at), width, np.int64)
         for size, code in _INTEGERS:
@@ -372,7 +372,7 @@ class Cells:
         raise InterpreterError(before_code(found, f" ({self.space} address {at + self.origin:#x}{self.place_of(at)})"))
 
     def place_of(self, at: int) -> str:
-        """A relative address in words, after a comma: its buffer and offset; nothing where no buffer has a name."""
+        """A relative address in words, after a comma: its buffer and offset; empty if no buffer has a name."""
         for buffer in reversed(self.buffers):
             if buffer.start <= at < buffer.end:
                 place = f", byte {at - buffer.start} of {buffer.name}"
@@ -389,7 +389,7 @@ class Cells:
         )
 
     def _read(self, access: Access, span: Span, dtype: str, count: int) -> Values:
-        """The payload of a span's elements, once it may be read. Raises where they are not of the type."""
+        """The payload of a span's elements, once it may be read. Raises InterpreterError for another type."""
         width = ELEMENT_BYTES[dtype]
         run = _RUNS.get((dtype, span.word))
         if run is None or np.count_nonzero(self.codes.view(_WORDS[span.word])[span.words] != run):
@@ -400,7 +400,7 @@ class Cells:
         return loaded(self.payload[span.elements(width)], dtype)
 
     def _refuse_contents(self, access: Access, span: Span, bad: Values, wanted: str, width: int) -> NoReturn:
-        """The bytes read are no elements of the type wanted: say what they are."""
+        """Refuse bytes that are not elements of the wanted type, and say what they are."""
         row, element = (int(index[0]) for index in np.nonzero(bad))
         codes = span.get(self.codes)[row, element * width : (element + 1) * width]
         if (codes == UNWRITTEN).any():
@@ -412,16 +412,16 @@ class Cells:
         self.fail(access, span.addresses, row, element * width + int(np.argmax(codes == UNWRITTEN)), rule)
 
     def _check_accessible(self, access: Access, span: Span) -> None:
-        """Raise for bytes inside the memory that no buffer has, once for each span that is kept."""
+        """Raise for bytes inside the memory that belong to no buffer, once for each kept span."""
 
     def _check_open(self, access: Access, span: Span) -> None:
-        """Raise for an access when nobody may touch the memory yet."""
+        """Raise for an access to memory that nobody may access yet."""
 
     def _before_read(self, access: Access, span: Span) -> None:
-        """Raise for a read that is not ordered; remember the reader."""
+        """Raise for a read that is not ordered; record the reader."""
 
     def _before_write(self, access: Access, span: Span) -> None:
-        """Raise for a write that is not ordered; remember the writer."""
+        """Raise for a write that is not ordered; record the writer."""
 
 
 def lane_column(access: Access) -> Any:
@@ -435,7 +435,7 @@ def padded(size: int) -> int:
 
 
 def thread_name(thread: int, names: Sequence[str] = ()) -> str:
-    """A thread, or an agent as a whole, in words; `names` are those of the clocks of its CTA."""
+    """A thread, or a whole agent, in words; `names` are those of the clocks of its CTA."""
     warp, lane = divmod(thread, LANES)
     name = names[warp] if warp < len(names) else f"warp {warp}"
     return name if lane == WHOLE_AGENT else f"{name} lane {lane}"

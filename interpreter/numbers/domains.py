@@ -1,15 +1,15 @@
-"""Number domains: what a cell of memory or an SSA value holds in place of bits.
+"""Number domains: the values that memory cells and SSA values hold in place of bits.
 
-`float`   what the hardware computes: every value a float64 that holds an f16, bf16, f32 or f64 exactly; each operation
+`float`   the values of the hardware: each is a float64 that holds an f16, bf16, f32 or f64 exactly; each operation
           computes in float64 and rounds once to its type.
-`hopper`  as `float`, and sums inside mma.sync and wgmma as Hopper's tensor cores make them (`tensor_cores`).
+`hopper`  as `float`, with sums inside mma.sync and wgmma as in Hopper's tensor cores (`tensor_cores`).
 `exact`   integers without rounding: a GEMM on integers does not depend on the order of its sums, so two levels
           can be compared bit by bit.
-`field`   integers modulo 2³¹ − 1: exact too, and dyadic constants such as 0.5 exist in it.
+`field`   integers modulo 2³¹ − 1: also exact, and with dyadic constants such as 0.5.
 
-Integer types (`integers`) are themselves in every domain; what is converted from them is the domain's.
+Integer types (`integers`) have the same values in every domain; numbers converted from them belong to the domain.
 
-Values are numpy arrays (any shape) of the domain's `payload` dtype; float types go by their MLIR names: "bf16", "f32".
+Values are numpy arrays (any shape) of the domain's `payload` dtype; float types have their MLIR names: "bf16", "f32".
 Float casts may overflow to infinity on purpose: run under `numpy.errstate(all="ignore")`.
 """
 
@@ -19,7 +19,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-import ml_dtypes  # noqa: F401 - makes numpy know the names of the types that it lacks
+import ml_dtypes  # noqa: F401 - registers the types that numpy lacks
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,22 +30,22 @@ from lowtide.interpreter.numbers.tensor_cores import MMA_SYNC, WGMMA, is_known, 
 
 Values = NDArray[Any]
 
-# By MLIR's names.
+# By MLIR name.
 _FLOATS = {row.ir: row for row in ELEMENTS.values() if row.is_float}
 FLOAT_DTYPES: Mapping[str, Any] = MappingProxyType({name: np.dtype(row.library) for name, row in _FLOATS.items()})
 NUMPY_DTYPES: Mapping[str, Any] = MappingProxyType({row.ir: np.dtype(row.library) for row in ELEMENTS.values()})
-"""Of arrays that users give and get."""
+"""Arrays that users pass and get."""
 _BITS: Mapping[str, Any] = MappingProxyType({name: np.dtype(f"u{row.bytes}") for name, row in _FLOATS.items()})
 
-# Those in whose sums float64 would round at every step.
+# Types in whose sums float64 would round at every step.
 _AS_WIDE_AS_PAYLOAD = frozenset(name for name, row in _FLOATS.items() if row.precision > np.finfo(np.float64).nmant)
 
 _COMPARISONS: Mapping[str, Callable[[Values, Values], Values]] = MappingProxyType(
     {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
 )
 
-_FIELD_BITS = 31  # of the prime of the field
-_SIGNIFICAND = 53  # bits of a float64's
+_FIELD_BITS = 31  # of the field's prime
+_SIGNIFICAND = 53  # of a float64
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
@@ -75,11 +75,11 @@ _FUNCTIONS: Mapping[str, Callable[..., Values]] = MappingProxyType(
 
 
 class FloatDomain:
-    """Floating point as the hardware has it; also the interface that the other domains follow."""
+    """Floating point of the hardware; also the interface of the other domains."""
 
     name = "float"
     is_float: bool = True
-    """Whether values are floats of the hardware's types, with their bits."""
+    """Whether values are floats of the hardware's types, with bits."""
     payload: Any = np.float64
 
     def of_matrix(self, array: Values, dtype: str) -> Values:
@@ -89,11 +89,11 @@ class FloatDomain:
         return self.round(self.from_array(array), dtype)
 
     def from_array(self, array: Values) -> Values:
-        """Numbers that the user gave, of any dtype."""
+        """The payload of numbers that the user gave, of any dtype."""
         return np.asarray(array).astype(np.float64)
 
     def matrix_of(self, payload: Values, dtype: str) -> Values:
-        """The matrix that the user gets, in the numpy (or ml_dtypes) type of `dtype`, of its payload in memory."""
+        """The user's matrix, in the numpy (or ml_dtypes) type of `dtype`, from its payload in memory."""
         return integers.loaded(payload, dtype) if dtype in integers.INTEGERS else self.to_array(payload, dtype)
 
     def to_array(self, values: Values, dtype: str) -> Values:
@@ -105,7 +105,7 @@ class FloatDomain:
         return self.round(np.float64(value), dtype)
 
     def round(self, values: Values, dtype: str) -> Values:
-        """To nearest, ties to even, in `dtype`; also truncf and extf."""
+        """Rounded to `dtype`, to nearest, ties to even; also truncf and extf."""
         if dtype == "f64":
             return values
         return values.astype(FLOAT_DTYPES[dtype]).astype(np.float64)
@@ -139,7 +139,7 @@ class FloatDomain:
         return integers.dot(a, b, c, dtype) if dtype in integers.INTEGERS else self._dot(a, b, c, dtype)
 
     def sum(self, x: Values, y: Values, dtype: str) -> Values:
-        """x + y of accumulators: as `add`, and of integers modulo 2^bits."""
+        """x + y of accumulators: as `add`, or for integers modulo 2^bits."""
         if dtype in integers.INTEGERS:
             return integers.wrapped(x.astype(np.int64) + y.astype(np.int64), dtype)
         return self.add(x, y, dtype)
@@ -176,25 +176,25 @@ class FloatDomain:
     def mmas(
         self, a: Sequence[Values], b: Sequence[Values], c: Values, operands: tuple[str, str], dtype: str
     ) -> Values:
-        """wgmma of (M, K) by (N, K), each of which adds to what the one before gives, the first to c: (M, N)."""
+        """wgmma of (M, K) by (N, K), each added to the result of the previous one, the first to c: (M, N)."""
         for left, right in zip(a, b, strict=True):
             c = self.mma(left, right, c, operands, dtype, left.shape[-1], WGMMA)
         return c
 
     def maximum(self, x: Values, y: Values) -> Values:
-        """The larger; NaN where either is (arith.maximumf)."""
+        """The larger; NaN if either is (arith.maximumf)."""
         return np.maximum(x, y)
 
     def minimum(self, x: Values, y: Values) -> Values:
-        """The smaller; NaN where either is (arith.minimumf)."""
+        """The smaller; NaN if either is (arith.minimumf)."""
         return np.minimum(x, y)
 
     def max_number(self, x: Values, y: Values) -> Values:
-        """The larger; the other where one is NaN (arith.maxnumf)."""
+        """The larger; if one is NaN, the other (arith.maxnumf)."""
         return np.fmax(x, y)
 
     def min_number(self, x: Values, y: Values) -> Values:
-        """The smaller; the other where one is NaN (arith.minnumf)."""
+        """The smaller; if one is NaN, the other (arith.minnumf)."""
         return np.fmin(x, y)
 
     def compare(self, predicate: str, x: Values, y: Values) -> Values:
@@ -303,7 +303,7 @@ class ExactDomain(FloatDomain):
 
     def _dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
         bound = self._check_product(a, b, a.shape[-1])
-        if bound < 2.0**53:  # then every partial sum is exact in float64, whose product is the fast one
+        if bound < 2.0**53:  # then float64, which is fast, has all partial sums exactly
             return (a.astype(np.float64) @ b.swapaxes(-1, -2).astype(np.float64)).astype(np.int64) + c
         return a @ b.swapaxes(-1, -2) + c
 
@@ -340,14 +340,14 @@ class ExactDomain(FloatDomain):
         raise self._refused("the bits of a float", "take the domain 'float'")
 
     def from_bits(self, bits: Values, dtype: str) -> Values:
-        """Bits can be read as numbers where these are integers."""
+        """Bits can be read as numbers if these are integers."""
         floats = FloatDomain().from_bits(bits, dtype)
         if not np.all(np.isfinite(floats) & (np.abs(floats) < 2.0**53) & (floats == np.trunc(floats))):
             raise self._refused("a float made from bits that is not integer", "take the domain 'float'")
         return self.from_array(floats)
 
     def _check_product(self, x: Values, y: Values, terms: int) -> float:
-        """The largest that a sum of `terms` products can be. Raises InterpreterError where int64 may not hold it."""
+        """The largest possible sum of `terms` products. Raises InterpreterError if int64 may not hold it."""
         bound = float(np.abs(x).max(initial=0)) * float(np.abs(y).max(initial=0)) * terms
         if bound >= 2.0**62:
             raise self._refused("a product beyond 2^62", "give smaller inputs, or take the domain 'field'")
@@ -394,7 +394,7 @@ class FieldDomain(ExactDomain):
         return (x * y + z) % self.prime
 
     def _dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
-        # Halves of 16 and 15 bits: every sum of products of halves is exact in float64 up to K = 2^21.
+        # Halves of 16 and 15 bits: each sum of products of halves is exact in float64 up to K = 2^21.
         low_a, high_a, low_b, high_b = (
             part.astype(np.float64)
             for part in (a & 0xFFFF, a >> 16, b.swapaxes(-1, -2) & 0xFFFF, b.swapaxes(-1, -2) >> 16)
@@ -420,13 +420,13 @@ class FieldDomain(ExactDomain):
         return np.asarray(values).astype(np.int64) % self.prime
 
     def from_bits(self, bits: Values, dtype: str) -> Values:
-        """Bits can be read as numbers where these are finite: all of them are dyadic."""
+        """Bits can be read as numbers if these are finite: all of them are dyadic."""
         floats = FloatDomain().from_bits(bits, dtype)
         if not np.all(np.isfinite(floats)):
             raise self._refused("a float made from bits that is not finite", "take the domain 'float'")
         significands, exponents = np.frexp(floats)
         integers = np.ldexp(significands, _SIGNIFICAND).astype(np.int64) % self.prime
-        # 2³¹ is 1 modulo the prime, so that exponents count modulo 31.
+        # 2³¹ is 1 modulo the prime, so exponents count modulo 31.
         return integers * (1 << (exponents.astype(np.int64) - _SIGNIFICAND) % _FIELD_BITS) % self.prime
 
     def to_integer(self, values: Values, integer: Any) -> Values:
@@ -440,7 +440,7 @@ DOMAINS: Mapping[str, type[Domain]] = MappingProxyType(
 
 
 def domain(name: str) -> Domain:
-    """The number domain `name`: "float", "hopper", "exact" or "field". Raises InterpreterError for another."""
+    """The number domain `name`: "float", "hopper", "exact" or "field". Raises InterpreterError for other names."""
     if not isinstance(name, str) or name not in DOMAINS:
         raise InterpreterError(f"unknown number domain {name!r}; known are {', '.join(DOMAINS)} [unknown-domain]")
     return DOMAINS[name]()

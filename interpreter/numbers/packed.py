@@ -1,7 +1,7 @@
-"""Registers that hold several numbers: two of 16 bits in 32, as ldmatrix and mma.sync have them, or some of 8 bits.
+"""Registers that hold several numbers: two of 16 bits in 32, as in ldmatrix and mma.sync, or some of 8 bits.
 
-The IR types them i32, i16 or i8; here they keep the numbers of the domain and their type. They can be passed on,
-selected, stored and cast back to vectors of the same type, and nothing else: arithmetic on such bits is refused.
+In IR they are i32, i16 or i8; here they keep the numbers of the domain and their type. They can be passed on, selected,
+stored and cast back to vectors of the same type. Arithmetic on such bits is refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,26 +23,26 @@ _REGISTER_BYTES = 4
 _BYTES = {row.ir: row.bytes for row in ELEMENTS.values() if row.is_float}
 
 PACKED_TYPES: tuple[str, ...] = tuple(row.ir for row in ELEMENTS.values() if row.is_float and row.bits == 16)
-"""The types, by their MLIR names, that a register of 32 bits holds two of."""
+"""The types, by MLIR name, of which a 32-bit register holds two."""
 
 NARROW_TYPES: tuple[str, ...] = tuple(row.ir for row in ELEMENTS.values() if row.is_float and row.bits <= 16)
-"""The types that a register may hold several of."""
+"""The types of which a register may hold several."""
 
 
 @dataclass(eq=False, slots=True)
 class Mixed:
-    """`first` where the condition (32,) holds, else `second`; of different kinds."""
+    """`first` in lanes where the condition (32,) holds, else `second`; of different kinds."""
 
     condition: Any
     first: Any
     second: Any
 
     def blend(self, condition: Any, other: Any) -> Any:
-        """This where the condition (32,) holds, else `other`."""
+        """This in lanes where the condition (32,) holds, else `other`."""
         return self if other is None else self.under(~condition, other)
 
     def under(self, condition: Any, value: Any) -> Any:
-        """`value` where the condition (32,) holds, else this. What is of one kind stays together."""
+        """`value` in lanes where the condition (32,) holds, else this. Values of one kind stay together."""
         if isinstance(value, Mixed):
             result: Any = self
             for lanes, part in value.parts():
@@ -52,12 +52,12 @@ class Mixed:
             return Mixed(self.condition | condition, blend(condition, value, self.first), self.second)
         if _are_alike(value, self.second):
             return Mixed(self.condition & ~condition, self.first, blend(condition, value, self.second))
-        if isinstance(self.second, Mixed):  # so that there is one of each kind, however often lanes change theirs
+        if isinstance(self.second, Mixed):  # keeps one of each kind, however often lanes change theirs
             return Mixed(self.condition & ~condition, self.first, self.second.under(condition, value))
         return Mixed(condition, value, self)
 
     def parts(self) -> Iterator[tuple[Any, Any]]:
-        """What it is made of: lanes that no other part has, and their value."""
+        """The parts: disjoint lanes, and their value."""
         yield self.condition, self.first
         rest = ~self.condition
         if not isinstance(self.second, Mixed):
@@ -67,14 +67,14 @@ class Mixed:
             yield rest & lanes, part
 
     def map(self, function: Callable[[Any], Any]) -> Any:
-        """The function's values of both, numpy arrays or scalars, as one."""
+        """The results of the function on both, numpy arrays or scalars, as one."""
         first, second = np.asarray(function(self.first)), np.asarray(function(self.second))
         extra = max(first.ndim, second.ndim) - 1
         return np.where(np.asarray(self.condition).reshape(-1, *(1,) * max(extra, 0)), first, second)
 
 
 def joined(condition: Any, value: Any, other: Any) -> Any:
-    """`value` where the condition (32,) holds, else `other`, which is of another kind."""
+    """`value` in lanes where the condition (32,) holds, else `other`, which is of another kind."""
     if other is None:
         return value
     if isinstance(other, Mixed):
@@ -90,14 +90,13 @@ def _are_alike(x: Any, y: Any) -> bool:
 
 
 class Packed:
-    """Integers, one or a vector of them, that hold numbers of a type `dtype` which is as wide, or half or a quarter.
+    """Integers, one or a vector, that hold numbers of a type `dtype` with the same width, a half or a quarter.
 
-    `payload`: array (32, k) of an integer with k numbers, (32, n, k) of a vector of n, with 1 in place of 32 where
-    uniform; the lowest first.
-    `dtype` is ZERO_TYPE where the halves are zero of any type.
+    `payload`: array (32, k) for an integer with k numbers, (32, n, k) for a vector of n, with 1 in place of 32 if
+    uniform; the lowest first. `dtype` is ZERO_TYPE if the halves are zero of any type.
     """
 
-    __array_ufunc__ = None  # so that numpy hands its operators over to those below
+    __array_ufunc__ = None  # makes numpy use the operators below
     __slots__ = ("dtype", "payload")
 
     def __init__(self, payload: Values, dtype: str) -> None:
@@ -105,8 +104,8 @@ class Packed:
         self.dtype = dtype
 
     def unpack(self, dtype: str) -> Values:
-        """The payload, as numbers of `dtype`. Raises InterpreterError where it holds another type's, and is no zero of
-        as many bits."""
+        """The payload, as numbers of `dtype`. Raises InterpreterError if it holds another type, and is not a zero of
+        the same width."""
         if self.dtype not in (dtype, ZERO_TYPE) and (_BYTES.get(self.dtype) != _BYTES.get(dtype) or self._has_bits()):
             raise InterpreterError(
                 f"a register that holds two {self.dtype} is read as two {dtype}; load it as {dtype} [pair-read]"
@@ -114,7 +113,7 @@ class Packed:
         return self.payload
 
     def _has_bits(self) -> bool:
-        """Whether some number is no zero, or a negative one."""
+        """Whether some number is nonzero or negative zero."""
         payload = np.asarray(self.payload)
         return bool(payload.any() or (payload.dtype.kind == "f" and np.signbit(payload).any()))
 
@@ -123,7 +122,7 @@ class Packed:
         return Packed(self.payload[place], self.dtype)
 
     def blend(self, condition: Any, other: Any) -> Any:
-        """This where the condition (32,) holds, else `other`."""
+        """This in lanes where the condition (32,) holds, else `other`."""
         if not isinstance(other, Packed):
             return joined(condition, self, other)
         if self.dtype != other.dtype and ZERO_TYPE not in (self.dtype, other.dtype):
@@ -135,7 +134,7 @@ class Packed:
         return Packed(np.where(column, self.payload, other.payload), dtype)
 
     def __len__(self) -> int:
-        """32, or 1 where uniform."""
+        """32, or 1 if uniform."""
         return len(self.payload)
 
     def _refuse(self, *operands: Any) -> NoReturn:
@@ -150,7 +149,7 @@ class Packed:
 
 
 def narrowed_pair(values: Values, row: ElementType, domain: Domain) -> Packed:
-    """Numbers (32 or 1, k) rounded to a narrower type, an 8-bit float clamped to its finite values, as a register."""
+    """Numbers (32 or 1, k) rounded to a narrower type, 8-bit floats clamped to finite values, as a register."""
     if row.bits == 8 and domain.is_float:
         values = np.clip(values, row.lowest, row.largest)  # NaN stays NaN
     return Packed(domain.round(values, row.ir), row.ir)

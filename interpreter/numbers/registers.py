@@ -1,18 +1,17 @@
-"""What a register of hardware holds, at levels without types for registers (PTX).
+"""The contents of hardware registers at levels with untyped registers (PTX).
 
-A register of PTX has a width and no more: 32 bits may be an integer, an f32, two f16, or half of an f64. Kinds of
-values here:
+A register of PTX has only a width: 32 bits may be an integer, an f32, two f16, or half of an f64. Kinds of values:
 
-raw      an integer of the register's width, signed: a Python int where uniform (bool for a predicate), else an array
-Number   one number of the domain that fills the register: f16 and bf16 in 16 bits, f32 in 32, f64 in 64
-Packed   two numbers of 16 bits in 32, two of 8 in 16, four of 8 in 32 (packed.py)
-Pair     two values of 32 bits in 64
-Half     32 bits that are a half of a Number of 64
-Mixed    values of different kinds in different lanes, where branches meet (packed.py)
+raw      an integer of the register's width, signed: a Python int if uniform (bool for a predicate), else an array
+Number   one number of the domain that fills the register: f16 and bf16 in 16 bits, f32 in 32, f64 in 64 Packed   two
+numbers of 16 bits in 32, two of 8 in 16, four of 8 in 32 (packed.py) Pair     two values of 32 bits in 64 Half     32
+bits that are half of a 64-bit Number Mixed    values of different kinds in different lanes, after branches meet
+(packed.py)
 
-Moving, packing, selecting and storing keep numbers as they are; so do the bit operations by which compilers move
-halves of registers, negate and convert bf16 to f32 (`logic`, `shifted`). Other integer operations on numbers need bits,
-which only the domain of floats has: `raw` refuses them elsewhere, zero apart. Raw bits can be read as numbers in each.
+Moving, packing, selecting and storing keep numbers unchanged. So do the bit operations by which compilers move halves
+of registers, negate, and convert bf16 to f32 (`logic`, `shifted`). Other integer operations on numbers need bits, which
+only the domains of floats have: elsewhere `raw` refuses them, except for zero. Raw bits can be read as numbers in each
+domain.
 """
 
 from collections.abc import Callable
@@ -42,15 +41,15 @@ SIGNED: dict[int, Any] = {
 
 
 class RegisterError(InterpreterError):
-    """A register does not hold what an instruction reads."""
+    """A register does not hold the kind of value that an instruction reads."""
 
 
 class NotBits(RegisterError, NotInterpreted):
-    """Bits of a number are asked for in a domain whose numbers have none."""
+    """The bits of a number are needed in a domain without bits."""
 
 
 class Unreadable:
-    """A register that may not be touched now; `why` says so."""
+    """A register that may not be accessed now, with the reason `why`."""
 
     why: str = ""
 
@@ -59,7 +58,7 @@ class Unreadable:
 
 
 def readable(value: Any) -> Any:
-    """The value, if it may be touched. Raises InterpreterError."""
+    """The value, if it may be accessed. Raises InterpreterError."""
     if isinstance(value, Unreadable):
         raise RegisterError(value.why)
     return value
@@ -67,7 +66,7 @@ def readable(value: Any) -> Any:
 
 @dataclass(eq=False, slots=True)
 class Number:
-    """A number of float type `dtype`: `payload` of the domain, a scalar where uniform, else an array (32,)."""
+    """A number of float type `dtype`: `payload` of the domain, a scalar if uniform, else an array (32,)."""
 
     payload: Any
     dtype: str
@@ -78,7 +77,7 @@ class Number:
         return Number(column if len(column) > 1 else column[0], self.dtype)
 
     def blend(self, condition: Any, other: Any) -> Any:
-        """This where the condition (32,) holds, else `other`."""
+        """This in lanes where the condition (32,) holds, else `other`."""
         if isinstance(other, Number) and other.dtype == self.dtype:
             return Number(np.where(condition, self.payload, other.payload), self.dtype)
         return joined(condition, self, other)
@@ -86,13 +85,13 @@ class Number:
 
 @dataclass(eq=False, slots=True)
 class Pair:
-    """64 bits made of two values of 32."""
+    """64 bits made of two 32-bit values."""
 
     low: Any
     high: Any
 
     def blend(self, condition: Any, other: Any) -> Any:
-        """This where the condition (32,) holds, else `other`."""
+        """This in lanes where the condition (32,) holds, else `other`."""
         if isinstance(other, Pair):
             return Pair(blend(condition, self.low, other.low), blend(condition, self.high, other.high))
         return joined(condition, self, other)
@@ -100,13 +99,13 @@ class Pair:
 
 @dataclass(eq=False, slots=True)
 class Half:
-    """The low or the high 32 bits of a number of 64."""
+    """The low or the high 32 bits of a 64-bit number."""
 
     number: Number
     is_high: bool
 
     def blend(self, condition: Any, other: Any) -> Any:
-        """This where the condition (32,) holds, else `other`."""
+        """This in lanes where the condition (32,) holds, else `other`."""
         same = isinstance(other, Half) and (other.is_high, other.number.dtype) == (self.is_high, self.number.dtype)
         return (
             Half(self.number.blend(condition, other.number), self.is_high) if same else joined(condition, self, other)
@@ -115,7 +114,7 @@ class Half:
 
 @dataclass(eq=False, slots=True)
 class Halves:
-    """A vector of 32-bit registers that hold the halves of numbers of 64: payload (32 or 1, n)."""
+    """A vector of 32-bit registers that hold the halves of 64-bit numbers: payload (32 or 1, n)."""
 
     payload: Any
     dtype: str
@@ -131,7 +130,7 @@ def is_raw(value: Any) -> bool:
 
 
 def canonical(value: Any, bits: int) -> Any:
-    """A raw value brought into its width, signed."""
+    """A raw value wrapped to its width, signed."""
     if isinstance(value, np.ndarray):
         return value if value.dtype == SIGNED[bits] else value.astype(SIGNED[bits])
     if bits == 1:
@@ -151,7 +150,7 @@ def unsigned(value: Any, bits: int) -> Any:
 
 
 def raw(value: Any, bits: int, domain: Domain) -> Any:
-    """The bits of a register, as an integer. Raises NotBits for numbers of a domain without bits, zero apart."""
+    """The bits of a register, as an integer. Raises NotBits for nonzero numbers of a domain without bits."""
     if is_raw(value):
         return value
     if isinstance(value, Mixed):
@@ -181,7 +180,7 @@ def raw(value: Any, bits: int, domain: Domain) -> Any:
 
 
 def number(value: Any, dtype: str, domain: Domain) -> Any:
-    """A register read as a number of a type: its payload, a scalar where uniform, else an array (32,)."""
+    """A register read as a number of a type: its payload, a scalar if uniform, else an array (32,)."""
     if isinstance(value, Number) and value.dtype == dtype:
         return value.payload
     if isinstance(value, Mixed):
@@ -202,7 +201,7 @@ def number(value: Any, dtype: str, domain: Domain) -> Any:
 
 
 def halves(value: Any, dtype: str, domain: Domain) -> Values:
-    """A register of 32 bits read as two numbers of 16: payload (32 or 1, 2)."""
+    """A 32-bit register read as two 16-bit numbers: payload (32 or 1, 2)."""
     if isinstance(value, Packed) and value.dtype in (dtype, ZERO_TYPE):
         return value.payload
     low, high = split(value, 32, domain)
@@ -211,7 +210,7 @@ def halves(value: Any, dtype: str, domain: Domain) -> Values:
 
 
 def split(value: Any, bits: int, domain: Domain) -> tuple[Any, Any]:
-    """The low and the high half of a register of so many bits."""
+    """The low and the high half of a register of this width."""
     half = bits // 2
     if isinstance(value, Packed) and bits == 8 * _size_of(value):
         if value.dtype == ZERO_TYPE:
@@ -231,12 +230,12 @@ def split(value: Any, bits: int, domain: Domain) -> tuple[Any, Any]:
 
 
 def join(low: Any, high: Any, half: int, domain: Domain) -> Any:
-    """A register made of two halves of so many bits."""
+    """A register made of two halves of this width."""
     if is_raw(low) and is_raw(high):
         return _join_raw(low, high, half)
     if low is None and high is None:
         return None
-    if low is None or high is None:  # what was never written counts as any
+    if low is None or high is None:  # an unwritten value counts as any
         return join(0, high, half, domain) if low is None else join(low, 0, half, domain)
     if half == 32:
         return _whole(low, high) or Pair(low, high)
@@ -250,25 +249,25 @@ def join(low: Any, high: Any, half: int, domain: Domain) -> Any:
 
 
 def _size_of(value: Packed) -> int:
-    """Bytes of a register that holds these numbers."""
+    """The bytes of a register that holds these numbers."""
     each = ELEMENT_BYTES[value.dtype] if value.dtype != ZERO_TYPE else 2
     return each * int(value.payload.shape[1])
 
 
 def width_of(value: Packed, bits: int) -> int:
-    """The bits of a register that holds these numbers, at least so many."""
+    """The width of a register that holds these numbers, at least `bits`."""
     return max(bits, 8 * _size_of(value))
 
 
 def _of_row(payload: Values, dtype: str) -> Any:
-    """One number, or several, of each lane."""
+    """One number, or several, for each lane."""
     if payload.shape[1] > 1:
         return Packed(payload, dtype)
     return Number(payload[:, 0] if len(payload) > 1 else payload[0, 0], dtype)
 
 
 def numbers_of(value: Any, bits: int, dtype: str, domain: Domain) -> Values:
-    """A register of so many bits read as numbers of a type: (32 or 1, as many as go into it)."""
+    """A register of this width read as numbers of a type: (32 or 1, as many as fit)."""
     count = bits // (8 * ELEMENT_BYTES[dtype])
     if count == 1:
         return np.atleast_1d(number(value, dtype, domain))[:, None]
@@ -280,7 +279,7 @@ def numbers_of(value: Any, bits: int, dtype: str, domain: Domain) -> Values:
 
 
 def _whole(low: Any, high: Any) -> Number | None:
-    """The number whose halves these are; None where they are not of one."""
+    """The number of which these are the halves; None if they are not halves of one number."""
     if not (isinstance(low, Half) and isinstance(high, Half)) or low.is_high or not high.is_high:
         return None
     one, other = low.number, high.number
@@ -330,7 +329,7 @@ def _positive(value: Any, bits: int) -> Any:
 
 
 def logic(name: str, x: Any, y: Any, bits: int, domain: Domain) -> Any:
-    """and, or, xor of which at least one operand holds numbers: by halves, where that says what comes of them."""
+    """and, or, xor with at least one operand that holds numbers: by halves, if these determine the result."""
     found = _kept(name, x, y, bits, domain)
     if found is None:
         found = _kept(name, y, x, bits, domain)
@@ -365,7 +364,7 @@ LOGIC: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _narrow(value: Any, bits: int) -> Packed | None:
-    """A register of so many bits that holds numbers of 8, with zeros above them; None for any other."""
+    """A register of this width that holds 8-bit numbers, with zeros above them; None for others."""
     if not isinstance(value, Number | Packed) or ELEMENT_BYTES.get(value.dtype) != 1:
         return None
     rows = value.payload if isinstance(value, Packed) else np.atleast_1d(value.payload)[:, None]
@@ -374,7 +373,7 @@ def _narrow(value: Any, bits: int) -> Packed | None:
 
 
 def _kept(name: str, x: Any, mask: Any, bits: int, domain: Domain) -> Any:
-    """What a uniform mask makes of a register where that is no arithmetic on bits; None where it is."""
+    """The result of a uniform mask on a register without arithmetic on bits; None if it needs that."""
     if isinstance(mask, np.ndarray) or not is_raw(mask):
         return None
     mask = int(mask) & ((1 << bits) - 1)
@@ -392,7 +391,7 @@ def _kept(name: str, x: Any, mask: Any, bits: int, domain: Domain) -> Any:
 
 
 def shifted(value: Any, amount: int, bits: int, domain: Domain) -> Any:
-    """A register shifted left by `amount` bits (right, logically, where negative), by halves where that is possible."""
+    """A register shifted left by `amount` bits (negative: right, logically), by halves if possible."""
     half = bits // 2
     if abs(amount) == half and half >= 16:
         low, high = split(value, bits, domain)
@@ -402,7 +401,7 @@ def shifted(value: Any, amount: int, bits: int, domain: Domain) -> Any:
     if isinstance(value, Mixed):
         return joined(value.condition, *(shifted(each, amount, bits, domain) for each in (value.first, value.second)))
     if abs(amount) == 8 and (narrow := _narrow(value, bits)) is not None:
-        # Numbers of 8 bits move by one; a zero of all bits comes after them.
+        # 8-bit numbers move by one, with a zero of all bits after them.
         row = narrow.payload
         zero = np.zeros((len(row), 1), row.dtype)
         kept = np.concatenate([zero, row[:, :-1]] if amount > 0 else [row[:, 1:], zero], axis=1)
@@ -412,7 +411,7 @@ def shifted(value: Any, amount: int, bits: int, domain: Domain) -> Any:
 
 
 def chosen(condition: Any, x: Any, y: Any, bits: int) -> Any:
-    """`x` where a predicate holds, else `y`."""
+    """`x` in lanes where a predicate holds, else `y`."""
     x, y = readable(x), readable(y)
     if not isinstance(condition, np.ndarray):
         return x if condition else y
@@ -426,14 +425,14 @@ def chosen(condition: Any, x: Any, y: Any, bits: int) -> Any:
 
 
 def of_lane(value: Any, lane: int) -> Any:
-    """What one lane holds, as a value of all; a kind that has none uniform, in each lane."""
+    """The value of one lane, for all lanes; a kind that cannot be uniform has it in each lane."""
     if isinstance(value, np.ndarray):
         return value[lane].item()
     return of_lanes(value, np.full(32, lane))
 
 
 def of_lanes(value: Any, lanes: Any) -> Any:
-    """What each lane holds once it has taken the value of another: `lanes` (32,) says which."""
+    """The value of each lane after it takes the value of lane `lanes` (32,)."""
     if isinstance(value, np.ndarray):
         return value[lanes]
     if isinstance(value, Number):
@@ -453,7 +452,7 @@ def _any(values: Any) -> bool:
 
 
 def _is_zero(values: Any) -> Any:
-    """Where all bits are zero."""
+    """The lanes whose bits are all zero."""
     values = np.asarray(values)
     return (values == 0) & ~np.signbit(values) if values.dtype.kind == "f" else values == 0
 

@@ -1,6 +1,6 @@
-"""What memory keeps of elements, and what a load as some type makes of it.
+"""Elements in memory, and their values when they are loaded as a type.
 
-Integers are kept without their sign. tf32 lies in memory as f32, and its last bits are cut off as it is read.
+Memory keeps integers without a sign. tf32 is stored as f32, and its last bits are cut off when it is read.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from lowtide.interpreter.numbers import integers
 
 Values = NDArray[Any]
 
-# By MLIR names, of types of which more bits are stored than are multiplied: the type in memory, and the bits cut off.
+# For types that store more bits than are multiplied, by MLIR name: the type in memory, and the number of bits cut off.
 _STORED: Mapping[str, str] = MappingProxyType(
     {row.ir: element_type(row.storage).ir for row in ELEMENTS.values() if row.storage is not None}
 )
@@ -25,12 +25,12 @@ _CUT: Mapping[str, int] = MappingProxyType(
 
 
 def in_memory(name: str) -> str:
-    """The type that memory says of an element of a type."""
+    """The type of an element in memory."""
     return _STORED.get(name) or integers.in_memory(name)
 
 
 def loaded(payload: Values, name: str) -> Values:
-    """What memory keeps of elements of a type, as its numbers."""
+    """The numbers of elements of a type, from memory."""
     return cut(payload, name) if name in _CUT else integers.loaded(payload, name)
 
 
@@ -38,13 +38,13 @@ stored = integers.stored
 
 
 def is_cut(name: str) -> bool:
-    """Whether bits of what lies in memory are not looked at."""
+    """Whether bits of the type in memory are ignored."""
     return name in _CUT
 
 
 def rounded(payload: Values, name: str) -> Values:
-    """Numbers of the type in memory, rounded to the bits that are looked at, ties away from zero (PTX ISA, "cvt",
-    .rna); integers of other domains stay."""
+    """Numbers of the type in memory, rounded to the bits that are used, ties away from zero (PTX ISA, "cvt", .rna);
+    integers of other domains are unchanged."""
     if payload.dtype.kind != "f":
         return payload
     bits = payload.astype(np.float32).view(np.uint32)
@@ -54,7 +54,7 @@ def rounded(payload: Values, name: str) -> Values:
 
 
 def cut(payload: Values, name: str) -> Values:
-    """Numbers of the type in memory without the bits that are not looked at; integers of other domains stay."""
+    """Numbers of the type in memory without the ignored bits; integers of other domains are unchanged."""
     if payload.dtype.kind != "f":
         return payload
     mask = np.uint32(0xFFFFFFFF << _CUT[name] & 0xFFFFFFFF)

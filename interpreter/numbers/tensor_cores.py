@@ -1,15 +1,14 @@
-"""The sum inside one tensor core instruction, as the tensor cores of Hopper make it, to the bit.
+"""The sum inside one tensor core instruction, bit for bit as on Hopper.
 
-An instruction adds the accumulator and all products of its K at once. Each product is exact, and counts with the sum of
+An instruction adds the accumulator and all products of its K at once. Each product is exact; its exponent is the sum of
 its factors' exponents (so a product of significands of 2 or more is not normalized). All terms are aligned to the
-largest of these exponents and cut, towards zero, some bits below it; the sum of what is left is exact, and is rounded
-once to the accumulator's type: towards zero for f32, to nearest for f16. What is larger than its largest number becomes
+largest of these exponents and truncated some bits below it. The sum of the truncated terms is exact, and is rounded
+once to the accumulator's type: towards zero for f32, to nearest for f16. A sum above the largest number becomes
 infinite. A sum of zero is positive.
 
-- tf32 is f32 without its last 13 bits.
-- wgmma of fp8 keeps fewer bits, and its f32 sums have 14 significant ones.
-- mma.sync of fp8 is made of two of f16: ptxas takes the lower two of each four of K first, then the upper two, from
-  zero on, and adds the accumulator to that, rounded to nearest.
+- tf32 is f32 without its last 13 bits. - wgmma of fp8 keeps fewer bits, and its f32 sums have 14 significant ones. -
+mma.sync of fp8 consists of two of f16: ptxas sums the lower two of each four of K first, then the upper two, starting
+  from zero, and adds the accumulator to that, rounded to nearest.
 
 Source: probing of an H200 by `benchmarks/probe_tensor_cores.py` (single instructions) and
 `benchmarks/tensor_core_bits.py` (kernels), which compare bit for bit; for the method, Fasi, Higham, Mikaitis and
@@ -32,7 +31,7 @@ Values = NDArray[Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """Bits that terms keep below the largest exponent, and significant bits of an f32 sum."""
+    """Bits of terms kept below the largest exponent, and significant bits of an f32 sum."""
 
     kept: int
     significant: int = 24
@@ -42,19 +41,19 @@ MMA_SYNC, WGMMA = "mma.sync", "wgmma"
 _FP8 = ("f8E4M3FN", "f8E5M2")
 _WIDE = Rule(25)
 
-#: By the unit that adds and the type of the operands, by its MLIR name.
+#: By the unit that adds and the type of the operands, by MLIR name.
 RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
     {(unit, operand): _WIDE for unit in (MMA_SYNC, WGMMA) for operand in ("f16", "bf16", "tf32")}
     | {(WGMMA, operand): Rule(13, 14) for operand in _FP8}
 )
 
-_TO_NEAREST = "f16"  # the accumulators that are not truncated
+_TO_NEAREST = "f16"  # accumulators that are not truncated
 _OF_ZERO = -100_000  # an exponent below all others
 _ROWS = {row.ir: row for row in ELEMENTS.values() if row.is_float}
 
 
 def is_known(unit: str, operands: tuple[str, str], accumulator: str) -> bool:
-    """Whether the rule of an instruction is known: of mma.sync or wgmma, on operands of these types."""
+    """Whether the rule of an instruction is known: for mma.sync or wgmma, on operands of these types."""
     if unit == MMA_SYNC and operands[0] in _FP8:
         return accumulator == "f32"
     return (unit, operands[0]) in RULES
@@ -65,7 +64,7 @@ def multiply_add(
 ) -> Values:
     """c + a · bᵀ by one instruction: a (…, M, K), b (…, N, K), c (…, M, N), float64 that hold values of their types.
 
-    `operands` and `accumulator` are MLIR types such that `is_known`.
+    `operands` and `accumulator` are MLIR types for which `is_known` holds.
     """
     if unit == MMA_SYNC and operands[0] in _FP8:
         total = np.zeros_like(c)
@@ -89,13 +88,13 @@ def multiply_add(
 
 
 def _exponent(values: Values, row: ElementType) -> Values:
-    """The exponent of each value; a subnormal has that of the smallest normal number."""
+    """The exponent of each value; for a subnormal, that of the smallest normal number."""
     _, exponent = np.frexp(values)
     return np.maximum(exponent - 1, row.min_exponent)
 
 
 def _round(values: Values, row: ElementType, significant: int) -> Values:
-    """To the accumulator's type: to nearest, or towards zero to so many bits."""
+    """Rounded to the accumulator's type: to nearest, or truncated to this many bits."""
     dtype = np.dtype(row.library)
     if row.ir == _TO_NEAREST:
         return values.astype(dtype).astype(np.float64)
@@ -103,6 +102,6 @@ def _round(values: Values, row: ElementType, significant: int) -> Values:
         fraction, exponent = np.frexp(values)
         values = np.ldexp(np.trunc(np.ldexp(fraction, significant)), exponent - significant)
     rounded = values.astype(dtype)
-    limit = np.ldexp(1.0, np.frexp(row.largest)[1])  # from there on a sum is infinite
+    limit = np.ldexp(1.0, np.frexp(row.largest)[1])  # a sum of this magnitude is infinite
     beyond = (np.abs(rounded.astype(np.float64)) > np.abs(values)) & (np.abs(values) < limit)
     return np.where(beyond, np.nextafter(rounded, dtype.type(0)), rounded).astype(np.float64)

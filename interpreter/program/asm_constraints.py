@@ -1,4 +1,4 @@
-"""The operands of LLVM's inline assembly: their constraints, and the text with registers in their place.
+"""The operands of LLVM's inline assembly: their constraints, and the text with registers in their places.
 
 LLVM Language Reference, "Inline Assembler Expressions": operands are numbered from $0, outputs first.
 """
@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from lowtide.errors import NotInterpreted
 
-# The registers of PTX that NVPTX takes for a constraint.
+# The registers that NVPTX uses for each constraint.
 _REGISTERS: Mapping[str, str] = MappingProxyType(
     {"b": "pred", "c": "b16", "h": "b16", "r": "b32", "l": "b64", "f": "f32", "d": "f64"}
 )
@@ -20,7 +20,7 @@ _PLACE = re.compile(r"\$(?:(\$)|(\d+)|\{(\d+)\})")
 
 @dataclass(frozen=True)
 class Operand:
-    """Operand `number`, in a register of type `type`, perhaps that of an output; in none if it is a constant."""
+    """Operand `number`, in a register of type `type`, perhaps an output's; a constant has no register."""
 
     number: int
     is_output: bool
@@ -29,7 +29,7 @@ class Operand:
 
 
 def operands_of(constraints: str) -> list[Operand]:
-    """The operands, clobbers left out. Raises NotInterpreted for a constraint that is not interpreted."""
+    """The operands without clobbers. Raises NotInterpreted for a constraint that is not interpreted."""
     found: list[Operand] = []
     for word in constraints.split(","):
         if not word or word.startswith("~"):
@@ -51,7 +51,7 @@ def operands_of(constraints: str) -> list[Operand]:
 
 
 def written_out(text: str, operands: Sequence[Operand], constants: Mapping[int, int]) -> str:
-    """The text of PTX, with registers for its operands, and for some the values of `constants`, by operand."""
+    """The PTX text with registers for its operands, or the values of `constants`, by operand."""
 
     def place(match: re.Match[str]) -> str:
         if match[1]:
@@ -59,7 +59,7 @@ def written_out(text: str, operands: Sequence[Operand], constants: Mapping[int, 
         number = int(match[2] or match[3])
         if number >= len(operands):
             raise NotInterpreted(
-                f"inline assembly has {len(operands)} operands, and names ${number} [constraint-number]"
+                f"inline assembly has {len(operands)} operands, but names ${number} [constraint-number]"
             )
         return operands[number].register or str(constants[number])
 

@@ -1,9 +1,9 @@
-"""Ops of one kind that run as one: the loads, stores, copies and products of a stretch of straight code.
+"""Ops of one kind that run as one: loads, stores, copies and products in a stretch of straight-line code.
 
 Between two ops that wait, order accesses or have regions (a *stretch*), ops that only compute may run in any order that
-respects their operands. So `batched` brings together neighbouring accesses of one kind, whose addresses it computes
-first, and products whose operands are there. Accesses of different kinds keep their order. A batch that breaks a rule,
-or cannot run as one, changes nothing and is run again op by op, so that the message names the op.
+respects their operands. So `batched` groups consecutive accesses of one kind, whose addresses it computes first, and
+products whose operands are ready. Accesses of different kinds keep their order. A batch that breaks a rule, or cannot
+run as one, changes nothing and is run again op by op, so that the message names the op.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from lowtide.errors import InterpreterError
 
 
 class NotTogether(Exception):
-    """These ops cannot run as one this time; nothing has changed."""
+    """These ops cannot run as one now; nothing has changed."""
 
 
 @dataclass(frozen=True)
 class Bulk:
-    """How ops of a kind run as one: `run(state, batch)`, for those whose `key` is equal.
+    """How ops of a kind run as one: `run(state, batch)`, for ops with equal `key`.
 
-    `accesses`: they access memory, and so keep their order among accesses of other kinds. `chained`: each may take what
-    one before it gives. `prepare` works out what does not depend on values, for `batch.data`.
+    `accesses`: they access memory, and keep their order among accesses of other kinds. `chained`: each may take the
+    result of the one before it. `prepare` computes what does not depend on values, for `batch.data`.
     """
 
     run: Callable[..., None]
@@ -36,7 +36,7 @@ class Bulk:
 
 
 class Instruction(Protocol):
-    """What can be brought together: `operands` and `results` are slots, `acts` says that it does more than compute."""
+    """An op that can be batched: `operands` and `results` are slots, `acts` says that it does more than compute."""
 
     handler: Callable[..., Any]
     resumable: bool
@@ -48,7 +48,7 @@ class Instruction(Protocol):
 
 
 class Batch:
-    """Ops that run as one; to who runs a block, an op."""
+    """Ops that run as one; a block runs it as an op."""
 
     __slots__ = ("acts", "bulk", "data", "name", "operands", "ops", "regions", "results", "resumable")
 
@@ -64,7 +64,7 @@ class Batch:
         self.data = bulk.prepare(ops)
 
     def handler(self, state: Any, op: Any) -> None:
-        """Runs the ops as one, else one after the other."""
+        """Run the ops as one, or one after the other."""
         try:
             self.bulk.run(state, self)
         except (NotTogether, InterpreterError, ArithmeticError, ValueError, IndexError, TypeError, KeyError):
@@ -77,7 +77,7 @@ class Batch:
 
 
 def batched(ops: Sequence[Any]) -> tuple[Any, ...]:
-    """A block's ops, those of one kind brought together."""
+    """The ops of a block, with ops of one kind grouped."""
     result: list[Any] = []
     stretch: list[Any] = []
     for op in ops:
@@ -119,12 +119,12 @@ def _of_stretch(ops: Sequence[Any]) -> Sequence[Any]:
 
 
 def _together(ops: Sequence[Any], special: list[int], waiting: list[int], following: list[list[int]]) -> list[int]:
-    """The first of the ops that are left, and those that may run with it."""
+    """The first of the remaining ops, and those that may run with it."""
     first = next(number for number in special if not waiting[number])
     bulk = ops[first].bulk
     key = bulk.key(ops[first])
     chosen: list[int] = []
-    given: Counter[int] = Counter()  # by op, how many of those that it waits for are chosen
+    given: Counter[int] = Counter()  # for each op, the number of its predecessors that are chosen
     for number in special:
         other = ops[number].bulk
         if other is bulk and waiting[number] == given[number] and bulk.key(ops[number]) == key:
@@ -141,7 +141,7 @@ def _batch(ops: list[Any]) -> Batch:
 
 
 def flat(ops: Iterable[Any]) -> Iterator[Any]:
-    """Ops as they stand in the IR, those of a batch one by one."""
+    """Ops in the order of the IR, with the ops of a batch one by one."""
     for op in ops:
         if isinstance(op, Batch):
             yield from op.ops
@@ -150,7 +150,7 @@ def flat(ops: Iterable[Any]) -> Iterator[Any]:
 
 
 def _read_by(op: Any) -> Iterator[int]:
-    """The slots that an op and those in its regions read."""
+    """The slots that an op and its regions read."""
     yield from op.operands
     for region in op.regions:
         yield from region.results
@@ -159,7 +159,8 @@ def _read_by(op: Any) -> Iterator[int]:
 
 
 def _dependences(ops: Sequence[Any]) -> tuple[list[int], list[list[int]]]:
-    """How many ops each must wait for, and which wait for it: through slots that are written, read, written again."""
+    """The number of ops that each op must wait for, and the ops that wait for it: by slots written, read, written
+    again."""
     waiting, following = [0] * len(ops), [[] for _ in ops]  # type: list[int], list[list[int]]
     writer: dict[int, int] = {}
     readers: dict[int, list[int]] = {}

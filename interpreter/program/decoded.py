@@ -1,4 +1,4 @@
-"""Ops of IR, decoded: plain data, and the op itself for messages."""
+"""Decoded ops of IR: plain data, with the op itself for messages."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class DecodedOp:
     attributes: Mapping[str, Any]
     regions: tuple[DecodedBlock, ...]
     outline: Outline
-    number: int  # in the outline
+    number: int  # its number in the outline
     data: Any = None
-    acts: bool = True  # does more than compute values and poll
+    acts: bool = True  # whether it does more than compute values and poll
     bulk: Bulk | None = None
 
     @property
     def source(self) -> ir.Operation:
-        """The op, for messages and `prepare` only."""
+        """The op, only for messages and `prepare`."""
         return self.outline.operation(self.number)
 
     def operand_groups(self) -> list[tuple[int, ...]]:
-        """Operand slots by operand group, for ops with `operandSegmentSizes`."""
+        """Operand slots by group, for ops with `operandSegmentSizes`."""
         groups, start = [], 0
         for size in self.attributes["operandSegmentSizes"]:
             groups.append(self.operands[start : start + size])
@@ -54,7 +54,7 @@ class DecodedOp:
 
     @property
     def line(self) -> int:
-        """The op's line in the text of its module; 0 where it has none."""
+        """The op's line in the text of its module; 0 if it has none."""
         return _line_of(self.source)
 
     def is_settled(self, count: int) -> bool:
@@ -63,12 +63,12 @@ class DecodedOp:
         return bool(owners) and all(not isinstance(owner, ir.Block) and owner.name in _CONSTANTS for owner in owners)
 
     def describe(self) -> str:
-        """The op's text, short, and its location."""
+        """The op's text, shortened, and its location."""
         return described(self.source)
 
 
 def described(op: ir.Operation) -> str:
-    """An op's text, short, and its location."""
+    """An op's text, shortened, and its location."""
     text = " ".join(op.get_asm(skip_regions=True, use_local_scope=False).split())
     return f"`{text if len(text) <= 120 else text[:117] + '…'}` at {op.location}"
 
@@ -80,7 +80,7 @@ def _line_of(op: ir.Operation) -> int:
 
 @dataclass(frozen=True)
 class Ending:
-    """The op that ends a block, where messages need it: it has no handler."""
+    """The op that ends a block, for messages: it has no handler."""
 
     source: ir.Operation
 

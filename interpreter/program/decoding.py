@@ -36,7 +36,7 @@ TERMINATORS = frozenset(
     }
 )
 
-# What ends a block where there are several, by dialect.
+# The terminators of a function of several blocks, by dialect.
 BRANCHES: Mapping[str, str] = MappingProxyType(
     {
         "llvm.br": "br",
@@ -53,7 +53,7 @@ BRANCHES: Mapping[str, str] = MappingProxyType(
 def decode(function: ir.Operation, level: str, domain: Domain, table: Mapping[str, Implementation]) -> Program:
     """Decode a function-like op.
 
-    Raises NotInterpreted for an op without a handler, and for a region inside it that has several blocks.
+    Raises NotInterpreted for an op without a handler, and for a nested region with several blocks.
     """
     name = ir.StringAttr(function.attributes["sym_name"]).value
     program = Program(name, level, domain, DecodedBlock((), (), (), (), ""), 0)
@@ -72,7 +72,7 @@ def decode(function: ir.Operation, level: str, domain: Domain, table: Mapping[st
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """All that is made here stays: the garbage collector, which would go through it again and again, waits."""
+    """Pause the garbage collector, which would scan again and again: all objects made here stay."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -83,7 +83,7 @@ def _without_collections() -> Iterator[None]:
 
 
 class _Decoder:
-    """Decodes an outline (dialects/extension/Outline.cpp), whose values are the first slots of the program."""
+    """Decodes an outline (dialects/extension/Outline.cpp); its values are the first slots of the program."""
 
     def __init__(self, program: Program, table: Mapping[str, Implementation], outline: Outline) -> None:
         self.program = program
@@ -127,7 +127,7 @@ class _Decoder:
         return Graph.of(made)
 
     def branch(self, entry: Any, blocks: list[Any]) -> Branch:
-        """How a block ends. Raises NotInterpreted for what is neither a branch nor a return of nothing."""
+        """The branch that ends a block. Raises NotInterpreted unless it is a branch or a return without values."""
         number, name, operands, _, _, successors = entry
         op, kind = self.outline.operation(number), BRANCHES.get(name)
         if kind is None or (kind == "return" and operands):
@@ -156,7 +156,7 @@ class _Decoder:
         return Branch((*cases, default), operands[0], numbered, ending)
 
     def edge(self, block: int, operands: tuple[int, ...], blocks: list[Any]) -> Edge:
-        """An edge that gives a block its arguments."""
+        """An edge that passes a block its arguments."""
         moves = []
         for operand, argument in zip(operands, blocks[block][0], strict=True):
             moves.append(Move(operand, argument, integer_dtype(self.slot_types[argument])))
@@ -168,7 +168,7 @@ class _Decoder:
         implementation = self.table.get(name)
         if implementation is None:
             raise NotInterpreted(
-                f"{self.outline.operation(number).location}: {name} has no meaning to the interpreter at level "
+                f"{self.outline.operation(number).location}: {name} is not interpreted at level "
                 f"{self.program.level}; the legal ops of a level are interpreted: take a dump of it"
                 " [op-without-meaning]"
             )
@@ -205,7 +205,7 @@ class _Decoder:
 
 
 def _parted(ops: list[DecodedOp], arguments: tuple[int, ...]) -> tuple[list[DecodedOp], list[DecodedOp]]:
-    """The ops of a loop's body that compute alike in each turn, and the others."""
+    """The ops of a loop's body that compute the same in each iteration, and the others."""
     changing = set(arguments)
     invariant, varying = [], []
     for op in ops:

@@ -1,15 +1,14 @@
-"""What the control flow of a program depends on: the premise under which one run speaks for all.
+"""Dependence of a program's control flow on data: the premise under which one run speaks for all.
 
-Values *vary* if they come from memory, or from how instructions happened to be timed: what a load, an atomic operation
-or a poll returns, and what is computed from it. All else follows from the kernel's parameters, constants and the
-position of a thread. The premise holds where no branch, loop, address or operand of an instruction that orders, waits
-or copies varies; matrix elements may vary as long as they are only computed with and stored. The check is made on the
-program, whatever path a run takes: values that may vary somewhere vary everywhere.
-
-Two kinds of branches may depend on what varies:
-- Those of a *wait*: a loop that only polls and computes, keeps nothing from turn to turn and ends at one place.
-- Those that decide *nothing*: up to where the sides meet again there are only computations, polls that order nothing,
-  and loops with a bound. What is written there varies from then on.
+Values *vary* if they come from memory, or depend on the timing of instructions: the results of loads, atomic operations
+and polls, and everything computed from them. All other values follow from the kernel's parameters, constants and the
+position of a thread. The premise holds if no branch, loop, address or operand of an instruction that orders, waits or
+copies varies; matrix elements may vary as long as they are only computed with and stored. The check is made on the
+program, not on the path of a run: a value that may vary somewhere varies everywhere.
+Two kinds of branches may depend on varying values:
+- A branch of a *wait*: a loop that only polls and computes, keeps nothing between iterations and has one exit.
+- A branch that decides *nothing*: up to the point where its sides meet again there are only computations, polls that
+  order nothing, and loops with a bound. Values written there vary from then on.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from lowtide.interpreter.program.program import DecodedBlock, Program
 class Use:
     """How an instruction uses its operands.
 
-    `varies`: what it returns comes from memory or timing. `orders`: it accesses memory or orders accesses, so that its
-    operands must not vary, those in the slots `data` apart. `asks`: it is a poll that orders nothing.
-    `meets`: it asks for a word or an mbarrier, or changes it, so that its order among those of others may matter.
-    `steps`: it adds 1 to its result, or subtracts it. `ends`: slots of numbers of which its result says that they
-    are not zero: it is false once one of them is. `inside` is what it runs, where that is a graph.
+    `varies`: its result comes from memory or timing. `orders`: it accesses memory or orders accesses, so its operands
+    must not vary, except those in the slots `data`. `asks`: it is a poll that orders nothing. `meets`: it reads or
+    changes a word or an mbarrier, so its order among other such accesses may matter. `steps`: it adds 1 to its result,
+    or subtracts it. `ends`: slots of numbers of which it is false once one is zero. `inside` is the graph that it runs,
+    if it does.
     """
 
     varies: bool = False
@@ -45,13 +44,13 @@ class Use:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether it makes no difference to others that it is executed."""
+        """Whether its execution makes no difference to others."""
         return self.asks or not (self.orders or self.inside)
 
 
 @dataclass(frozen=True)
 class Inside:
-    """A graph that an instruction runs: its instructions, and pairs of slots for what goes in and what comes out."""
+    """A graph that an instruction runs: its instructions, and pairs of slots for its inputs and outputs."""
 
     graph: Graph
     classify: Classify
@@ -64,7 +63,7 @@ Classify: TypeAlias = Callable[[Any], Use]
 
 @dataclass(frozen=True)
 class Dependence:
-    """Where the premise fails: `op` depends on what `source` returned. Both in words, with their places."""
+    """A violation of the premise: `op` depends on the result of `source`. Both are texts, with locations."""
 
     op: str
     source: str
@@ -75,7 +74,7 @@ class Dependence:
 
 
 def dependences(program: Program, classify: Classify) -> list[Dependence]:
-    """Every place where the premise fails for a program; none where it holds."""
+    """All violations of the premise in a program; empty if it holds."""
     flow = _Flow(classify)
     while flow.changed:
         flow.changed = False
@@ -87,7 +86,7 @@ def dependences(program: Program, classify: Classify) -> list[Dependence]:
 
 
 class _Flow:
-    """Slots that vary, with what made them vary; grown until nothing changes."""
+    """Slots that vary, with the sources of the variation; grown until nothing changes."""
 
     def __init__(self, classify: Classify) -> None:
         self.classify = classify
@@ -107,7 +106,7 @@ class _Flow:
                 self.mark([target], self.varying[source])
 
     def require(self, op: Any, slots: Iterable[int], what: str) -> None:
-        """These slots must not vary."""
+        """Check that these slots do not vary."""
         for slot in slots:
             if slot in self.varying:
                 self.found.append(Dependence(op.describe(), self.varying[slot].describe(), what))
@@ -140,7 +139,7 @@ class _Flow:
         self.move(*zip(*inside.outputs, strict=True) if inside.outputs else ((), ()))
 
     def structured(self, op: Any) -> None:
-        """scf.for, scf.if, scf.while and what runs one region as it is."""
+        """scf.for, scf.if, scf.while and ops that run one region unchanged."""
         deciding = {"scf.for": 3, "scf.if": 1}.get(op.name, 0)
         if op.name == "scf.if" and op.operands[0] in self.varying and self.is_quiet(op):
             self.mark(op.results, self.varying[op.operands[0]])
@@ -163,7 +162,7 @@ class _Flow:
                 self.move(region.results, region.arguments[1:])
 
     def is_quiet(self, op: Any) -> bool:
-        """Whether it makes no difference to others which side of an scf.if is taken."""
+        """Whether the side of an scf.if that is taken makes no difference to others."""
         inner = [each for region in op.regions for each in flat(region.ops)]
         return all(
             self.is_quiet(each) if each.name == "scf.if" else not each.regions and self.classify(each).is_quiet
@@ -182,7 +181,7 @@ class _Flow:
                 self.move((move.source for move in edge.moves), (move.target for move in edge.moves))
 
     def depend(self, graph: Graph, number: int, branch: Branch, condition: int, is_wait: bool) -> None:
-        """A branch that varies: it must be that of a wait, or decide nothing."""
+        """A varying branch: it must belong to a wait, or decide nothing."""
         between = _between(graph, number)
         if not is_wait and not self.decides_nothing(graph, between):
             self.require(branch.op, [condition], "branch")
@@ -192,7 +191,7 @@ class _Flow:
         self.mark((*moved, *written), self.varying[condition])
 
     def decides_nothing(self, graph: Graph, between: frozenset[int]) -> bool:
-        """Whether it makes no difference to others whether and how often these blocks are run."""
+        """Whether running these blocks, any number of times, makes no difference to others."""
         ops = (op for at in between for op in flat(graph.blocks[at].ops))
         return all(self.classify(op).is_quiet for op in ops) and all(
             self.is_bounded(graph, at, edge)
@@ -202,8 +201,8 @@ class _Flow:
         )
 
     def is_bounded(self, graph: Graph, number: int, edge: Edge) -> bool:
-        """Whether the loop that an edge of a block closes ends by itself: it goes on only while a number is not zero,
-        which each turn counts up or down by one, at the same place."""
+        """Whether the loop of a back edge ends by itself: it continues only while a number is not zero, which each
+        iteration increments or decrements at the same place."""
         block, branch = graph.blocks[number], graph.blocks[number].branch
         if branch.condition is None or edge is not branch.edges[branch.cases.get(True, -1)] or edge.loop is None:
             return False
@@ -218,7 +217,7 @@ class _Flow:
 
 
 def _between(graph: Graph, number: int) -> frozenset[int]:
-    """The blocks between a branch and where its sides meet again."""
+    """The blocks between a branch and the point where its sides meet again."""
     end, found = graph.meets[number], set()
     waiting = [edge.target for edge in graph.blocks[number].branch.edges]
     while waiting:
@@ -230,8 +229,8 @@ def _between(graph: Graph, number: int) -> frozenset[int]:
 
 
 def waits(graph: Graph) -> set[int]:
-    """The blocks of loops that only compute and poll, that all leave for one place, and that keep nothing from turn to
-    turn, so that only what is polled ends them."""
+    """The blocks of loops that only compute and poll, have one exit, and keep nothing between iterations, so that only
+    a poll ends them."""
     found: set[int] = set()
     for block in graph.blocks:
         for edge in block.branch.edges:

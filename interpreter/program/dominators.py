@@ -1,4 +1,4 @@
-"""Post-dominators and loops of a control flow graph: `successors` of each block by number, EXIT (-1) the way out."""
+"""Post-dominators and loops of a control flow graph: `successors` of each block by number; EXIT is -1."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,10 +6,10 @@ Successors = Sequence[Sequence[int]]
 
 
 def immediate_post_dominators(successors: Successors) -> tuple[int, ...]:
-    """Of each block the first block that every way to the exit passes; -1, the exit, where there is no other.
+    """For each block, the first block on all paths to the exit; -1, the exit, if there is no other.
 
-    Cooper, Harvey, Kennedy, "A Simple, Fast Dominance Algorithm", on the reversed graph. Of ways that never end nothing
-    is asked; a block from which there is no way out has the exit.
+    Cooper, Harvey, Kennedy, "A Simple, Fast Dominance Algorithm", on the reversed graph. Endless paths do not count; a
+    block without a path to the exit has the exit.
     """
     count = len(successors)
     end = count  # the exit, as a number that indexes
@@ -44,7 +44,7 @@ def immediate_post_dominators(successors: Successors) -> tuple[int, ...]:
 
 
 def _postorder(next_of: Successors, start: int) -> Iterator[int]:
-    """Blocks that can be reached from `start`, each after those that it leads to."""
+    """Blocks reachable from `start`, in postorder."""
     seen = {start}
     path = [(start, iter(next_of[start]))]
     while path:
@@ -60,7 +60,7 @@ def _postorder(next_of: Successors, start: int) -> Iterator[int]:
 
 
 def retreating(successors: Successors) -> Iterator[tuple[int, int]]:
-    """Edges, as (block, which of its edges), to a block on the way from the entry to here: they close loops."""
+    """Back edges, as (block, number of its edge): they lead to a block on the path from the entry."""
     seen, on_path = {0}, {0}
     path = [(0, iter(enumerate(successors[0])))]
     while path:

@@ -1,8 +1,8 @@
-"""A function of several blocks as plain data: blocks, how each ends, where divergent lanes meet again, its loops.
+"""A function of several blocks as plain data: blocks, their branches, reconvergence points, loops.
 
-Decoders of any language make it (`Graph.of`) and machine/branches.py runs it; nothing here knows MLIR. A block runs its
-ops, then its branch takes one edge, for each lane. An edge moves values between slots, all at once: the block arguments
-of the LLVM dialect; where registers are plain, as in PTX, it moves nothing.
+Decoders of any language make it (`Graph.of`) and machine/branches.py runs it; it needs no MLIR. A block runs its ops,
+then its branch takes one edge for each lane. An edge moves values between slots in parallel, for the block arguments of
+the LLVM dialect; with plain registers, as in PTX, it moves nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from lowtide.interpreter.program.dominators import immediate_post_dominators, natural_loop, retreating
 
 EXIT = -1
-"""The number of the block behind all others: an edge to it returns from the function."""
+"""The number after the last block: an edge to it returns from the function."""
 
 
 class Instruction(Protocol):
-    """What a block runs: a DecodedOp, or an instruction of another decoder."""
+    """An element of a block: a DecodedOp, or an instruction of another decoder."""
 
     handler: Any
     resumable: bool
@@ -30,7 +30,7 @@ class Instruction(Protocol):
 
 @dataclass(frozen=True)
 class Move:
-    """A value for a slot of the edge's target. `dtype` is numpy's of an integer, None of all else."""
+    """A value for a slot of the edge's target. `dtype` is numpy's for integers, None for others."""
 
     source: int
     target: int
@@ -39,7 +39,7 @@ class Move:
 
 @dataclass(eq=False, slots=True)
 class Edge:
-    """To block `target`, or EXIT. `loop`: the loop that it closes, if it goes back (worked out by `Graph.of`)."""
+    """An edge to block `target`, or EXIT. `loop`: the loop that it closes, if it is a back edge (set by `Graph.of`)."""
 
     target: int
     moves: tuple[Move, ...] = ()
@@ -56,10 +56,10 @@ class Loop:
 
 @dataclass(eq=False)
 class Branch:
-    """How a block ends: a lane takes the edge that `cases` names for its value of `condition`, else the last.
+    """The end of a block: a lane takes the edge that `cases` gives for its value of `condition`, else the last.
 
-    `condition` is a slot; None where there is one edge. A conditional branch has {True: 0} and two edges. `op` stands
-    in messages.
+    `condition` is a slot; None if there is one edge. A conditional branch has {True: 0} and two edges. `op` is for
+    messages.
     """
 
     edges: tuple[Edge, ...]
@@ -70,7 +70,7 @@ class Branch:
 
 @dataclass(eq=False)
 class Block:
-    """`acts`: it does more than compute registers and poll, so that running it again is no mere waiting."""
+    """`acts`: it does more than compute registers and poll, so repeating it is more than waiting."""
 
     ops: tuple[Any, ...]
     branch: Branch
@@ -79,10 +79,11 @@ class Block:
 
 @dataclass(eq=False)
 class Graph:
-    """Blocks, the first of which is the entry.
+    """Blocks, starting with the entry.
 
-    `meets`: for each block, where lanes that leave it by different edges meet again, its immediate post-dominator.
-    `kept`: slots whose values in lanes that do not run an op may still be read, so that it must leave them alone.
+    `meets`: for each block, the reconvergence point of lanes that leave it by different edges, its immediate
+    post-dominator. `kept`: slots whose values in lanes that do not run an op may still be read, so that it must keep
+    them.
     """
 
     blocks: tuple[Block, ...]
@@ -116,7 +117,8 @@ def _written(block: Block) -> Iterable[int]:
 
 
 def _crossing(blocks: Sequence[Block], among: Iterable[int]) -> set[int]:
-    """Slots that ops of these blocks write and that live on: read in another block, or in this before it is written."""
+    """Slots that ops of these blocks write and that are read in another block, or in this one before they are
+    written."""
     read = {slot for block in blocks for slot in _read_before(block)}
     return read & {slot for number in among for op in blocks[number].ops for slot in op.results}
 

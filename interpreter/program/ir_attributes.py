@@ -39,7 +39,7 @@ def decode_attribute(attribute: ir.Attribute) -> Any:
 
 
 class Attributes(Mapping[str, Any]):
-    """An op's attributes by name, each decoded when it is first asked for; `known` are those decoded, by number."""
+    """An op's attributes by name, each decoded at its first use; `known` are the decoded ones, by number."""
 
     __slots__ = ("_decoded", "_known", "_number", "_outline")
 

@@ -1,4 +1,4 @@
-"""MLIR types decoded once to plain data (types.py): asking the bindings at run time is too slow."""
+"""MLIR types decoded once to plain data (types.py), because the bindings are too slow at run time."""
 
 import re
 from collections.abc import Callable
@@ -35,7 +35,7 @@ _ARRAY = re.compile(r"!llvm\.array<(\d+) x (.*)>")
 
 
 def decode_type(type: ir.Type) -> Type:
-    """The plain form of an MLIR type; `Other` for one that is not looked into."""
+    """The plain form of an MLIR type; `Other` for an opaque type."""
     decoder = _DECODERS.get(type.__class__)
     if decoder is not None:
         return decoder(type)

@@ -1,6 +1,6 @@
 """Layouts as functions on numbers: the interpreter's own evaluation of shape:stride, swizzles and TV layouts.
 
-Written apart from the layout algebra that the passes use, so that the two check each other.
+Independent of the layout algebra that the passes use, so that the two check each other.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ def extent(shape: Nested) -> int:
 
 
 def offsets(shape: Nested, stride: Nested, index: Integers) -> Integers:
-    """Offset of each colexicographic index: the first of nested modes runs fastest."""
+    """Offset of each colexicographic index: the first of nested modes is the fastest."""
     if isinstance(shape, int):
         return index * stride
     result = np.zeros_like(index)
@@ -40,7 +40,7 @@ def cosize(shape: Nested, stride: Nested) -> int:
 
 @dataclass(frozen=True)
 class SharedLayout:
-    """A two-dimensional buffer's layout: one top mode a dimension, then `swizzle` (B, M, S) or None. In elements."""
+    """A two-dimensional buffer's layout: one top mode per dimension, then `swizzle` (B, M, S) or None. In elements."""
 
     shape: Nested
     stride: Nested
@@ -71,7 +71,8 @@ class SharedLayout:
 
     @cached_property
     def runs(self) -> tuple[Integers, int]:
-        """The coordinates in row-major order as runs of neighbouring elements: their starts, and a run's elements."""
+        """The coordinates in row-major order as runs of contiguous elements: their starts, and the elements of a
+        run."""
         for length in (8, 4, 2):
             if self.extents[-1] % length == 0:
                 runs = self.table.reshape(-1, length)
@@ -91,7 +92,7 @@ def swizzled(offset: Integers, swizzle: tuple[int, int, int] | None) -> Integers
 
 @dataclass(frozen=True)
 class ThreadValue:
-    """A TV layout: which element (row + column · rows) each thread's each value is."""
+    """A TV layout: the element (row + column · rows) of each value of each thread."""
 
     thread_shape: Nested
     thread_stride: Nested

@@ -9,8 +9,8 @@ from lowtide.interpreter.program.batches import Bulk
 from lowtide.interpreter.program.decoded import DecodedOp, Handler
 from lowtide.interpreter.program.program import Program
 
-#: Works out before the run what does not depend on values, and leaves it in `op.data`; or returns what runs in place
-#: of the op.
+#: Computes before the run what does not depend on values, and stores it in `op.data`; or returns a replacement of the
+#: op.
 Prepare: TypeAlias = Callable[[DecodedOp, Program], Any]
 
 
@@ -25,9 +25,9 @@ class Implementation:
 
 
 class OpTable(dict[str, Implementation]):
-    """Handlers by op name. `by_warp`: its ops speak of warps and lanes, so an agent is a warp.
+    """Handlers by op name. `by_warp`: its ops are for warps and lanes, so an agent is a warp.
 
-    `acts`: its ops do more than compute values, where the entry of an op does not say otherwise.
+    `acts`: its ops do more than compute values, unless the entry of an op says otherwise.
     """
 
     def __init__(self, by_warp: bool = False, acts: bool = True) -> None:
@@ -38,7 +38,7 @@ class OpTable(dict[str, Implementation]):
     def implements(
         self, *names: str, prepare: Prepare | None = None, acts: bool | None = None, bulk: Bulk | None = None
     ) -> Callable[[Handler], Handler]:
-        """Enter the decorated function as the handler of `names`. `bulk`: how several run as one (batches.py)."""
+        """Register the decorated function as the handler of `names`. `bulk`: how several run as one (batches.py)."""
 
         def enter(handler: Handler) -> Handler:
             resumable = inspect.isgeneratorfunction(handler)
@@ -49,7 +49,7 @@ class OpTable(dict[str, Implementation]):
         return enter
 
     def decodes(self, *names: str) -> Callable[[Prepare], Prepare]:
-        """Enter the decorated function, which makes an instruction of an op, as what `names` are."""
+        """Register the decorated function, which makes an instruction of an op, for `names`."""
 
         def enter(decode: Prepare) -> Prepare:
             self.implements(*names, prepare=decode)(_replaced)
@@ -59,4 +59,4 @@ class OpTable(dict[str, Implementation]):
 
 
 def _replaced(state: Any, op: DecodedOp) -> None:
-    """Stands in for the handler of an op that is replaced."""
+    """The placeholder handler of an op that is replaced."""

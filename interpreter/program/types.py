@@ -19,7 +19,7 @@ INTEGER_DTYPES: dict[int, np.dtype[Any]] = {
 
 @dataclass(frozen=True)
 class Scalar:
-    """`name` as MLIR prints it: f32, bf16, i1, i32, index, …"""
+    """`name` in MLIR's form: f32, bf16, i1, i32, index, …"""
 
     name: str
     bits: int
@@ -34,7 +34,7 @@ class Scalar:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The numpy type in which arrays of integers of this width live."""
+        """The numpy type of arrays of integers of this width."""
         return INTEGER_DTYPES[self.bits]
 
 
@@ -46,7 +46,7 @@ class Vector:
 
 @dataclass(frozen=True)
 class MemRef:
-    """`shape` has None where an extent is dynamic; `layout` is that of shared memory, None for global memory.
+    """`shape` has None for a dynamic extent; `layout` is that of shared memory, None for global memory.
 
     `is_column_major`: the columns of a matrix in global memory are contiguous, not its rows.
     """
@@ -58,18 +58,18 @@ class MemRef:
 
     @property
     def shape_as_it_lies(self) -> tuple[int | None, ...]:
-        """The shape of the array that is passed: its last dimension is contiguous."""
+        """The shape of the passed array: its last dimension is contiguous."""
         return self.turned(self.shape) if self.is_column_major else self.shape
 
     @staticmethod
     def turned(shape: tuple[Any, ...]) -> tuple[Any, ...]:
-        """With rows and columns exchanged, the last two; the batch stays first."""
+        """The shape with its last two dimensions exchanged; the batch stays first."""
         *batch, rows, columns = shape
         return (*batch, columns, rows)
 
     @property
     def bytes(self) -> int:
-        """What a buffer in shared memory occupies."""
+        """The bytes of a buffer in shared memory."""
         assert self.layout is not None
         return self.layout.cosize * self.element.bytes
 
@@ -118,9 +118,8 @@ class Mbarriers:
 
 @dataclass(frozen=True)
 class TensorMapType:
-    """`shape` of a box: panels where it has more than two sides, rows, columns; `swizzle` (B, M, S) or None.
-
-    In elements.
+    """`shape` of a box: panels if it has more than two sides, rows, columns; `swizzle` (B, M, S) or None. In
+    elements.
     """
 
     shape: tuple[int, ...]
@@ -148,7 +147,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Other:
-    """A type that is not looked into (tokens, functions, …)."""
+    """An opaque type (tokens, functions, …)."""
 
     text: str
 
@@ -175,5 +174,5 @@ FLOATS = {row.ir: row.bits for row in ELEMENTS.values() if row.is_float}
 
 
 def integer_dtype(type: Type) -> np.dtype[Any] | None:
-    """The numpy type in which integers of this type live; None of all else."""
+    """The numpy type of integers of this type; None for others."""
     return type.dtype if isinstance(type, Scalar) and not type.is_float else None

@@ -1,1 +1,1 @@
-"""PTX: its text, parsed; a table of what its instructions mean, by the PTX ISA; and its kernels as programs."""
+"""PTX: its parsed text; a table of the semantics of instructions by the PTX ISA; and its kernels as programs."""

@@ -1,6 +1,6 @@
-"""Atomic operations on words of global memory, and loads that others' writes may answer (PTX ISA, "atom", "red", "ld").
+"""Atomic operations on words of global memory, and loads that see others' writes (PTX ISA, "atom", "red", "ld").
 
-A load with .acquire, .relaxed or .volatile may be repeated until it finds what it waits for: a loop of it waits
+A load with .acquire, .relaxed or .volatile may be repeated until it finds a value: a loop of it waits
 (machine/branches.py).
 """
 
@@ -28,7 +28,7 @@ _SECTION = "Parallel Synchronization and Communication Instructions"
 _TYPES = "b32 u32 s32 b64 u64 s64"
 _SCOPES = "gpu sys cluster cta"
 
-# What a word becomes, from what it is and the operands; both as the type sees them.
+# The new value of a word, from the old one and the operands, in the instruction's type.
 _CHANGES: Mapping[str, Callable[..., int]] = MappingProxyType(
     {
         "add": lambda value, other: value + other,
@@ -47,7 +47,7 @@ _CHANGES: Mapping[str, Callable[..., int]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class _Atomic:
-    """What it does with a word, and what the word becomes, from what it is and the operands, both as its type says."""
+    """An atomic operation, and the new value of a word from the old one and the operands, in the instruction's type."""
 
     change: Change
     function: Callable[..., int]
@@ -55,7 +55,7 @@ class _Atomic:
     is_signed: bool
 
     def seen(self, value: Any) -> int:
-        """A word as the type has it."""
+        """A word in the instruction's type."""
         return int(canonical(int(value), self.bits) if self.is_signed else unsigned(int(value), self.bits))
 
     def changed(self, others: tuple[int, ...], value: int) -> int:
@@ -90,7 +90,7 @@ def _prepare(form: Form) -> _Atomic:
     prepare=_prepare,
 )
 def atom(state: AgentState, op: Op, address: Any, *operands: Any) -> Any:
-    """Of each active lane, one after the other: what the word was."""
+    """For each active lane in turn, the old value of the word."""
     atomic: _Atomic = op.data
     found: Any = np.zeros(len(state.lanes), f"i{atomic.bits // 8}")
     rows = [by_lane(value) for value in (address, *operands)]
@@ -109,13 +109,13 @@ def atom(state: AgentState, op: Op, address: Any, *operands: Any) -> Any:
     prepare=_prepare,
 )
 def red(state: AgentState, op: Op, address: Any, operand: Any) -> None:
-    """As `atom`. An f32 that is not negative, or NaN, is raised as its bits are."""
+    """As `atom`. A non-negative f32, or NaN, may be raised as its bits."""
     if isinstance(operand, Number):
         if op.data.change.how != "max" or op.data.is_signed or operand.dtype != "f32":
             raise violation(
                 state,
                 op,
-                "of floats the larger f32 is found by .max.u32, if none is negative; no other [atomic-max-sign]",
+                ".max.u32 finds the larger f32 only if none is negative [atomic-max-sign]",
             )
         rows, values = by_lane(address), np.broadcast_to(operand.payload, 32)
         for lane in active_lane_numbers(state):
@@ -136,14 +136,14 @@ def red(state: AgentState, op: Op, address: Any, operand: Any) -> None:
     prepare=lambda form: form.bits,
 )
 def ld_strong(state: AgentState, op: Op, address: Any) -> Any:
-    """The word as it is now, of each active lane; with .acquire, what was released with it is known."""
+    """The current word, for each active lane; with .acquire, the writes released with it are known."""
     rows, dtype = by_lane(address), f"i{op.data}"
     found: Any = np.zeros(len(state.lanes), dtype.replace("i", "int"))
     lanes = active_lane_numbers(state)
     for lane in lanes:
         place = int(rows[lane])
         if place < state.machine.memory.origin:
-            raise violation(state, op, f"{place:#x} is no address in global memory [strong-load-space]")
+            raise violation(state, op, f"{place:#x} is not an address in global memory [strong-load-space]")
         state.touch(place, ASK)
         found[lane] = seen = semaphores.read(state, op, place, dtype)
         if op.instruction.name.startswith("ld.acquire"):

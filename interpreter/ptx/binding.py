@@ -1,7 +1,7 @@
 """Instructions bound to their rows and to slots of an agent's values, so that running one is a call.
 
-Every language that has the instructions of PTX decodes to these: PTX itself, inline assembly, and ops of MLIR, whose
-values are the registers (ops/instructions.py).
+All languages with the instructions of PTX decode to these: PTX itself, inline assembly, and ops of MLIR, whose values
+are the registers (ops/instructions.py).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from lowtide.interpreter.ptx.syntax import Address, Group, Guard, Immediate, Ins
 from lowtide.interpreter.ptx.table import Form, Row, Table, bits_of
 
 _OTHER_FORM = (AttributeError, LookupError, StopIteration, TypeError, ValueError)
-"""What rows raise for modifiers or operands that they lack."""
+"""Errors of rows for unknown modifiers or operands."""
 _SINK = "_"  # in place of a register: the result is dropped
 
 
 def give(values: list[Any], slots: tuple[int, ...], result: Any) -> None:
-    """Put what an instruction returns into its result registers."""
+    """Put the result of an instruction into its result registers."""
     if len(slots) == 1 and not isinstance(result, tuple):
         values[slots[0]] = result
     elif slots:
@@ -42,12 +42,12 @@ def give(values: list[Any], slots: tuple[int, ...], result: Any) -> None:
 
 @dataclass(slots=True, eq=False)
 class Op:
-    """A bound instruction. `operands` and `results` are slots, `data` what its row has worked out before the run.
+    """A bound instruction. `operands` and `results` are slots; `data` is computed by its row before the run.
 
-    `give` puts what the row returns into the slots of the results. `source` stands in messages: the instruction, or the
-    op that decodes to it. `kept` are slots among the operands whose values pass into the results, accumulators, and
-    `before` reads them; without it the results are places that hold them. `is_typed`: floats lie in the slots as
-    payloads of their types (values of MLIR), and `readers` and `give` make registers of them.
+    `give` puts the row's result into the slots of the results. `source` is for messages: the instruction, or the op
+    that decodes to it. `kept` are slots among the operands whose values pass into the results: accumulators. `before`
+    reads them; without it the results are places that hold them. `is_typed`: floats are in the slots as payloads of
+    their types (values of MLIR), and `readers` and `give` make registers of them.
     """
 
     instruction: Instruction
@@ -62,7 +62,7 @@ class Op:
     readers: tuple[Callable[[list[Any]], Any], ...] = ()
     give: Callable[[list[Any], tuple[int, ...], Any], None] = give
     bulk: Bulk | None = None
-    is_free: bool = False  # may change places with others that do not touch its registers
+    is_free: bool = False  # may change places with others that do not access its registers
     regions: tuple[Any, ...] = ()
     is_typed: bool = False
     kept: tuple[int, ...] = ()
@@ -73,17 +73,17 @@ class Op:
         return self.instruction.name
 
     def describe(self) -> str:
-        """The text of the instruction or op, short, and where it stands."""
+        """The text of the instruction or op, shortened, and its location."""
         return self.source.describe()
 
 
 @dataclass(eq=False)
 class Slots:
-    """Where registers, parameters and variables lie among an agent's values.
+    """The slots of registers, parameters and variables among an agent's values.
 
-    `where` has the slot of each register, by its number; `addresses` are those of variables in shared memory, from its
-    beginning. `readers` make a register of what a slot holds, where that is another kind of value, and `give` puts
-    results there. `are_places`: a register is a place, whose contents change; else a value that is given once.
+    `where` has the slot of each register, by its number; `addresses` are those of variables in shared memory, relative
+    to its start. `readers` make a register of a slot's value, if that is of another kind, and `give` puts results
+    there. `are_places`: a register is a place with changing contents; otherwise a value that is set once.
     """
 
     program: Program
@@ -99,14 +99,15 @@ class Slots:
         return self.where[register.slot]
 
     def constant(self, immediate: Immediate, bits: int) -> int:
-        """A slot that holds a constant as a register of so many bits: it is read as fast as a register."""
+        """A slot that holds a constant as a register of this width, which is read as fast as a register."""
         known, key = self.program.constants, (immediate, bits)
         if key not in known:
             known[key] = self.program.reserve(), self._value(immediate, bits)
         return known[key][0]
 
     def _value(self, immediate: Immediate, bits: int) -> Any:
-        """Floats that the domain lacks stay bits, so that only computing with them is refused."""
+        """The register of an immediate. Floats that the domain lacks stay bits, so only computing with them is
+        refused."""
         if not immediate.type:
             return canonical(immediate.value, bits)
         width = bits_of(immediate.type)
@@ -128,7 +129,7 @@ class Slots:
 
 
 def _compute(state: AgentState, op: Op) -> None:
-    """A row of values: sources to a destination."""
+    """A row of values: sources to destinations."""
     values = state.values
     try:
         result = op.run(*[read(values) for read in op.readers])
@@ -138,7 +139,7 @@ def _compute(state: AgentState, op: Op) -> None:
 
 
 def _compute_one(state: AgentState, op: Op) -> None:
-    """As `_compute`, to one register."""
+    """As `_compute`, for one register."""
     values = state.values
     try:
         values[op.results[0]] = op.run(*[read(values) for read in op.readers])
@@ -165,7 +166,7 @@ def _resumable_effect(state: AgentState, op: Op) -> Steps:
 
 
 def _guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool) -> Callable[..., Any]:
-    """Runs an instruction for the lanes in which its guard holds; others keep what its results were."""
+    """Run an instruction in the lanes where its guard holds; other lanes keep their results."""
 
     def chosen(state: AgentState) -> Any:
         condition = state.values[slot]
@@ -207,7 +208,7 @@ def _guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool
 
 
 def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
-    """The instruction, ready to run. Raises InterpreterError for one that the table lacks."""
+    """The instruction, ready to run. Raises InterpreterError for an instruction without a row."""
     row, run, data, widths = _formed(instruction, table, slots)
     operands = instruction.operands
     results = [slot for operand in operands[: row.results] for slot in _result_slots(instruction, operand, slots)]
@@ -233,16 +234,14 @@ def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
 
 
 def _formed(instruction: Instruction, table: Table, slots: Slots) -> tuple[Row, Callable[..., Any], Any, list[int]]:
-    """An instruction's row, what runs it, what the row works out before, and the widths of its sources' constants; once
-    for all ops that are written so."""
+    """An instruction's row, the function that runs it, the row's prepared data, and the widths of its sources'
+    constants; computed once for all ops with the same text."""
     known = slots.program.forms
     if instruction not in known:
         form = table.form(instruction, slots.program.domain, slots.are_places)
         row, count = form.row, len(instruction.operands) - form.row.results
         if count < 0:
-            raise instruction.error(
-                f"{row.name} has {row.results} results; write `_` for one that is dropped [result-count]"
-            )
+            raise instruction.error(f"{row.name} has {row.results} results; write `_` for a dropped one [result-count]")
         try:
             run = row.handler(form) if row.is_value else row.handler
             data = row.prepare(form) if row.prepare is not None else None
@@ -257,7 +256,7 @@ def _formed(instruction: Instruction, table: Table, slots: Slots) -> tuple[Row, 
 
 
 def _widths(form: Form, count: int) -> list[int]:
-    """The bits that constants among the sources are read as."""
+    """The widths of constants among the sources."""
     if not form.types:
         return [64 if "b64" in form.words else 32] * count
     bits, name = form.bits, form.row.name
@@ -298,7 +297,7 @@ def _result_slots(instruction: Instruction, operand: Operand, slots: Slots) -> l
 
 
 def _reader(op: Op, operand: Operand, bits: int, slots: Slots) -> Callable[[list[Any]], Any]:
-    """How a source is read from an agent's values."""
+    """A function that reads a source from an agent's values."""
     if isinstance(operand, Register):
         return _register_reader(slots.of(operand), slots)
     if isinstance(operand, Immediate):
@@ -346,12 +345,12 @@ def _named_reader(op: Op, name: str, offset: int, slots: Slots) -> Callable[[lis
     if name in slots.addresses:
         return itemgetter(slots.address(slots.addresses[name] + offset))
     if name in SPECIAL:
-        raise op.instruction.error(f"{name} is read by mov alone [mov-alone]")
-    raise op.instruction.error(f"{name} is no register, variable or parameter that is known here [name-unknown]")
+        raise op.instruction.error(f"only mov reads {name} [mov-alone]")
+    raise op.instruction.error(f"{name} is not a known register, variable or parameter [name-unknown]")
 
 
 def bind_special(instruction: Instruction, slots: Slots) -> Op | None:
-    """`mov` of a special register; None for another instruction."""
+    """`mov` of a special register; None for other instructions."""
     operands = instruction.operands
     source = operands[1] if len(operands) == 2 else None
     if not instruction.name.startswith("mov.") or not isinstance(source, Name) or source.name not in SPECIAL:

@@ -1,4 +1,4 @@
-"""A kernel of PTX as a program: blocks of bound instructions, how they follow each other, where its variables lie."""
+"""A kernel of PTX as a program: blocks of bound instructions, their order, and the places of its variables."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -14,8 +14,8 @@ from lowtide.interpreter.ptx.rows import ROWS
 from lowtide.interpreter.ptx.syntax import Entry, Instruction, Label, Module, Name, Variable
 from lowtide.interpreter.ptx.table import Table
 
-_LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: hardware's own, and the largest swizzle's period
-_MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a tensor map among the parameters
+_LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: the hardware's, and the largest swizzle's period
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a tensor map parameter
 _JUMPS = ("bra", "bra.uni")
 _ENDS = ("ret", "exit", "ret.uni")
 
@@ -23,7 +23,7 @@ _ENDS = ("ret", "exit", "ret.uni")
 def decode(module: Module, name: str, domain: Domain) -> Program:
     """A kernel of the module.
 
-    Raises InterpreterError for a kernel that it lacks, and for an instruction that is not interpreted.
+    Raises InterpreterError for an unknown kernel, and for an instruction that is not interpreted.
     """
     if name not in module.entries:
         raise InterpreterError(
@@ -40,11 +40,11 @@ def decode(module: Module, name: str, domain: Domain) -> Program:
 
 
 def places(variables: Sequence[Variable]) -> tuple[dict[str, int], int, int]:
-    """Where variables in shared memory lie, from its beginning, the one whose size the launch gives last; the address
-    at which it begins; and the bytes of the others.
+    """The offsets of variables in shared memory, with the one that the launch sizes last; the address of the first; and
+    the bytes of the others.
 
-    Hardware may put it at any multiple of its alignment. The first that is no multiple of more is taken, so that what
-    leans on a greater alignment, as swizzles do, goes wrong here too.
+    Hardware may place it at any multiple of its alignment. The first address with no larger alignment is taken, so that
+    code that relies on one, such as a swizzle, fails here too.
     """
     found, at, alignment = {}, 0, 0
     for variable in sorted(variables, key=lambda each: each.size == 0):
@@ -61,8 +61,8 @@ def places(variables: Sequence[Variable]) -> tuple[dict[str, int], int, int]:
 
 
 def _attributes(entry: Entry) -> dict[str, object]:
-    """The directives of a kernel (PTX ISA, "Performance-Tuning Directives", "Cluster Dimension Directives"), by the
-    names that they have as attributes at level nvvm."""
+    """The directives of a kernel (PTX ISA, "Performance-Tuning Directives", "Cluster Dimension Directives"), by their
+    attribute names at level nvvm."""
     names = {"reqntid": "nvvm.reqntid", "maxntid": "nvvm.maxntid", "reqnctapercluster": "nvvm.cluster_dim"}
     found: dict[str, object] = {
         name: entry.directives[directive] for directive, name in names.items() if directive in entry.directives
@@ -74,7 +74,7 @@ def _attributes(entry: Entry) -> dict[str, object]:
 
 
 def graph_of(body: Sequence[Label | Instruction], slots: Slots, table: Table = ROWS) -> Graph:
-    """The blocks of a body, whose instructions `table` has, and the edges between them."""
+    """The blocks of a body of instructions of `table`, and the edges between them."""
     pieces, starts = _pieces(body)
     blocks = []
     for number, instructions in enumerate(pieces):
@@ -88,7 +88,7 @@ def graph_of(body: Sequence[Label | Instruction], slots: Slots, table: Table = R
 
 
 def _batched(ops: Sequence[Op]) -> tuple[Any, ...]:
-    """The instructions of a block, those of one kind brought together between those that keep their places."""
+    """The instructions of a block, with those of one kind grouped between those that keep their places."""
     result: list[Any] = []
     for is_free, group in groupby(ops, lambda op: op.is_free):
         run = list(group)
@@ -97,9 +97,9 @@ def _batched(ops: Sequence[Op]) -> tuple[Any, ...]:
 
 
 def _pieces(body: Sequence[Label | Instruction]) -> tuple[list[list[Instruction]], dict[str, int]]:
-    """Runs of instructions that are executed one after the other; and the number of the one at each label.
+    """Runs of consecutive instructions, and the number of the run at each label.
 
-    The first is empty, so that no branch leads to the entry.
+    The first run is empty, so that no branch leads to the entry.
     """
     pieces: list[list[Instruction]] = [[], []]
     starts: dict[str, int] = {}
@@ -124,7 +124,7 @@ def _bound(instruction: Instruction, slots: Slots, table: Table) -> Op:
 
 
 def _branch(last: Instruction, starts: dict[str, int], after: int, slots: Slots) -> Branch:
-    """How a block ends that ends in a jump or a return, perhaps under a guard."""
+    """The end of a block: a jump or a return, perhaps with a guard, or the next block."""
     target = last.operands[0] if last.operands else None
     goal = starts[target.name] if isinstance(target, Name) and last.name in _JUMPS else EXIT
     guard = last.guard

@@ -1,7 +1,7 @@
-"""Floats in the number domain: one in a register, or two in one of 32 bits (f16x2, bf16x2).
+"""Floats in the number domain: one in a register, or two in a 32-bit one (f16x2, bf16x2).
 
-PTX ISA, "Floating Point Instructions", "Half Precision Floating Point Instructions". Approximate functions compute as
-exact ones do, rounded once.
+PTX ISA, "Floating Point Instructions", "Half Precision Floating Point Instructions". Approximate functions compute like
+exact ones, rounded once.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ _TYPES = "f16 bf16 f32 f64 f16x2 bf16x2"
 
 @dataclass(slots=True, eq=False)
 class OfNumbers:
-    """A function of payloads of numbers of type `source`, and the name of that of its value."""
+    """A function of payloads of numbers of type `source`, and the type name of its result."""
 
     domain: Domain
     source: str
@@ -48,12 +48,12 @@ class OfNumbers:
 
 
 def _sources(function: Callable[..., Any]) -> Signature:
-    """The parameters of a function without its last, the name of a type: the sources of an instruction."""
+    """The parameters of a function without the last, a type name: the sources of an instruction."""
     return Signature(list(signature(function).parameters.values())[:-1])
 
 
 def of_floats(form: Form, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of payloads and a type's name, on registers of the instruction's type."""
+    """The function of payloads and a type name, on registers of the instruction's type."""
     domain, type = form.domain, form.type
     if type in _PAIRS:
         dtype = _PAIRS[type]
@@ -67,7 +67,7 @@ def of_floats(form: Form, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _together(state: AgentState, batch: Batch) -> None:
-    """Functions of numbers, on the operands of all of them at once."""
+    """Functions of numbers, on the operands of all instructions at once."""
     values, run = state.values, batch.ops[0].run
     if not isinstance(run, OfNumbers):
         raise NotTogether
@@ -99,12 +99,12 @@ _ROUNDED: Mapping[str, str] = MappingProxyType(
 
 
 def _rounded(form: Form) -> Callable[..., Any]:
-    """Rounds to nearest, ties to even: no other rounding is asked for by the rows' words."""
+    """Round to nearest, ties to even: the rows' words allow no other rounding."""
     return of_floats(form, getattr(form.domain, _ROUNDED[form.row.name]))
 
 
 def _extremum(form: Form) -> Callable[..., Any]:
-    """The other operand where one is NaN; with .NaN, NaN."""
+    """If one operand is NaN, the other; with .NaN, NaN."""
     name = {"min": "minimum", "max": "maximum"}[form.row.name]
     function = getattr(form.domain, name if "NaN" in form.words else f"{name[:3]}_number")
     return of_floats(form, lambda x, y, dtype: function(x, y))
@@ -130,7 +130,7 @@ _FUNCTIONS: Mapping[str, str] = MappingProxyType(
 
 
 def _function(form: Form) -> Callable[..., Any]:
-    """By its name in the domain. copysign.f32 d, a, b gives b the sign of a."""
+    """The function with its name in the domain. copysign.f32 d, a, b gives b the sign of a."""
     name, apply = _FUNCTIONS[form.row.name], form.domain.apply
     if name == "copysign":
         return of_floats(form, lambda sign, value, dtype: apply(name, dtype, value, sign))
@@ -145,7 +145,7 @@ def _reciprocal(form: Form) -> Callable[..., Any]:
 _SECTION = "Floating Point Instructions"
 
 
-# Opcodes that integers have too: one row each, which the type decides.
+# Opcodes that integers share: one row each; the type decides.
 def _by_type(
     of_integer: Callable[[Form], Any] | None, of_float: Callable[[Form], Any]
 ) -> Callable[[Form], Callable[..., Any]]:
@@ -154,7 +154,7 @@ def _by_type(
 
 _SINGLE, _SMALL = "f32 f64", "f32 f16 bf16 f16x2 bf16x2"
 
-# By opcode: what makes its function, its modifiers, its types.
+# By opcode: the maker of its function, its modifiers, its types.
 _MAKERS: Mapping[str, tuple[Callable[[Form], Any], str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("add", "sub", "mul", "fma"), (_rounded, "rn", _TYPES)),

@@ -1,7 +1,6 @@
 """Integers: arithmetic, bits, comparison (PTX ISA, "Integer Arithmetic Instructions", "Logic and Shift Instructions").
 
-Values are signed; what is unsigned looks at them through `unsigned`. For numbers in place of integers see
-numbers/registers.py.
+Values are signed; `unsigned` views them as unsigned ones. For numbers in place of integers see numbers/registers.py.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,12 +24,12 @@ _SECTION = "Integer Arithmetic Instructions"
 
 
 def of_integers(form: Form, function: Callable[..., Any], bits: int = 0, out: int = 0) -> Callable[..., Any]:
-    """The function on raw values of `bits`, its result brought into `out` bits; by default those of the type."""
+    """The function on raw values of `bits`, its result wrapped to `out` bits; by default, those of the type."""
     domain, width = form.domain, bits or form.bits
     to = out or width
     dtype = registers.SIGNED[to]
 
-    @wraps(function)  # which says how many sources there are
+    @wraps(function)  # keeps its signature: the number of sources
     def compute(*values: Any) -> Any:
         result = function(*[v if v.__class__ in _RAW else raw(v, width, domain) for v in values])
         if result.__class__ is np.ndarray and result.dtype == dtype:
@@ -41,7 +40,7 @@ def of_integers(form: Form, function: Callable[..., Any], bits: int = 0, out: in
 
 
 def seen(form: Form, function: Callable[..., Any], out: int = 0) -> Callable[..., Any]:
-    """As `of_integers`, on unsigned values where the type is unsigned."""
+    """As `of_integers`, on unsigned values if the type is unsigned."""
     bits = form.bits
     if form.type[0] != "u":
         return of_integers(form, function, out=out)
@@ -80,7 +79,7 @@ _WIDE: Mapping[str, Callable[..., Any]] = MappingProxyType(
 
 @TABLE.values("lop3", types="b32", section="Logic and Shift Instructions: lop3")
 def logic_of_three(form: Form) -> Callable[..., Any]:
-    """Bit i of the table, where bits of a, b and c make up i, from the highest."""
+    """Bit i of the table, where i consists of the bits of a, b and c, from the highest."""
 
     def compute(a: Any, b: Any, c: Any, table: Any) -> Any:
         chosen = (i for i in range(8) if int(table) >> i & 1)
@@ -154,7 +153,7 @@ def absolute(form: Form) -> Callable[..., Any]:
 
 @TABLE.values("bfe", types="s32 u32 s64 u64", section=f"{_SECTION}: bfe")
 def field(form: Form) -> Callable[..., Any]:
-    """`length` bits from `position`, both 8 bits; zeros or copies of the highest bit of the field above them."""
+    """`length` bits from `position`, both 8 bits; above them zeros or copies of the field's highest bit."""
     bits = form.bits
 
     def compute(value: Any, position: Any, length: Any) -> Any:
@@ -172,7 +171,7 @@ def field(form: Form) -> Callable[..., Any]:
 
 @TABLE.values("bfi", types="b32 b64", section=f"{_SECTION}: bfi")
 def inserted(form: Form) -> Callable[..., Any]:
-    """The low `length` bits of a value, put into another from `position` on."""
+    """The low `length` bits of a value, inserted into another at `position`."""
     bits = form.bits
 
     def compute(value: Any, into: Any, position: Any, length: Any) -> Any:
@@ -189,7 +188,7 @@ def inserted(form: Form) -> Callable[..., Any]:
 
 @TABLE.values("popc", "clz", types="b32 b64", section=f"{_SECTION}: popc, clz")
 def counted(form: Form) -> Callable[..., Any]:
-    """How many bits are set, or how many zeros come first; in 32 bits."""
+    """The number of set bits or of leading zeros, in 32 bits."""
     bits, is_popc = form.bits, form.row.name == "popc"
 
     def count(value: int) -> int:
@@ -211,7 +210,7 @@ _LOGIC = "Logic and Shift Instructions"
 
 @TABLE.values("and", "or", "xor", types=f"{_BITS} pred", section=f"{_LOGIC}: and, or, xor")
 def logic(form: Form) -> Callable[..., Any]:
-    """Of registers that hold numbers, halves are kept, joined, negated."""
+    """For registers that hold numbers, halves are kept, joined or negated."""
     name, bits, domain = form.row.name, form.bits, form.domain
     function, dtype = registers.LOGIC[name], registers.SIGNED[bits]
 
@@ -270,7 +269,7 @@ def shift_right(form: Form) -> Callable[..., Any]:
 
 
 def _by_lane(value: Any, amount: Any, bits: int, shift: Callable[..., Any]) -> Any:
-    """An unsigned value shifted by as many bits as each lane says."""
+    """An unsigned value shifted by each lane's amount."""
     count = unsigned(amount, 32).astype(np.uint64)
     wide = np.broadcast_to(np.asarray(value, np.uint64), count.shape)
     return (
@@ -292,9 +291,9 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
         "ge": lambda x, y: x >= y,
     }
 )
-# "lo" and others are the same for unsigned types.
+# "lo" and others are synonyms for unsigned types.
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
-# As in domains.compare: ordered ones are false where an operand is NaN, those with u true.
+# As in domains.compare: ordered predicates are false if an operand is NaN, those with u true.
 _OF_FLOATS = {name: f"o{name}" for name in _COMPARISONS} | {f"{name}u": f"u{name}" for name in _COMPARISONS}
 _OF_FLOATS |= {"num": "ord", "nan": "uno"}
 
@@ -306,7 +305,7 @@ _OF_FLOATS |= {"num": "ord", "nan": "uno"}
     section="Comparison and Selection Instructions: setp",
 )
 def setp(form: Form) -> Callable[..., Any]:
-    """The comparison, and'ed, or'ed or xor'ed with a further predicate where it says so."""
+    """The comparison, combined by and, or, xor with another predicate if given."""
     words = form.instruction.name.split(".")[1:]
     with_other = registers.LOGIC.get(words[1])
     compare = _of_floats(form, words[0]) if "f" in form.type else _of_integers(form, words[0])

@@ -1,7 +1,7 @@
 """Registers exchanged between the lanes of a warp, and bytes within one (PTX ISA, "shfl.sync", "prmt", "vote.sync").
 
-Those of Lowtide read their own lane alone (`sm.ptx_keep_pair`), and take bytes out of registers of four by `prmt`;
-kernels of other compilers use the rest.
+Lowtide's own kernels read only their own lane (`sm.ptx_keep_pair`), and take bytes out of registers by `prmt`; kernels
+of other compilers use the rest.
 """
 
 import operator
@@ -28,7 +28,7 @@ TABLE = Table()
 _SECTION = "Data Movement and Conversion Instructions"
 _ALL = 0xFFFFFFFF
 
-# Of two registers, as the type sees them.
+# Of two registers, in the instruction's type.
 _REDUCTIONS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
     {
         "min": min,
@@ -59,8 +59,8 @@ def _whole(state: AgentState, op: Op, members: Any) -> None:
     prepare=lambda form: next(iter(form.words)),
 )
 def shfl(state: AgentState, op: Op, value: Any, offset: Any, clamp: Any, members: Any) -> Any:
-    """Each lane reads the register of another lane of its segment; where that lies outside, its own. What all read of
-    one lane is uniform."""
+    """Each lane reads the register of another lane of its segment; outside of it, its own. If all read one lane, the
+    result is uniform."""
     _whole(state, op, members)
     lane = state.lanes.astype(np.int64)
     offset, clamp = by_lane(offset) & 31, by_lane(clamp).astype(np.int64)
@@ -101,14 +101,12 @@ def vote(state: AgentState, op: Op, condition: Any, members: Any) -> Any:
     prepare=lambda form: (next(word for word in _REDUCTIONS if word in form.words), form.type[0] == "s"),
 )
 def redux(state: AgentState, op: Op, value: Any, members: Any) -> Any:
-    """Of the registers of all lanes. Floats that are not negative, or NaN, are in the order of their bits."""
+    """Over the registers of all lanes. Non-negative floats, and NaN, have the order of their bits."""
     _whole(state, op, members)
     (name, is_signed), domain = op.data, state.machine.domain
     if isinstance(value, Number):
         if name != "max":
-            raise violation(
-                state, op, f"floats are reduced by .max alone, which keeps them floats, not by .{name} [redux-floats]"
-            )
+            raise violation(state, op, f"only .max reduces floats to floats, not .{name} [redux-floats]")
         return Number(reduce(domain.maximum, np.asarray(value.payload).reshape(-1)), value.dtype)
     lanes = by_lane(raw(value, 32, domain))
     given = [int(canonical(each, 32) if is_signed else unsigned(each, 32)) for each in lanes.tolist()]
@@ -117,11 +115,11 @@ def redux(state: AgentState, op: Op, value: Any, members: Any) -> Any:
 
 @TABLE.values("prmt", types="b32", section=f"{_SECTION}: prmt")
 def prmt(form: Form) -> Callable[..., Any]:
-    """Bytes of two registers, as the nibbles of a third choose them; whole halves keep numbers."""
+    """Bytes of two registers, chosen by the nibbles of a third; whole halves keep numbers."""
     domain = form.domain
 
     def compute(x: Any, y: Any, selector: Any) -> Any:
-        if x is None and y is None:  # nor was the result: a compiler does not care for these bytes
+        if x is None and y is None:  # then the result is unwritten too: a compiler does not need these bytes
             return None
         if not isinstance(selector, np.ndarray):
             x, y = _if_chosen(x, y, int(selector))
@@ -146,13 +144,13 @@ def prmt(form: Form) -> Callable[..., Any]:
 
 
 def _if_chosen(x: Any, y: Any, selector: int) -> tuple[Any, Any]:
-    """The registers; zero for one that was never written, and no byte of which is chosen."""
+    """The registers; zero for an unwritten one of which no byte is chosen."""
     from_y = [selector >> 4 * byte & 4 for byte in range(4)]
     return 0 if x is None and all(from_y) else x, 0 if y is None and not any(from_y) else y
 
 
 def _bytes(x: Any, y: Any, selector: int, domain: Domain) -> Any:
-    """The result where registers hold numbers of 8 bits, or zeros, and none is chosen for its sign; else None."""
+    """The result if registers hold 8-bit numbers, or zeros, and none is chosen for its sign; else None."""
     types = registers.types_of(x) | registers.types_of(y)
     chosen = [selector >> 4 * byte & 15 for byte in range(4)]
     if len(types) != 1 or max(chosen) > 7:
@@ -166,7 +164,7 @@ def _bytes(x: Any, y: Any, selector: int, domain: Domain) -> Any:
 
 
 def _halves(x: Any, y: Any, selector: int, domain: Domain) -> Any:
-    """The result where the selector takes whole halves, of what was never written any; None where it does not."""
+    """The result if the selector takes whole halves, any value for unwritten ones; else None."""
     chosen = [selector >> 8 * half & 0xFF for half in (0, 1)]
     if any(pair not in (0x10, 0x32, 0x54, 0x76) for pair in chosen):
         return None

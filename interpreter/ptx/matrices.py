@@ -34,14 +34,14 @@ _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 
 def shape_of(form: Form) -> tuple[int, int, int] | None:
-    """M, N and K of a product; None where its name has none."""
+    """M, N and K of a product; None if its name has none."""
     words = form.instruction.name.split(".")
     found = next((match for word in words if (match := _SHAPE.fullmatch(word))), None)
     return None if found is None else tuple(map(int, found.groups()))  # type: ignore[return-value]
 
 
 def _matrices(form: Form) -> tuple[int, bool]:
-    """How many 8x8 matrices of 16 bits, and whether they are transposed."""
+    """The number of 8x8 matrices of 16 bits, and whether they are transposed."""
     return next(int(word[1:]) for word in ("x4", "x2", "x1") if word in form.words), "trans" in form.words
 
 
@@ -92,7 +92,7 @@ def stmatrix(state: AgentState, op: Op, address: Any, values: tuple[Any, ...]) -
 
 @dataclass(frozen=True)
 class _Mma:
-    """`types` of A, B and the accumulators by their MLIR names; `counts` of their registers."""
+    """`types` of A, B and the accumulators by MLIR name; `counts` of their registers."""
 
     fragments: hardware.MmaFragments
     types: tuple[str, str, str]
@@ -107,11 +107,11 @@ def _mma(form: Form) -> _Mma:
     shape = shape_of(form)
     if shape is None or len(form.types) != 4 or ".row.col." not in form.instruction.name:
         raise form.instruction.error(
-            "mma.sync has a shape, .row.col and four types, those of D, A, B and C [ptx-mma-types]"
+            "mma.sync has a shape, .row.col and the four types of D, A, B and C [ptx-mma-types]"
         )
     d, a, b, c = form.types
     if c != d:
-        raise form.instruction.error("mma.sync of C and D of one type is interpreted [ptx-mma-one-type]")
+        raise form.instruction.error("mma.sync is interpreted only with C and D of one type [ptx-mma-one-type]")
     try:
         rows = (*hardware.operands_of_mma(a, b), element_of_ptx(c))
         fragments = hardware.fragments_of(shape, rows[0].bits)
@@ -154,17 +154,17 @@ def _products(state: AgentState, batch: Batch) -> None:
 
 
 def accumulator(value: Any, dtype: str, domain: Domain) -> Any:
-    """What a register of 32 bits holds of a type: an integer its bits."""
+    """The value of a 32-bit register as a type; for an integer, its bits."""
     return registers.raw(value, 32, domain) if dtype in INTEGERS else registers.number(value, dtype, domain)
 
 
 def held_as(column: Values, dtype: str) -> Any:
-    """Numbers of a type as a register holds them."""
+    """Numbers of a type in the form of a register."""
     return column if dtype in INTEGERS else Number(column, dtype)
 
 
 def _product_key(op: Op) -> Any:
-    """Products run as one where all their operands are registers, those of A and B packed."""
+    """Products run as one if all their operands are registers, those of A and B packed."""
     is_able = op.data.accumulator in ("f32", "i32") and len(op.operands) == sum(op.data.counts)
     return op.instruction.name if is_able else op
 

@@ -1,7 +1,7 @@
 """Loads, stores and cp.async (PTX ISA, "Data Movement and Conversion Instructions", "Cache Operators").
 
-What caches do, and hints for them, changes no number. Loads that are meant to be repeated (.acquire, .relaxed,
-.volatile) are in atomics.py.
+Caches and cache hints change no number. Loads that are meant to be repeated (.acquire, .relaxed, .volatile) are in
+atomics.py.
 """
 
 from typing import Any
@@ -28,12 +28,12 @@ _SECTION = "Data Movement and Conversion Instructions"
 
 
 def space_of(form: Form) -> str:
-    """The state space that an instruction names: "global", "shared", "" for generic addresses."""
+    """The state space of an instruction: "global", "shared", "" for generic addresses."""
     return next((word.partition("::")[0] for word in form.words if word.partition("::")[0] in ("global", "shared")), "")
 
 
 def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells, Any]:
-    """The memory of a state space, and the address there. A generic address says itself which it is."""
+    """The memory of a state space, and the address in it. A generic address determines its space."""
     if not space:
         inside = np.asarray(address) >= GENERIC_SHARED
         active = inside if inside.ndim == 0 or state.mask is None else inside[state.mask]
@@ -46,14 +46,14 @@ def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells
 
 
 def _access(form: Form) -> tuple[str, int, int, bool]:
-    """(space, bytes of each element, how many, whether they are a group)."""
+    """(space, bytes of each element, number of elements, whether they are a group)."""
     count = next((int(word[1:]) for word in form.words if word in ("v2", "v4", "v8")), 1)
     is_group = any(isinstance(operand, Group) for operand in form.instruction.operands)
     return space_of(form), max(1, form.bits // 8), count, is_group
 
 
 def _load(form: Form) -> tuple[Any, ...]:
-    """Also how each register is filled up: its bits, and the sign where the type is signed."""
+    """`_access`, and how each register is extended: its bits, and the sign if the type is signed."""
     target = form.instruction.operands[0]
     first = target.elements[0] if isinstance(target, Group) else target
     held = bits_of(first.type) if isinstance(first, Register) else form.bits
@@ -61,7 +61,7 @@ def _load(form: Form) -> tuple[Any, ...]:
 
 
 def _space_together(state: AgentState, op: Op) -> Cells:
-    """The memory of a state space that is named. Raises NotTogether for generic addresses."""
+    """The memory of a named state space. Raises NotTogether for generic addresses."""
     if not op.data[0]:
         raise NotTogether
     return cells_of(state, op, op.data[0], 0)[0]
@@ -113,7 +113,7 @@ def _copies(state: AgentState, batch: Batch) -> None:
     bulk=Bulk(_loads, key=lambda op: (op.instruction.name, op.data[4])),
 )
 def ld(state: AgentState, op: Op, address: Any) -> Any:
-    """A register wider than what is loaded is filled with zeros, or with the sign of a signed type."""
+    """A register wider than the loaded element is extended with zeros, or with the sign of a signed type."""
     space, width, count, is_group, held, bits, is_signed, domain = op.data
     cells, place = cells_of(state, op, space, address)
     loaded = register_memory.load(state, op, cells, place, width, count)
@@ -161,7 +161,7 @@ def hint(state: AgentState, op: Op, *operands: Any) -> None:
     acts=False,
 )
 def createpolicy(state: AgentState, op: Op, *operands: Any) -> int:
-    """What caches are to do changes no number."""
+    """A cache policy changes no number."""
     return 0
 
 

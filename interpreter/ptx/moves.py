@@ -22,7 +22,7 @@ _BITS = "b16 b32 b64 pred u16 s16 u32 s32 u64 s64 f16 bf16 f32 f64"
 _SECTION = "Data Movement and Conversion Instructions"
 
 GENERIC_SHARED = 1 << 40
-"""Where shared memory begins among generic addresses."""
+"""The start of shared memory among generic addresses."""
 
 
 @TABLE.values("mov", types=_BITS, section=f"{_SECTION}: mov")
@@ -66,7 +66,7 @@ def selp(form: Form) -> Callable[..., Any]:
     section=f"{_SECTION}: cvta",
 )
 def cvta(form: Form) -> Callable[..., Any]:
-    """An address of a state space as a generic one, or with .to back. Global addresses are generic ones already."""
+    """An address of a state space as a generic one, or with .to the reverse. Global addresses are generic already."""
     shift = GENERIC_SHARED if any(word.startswith("shared") for word in form.words) else 0
     if not shift:
         return lambda address: address
@@ -93,13 +93,13 @@ _TO_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil
     bulk=NUMBERS_TOGETHER,
 )
 def cvt(form: Form) -> Callable[..., Any]:
-    """By whether it leads from integers or floats to integers or floats; to two floats of 16 bits from two of 32."""
+    """By kind of source and destination, integer or float; or to two 16-bit floats from two of 32 bits."""
     if len(form.types) != 2:
-        raise form.instruction.error("cvt has two types, that of the result and that of the operand [cvt-types]")
+        raise form.instruction.error("cvt has two types, of the result and of the operand [cvt-types]")
     target, source = form.types
     kinds = "f" in source, "f" in target
     if storage.is_cut(target) != ("rna" in form.words):
-        raise form.instruction.error("cvt to tf32 has .rna, and no other [cvt-tf32]")
+        raise form.instruction.error("cvt to tf32 has only .rna [cvt-tf32]")
     if target.endswith("x2"):
         return _two(form, target[:-2], source)
     makers = {(False, False): _between_integers, (False, True): _to_float, (True, False): _to_integer}
@@ -125,7 +125,7 @@ def _two(form: Form, target: str, source: str) -> Callable[..., Any]:
 
 def _between_floats(form: Form, target: str, source: str) -> Callable[..., Any]:
     domain = form.domain
-    if storage.is_cut(target):  # a register of the type that it is stored as
+    if storage.is_cut(target):  # a register of the type in which it is stored
         return OfNumbers(domain, source, source, lambda payload, _: storage.rounded(np.asarray(payload), target)[()])
     integral = [_TO_INTEGRAL[word] for word in form.words if word in _TO_INTEGRAL]
 
@@ -152,7 +152,7 @@ def _to_float(form: Form, target: str, source: str) -> Callable[..., Any]:
 
 
 def _to_integer(form: Form, target: str, source: str) -> Callable[..., Any]:
-    """Rounds as the instruction says; beyond the range of the target, to its limits."""
+    """Round as the instruction says; beyond the target's range, to its limits."""
     domain, bits = form.domain, bits_of(target)
     dtype = np.dtype(f"{'u' if target[0] == 'u' else 'i'}{bits // 8}")
     integral = next((_TO_INTEGRAL[word] for word in form.words if word in _TO_INTEGRAL), "trunc")
@@ -169,7 +169,7 @@ def _to_integer(form: Form, target: str, source: str) -> Callable[..., Any]:
 
 
 def _between_integers(form: Form, target: str, source: str) -> Callable[..., Any]:
-    """Cut, or extended by the sign of the source or by zeros."""
+    """Truncated, or extended by the sign of the source or by zeros."""
     domain, to, bits = form.domain, bits_of(target), bits_of(source)
     if to <= bits:
         return lambda value: registers.truncated(value, bits, to, domain)

@@ -1,8 +1,8 @@
 """Reads the text of a PTX module (PTX ISA, "Syntax", "State Spaces, Types, and Variables", "Directives").
 
-A parser by hand: one regular expression cuts the text into words, and each statement is read from left to right, so
-that 10,000 lines take about half a second. Names and labels in braces have a scope of their own. What a kernel's
-meaning does not depend on (.loc, .file, .section, .pragma) is skipped.
+A hand-written parser: one regular expression cuts the text into words, and each statement is read from left to right,
+so that 10,000 lines take about half a second. Names and labels in braces have their own scope. Words without effect on
+a kernel's meaning (.loc, .file, .section, .pragma) are skipped.
 """
 
 import re
@@ -60,12 +60,12 @@ class _Scope:
 
 
 def parse(text: str, file: str = "<ptx>") -> Module:
-    """The module. Raises InterpreterError, with the line, for invalid PTX and for what is not interpreted."""
+    """The module. Raises InterpreterError, with the line, for PTX that is invalid or not interpreted."""
     return _Parser(text, file).module()
 
 
 def parse_body(text: str, registers: Mapping[str, str], file: str = "<assembly>") -> Entry:
-    """Instructions that stand by themselves, with registers that are declared outside: their types by name."""
+    """Instructions by themselves, with registers declared outside: their types by name."""
     return _Parser(text, file).body(registers)
 
 
@@ -96,7 +96,7 @@ class _Parser:
                 self.kinds.append(str(kind))
                 self.starts.append(match.start())
         if place != len(self.text):
-            self._fail(f"{self.text[place : place + 10]!r} is no word of PTX [ptx-word]", place)
+            self._fail(f"{self.text[place : place + 10]!r} is not a word of PTX [ptx-word]", place)
         self.words.append("")
         self.kinds.append("end")
         self.starts.append(len(self.text))
@@ -113,7 +113,7 @@ class _Parser:
         return self.words[self.at]
 
     def next(self) -> str:
-        """The word, which is left behind; the end stays where it is."""
+        """The current word, which is consumed; the end stays."""
         if self.kinds[self.at] == "end":
             self._fail("the text ends within a statement or a kernel; is it cut off? [ptx-cut-off]")
         self.at += 1
@@ -141,7 +141,7 @@ class _Parser:
         base = {"0x": 16, "0b": 2}.get(digits[:2]) or (8 if digits[0] == "0" else 10)
         significant = digits[2:] if base in (16, 2) else digits
         if base == 8 and not set(significant) <= set("01234567"):
-            self._fail(f"{word} is no octal number; write it without the leading 0 [ptx-octal]")
+            self._fail(f"{word} is not an octal number; write it without the leading 0 [ptx-octal]")
         if len(significant) > _MOST_BITS or (value := int(significant, base)) >= 1 << _MOST_BITS:
             self._fail(f"{word[:20]}… does not fit into {_MOST_BITS} bits [ptx-number-bits]")
         return value
@@ -291,7 +291,7 @@ class _Parser:
         self.at += 1
         unique = name if self.scope.outer is None else f"{name}@{place}"
         if name in self.scope.labels:
-            self._fail(f"label {name} stands here a second time [ptx-label-twice]", place)
+            self._fail(f"label {name} is defined twice [ptx-label-twice]", place)
         self.scope.labels[name] = unique
         self.entry.body.append(Label(unique, self.line(place)))
 
@@ -353,7 +353,7 @@ class _Parser:
         return self._element("an operand")
 
     def _element(self, what: str) -> Register | Name | Immediate:
-        """What may stand in a group, or as a base of an address."""
+        """An element of a group, or the base of an address."""
         kind = self.kinds[self.at]
         if kind == "name":
             return self._named(self.next())

@@ -16,7 +16,7 @@ from lowtide.interpreter.ptx.table import Table, joined
 
 _INTEGERS = Table()
 for _row in integers.TABLE:
-    if _row.name not in floats.TABLE.rows:  # those there are for both
+    if _row.name not in floats.TABLE.rows:  # floats have rows for both
         _INTEGERS.enter(_row)
 
 ROWS: Table = joined(

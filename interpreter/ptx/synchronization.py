@@ -20,7 +20,7 @@ _SECTION = "Parallel Synchronization and Communication Instructions"
 
 @TABLE.effects("bar.sync", "barrier.sync", "barrier.cta.sync", words="aligned", section=f"{_SECTION}: bar, barrier")
 def bar_sync(state: AgentState, op: Op, identifier: Any, threads: Any = None) -> Steps:
-    """Of all threads, or of as many as it says."""
+    """A barrier of all threads, or of the given number."""
     yield from named_barrier(state, op, identifier, threads)
 
 
@@ -54,7 +54,7 @@ def cluster_wait(state: AgentState, op: Op) -> Steps:
     prepare=lambda form: "global" in form.words,
 )
 def fence_proxy(state: AgentState, op: Op) -> None:
-    """One of global memory alone shows nothing of shared memory."""
+    """A fence of global memory alone does not affect shared memory."""
     if not op.data:
         tma.fence_proxy(state, op)
 
@@ -92,7 +92,7 @@ def mbarrier_init(state: AgentState, op: Op, address: Any, count: Any) -> None:
     prepare=_is_relaxed,
 )
 def mbarrier_arrive(state: AgentState, op: Op, address: Any, count: Any = 1) -> int:
-    """Each active lane arrives, at an mbarrier of its own CTA or of another of the cluster."""
+    """Each active lane arrives, at an mbarrier of its own CTA or of another CTA of the cluster."""
     return mbarrier_objects.arrive(state, op, address, count, op.data)
 
 
@@ -134,7 +134,7 @@ _MISCELLANEOUS = "Miscellaneous Instructions"
 
 @TABLE.effects("elect.sync", section=f"{_SECTION}: elect.sync", results=2, acts=False)
 def elect_sync(state: AgentState, op: Op, members: Any) -> tuple[Any, Any]:
-    """The number of the lane that is elected, and true for it alone."""
+    """The number of the elected lane, and true only for it."""
     chosen = elect(state, op, members)
     return int(np.argmax(chosen)), chosen
 
@@ -153,7 +153,7 @@ def griddepcontrol_wait(state: AgentState, op: Op) -> None:
 
 @TABLE.effects("griddepcontrol.launch_dependents", section=f"{_SECTION}: griddepcontrol")
 def griddepcontrol_launch(state: AgentState, op: Op) -> None:
-    """A next kernel that starts early waits for this one before it accesses memory, so that its start changes none."""
+    """A next kernel that starts early waits for this one before it accesses memory, so its start changes nothing."""
 
 
 @TABLE.effects("nanosleep", words="u32", section=f"{_MISCELLANEOUS}: nanosleep", acts=False)

@@ -12,7 +12,7 @@ _SHOWN = 120  # characters of an instruction in a message
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """`slot` numbers it among all registers of a kernel, whatever scope it is of; `type` as declared: b32, pred, …"""
+    """`slot` numbers it among all registers of a kernel, of any scope; `type` as declared: b32, pred, …"""
 
     name: str
     type: str
@@ -36,7 +36,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """[base + offset], or of a tensor [base, {coordinates}]."""
+    """[base + offset], or [base, {coordinates}] for a tensor."""
 
     base: Register | Name | Immediate
     offset: int = 0
@@ -45,7 +45,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """{a, b, …}, of registers as a rule."""
+    """{a, b, …}, usually of registers."""
 
     elements: tuple[Operand, ...]
 
@@ -63,7 +63,7 @@ class Guard:
 
 @dataclass(slots=True, eq=False)
 class Instruction:
-    """`name` is the opcode with its modifiers, as written: `setp.lt.s32`; `text` the whole of it."""
+    """`name` is the opcode with its modifiers, as written: `setp.lt.s32`; `text` is the whole instruction."""
 
     name: str
     operands: tuple[Operand, ...]
@@ -73,7 +73,7 @@ class Instruction:
     text: str
 
     def describe(self) -> str:
-        """The instruction's text, short, and where it stands."""
+        """The instruction's text, shortened, and its location."""
         text = " ".join(self.text.split())
         return f"`{text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '…'}` at {self.file}:{self.line}"
 
@@ -84,7 +84,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A place in a kernel's body; labels of different scopes have different names here."""
+    """A label in a kernel's body; labels of different scopes have different names here."""
 
     name: str
     line: int
@@ -92,7 +92,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable in shared memory, or a parameter: `size` in bytes, 0 for one whose size the launch gives."""
+    """A variable in shared memory, or a parameter: `size` in bytes, 0 if the launch gives it."""
 
     name: str
     space: str
@@ -103,7 +103,7 @@ class Variable:
 
 @dataclass(eq=False)
 class Entry:
-    """A kernel. `directives` are what stands before its body: maxntid, reqntid, maxnreg, reqnctapercluster, …"""
+    """A kernel. `directives` are those before its body: maxntid, reqntid, maxnreg, reqnctapercluster, …"""
 
     name: str
     parameters: tuple[Variable, ...]

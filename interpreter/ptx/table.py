@@ -1,4 +1,4 @@
-"""The table of instructions: what each opcode means, with which types and modifiers, and where the PTX ISA says so.
+"""The table of instructions: the semantics of each opcode, its types and modifiers, and its section of the PTX ISA.
 
 One of two decorators adds a row.
 
@@ -7,7 +7,7 @@ One of two decorators adds a row.
         return lambda x, y: ...                      # values of the sources to the value of the destination
 
     @TABLE.effects("mbarrier.init", words="shared shared::cta b64", section="…: mbarrier.init")
-    def init(state: AgentState, op: Op, address, count): ...   # returns the destinations' values, if it has any
+    def init(state: AgentState, op: Op, address, count): ...   # returns the destinations' values, if any
 
 An instruction belongs to the row with the longest name that it begins with. The further words of its name are its
 modifiers: each must be one of the row's `types` or `words`, or the instruction is refused. For values see
@@ -23,15 +23,16 @@ from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.batches import Bulk
 from lowtide.interpreter.ptx.syntax import Instruction
 
-#: Works out before the run what does not depend on values; the handler finds it in `op.data`.
+#: Computes before the run what does not depend on values, for `op.data`.
 Prepare: TypeAlias = Callable[["Form"], Any]
 
 
 @dataclass(frozen=True)
 class Row:
-    """`handler` takes values (of `values`: it makes the function that does). `results`: how many operands come first.
+    """`handler` takes values (with `values`, it makes the function that does). `results`: the number of leading
+    operands that are results.
 
-    `acts` is False where it only computes registers and polls. `bulk`: how neighbouring ones run as one
+    `acts` is False if it only computes registers and polls. `bulk`: how consecutive ones run as one
     (program/batches.py).
     """
 
@@ -53,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Form:
-    """An instruction as its row sees it: `types` in order, and its other modifiers. `are_places`: see Slots."""
+    """An instruction for its row: `types` in order, and its other modifiers. `are_places`: see Slots."""
 
     instruction: Instruction
     row: Row
@@ -64,7 +65,7 @@ class Form:
 
     @property
     def type(self) -> str:
-        """The last type: that of the operands."""
+        """The last type, of the operands."""
         if not self.types:
             raise self.instruction.error(
                 f"{self.row.name} has a type; {self.row.name} takes {_listed(self.row.types)} [instruction-type]"
@@ -81,7 +82,7 @@ _WIDTHS = {"bf16": 16, "f16x2": 32, "bf16x2": 32, "tf32": 32, "e4m3": 8, "e5m2":
 
 
 def bits_of(type: str) -> int:
-    """The width of a type of PTX in bits; a predicate has 1."""
+    """The width of a PTX type in bits; a predicate has 1."""
     return 1 if type == "pred" else _WIDTHS.get(type) or int(type[1:])
 
 
@@ -97,7 +98,7 @@ class Table:
     def values(
         self, *names: str, types: str, words: str = "", section: str, bulk: Bulk | None = None
     ) -> Callable[..., Any]:
-        """Enter a maker of functions of values under these names."""
+        """Register a maker of functions of values under these names."""
 
         def enter(handler: Callable[..., Any]) -> Callable[..., Any]:
             for name in names:
@@ -117,7 +118,7 @@ class Table:
         prepare: Prepare | None = None,
         bulk: Bulk | None = None,
     ) -> Callable[..., Any]:
-        """Enter a function of an agent and values under these names."""
+        """Register a function of an agent and values under these names."""
 
         def enter(handler: Callable[..., Any]) -> Callable[..., Any]:
             for name in names:
@@ -131,7 +132,8 @@ class Table:
         self.rows[row.name] = row
 
     def form(self, instruction: Instruction, domain: Domain, are_places: bool = True) -> Form:
-        """The instruction in its row. Raises InterpreterError for one that no row has, or with other modifiers."""
+        """The instruction in its row. Raises InterpreterError for an instruction without a row, or unknown
+        modifiers."""
         parts = instruction.name.split(".")
         for count in range(len(parts), 0, -1):
             row = self.rows.get(".".join(parts[:count]))

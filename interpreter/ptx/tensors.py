@@ -1,6 +1,6 @@
 """TMA: boxes of tensors (PTX ISA, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "…wait_group").
 
-A tensor map is the value of its parameter, and so of a register that holds the parameter's address.
+A tensor map is the value of its parameter, and thus of a register that holds the parameter's address.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ def _prepare(form: Form) -> bool:
     prepare=_prepare,
 )
 def load(state: AgentState, op: Op, destination: Any, tensor: Any, barrier: Any, *further: Any) -> None:
-    """A box into shared memory; a cache hint, the last operand, does nothing."""
+    """Load a box into shared memory; a cache hint, the last operand, has no effect."""
     map, coordinates = tensor
     mask = further[0] if op.data else None
     tma.load(state, op, map, coordinates, destination % GENERIC_SHARED, barrier, mask)

@@ -1,4 +1,4 @@
-"""How instructions of PTX use their operands, for the premise of program/dependence.py."""
+"""The uses of operands by PTX instructions, for the premise of program/dependence.py."""
 
 import re
 
@@ -9,7 +9,7 @@ from lowtide.interpreter.ptx.syntax import Address, Group, Immediate, Operand, R
 _VARY = re.compile(r"ld\.(?!param).*|ldmatrix\..*|atom\..*|mbarrier\.(try|test)_wait\..*")
 _COMPUTE = re.compile(r"(mma|redux)\.sync\..*")
 _TIMED = re.compile(r"%(clock\w*|globaltimer\w*|smid|nsmid|warpid)\b")
-# Whose plain registers, those that are no addresses, hold elements or partial sums.
+# Instructions whose registers, other than addresses, hold elements or partial sums.
 _ASK = re.compile(r"ld\.(relaxed|volatile)\..*")  # without .acquire, they order nothing
 _STEP = re.compile(r"(add|sub)\.[bsu](16|32|64)")
 _NOT_ZERO = re.compile(r"setp\.ne(\.and)?\.[bsu](16|32|64)")
@@ -20,7 +20,7 @@ _STORES = re.compile(r"(st|red|atom)\..*|stmatrix\..*")
 
 
 def use_of(op: Op) -> Use:
-    """How an instruction uses its operands. A guard must not vary where the instruction acts."""
+    """How an instruction uses its operands. A guard must not vary if the instruction acts."""
     instruction = op.instruction
     name = instruction.name
     if _COMPUTE.fullmatch(name):
@@ -47,7 +47,7 @@ def use_of(op: Op) -> Use:
 
 
 def _counting(op: Op) -> Use:
-    """Of an addition, whether it counts by one; of a comparison, what it says is not zero."""
+    """For an addition, whether it counts by one; for a comparison, what it says is not zero."""
     instruction = op.instruction
     target, first, second, *_ = instruction.operands
     is_plain = instruction.guard is None and isinstance(second, Immediate) and isinstance(first, Register)
@@ -59,7 +59,7 @@ def _counting(op: Op) -> Use:
 
 
 def _held_operand(operand: Operand) -> list[Register]:
-    """The registers of an operand that is a vector of them."""
+    """The registers of a vector operand."""
     return _registers(operand) if isinstance(operand, Group) else []
 
 

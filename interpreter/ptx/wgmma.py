@@ -1,9 +1,9 @@
 """wgmma (PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions").
 
-The accumulators may not be touched until a wait covers their group. In PTX a register is a *place*: nothing may read
-or write it before the wait, which makes it readable. In inline assembly and in ops a register is a *value*: those in
-flight pass from one wgmma to the next, and a wait alone makes none readable, since LLVM may move what reads them above
-it. They become readable as results of a wait that has them as inputs (ops/).
+The accumulators may not be accessed until a wait covers their group. In PTX a register is a *place*: no instruction may
+read or write it before the wait, which makes it readable. In inline assembly and in ops a register is a *value*:
+accumulators in flight pass from one wgmma to the next, and a wait alone makes none readable, because LLVM may move a
+reader above it. They become readable as results of a wait that takes them as inputs (ops/).
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _SHAPES = " ".join(f"m64n{n}k{k}" for k in (8, 16, 32) for n in range(8, 257, 8)
 
 @dataclass(frozen=True)
 class Plan:
-    """A product; whether accumulators are places."""
+    """A product, and whether accumulators are places."""
 
     product: wgmma.Product
     are_places: bool
@@ -45,17 +45,15 @@ class Plan:
 def _plan_of(form: Form) -> Plan:
     shape = shape_of(form)
     if shape is None or len(form.types) != 3:
-        raise form.instruction.error(
-            "wgmma.mma_async has a shape and three types, those of D, A and B [ptx-wgmma-types]"
-        )
+        raise form.instruction.error("wgmma.mma_async has a shape and the three types of D, A and B [ptx-wgmma-types]")
     d, a, b = form.types
     try:
         kind = wgmma.kind_of(a, b, d, shape)
         further = [each.value for each in form.instruction.operands[4:] if isinstance(each, Immediate)]
         signs, is_held = [1, 1] if kind.negates else [], isinstance(form.instruction.operands[1], Group)
-        turned = (not is_held) + 1 if kind.transposes else 0  # those of the operands that may be transposed
+        turned = (not is_held) + 1 if kind.transposes else 0  # the flags of operands that may be transposed
         if len(further) != len(signs) + turned or further[: len(signs)] != signs:
-            raise InterpreterError("operands that are negated are not interpreted [ptx-wgmma-negated]")
+            raise InterpreterError("negated operands are not interpreted [ptx-wgmma-negated]")
         k_major = (is_held or further[2] == 0, further[-1] == 0) if kind.transposes else (True, True)
         product = wgmma.Product.of(shape, (a, b, d), k_major)
         held = form.instruction.operands[1]
@@ -78,7 +76,7 @@ def _plan_of(form: Form) -> Plan:
     prepare=_plan_of,
 )
 def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: Any) -> Any:
-    """`scale` false: the accumulators count as zero before. Predicates are the same in all lanes."""
+    """If `scale` is false, the accumulators count as zero before. Predicates are the same in all lanes."""
     plan: Plan = op.data
     whole_warp(state, op)
     is_scaled = bool(np.all(scale))
@@ -110,7 +108,7 @@ def given_registers(state: AgentState, op: Op, held: Any) -> Values | None:
         raise violation(
             state,
             op,
-            "registers that other instructions wrote are handed to wgmma; put wgmma.fence before it [ptx-wgmma-fence]",
+            "wgmma takes registers that other instructions wrote; put wgmma.fence before it [ptx-wgmma-fence]",
         )
     if held is None:
         return None
@@ -129,12 +127,12 @@ def given_registers(state: AgentState, op: Op, held: Any) -> Values | None:
 
 
 def _of_values(state: AgentState, op: Op, is_scaled: bool) -> Values | None:
-    """The accumulators before, (32, values): those of the last wgmma, or what other instructions gave. None where they
+    """The accumulators before, (32, values): those of the last wgmma, or registers of other instructions. None if they
     are cleared."""
     if op.before is not None:
         held = op.before(state.values)
     elif not is_scaled:
-        # Those that are cleared need not be inputs: the slots then hold what they held when the assembly ran before.
+        # Cleared accumulators need not be inputs: the slots then keep their values of the previous execution.
         held = None
     else:
         held = _of_one_wgmma(state, op, [state.values[slot] for slot in op.results])
@@ -145,7 +143,7 @@ def _of_values(state: AgentState, op: Op, is_scaled: bool) -> Values | None:
 
 
 def _of_one_wgmma(state: AgentState, op: Op, held: list[Any]) -> Any:
-    """The accumulators that these registers are, where they are in flight; else the registers."""
+    """The accumulators in flight of these registers; otherwise the registers."""
     owner = held[0].owner if isinstance(held[0], PendingRegister) else None
     if owner is not None:
         if any(getattr(value, "owner", None) is not owner or value.index != at for at, value in enumerate(held)):
@@ -155,7 +153,7 @@ def _of_one_wgmma(state: AgentState, op: Op, held: list[Any]) -> Any:
         return owner
     if any(isinstance(value, PendingRegister) for value in held):
         raise violation(
-            state, op, "some of its accumulators are still in flight; wait for them before [asm-accumulators-in-flight]"
+            state, op, "some of its accumulators are still in flight; wait for them first [asm-accumulators-in-flight]"
         )
     return held
 
@@ -173,7 +171,7 @@ class _Accumulators:
     dtype: str
 
     def give_back(self, state: AgentState, op: Op) -> None:
-        """They hold what the wgmma has written, and may be touched again; none has been."""
+        """Make the registers hold the result of the wgmma and be accessible again; none has been accessed."""
         is_packed = len(self.slots) != self.values.shape[1]
         for index, slot in enumerate(self.slots):
             held = state.values[slot]

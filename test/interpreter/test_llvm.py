@@ -92,7 +92,7 @@ def test_constraints_that_are_not_interpreted(constraints, message):
 
 
 def test_an_operand_that_is_not_there():
-    with pytest.raises(InterpreterError, match=r"has 1 operands, and names \$1.*\[constraint-number\]"):
+    with pytest.raises(InterpreterError, match=r"1 operands, .*\$1.*\[constraint-number\]"):
         written_out("mov.b32 $0, $1;", operands_of("=r"), {})
 
 

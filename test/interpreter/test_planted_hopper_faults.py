@@ -108,7 +108,7 @@ RELEASES = [
 ]
 
 # A register that a wgmma may still write is copied for the second of two users; its numbers are right on SSA values.
-TWO_USERS = r"takes accumulators that `%.*(wgmma\.mma_async|mma_wait 0|ptx_wgmma_wait 0).* has taken over"
+TWO_USERS = r"accumulators that `%.*(wgmma\.mma_async|mma_wait 0|ptx_wgmma_wait 0).*\[accumulator-copied\]"
 
 PRODUCTS = [
     Fault(

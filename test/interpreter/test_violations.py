@@ -159,7 +159,7 @@ def test_a_ring_not_drained_at_the_kernels_end_is_found():
 
 def test_draining_while_a_slot_is_written_is_found():
     text = edited("pipelined", (COMMIT, ""), ("%c0 to %K step %c32\n", "%c0 to %c0 step %c32\n"))
-    found(text, r"drains the ring while slot 0 is being written; commit it before.*\[ring-undrained\]")
+    found(text, r"slot 0 .*; commit it .*\[ring-undrained\]")
 
 
 def test_a_ring_begins_with_its_first_slot():

@@ -181,7 +181,7 @@ def test_first_rows_taken_before_their_own_group_are_found() -> None:
         waits = [found[0] for found in re.finditer(wait, original.levels[level])]
         at = next(number for number, one in enumerate(waits) if one in ("sm.mma_wait_rows 1", "wgmma_wait 1"))
         mutant = planted(name, level, "one group of wgmma more in flight", original, at)
-        assert re.search("hands on (rows|accumulators) that .* may still write", found_in(mutant, original).why)
+        assert re.search("(rows|accumulators) that .* may still write", found_in(mutant, original).why)
         assert argument_for(mutant, original.levels[level]) is None
     # Of the three K steps the first begins with zeros, the others with the sums of the step before.
     for at, is_needed in enumerate((True, False, False)):
