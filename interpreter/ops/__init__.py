@@ -1,1 +1,1 @@
-"""What each op does: one file per dialect, families of hardware ops in files of their own."""
+"""The handlers of ops: one file per dialect; families of hardware ops have their own files."""

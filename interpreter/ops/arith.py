@@ -1,7 +1,7 @@
 """The arith dialect: integers exactly in their width, floats in the number domain.
 
-Integers are kept signed; an unsigned op looks at them through an unsigned view. Every op works alike on uniform
-scalars, on arrays over lanes, and on arrays over the elements of vectors, tiles or fragments.
+Integers are kept signed; an unsigned op reads them through an unsigned view. Each op works the same on uniform scalars,
+on arrays over lanes, and on arrays over the elements of vectors, tiles or fragments.
 """
 
 from collections.abc import Callable
@@ -36,11 +36,11 @@ def element_of(type: Type) -> Scalar:
         return type.element
     if isinstance(type, Scalar):
         return type
-    raise InterpreterError(f"{type} is no scalar or vector: arithmetic is interpreted on numbers only [arith-type]")
+    raise InterpreterError(f"{type} is not a scalar or vector: arithmetic is interpreted only on numbers [arith-type]")
 
 
 def canonical(value: Any, scalar: Scalar) -> Any:
-    """An integer result brought into its width: two's complement."""
+    """An integer result wrapped to its width: two's complement."""
     if isinstance(value, np.ndarray):
         return value if value.dtype == scalar.dtype else value.astype(scalar.dtype)
     if scalar.bits == 1:
@@ -53,7 +53,7 @@ def canonical(value: Any, scalar: Scalar) -> Any:
 
 
 def unsigned(value: Any, scalar: Scalar) -> Any:
-    """The same bits, read as an unsigned number."""
+    """The bits of an integer, read as an unsigned number."""
     if isinstance(value, np.ndarray):
         return value if scalar.bits == 1 else value.view(_UNSIGNED[scalar.bits])
     return int(value) & ((1 << scalar.bits) - 1)
@@ -139,7 +139,7 @@ def dividing(state: AgentState, op: DecodedOp) -> None:
     x, y = (np.asarray(v, np.int64) if isinstance(v, np.ndarray) else v for v in _operands(state, op))
     if not (y.all() if isinstance(y, np.ndarray) else y):
         raise violation(state, op, "a division by zero has no value; guard the divisor [division-by-zero]")
-    if is_unsigned:  # as signed 64-bit numbers that hold the unsigned ones; 64-bit operands are never that large here
+    if is_unsigned:  # unsigned numbers as signed 64-bit ones; 64-bit operands are never that large here
         x, y = (_widen(v, scalar) for v in (x, y))
     state.values[op.results[0]] = canonical(function(x, y), scalar)
 

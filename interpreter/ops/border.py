@@ -1,5 +1,5 @@
-"""Where values of MLIR become registers of instructions, and back: a float is a `Number` in a register, two of 16 bits
-`Packed`. Integers, pointers and what already is of a register's kind stay as they are."""
+"""Conversion of MLIR values to registers of instructions, and back: a float is a `Number` in a register, two of 16 bits
+are `Packed`. Integers, pointers and values in the form of registers are unchanged."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -21,7 +21,7 @@ _KEPT = (Packed, Number, Half, PendingRegister, PendingRegisters, type(None))
 
 @lru_cache(maxsize=256)
 def to_register(type: Type) -> Conversion | None:
-    """Makes what registers hold of a value of this type; None where it stays as it is."""
+    """The conversion of a value of this type to a register; None if it is unchanged."""
     if isinstance(type, Struct):
         parts = [to_register(element) or _same for element in type.elements]
         return lambda value: (
@@ -40,7 +40,7 @@ def to_register(type: Type) -> Conversion | None:
 
 @lru_cache(maxsize=256)
 def from_register(type: Type, domain: Domain) -> Conversion | None:
-    """Makes a value of this type of what registers hold; None where it stays as it is."""
+    """The conversion of a register to a value of this type; None if it is unchanged."""
     if isinstance(type, Struct):
         parts = [from_register(element, domain) for element in type.elements]
         if not any(parts):
@@ -61,7 +61,7 @@ def from_register(type: Type, domain: Domain) -> Conversion | None:
 
 
 def _one_register(value: Any, element: Scalar) -> Any:
-    """A vector whose elements fill a register: numbers, or integers as the bits that they are or as numbers held."""
+    """A vector whose elements fill a register: numbers, or integers as their bits or the numbers that they hold."""
     if isinstance(value, Packed) and value.payload.ndim > 2:
         return Packed(value.payload.reshape(len(value), -1), value.dtype)
     if isinstance(value, _KEPT):

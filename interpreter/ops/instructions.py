@@ -1,7 +1,7 @@
 """Ops that are one instruction of PTX: each is written as PTX, and bound to the table of instructions in ptx/.
 
-In the text, `$0`, `$1`, … are the op's operands and `$d` its result; where that is a struct, the elements are `$d0`,
-`$d1`, …. Values change their kind as at the border of inline assembly (border.py). Messages name the op.
+In the text, `$0`, `$1`, … are the op's operands and `$d` its result; for a struct, the elements are `$d0`, `$d1`, ….
+Values are converted as at the border of inline assembly (border.py). Messages name the op.
 """
 
 import re
@@ -28,24 +28,24 @@ _WORD = re.compile(r"([\w.]+)>*$")
 
 
 def enter(table: OpTable, writers: dict[str, str | Writer]) -> None:
-    """Enter ops, by name, with their PTX, or with what writes it."""
+    """Register ops, by name, with their PTX text or with a function that writes it."""
     for name, writer in writers.items():
         table.decodes(name)(_decoder(writer))
 
 
 def word(op: DecodedOp, attribute: str) -> str:
-    """The keyword of an enum attribute: bf16 of #nvvm.wgmma_type<bf16>; nothing where the op lacks it."""
+    """The keyword of an enum attribute: bf16 of #nvvm.wgmma_type<bf16>; empty if the op lacks it."""
     found = _WORD.search(str(op.attributes.get(attribute, "")))
     return "" if found is None else found[1]
 
 
 def shape_of(op: DecodedOp) -> str:
-    """What an op says of its matrices: `m16n8k16`."""
+    """The shape in an op's attributes: `m16n8k16`."""
     return "".join(re.findall(r"[mnk] = \d+", op.attributes["shape"])).replace(" = ", "")
 
 
 def listed(names: str, first: int, count: int) -> str:
-    """So many registers in braces: `{$3, $4}`."""
+    """`count` registers in braces: `{$3, $4}`."""
     return f"{{{', '.join(f'{names}{number}' for number in range(first, first + count))}}}"
 
 
@@ -63,7 +63,7 @@ def _decoder(writer: str | Writer) -> Callable[[DecodedOp, Program], Op]:
 
 
 def instruction(op: DecodedOp, program: Program, text: str) -> Op:
-    """The op as an instruction. Raises InterpreterError for one that the table lacks."""
+    """The op as an instruction. Raises InterpreterError for an instruction without a row."""
     parsed, names = _parsed(text)
     where = [op.results[0] if name.startswith("$d") else op.operands[int(name[1:])] for name in names]
     conversions = zip(op.operands, map(to_register, op.operand_types), strict=True)
@@ -87,7 +87,7 @@ def _parsed(text: str) -> tuple[Instruction, tuple[str, ...]]:
 
 
 def _giver(op: DecodedOp, program: Program) -> Callable[[list[Any], tuple[int, ...], Any], None]:
-    """Puts what an instruction returns into the op's result: the last register, or all of them as a struct."""
+    """A function that puts an instruction's result into the op's: the last register, or all of them as a struct."""
     if not op.results:
         return lambda values, slots, result: None
     (slot,), (type,) = op.results, op.result_types

@@ -1,6 +1,6 @@
-"""The llvm dialect as level nvvm uses it: pointers, loads and stores, structs, bit casts.
+"""The llvm dialect at level nvvm: pointers, loads and stores, structs, bit casts.
 
-A pointer is its byte address; a struct is a tuple. Integer and float arithmetic is what the arith and math dialects do.
+A pointer is its byte address; a struct is a tuple. The arith and math dialects implement integer and float arithmetic.
 """
 
 import re
@@ -92,7 +92,7 @@ _SAME_AS: Mapping[str, str] = MappingProxyType(
 
 
 def _as_upstream(op: DecodedOp, program: Program) -> None:
-    """From here on the op is the one of arith or math; messages still show what stands in the IR."""
+    """Replace the op by the one of arith or math; messages still show the IR."""
     op.name = _SAME_AS[op.name]
     entry = (arith.OPS if op.name.startswith("arith.") else math.OPS)[op.name]
     op.handler = entry.handler
@@ -102,14 +102,14 @@ def _as_upstream(op: DecodedOp, program: Program) -> None:
 
 @OPS.implements(*_SAME_AS, prepare=_as_upstream)
 def same_as_upstream(state: AgentState, op: DecodedOp) -> None:
-    """Stands in for the handler that `_as_upstream` puts in its place."""
+    """The placeholder of the handler that `_as_upstream` sets."""
 
 
 # Pointers ----------------------------------------------------------------------------------------------------------
 
 
 def size_of(type: Type) -> int:
-    """Bytes of a type in memory. Raises InterpreterError for one that has no plain size."""
+    """Bytes of a type in memory. Raises InterpreterError for a type without a plain size."""
     if isinstance(type, Scalar):
         return type.bytes
     if isinstance(type, Vector):
@@ -122,7 +122,7 @@ def size_of(type: Type) -> int:
 
 
 def _pointee(text: str, context: ir.Context) -> Type:
-    """A type that a pointer is stepped by; arrays nest, and then print without their dialect."""
+    """A type that pointers step by; arrays are nested, and then print without their dialect."""
     if match := _ARRAY.fullmatch(text):
         return Array(int(match[1]), _pointee(match[2], context))
     return decode_type(ir.Type.parse(text, context))
@@ -181,7 +181,7 @@ def addrspacecast(state: AgentState, op: DecodedOp) -> None:
 
 
 def _prepare_addressof(op: DecodedOp, program: Program) -> None:
-    """Globals of shared memory lie as variables of PTX do, in the order of the module."""
+    """Globals of shared memory are laid out like variables of PTX, in the order of the module."""
     scope = op.source.parent
     while scope.name not in ("gpu.module", "builtin.module"):
         scope = scope.parent
@@ -197,7 +197,7 @@ def _prepare_addressof(op: DecodedOp, program: Program) -> None:
     found, origin, program.static_bytes = places(variables)
     if name not in found:
         raise InterpreterError(
-            f"{op.describe()}: @{name} is no global of shared memory (addr_space = 3) [addressof-global]"
+            f"{op.describe()}: @{name} is not a global of shared memory (addr_space = 3) [addressof-global]"
         )
     program.shared_origin = origin
     op.data = found[name]
@@ -245,7 +245,7 @@ def _loads(state: AgentState, batch: Batch) -> None:
 
 
 def _stores(state: AgentState, batch: Batch) -> None:
-    """Stores by the active lanes, of one type, to different bytes."""
+    """Stores by the active lanes, of one type, to disjoint bytes."""
     op, values = batch.ops[0], state.values
     _, pointer, element, count, align = op.data
     addresses, stored = [values[op.data[0]] for op in batch.ops], [values[op.operands[0]] for op in batch.ops]
@@ -292,7 +292,7 @@ def load(state: AgentState, op: DecodedOp) -> None:
 
 
 def _holds_numbers(cells: Cells, rows: Ints) -> str | None:
-    """The type of the narrow floats that lie where integers are read: registers then hold them."""
+    """The type of narrow floats in memory that are read as integers; registers then hold them as numbers."""
     return next((dtype for dtype in cells.dtypes_at(rows) if dtype in NARROW_TYPES), None)
 
 

@@ -1,11 +1,10 @@
 """The llvm dialect: inline assembly, which is PTX with operands of LLVM.
 
 The text becomes the body of a kernel whose registers are the operands ($0, $1, …, outputs first). It is bound to slots
-of the agent's values once, and runs as any PTX does (interpreter/ptx/). At its border values change their kind
-(border.py).
+of the agent's values once, and runs like other PTX (interpreter/ptx/). At its border values are converted (border.py).
 
-Accumulators of wgmma in flight pass from one assembly to the next. They become readable as outputs of a wait that has
-them as inputs. They may have only one user: for a second one the compiler would copy registers in flight.
+Accumulators of wgmma in flight pass from one assembly to the next. They become readable as outputs of a wait that takes
+them as inputs. They may have only one user, because for a second one the compiler would copy registers in flight.
 """
 
 from collections.abc import Sequence
@@ -35,15 +34,15 @@ OPS = OpTable()
 
 @dataclass(frozen=True)
 class _Assembly:
-    """Its graph; for each input (slot of the value, slot of the register, what makes a register of the value), for each
-    output (slot of the register, what makes a value of it, and what a register again)."""
+    """Its graph; for each input (slot of the value, slot of the register, conversion to a register), for each output
+    (slot of the register, conversion to a value, and back)."""
 
     graph: Graph
     inputs: tuple[tuple[int, int, Conversion | None], ...]
     outputs: tuple[tuple[int, Conversion | None, Conversion | None], ...]
 
     def moves(self, op: DecodedOp) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-        """Pairs of slots: of values and their registers, of registers and the result that has them."""
+        """Pairs of slots: values and their registers, registers and their results."""
         inputs = tuple((slot, register) for slot, register, _ in self.inputs)
         return inputs, tuple((register, op.results[0]) for register, _, _ in self.outputs)
 
@@ -92,7 +91,7 @@ def inline_asm(state: AgentState, op: DecodedOp) -> Steps:
 
 
 def _constants(op: DecodedOp, given: list[Operand]) -> dict[int, int]:
-    """The values of operands that are constants (n), by their numbers. Raises InterpreterError for one that is none."""
+    """The values of constant operands (n), by number. Raises InterpreterError for an operand that is not constant."""
     found = {}
     for operand, value in zip(given, op.source.operands, strict=True):
         if not operand.register:
@@ -108,7 +107,7 @@ def _constants(op: DecodedOp, given: list[Operand]) -> dict[int, int]:
 def _made_readable(
     state: AgentState, op: DecodedOp, found: list[Any], passing: set[int], to: Sequence[Conversion | None]
 ) -> list[Any]:
-    """Outputs with the accumulators that passed through: nothing can move what reads them above the assembly."""
+    """Outputs with the accumulators that passed through: no reader can move above the assembly."""
     owners = {id(value.owner): value.owner for value in found if id(value) in passing}
     for owner in owners.values():
         hand_to(state, op, owner)

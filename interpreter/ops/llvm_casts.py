@@ -1,8 +1,8 @@
 """The llvm dialect: bit casts, between numbers of the domain and integers that hold them.
 
-Pairs of 16-bit floats in an i32 are `Packed` in every domain. A float that an integer of its width, or two of half of
-it, only carry into inline assembly or an mma is a `Number` there, or of `Halves`. Other casts need real bits, which
-only the domain of floats has.
+Pairs of 16-bit floats in an i32 are `Packed` in every domain. If an integer of the same width, or two of half of it,
+only carries a float into inline assembly or an mma, it is a `Number`, or `Halves`. Other casts need real bits, which
+only the domains of floats have.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ _HANDS_ON = frozenset({"llvm.extractelement", "vector.extract"})
 
 
 def _prepare(op: DecodedOp, program: Program) -> None:
-    """What the result keeps numbers as, if it does; whether it is of halves that share registers; the types, and the
+    """Whether the result keeps numbers, and as what; whether it has halves that share registers; the types, and the
     result's shape."""
     source, target = (arith.element_of(types[0]) for types in (op.operand_types, op.result_types))
     kinds = {source.bits: Number, source.bits // 2 if source.bits == 64 else 0: Halves}
@@ -39,7 +39,7 @@ def _prepare(op: DecodedOp, program: Program) -> None:
 
 
 def _goes_into_assembly(value: ir.Value) -> bool:
-    """Whether all that happens to a value is that inline assembly, or an mma, takes it."""
+    """Whether only inline assembly or an mma uses a value."""
     users = [use.owner.operation for use in value.uses]
     return bool(users) and all(
         user.name in _TAKE_NUMBERS or (user.name in _HANDS_ON and _goes_into_assembly(user.results[0]))
@@ -76,7 +76,7 @@ def bitcast(state: AgentState, op: DecodedOp) -> None:
 
 
 def _cast_bits(state: AgentState, value: Any, source: Type, target: Type) -> Any:
-    """Real bits, which only the domain of floats has; zero is zero in each domain."""
+    """Real bits, which only the domains of floats have; zero is zero in each domain."""
     domain, rows = state.machine.domain, _rows(value)
     from_element, to_element = arith.element_of(source), arith.element_of(target)
     if not rows.any():

@@ -1,4 +1,4 @@
-"""The llvm dialect: intrinsics, each as the instruction that NVPTX selects for it."""
+"""The llvm dialect: intrinsics, each as the instruction that NVPTX selects."""
 
 import re
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ def _instruction(op: DecodedOp) -> str:
 
 
 def _mma(op: DecodedOp, name: re.Match[str]) -> str:
-    """Registers of A, then of B, then of C. An intrinsic is named by its one type, or by those of D, A, B and C."""
+    """Registers of A, then of B, then of C. The intrinsic's name has one type, or those of D, A, B and C."""
     types = words if len(words := name[5].split(".")) > 1 else words * 4
     m, n, k = map(int, name.groups()[1:4])
     lanes_bits = [32 * max(32, row.bits) // row.bits for row in (element_of_ptx(types[1]), element_of_ptx(types[2]))]

@@ -1,7 +1,7 @@
 """The llvm dialect: elements of vectors in registers.
 
-A vector is an array (32, n), or (1, n) where uniform; a vector of i32 that holds pairs of 16-bit floats is Packed, one
-that carries floats into assembly a Number. None is poison, which may be inserted into only.
+A vector is an array (32, n), or (1, n) if uniform. A vector of i32 that holds pairs of 16-bit floats is Packed; one
+that carries floats into assembly is a Number. None is poison, which may only be inserted into.
 """
 
 from typing import Any
@@ -56,7 +56,7 @@ def insertelement(state: AgentState, op: DecodedOp) -> None:
 
 
 def _with_number(vector: Any, value: Packed, index: int, count: int) -> Packed:
-    """A vector of registers with one of them replaced; those of a vector that was never written are zero."""
+    """A vector of registers with one replaced; those of an unwritten vector are zero."""
     lanes = max(len(value), 1 if vector is None else len(vector))
     payload = np.zeros((lanes, count, value.payload.shape[-1]), value.payload.dtype)
     if isinstance(vector, Packed):
@@ -68,7 +68,7 @@ def _with_number(vector: Any, value: Packed, index: int, count: int) -> Packed:
 
 @OPS.implements("llvm.shufflevector")
 def shufflevector(state: AgentState, op: DecodedOp) -> None:
-    """Elements of both vectors by their numbers; one whose number is -1 may be anything."""
+    """Elements of both vectors by number; the element for -1 may be anything."""
     both = [state.values[slot] for slot in op.operands]
     type = op.operand_types[0]
     assert isinstance(type, Vector)
@@ -91,7 +91,7 @@ def _payload(state: AgentState, type: Vector) -> Any:
 
 
 def _check_index(state: AgentState, op: DecodedOp, index: Any, type: Vector) -> None:
-    """Raises InterpreterError for a position outside the vector, and one by lane in a vector of pairs."""
+    """Raises InterpreterError for a position outside the vector, and for one by lane in a vector of pairs."""
     if np.any((np.asarray(index) < 0) | (np.asarray(index) >= type.shape[0])):
         raise violation(
             state, op, f"position {index} is outside the vector's {type.shape[0]} elements [llvm-vector-position]"

@@ -24,7 +24,7 @@ def function(state: AgentState, op: DecodedOp) -> None:
 
 
 def _fmas(state: AgentState, batch: Batch) -> None:
-    """Those of vectors of all lanes: side by side."""
+    """Those of vectors of all lanes, as one."""
     values = state.values
     sides = [[values[op.operands[at]] for op in batch.ops] for at in range(3)]
     shape = np.broadcast_shapes(*(side[0].shape for side in sides))

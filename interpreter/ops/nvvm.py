@@ -1,7 +1,7 @@
-"""The nvvm dialect: each op as the PTX that it becomes. What these instructions mean is said in interpreter/ptx/ alone.
+"""The nvvm dialect: each op as its PTX. interpreter/ptx/ has the semantics of the instructions.
 
-An address in the shared memory of the CTA (space 3) is the same in that of the cluster (space 7); `mapa` gives one in
-the window of another CTA.
+An address in the shared memory of the CTA (space 3) is the same in that of the cluster (space 7); `mapa` gives an
+address in the window of another CTA.
 """
 
 import re
@@ -81,7 +81,7 @@ def _stmatrix(op: DecodedOp) -> str:
 
 
 def _mma(op: DecodedOp) -> str:
-    """A by rows and B by columns, which is all that there is; the table refuses others."""
+    """A by rows and B by columns, the only layout; the table refuses others."""
     a, b = (word(op, f"multiplicand{side}PtxType") for side in "AB")
     layouts = ".".join(word(op, f"layout{side}") for side in "AB")
     (result,) = op.result_types
@@ -99,18 +99,18 @@ def _mma(op: DecodedOp) -> str:
 
 
 def _convert_to_f8(op: DecodedOp) -> str:
-    """The first of the two is the upper one."""
+    """The first operand becomes the upper one."""
     match = re.search(r"f8\w+", str(op.attributes["dstTy"]))
     row = None if match is None else element_of_ir(match[0])
     if row is None or word(op, "sat") != "satfinite":
         raise InterpreterError(
-            f"{op.describe()}: a conversion to {op.attributes['dstTy']} that clamps is interpreted [convert-clamps]"
+            f"{op.describe()}: only a clamping conversion to {op.attributes['dstTy']} is interpreted [convert-clamps]"
         )
     return f"cvt.rn.satfinite.{row.ptx}x2.f32 $d, $0, $1;"
 
 
 def _convert_from_f8(op: DecodedOp) -> str:
-    """Both of a register."""
+    """Both numbers of a register."""
     row = element_of_ir(str(op.attributes["srcType"]))
     if row is None:
         raise InterpreterError(
@@ -123,7 +123,7 @@ def _convert_from_f8(op: DecodedOp) -> str:
 
 
 def _barrier(op: DecodedOp) -> str:
-    """Of all threads, or of the number that the op gives."""
+    """A barrier of all threads, or of the number that the op gives."""
     identifier, threads, reduction = numbers_of_groups(op)
     if reduction:
         raise InterpreterError(
@@ -157,7 +157,7 @@ def _fence_proxy(op: DecodedOp) -> str:
 
 @OPS.implements("nvvm.mbarrier.try_wait.parity")
 def try_wait_parity(state: AgentState, op: DecodedOp) -> Steps:
-    """The one op that is no instruction: a loop of it, which tries until the phase has completed."""
+    """The only op that is not an instruction but a loop of it, which tries until the phase has completed."""
     yield from mbarrier_objects.wait_parity(state, op, *(state.values[slot] for slot in op.operands[:2]))
 
 

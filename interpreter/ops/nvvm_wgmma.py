@@ -1,9 +1,9 @@
 """wgmma in the nvvm dialect and in `sm`: the accumulators of a warp are one value, a struct.
 
-Until a wait covers its group, it may be passed to the next wgmma and through loops, but not read. It becomes readable
-as the result of a wait (`sm.ptx_wgmma_wait`, or the assembly that it becomes): without this data dependence the
-compiler may move a read above the wait. It may have only one such user: for a second one the compiler would copy
-registers that a wgmma may still write. Chains of wgmma run as one.
+Until a wait covers its group, the value may be passed to the next wgmma and through loops, but not read. It becomes
+readable as the result of a wait (`sm.ptx_wgmma_wait`, or the assembly for it): without this data dependence the
+compiler may move a read above the wait. It may have only one such user, because for a second one the compiler would
+copy registers that a wgmma may still write. Chains of wgmma run as one.
 """
 
 import re
@@ -56,16 +56,15 @@ def mma_async(op: DecodedOp, program: Program) -> Op:
 
 @OPS.decodes("sm.ptx_wgmma")
 def ptx_wgmma(op: DecodedOp, program: Program) -> Op:
-    """A in registers of two elements."""
+    """A wgmma with A in registers of two elements."""
     match = _ATOM.fullmatch(op.attributes["atom"])
     if match is None:
         raise InterpreterError(
-            f"{op.describe()}: unknown atom {op.attributes['atom']}; wgmma.m64nNk16 takes A so [held-atom]"
+            f"{op.describe()}: atom {op.attributes['atom']}; only wgmma.m64nNk16 takes A in registers [held-atom]"
         )
     if any(len(list(value.uses)) > 1 for value in list(op.source.operands)[1:-1]):
         raise InterpreterError(
-            f"{op.describe()}: another op reads registers of its A, which none may before a wait; give each its own"
-            " [held-read]"
+            f"{op.describe()}: another op reads registers of its A before a wait; give each op its own [held-read]"
         )
     shape, d, a = match.groups()
     count = len(op.operands) - 2
@@ -76,7 +75,7 @@ def ptx_wgmma(op: DecodedOp, program: Program) -> Op:
 
 @OPS.implements("sm.ptx_wgmma_wait")
 def ptx_wgmma_wait(state: AgentState, op: DecodedOp) -> Steps:
-    """Waits, and hands the accumulators on."""
+    """Wait, and pass the accumulators on."""
     yield from wgmma.wait(state, op, op.attributes["pending"])
     acc = state.values[op.operands[0]]
     if isinstance(acc, PendingRegisters):
@@ -90,13 +89,13 @@ def ptx_wgmma_wait(state: AgentState, op: DecodedOp) -> Steps:
 
 
 def _adds(op: Op) -> bool:
-    """Whether it adds to the accumulators before."""
+    """Whether it adds to the preceding accumulators."""
     scale = op.instruction.operands[3]
     return isinstance(scale, Immediate) and scale.value == 1
 
 
 def _is_chain(ops: Sequence[Op]) -> bool:
-    """Whether each adds to what the one before it gives."""
+    """Whether each adds to the result of the one before it."""
     return all(_adds(op) and op.kept == before.results for before, op in pairwise(ops))
 
 
@@ -114,7 +113,7 @@ def _chains(state: AgentState, batch: Batch) -> None:
     result, group = wgmma_chains.multiply(state, ops, product, descriptors, before)
     if isinstance(acc, PendingRegisters):
         hand_to(state, first, acc)
-    for op, user in zip(ops, (*ops[1:], None), strict=True):  # until a wait, a register is read by none of them
+    for op, user in zip(ops, (*ops[1:], None), strict=True):  # until a wait, no instruction reads a register
         values[op.results[0]] = PendingRegisters(result, user, group, product.packed)
 
 

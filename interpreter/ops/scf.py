@@ -1,7 +1,7 @@
 """The scf dialect: structured control flow, uniform over a warp or divergent.
 
-Divergent branches run one after the other under a mask, and results are joined by lane; a loop with different
-trip counts per lane runs under a mask until the last lane leaves it.
+Divergent branches run one after the other under a mask, and results are joined by lane. A loop with different numbers
+of iterations per lane runs under a mask until the last lane leaves it.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ def _divergent_for(state: AgentState, op: DecodedOp, current: list[Any], lower: 
 
 
 def _prepare_if(op: DecodedOp, program: Program) -> None:
-    """The names of the roles that the branches are, where they are roles. Most ifs run no op that waits."""
+    """The names of the roles, if the branches are roles. Most ifs run no op that waits."""
     op.data = op.attributes.get("roles")
     if op.data is None and all(map(_is_straight, op.regions)):
         op.handler, op.resumable = straight_if, False
@@ -106,7 +106,7 @@ def straight_if(state: AgentState, op: DecodedOp) -> None:
 
 
 def _sides(state: AgentState, op: DecodedOp) -> list[tuple[int, Any]]:
-    """The sides that are taken: the number of the region, and the lanes that take it."""
+    """The sides that are taken: the number of the region, and its lanes."""
     condition, outer = state.values[op.operands[0]], state.mask
     if not isinstance(condition, np.ndarray):
         taken, rest = bool(condition), not condition
@@ -122,7 +122,7 @@ def _sides(state: AgentState, op: DecodedOp) -> list[tuple[int, Any]]:
 
 
 def _join(state: AgentState, op: DecodedOp, sides: list[tuple[int, Any]], results: list[list[Any]]) -> None:
-    """The results of the sides that were taken, joined by lane."""
+    """The results of the taken sides, joined by lane."""
     if len(results) == 1:
         _assign(state.values, op.results, results[0])
     else:
@@ -130,7 +130,7 @@ def _join(state: AgentState, op: DecodedOp, sides: list[tuple[int, Any]], result
 
 
 def _guarded(state: AgentState, batch: Batch) -> None:
-    """Ifs that all active lanes take, each to execute one op of one kind: these run as one."""
+    """Ifs that all active lanes take, each with one op of the same kind, which run as one."""
     for op in batch.ops:
         condition = state.values[op.operands[0]]
         if not np.all(
@@ -199,7 +199,7 @@ def execute_region(state: AgentState, op: DecodedOp) -> Steps:
 
 
 def _blended(op: DecodedOp, condition: Any, x: list[Any], y: list[Any]) -> list[Any]:
-    """The op's results: those of `x` where the condition holds, else of `y`. Integers keep their width."""
+    """The op's results: those of `x` if the condition holds, else of `y`. Integers keep their width."""
     return [
         blend(condition, new, old, integer_dtype(type)) for new, old, type in zip(x, y, op.result_types, strict=True)
     ]

@@ -17,14 +17,14 @@ from lowtide.interpreter.program.types import MemRef, Ring
 
 OPS = OpTable()
 
-INSTANCE_UNIT = 1024  # bytes: the buffers of a role's instances lie apart by a multiple of it
+INSTANCE_UNIT = 1024  # bytes: the distance between the buffers of a role's instances is a multiple of it
 
 
 # Buffers --------------------------------------------------------------------------------------------------------------
 
 
 def _prepare_alloc(op: DecodedOp, program: Program) -> None:
-    """(start of the first instance's buffer, from one to the next)."""
+    """(start of the first instance's buffer, distance to the next)."""
     type = op.result_types[0]
     assert isinstance(type, MemRef)
     instances = _instances(op)
@@ -34,7 +34,7 @@ def _prepare_alloc(op: DecodedOp, program: Program) -> None:
 
 
 def _instances(op: DecodedOp) -> int:
-    """How many instances the role around the op has; 1 outside of roles."""
+    """The number of instances of the surrounding role; 1 outside of roles."""
     inner = op.source
     while (outer := inner.parent) is not None:
         if outer.name == "sm.roles":
@@ -124,7 +124,7 @@ def _right(state: AgentState, op: DecodedOp) -> rings.SlotRight:
     together(state, op)
     ring, right = (state.values[slot] for slot in op.operands[:2])
     if right.ring is not ring:
-        raise violation(state, op, "the slot is of another ring; name the ring that gave it [slot-of-ring]")
+        raise violation(state, op, "the slot belongs to another ring; name the ring that gave it [slot-of-ring]")
     return right
 
 

@@ -19,7 +19,7 @@ OPS = OpTable(by_warp=True)
 def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
     """For each thread and each of its runs: row and column of the run's first element, and its offset in the buffer.
 
-    Raises InterpreterError where the elements of one instruction do not lie side by side in both memories.
+    Raises InterpreterError if the elements of one instruction are not contiguous in both memories.
     """
     attribute, type = op.source.attributes["copy"], op.operand_types[1]
     assert isinstance(type, MemRef) and type.layout is not None
@@ -37,7 +37,7 @@ def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
     for what, places in (("global", columns), ("shared", offsets)):
         if not np.array_equal(places, places[..., :1] + step) or (rows != rows[..., :1]).any():
             raise InterpreterError(
-                f"{op.describe()}: {length} elements of one {attribute.atom} do not lie side by side in {what} memory"
+                f"{op.describe()}: {length} elements of one {attribute.atom} are not contiguous in {what} memory"
                 " [copy-contiguous]"
             )
     op.data = (size, rows[..., 0], columns[..., 0], offsets[..., 0])
@@ -63,7 +63,7 @@ def cp_async(state: AgentState, op: DecodedOp) -> None:
     source, destination = window.element_addresses(rows, columns), buffer.address + offsets * width
     if buffer.right is None:
         cta.copies.start(memory, access, destination, source, size, used)
-    else:  # the ring's verbs are not bound yet: they, and no group, say when the data land
+    else:  # the ring's verbs are not bound yet: they say when the data land, not groups
         buffer.check(state, op, "write")
         buffer.right.stage.copies.append(start_copy(memory, cta.shared, access, destination, source, size, used))
 

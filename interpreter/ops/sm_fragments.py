@@ -1,7 +1,7 @@
 """The sm dialect, registers: fragments by thread-value layout, their loads, stores and products.
 
-Where an element lies follows from the fragment's TV layout; what an instruction does to registers follows from the PTX
-ISA (`hardware.py`). A wrong TV layout therefore shows as a wrong number.
+The place of an element follows from the fragment's TV layout; the effect of an instruction on registers follows from
+the PTX ISA (`hardware.py`). So a wrong TV layout shows as a wrong number.
 """
 
 import re
@@ -52,14 +52,14 @@ def splat(state: AgentState, op: DecodedOp) -> None:
 def _prepare_ldmatrix(op: DecodedOp, program: Program) -> None:
     """The byte offset in the buffer of the row that each lane addresses: array (warps, instructions, 8 · matrices).
 
-    Lane r of the eight that address matrix j points at the element that the instruction puts first into row r: held by
-    thread 4 · r as its value 2 · j, with .trans by thread r / 2 as its value 2 · j + r % 2 (PTX ISA, "ldmatrix").
+    The r-th of the eight lanes that address matrix j points at the element that the instruction puts first into row r:
+    value 2 · j of thread 4 · r, or with .trans value 2 · j + r % 2 of thread r / 2 (PTX ISA, "ldmatrix").
     """
     fragment, source, attributes = _fragment(op.result_types[0]), op.operand_types[0], op.attributes
     assert isinstance(source, MemRef) and source.layout is not None
     matrices, trans = int(attributes["atom"].split(".")[1][1:]), bool(attributes.get("trans", False))
     threads, values = fragment.tv.threads, fragment.tv.values
-    each = 4 // source.element.bytes  # of a register
+    each = 4 // source.element.bytes  # elements of a register
     if values % (each * matrices) or threads % 32:
         raise InterpreterError(
             f"{op.describe()}: {threads} threads with {values} values are not whole warps of {attributes['atom']}'s "
@@ -118,8 +118,8 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
 
 
 def _prepare_unpack_weights(op: DecodedOp, program: Program) -> None:
-    """For each thread and value of the result, which of the thread's bytes it is made of, and by how many bits that is
-    shifted: (threads, values) each. Raises InterpreterError where a thread does not hold it."""
+    """For each thread and value of the result, the thread's byte that it comes from, and the number of bits by which it
+    is shifted: (threads, values) each. Raises InterpreterError if a thread does not hold it."""
     packed, result = _fragment(op.operand_types[0]), _fragment(op.result_types[0])
     row = element_of_ir(weights_of(op))
     assert row is not None
@@ -132,14 +132,14 @@ def _prepare_unpack_weights(op: DecodedOp, program: Program) -> None:
         not own.keys() >= {*each} for own, each in zip(found, wanted.tolist(), strict=True)
     ):
         raise InterpreterError(
-            f"{op.describe()}: a thread does not hold the weights that it makes its fragment of [weight-values-held]"
+            f"{op.describe()}: a thread does not hold the weights of its fragment [weight-values-held]"
         )
     values = [[own[place] for place in each] for own, each in zip(found, wanted.tolist(), strict=True)]
     op.data = np.array(values), shifts, row, _zeros_held(op, rows) if len(op.operand_types) > 1 else None
 
 
 def _zeros_held(op: DecodedOp, rows: Ints) -> Ints:
-    """For each thread and value of the result, which of the thread's zero points is its row's: (threads, values)."""
+    """For each thread and value of the result, the thread's zero point of its row: (threads, values)."""
     zeros = _fragment(op.operand_types[1])
     held = zeros.tv.coordinates(zeros.shape[0])[0]
     same = held[:, None, :] == rows[:, :, None]
@@ -195,7 +195,7 @@ def mma_sync(state: AgentState, op: DecodedOp) -> None:
 
 
 def _fma(state: AgentState, op: DecodedOp, a: Values, b: Values, c: Values) -> Values:
-    """Each thread's own products, one after the other in order of K, each sum rounded once (PTX ISA, "fma")."""
+    """Each thread's own products, one after the other along K, each sum rounded once (PTX ISA, "fma")."""
     lanes, (_, (atoms_m, atoms_n, atoms_k)) = len(state.lanes), op.data
     dtype = _fragment(op.result_types[0]).element.name
     result = c.reshape(lanes, atoms_n, atoms_m)
@@ -224,13 +224,13 @@ def sum_over_k(state: AgentState, op: DecodedOp) -> Steps:
         part = np.zeros_like(total)
         part[held[own]] = values[own]
         total = part if place == 0 else domain.sum(total, part, result.element.name)
-    yield from barrier(state, op, "of sm.sum_over_k")  # before anybody gives something else
+    yield from barrier(state, op, "of sm.sum_over_k")  # before any agent gives something else
     state.values[op.results[0]] = total[result.tv.table[state.thread]]
 
 
 @OPS.implements("sm.stack")
 def stack(state: AgentState, op: DecodedOp) -> None:
-    """The same registers; their thread-value layout says which tile they are of."""
+    """The same registers; their thread-value layout determines the tile."""
     state.values[op.results[0]] = state.values[op.operands[0]]
 
 
@@ -238,14 +238,14 @@ def stack(state: AgentState, op: DecodedOp) -> None:
 
 
 def _prepare_extract(op: DecodedOp, program: Program) -> None:
-    """For each thread and value of the result, which of the thread's source values it is."""
+    """For each thread and value of the result, the number of the thread's source value."""
     source, result = _fragment(op.operand_types[0]), _fragment(op.result_types[0])
     rows, columns = result.tv.coordinates(result.shape[0])
     wanted = rows + op.attributes["offsets"][0] + (columns + op.attributes["offsets"][1]) * source.shape[0]
     held = source.tv.table
     if held.shape[0] != wanted.shape[0]:
         raise InterpreterError(
-            f"{op.describe()}: {wanted.shape[0]} threads take parts of what {held.shape[0]} threads hold; use as many"
+            f"{op.describe()}: {wanted.shape[0]} threads take parts of the values of {held.shape[0]}; use as many"
             " [extract-threads]"
         )
     order = np.argsort(held, axis=1)
@@ -280,7 +280,7 @@ def map_(state: AgentState, op: DecodedOp) -> Steps:
 
 @OPS.implements("sm.max_abs")
 def max_abs(state: AgentState, op: DecodedOp) -> None:
-    """Of each lane; elements past the edge count as zero."""
+    """The largest absolute value of each lane; elements past the edge count as zero."""
     values, window, most = (state.values[slot] for slot in op.operands)
     rows, columns = _coordinates(state, _fragment(op.operand_types[0]))
     inside = np.where(is_inside(window, rows, columns), values, state.machine.domain.constant(0, "f32"))
@@ -303,7 +303,7 @@ def _coordinates(state: AgentState, type: Fragment) -> tuple[Ints, Ints]:
 
 
 def _active(state: AgentState, addresses: Ints) -> tuple[Any, Ints]:
-    """Which lanes take part, and the lane of each of their addresses."""
+    """The lanes that take part, and the lane of each of their addresses."""
     chosen: Any = slice(None) if state.mask is None else state.mask
     return chosen, np.repeat(state.lanes[chosen], addresses.shape[1])
 
@@ -360,7 +360,7 @@ def load_global(state: AgentState, op: DecodedOp) -> None:
 
 
 def _check_aligned(op: DecodedOp, matrix: Matrix, accesses: str) -> None:
-    """Vectors of the atom's bytes are aligned where base and row stride are (PTX ISA, "Addresses as Operands")."""
+    """Check that base and row stride are aligned for vectors of the atom (PTX ISA, "Addresses as Operands")."""
     size = int(op.attributes["atom"].rpartition(".")[2])
     if (matrix.address | matrix.row_stride * matrix.element.bytes) % size:
         raise InterpreterError(

@@ -32,7 +32,7 @@ def _prepare_roles(op: DecodedOp, program: Program) -> None:
 
 
 def _note_rings(program: Program, block: DecodedBlock, role: int) -> None:
-    """Which rings the role of this block fills and reads."""
+    """The rings that the role of this block fills and reads."""
     for op in block.ops:
         if op.name == "sm.producer_acquire":
             program.ring_users.setdefault(op.operands[0], RingUsers()).producers.add(role)
@@ -44,7 +44,7 @@ def _note_rings(program: Program, block: DecodedBlock, role: int) -> None:
 
 @OPS.implements("sm.roles", prepare=_prepare_roles)
 def roles(state: AgentState, op: DecodedOp) -> Steps:
-    """Each agent runs its role's region; what follows waits for all of them."""
+    """Each agent runs its role's region; the following ops wait for all of them."""
     assert state.seat.role is not None
     state.enter_role()
     yield from run_block(state, op.regions[state.seat.role])
@@ -68,7 +68,7 @@ def _prepare_mbarriers(op: DecodedOp, program: Program) -> None:
     op.data = reserve(op, program, name_of(op), size, op.attributes.get("at"), mbarriers.OBJECT_BYTES)
     if op.data % mbarriers.OBJECT_BYTES:
         raise InterpreterError(
-            f"{op.describe()}: mbarriers lie at multiples of {mbarriers.OBJECT_BYTES} bytes [mbarriers-offset]"
+            f"{op.describe()}: mbarriers must be at multiples of {mbarriers.OBJECT_BYTES} bytes [mbarriers-offset]"
         )
 
 
@@ -100,7 +100,7 @@ def _mbarrier(state: AgentState, op: DecodedOp, slots: tuple[int, ...]) -> Mbarr
 
 
 def _mbarriers(state: AgentState, op: DecodedOp, slots: tuple[int, ...], line: ClusterLine | None) -> list[Mbarrier]:
-    """The mbarriers of one index in each of the CTAs that a line of the cluster names."""
+    """The mbarriers with one index in each CTA of a line of the cluster."""
     _mbarrier(state, op, slots)
     index = state.values[slots[1]]
 

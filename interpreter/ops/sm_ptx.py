@@ -1,6 +1,6 @@
-"""The `sm.ptx_…` ops, for one warp of which any lanes are active: what a few instructions of PTX do together.
+"""The `sm.ptx_…` ops of several PTX instructions, for one warp with any active lanes.
 
-One that is a single instruction is written as PTX; `sm.ptx_store` is a store of LLVM (llvm.py), and wgmma is in
+Ops that are a single instruction are written as PTX; `sm.ptx_store` is a store of LLVM (llvm.py), and wgmma is in
 nvvm_wgmma.py.
 """
 
@@ -27,7 +27,7 @@ def ptx_await_wave(state: AgentState, op: DecodedOp) -> Steps:
 
 @OPS.implements("sm.ptx_keep_pair")
 def ptx_keep_pair(state: AgentState, op: DecodedOp) -> None:
-    """The same value."""
+    """The value itself."""
     state.values[op.results[0]] = state.values[op.operands[0]]
 
 
@@ -61,7 +61,7 @@ def semaphore_leave(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.ptx_raise_max")
 def raise_max(state: AgentState, op: DecodedOp) -> None:
-    """All lanes of the warp bring a value; one atomic operation."""
+    """All lanes of the warp give a value; one atomic operation."""
     whole_warp(state, op)
     value, pointer = (state.values[slot] for slot in op.operands)
     maxima.lift(state, op, uniform(state, op, pointer), np.asarray(value))

@@ -1,4 +1,4 @@
-"""The sm dialect: stores by TMA, what orders them, and barriers of a warpgroup."""
+"""The sm dialect: stores by TMA, the ops that order them, and barriers of a warpgroup."""
 
 from lowtide.interpreter.machine import tensor_stores
 from lowtide.interpreter.machine.agents import AgentState, Steps
@@ -31,7 +31,7 @@ def fence_proxy_async(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.tma_store")
 def tma_store(state: AgentState, op: DecodedOp) -> None:
-    """The agent's share of the buffer's rows. Boxes lie down the rows, then across, one after the other."""
+    """The agent's share of the buffer's rows. Boxes go down the rows, then across, one after the other."""
     together(state, op)
     _check_role(state, op)
     buffer, map, *matrix, row, column = (state.values[slot] for slot in op.operands)
@@ -47,7 +47,7 @@ def tma_store(state: AgentState, op: DecodedOp) -> None:
         raise violation(
             state,
             op,
-            f"{rows} rows for {len(members)} warpgroups are no whole boxes of {box_rows} for each [store-rows]",
+            f"{rows} rows for {len(members)} warpgroups are not whole boxes of {box_rows} for each [store-rows]",
         )
     address = buffer.address
     for right in range(0, columns, box_columns):
@@ -71,5 +71,5 @@ def _check_role(state: AgentState, op: DecodedOp) -> None:
     is_warpgroup = role is not None and state.team is not state.cta.everyone and len(state.lanes) > WARP
     if not is_warpgroup or (role is not None and state.machine.roles[role].name == PRODUCER):
         raise violation(
-            state, op, "warpgroups store by TMA, each for itself; do it in a consumer role [store-by-consumer]"
+            state, op, "each warpgroup stores by TMA for itself; do it in a consumer role [store-by-consumer]"
         )

@@ -1,7 +1,7 @@
 """The sm dialect: asynchronous products by wgmma, one agent per warpgroup.
 
-A group's operands stay open for reading until a wait covers it. Its registers follow the PTX ISA (`hardware.py`), and
-not the fragment's thread-value layout.
+A group's operands stay open for reading until a wait covers it. Its registers follow the PTX ISA (`hardware.py`), not
+the fragment's thread-value layout.
 """
 
 import re
@@ -36,9 +36,9 @@ _M = 64
 
 @dataclass(frozen=True)
 class _Plan:
-    """Of one warpgroup's part: atoms along M and N, columns and K of an atom, how atoms are dealt to warpgroups.
+    """The part of one warpgroup: atoms along M and N, columns and K of an atom, distribution of atoms to warpgroups.
 
-    `transposed` says of A and of B whether K is its rows.
+    `transposed` says for A and B whether K is their rows.
     """
 
     atoms: tuple[int, int]
@@ -49,11 +49,11 @@ class _Plan:
     transposed: tuple[bool, bool]
 
     def rows(self, group: int) -> NDArray[np.int64]:
-        """Rows of A that a warpgroup multiplies: every `warpgroups[0]`-th block of 64."""
+        """The rows of A that a warpgroup multiplies: every `warpgroups[0]`-th block of 64."""
         return _blocks(_M, self.atoms[0], self.warpgroups[0], group % self.warpgroups[0])
 
     def columns(self, group: int) -> NDArray[np.int64]:
-        """Rows of B, which are columns of D."""
+        """The rows of B that a warpgroup multiplies, which are columns of D."""
         return _blocks(self.n, self.atoms[1], self.warpgroups[1], group // self.warpgroups[0])
 
 
@@ -93,7 +93,7 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
     atoms = rows // (_M * warpgroups_m), columns // (n * warpgroups_n)
     if (atoms[0] * _M * warpgroups_m, atoms[1] * n * warpgroups_n) != (rows, columns) or depth % k:
         raise InterpreterError(
-            f"{op.describe()}: {rows}x{columns}x{depth} are no whole atoms {attribute.atom} on "
+            f"{op.describe()}: {rows}x{columns}x{depth} are not whole atoms {attribute.atom} on "
             f"{warpgroups_m}x{warpgroups_n} warpgroups [wgmma-whole-atoms]"
         )
     held = atoms[0] * atoms[1] * n // 2
@@ -128,7 +128,7 @@ def wgmma(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.wgmma_promote", prepare=_prepare_wgmma)
 def wgmma_promote(state: AgentState, op: DecodedOp) -> None:
-    """The product, summed from zero, is added, scaled where there are scales; nothing is in flight afterwards."""
+    """The product, summed from zero, is scaled if there are scales, and added; nothing is in flight afterwards."""
     total, *scales = (state.values[slot] for slot in op.operands[2:])
     domain, dtype = state.machine.domain, op.data.dtype
     partial = _product(state, op, np.zeros((1, 1), total.dtype))
@@ -141,9 +141,9 @@ def wgmma_promote(state: AgentState, op: DecodedOp) -> None:
 
 
 def _product(state: AgentState, op: DecodedOp, registers: Values) -> Values:
-    """registers + A · B, the part of one warpgroup, whose reads stay open: as one group, or one for each block of rows.
+    """registers + A · B, for one warpgroup, with open reads: as one group, or one group for each block of rows.
 
-    Groups are done in their order, so the last one has the reads of B.
+    Groups complete in order, so the last one has the reads of B.
     """
     together(state, op)
     plan: _Plan = op.data
@@ -197,11 +197,11 @@ def _held(a: Values, plan: _Plan) -> Values:
 def _open(
     state: AgentState, op: DecodedOp, buffer: SharedBuffer, rows: NDArray[np.int64], transposed: bool
 ) -> tuple[Values, OpenRead]:
-    """Rows along M or N of a buffer, (rows, K), which stay open for reading; its columns where it is transposed."""
+    """Rows along M or N of a buffer, (rows, K), which stay open for reading; its columns if it is transposed."""
     buffer.check(state, op, "read")
     starts, length = buffer.chunks()
     table = starts.reshape(buffer.type.shape[0] or 0, -1)
-    # Rows come in whole blocks; a block has at least one row for each element of a run.
+    # Rows are whole blocks; a block has at least one row for each element of a run.
     addresses = (table[:, rows[::length] // length] if transposed else table[rows]).reshape(-1)
     payload, read = state.cta.shared.open_read(state.access(op), addresses, buffer.type.element.name, length)
     return (payload.reshape(-1, len(rows)).T if transposed else payload.reshape(len(rows), -1)), read
@@ -222,7 +222,7 @@ def mma_wait(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.mma_wait_rows")
 def mma_wait_rows(state: AgentState, op: DecodedOp) -> None:
-    """The first rows become readable; the groups that write them must be done."""
+    """The first rows become readable; the groups that write them must be complete."""
     together(state, op)
     acc, (rows, all_rows) = state.values[op.operands[0]], (_fragment(type).shape[0] for type in op.result_types)
     retire(state, op.attributes["pending"])
@@ -233,7 +233,7 @@ def mma_wait_rows(state: AgentState, op: DecodedOp) -> None:
         raise violation(
             state,
             op,
-            f"hands on rows that {in_flight} groups in flight may still write; wait for these [rows-in-flight]",
+            f"passes on rows that {in_flight} groups in flight may still write; wait for these [rows-in-flight]",
         )
     hand_to(state, op, acc)
     state.values[op.results[0]] = acc.registers[:, : acc.registers.shape[1] * rows // all_rows]
@@ -241,7 +241,7 @@ def mma_wait_rows(state: AgentState, op: DecodedOp) -> None:
 
 
 def retire(state: AgentState, pending: int) -> None:
-    """All groups but the `pending` youngest are done (PTX ISA, "wgmma.wait_group")."""
+    """All groups except the `pending` youngest are complete (PTX ISA, "wgmma.wait_group")."""
     done = state.mmas[: max(0, len(state.mmas) - pending)]
     state.mmas = state.mmas[len(done) :]
     shared = state.cta.shared

@@ -1,4 +1,4 @@
-"""The tile dialect's division of K: partial sums in a workspace, and the semaphores that say when they are there."""
+"""The tile dialect's division of K: partial sums in a workspace, and the semaphores that announce them."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def store_partial(state: AgentState, op: DecodedOp) -> None:
 
 
 def _in_shares(state: AgentState, type: Type, value: NDArray[Any], shares: int) -> list[NDArray[Any]]:
-    """The parts of a value in each of `shares` even shares of the columns, in the value's own order."""
+    """The parts of a value in each of `shares` equal shares of the columns, in the value's own order."""
     assert isinstance(type, Tile | Fragment)
     width = type.shape[1] // shares
     if isinstance(type, Tile):
@@ -72,8 +72,8 @@ def _slot_rows(
 ) -> tuple[Access, NDArray[np.int64]]:
     """The addresses of the rows of a value, (rows, columns), in a slot: row by row, or thread by thread.
 
-    A CTA's value is whole; of a fragment each agent holds the rows of its threads. With shares, a slot is that of one
-    share, of a type that is whole (`tile.store_partial`) or a share itself (`tile.sum_shares`).
+    A CTA's value is whole; of a fragment each agent holds the rows of its threads. With shares, a slot belongs to one
+    share, of a whole value (`tile.store_partial`) or a share itself (`tile.sum_shares`).
     """
     assert isinstance(type, Tile | Fragment)
     rows, columns = shape

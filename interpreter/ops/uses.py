@@ -1,4 +1,4 @@
-"""How ops of levels nvvm and llvm use their operands, for the premise of program/dependence.py."""
+"""The uses of operands by ops of levels nvvm and llvm, for the premise of program/dependence.py."""
 
 import re
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from lowtide.interpreter.program.dependence import Inside, Use
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.uses import use_of as instruction_use
 
-# Ops that act on nothing but registers, though their dialect's do more by default.
+# Ops that act only on registers, although their dialect's ops do more by default.
 _COMPUTE = re.compile(r"sm\.ptx_(keep_pair|mask_or)")
 _MEET = re.compile(r"sm\.ptx_(semaphore_(arrive|leave)|raise_max)")
 _VARY = re.compile(r"llvm\.(load|atomicrmw|cmpxchg)")
 
-# The operands that are matrix elements or partial sums, by position; None: from that one on.
+# The operands that are matrix elements or partial sums, by position; None: from that position on.
 _DATA: Mapping[str, slice] = MappingProxyType(
     {
         "llvm.store": slice(0, 1),

@@ -1,6 +1,6 @@
 """The vector dialect: rearranging the elements of vectors in registers.
 
-A vector is an array (32, *shape), or (1, *shape) where uniform; None is poison, which may be inserted into only.
+A vector is an array (32, *shape), or (1, *shape) if uniform; None is poison, which may only be inserted into.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _DYNAMIC = -(2**63)
 
 
 def as_rows(value: Any, type: Type) -> Any:
-    """A scalar as a column (32,) or (1,), a vector as it is: what can be put beside others along lanes."""
+    """A scalar as a column (32,) or (1,), a vector unchanged: values that can be joined along lanes."""
     if isinstance(type, Vector):
         return value
     array = np.asarray(value)
@@ -34,11 +34,11 @@ def as_rows(value: Any, type: Type) -> Any:
         return array
     uniform = array.reshape(1)
     assert isinstance(type, Scalar)
-    return uniform if type.is_float else uniform.astype(type.dtype)  # of an integer of Python's
+    return uniform if type.is_float else uniform.astype(type.dtype)  # of a Python integer
 
 
 def scalar_of(column: Any, type: Scalar) -> Any:
-    """A column (32,) as it is; (1,) as the uniform scalar."""
+    """A column (32,) unchanged; (1,) as the uniform scalar."""
     if len(column) > 1:
         return column
     return column[0] if type.is_float else column[0].item()
@@ -58,7 +58,7 @@ def _static_position(op: DecodedOp, program: Program) -> None:
 
 
 def _position(state: AgentState, op: DecodedOp, dynamic: Sequence[int]) -> tuple[Any, ...]:
-    """The position with its run-time indices; one that differs by lane comes as a column."""
+    """The position with its run-time indices; an index that differs by lane is a column."""
     if not dynamic:
         return op.data
     slots = iter(dynamic)
@@ -119,14 +119,14 @@ def insert(state: AgentState, op: DecodedOp) -> None:
 
 
 def stacked(values: Sequence[Packed]) -> Packed:
-    """Registers that hold numbers of one type, as a vector of them."""
+    """Registers that hold numbers of one type, as a vector."""
     lanes = max(map(len, values))
     rows = [np.broadcast_to(value.payload, (lanes, *value.payload.shape[1:])) for value in values]
     return Packed(np.stack(rows, axis=1), next((x.dtype for x in values if x.dtype != ZERO_TYPE), ZERO_TYPE))
 
 
 def all_packed(values: Sequence[Any]) -> list[Packed] | None:
-    """The values where some hold numbers, zeros among them as zeros of any type; None where none does."""
+    """The values if some hold numbers, with zeros as zeros of any type; None if none holds numbers."""
     values = [of_one_kind(value) for value in values]
     like = next((value for value in values if isinstance(value, Packed)), None)
     if like is None:
@@ -136,7 +136,7 @@ def all_packed(values: Sequence[Any]) -> list[Packed] | None:
 
 
 def of_one_kind(value: Any) -> Any:
-    """A register that holds numbers in some lanes and zeros in others, as numbers; any other value as it is."""
+    """A register that holds numbers in some lanes and zeros in others, as numbers; any other value unchanged."""
     if not isinstance(value, Mixed):
         return value
     parts = all_packed((value.first, value.second))
@@ -144,7 +144,7 @@ def of_one_kind(value: Any) -> Any:
 
 
 def _zeros(value: Any, numbers: int, dtype: Any) -> Packed:
-    """Integers that are zero as registers of so many numbers, and what was never written. Raises InterpreterError."""
+    """Zero integers, or unwritten values, as registers of this many numbers. Raises InterpreterError."""
     bits = np.zeros(1, np.int64) if value is None else np.atleast_1d(np.asarray(value))
     if bits.any():
         raise InterpreterError(
@@ -154,7 +154,7 @@ def _zeros(value: Any, numbers: int, dtype: Any) -> Packed:
 
 
 def shuffled(x: Packed, y: Packed, mask: Sequence[int]) -> Packed:
-    """Registers of two vectors that hold numbers of one type, by their places in both, one behind the other."""
+    """Registers of two vectors that hold numbers of one type, by position in the concatenation of both."""
     lanes, dtype = max(len(x), len(y)), y.dtype if x.dtype == ZERO_TYPE else x.dtype
     rows = [np.broadcast_to(each.unpack(dtype), (lanes, *each.payload.shape[1:])) for each in (x, y)]
     return Packed(np.concatenate(rows, axis=1)[:, list(mask)], dtype)
@@ -236,7 +236,7 @@ def insert_strided_slice(state: AgentState, op: DecodedOp) -> None:
 
 
 def _prepare_shuffle(op: DecodedOp, program: Program) -> None:
-    """Which elements: a slice where it is a run of one operand's, else an array of numbers."""
+    """The elements: a slice if they are a run of one operand's, else an array of numbers."""
     mask, first = list(op.attributes["mask"]), op.operand_types[0].shape[0]  # type: ignore[union-attr]
     start, end = mask[0], mask[-1] + 1
     is_run = mask == list(range(start, end)) and (end <= first or start >= first)
@@ -262,7 +262,7 @@ def shuffle(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("vector.interleave")
 def interleave(state: AgentState, op: DecodedOp) -> None:
-    """Elements of both in turn. canonicalize makes it of a shuffle that does this."""
+    """Elements of both in turn. canonicalize makes it from such a shuffle."""
     x, y = (state.values[slot] for slot in op.operands)
     if (packed := all_packed((x, y))) is not None:
         count = packed[0].payload.shape[1]
