@@ -1,1 +1,1 @@
-"""What shows kernels: reports and pictures."""
+"""Shows kernels: reports and pictures."""

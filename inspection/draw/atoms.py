@@ -1,4 +1,4 @@
-"""Instruction atoms: which thread holds which element of an mma's operands, or of what a copy moves."""
+"""Instruction atoms: the thread that holds each element of an mma's operands, or of a copy's data."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from lowtide.inspection.draw.tiled import mma_picture
 from lowtide.targets import CopyAtom, MmaAtom, TiledMma
 from lowtide.targets.tv import indices
 
-# The thread-value layouts of both sides, in bits, of the copies that a warp executes together.
+# The thread-value layouts of both sides, in bits, of copies that a warp executes together.
 _TRAITS: Mapping[str, CopyTraits] = MappingProxyType(
     {
         "ldmatrix.x1": atoms_nv.SM75_U32x1_LDSM_N,
@@ -39,10 +39,10 @@ def mma_atom_picture(atom: MmaAtom) -> Picture:
 
 
 def copy_atom_picture(atom: CopyAtom) -> Picture:
-    """What one copy instruction moves. Raises Error for TMA, whose boxes have no size of their own."""
+    """The data that one copy instruction moves. Raises Error for TMA, whose boxes have no fixed size."""
     if atom.tensor_rank:
         raise Error(
-            f"{atom.name} moves a box, whose size its tensor map says; draw the boxes of a kernel: "
+            f"{atom.name} moves a box of the size in its tensor map; draw the boxes of a kernel: "
             "lowtide draw --target sm_90a --show load [box-size]"
         )
     if not atom.matrices:
@@ -55,13 +55,13 @@ def copy_atom_picture(atom: CopyAtom) -> Picture:
 
 
 def _matrix_panel(atom: CopyAtom, side: str, tv: Layout) -> Panel:
-    """Rows of all matrices: in shared memory the thread that addresses a row, in registers the one that holds."""
+    """Rows of all matrices: in shared memory the thread that addresses a row, in registers the thread that holds it."""
     index = indices(tv)
     where = np.stack([index // _MATRIX_ROWS, index % _MATRIX_ROWS], axis=-1)
     threads, values = index.shape
     owners = np.broadcast_to(np.arange(threads)[:, None], index.shape)
     place = atom.source if side == "source" else atom.destination
-    what = "who addresses each row" if place == "smem" else "who holds each element"
+    what = "thread that addresses each row" if place == "smem" else "thread that holds each element"
     second = None if place == "smem" else ("V", np.arange(values))
     shape = (_MATRIX_ROWS * atom.matrices, _MATRIX_ROWS)
     return owner_panel(f"{side}, {_PLACES[place]}: {what}", _AXES, shape, where, owners, second=second)
@@ -73,4 +73,4 @@ def _bytes_picture(atom: CopyAtom) -> Picture:
     labels = np.char.add("T0\nB", moved.astype(str))[None, :]
     route = f"{_PLACES[atom.source]} to {_PLACES[atom.destination]}"
     panel = Panel(f"{route}: {atom.bytes_per_thread} bytes, aligned to as many", _AXES, labels, 0 * moved[None, :])
-    return Picture(atom.name, f"{atom.name}: what one thread moves; T: thread, B: byte", (panel,))
+    return Picture(atom.name, f"{atom.name}: the bytes of one thread; T: thread, B: byte", (panel,))

@@ -18,7 +18,7 @@ _UNTOUCHED, _MOST_WAYS = 0, 3
 
 
 def bank_panel(access: SharedAccess, axes: tuple[str, str]) -> Panel:
-    """The buffer of an access as it is stored, each element labelled by its bank."""
+    """The buffer of an access as stored, with each element labelled by its bank."""
     footprint = access.footprint
     assert footprint is not None
     ways = "no conflicts" if access.conflict.ways == 1 else f"{access.conflict.ways}-way conflicts"
@@ -30,7 +30,7 @@ def bank_panel(access: SharedAccess, axes: tuple[str, str]) -> Panel:
 
 
 def _ways(footprint: Footprint) -> Ints:
-    """[row, column]: the worst ways of the phases in which an element is accessed, 0 where it is in none."""
+    """[row, column]: the worst ways of the phases that access an element, 0 if there are none."""
     worst = np.zeros(footprint.places.shape, dtype=np.int64)
     ways = lane_ways(footprint.starts, footprint.vector * footprint.element_bytes)
     columns = footprint.stored[..., 1, None] + np.arange(footprint.vector)
@@ -39,7 +39,7 @@ def _ways(footprint: Footprint) -> Ints:
 
 
 def _witness(access: SharedAccess, footprint: Footprint) -> "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]":
-    """What the lanes of the witness touch, where there is a conflict."""
+    """The elements that the lanes of the witness access, if there is a conflict."""
     touched = np.zeros(footprint.places.shape, dtype=bool)
     if access.conflict.ways > 1:
         for address in access.conflict.addresses:

@@ -23,13 +23,13 @@ from lowtide.targets.ldmatrix import elements_per_register, row_addresses
 from lowtide.targets.tv import extents
 
 Product = tuple[Panel | None, Panel | None, Panel]
-"""A, B and C; A and B are None where the instruction reads them from shared memory."""
+"""A, B and C; A and B are None if the instruction reads them from shared memory."""
 
 _ROW = 8  # rows of ldmatrix's matrices
 
 
 class Copies:
-    """What the ops of a kernel move and multiply. Ops that do the same are drawn once."""
+    """The copies and products of a kernel. Ops that do the same are drawn once."""
 
     def __init__(self, module: ir.Module, layout: str) -> None:
         self.names = Names(module)
@@ -45,7 +45,7 @@ class Copies:
                 self._axes[name] = ("m" if name == "a" else "n", "k")
 
     def loads(self) -> list[Panel]:
-        """From global to shared memory, or to registers: A and B as they are stored, and operands of the epilogue."""
+        """From global to shared memory, or to registers: A and B as stored, and operands of the epilogue."""
         return self._panels(
             {
                 sm.CpAsyncOp.OPERATION_NAME: self._cp_async,
@@ -55,7 +55,8 @@ class Copies:
         )
 
     def reads(self) -> list[Panel]:
-        """A and B from shared memory to registers: who addresses each row of ldmatrix, or loads each element."""
+        """A and B from shared memory to registers: the thread that addresses each row of ldmatrix, or loads each
+        element."""
         return self._panels(
             {
                 sm.LdmatrixOp.OPERATION_NAME: self._ldmatrix,
@@ -71,7 +72,7 @@ class Copies:
         return list(found.values())
 
     def stores(self) -> list[Panel]:
-        """From registers to global memory, by way of shared memory or not."""
+        """From registers to global memory, directly or through shared memory."""
         return self._panels(
             {
                 sm.StoreSharedOp.OPERATION_NAME: self._store_shared,
@@ -82,11 +83,11 @@ class Copies:
         )
 
     def axes_of_buffer(self, access: SharedAccess) -> tuple[str, str]:
-        """The axes of a buffer as it is stored."""
+        """The axes of a buffer as stored."""
         return self._axes.get(access.what, ("m", "n"))
 
     def _panels(self, readers: Mapping[str, Callable[[ir.OpView], Panel | None]]) -> list[Panel]:
-        """The panels of the ops, in program order, those with one title once."""
+        """The panels of the ops, in program order; panels with the same title once."""
         found: dict[str, Panel] = {}
         for op in _ops(self.module, frozenset(readers)):
             panel = readers[op.operation.name](op)
@@ -132,7 +133,7 @@ class Copies:
         where[..., 1] += np.arange(run)
         owners = np.broadcast_to(threads[..., None], where.shape[:-1])
         title = f"{_matrix(what)} to registers by {atom}{'.trans' if trans and 'trans' not in atom else ''}, "
-        title += f"{_text(access.stored_shape)}: which thread addresses each row, by which of its instructions (I)"
+        title += f"{_text(access.stored_shape)}: thread and instruction (I) that address each row"
         axes = self._axes.get(what, ("m", "k"))
         return owner_panel(title, axes, access.stored_shape, where, owners, second=("I", instructions[:, None, None]))
 
@@ -157,7 +158,7 @@ class Copies:
 
     def _store_shared(self, op: ir.OpView) -> Panel | None:
         if self.names.of_buffer(op.destination) != SCRATCH:
-            return None  # a copy through registers: each thread stores what its load, which is drawn, gave it
+            return None  # a copy through registers: each thread stores what it loaded, which is drawn
         return self._fragment(f"registers to scratch by {_atom(op)}", op.value.type)
 
     def _load_shared(self, op: ir.OpView) -> Panel:
@@ -185,7 +186,7 @@ def _ops(module: ir.Module, names: frozenset[str]) -> list[ir.OpView]:
 
 
 def _boxes(title: str, axes: tuple[str, str], map_type: ir.Type, buffer: ir.Type) -> Panel:
-    """The boxes that one thread's TMA instructions move, numbered; a box of several panels counts as one."""
+    """The boxes of one thread's TMA instructions, numbered; a box of several panels counts as one."""
     (rows, columns), (*panels, box_rows, width) = _shape(buffer), list(map_type.shape)
     box_columns = width * prod(panels)
     row, column = np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij")

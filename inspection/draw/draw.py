@@ -1,4 +1,4 @@
-"""`lowtide.draw`: a picture of what its name or text says, or of a kernel, in a file."""
+"""`lowtide.draw`: a picture of a name or text, or of a kernel, in a file."""
 
 import os
 from pathlib import Path
@@ -28,9 +28,9 @@ def draw(
 
     `what`: a layout, swizzle, atom, tiled mma, tiled copy or fragment, by name or text; or a kernel: compiled, or the
     path of a dump of level `problem` to `epilogue`. `part`: ranges of some axes, such as `m=0:16,n=0:32`. `shape`:
-    (rows, columns) of the tile of a thread-value layout that does not say its own. `show`: what of a kernel: `load`,
-    `read`, `multiply`, `store` or `banks`; all if left out. docs/draw.md shows what the cells mean. Raises Error for
-    what cannot be drawn, has too many cells to read or cannot be written, and where matplotlib is missing.
+    (rows, columns) of the tile of a thread-value layout that does not say its own. `show`: the view of a kernel:
+    `load`, `read`, `multiply`, `store` or `banks`; by default all. docs/draw.md explains the cells. Raises Error for a
+    subject that cannot be drawn, has too many cells to read or cannot be written, and without matplotlib.
     """
     path = Path(file)
     check_file(path)
@@ -43,19 +43,18 @@ def _picture(what: object, part: Part | None, shape: Shape | None, show: str | N
         level = str(Level.EPILOGUE)
         if level not in what.levels:
             raise Error(
-                f"the kernel was compiled from a level below {level}, and no longer says who does what [drawn-level]"
+                f"the kernel was compiled from a level below {level}, without tiled copies and fragments [drawn-level]"
             )
         return kernel_picture(what.levels[level], show=show, part=part)
     if isinstance(what, os.PathLike) or (isinstance(what, str) and what.rstrip().endswith(".mlir")):
         return kernel_picture(what, show=show, part=part)
     if not isinstance(what, str):
         raise Error(
-            f"what to draw is a name, a text, the path of a dump or a compiled kernel, not {type(what).__name__}"
-            " [drawn-kind]"
+            f"draw a name, a text, the path of a dump or a compiled kernel, not {type(what).__name__} [drawn-kind]"
         )
     if show is not None:
         raise Error(
-            f"show = {show!r} chooses among the views of a kernel, and {what!r} is none; leave it out [views-of-kernel]"
+            f"show = {show!r} chooses a view of a kernel, but {what!r} is not a kernel; leave it out [views-of-kernel]"
         )
     picture = picture_of(what, shape)
     return picture if part is None else picture.cut(part)

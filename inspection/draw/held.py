@@ -1,4 +1,4 @@
-"""Thread-value layouts as panels: which thread holds each element, and as which of its values."""
+"""Thread-value layouts as panels: the thread and the value number of each element."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,16 +9,15 @@ from lowtide.targets.tv import Shape, coordinates
 
 Ints = NDArray[np.int64]
 
-LEGEND = "T: thread, V: which of its values"
+LEGEND = "T: thread, V: number of its value"
 NOBODY = "–"
 
 
 def held_panel(title: str, axes: tuple[str, str], tv: Layout, shape: Shape, *, transposed: bool = False) -> Panel:
-    """The elements of a tile, `T3 V1` in the cell of thread 3's value 1, coloured by thread.
+    """The elements of a tile, with `T3 V1` in the cell of thread 3's value 1, coloured by thread.
 
-    Of threads that hold the same element the first is drawn, and the title says how many there are. `axes` are those of
-    the tile; with `transposed`, the panel's rows are its columns. Raises ScheduleError where the layout reaches outside
-    of the tile.
+    If several threads hold an element, the first is drawn, and the title gives their number. `axes` are those of the
+    tile; with `transposed`, the panel's rows are its columns. Raises ScheduleError if the layout exceeds the tile.
     """
     where = coordinates(tv, shape)
     threads, values = where.shape[:2]
@@ -40,9 +39,10 @@ def owner_panel(
     first: str = "T",
     second: tuple[str, Ints] | None = None,
 ) -> Panel:
-    """Elements labelled by number and coloured by it: `owners` [i, …] stands at `where` [i, …] = (row, column).
+    """Elements labelled and coloured by number: `owners` [i, …] is at `where` [i, …] = (row, column).
 
-    The first of several at one place wins. `second`: a letter, and numbers that broadcast to `owners`, in a line below.
+    The first of several at one place wins. `second`: a letter, and numbers that broadcast to `owners`, in a second
+    line.
     """
     labels = np.full(shape, NOBODY, dtype="<U16")
     colours = np.zeros(shape, dtype=np.int64)
@@ -56,7 +56,7 @@ def owner_panel(
 
 
 def _holders(where: Ints) -> int:
-    """The most threads that hold one element."""
+    """The largest number of threads that hold one element."""
     count = np.unique(where.reshape(-1, 2), axis=0, return_counts=True)[1]
     return int(count.max())
 

@@ -1,7 +1,7 @@
-"""Kernels: who loads, reads, multiplies and stores which element, and the banks of shared memory.
+"""Kernels: the threads that load, read, multiply and store each element, and the banks of shared memory.
 
-All is read off the kernel's IR at level `epilogue`: tiled copies, fragments, tensor maps, layouts of buffers. A dump
-that was edited is drawn as it is.
+Everything is derived from the kernel's IR at level `epilogue`: tiled copies, fragments, tensor maps, layouts of
+buffers. An edited dump is drawn with its edits.
 """
 
 import difflib
@@ -23,7 +23,7 @@ from lowtide.inspection.draw.panels import Panel, Part, Picture
 from lowtide.inspection.draw.parts import merged
 from lowtide.inspection.explain.accesses import accesses_of
 
-# Whole tiles are too large to read; what a warp or two do repeats.
+# Whole tiles are too large to read; the work of one or two warps repeats.
 DEFAULT_PART: Part = MappingProxyType({"m": range(16), "n": range(16), "k": range(32)})
 _COLUMNS = 3
 
@@ -40,14 +40,13 @@ def kernel_picture(
 ) -> Picture:
     """The picture of a kernel: IR of level `problem` to `epilogue`, as text or the path of a dump.
 
-    `show` is one of VIEWS; None draws all. `part` has ranges of m, n and k; the default shows the first 16 of m and n
-    and 32 of k. Raises Error for an unknown view or a later level, and what compiling raises.
+    `show` is one of VIEWS; None draws all. `part` has ranges of m, n and k; the default is the first 16 of m and n and
+    32 of k. Raises Error for an unknown view or a later level, and the errors of compiling.
     """
     if show is not None and show not in VIEWS:
         nearest = difflib.get_close_matches(show, VIEWS, n=1, cutoff=0.0)[0]
         raise Error(
-            f"nothing to show is called {show!r}; choose from {', '.join(VIEWS)}; did you mean {nearest!r}?"
-            " [unknown-view]"
+            f"no view is called {show!r}; choose from {', '.join(VIEWS)}; did you mean {nearest!r}? [unknown-view]"
         )
     with make_context() as context:
         module = _at_epilogue(source, target, context, on_progress)
@@ -55,27 +54,25 @@ def kernel_picture(
         copies = Copies(module, spec.layout)
         rows = [row for name in ([show] if show else VIEWS) for row in VIEWS[name](module, copies)]
     if not rows:
-        raise Error(f"the kernel has nothing to show of {show!r}; choose another of {', '.join(VIEWS)} [no-view]")
+        raise Error(f"the kernel has no view {show!r}; choose another of {', '.join(VIEWS)} [no-view]")
     columns = max(map(len, rows))
     panels = tuple(panel for row in rows for panel in (*row, *[None] * (columns - len(row))))
     name = f"{spec.a} {spec.layout} kernel" + (", one matrix of a batch" if spec.is_batched else "")
     legend = banks.LEGEND if show == "banks" else held.LEGEND + ("" if show else f"; banks: {banks.LEGEND}")
-    whole = Picture(name, f"{name}: {show or 'who does what'}; {legend}", panels, columns)
+    whole = Picture(name, f"{name}: {show or 'all views'}; {legend}", panels, columns)
     wanted, axes = merged(DEFAULT_PART, part or {}), whole.extents()
-    # A view may lack one of m, n and k; any other axis is a mistake.
+    # A view may lack one of m, n and k; other axes are errors.
     return whole.cut({axis: given for axis, given in wanted.items() if axis in axes or axis not in DEFAULT_PART})
 
 
 def _at_epilogue(
     source: str | os.PathLike[str], target: str | None, context: ir.Context, on_progress: Progress | None
 ) -> ir.Module:
-    """The module itself where it is of that level, else what it is lowered to."""
+    """The module if it is of that level, else its lowering."""
     origin = parse_source(source, context)
     level = level_of(origin)
     if level > Level.EPILOGUE:
-        raise IRError(
-            f"level {level} no longer says who does what; draw a dump of level epilogue or earlier [drawn-too-late]"
-        )
+        raise IRError(f"level {level} has no tiled copies; draw a dump of level epilogue or earlier [drawn-too-late]")
     if level is Level.EPILOGUE and driver.AFTER_ATTRIBUTE not in origin.operation.attributes:
         return origin
     lowered = driver.lower(source, target=target, until=Level.EPILOGUE, on_progress=on_progress)
@@ -91,7 +88,7 @@ def _read(module: ir.Module, copies: Copies) -> list[Row]:
 
 
 def _multiply(module: ir.Module, copies: Copies) -> list[Row]:
-    """B above C, A to its left; C alone of wgmma."""
+    """B above C, A to its left; for wgmma only C."""
     rows: list[Row] = []
     for a, b, c in copies.products():
         rows += [[None, b], [a, c]] if a is not None and b is not None else [[c]]

@@ -19,8 +19,8 @@ _MOST_PANELS = 16
 def layout_picture(layout: Layout, swizzle: SwizzleBits = NO_SWIZZLE) -> Picture:
     """The offset that a layout gives each coordinate, in elements, coloured by its unit of 2^M elements.
 
-    One mode is drawn as a row, two as rows and columns; of more, the first two, a panel for each place in the others.
-    Raises Error where that makes too many panels.
+    One mode is drawn as a row, two as rows and columns; of more modes, the first two are drawn, with a panel for each
+    coordinate of the others. Raises Error for too many panels.
     """
     text = str(layout_attr(layout, swizzle)).removeprefix("#tile.layout<").removesuffix(">")
     modes = rank(layout)
@@ -55,7 +55,7 @@ def _panel(title: str, found: NDArray[np.int64], swizzle: SwizzleBits, unit: int
 
 
 def swizzle_picture(swizzle: SwizzleBits) -> Picture:
-    """Which unit of 2^M elements stands where, without and with the swizzle, over one period of it."""
+    """The place of each unit of 2^M elements, without and with the swizzle, over one period."""
     bits, base, shift = swizzle
     name = "swizzle<{},{},{}>".format(*swizzle)
     check_elements(name, 1 << (bits + shift))
@@ -64,7 +64,7 @@ def swizzle_picture(swizzle: SwizzleBits) -> Picture:
     elements = "1 element" if not base else f"{1 << base} elements"
     return Picture(
         name,
-        f"{name}: where each unit of {elements} is stored, in rows of {1 << (base + shift)} elements",
+        f"{name}: the place of each unit of {elements}, in rows of {1 << (base + shift)} elements",
         tuple(
             Panel(title, _AXES, shown.astype(str), shown & ((1 << shift) - 1))
             for title, shown in (("without", units), ("with", moved))

@@ -9,19 +9,19 @@ from numpy.typing import NDArray
 from lowtide.errors import Error
 
 Part = Mapping[str, range]
-"""A range of elements for some of the axes: those not named are drawn in full."""
+"""A range of elements for some of the axes; the others are drawn in full."""
 
-# Of a picture that can be read.
+# Limits of a readable picture.
 MOST_CELLS = 8192
 MOST_SIDE = 128
-MOST_ELEMENTS = 1 << 20  # of what a part is drawn of
+MOST_ELEMENTS = 1 << 20  # of a subject of which a part is drawn
 
 
 def check_elements(name: str, count: int) -> None:
     """Raise Error for a picture with too many elements to read, before it is computed."""
     if count > MOST_ELEMENTS:
         raise Error(
-            f"{name} has {count} elements; {MOST_ELEMENTS} are the most that a part is drawn of; draw a smaller one"
+            f"{name} has {count} elements; parts are drawn of at most {MOST_ELEMENTS}; draw a smaller one"
             " [drawn-elements]"
         )
 
@@ -33,9 +33,9 @@ class Panel:
     title: str
     axes: tuple[str, str]
     labels: NDArray[np.str_]
-    """[row, column]: what stands in the cell; lines are separated by newlines."""
+    """[row, column]: the text of the cell; lines are separated by newlines."""
     colours: NDArray[np.int64]
-    """[row, column]: index of a colour, which repeat after eight."""
+    """[row, column]: the index of a colour; colours repeat after eight."""
     marked: NDArray[np.bool_] | None = None
     """[row, column]: cells with a red border."""
 
@@ -44,7 +44,7 @@ class Panel:
         return dict(zip(self.axes, self.labels.shape, strict=True))
 
     def cut(self, part: Part) -> "Panel":
-        """The part of the panel; the title says which. Raises Error where it has no cell of this panel."""
+        """The part of the panel; the title says which. Raises Error if it has no cell of this panel."""
         ranges, said = [], []
         for axis, extent in self.extents().items():
             wanted = part.get(axis, range(extent))
@@ -69,7 +69,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Picture:
-    """Panels, row by row in `columns` columns; None leaves a place empty. `name` is what is drawn, for messages."""
+    """Panels, row by row in `columns` columns; None leaves a place empty. `name` is the subject, for messages."""
 
     name: str
     title: str
@@ -103,7 +103,7 @@ class Picture:
         return replace(self, panels=tuple(None if panel is None else panel.cut(part) for panel in self.panels))
 
     def check_readable(self) -> None:
-        """Raise Error, with a part that can be drawn, where there are too many cells to read."""
+        """Raise Error, with a part that can be drawn, if there are too many cells to read."""
         extents = self.extents()
         longest = max(extents, key=lambda axis: extents[axis])
         if self.cells <= MOST_CELLS and extents[longest] <= MOST_SIDE:
@@ -117,7 +117,7 @@ class Picture:
         raise Error(f"{self.name} has {what} are the most that can be read; draw a part: --part {part} [part-readable]")
 
     def _readable(self) -> dict[str, int]:
-        """Extents that can be read: the longest is halved until all can."""
+        """Readable extents: the longest is halved until all fit."""
         kept = {axis: min(extent, MOST_SIDE) for axis, extent in self.extents().items()}
         while self._cells_within(kept) > MOST_CELLS:
             longest = max(kept, key=lambda axis: kept[axis])

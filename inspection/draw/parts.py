@@ -27,5 +27,5 @@ def parse_part(text: str) -> Part:
 
 
 def merged(default: Mapping[str, range], given: Part) -> Part:
-    """A default part, with the ranges that were given."""
+    """A default part, overridden by the given ranges."""
     return {**default, **given}

@@ -18,15 +18,15 @@ from lowtide.inspection.draw.panels import Picture
 
 FORMATS = (".svg", ".png")
 
-# Inches. viz makes labels of 8 to 4 points, the smaller the more rows of panels there are.
+# Inches. viz makes labels of 8 to 4 points, smaller for more rows of panels.
 _CELL, _SMALL_CELL = 0.45, 0.22
 _ROWS_OF_LARGE_CELLS = 2
 _MARGIN, _LINE, _NARROWEST = 1.2, 0.17, 4.0  # around a panel; a line of its title; a panel
 _CHARACTERS = 10.5  # of a title per inch
-_TITLE_FROM_TOP, _TITLE_LINE = 0.02, 0.21  # of the whole picture: where viz puts it, of the height; a line
+_TITLE_FROM_TOP, _TITLE_LINE = 0.02, 0.21  # of the whole picture: its position in viz, relative to the height; a line
 _DPI, _SMALL_CELL_DPI, _MOST_PIXELS = 200, 300, 60e6
 _NOTHING = Layout((0, 0), (0, 0))
-# Text stays text, in a font that viewers have, or one as wide; one picture makes one file.
+# Text stays text, in a font that viewers have or one of the same width; one picture always gives the same file.
 _SETTINGS = {
     "svg.fonttype": "none",
     "svg.hashsalt": "lowtide",
@@ -37,7 +37,7 @@ _SETTINGS = {
 
 
 def check_file(path: Path) -> None:
-    """Raise Error where the picture could not be written: another format, no place, no matplotlib."""
+    """Raise Error if the picture could not be written: another format, no folder, no matplotlib."""
     if path.suffix.lower() not in FORMATS:
         raise Error(f"{path}: pictures are {' or '.join(FORMATS)}; end the name in one of these [picture-format]")
     check_writable(path)
@@ -45,7 +45,7 @@ def check_file(path: Path) -> None:
 
 
 def viz_or_refuse() -> Any:
-    """`tensor_layouts.viz`. Raises Error, which says how to install it, where matplotlib is missing."""
+    """`tensor_layouts.viz`. Raises Error, which says how to install it, without matplotlib."""
     try:
         return importlib.import_module("tensor_layouts.viz")
     except ImportError:
@@ -56,8 +56,7 @@ def viz_or_refuse() -> Any:
 
 
 def write_picture(picture: Picture, path: Path) -> None:
-    """Write the picture, whole or not at all. Raises Error for one that has too many cells to read, and as
-    `check_file`."""
+    """Write the picture, completely or not at all. Raises Error for too many cells to read, and as `check_file`."""
     picture.check_readable()
     check_file(path)
     suffix = path.suffix.lower()
@@ -77,7 +76,7 @@ def _draw(picture: Picture, file: Path) -> None:
     titles = ["" if panel is None else _wrapped(panel.title, width) for panel in picture.panels]
     lines = max(text.count("\n") for text in titles)
     height = tallest * cell + _MARGIN + _LINE * lines
-    # viz puts the title of the picture over those of the first panels: these are moved down by empty lines.
+    # viz puts the title of the picture over those of the first panels, so empty lines move these down.
     above = _TITLE_FROM_TOP * rows * height + _TITLE_LINE * (1 + title.count("\n"))
     space = math.ceil(above / _LINE)
     titles = [("\n" * space if place < picture.columns else "") + text for place, text in enumerate(titles)]
@@ -101,9 +100,9 @@ def _wrapped(title: str, width: float) -> str:
 
 
 def _for_viz(picture: Picture) -> list[tuple[Any, dict[str, Any]]]:
-    """The panels as viz takes them: a layout to the numbers of the labels, one to the colours, and the labels.
+    """The panels in viz's form: a layout to the numbers of the labels, one to the colours, and the labels.
 
-    The numbers all have as many digits, since viz makes the labels of a panel smaller the longer its numbers are.
+    All numbers have the same number of digits, because viz makes labels smaller for longer numbers.
     """
     names = np.unique(np.concatenate([panel.labels.reshape(-1) for panel in picture.drawn]))
     first = next(power for power in (1, 10, 100, 1000) if len(names) <= 9 * power)
@@ -120,12 +119,12 @@ def _for_viz(picture: Picture) -> list[tuple[Any, dict[str, Any]]]:
 
 
 def _table(values: NDArray[np.int64]) -> ComposedLayout:
-    """(row, column) to the value in a table, as a layout: viz asks for one, but these follow no strides."""
+    """(row, column) to the value in a table, as a layout: viz needs one, but these values have no strides."""
     rows = values.shape[0]
     return ComposedLayout(values.T.reshape(-1).tolist().__getitem__, Layout(values.shape, (1, rows)))
 
 
 def _plain(svg: str) -> str:
-    """Without the date, so that one command makes one text, and without decimals that no eye can see."""
+    """Remove the date and invisible decimals, so that a command always gives the same text."""
     svg = re.sub(r" *<dc:date>.*?</dc:date>\n", "", svg)
     return re.sub(r"(\d\.\d\d)\d+", r"\1", svg)

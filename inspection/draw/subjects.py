@@ -1,4 +1,4 @@
-"""What is to be drawn, from its name or its text: layouts, swizzles, atoms, tiled mmas and copies, fragments."""
+"""The subjects of pictures, by name or text: layouts, swizzles, atoms, tiled mmas and copies, fragments."""
 
 import difflib
 import re
@@ -27,7 +27,7 @@ _FORMS = (
     "a layout such as (8,8):(8,1), a swizzle such as <3,3,3>, an atom's name, or what the dialects print: "
     "#tile.layout, #tile.swizzle, #tile.tv, #sm.tiled_mma, #sm.tiled_copy, !sm.fragment"
 )
-# What may be left out of what the dialects print.
+# Prefixes of the dialects' texts that may be omitted.
 _PREFIXES: Mapping[str, str] = MappingProxyType(
     {
         "layout<": "#tile.",
@@ -46,7 +46,7 @@ _SHOWN = 80  # characters of a bad text
 def picture_of(what: str, shape: Shape | None = None) -> Picture:
     """The picture of a name or text; `shape` is the tile of a thread-value layout that does not say its own.
 
-    Raises Error for what cannot be drawn.
+    Raises Error for a text that cannot be drawn.
     """
     text = what.strip()
     if text in MMA_ATOMS:
@@ -62,7 +62,7 @@ def picture_of(what: str, shape: Shape | None = None) -> Picture:
 
 
 def _in_full(text: str) -> str:
-    """As the dialects print it."""
+    """The text with the dialect's prefix."""
     if _LAYOUT.fullmatch(text):
         return f"#tile.layout<{text}>"
     if _SWIZZLE.fullmatch(text):
@@ -130,7 +130,7 @@ _DRAWN: Mapping[type, Callable[..., Picture]] = MappingProxyType(
 
 
 def _inner(text: str) -> str:
-    """What stands in the outermost brackets."""
+    """The text in the outermost brackets."""
     return text[text.index("<") + 1 : text.rindex(">")]
 
 
@@ -141,10 +141,9 @@ def _cut(text: str) -> str:
 def _unknown(what: str) -> Error:
     if what.strip() in PRESETS:
         return Error(
-            f"{what!r} is a preset; draw the kernel that it makes: leave WHAT out, and give --schedule {what}"
-            " [drawn-preset]"
+            f"{what!r} is a preset; draw its kernel: leave WHAT out, and give --schedule {what} [drawn-preset]"
         )
     nearest = difflib.get_close_matches(what.strip(), [*MMA_ATOMS, *COPY_ATOMS], n=1, cutoff=0.0)[0]
     return Error(
-        f"nothing is called {_cut(what)!r}; did you mean the atom {nearest!r}? Else give {_FORMS} [drawn-name]"
+        f"nothing is called {_cut(what)!r}; did you mean the atom {nearest!r}? Otherwise give {_FORMS} [drawn-name]"
     )

@@ -1,4 +1,4 @@
-"""Tiled mmas, tiled copies and fragments: which thread multiplies or moves which element of a tile."""
+"""Tiled mmas, tiled copies and fragments: the thread that multiplies or moves each element of a tile."""
 
 from tensor_layouts import Layout, cosize, flatten, mode
 
@@ -10,7 +10,7 @@ from lowtide.targets.tv import Shape, extents
 
 
 def mma_picture(name: str, mma: TiledMma) -> Picture:
-    """One step of a tiled mma: B above C, A to its left, as the product is written. Of wgmma C alone, since A and B
+    """One step of a tiled mma: B above C, A to its left, as a product is written. For wgmma only C, because A and B
     come from shared memory."""
     m, n, k = mma.tile_mnk
     check_elements(name, max(m * n, m * k, n * k))
@@ -28,12 +28,12 @@ def mma_picture(name: str, mma: TiledMma) -> Picture:
 
 
 def product_picture(name: str, title: str, a: Panel, b: Panel, c: Panel) -> Picture:
-    """The operands of a product where they stand in it."""
+    """The operands of a product in their places."""
     return Picture(name, title, (None, b, a, c), columns=2)
 
 
 def fragment_picture(name: str, tv: Layout, shape: Shape) -> Picture:
-    """A tile that threads hold. Raises ScheduleError where the layout reaches outside of it."""
+    """A tile that threads hold. Raises ScheduleError if the layout exceeds it."""
     rows, columns = shape
     threads, values = extents(tv)
     check_elements(name, max(rows * columns, threads * values))
@@ -42,9 +42,9 @@ def fragment_picture(name: str, tv: Layout, shape: Shape) -> Picture:
 
 
 def shape_of_copy(text: str, tv: Layout) -> Shape:
-    """The tile of a tiled copy, whose threads move runs along its rows: a step along a row is as many as it has rows.
+    """The tile of a tiled copy, whose threads move runs along its rows: a step along a row is its number of rows.
 
-    Raises Error where it does not follow, because threads move single elements.
+    Raises Error if threads move single elements, so that it does not follow.
     """
     values = flatten(mode(tv, 1))
     steps = (values.stride,) if isinstance(values.stride, int) else values.stride

@@ -1,1 +1,1 @@
-"""What a kernel does with its hardware, in words and numbers: `lowtide explain`."""
+"""The use of the hardware by a kernel, in words and numbers: `lowtide explain`."""

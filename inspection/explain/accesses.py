@@ -1,7 +1,7 @@
-"""Every access to memory of a kernel at level `epilogue`, and what it costs: bank conflicts, sectors, boxes.
+"""All memory accesses of a kernel at level `epilogue`, and their cost: bank conflicts, sectors, boxes.
 
-All is computed from the ops themselves, their thread-value layouts, atoms and memref layouts, so that an edited dump is
-explained as it is. Addresses are bytes from the start of the buffer.
+Everything is computed from the ops, their thread-value layouts, atoms and memref layouts, so an edited dump is
+explained with its edits. Addresses are bytes from the start of the buffer.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SharedAccess:
-    """One access to shared memory by all warps. `what` is the matrix that moves; `place` the op's place in a file."""
+    """One access to shared memory by all warps. `what` is the copied matrix; `place` the op's location in a file."""
 
     op: str
     what: str
@@ -58,9 +58,9 @@ class SharedAccess:
     conflict: Conflict
     place: str | None
     count: int = 1
-    """Ops that do the same."""
+    """The number of ops that do the same."""
     executions: int | None = None
-    """How often these ops run for one work tile, in all; None where it is known only at run time."""
+    """How often these ops run for one work tile in total; None if it is known only at run time."""
     footprint: Footprint | None = field(default=None, compare=False, repr=False)
 
 
@@ -75,9 +75,9 @@ class GlobalAccess:
     direction: str
     sectors: Sectors
     requests: int
-    """Of all warps, for one execution."""
+    """Requests of all warps, for one execution."""
     total_sectors: int
-    """Of all requests."""
+    """Sectors of all requests."""
     row_stride: int | None
     stride_known: bool
     place: str | None
@@ -91,7 +91,7 @@ Access: TypeAlias = "SharedAccess | GlobalAccess | TmaAccess"
 
 @dataclass(frozen=True)
 class Accesses:
-    """What a kernel does to memory, in program order; ops that do the same stand once."""
+    """The memory accesses of a kernel, in program order; ops that do the same appear once."""
 
     shared: tuple[SharedAccess, ...]
     global_: tuple[GlobalAccess, ...]
@@ -101,9 +101,9 @@ class Accesses:
 
 
 def accesses_of(module: ir.Module, *, in_file: bool) -> Accesses:
-    """The accesses of a module of level `epilogue`; `in_file`: its locations are worth telling.
+    """The accesses of a module of level `epilogue`; `in_file`: its locations are useful.
 
-    Raises IRError for an op whose layouts no instruction can follow.
+    Raises IRError for an op with layouts that no instruction can follow.
     """
     names = Names(module)
     ops: list[ir.Operation] = []
@@ -135,7 +135,7 @@ def accesses_of(module: ir.Module, *, in_file: bool) -> Accesses:
 
 
 def _runs(op: ir.OpView, access: Access) -> int | None:
-    """How often an op runs for a work tile; of an access to global memory, only where it touches the matrix."""
+    """How often an op runs for a work tile; for global memory, only if it touches the matrix."""
     if not isinstance(access, GlobalAccess):
         return executions(op)
     window = op.destination if access.direction == "write" else op.source
@@ -144,7 +144,7 @@ def _runs(op: ir.OpView, access: Access) -> int | None:
 
 
 def _merged(accesses: list[Access]) -> list[Access]:
-    """Accesses that differ only in place and witness as one, the first, with their count."""
+    """Accesses that differ only in place and witness, merged to the first, with their count."""
     groups: dict[Access, list[Access]] = {}
     for access in accesses:
         key: Access = replace(access, place=None, executions=None)
@@ -169,7 +169,7 @@ def _cp_async(op: ir.OpView, names: Names) -> list[Access]:
     access = targets.fragment_access(atom, tv_of(op.copy.tv), tuple(buffer.shape), _bytes(atom) // bytes_of)
     in_stage = replace(access, transposed=is_transposed_buffer(buffer))
     written = _shared(op, what, atom, "write", buffer, in_stage)
-    # What arrives is written line by line: a wavefront holds bytes of one 128-byte line of global memory.
+    # Data is written line by line as it arrives: a wavefront holds bytes of one 128-byte line of global memory.
     footprint = footprint_of(atom, buffer, in_stage.stored_coordinates(), access.vector, access.kind)
     places = access.stored_coordinates()
     lines = (places[..., 0] * names.row_stride(what, matrix)[0] + places[..., 1] * bytes_of) // LINE_BYTES
@@ -222,7 +222,7 @@ def _store_shared(op: ir.OpView, names: Names) -> list[Access]:
 
 
 def _stmatrix(op: ir.OpView) -> SharedAccess:
-    """Rows of 8x8 matrices, addressed as ldmatrix addresses them (PTX ISA, "stmatrix")."""
+    """Rows of 8x8 matrices, addressed as in ldmatrix (PTX ISA, "stmatrix")."""
     atom = ir.StringAttr(op.atom).value
     matrices, fragment = targets.copy_atom(atom).matrices, op.value.type
     starts = row_addresses(tv_of(fragment.tv), matrices, False)
@@ -253,7 +253,7 @@ def _of_threads(
     trans: bool = False,
     origin: tuple[int, ...] = (0, 0),
 ) -> SharedAccess:
-    """Vector loads or stores of a fragment, along the dimension in which the buffer is contiguous."""
+    """Vector loads or stores of a fragment, along the contiguous dimension of the buffer."""
     atom = ir.StringAttr(op.atom).value
     access = _of_fragment(atom, fragment, trans != is_transposed_buffer(buffer.type))
     return _shared(op, what, atom, direction, ir.MemRefType(buffer.type), access, origin)
@@ -290,7 +290,7 @@ def _of_fragment(atom: str, fragment: ir.Type, transposed: bool = False) -> Warp
 
 
 def _bytes(atom: str) -> int:
-    """What one thread moves: the number that ends the atom's name."""
+    """The bytes that one thread moves: the number at the end of the atom's name."""
     return targets.copy_atom(atom).bytes_per_thread
 
 
@@ -303,7 +303,7 @@ def _shared(
     access: WarpAccess,
     origin: tuple[int, ...] = (0, 0),
 ) -> SharedAccess:
-    if is_transposed_buffer(buffer):  # as it is stored, its columns are the rows
+    if is_transposed_buffer(buffer):  # as stored, its columns are the rows
         origin = origin[::-1]
     stored = access.stored_coordinates() + np.array(origin)
     footprint = footprint_of(atom, buffer, stored, access.vector, access.kind)

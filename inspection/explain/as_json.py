@@ -20,7 +20,7 @@ def accesses_json(accesses: Accesses) -> dict[str, Any]:
 
 
 def composition_json(composition: Composition) -> dict[str, Any]:
-    """The fields as they are; the grid's tile and cluster as lists."""
+    """The fields unchanged; the grid's tile and cluster as lists."""
     whole = asdict(composition)
     whole["roles"] = list(whole["roles"])
     whole["grid"] |= {"tile": list(composition.grid.tile), "cluster": list(composition.grid.cluster)}

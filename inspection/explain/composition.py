@@ -1,4 +1,4 @@
-"""What a kernel at level `epilogue` is made of: roles, registers, stages; and how its CTAs share the output."""
+"""The parts of a kernel at level `epilogue`: roles, registers, stages; and the division of the output among CTAs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from lowtide.passes.support.kernels import cluster_shape, copies_of, instances_o
 from lowtide.passes.support.wgmmas import fragment_of, registers_of, wgmmas
 from lowtide.targets import Target
 
-# What a grid is computed by.
+# The ops that compute a grid.
 _HOST_OPS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
     {
         "arith.muli": int.__mul__,
@@ -41,7 +41,8 @@ _PARTIAL_BYTES = 4  # of an accumulator
 
 @dataclass(frozen=True)
 class Role:
-    """`warps` are those of each instance. `registers` is what a thread asks for by setmaxnreg; 0 where it does not."""
+    """`warps` are those of each instance. `registers` is the number that a thread requests by setmaxnreg; 0 for
+    none."""
 
     name: str
     warps: int
@@ -50,16 +51,16 @@ class Role:
 
     @property
     def warpgroups(self) -> int:
-        """Of all instances."""
+        """The warpgroups of all instances."""
         return self.instances * self.warps // 4
 
 
 @dataclass(frozen=True)
 class Grid:
-    """How the CTAs of a launch share the output tiles. Fields that depend on run-time extents are None.
+    """The division of the output tiles among the CTAs of a launch. Fields that depend on run-time extents are None.
 
-    A wave is one tile for each CTA that runs at once; `sms` are those of the target's usual product, on which clusters
-    are taken to leave no SM idle but a remainder.
+    A wave is one tile for each CTA that runs at once. `sms` are those of the target's usual product; clusters are
+    assumed to leave only a remainder of SMs idle.
     """
 
     tile: tuple[int, int]
@@ -72,47 +73,47 @@ class Grid:
     at_once: int | None
     full_waves: int | None
     last_wave: int | None
-    """Tiles of a last wave that is not full; 0 where all are."""
+    """Tiles of a partial last wave; 0 if all waves are full."""
     last_wave_halves: int | None
-    """Half tiles as which the last wave runs; 0 where its tiles are whole."""
+    """Half tiles of a last wave in halves; 0 if its tiles are whole."""
     wave_rows: int | None
     """Tile rows of the first wave: panels of A that it reads."""
     wave_columns: int | None
     """Tile columns of the first wave: panels of B that it reads."""
     k_division: str | None = None
-    """How CTAs share the K of a tile; None where they do not."""
+    """How CTAs share the K of a tile; None if they do not."""
     shared_tiles: int | None = None
-    """Tiles that several CTAs compute parts of."""
+    """Tiles of which several CTAs compute parts."""
     waiting: int | None = None
-    """Parts whose CTA waits for the other parts of the tile, to add them: part 0 or, where all add shares, each."""
+    """Parts whose CTA waits for the other parts of the tile to add them: part 0, or each if all add shares."""
     partial_sums: int | None = None
     """Partial sums that CTAs leave for others to add."""
     partial_bytes: int | None = None
     """Bytes of partial sums, written once and read once."""
     batch: int | None = 1
-    """Matrices, whose tiles are counted together; 1 without a batch, None where they are known at run time."""
+    """Matrices, whose tiles are counted together; 1 without a batch, None if known only at run time."""
 
 
 @dataclass(frozen=True)
 class Composition:
-    """What a CTA is made of. Bytes are bytes of shared memory; registers are 32-bit."""
+    """The parts of a CTA. Bytes are bytes of shared memory; registers are 32-bit."""
 
     roles: tuple[Role, ...]
     entry_registers: int | None
-    """Per thread, with roles only: the SM's registers divided evenly, rounded down to a multiple of 8."""
+    """Per thread, only with roles: the SM's registers divided evenly, rounded down to a multiple of 8."""
     lane_registers_asked: int | None
-    """Summed over one thread of each warpgroup, where setmaxnreg asks for registers."""
+    """Summed over one thread of each warpgroup, if setmaxnreg requests registers."""
     lane_registers_at_entry: int | None
-    """The same at entry: more cannot be asked for."""
+    """The same at entry: the largest sum that can be requested."""
     accumulators: int
-    """Accumulator registers per thread that multiplies."""
+    """Accumulator registers per multiplying thread."""
     stages: int
     stage_bytes: int
     ring_bytes: int
-    """Less than all stages where they share an operand."""
+    """Less than all stages if they share an operand."""
     scratch_buffers: int
     scratch_bytes: int
-    """Of all scratch buffers; none where the scratch reuses the ring."""
+    """Of all scratch buffers; 0 if the scratch reuses the ring."""
     flops_per_byte: float | None
     """Per byte of A and B loaded for a CTA tile; in a cluster, per byte of the CTA's shares."""
     l2_bytes_per_cycle: float | None
@@ -129,7 +130,7 @@ def composition_of(
     ctas_per_sm: int,
     products: tuple[Product, ...],
 ) -> Composition:
-    """Read it off the kernel and its launch. `ctas_per_sm` fit on an SM at once."""
+    """Derive it from the kernel and its launch. `ctas_per_sm` CTAs fit on an SM at once."""
     roles = _roles(kernel)
     entry = registers_at_entry(threads_of(schedule), target) if roles else None
     asked = [role for role in roles if role.registers]
@@ -175,7 +176,7 @@ def _accumulators(kernel: tile.KernelOp) -> int:
 
 
 def _flops_per_byte(kernel: tile.KernelOp, stage: list[ir.Type], schedule: Schedule) -> float | None:
-    """2·M·N·K flops for what is loaded of K rows or columns of A and of B, but for what stays in the ring."""
+    """2·M·N·K flops divided by the loaded bytes of A and of B, without what stays in the ring."""
     work = walk(kernel, tile.WorkTilesOp)[0]
     (m, n), (cluster_m, cluster_n) = list(work.tile)[:2], cluster_shape(work.cluster)
     element_bytes = element_bits(ir.MemRefType(stage[0]).element_type) // 8
@@ -185,7 +186,7 @@ def _flops_per_byte(kernel: tile.KernelOp, stage: list[ir.Type], schedule: Sched
 
 
 def _loaded(kernel: tile.KernelOp, stage: list[ir.Type]) -> float:
-    """Bytes of a stage that a CTA loads from L2: in a cluster, its shares of A and of B."""
+    """Bytes of a stage that a CTA loads from L2; in a cluster, its shares of A and of B."""
     cluster_m, cluster_n = cluster_shape(walk(kernel, tile.WorkTilesOp)[0].cluster)
     return buffer_bytes(stage[0]) / cluster_n + buffer_bytes(stage[1]) / cluster_m
 
@@ -193,9 +194,9 @@ def _loaded(kernel: tile.KernelOp, stage: list[ir.Type]) -> float:
 def _grid(
     loops: list[tile.WorkTilesOp], launch: tile.LaunchOp, spec: GemmSpec, target: Target, ctas_per_sm: int
 ) -> Grid:
-    """Of one loop over all tiles or, with grid.tail = halves, one over the full waves and one over halves.
+    """The grid of one loop over all tiles or, with grid.tail = halves, one over the full waves and one over halves.
 
-    A role repeats the loops of the others.
+    Each role repeats the loops of the others.
     """
     work = loops[0]
     (tile_m, tile_n), cluster = list(work.tile)[:2], cluster_shape(work.cluster)
@@ -236,7 +237,7 @@ def _grid(
 
 
 def _steps(work: tile.WorkTilesOp, spec: GemmSpec) -> int | None:
-    """K steps of a tile; 1 where K is not divided."""
+    """K steps of a tile; 1 if K is not divided."""
     if work.depth is None:
         return 1
     return None if spec.k is None else -(-spec.k // list(work.tile)[2])
@@ -251,13 +252,13 @@ def _sharing(
     cluster: tuple[int, int],
     matrices: int | None,
 ) -> dict[str, Any]:
-    """What a division of K costs."""
+    """The cost of a division of K."""
     text = order.division.name + (f"({order.parts})" if order.parts else "")
     if not (places and matrices and ctas and steps):
         return {"k_division": text}
     items = [item for cta in range(ctas) for item in order.items_of(cta, ctas, places, steps, cluster, matrices)]
     shared, first = (sum(item.parts > 1 for item in items), sum(item.parts > 1 and item.part == 0 for item in items))
-    is_scattered = order.division in SCATTERED  # then part 0 too leaves its sums to the others
+    is_scattered = order.division in SCATTERED  # then part 0 also leaves its sums to the others
     written = shared if is_scattered else shared - first
     tile_m, tile_n, _ = work.tile
     return {
@@ -270,7 +271,7 @@ def _sharing(
 
 
 def _host_value(value: ir.Value, sms: int) -> int | None:
-    """An index of the host function, on a GPU of `sms` SMs; None where it is known only at run time."""
+    """An index of the host function, on a GPU of `sms` SMs; None if known only at run time."""
     constant = constant_of(value)
     if constant is not None:
         return constant
@@ -279,7 +280,7 @@ def _host_value(value: ir.Value, sms: int) -> int | None:
     op = value.owner
     if op.name == "tile.sm_count":
         return sms
-    if op.name == "tile.cluster_count":  # the driver may say fewer
+    if op.name == "tile.cluster_count":  # the driver may report fewer
         return sms // prod(cluster_shape(op.attributes["cluster"]))
     operands = [known for operand in op.operands if (known := _host_value(operand, sms)) is not None]
     if op.name not in _HOST_OPS or len(operands) != len(op.operands):

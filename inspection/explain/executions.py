@@ -1,4 +1,4 @@
-"""How often an op runs for one work tile: the trips of the loops around it."""
+"""The number of runs of an op for one work tile: the iterations of the loops around it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
@@ -10,7 +10,7 @@ from mlir.dialects import arith
 from lowtide.dialects import tile
 from lowtide.passes.support.builder import constant_of
 
-# What offsets of windows are computed by.
+# The ops that compute offsets of windows.
 _SUMS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
     {"arith.addi": int.__add__, "arith.subi": int.__sub__, "arith.muli": int.__mul__}
 )
@@ -20,13 +20,13 @@ Trips = list[tuple[ir.Value, range]]
 
 
 def executions(op: ir.OpView, window: tile.ViewOp | None = None) -> int | None:
-    """Runs of an op for one work tile, or of the kernel where it is outside of them; None where a loop's trips are
-    known only at run time, or the last wave has tiles of another size.
+    """Runs of an op for one work tile, or of the kernel if it is outside of them; None if a loop's number of iterations
+    is known only at run time, or the last wave has tiles of another size.
 
-    Where a ring stays filled from one work tile to the next, the first of a CTA, which fills it, is not counted.
+    If a ring stays filled from one work tile to the next, the first tile of a CTA, which fills it, is not counted.
 
-    With `window`, only those in which the window has a part within its matrix, as far as that is known: copies that run
-    ahead of a loop go past its end, and touch nothing there.
+    With `window`, only runs whose window overlaps its matrix, as far as that is known: copies that run ahead of a loop
+    go past its end, and access nothing there.
     """
     loops = _loops(op)
     if loops is None:
@@ -37,7 +37,7 @@ def executions(op: ir.OpView, window: tile.ViewOp | None = None) -> int | None:
 
 
 def summed(counts: Iterable[int | None]) -> int | None:
-    """The sum; None where one is not known."""
+    """The sum; None if one is unknown."""
     total = 0
     for count in counts:
         if count is None:
@@ -64,7 +64,7 @@ def _loops(op: ir.OpView) -> Trips | None:
 
 
 def _in_later_tiles(value: ir.Value) -> int | None:
-    """A constant, or what work tiles carry as one from their first tile to the others."""
+    """A constant, or a value that work tiles carry as a constant from their first tile to the others."""
     owner = value.owner
     if isinstance(owner, ir.Block) and isinstance(owner.owner.opview, tile.WorkTilesOp):
         carried = list(owner.operations[len(owner.operations) - 1].operands)
@@ -74,7 +74,7 @@ def _in_later_tiles(value: ir.Value) -> int | None:
 
 
 def _is_false(condition: ir.Value) -> bool:
-    """Whether a condition is known not to hold after the first work tile of a CTA."""
+    """Whether a condition is known to be false after the first work tile of a CTA."""
     owner = condition.owner
     if isinstance(owner, ir.Block):
         return False
@@ -108,7 +108,7 @@ def _is_outside(window: tile.ViewOp, values: Mapping[ir.Value, int]) -> bool:
 
 
 def _evaluated(value: ir.Value, values: Mapping[ir.Value, int]) -> int | None:
-    """An index as the loops' variables make it; None where it depends on something else."""
+    """An index evaluated for the loops' variables; None if it depends on something else."""
     if value in values:
         return values[value]
     if isinstance(value.owner, ir.Block):

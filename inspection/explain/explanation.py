@@ -1,6 +1,7 @@
-"""`explain`: why a kernel looks as it does, and what its memory accesses cost.
+"""`explain`: the reasons for a kernel's schedule, and the cost of its memory accesses.
 
-The schedule and its reasons come from schedule choice; all else is read off the kernel's own IR at level `epilogue`.
+The schedule and its reasons come from schedule choice; everything else is derived from the kernel's IR at level
+`epilogue`.
 docs/explain.md describes `Explanation.to_json`.
 """
 
@@ -39,8 +40,8 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources per CTA, and CTAs per SM. `shared_memory` is in bytes; the rest is per thread, from ptxas, None
-    where there is no ptxas."""
+    """Resources per CTA, and CTAs per SM. `shared_memory` is in bytes; the rest is per thread, from ptxas, None without
+    it."""
 
     threads: int
     shared_memory: int
@@ -53,10 +54,10 @@ class Resources:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `explain` found.
+    """The result of `explain`.
 
-    `choice` is None if the schedule was not chosen here but read off a kernel. `target_reason` is empty if the target
-    was read off a file.
+    `choice` is None if the schedule was taken from a kernel. `target_reason` is empty if the target was taken from a
+    file.
     """
 
     spec: GemmSpec
@@ -74,7 +75,7 @@ class Explanation:
     passed_over: tuple[PassedOver, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, as docs/explain.md says."""
+        """Plain data, in the form of docs/explain.md."""
         spec = self.spec
         return {
             "format": FORMAT,
@@ -105,7 +106,7 @@ class Explanation:
 def explain_spec(
     spec: GemmSpec, target: str | None = None, schedule: Schedule | None = None, *, on_progress: Progress | None = None
 ) -> Explanation:
-    """Compile a problem, and explain the result. `target` as in `compile_gemm`. Raises what compiling raises."""
+    """Compile a problem, and explain the result. `target` as in `compile_gemm`. Raises the errors of compiling."""
     chosen = native.choose(target)
     text = problem_text(spec, chosen.target, schedule)
     return replace(explain_ir(text, chosen.name, on_progress=on_progress), target_reason=chosen.reason)
@@ -116,19 +117,19 @@ def explain_ir(
 ) -> Explanation:
     """Explain IR of level `problem` to `epilogue`: text, or the path of a dump, edited or not.
 
-    A kernel of level `epilogue` that passes refuse is explained all the same, the refusal in `resources.warnings`.
-    Raises else what compiling raises, and IRError for a later level or a kernel that says too little of itself.
+    A kernel of level `epilogue` that passes refuse is still explained, with the refusal in `resources.warnings`. Raises
+    the other errors of compiling, and IRError for a later level or an incomplete kernel.
     """
     with make_context() as context:
         origin = parse_source(source, context)
         entered_at = level_of(origin)
         if entered_at > Level.EPILOGUE:
             raise IRError(
-                f"level {entered_at} no longer says which access is whose; explain a dump of level epilogue or earlier"
+                f"level {entered_at} no longer has tiled accesses; explain a dump of level epilogue or earlier"
                 " [explained-level]"
             )
         found = spec_of(origin)
-        # The file itself where it is of that level: its places can then be told.
+        # The file itself if it is of that level, because its locations are then known.
         as_given = entered_at is Level.EPILOGUE and driver.AFTER_ATTRIBUTE not in origin.operation.attributes
         lowered = _lowered(source, target, on_progress, may_be_refused=as_given)
         if isinstance(lowered, Lowered):
@@ -143,7 +144,7 @@ def explain_ir(
         launch = _only(tile.LaunchOp, launches_of(module, kernel))
         schedule, accesses = schedule_of(kernel), accesses_of(module, in_file=as_given)
         spec = found.spec
-        own = spec if not problem_of(kernel).swapped else replace(spec, m=spec.n, n=spec.m)  # as the kernel counts
+        own = spec if not problem_of(kernel).swapped else replace(spec, m=spec.n, n=spec.m)  # in the kernel's terms
         resources = _resources(launch, lowered, settled)
         ctas_per_sm = resources.ctas_per_sm
         return Explanation(
@@ -165,7 +166,7 @@ def explain_ir(
 def _lowered(
     source: str | os.PathLike[str], target: str | None, on_progress: Progress | None, *, may_be_refused: bool
 ) -> Lowered | str:
-    """The compiled kernel; or, where it may be refused, why it is."""
+    """The compiled kernel; or, if it may be refused, the reason."""
     try:
         return attempts.compile_ir(source, target=target, on_progress=on_progress)
     except (ScheduleError, PassError, CompileError) as refusal:
@@ -175,8 +176,8 @@ def _lowered(
 
 
 def _choice(origin: ir.Module, target: Target, passed: Sequence[PassedOver]) -> Choice | None:
-    """How the schedule of a problem is chosen from the fields that it gives, and from what is passed over; None for a
-    kernel that has its own."""
+    """The choice of a problem's schedule from its given fields, without dropped schedules; None for a kernel that has
+    its own."""
     gemms = walk(origin, tile.GemmOp)
     if not gemms:
         return None
@@ -190,14 +191,14 @@ OpT = TypeVar("OpT", bound=ir.OpView)
 def _only(op_class: type[OpT], found: list[OpT]) -> OpT:
     if len(found) != 1:
         raise IRError(
-            f"a kernel is explained alone: one {op_class.OPERATION_NAME}, this module has {len(found)}"
+            f"only modules with one {op_class.OPERATION_NAME} are explained; this one has {len(found)}"
             " [explained-alone]"
         )
     return found[0]
 
 
 def _resources(launch: tile.LaunchOp, lowered: Lowered | str, target: Target) -> Resources:
-    """`lowered` is the reason why there is no code, if there is none."""
+    """`lowered` is the reason if there is no code."""
     ptx, refused = (lowered.ptx, ()) if isinstance(lowered, Lowered) else (None, (f"not compiled: {lowered}",))
     assembly = None if ptx is None or find_ptxas() is None else assemble(ptx, target, allow_spills=True)
     threads, shared_memory = (int(ir.IntegerAttr(value).value) for value in (launch.threads, launch.shared_memory))

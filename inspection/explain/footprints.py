@@ -1,4 +1,4 @@
-"""Where an access to shared memory touches its buffer, lane by lane."""
+"""The elements of a buffer in shared memory that an access touches, lane by lane."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -22,14 +22,14 @@ Ints: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Footprint:
-    """Where an access touches its buffer. Rows and columns are those of the buffer as it is stored."""
+    """The elements of a buffer that an access touches. Rows and columns are those of the buffer as stored."""
 
     places: Ints
     """[row, column]: byte offset of each element from the start of the buffer."""
     stored: Ints
     """[request, lane, 2]: row and column of the first element that each lane touches."""
     vector: int
-    """Elements side by side that each lane touches."""
+    """Contiguous elements that each lane touches."""
     element_bytes: int
     kind: AccessKind
 
@@ -39,16 +39,16 @@ class Footprint:
         return self.places[self.stored[..., 0], self.stored[..., 1]]
 
     def conflict(self) -> Conflict:
-        """The worst conflict, wavefronts summed over all requests."""
+        """The worst conflict, with wavefronts summed over all requests."""
         return worst_conflict(self.starts, self.vector * self.element_bytes, self.kind)
 
 
 def footprint_of(atom: str, buffer: ir.MemRefType, stored: Ints, vector: int, kind: AccessKind) -> Footprint:
-    """The footprint of an instruction whose lanes touch `vector` elements from each of `stored` [request, lane, 2] on.
+    """The footprint of an instruction whose lanes touch `vector` elements from each of `stored` [request, lane, 2].
 
-    `stored` counts the buffer as it is stored, the contiguous dimension last.
+    `stored` is relative to the buffer as stored, the contiguous dimension last.
 
-    Raises ScheduleError where they reach past the buffer, or its layout parts the elements of a lane.
+    Raises ScheduleError if they exceed the buffer, or its layout separates the elements of a lane.
     """
     plain, swizzle = layout_of(buffer.layout)
     if is_transposed_buffer(buffer):
@@ -56,13 +56,13 @@ def footprint_of(atom: str, buffer: ir.MemRefType, stored: Ints, vector: int, ki
     rows, columns = size(mode(plain, 0)), size(mode(plain, 1))
     if stored[..., 0].max() >= rows or stored[..., 1].max() + vector > columns:
         raise ScheduleError(
-            f"{atom} reaches past its buffer of {rows}x{columns}; correct its layouts or offsets [footprint-outside]"
+            f"{atom} exceeds its buffer of {rows}x{columns}; correct its layouts or offsets [footprint-outside]"
         )
     offset = offsets(compose(Swizzle(*swizzle), plain), np.arange(rows * columns)).reshape(columns, rows).T
     touched = offset[stored[..., 0, None], stored[..., 1, None] + np.arange(vector)]
     if np.any(touched != touched[..., :1] + np.arange(vector)):
         raise ScheduleError(
-            f"the buffer's layout parts the {vector} elements that {atom} moves at once; take a swizzle with "
+            f"the buffer's layout separates the {vector} elements that {atom} moves at once; take a swizzle with "
             f"M >= {(vector - 1).bit_length()}, or narrower accesses [footprint-vector]"
         )
     element_bytes = element_bits(buffer.element_type) // 8
@@ -70,7 +70,7 @@ def footprint_of(atom: str, buffer: ir.MemRefType, stored: Ints, vector: int, ki
 
 
 def joined(footprints: Iterable[Footprint]) -> Footprint | None:
-    """The requests of all, those that are alike once; None of none. All are of one kind, on buffers of one layout."""
+    """All requests, equal ones once; None for no footprints. All are of one kind, on buffers of one layout."""
     found = list(footprints)
     if not found:
         return None

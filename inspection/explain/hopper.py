@@ -1,7 +1,7 @@
-"""What TMA and wgmma cost in a kernel at level `epilogue`: boxes, bytes that mbarriers expect, reads of operands.
+"""The cost of TMA and wgmma in a kernel at level `epilogue`: boxes, bytes that mbarriers expect, reads of operands.
 
-As the other accesses, all is read off the ops themselves. TMA writes and reads whole rows of its swizzle in shared
-memory, and has no conflicts there; wgmma reads core matrices, whose conflicts follow from the buffer's layout.
+Like the other accesses, everything is derived from the ops. TMA writes and reads whole rows of its swizzle in shared
+memory, without conflicts; wgmma reads core matrices, whose conflicts follow from the buffer's layout.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.wgmmas import Wgmma, fragment_of, wgmmas
 from lowtide.targets import Conflict, Sectors
 
-# Of 16-bit operands, by the tensor cores of one SM: 989 TFLOP/s of an H100's 132 SMs at 1.83 GHz (NVIDIA H100 Tensor
+# For 16-bit operands, by the tensor cores of one SM: 989 TFLOP/s of an H100's 132 SMs at 1.83 GHz (NVIDIA H100 Tensor
 # Core GPU Architecture). So m64nNk16 takes N / 2 cycles.
 MULTIPLY_BITS_A_CYCLE = 2048 * 16  # multiply-adds times the bits of an operand
 SHARED_BYTES_A_CYCLE = 128
@@ -39,9 +39,9 @@ SHARED_BYTES_A_CYCLE = 128
 
 @dataclass(frozen=True)
 class TmaAccess:
-    """The boxes that one op moves between a matrix and a buffer, and what one of them touches of the matrix.
+    """The boxes that one op moves between a matrix and a buffer, and the parts of the matrix that one of them touches.
 
-    Rows of the matrix lie `row_stride` bytes apart, from a base that is aligned to a line.
+    Rows of the matrix are `row_stride` bytes apart, from a base that is aligned to a line.
     """
 
     op: str
@@ -52,7 +52,7 @@ class TmaAccess:
     boxes: int
     """Instructions: boxes that fill or empty the buffer."""
     bytes: int
-    """Of all boxes; they count in full where a box reaches past the matrix."""
+    """Of all boxes, which count in full even if they extend past the matrix."""
     sectors: Sectors
     lines: int
     """128-byte lines."""
@@ -61,15 +61,15 @@ class TmaAccess:
     cache: str
     place: str | None
     count: int = 1
-    """Ops that do the same."""
+    """The number of ops that do the same."""
     multicast: str | None = None
     """The CTAs of the cluster to which a load goes: a row or a column. Each CTA loads its share of the buffer."""
     parties: int = 1
-    """How many they are: `boxes` and `bytes` are the share of one."""
+    """The number of these CTAs: `boxes` and `bytes` are the share of one."""
     l2_promotion: int = L2_PROMOTION
-    """Bytes that a miss brings to L2 at least, as the tensor map asks."""
+    """The smallest number of bytes that a miss brings to L2, set in the tensor map."""
     executions: int | None = None
-    """How often these ops run for one work tile, in all; None where it is known only at run time."""
+    """How often these ops run for one work tile in total; None if it is known only at run time."""
 
 
 @dataclass(frozen=True)
@@ -95,16 +95,16 @@ class Product:
     blocks: int
     """Instructions of a warpgroup in a k-slice: its blocks of 64 rows."""
     a_bytes: int
-    """Of A, by one warpgroup in a k-slice."""
+    """Bytes of A, for one warpgroup in a k-slice."""
     b_bytes: int
     cycles: int
-    """Of the step, at the full rate of the tensor cores."""
+    """Cycles of the step, at the full rate of the tensor cores."""
     wavefronts: int
-    """Trips to the banks in the step, conflicts included: cycles that shared memory is busy."""
+    """Wavefronts of the step, including conflicts: cycles in which shared memory is busy."""
     place: str | None
     count: int = 1
     executions: int | None = None
-    """How often these groups run for one work tile, in all; None where it is known only at run time."""
+    """How often these groups run for one work tile in total; None if it is known only at run time."""
 
     @property
     def instructions(self) -> int:
@@ -136,7 +136,7 @@ def _boxes(op: sm.TmaLoadOp | sm.TmaStoreOp, names: Names, buffer: ir.Value, dir
     box, element_bytes = tuple(map_type.shape), element_bits(memref.element_type) // 8
     stride, known = names.row_stride(what, matrix)
     *panels, rows, width = box
-    row_bytes = width * prod(panels) * element_bytes  # the panels of a box lie side by side in the matrix
+    row_bytes = width * prod(panels) * element_bytes  # the panels of a box are contiguous in the matrix
     starts = np.arange(rows) * stride
     multicast = multicast_of(op) if isinstance(op, sm.TmaLoadOp) else None
     parties = members(multicast, _cluster_of(op))
@@ -160,7 +160,7 @@ def _boxes(op: sm.TmaLoadOp | sm.TmaStoreOp, names: Names, buffer: ir.Value, dir
 
 
 def _cluster_of(op: ir.OpView) -> tuple[int, int]:
-    """The shape of the clusters that take the work tiles around an op."""
+    """The shape of the clusters of the surrounding work tiles."""
     at = op.operation.parent
     while at is not None and not isinstance(at.opview, tile.WorkTilesOp):
         at = at.parent
@@ -193,9 +193,9 @@ def transactions_of(kernel: tile.KernelOp, names: Names, *, in_file: bool) -> tu
 
 
 def products_of(kernel: tile.KernelOp, *, in_file: bool) -> tuple[Product, ...]:
-    """The kernel's groups of wgmma; those that differ only in place stand once.
+    """The kernel's groups of wgmma; groups that differ only in place appear once.
 
-    Raises IRError for an operand without whole core matrices.
+    Raises IRError for an operand that does not divide into core matrices.
     """
     found = [replace(_product(op, _place(op, in_file)), executions=executions(op)) for op in wgmmas(kernel)]
     groups = _grouped([(replace(one, place=None, executions=None), one) for one in found])
@@ -205,7 +205,7 @@ def products_of(kernel: tile.KernelOp, *, in_file: bool) -> tuple[Product, ...]:
 
 
 def _grouped(found: Iterable[tuple[FoundT, FoundT]]) -> list[list[FoundT]]:
-    """Those with equal keys together, in order."""
+    """Elements with equal keys grouped, in order."""
     groups: dict[FoundT, list[FoundT]] = {}
     for key, one in found:
         groups.setdefault(key, []).append(one)
@@ -249,10 +249,10 @@ def _depth(op: Wgmma, layout: GemmLayout) -> int:
 
 
 def operand_conflicts(op: Wgmma) -> dict[str, Conflict]:
-    """The reads of A and of B in a K step: each instruction reads its 64 rows of A, and all its columns of B. Of an A
-    in registers there are none.
+    """The reads of A and of B in a K step: each instruction reads its 64 rows of A, and all its columns of B. An A in
+    registers has none.
 
-    Raises ScheduleError for an operand without whole core matrices.
+    Raises ScheduleError for an operand that does not divide into core matrices.
     """
     tiled = tiled_mma_of(op.mma)
     m, n, _ = tiled.atom.shape_mnk

@@ -14,11 +14,11 @@ from lowtide.passes.schedules.facts.alignment import WIDEST, alignments_in, move
 from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.rewriting import memory_of
 
-# Row strides known only at run time are taken to be this many bytes: a whole number of sectors.
+# The assumed row stride in bytes if it is known only at run time: a whole number of sectors.
 ASSUMED_ROW_STRIDE = 8192
 SCRATCH = "epilogue scratch"
 STAGED = ("a", "b", "row scales", "column scales")  # by the buffers of a slot, in order
-UNKNOWN = "?"  # a matrix that no argument is, as a transpose in a workspace
+UNKNOWN = "?"  # a matrix that is not an argument, such as a transpose in a workspace
 
 
 class Names:
@@ -43,7 +43,7 @@ class Names:
             elif op.name == "sm.tensor_map":
                 host[op.results[0]] = host.get(memory_of(op.operands[0]), UNKNOWN)
                 matrices[op.results[0]] = ir.MemRefType(op.operands[0].type)
-            elif op.name == "arith.select" and op.operands[2] in host:  # a matrix, or what it is packed to
+            elif op.name == "arith.select" and op.operands[2] in host:  # a matrix, or its packed copy
                 host[op.results[0]] = host[op.operands[2]]
             elif op.name == "tile.launch":
                 view = op.opview
@@ -65,19 +65,19 @@ class Names:
         module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
 
     def of_window(self, value: ir.Value) -> tuple[str, OperandKind, ir.MemRefType]:
-        """Name, kind and type of the matrix or vector that a window shows."""
+        """Name, kind and type of the matrix or vector of a window."""
         view = value.owner.opview if not isinstance(value.owner, ir.Block) else None
         if not isinstance(view, tile.ViewOp):
             raise ScheduleError(
-                "the window is no tile.view, so its matrix is not known; take it from one [window-matrix]"
+                "the window is not a tile.view, so its matrix is unknown; take it from one [window-matrix]"
             )
         kind = operand_kind(view)
         return self.arguments.get(view.source, UNKNOWN), kind, ir.MemRefType(view.source.type)
 
     def row_stride(self, name: str, matrix: ir.MemRefType) -> tuple[int, bool]:
-        """Bytes from a row of a matrix to the next, and whether they follow from its extents.
+        """Bytes between rows of a matrix, and whether they follow from its extents.
 
-        The smallest stride that the kernel takes; of full operands, whose rows may lie anywhere, at multiples of 16.
+        The smallest stride that the kernel takes; for full operands, which may have any stride, a multiple of 16.
         """
         if matrix.is_dynamic_dim(1):
             return ASSUMED_ROW_STRIDE, False
@@ -85,10 +85,10 @@ class Names:
         return -(-matrix.get_dim_size(1) * element_bits(matrix.element_type) // (8 * unit)) * unit, True
 
     def of_map(self, value: ir.Value) -> tuple[str, ir.MemRefType]:
-        """Name and type of the matrix that a tensor map shows."""
+        """Name and type of the matrix of a tensor map."""
         if value not in self.mapped:
             raise ScheduleError(
-                "the tensor map's matrix is not known; pass it to tile.launch from an sm.tensor_map [map-matrix]"
+                "the tensor map's matrix is unknown; pass it to tile.launch from an sm.tensor_map [map-matrix]"
             )
         return self.arguments[value], self.mapped[value]
 
@@ -104,7 +104,7 @@ class Names:
 
 
 def cache_hint(op: sm.TmaLoadOp | sm.TmaStoreOp | sm.StoreGlobalOp) -> str:
-    """The word of an op's `cache(…)`; `normal` where it has none."""
+    """The word of an op's `cache(…)`; `normal` if it has none."""
     return str(cache_hint_of(op))
 
 

@@ -1,4 +1,4 @@
-"""What a call costs whose matrices are not aligned, where the schedule packs them."""
+"""The cost of a call with unaligned matrices, if the schedule packs them."""
 
 from dataclasses import dataclass
 from math import prod
@@ -9,16 +9,16 @@ from lowtide.elements import element_type
 from lowtide.passes.schedules.facts.alignment import MATRICES, is_packed, is_packed_transposed, moved_alignment
 from lowtide.passes.support.problem import Problem
 
-# Of the kernel that copies, read and written: measured on an H200 at 4096×4096 bf16, where L2 holds a part.
+# Of the copying kernel, read and written: measured on an H200 at 4096×4096 bf16, partly held in L2.
 _BYTES_PER_MICROSECOND = 3.2e6
 
 
 @dataclass(frozen=True)
 class Packing:
-    """A matrix that is packed where its base or its row stride is no multiple of `alignment` bytes.
+    """A matrix that is packed unless its base and row stride are multiples of `alignment` bytes.
 
-    With `whole_rows`, also where the bytes of a row are none; `transposed`, wherever it lies. The copy moves `bytes`,
-    read and written, in about `microseconds`: None where the extents are known at launch.
+    With `whole_rows`, the row length must be a multiple too; with `transposed`, it is always packed. The copy moves
+    `bytes`, read and written, in about `microseconds`: None if the extents are known only at launch.
     """
 
     matrix: str

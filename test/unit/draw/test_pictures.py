@@ -158,5 +158,5 @@ def test_the_shape_of_a_tile_is_given_as_rows_and_columns(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("what", [None, 3, b"<3,3,3>"])
 def test_what_is_no_text_is_refused(what: object, tmp_path: Path) -> None:
-    with pytest.raises(lt.Error, match=r"a name, a text, the path of a dump or a compiled kernel.*\[drawn-kind\]"):
+    with pytest.raises(lt.Error, match=r"\[drawn-kind\]"):
         lt.draw(what, tmp_path / "x.svg")  # type: ignore[arg-type]
