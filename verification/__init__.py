@@ -1,1 +1,1 @@
-"""What judges kernels: checks of every level, planted faults, random cases, and smaller files that fail alike."""
+"""Judges kernels: checks of every level, planted faults, random cases, and smaller files that fail in the same way."""

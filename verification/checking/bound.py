@@ -1,11 +1,11 @@
-"""Interval arithmetic on a traced epilogue: the limits between which the computed values must lie.
+"""Interval arithmetic on a traced epilogue: limits of the computed values.
 
-Computed in float64. Each operation's exact image of the intervals is widened by the error of the operation of the
-kernel that computes it: half an ulp where it rounds correctly, what passes/support/math_formulas.py states where it
-approximates. What may overflow has an infinite end.
+Computed in float64. Each operation's exact image of the intervals is widened by the error of the kernel's operation:
+half an ulp if it rounds correctly, the error in passes/support/math_formulas.py if it approximates. A value that may
+overflow has an infinite end.
 
-An interval also says whether the value may be NaN (∞ − ∞, 0 · ∞, 0 / 0, ∞ / ∞, a root or logarithm of what may be
-negative, any operation on NaN), and whether it may be a number: the root of what must be negative may not.
+An interval also says whether the value may be NaN (∞ − ∞, 0 · ∞, 0 / 0, ∞ / ∞, a root or logarithm of a value that may
+be negative, any operation on NaN), and whether it may be a number: the root of a certainly negative value may not.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ class Arithmetic:
 
     @classmethod
     def of(cls, name: str) -> "Arithmetic":
-        """That of an element type. The limits themselves are computed in float64: for f64 both roundings count."""
+        """The arithmetic of an element type. The limits are computed in float64, so for f64 both roundings count."""
         row = element_type(name)
         roundings = 2 if row.precision > np.finfo(np.float64).nmant else 1
         return cls(name, formulas.Error(roundings * row.spacing / 2, roundings * row.smallest / 2), row.largest)
@@ -42,7 +42,7 @@ class Arithmetic:
 class Interval:
     """Arrays of one shape: lower and upper limits in float64, whether the value may be NaN, and whether a number.
 
-    The limits hold for numbers alone; where the value is NaN for certain they say nothing.
+    The limits hold only for numbers; if the value is certainly NaN they mean nothing.
     """
 
     low: np.ndarray
@@ -52,7 +52,7 @@ class Interval:
 
     @classmethod
     def exact(cls, values: np.ndarray) -> "Interval":
-        """Known values, NaN among them."""
+        """Known values, possibly NaN."""
         is_nan = np.isnan(values)
         return cls(np.where(is_nan, -np.inf, values), np.where(is_nan, np.inf, values), is_nan, ~is_nan)
 
@@ -130,7 +130,7 @@ def _propagate(
 
 
 def _of_integers(op: str, inputs: list[Interval]) -> Interval:
-    """Exact where the inputs are, in s32; else any integer that the ends reach, or all where they may wrap around."""
+    """Exact if the inputs are, in s32; else the integers between the ends, or all integers if they may wrap around."""
     low, high = (of_integers(op, *ends) for ends in ((x.low for x in inputs), (x.high for x in inputs)))
     if all(np.array_equal(x.low, x.high) for x in inputs):
         return Interval(low, high).after(*inputs)
@@ -140,7 +140,7 @@ def _of_integers(op: str, inputs: list[Interval]) -> Interval:
 
 
 def _widen(arithmetic: Arithmetic, low: np.ndarray, high: np.ndarray, error: formulas.Error | None = None) -> Interval:
-    """Move both ends out by the error, by default a rounding's; an end that is undefined or overflows is infinite."""
+    """Widen both ends by the error, by default a rounding's; an end that is undefined or overflows is infinite."""
     error, largest = error or arithmetic.rounded, arithmetic.largest
     below, above = (np.where(np.isinf(x), 0.0, error.relative * np.abs(x) + error.absolute) for x in (low, high))
     low = np.where(np.isnan(low), -np.inf, low - below)
@@ -151,7 +151,7 @@ def _widen(arithmetic: Arithmetic, low: np.ndarray, high: np.ndarray, error: for
 
 
 def _corners(x: Interval, y: Interval, op: np.ufunc) -> tuple[np.ndarray, np.ndarray]:
-    """Least and greatest of op over the four pairs of ends. 0·∞ counts as 0, which the products of numbers reach."""
+    """Least and greatest of op over the four pairs of ends. 0·∞ counts as 0, a limit of products of numbers."""
     pairs = [op(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
     corners = np.stack(np.broadcast_arrays(*(np.where(np.isnan(corner), 0.0, corner) for corner in pairs)))
     return corners.min(axis=0), corners.max(axis=0)
@@ -204,7 +204,7 @@ def _min(x: Interval, y: Interval) -> Interval:
 def _rising(
     function: Callable, error: formulas.Error | None, least: float = -np.inf, greatest: float = np.inf
 ) -> Callable:
-    """A function that rises, computed with the given error and never outside [least, greatest]."""
+    """An increasing function, computed with the given error and never outside [least, greatest]."""
 
     def apply(arithmetic: Arithmetic, x: Interval) -> Interval:
         wide = _widen(arithmetic, function(x.low), function(x.high), error)
@@ -240,7 +240,7 @@ def _where(condition: Truth, x: Interval, y: Interval) -> Interval:
 
 
 def _compared(x: Interval, y: Interval, holds: np.ndarray, fails: np.ndarray) -> Truth:
-    """What numbers make of a comparison; a comparison with NaN does not hold."""
+    """The result of a comparison of numbers; a comparison with NaN does not hold."""
     numbers = x.maybe_number & y.maybe_number
     return Truth(holds & numbers, (fails & numbers) | x.maybe_nan | y.maybe_nan)
 
@@ -254,7 +254,7 @@ def _less_equal(x: Interval, y: Interval) -> Truth:
 
 
 def _equal(x: Interval, y: Interval) -> Truth:
-    if x is y:  # one node: x == x asks whether it is a number
+    if x is y:  # one node: x == x is false only for NaN
         return _compared(x, y, np.ones_like(x.low, dtype=bool), np.zeros_like(x.low, dtype=bool))
     overlap = (x.low <= y.high) & (y.low <= x.high)
     return _compared(x, y, overlap, ~((x.low == x.high) & (y.low == y.high) & (x.low == y.low)))

@@ -1,6 +1,6 @@
-"""`lt.check`: every level of a kernel, on the shapes that its schedule asks for; and the first guilty step.
+"""`lt.check`: runs every level of a kernel on shapes derived from its schedule, and finds the first guilty step.
 
-Cheap runs come first. Runs are spread over processes; each takes the text of levels, so that nothing is shared.
+Cheap runs come first. Runs are spread over processes; each gets the text of levels, so nothing is shared.
 """
 
 import math
@@ -45,16 +45,16 @@ from lowtide.verification.checking.trials import (
 from lowtide.verification.checking.variants import Variant, variants_of
 
 BUDGET = 60.0
-"""Seconds of one core, as estimated, that the runs of a check may take."""
-_OVERHEAD = 0.05  # seconds of a run at a level, beside those that its products take
+"""The default budget of a check: estimated seconds of one core."""
+_OVERHEAD = 0.05  # seconds of a run at a level, in addition to its products
 _MMA = 16 * 8 * 16  # multiply-adds of the mma.sync whose speed is known
-_OF_ONE_THREAD = 7.0  # fma, of all lanes of a warp at once
-_TRIALS_OF_GUILTY = 3  # that look for the guilty step
+_OF_ONE_THREAD = 7.0  # fma, for all lanes of a warp at once
+_TRIALS_OF_GUILTY = 3  # that search for the guilty step
 _MOST_JOBS = 16
-_FEW_SECONDS = 6.0  # for which processes are not worth their start
+_FEW_SECONDS = 6.0  # below this, processes are not worth their start
 
 Progress = Callable[[float, str], None]
-"""Hears how much of the work is done, from 0 to 1, and what has just ended."""
+"""Receives the completed share of the work, from 0 to 1, and the item that has just ended."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ def check(
     dump_ir: str | PathLike[str] | None = None,
     on_progress: Progress = lambda done, what: None,
 ) -> CheckResult:
-    """Run every level of a kernel that the interpreter runs, on shapes computed from its schedule.
+    """Run all interpreted levels of a kernel, on shapes computed from its schedule.
 
-    `budget`: estimated seconds of one core that the runs may take; conditions that would need more are listed. `jobs`:
-    processes, by default one per core. `seed` draws inputs and orders of agents. `dump_ir`: the folder for the files of
-    a guilty step, by default a fresh temporary one. Raises Error where nothing can be run.
+    `budget`: estimated seconds of one core for the runs; conditions that would need more are listed. `jobs`: processes,
+    by default one per core. `seed` draws inputs and orders of agents. `dump_ir`: the folder for the files of a guilty
+    step, by default a fresh temporary one. Raises Error if nothing can be run.
     """
     return check_subject(
         of_kernel(kernel), budget=budget, jobs=jobs, seed=seed, dump_ir=dump_ir, on_progress=on_progress
@@ -99,11 +99,11 @@ def check_subject(
     dump_ir: str | PathLike[str] | None = None,
     on_progress: Progress = lambda done, what: None,
 ) -> CheckResult:
-    """As `check`, of a kernel's levels from wherever they are."""
+    """As `check`, for the levels of a kernel from any source."""
     started = time.perf_counter()
     on_progress(0.0, "choosing shapes")
     variants = variants_of(subject)
-    # The first stands for most of the schedule's paths.
+    # The first represents most of the schedule's paths.
     shares = [1.0] if len(variants) == 1 else [0.5] + [0.5 / (len(variants) - 1)] * (len(variants) - 1)
     planned = [_planned(variant, budget * shares[at], seed + at) for at, variant in enumerate(variants)]
     tasks = [task for at, (_, trials) in enumerate(planned) for task in _tasks(variants[at], trials, at)]
@@ -128,7 +128,7 @@ def _checked(
     on_progress: Progress,
     started: float,
 ) -> CheckResult:
-    """The result of what was run; if some of it failed, with the guilty step."""
+    """The result of the runs; if some failed, with the guilty step."""
     guilty = None
     for variant, outcomes_ in zip(variants, found, strict=True):
         if first_fault(outcomes_) is not None and guilty is None:
@@ -154,12 +154,12 @@ def _checked(
 
 
 def _guilty(subject: Subject, found: Iterable[Outcome], dump_ir: str | PathLike[str] | None) -> Guilty:
-    """The guilty step, by a few of the trials that fail at the first level that any fails."""
+    """The guilty step, by a few of the trials that fail at the first failing level."""
     faults = sorted(
         (outcome for outcome in found if outcome.finding.is_fault), key=lambda fault: Level.named(fault.level)
     )
     first = [fault for fault in faults if fault.level == faults[0].level]
-    first.sort(key=lambda fault: fault.trial.extents[2] == 0)  # K = 0 shows little of what is wrong
+    first.sort(key=lambda fault: fault.trial.extents[2] == 0)  # K = 0 hides most faults
     first = first[:_TRIALS_OF_GUILTY]
     folder = Path(dump_ir) if dump_ir is not None else Path(tempfile.mkdtemp(prefix="lowtide-check-"))
     guilty = first_guilty(subject, [fault.trial for fault in first], folder)
@@ -171,7 +171,7 @@ def _guilty(subject: Subject, found: Iterable[Outcome], dump_ir: str | PathLike[
 
 
 def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Trial]]:
-    """The shapes, each in the strongest number domain; the two cheapest that have a K in the others too."""
+    """The shapes, each in the strongest number domain; the two cheapest with a K also in the others."""
     subject, slowness = variant.subject, _slowness(variant.subject)
     levels = [source.level for source in subject.interpreted]
 
@@ -190,7 +190,7 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
     runs += [(shape, domain, seed + at) for domain in others for at, shape in enumerate(small)]
     usual, less = cycle(subject.places[:2]), subject.places[2:]
     placed = [(shape, domain, own, next(usual)) for shape, domain, own in runs]
-    # Rows of D of any length are packed wherever it lies.
+    # Rows of D of any length are packed, wherever it is.
     whole = next((shape for shape in cover.shapes if _is_of_whole_rows(shape, subject)), one)
     placed += [(whole, first, seed + at, place) for at, place in enumerate(less)]
     return cover, [
@@ -203,7 +203,7 @@ def _domains(subject: Subject, shape: Shape) -> tuple[str, ...]:
     found = domains_of(subject.problem, shape.extents, shape.batch)
     if subject.facts.decomposition is None:
         return found
-    return tuple(name for name in found if name != FieldDomain.name)  # what splits elements compares them to infinity
+    return tuple(name for name in found if name != FieldDomain.name)  # splitting compares elements to infinity
 
 
 def _is_of_whole_rows(shape: Shape, subject: Subject) -> bool:
@@ -214,19 +214,19 @@ def _is_of_whole_rows(shape: Shape, subject: Subject) -> bool:
 
 
 def _seconds(subject: Subject, level: str, extents: tuple[int, int, int], matrices: int, slowness: float) -> float:
-    """About how long a level takes the interpreter on M, N and K."""
+    """The estimated time of a level on M, N and K in the interpreter."""
     seconds = matrices * estimated_seconds(extents, subject.schedule.tile_mnk, level)
     return _OVERHEAD + seconds * (slowness if Level.named(level) >= Level.ATOMS else 1)
 
 
 def _slowness(subject: Subject) -> float:
-    """How much longer the multiply-adds of the kernel's instruction take than those of a 16-bit mma.sync."""
+    """The time of the multiply-adds of the kernel's instruction, relative to a 16-bit mma.sync."""
     atom = mma_atom(mma_atom_name(subject.schedule, subject.facts))
     return _OF_ONE_THREAD if atom.threads == 1 else max(0.5, _MMA / math.prod(atom.shape_mnk))
 
 
 def _tasks(variant: Variant, trials: Iterable[Trial], at: int) -> Iterator[_Task]:
-    """The levels of a trial that are fast together, each of the others by itself."""
+    """The fast levels of a trial together, each of the others separately."""
     sources, slowness = variant.subject.interpreted, _slowness(variant.subject)
     fast = tuple(source for source in sources if Level.named(source.level) <= Level.EPILOGUE)
     groups = [group for group in (fast, *((source,) for source in sources if source not in fast)) if group]
@@ -242,7 +242,7 @@ def _tasks(variant: Variant, trials: Iterable[Trial], at: int) -> Iterator[_Task
 def _run(tasks: Sequence[_Task], variants: int, jobs: int | None, on_progress: Progress) -> list[list[Outcome]]:
     """The outcomes of each variant, down to the level of the first fault.
 
-    Fast levels come first, and all trials of them, so that a fault is seen at the first level that has it.
+    Fast levels come first, with all their trials, so that a fault is found at the first level that has it.
     """
     found: list[list[Outcome]] = [[] for _ in range(variants)]
     total, done = sum(task.seconds for task in tasks), 0.0
@@ -260,13 +260,13 @@ def _run(tasks: Sequence[_Task], variants: int, jobs: int | None, on_progress: P
 
 
 def _ended(tasks: Sequence[_Task], jobs: int | None) -> Iterator[tuple[_Task, list[Outcome]]]:
-    """The tasks as they end; those that have not begun are dropped when nobody asks for more."""
+    """The tasks as they end; tasks that have not begun are dropped if the caller stops."""
     few = jobs is None and sum(task.seconds for task in tasks) < _FEW_SECONDS
     processes = 1 if few else min(len(tasks), jobs or min(_MOST_JOBS, cpu_count() or 1))
     if processes < 2:
         yield from ((task, _execute(task)) for task in tasks)
         return
-    # Fresh processes: a forked one would share locks and what the parent has told its libraries.
+    # Fresh processes: a forked one would share locks and the state of the parent's libraries.
     pool: Executor = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
     try:
         futures: dict[Future[list[Outcome]], _Task] = {pool.submit(_execute, task): task for task in tasks}
@@ -277,7 +277,7 @@ def _ended(tasks: Sequence[_Task], jobs: int | None) -> Iterator[tuple[_Task, li
 
 
 def _execute(task: _Task) -> list[Outcome]:
-    """In a process of its own: what the trial finds, up to the first fault."""
+    """Run in a separate process: the outcomes of the trial, up to the first fault."""
     found: list[Outcome] = []
     for outcome in outcomes(task.problem, task.sources, task.trial, observe=True, ordering=task.ordering):
         found.append(outcome)
@@ -287,7 +287,7 @@ def _execute(task: _Task) -> list[Outcome]:
 
 
 def _branches(subject: Subject, found: Iterable[Outcome], level: Level) -> Branches:
-    """What the runs of a level took together, and what none of them took."""
+    """The union of the branches taken by the runs of a level, and those that no run took."""
     right = [outcome for outcome in found if outcome.level == str(level) and outcome.finding is Finding.right]
     together = merged(outcome.paths for outcome in right if outcome.paths is not None)
     return _as_branches(together, subject.levels.get(str(level), "").splitlines())
@@ -305,5 +305,5 @@ def _as_branches(paths: Paths, lines: Sequence[str]) -> Branches:
 
 
 def _short(op: str) -> str:
-    """An op without what a loop carries."""
+    """An op without its loop-carried values."""
     return op.partition(" iter_args")[0].removesuffix(" {")

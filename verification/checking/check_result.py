@@ -1,4 +1,4 @@
-"""What `lt.check` gives: a verdict, the runs, what they cover, and the guilty step; as text and as JSON."""
+"""The result of `lt.check`: a verdict, the runs, their coverage, and the guilty step; as text and as JSON."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -11,12 +11,13 @@ from lowtide.verification.checking.guilty import Guilty
 from lowtide.verification.checking.interpretation import duration
 from lowtide.verification.checking.trials import Finding, Outcome
 
-_SHOWN = 12  # branch sides that no run took
+_SHOWN = 12  # untaken sides of branches
 
 
 @dataclass(frozen=True)
 class Branches:
-    """Sides of branches and loops at a level: how many were taken, of how many; the others by line, side and text.
+    """Sides of branches and loops at a level: the numbers of taken and possible sides; the others by line, side and
+    text.
 
     A loop of level nvvm has three sides: no iteration, one, and several. Below, it is a branch.
     """
@@ -28,8 +29,8 @@ class Branches:
 
 @dataclass(frozen=True)
 class Verified:
-    """What was run of one compilation of the kernel: the conditions on shapes, and the branches taken, of level nvvm
-    and of the levels below it."""
+    """The coverage of one compilation of the kernel: the conditions on shapes, and the branches taken, at level nvvm
+    and at the levels below it."""
 
     name: str
     conditions: tuple[Row, ...]
@@ -40,9 +41,9 @@ class Verified:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """`ok` where every run of every level was right: none failed, and none could not be run.
+    """`ok` if every run of every level was right: none failed, and all could be run.
 
-    `degree` is that of D as a polynomial of the inputs. `str` is a report.
+    `degree` is the degree of D as a polynomial of the inputs. `str` is a report.
     """
 
     target: str
@@ -56,7 +57,7 @@ class CheckResult:
 
     @property
     def levels(self) -> dict[str, int]:
-        """How many runs were right at each level, in order."""
+        """The number of right runs at each level, in order."""
         found = dict.fromkeys(sorted({outcome.level for outcome in self.outcomes}, key=Level.named), 0)
         for outcome in self.outcomes:
             found[outcome.level] += outcome.finding is Finding.right
@@ -104,7 +105,7 @@ class CheckResult:
 
     @property
     def orders(self) -> str:
-        """By what the verdict is that of every order of agents, at levels nvvm to ptx; "" where it is not."""
+        """How the verdict holds for every order of agents, at levels nvvm to ptx; "" if it does not."""
         runs = self._hardware_runs
         explored = sum(outcome.explored.orders for outcome in runs if outcome.explored is not None)
         if not runs or not all(_speaks_for_all(outcome) for outcome in runs):
@@ -188,7 +189,8 @@ class CheckResult:
 
 
 def _speaks_for_all(outcome: Outcome) -> bool:
-    """Whether a run's verdict is that of every order of agents: by the rule, or since all that differ were run."""
+    """Whether a run's verdict holds for every order of agents: by the rule, or because all different orders were
+    run."""
     return (outcome.report is not None and outcome.report.holds) or (
         outcome.explored is not None and outcome.explored.holds
     )
@@ -217,7 +219,7 @@ def condition_cells(row: Row) -> tuple[str, str, str]:
 
 
 def branch_cells(branches: Branches) -> list[tuple[str, str, str]]:
-    """Rows of the table of sides that no run took: some of them, and how many more there are."""
+    """Rows of the table of sides that no run took: some of them, and the number of others."""
     rows = [(str(line), side, text) for line, side, text in branches.missing[:_SHOWN]]
     more = len(branches.missing) - len(rows)
     return [*rows, ("", f"and {more} more", "")] if more else rows

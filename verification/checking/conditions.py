@@ -1,8 +1,8 @@
-"""Which conditions a set of shapes must meet so that every path of a kernel is taken, computed from its schedule.
+"""The conditions that a set of shapes must meet so that every path of a kernel is taken, computed from its schedule.
 
-Conditions on an edge hold of what is left of an extent past whole CTA tiles: where it ends within a tile decides which
-copies, stores and parts of the epilogue are cut. Conditions on work hold of the tiles, the steps of K and the SMs:
-they decide waves, phases of the ring, shares of K and where groups of tiles are cut.
+Conditions on an edge concern the part of an extent past whole CTA tiles: its end within a tile decides which copies,
+stores and parts of the epilogue are cut. Conditions on work concern the tiles, the steps of K and the SMs: they decide
+waves, phases of the ring, shares of K and the cuts of groups of tiles.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ _ALONG = {"M": "rows", "N": "columns"}
 
 @dataclass(frozen=True)
 class Edge:
-    """A condition on `rest`, how far an extent reaches into its last tile; 0 where it ends with a whole one."""
+    """A condition on `rest`, the part of the last tile that an extent covers; 0 if it ends with a whole tile."""
 
     axis: str
     text: str
@@ -49,10 +49,10 @@ class Share:
 
 @dataclass(frozen=True)
 class Axis:
-    """An extent of the problem: its CTA tile, what it must be a multiple of, and the conditions on its edge.
+    """An extent of the problem: its CTA tile, the unit of which it is a multiple, and the conditions on its edge.
 
-    A unit may be more than a tile, or no part of it, as that of weights or of pieces: then only some numbers of tiles
-    end in a given way.
+    A unit may exceed a tile or not divide it, as for weights or pieces: then only some numbers of tiles can end in a
+    given way.
     """
 
     name: str
@@ -62,20 +62,20 @@ class Axis:
 
     @property
     def rests(self) -> list[int]:
-        """Every way in which the extent may end within a tile; 0 first."""
+        """All possible ends of the extent within a tile; 0 first."""
         return list(range(0, self.tile, gcd(self.unit, self.tile)))
 
     def ends(self, tiles: int, rest: int) -> bool:
-        """Whether a legal extent of so many tiles reaches `rest` into the last, or ends with it."""
+        """Whether a legal extent of this many tiles covers `rest` of the last one, or ends with it."""
         return self._extent(tiles, rest) % self.unit == 0
 
     def extent(self, tiles: int, rest: int) -> int:
-        """The legal extent of so many tiles that reaches `rest` into the last, or the longest where none does."""
+        """The legal extent of this many tiles that covers `rest` of the last one, or the longest if there is none."""
         wanted = self._extent(tiles, rest)
         return wanted if wanted % self.unit == 0 else tiles * self.tile // self.unit * self.unit
 
     def has(self, tiles: int) -> bool:
-        """Whether some legal extent has so many tiles."""
+        """Whether some legal extent has this many tiles."""
         return -(-self.extent(tiles, 0) // self.tile) == tiles
 
     def _extent(self, tiles: int, rest: int) -> int:
@@ -83,7 +83,7 @@ class Axis:
 
 
 def axes_of(schedule: Schedule, problem: Problem) -> tuple[Axis, Axis, Axis]:
-    """M, N and K with their conditions; those that no legal extent meets are left out."""
+    """M, N and K with their conditions, without those that no legal extent meets."""
     tile_m, tile_n, tile_k = schedule.tile_mnk
     parts_m, parts_n = (tile_m, tile_n)
     if schedule.epilogue.path is not StorePath.direct and schedule.epilogue.tile is not None:
@@ -131,7 +131,7 @@ def _parts(axis: str, tile: int, part: int) -> Iterator[Edge]:
 
 
 def _consumers(tile: int, sharing: int) -> Iterator[Edge]:
-    """Consumer warpgroups that share a tile have its rows in equal parts."""
+    """Consumer warpgroups that share a tile have equal parts of its rows."""
     rows = tile // sharing
     for number in range(sharing if sharing > 1 else 0):
         start, end = number * rows, (number + 1) * rows
@@ -144,17 +144,17 @@ def _inside(axis: str, size: int, what: str) -> Iterator[Edge]:
 
 
 def _blocks(axis: str, tile: int, size: int) -> Iterator[Edge]:
-    """Of the rows of weights that share bytes, which end together, one block is in the tile, or is missing."""
+    """One block of the rows of weights that share bytes is in the tile, or is missing; these end together."""
     if size > 1:
         yield Edge(axis, f"reaches {size}, a block of weights, into a tile", lambda rest: rest == size)
         yield Edge(axis, f"ends {size}, a block of weights, before a tile does", lambda rest: rest == tile - size)
 
 
 def _stores(schedule: Schedule, problem: Problem, axis: str, part: int) -> Iterator[Edge]:
-    """Of the elements that a thread stores at once, one is left, or one is missing.
+    """One of the elements that a thread stores at once is left, or one is missing.
 
-    In each part of the epilogue, since its code stands there once for each part; of direct stores, in each run of
-    columns that the fragments have, or of rows where D lies by columns.
+    In each part of the epilogue, because its code is repeated for each part; for direct stores, in each run of columns
+    of the fragments, or of rows if D is stored by columns.
     """
     assert schedule.grid.tile is not None
     if schedule.epilogue.path is StorePath.tma:
@@ -174,7 +174,8 @@ def _stores(schedule: Schedule, problem: Problem, axis: str, part: int) -> Itera
 
 
 def _rows(schedule: Schedule, problem: Problem, part: int) -> Iterator[Edge]:
-    """Of the rows that threads store at once, some are left: in each such run of rows, since each has its own guard."""
+    """Some of the rows that threads store at once are left: in each such run of rows, because each has its own
+    guard."""
     path = schedule.epilogue.path
     if path is StorePath.tma:
         return
@@ -198,7 +199,7 @@ def _holds_inside(edge: Edge, start: int, end: int, rest: int) -> bool:
 
 
 def _copies(axis: str, operand: str, schedule: Schedule, problem: Problem) -> list[Edge]:
-    """Of the elements that a copy along the contiguous dimension brings, one is left, or one is missing."""
+    """One of the elements of a copy along the contiguous dimension is left, or one is missing."""
     name = schedule.mainloop.operand(operand).copy or ""
     if name in TMA_RANKS or name not in COPY_ATOMS:
         return []
@@ -218,8 +219,8 @@ def _cut(axis: str, size: int, what: str) -> list[Edge]:
 
 
 def _units(schedule: Schedule, problem: Problem) -> dict[str, int]:
-    """What the host function asks of extents: whole rows of TMA stores, whole panels of tensor maps beyond `tma`, whole
-    groups of packed weights; and whole blocks of pieces, whose K is that of all products."""
+    """The requirements of the host function on extents: whole rows of TMA stores, whole panels of tensor maps beyond
+    `tma`, whole groups of packed weights; and whole blocks of pieces, whose K is that of all products."""
     units = {"M": 1, "N": 1, "K": 1}
     if problem.decomposition is not None:
         units["K"] = problem.decomposition.depth(1)
@@ -288,7 +289,7 @@ def _loops(schedule: Schedule, has_no_k: bool) -> Iterator[Share]:
 
 
 def _begun(work: Work) -> Iterator[int]:
-    """For each item but the first of a CTA, the steps of K of the items before it."""
+    """For each item of a CTA but the first, the steps of K of the items before it."""
     for items in work.items:
         yield from list(accumulate(item.end - item.begin for item in items))[:-1]
 
@@ -304,7 +305,8 @@ def _scheduler(schedule: Schedule) -> Iterator[Share]:
     (high, wide), divided = schedule.cluster, schedule.k_division is not None
 
     def units(work: Work) -> int:
-        """What CTAs, or clusters, take: tiles, or super-tiles, or where K is divided work items."""
+        """The number of items that CTAs, or clusters, take: tiles, or super-tiles, or with a division of K work
+        items."""
         if divided:
             return _count(work) // (high * wide)
         return -(-work.rows // high) * -(-work.columns // wide) * work.matrices
@@ -451,7 +453,7 @@ def _batch(schedule: Schedule, problem: Problem) -> Iterator[Share]:
 
 
 def _matrices(work: Work) -> list[set[int]]:
-    """For each CTA that has work, the matrices whose tiles it computes."""
+    """For each CTA with work, the matrices whose tiles it computes."""
     return [{item.matrix for item in own} for own in work.items if own]
 
 
@@ -468,13 +470,13 @@ def _whole_first(work: Work) -> bool:
 
 
 def least_steps(schedule: Schedule) -> int:
-    """Steps of K that a problem must have: each part of a scatter has one."""
+    """The least number of steps of K: each part of a scatter has one."""
     division = schedule.k_division
     return division.parts if division is not None and division.is_scattered else 0
 
 
 def sharings_of(problem: Problem, operands: Sequence[str]) -> dict[tuple[str, ...], str]:
-    """Which inputs the matrices of a batch may share, and in words; `operands` are those of the epilogue, by name."""
+    """The inputs that the matrices of a batch may share, and a text; `operands` are those of the epilogue, by name."""
     if not problem.is_batched:
         return {}
     return {
@@ -485,7 +487,7 @@ def sharings_of(problem: Problem, operands: Sequence[str]) -> dict[tuple[str, ..
 
 
 def paddings_of(problem: Problem) -> dict[int, str]:
-    """Elements after each row, beyond what alignment needs, and what each is tried for."""
+    """Elements after each row, beyond the alignment, and the purpose of each."""
     unit = _ACCESS_BYTES // element_type(problem.d).bytes
     found = {unit: "rows further apart than they are long", 0: "rows as close as alignment lets them lie"}
     if OperandKind.full in problem.kinds:

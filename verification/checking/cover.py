@@ -1,7 +1,7 @@
 """A small set of shapes that meets the conditions: a greedy cover, by conditions met per second of interpretation.
 
 First shapes in whole tiles are chosen, with their steps of K and SMs, for the conditions on work. Then each gets edges:
-what M, N and K reach into their last tiles. Edges that find no shape get small ones of their own.
+the parts of the last tiles that M, N and K cover. Edges without a shape get small ones of their own.
 """
 
 import re
@@ -25,7 +25,7 @@ from lowtide.verification.checking.conditions import (
 from lowtide.verification.checking.interpretation import Batch
 from lowtide.verification.checking.workload import Work, work_of
 
-_OF_GIVEN = ("rows", "batch")  # subjects of conditions on the matrices as they are given
+_OF_GIVEN = ("rows", "batch")  # subjects of conditions on the given matrices
 _PAIRS = (("M", "N"), ("rows", "columns"), ("row", "column"), ("A", "B"))
 _OTHER_SIDE = {word: pair[not at] for pair in _PAIRS for at, word in enumerate(pair)}
 _SIDES = re.compile(r"\b(" + "|".join(_OTHER_SIDE) + r")\b")
@@ -33,12 +33,12 @@ _MOST_TILES = 6  # of each matrix of a batch; larger ones are tried alone
 
 Extents = tuple[int, int, int]
 Cost = Callable[[Extents, int], float]
-"""Estimated seconds of a run on M, N and K, and so many matrices."""
+"""Estimated seconds of a run on M, N and K, and this many matrices."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A shape to try: M, N and K of the product that the kernel computes, or of what was asked for."""
+    """A shape to try: M, N and K of the product that the kernel computes, or of the original problem."""
 
     extents: Extents
     sms: int
@@ -58,7 +58,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Row:
-    """A condition, the first shape that meets it, or `None` and why there is none."""
+    """A condition, the first shape that meets it, or `None` and the reason."""
 
     subject: str
     text: str
@@ -68,7 +68,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Cover:
-    """The shapes, cheapest first, and what each condition is met by."""
+    """The shapes, cheapest first, and the shape for each condition."""
 
     shapes: tuple[Shape, ...]
     rows: tuple[Row, ...]
@@ -76,7 +76,7 @@ class Cover:
 
 @dataclass(frozen=True)
 class Blank:
-    """A shape in tiles and steps of K, and the seconds that it takes."""
+    """A shape in tiles and steps of K, and its estimated seconds."""
 
     work: Work
     extents: Extents
@@ -117,7 +117,7 @@ class _Coverer:
         return Cover(tuple(shapes), tuple(rows))
 
     def _blanks(self) -> Iterator[Blank]:
-        """Shapes in whole tiles that may be worth trying, within the budget."""
+        """Candidate shapes in whole tiles, within the budget."""
         schedule = self.schedule
         tiles = [axis.tile for axis in self.axes]
         order = schedule.grid.order
@@ -171,7 +171,7 @@ class _Coverer:
             extents = []
             low = False
             for axis, whole, queue, fixed in zip(self.axes, blank.extents, queues, self.fixed, strict=True):
-                # A tile of few rows shows little of what becomes of its columns: one of the two is (almost) whole.
+                # A tile of few rows shows little of its columns: one of the two is (almost) whole.
                 rest, tiles = 0, whole // axis.tile
                 if blank.work.steps and not (low and axis.name == "N"):
                     at = next((at for at, end in enumerate(queue) if axis.ends(tiles, end)), None)
@@ -189,11 +189,11 @@ class _Coverer:
         return sorted(dict.fromkeys(shapes), key=lambda shape: self.cost(shape.extents, shape.matrices))
 
     def _batches(self) -> Iterator[tuple[tuple[str, ...], int]]:
-        """Ways in which matrices lie, again and again: what they share, close to each other or a row apart."""
+        """Layouts of matrices, repeatedly: the inputs that they share, adjacent or a row apart."""
         return ((shared, at % 2) for at, shared in enumerate(cycle(self.sharings)))
 
     def _rows_of_batches(self, shapes: Sequence[Shape]) -> Iterator[Row]:
-        """How matrices of a batch lie, and what they share."""
+        """Conditions on the layout of the matrices of a batch, and on the inputs that they share."""
         if not self.sharings or self._matrices() == (1,):
             return
         several = [(shape, shape.batch) for shape in shapes if shape.batch is not None and shape.matrices > 1]
@@ -216,7 +216,7 @@ class _Coverer:
         )
 
     def _small(self, ends: Sequence[int]) -> Blank:
-        """One tile, of as many steps as K needs to end in the first of these ways."""
+        """One tile, with as many steps as K needs to end in the first of these ways."""
         least, axis = max(2, least_steps(self.schedule)), self.axes[2]
         steps = next(each for each in count(least) if axis.has(each) and (not ends or axis.ends(each, ends[0])))
         counts = [self._counts(0, [1])[0], self._counts(1, [1])[0], self._counts(2, [steps])[0]]
@@ -276,23 +276,22 @@ def cover_of(
     budget: float,
     operands: Sequence[str] = (),
 ) -> Cover:
-    """Shapes that meet the conditions of a complete schedule, whose runs take at most about `budget` seconds.
+    """Shapes that meet the conditions of a complete schedule, with runs of at most about `budget` seconds.
 
-    `operands` names those of the epilogue that are arrays.
+    `operands` are the names of the epilogue's array operands.
     """
     return _Coverer(schedule, problem, target, cost, budget, operands).cover()
 
 
 def as_asked(cover: Cover, asked: Callable[[Extents], Extents], *, is_swapped: bool) -> Cover:
-    """The same of the problem that was asked for. Where the kernel computes Dᵀ = Bᵀ · Aᵀ, rows of its product are
-    columns of D."""
+    """The same for the original problem. If the kernel computes Dᵀ = Bᵀ · Aᵀ, rows of its product are columns of D."""
     shapes = {shape: replace(shape, extents=asked(shape.extents)) for shape in cover.shapes}
     rows = (replace(row, shape=row.shape and shapes[row.shape]) for row in cover.rows)
     return Cover(tuple(shapes.values()), tuple(map(_exchanged, rows) if is_swapped else rows))
 
 
 def _exchanged(row: Row) -> Row:
-    """What is said of the kernel's M, N, rows, columns, A and B in words of D."""
+    """The text on the kernel's M, N, rows, columns, A and B in terms of D."""
     if row.subject in _OF_GIVEN:
         return row
     told = (row.subject, row.text, row.why)
@@ -301,12 +300,12 @@ def _exchanged(row: Row) -> Row:
 
 
 def _meets(share: Share, work: Work) -> bool:
-    """A problem without K says nothing of other conditions: all its sums are 0."""
+    """Whether the work meets the condition. A problem without K meets no other conditions: all its sums are 0."""
     return share.holds(work) and (work.steps > 0 or share.subject == NO_K)
 
 
 def _greedy(blanks: Sequence[Blank], shares: Sequence[Share], budget: float) -> tuple[list[Blank], dict[Share, str]]:
-    """Shapes that together meet the conditions, as many as the budget allows; and why others are not met."""
+    """Shapes that together meet the conditions, as many as the budget allows; and the reasons for the others."""
     meets = [frozenset(share for share in shares if _meets(share, blank.work)) for blank in blanks]
     reachable = frozenset().union(*meets)
     missed = {share: "no shape within the budget meets it" for share in shares if share not in reachable}

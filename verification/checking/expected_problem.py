@@ -1,4 +1,4 @@
-"""The problem that a file is checked against: its own, another dump's, or that of its dump folder or saved kernel."""
+"""The problem against which a file is checked: its own, another dump's, or that of its dump folder or saved kernel."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,9 @@ from lowtide.verification.checking.runnable import saved_origin
 
 @dataclass(frozen=True)
 class ExpectedProblem:
-    """The problem that D must solve, and in `name` where it was found.
+    """The problem that D must solve; `name` says where it was found.
 
-    `module` is set if it was found in a level that no longer says its epilogue: then it can only be run and compared.
+    `module` is set if it was found in a level without its epilogue: then it can only be run and compared.
     """
 
     spec: GemmSpec
@@ -28,7 +28,7 @@ class ExpectedProblem:
 def expected_problem(file: Path, module: ir.Module, against: Path | None) -> ExpectedProblem:
     """The problem of a module that was read from `file`; `against` names a file to take it from.
 
-    Raises IRError if the module does not say its epilogue and no other file does, or if the problems differ.
+    Raises IRError if the module has lost its epilogue and no other file has it, or if the problems differ.
     """
     own = spec_of(module)
     other = against
@@ -70,7 +70,7 @@ def _from(file: Path, spec: GemmSpec, context: ir.Context) -> ExpectedProblem:
 
 
 def _facts(spec: GemmSpec) -> dict[str, str]:
-    """What two levels of one problem agree on, apart from the epilogue's arithmetic."""
+    """The facts on which two levels of one problem agree, apart from the epilogue's arithmetic."""
     return {
         "extents": "x".join("?" if extent is None else str(extent) for extent in (spec.m, spec.n, spec.k)),
         "types": f"{spec.a}, {spec.b} to {spec.d} by {spec.precision or spec.acc}",
@@ -85,6 +85,6 @@ def operands_text(spec: GemmSpec) -> str:
 
 
 def dumped_problem(file: Path) -> Path | None:
-    """The problem in the dump folder that the file lies in, as NN-level/NN-pass.mlir; None where it lies elsewhere."""
+    """The problem in the file's dump folder, if the file is NN-level/NN-pass.mlir; otherwise None."""
     folder = file.resolve().parent.parent / f"{Level.PROBLEM.value:02d}-{Level.PROBLEM}"
     return max(folder.glob("*.mlir"), default=None)

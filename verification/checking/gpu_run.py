@@ -1,6 +1,6 @@
 """Runs a compiled kernel on the GPU at hand, without an array library, for `lowtide run`.
 
-D is filled with NaN and lies between guard bytes: an element that is not written, or a store past the edge, is found.
+D is filled with NaN between guard bytes, so an unwritten element, or a store past the edge, is found.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ _MOST_LAUNCHES = 200
 
 @dataclass(frozen=True)
 class GpuRun:
-    """D in float64, as it lies; a complaint about elements not written, or bytes written beside D ("" for none); and
+    """D in float64, as stored; a complaint about elements not written, or bytes written beside D ("" for none); and
     the mean seconds per launch, over `launches` launches."""
 
     d: np.ndarray[Any, Any]
@@ -74,7 +74,7 @@ def _synchronize() -> None:
 
 
 def _timed(launch: Callable[[], Any]) -> tuple[float, int]:
-    """Mean seconds per launch, and how many launches were timed, by events around all. One launch gives an estimate."""
+    """Mean seconds per launch, and the number of timed launches, by events around all. One launch gives an estimate."""
     cuda = driver.api()
     stream = cuda.CUstream(0)
     flags = cuda.CUevent_flags.CU_EVENT_DEFAULT.value
@@ -110,7 +110,7 @@ class _Buffers:
 
     def __exit__(self, *error: object) -> None:
         for address in self.addresses:
-            driver.api().cuMemFree(address)  # a failure here only follows from one that is reported
+            driver.api().cuMemFree(address)  # a failure here only follows from a reported one
 
     def allocate(self, size: int) -> int:
         """The address of `size` bytes. Raises DeviceError if the GPU has too few."""
@@ -122,10 +122,10 @@ class _Buffers:
         return int(address)
 
     def upload(self, array: np.ndarray[Any, Any], dtype: str) -> runtime.Operand:
-        """An array, its rows with their padding, as an operand in GPU memory."""
+        """An array, with its row padding, as an operand in GPU memory."""
         item = element_type(dtype).bytes
         row = array.strides[-2] // item if array.ndim > 1 else array.shape[0]
-        # The view of a padded matrix ends with its last row's padding: `padded_matrix` cut it from whole rows.
+        # The view of a padded matrix ends with its last row's padding, because `padded_matrix` cut it from whole rows.
         whole = as_strided(array, (*array.shape[:-1], row), array.strides)
         address = self.allocate(whole.nbytes)
         self.copy_in(address, whole)

@@ -1,6 +1,6 @@
-"""The first guilty step: the dump before it is right, the dump after it wrong.
+"""Finds the first guilty step: the dump before it is right, the dump after it wrong.
 
-Levels are run in order on the trial that failed, then the steps of the first level that fails.
+Levels are run in order on the failed trial, then the steps of the first level that fails.
 """
 
 import shlex
@@ -22,11 +22,11 @@ from lowtide.verification.checking.trials import Element, Finding, Outcome, Sour
 
 @dataclass(frozen=True)
 class Guilty:
-    """A step that makes wrong IR from right IR, or the level as a whole where its steps are unknown.
+    """A step that makes wrong IR from right IR, or the level as a whole if its steps are unknown.
 
-    `before` is None where the problem itself, as it came in, is wrong. `op` is the op that breaks the rule, or that
-    stored the wrong element. `command` shows the fault again. `skipped` are steps just before it that could not be run:
-    one of them may be the guilty one.
+    `before` is None if the problem itself is wrong. `op` is the op that breaks the rule, or that stored the wrong
+    element. `command` shows the fault again. `skipped` are preceding steps that could not be run: one of them may be
+    the guilty one.
     """
 
     level: str
@@ -61,7 +61,7 @@ class Guilty:
 
 
 def first_guilty(subject: Subject, trials: Sequence[Trial], folder: Path) -> Guilty | None:
-    """The first step that is guilty of what some level fails in any of the trials; None where none fails.
+    """The first guilty step of a failure of some level in any of the trials; None if none fails.
 
     Files are written to `folder`.
     """
@@ -88,7 +88,7 @@ def first_guilty(subject: Subject, trials: Sequence[Trial], folder: Path) -> Gui
 
 
 def _by_levels(subject: Subject, trial: Trial) -> list[Outcome]:
-    """The outcomes of a trial, level by level, to the first fault."""
+    """The outcomes of a trial, level by level, up to the first fault."""
     found: list[Outcome] = []
     for outcome in outcomes(subject.problem, subject.interpreted, trial, ordering=subject.ordering):
         found.append(outcome)
@@ -135,7 +135,7 @@ def _guilty(
 
 
 class _StoredBy(Trace):
-    """Notes which op wrote an element of D last."""
+    """Records the last op that wrote an element of D."""
 
     def __init__(self, element: Element) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class _StoredBy(Trace):
 
 
 def _storing(subject: Subject, source: Source, outcome: Outcome) -> str:
-    """The op that stored the wrong element, and who ran it; "" where no op of a kernel does."""
+    """The op that stored the wrong element, and its agent; "" if no op of a kernel did."""
     if outcome.element is None:
         return ""
     trial, trace = outcome.trial, _StoredBy(outcome.element)

@@ -29,8 +29,8 @@ from lowtide.targets import Target
 from lowtide.verification.checking.reference import elements_apart, padded_matrix, random_inputs, row_stride
 from lowtide.verification.checking.verdicts import Verdict, against_exact
 
-# Multiply-adds per second of one CPU core, those of padded tiles included, by mma of 16-bit operands: measured once,
-# for estimates. A level that is not listed is taken for the slowest.
+# Multiply-adds per second of one CPU core, including those of padded tiles, by mma of 16-bit operands: measured once,
+# for estimates. A level that is not listed counts as the slowest.
 _SPEED: Mapping[str, float] = MappingProxyType(
     {
         "problem": 2e9,
@@ -46,13 +46,13 @@ _SPEED: Mapping[str, float] = MappingProxyType(
 )
 LONGEST_SECONDS = 600.0
 
-# Elements after each row of a matrix, beyond what alignment needs. They are NaN: a kernel that reads them fails.
+# Elements after each row of a matrix, beyond the alignment. They are NaN, so a kernel that reads them fails.
 ROW_PADDING = 8
 
 
 @dataclass(frozen=True)
 class Batch:
-    """How many matrices a run has, which inputs they share, and how many rows lie between two of them."""
+    """The number of matrices of a run, the inputs that they share, and the rows between two of them."""
 
     matrices: int
     shared: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Batch:
 
 
 def estimated_seconds(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
-    """About how long the interpreter takes for a product of (M, N, K) at a level, within a factor of a few.
+    """The interpreter's time for a product of (M, N, K) at a level, within a factor of a few.
 
     `cta` is the CTA tile; whole tiles are computed.
     """
@@ -77,7 +77,7 @@ def estimated_seconds(extents: tuple[int, int, int], cta: tuple[int, int, int] |
 def check_patience(
     extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str, matrices: int = 1
 ) -> float:
-    """The estimated seconds, of so many `matrices`. Raises InterpreterError if they are more than LONGEST_SECONDS."""
+    """The estimated seconds for `matrices`. Raises InterpreterError if they exceed LONGEST_SECONDS."""
     seconds = matrices * estimated_seconds(extents, cta, level)
     if seconds > LONGEST_SECONDS:
         earlier = [name for name in LEVELS if matrices * estimated_seconds(extents, cta, name) <= LONGEST_SECONDS]
@@ -109,13 +109,13 @@ def inputs_for(
     batch: Batch | None = None,
     batches: Mapping[str, int] = WIDEST_OF_ALL,
 ) -> dict[str, Any]:
-    """Random inputs by name, rows `padding` elements further apart than `alignments` need: bytes, of `a`, `b` and `d`.
+    """Random inputs by name; rows are `padding` elements further apart than `alignments` need: bytes, of `a`, `b`, `d`.
 
-    `batch` is needed where the spec has one of a number known at run time; `batches` is the alignment of its strides.
+    `batch` is needed if the spec's batch is known only at run time; `batches` is the alignment of its strides.
 
-    Of floats: normally distributed, the padding NaN. In exact: small integers. In field: uniform over the field, so
-    that two different polynomials of degree d in the inputs agree with a probability of at most d / prime.
-    Of integer types any integers, in all domains.
+    Floats are normally distributed, with NaN as padding. In exact they are small integers. In field they are uniform
+    over the field, so that two different polynomials of degree d in the inputs agree with a probability of at most
+    d / prime. Integer types have any integers, in all domains.
     """
     m, n, k = extents
     rng = np.random.default_rng(seed)
@@ -149,7 +149,7 @@ def _as_integers(value: Any, rng: np.random.Generator) -> Any:
 
 
 def _of_field(value: Any, rng: np.random.Generator) -> Any:
-    """As far from row to row, and from matrix to matrix, as the operand, in elements."""
+    """With the operand's strides between rows, and between matrices, in elements."""
     if not isinstance(value, np.ndarray):
         return float(rng.integers(FieldDomain.prime))
     if value.dtype.kind in "iu":
@@ -213,7 +213,7 @@ def run(
 
 
 def batch_of(spec: GemmSpec, batch: Batch | None = None) -> tuple[int, ...]:
-    """D's dimensions before those of a matrix: the number of matrices, or none. Raises SpecError where it is open."""
+    """D's batch dimension, if it has one. Raises SpecError if its size is unknown."""
     matrices = spec.batch if batch is None else batch.matrices
     if spec.is_batched and not isinstance(matrices, int):
         raise SpecError(
@@ -230,7 +230,7 @@ def against_problem(
     domain: str,
     batch: Batch | None = None,
 ) -> Verdict:
-    """Whether D equals that of the problem, interpreted in the same exact domain."""
+    """Whether D equals the result of the problem, interpreted in the same exact domain."""
     with make_context() as context:
         problem = parse_text(problem_text(spec, target), context, "<problem>")
         own = unset(spec, inputs)
@@ -238,6 +238,6 @@ def against_problem(
 
 
 def cta_tile(module: ir.Module) -> tuple[int, int, int] | None:
-    """The CTA tile by the schedule that the module carries; None where it carries none."""
+    """The CTA tile in the module's schedule; None without a schedule."""
     schedule = Schedule.carried_by(module)
     return None if schedule is None or schedule.grid.tile is None or schedule.mainloop.k is None else schedule.tile_mnk

@@ -1,8 +1,8 @@
-"""Where the matrices of a run lie: how far their bases and rows are aligned, which decides what is packed.
+"""Places of the matrices of a run: the alignment of their bases and rows, which decides what is packed.
 
-A kernel asks for some alignment of each base and row stride, or for none where the matrix is packed, and the host
-function tests what is given. Each test must be wrong by itself in some run: of one matrix, of its base or its row
-stride alone, by half of what its accesses need.
+A kernel requires some alignment of each base and row stride, or none if the matrix is packed, and the host function
+tests the given ones. Each test must fail by itself in some run: for one matrix, for its base or its row stride alone,
+by half of what its accesses need.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ _ALIGNED: Bytes = (WIDEST, WIDEST, WIDEST)
 
 
 class Place(NamedTuple):
-    """Row strides, bases and batch strides are odd multiples of so many bytes; from WIDEST on, any multiples."""
+    """Row strides, bases and batch strides are odd multiples of these bytes; from WIDEST on, any multiples."""
 
     strides: Bytes = _ALIGNED
     bases: Bytes = _ALIGNED
@@ -36,8 +36,9 @@ ALIGNED = Place()
 
 
 def places_of(schedule: Schedule, problem: Problem) -> list[Place]:
-    """As the kernel asks and no more; as its own accesses need; and with one base or stride of a matrix that is packed
-    aligned to half of that. Never less than asked: accesses to pieces of a matrix may need less than its elements."""
+    """As aligned as the kernel requires and no more; as its own accesses need; and with one base or stride of a packed
+    matrix aligned to half of that. Never less than required: accesses to pieces of a matrix may need less than its
+    elements."""
     asked = _of_matrices(alignments_of(schedule, problem))
     own = _of_matrices(alignments_of(schedule, problem, moved_alignment))
     moved = max(asked[0], own[0]), max(asked[1], own[1]), max(asked[2], own[2])

@@ -1,10 +1,10 @@
-"""What a kernel's D must be: the float64 reference, a derived error bound for each element, and the comparison.
+"""The expected D of a kernel: the float64 reference, a derived error bound for each element, and the comparison.
 
 For f64 accumulators A · B is computed to more than float64 (`lowtide.runtime.wide_products`), and its own error added.
 
 The accumulator is Σ a·b with n = K + ⌈K/16⌉ + 2 roundings of u = 2⁻²³ (tensor cores truncate; 2⁻¹⁰ for f16
-accumulators; 2⁻²⁴ for f32 inputs, since fma rounds to nearest), so it is off by at most ((1+u)ⁿ − 1)·|A||B|, which is
-below γₙ = nu/(1 − nu) (Higham, Accuracy and Stability of Numerical Algorithms, 3.1) and holds where nu ≥ 1 too, though
+accumulators; 2⁻²⁴ for f32 inputs, because fma rounds to nearest). So its error is at most ((1+u)ⁿ − 1)·|A||B|, which is
+below γₙ = nu/(1 − nu) (Higham, Accuracy and Stability of Numerical Algorithms, 3.1) and also holds for nu ≥ 1, although
 it says little there. `bound` carries that interval through the epilogue, and half an ulp of D's type is added.
 
 Packed weights are converted exactly, and the sum of a group is scaled as it is added, in one rounding: no product takes
@@ -34,16 +34,16 @@ from lowtide.verification.checking.bound import Interval, propagate
 
 _WIDEST = 16  # bytes of an access
 _SHARED = 0.25  # of the inputs of a batch
-_BLOCK = 1 << 16  # elements of D that the epilogue is evaluated on at once: the arrays stay in cache
+_BLOCK = 1 << 16  # elements of D for which the epilogue is evaluated at once: the arrays stay in cache
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The outcome of `compare`: the worst |d − reference| / bound, where it is, and a sentence about it.
+    """The outcome of `compare`: the worst |d − reference| / bound, its place, and a sentence about it.
 
-    In a batch, rows are counted on from matrix to matrix.
+    In a batch, rows are numbered across matrices.
 
-    `judged` counts the elements that have a finite bound; without one there is no verdict, and `ok` is False. `failed`
+    `judged` counts the elements with a finite bound; without any there is no verdict, and `ok` is False. `failed`
     counts those out of their bounds.
     """
 
@@ -56,10 +56,10 @@ class Comparison:
 
 
 def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
-    """D in float64, as it lies, not rounded to D's type, but saturated to that of integers; in a batch (batch, M, N).
+    """D in float64, as stored, not rounded to D's type, but saturated for integers; in a batch (batch, M, N).
 
-    `a`, `b`: as the spec's layout says, taken as values of the spec's dtypes; `operands`: the epilogue's, by name. In a
-    batch, those without its dimension are shared. Raises `SpecError` for shapes or names that do not fit the spec.
+    `a`, `b`: in the spec's layout, as values of the spec's dtypes; `operands`: the epilogue's, by name. In a batch,
+    operands without its dimension are shared. Raises `SpecError` for shapes or names that do not fit the spec.
     """
     if spec.is_batched:
         parts, matrices = _parts(spec, {"a": a, "b": b, **operands})
@@ -77,10 +77,11 @@ def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> 
 
 
 def error_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
-    """The most that each element of D may differ from `reference`, float64. Same arguments, shape and errors.
+    """The largest error of each element of D against `reference`, float64. Same arguments, shape and errors.
 
-    Infinite where nothing can be said: the result, or what it is made from, may overflow; the epilogue divides by what
-    may be 0; or rounding decides whether it is NaN. 0 where the reference is NaN, or infinite, and D must be the same.
+    Infinite if there is no bound: the result, or a value that it is made from, may overflow; the epilogue divides by a
+    value that may be 0; or rounding decides whether it is NaN. 0 if the reference is NaN, or infinite, and D must be
+    the same.
     """
     return reference_with_bound(spec, a, b, **operands)[1]
 
@@ -115,11 +116,11 @@ def reference_with_bound(
 
 @check_keywords
 def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -> Comparison:
-    """Compare a kernel's D (as it lies, of the spec's dtype) with `reference` and `error_bound`.
+    """Compare a kernel's D (as stored, of the spec's dtype) with `reference` and `error_bound`.
 
-    An element whose bound is infinite is not judged: a right kernel may give any number there, or NaN. Elsewhere NaN
-    passes only where the reference is NaN, and is required there. `ok` if at least one element is judged, and all that
-    are judged are within their bounds; or if D has no elements. Raises `SpecError` if the shapes differ.
+    An element with an infinite bound is not judged: a right kernel may give any number there, or NaN. Elsewhere NaN
+    passes only if the reference is NaN, and is then required. `ok` if at least one element is judged, and all judged
+    elements are within their bounds; or if D has no elements. Raises `SpecError` if the shapes differ.
     """
     if not d.shape == ref.shape == bound.shape:
         shapes = f"d is {d.shape}, the reference {ref.shape}, the bound {bound.shape}"
@@ -166,14 +167,14 @@ def random_inputs(
     batch_padding: int = 0,
     batches: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """`a`, `b` and epilogue operands, normally distributed (of integer types any integers), by name, for extents `m`,
+    """`a`, `b` and epilogue operands, normally distributed (any integers for integer types), by name, for extents `m`,
     `n`, `k` (`None`: the spec's).
 
-    Rows of A and B start at multiples of 16 bytes from the first, as most kernels ask, or at odd multiples of the fewer
-    bytes that `alignments` has for "a" and "b", and so do rows of scales of blocks; `row_padding` more elements,
-    rounded up likewise, lie after each, after each row of a full operand exactly `row_padding`. Pads hold NaN, so that
-    a read of one shows. Scalars are Python floats. In a `batch` (`None`: the spec's) the inputs named in `shared` have
-    no dimension for it (`None`: some are drawn, but not A), and `batch_padding` rows of NaN lie after each matrix of
+    Rows of A and B start at multiples of 16 bytes from the first, as most kernels require, or at odd multiples of the
+    smaller number of bytes in `alignments` for "a" and "b"; so do rows of scales of blocks. `row_padding` more
+    elements, rounded up in the same way, follow each row; for a full operand exactly `row_padding`. Padding is NaN, so
+    that reading it shows. Scalars are Python floats. In a `batch` (`None`: the spec's) the inputs named in `shared`
+    have no batch dimension (`None`: some are drawn, but not A), and `batch_padding` rows of NaN follow each matrix of
     the others, in A and B also as many bytes as `batches` has below 16. Raises `SpecError` for extents that contradict
     the spec's or are unknown.
     """
@@ -216,23 +217,25 @@ def random_inputs(
 
 
 def row_stride(least: int, alignment: int, element_bytes: int) -> int:
-    """Elements from row to row, at least so many: a multiple of the alignment in bytes, below 16 an odd one."""
+    """The row stride in elements, at least `least`: a multiple of the alignment in bytes; below 16 bytes, an odd
+    one."""
     unit = max(1, alignment // element_bytes)
     units = -(-least // unit)
     return unit * (units + (alignment < _WIDEST and units % 2 == 0))
 
 
 def elements_apart(alignment: int, element_bytes: int) -> int:
-    """Elements between the matrices of a batch whose rows are aligned, if their stride is to be aligned to less."""
+    """Elements between the matrices of a batch with aligned rows, for a batch stride of a smaller alignment."""
     return alignment // element_bytes if alignment < _WIDEST else 0
 
 
 def padded_matrix(
     values: np.ndarray, dtype: str, row_stride: int, rows_between: int = 0, elements_between: int = 0
 ) -> np.ndarray:
-    """`values` (…, rows, columns) in `dtype`, its rows `row_stride` elements apart; NaN, or the least integer, between.
+    """`values` (…, rows, columns) in `dtype`, with rows `row_stride` elements apart; NaN, or the least integer,
+    between.
 
-    As many rows of these as `rows_between` says, and more elements, follow each matrix of a batch.
+    `rows_between` such rows, and more elements, follow each matrix of a batch.
     """
     *outer, rows, columns = values.shape
     poison = np.nan if element_type(dtype).is_float else element_type(dtype).lowest
@@ -244,7 +247,7 @@ def padded_matrix(
 
 
 def products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSpec, dict[str, Any]]]:
-    """Each product of a batch as a problem of its own, with its part of each input. Raises SpecError."""
+    """Each product of a batch as a separate problem, with its part of each input. Raises SpecError."""
     one = replace(spec, batch=UNBATCHED)
     ranks = {"a": 2, "b": 2} | {operand.name: len(operand.shape(None, None)) for operand in spec.operands}
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
@@ -260,7 +263,7 @@ def products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSp
 
 
 def _parts(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[list[tuple[GemmSpec, dict[str, Any]]], int]:
-    """The products of a batch, and how many there are; of an empty one a product of zeros, which says D's extents."""
+    """The products of a batch, and their number; for an empty batch, a product of zeros with D's extents."""
     found = list(products(spec, inputs))
     if found:
         return found, len(found)
@@ -275,7 +278,7 @@ def _parts(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[list[tuple[GemmSp
 def _matrices(
     spec: GemmSpec, a: np.ndarray, b: np.ndarray, operands: Mapping[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A as (M, K) and B as (K, N), float64, checked against the spec; packed weights as what they stand for, scaled."""
+    """A as (M, K) and B as (K, N), float64, checked against the spec; packed weights as their scaled values."""
     for name, array, expected in (("a", a, spec.a_shape), ("b", b, spec.b_shape)):
         fits = array.ndim == 2 and all(want in (None, have) for want, have in zip(expected, array.shape, strict=True))
         if not fits:
@@ -299,7 +302,7 @@ def _matrices(
 
 
 def _weights(spec: GemmSpec, packed: np.ndarray, operands: Mapping[str, Any]) -> np.ndarray:
-    """Packed weights as float64 (N, K), less their zero points, times their scales."""
+    """Packed weights as float64 (N, K), minus their zero points, times their scales."""
     weights = unpack_weights(np.asarray(packed).astype(np.uint8), spec.b).astype(np.float64)
     if spec.group is None:
         return weights
@@ -332,11 +335,11 @@ def _operands(spec: GemmSpec, given: Mapping[str, Any], m: int, b_shape: tuple[i
 def _scaled(
     spec: GemmSpec, given: Mapping[str, Any], left: np.ndarray, right: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:
-    """A (M, K) and B (K, N) multiplied by the scales of their blocks, and what sums may lose where the product of two
-    scales is no normal f32.
+    """A (M, K) and B (K, N) multiplied by the scales of their blocks, and the possible loss of sums if the product of
+    two scales is not a normal f32.
 
-    The kernel rounds that product before the sum of a block is multiplied by it: one that overflows leaves no bound,
-    and of one below the normal numbers half the smallest number may be lost.
+    The kernel rounds that product before the sum of a block is multiplied by it. If it overflows there is no bound; if
+    it is below the normal numbers, half the smallest number may be lost.
     """
     if spec.block_scales is None:
         return left, right, 0.0
@@ -405,10 +408,10 @@ def _finite(matrix: np.ndarray) -> np.ndarray:
 
 
 def _accumulator(acc: np.ndarray, magnitude: np.ndarray, own_error: np.ndarray, k: int, spec: GemmSpec) -> Interval:
-    """Where the accumulator may lie; anywhere, where a partial sum may overflow.
+    """The interval of the accumulator; any number if a partial sum may overflow.
 
-    `own_error` is that of `acc` itself. `magnitude` is that of the finite products: infinite inputs give an infinite
-    accumulator, or NaN, whatever the order of the sums, unless the others overflow.
+    `own_error` is the error of `acc` itself. `magnitude` is that of the finite products: infinite inputs give an
+    infinite accumulator, or NaN, for any order of the sums, unless the others overflow.
     """
     row, stages = element_type(spec.sums), _stages(spec, k)
     if not row.is_float:
@@ -416,12 +419,12 @@ def _accumulator(acc: np.ndarray, magnitude: np.ndarray, own_error: np.ndarray, 
     roundings = sum(count for count, _ in stages)
     growth = math.expm1(min(sum(count * math.log1p(unit) for count, unit in stages), 700.0))
     with np.errstate(all="ignore"):
-        # A rounding costs at most the smallest subnormal where no digits are left.
+        # Without digits left, a rounding costs at most the smallest subnormal.
         error = growth * magnitude + roundings * (1.0 + growth) * row.smallest
         error += np.where(np.isfinite(own_error), own_error, 0.0)
         overflows = ~(magnitude + error <= row.largest)
         low, high = acc - error, acc + error
-    is_nan = np.isnan(acc)  # float64 itself does not overflow: an input is NaN, or ∞ − ∞ or 0 · ∞ is summed
+    is_nan = np.isnan(acc)  # float64 does not overflow: an input is NaN, or ∞ − ∞ or 0 · ∞ is summed
     anywhere = overflows | is_nan | (np.isinf(own_error) & np.isfinite(acc))
     return Interval(np.where(anywhere, -np.inf, low), np.where(anywhere, np.inf, high), anywhere, ~is_nan)
 
@@ -434,14 +437,14 @@ def _stages(spec: GemmSpec, k: int) -> tuple[tuple[int, float], ...]:
 
 
 def _saturated(values: np.ndarray, dtype: str) -> np.ndarray:
-    """The values within the range of an integer type, NaN as 0; of a float type as they are."""
+    """The values saturated to an integer type, NaN as 0; for a float type unchanged."""
     row = element_type(dtype)
     return values if row.is_float else np.where(np.isnan(values), 0.0, np.clip(values, row.lowest, row.largest))
 
 
 def _distance(value: np.ndarray, interval: Interval, dtype: str) -> np.ndarray:
-    """How far D, rounded from anywhere in the interval, may be from the reference; no limit where D may overflow or be
-    NaN. 0 where D must be what the reference is, NaN or infinite."""
+    """The largest distance of D, rounded from anywhere in the interval, from the reference; infinite if D may overflow
+    or be NaN. 0 if D must equal the reference, NaN or infinite."""
     low, high = (_saturated(end, dtype) for end in (interval.low, interval.high))
     with np.errstate(all="ignore"):
         distance = np.maximum(np.where(low == value, 0.0, value - low), np.where(high == value, 0.0, high - value))
@@ -453,7 +456,7 @@ def _distance(value: np.ndarray, interval: Interval, dtype: str) -> np.ndarray:
 
 
 def _ratio(got: np.ndarray, ref: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    """|got − ref| / bound: 0 where equal or both NaN, ∞ where one is NaN or the bound is 0; −1 where not judged."""
+    """|got − ref| / bound: 0 if equal or both NaN, ∞ if one is NaN or the bound is 0; −1 if not judged."""
     with np.errstate(all="ignore"):
         ratio = np.abs(got - ref) / bound
     ratio = np.where(np.isnan(ratio), np.inf, ratio)
@@ -462,7 +465,7 @@ def _ratio(got: np.ndarray, ref: np.ndarray, bound: np.ndarray) -> np.ndarray:
 
 
 def _rows_of(value: np.ndarray, rows: slice) -> np.ndarray:
-    """The part of a broadcastable operand that belongs to these rows of D."""
+    """The part of a broadcastable operand for these rows of D."""
     return value[rows] if value.ndim == 2 and value.shape[0] > 1 else value
 
 

@@ -1,7 +1,7 @@
-"""A level as the interpreter runs it.
+"""A level in the form in which the interpreter runs it.
 
-PTX is device code alone: its host side is that of level llvm, which stands beside it in a dump folder, or follows from
-what a saved kernel was compiled from.
+PTX is device code alone. Its host side is that of level llvm, which is beside it in a dump folder, or follows from the
+IR of a saved kernel.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ SUFFIX = ".ptx"
 
 @dataclass(frozen=True)
 class Runnable:
-    """A level: its module, of level ptx that of its host side; and what is given to the interpreter."""
+    """A level: its module, for level ptx the one of its host side; and the input of the interpreter."""
 
     level: str
     module: ir.Module
@@ -30,9 +30,9 @@ class Runnable:
 
 
 def runnable(level: str, text: str, host: str, context: ir.Context, name: str = "") -> Runnable:
-    """A level from its text. `host`: the module of level llvm, for level ptx; `name` stands in messages.
+    """A level from its text. `host`: the module of level llvm, for level ptx; `name` is for messages.
 
-    Raises IRError for text that is no legal module, InterpreterError for text that is no PTX.
+    Raises IRError for an illegal module, InterpreterError for illegal PTX.
     """
     shown = name or f"<level {level}>"
     if level != str(Level.PTX):
@@ -43,9 +43,9 @@ def runnable(level: str, text: str, host: str, context: ir.Context, name: str = 
 
 
 def host_beside(file: Path) -> str:
-    """The host side of a PTX text: the finished level llvm of its dump folder, or that of the saved kernel that it is.
+    """The host side of a PTX text: the finished level llvm of its dump folder, or that of its saved kernel.
 
-    Raises IRError where there is neither.
+    Raises IRError if there is neither.
     """
     folder = file.resolve().parent.parent / f"{Level.LLVM.value:02d}-{Level.LLVM}"
     found = max(folder.glob("[0-9][0-9]-*.mlir"), default=None)
@@ -62,7 +62,7 @@ def host_beside(file: Path) -> str:
 
 
 def saved_origin(file: Path) -> str | None:
-    """The IR that a saved kernel was compiled from, by a file in its folder; None where it is in none, or unknown."""
+    """The IR of the saved kernel to which a file belongs; None if it belongs to none, or it is unknown."""
     manifest = file.resolve().parent / MANIFEST
     if not manifest.exists():
         return None

@@ -1,4 +1,4 @@
-"""What `lowtide check` checks: the levels of a kernel, what they must compute, and the steps between two levels."""
+"""The subjects of `lowtide check`: the levels of a kernel, their problem, and the steps between two levels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from lowtide.verification.checking.trials import Source
 
 @dataclass(frozen=True)
 class Step:
-    """A file that a step wrote, or `""` for the file that came in, and its level."""
+    """A file that a step wrote, or `""` for the input file, and its level."""
 
     level: str
     name: str
@@ -44,7 +44,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Subject:
-    """Levels of one kernel by name, in order; the module of level problem that says what they compute; its schedule.
+    """Levels of one kernel by name, in order; the module of level problem that they must solve; its schedule.
 
     `dump`: the folder that they were read from, with the steps between them.
     """
@@ -64,7 +64,7 @@ class Subject:
 
     @cached_property
     def facts(self) -> Problem:
-        """The problem as passes see it: the one that the kernel computes, of pieces where it multiplies these."""
+        """The problem in the form of the passes: the one that the kernel computes, of pieces if it multiplies these."""
         with make_context() as context:
             module = parse_text(self.problem, context, "<problem>")  # owns the op: must outlive it
             (gemm,) = walk(module, tile.GemmOp)
@@ -77,9 +77,9 @@ class Subject:
         return self.schedule.grid.operands is OperandsKind.swapped
 
     def asked(self, extents: tuple[int, int, int]) -> tuple[int, int, int]:
-        """M, N and K of the problem that was asked for, from those of the product that the kernel computes.
+        """M, N and K of the original problem, from those of the product that the kernel computes.
 
-        Of pieces, K of one pair of them is padded to whole units: it ends in each place within one in turn.
+        With pieces, K of one pair is padded to whole units: it ends at each position within a unit in turn.
         """
         m, n, k = extents
         row = self.facts.decomposition
@@ -90,7 +90,7 @@ class Subject:
 
     @property
     def places(self) -> list[Place]:
-        """Where matrices may lie; the first asks least of them."""
+        """The possible places of matrices; the first requires the least of them."""
         return places_of(self.schedule, self.facts)
 
     @property
@@ -102,7 +102,7 @@ class Subject:
 
     @property
     def ordering(self) -> Source | None:
-        """The level that says the order of work tiles first."""
+        """The first level that has the order of work tiles."""
         says = (str(level) for level in Level if Level.CTA <= level <= Level.EPILOGUE)
         return next((source for level in says for source in self.interpreted if source.level == level), None)
 
@@ -110,14 +110,14 @@ class Subject:
         return "" if self.dump is None else str(last_step(self.dump, Level.named(level)))
 
     def steps(self, level: Level, before: Level, folder: Path) -> tuple[list[Step], str]:
-        """The file of level `before`, then of each step that makes `level` from it; and a note, "" where all is as it
-        should be. Where there is no dump, the kernel is compiled once more, into `folder`.
+        """The file of level `before`, then of each step that makes `level` from it; and a note, "" if all is as
+        expected. Without a dump, the kernel is compiled once more, into `folder`.
         """
         if self.dump is not None:
             return [steps_in(self.dump, before)[-1], *steps_in(self.dump, level)], ""
         note = ""
         try:
-            # From the level that compilation began at: another would be held to the schedule first, and refused.
+            # From the level at which compilation began: another one would be held to the schedule first, and refused.
             made = lower(next(iter(self.levels.values())), until=level, dump_dir=folder).levels
             if all(made[str(own)] == self.levels[str(own)] for own in (before, level)):
                 return [steps_in(folder, before)[-1], *steps_in(folder, level)], ""
@@ -128,12 +128,12 @@ class Subject:
 
 
 def of_kernel(kernel: CompiledKernel) -> Subject:
-    """The levels of a compiled kernel. Raises IRError where none of them says what it computes."""
+    """The levels of a compiled kernel. Raises IRError if none of them has its whole problem."""
     return _subject(dict(kernel.levels), kernel.schedule, None)
 
 
 def of_dump(folder: Path) -> Subject:
-    """The levels of a dump folder, its files as they are. Raises IRError where it has none."""
+    """The levels of a dump folder, with its files unchanged. Raises IRError if it has none."""
     levels = {}
     for level in Level:
         path = last_step(folder, level)
@@ -152,10 +152,9 @@ def of_dump(folder: Path) -> Subject:
 
 
 def of_saved(folder: Path) -> tuple[Subject, str]:
-    """The levels of a saved kernel, made again from the IR that was saved with it, and a note on its PTX.
+    """The levels of a saved kernel, compiled again from the IR that was saved with it, and a note on its PTX.
 
-    Level ptx is the saved text. Raises LoadError for a folder that holds no whole kernel, IRError where its IR was not
-    saved.
+    Level ptx is the saved text. Raises LoadError for a folder without a whole kernel, IRError if its IR was not saved.
     """
     manifest, ptx, _ = storage.read(folder)
     origin = manifest.get("origin")
@@ -171,7 +170,7 @@ def of_saved(folder: Path) -> tuple[Subject, str]:
 
 
 def of_file(against: Path | None, levels: Mapping[str, str], schedule: Schedule) -> Subject:
-    """The levels that were made from a dumped file; `against` names the dump that says what they compute."""
+    """The levels made from a dumped file; `against` names the dump with their problem."""
     if against is None:
         return _subject(levels, schedule, None)
     with make_context() as context:
@@ -201,7 +200,7 @@ def _subject(levels: Mapping[str, str], schedule: Schedule, dump: Path | None) -
 
 
 def _problem_of(text: str) -> str:
-    """The module of level problem that says what a level computes; "" where the level no longer says all of it."""
+    """The module of level problem that a level must solve; "" if the level no longer has all of it."""
     with make_context() as context:
         module = parse_text(text, context, "<level>")
         found = spec_of(module)

@@ -1,6 +1,6 @@
-"""The order of work tiles: which tiles each CTA computes, in which sequence. Level cta says it, later levels keep it.
+"""The order of work tiles: the tiles that each CTA computes, in sequence. Level cta defines it, later levels keep it.
 
-D is the same in any order, so a comparison of D does not find an order that is lowered as another one.
+D is the same in any order, so a comparison of D does not detect a wrong order.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ _Sequences = Mapping[int, list[Tile]]
 @dataclass(frozen=True)
 class TileOrder:
     """The tiles of each CTA, in sequence, and the parts of D that it stores for them: None if another launch writes D,
-    as where D is packed."""
+    as for a packed D."""
 
     tiles: _Sequences
     stored: _Sequences | None
@@ -26,21 +26,19 @@ class TileOrder:
     def of(cls, trace: Trace) -> "TileOrder":
         """The order in a run of a level that has tile.work_tiles. Raises InterpreterError if agents of a CTA differ."""
         tiles = trace.tiles()
-        places = (
-            () if trace.is_copied else _in_d(tiles)
-        )  # one CTA copies D in any order, by chance in that of the tiles
+        places = () if trace.is_copied else _in_d(tiles)  # one CTA copies D in any order, possibly in that of the tiles
         return cls(tiles, next((each for each in places if _is_stored(trace, each)), None))
 
     def difference(self, trace: Trace) -> str:
-        """How a run of another level differs, "" if it does not. Below level epilogue, the tiles are those that a CTA
-        stores to; each of its agents must keep to the sequence. Raises InterpreterError as `of`."""
+        """The difference of a run of another level, "" if there is none. Below level epilogue, the tiles are those that
+        a CTA stores to; each of its agents must keep the sequence. Raises InterpreterError as `of`."""
         if trace.work:
             return _first_difference(trace.tiles(), self.tiles)
         return "" if self.stored is None else _of_stores(trace, self.stored)
 
 
 def _in_d(tiles: _Sequences) -> Iterator[_Sequences]:
-    """The parts of D that tiles may be: themselves, or transposed, if the kernel computes Dᵀ."""
+    """The possible parts of D of tiles: themselves, or transposed, if the kernel computes Dᵀ."""
     yield tiles
     yield {cta: [(n, m, width, height) for m, n, height, width in own] for cta, own in tiles.items()}
 

@@ -1,8 +1,8 @@
-"""A trial: one run of a kernel's levels on random inputs, and what came of it at each level.
+"""A trial: one run of a kernel's levels on random inputs, and its outcome at each level.
 
 D is compared with that of the problem, interpreted in the same number domain: bit for bit in `field` and `exact`, and
-in `float` with float64, within the derived bound. The interpreter refuses every access outside of a matrix, the padding
-of its rows included, and confirms after the run that nothing but D has changed.
+in `float` with float64, within the derived bound. The interpreter refuses every access outside of a matrix, including
+the padding of its rows, and confirms after the run that nothing but D has changed.
 """
 
 import re
@@ -34,7 +34,7 @@ Extents = tuple[int, int, int]
 Array = np.ndarray[Any, Any]
 
 MOST_ORDERS, MOST_SECONDS = 500, 30.0
-"""How many orders of agents of one run are tried, and for how long, where it does not speak for all."""
+"""The limits on orders of agents and seconds for one run that does not speak for all orders."""
 
 _OF_PLACE = ("rows", "bases", "batch strides")
 _DEGREES = {"acc": 2, "operand": 1, "const": 0}
@@ -42,9 +42,9 @@ _DEGREES = {"acc": 2, "operand": 1, "const": 0}
 
 @dataclass(frozen=True)
 class Trial:
-    """M, N, K, the number of SMs, elements of padding after each row, the number domain, and the seed, of the inputs
-    and of the order of agents. `place`: how far bases and rows of A, B and D are aligned.
-    `batch`: how many matrices there are and how they lie, where the problem has a batch."""
+    """M, N, K, the number of SMs, elements of padding after each row, the number domain, and the seed of the inputs and
+    of the order of agents. `place`: the alignment of bases and rows of A, B and D. `batch`: the number and layout of
+    matrices, if the problem has a batch."""
 
     extents: Extents
     sms: int = 2
@@ -79,7 +79,7 @@ class Trial:
 
     @property
     def how(self) -> dict[str, Any]:
-        """The options of `run`, but for what it fills."""
+        """The options of `run`, without those that it fills."""
         return {
             "sms": self.sms,
             "seed": self.seed,
@@ -97,7 +97,7 @@ class Trial:
 
 
 class Finding(Enum):
-    """What a trial found at a level.
+    """The finding of a trial at a level.
 
     `wrong`: another D, or another order of work tiles than that of level cta. `broken`: a rule of the hardware, in this
     order of agents or, as far as can be told, in another. `unknown`: the interpreter cannot run it. `failed`: the
@@ -117,7 +117,7 @@ class Finding(Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one trial found at one level: a sentence, the first wrong element, the seconds it took, the paths taken."""
+    """The outcome of a trial at a level: a sentence, the first wrong element, the seconds it took, the paths taken."""
 
     level: str
     trial: Trial
@@ -128,12 +128,12 @@ class Outcome:
     paths: Paths | None = None
     in_order: bool | None = None  # whether work tiles were computed in the order of level cta; None: not compared
     report: Report | None = None  # at levels nvvm to ptx: whether the run speaks for every order of agents
-    explored: Explored | None = None  # the orders that were run where it does not
+    explored: Explored | None = None  # the orders that were run if it does not
 
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a level, or of a step within it, and the file that it is in, where there is one.
+    """The text of a level, or of a step within it, and its file, if there is one.
 
     `host` is the module of level llvm, for level ptx.
     """
@@ -146,9 +146,10 @@ class Source:
 
 @lru_cache(maxsize=32)
 def loaded(source: Source) -> Loaded:
-    """A source as the interpreter runs it: parsed once, decoded once, for all trials. Raises IRError, InterpreterError.
+    """A source in the form of the interpreter: parsed and decoded once for all trials. Raises IRError,
+    InterpreterError.
 
-    Whoever makes many trials calls `loaded.cache_clear` after them.
+    A caller with many trials calls `loaded.cache_clear` after them.
     """
     return runnable(source.level, source.text, source.host, make_context(), source.name).source
 
@@ -156,10 +157,10 @@ def loaded(source: Source) -> Loaded:
 def outcomes(
     problem: str, sources: Iterable[Source], trial: Trial, observe: bool = False, ordering: Source | None = None
 ) -> Iterator[Outcome]:
-    """What a trial finds in each source. `problem` is the text of a module that says what D must be.
+    """The outcomes of a trial for each source. `problem` is the text of a module that D must solve.
 
-    With `observe`, the branches and loops of levels nvvm to ptx are recorded on the way. `ordering` is the level that
-    says the order of work tiles: other levels must keep to it.
+    With `observe`, the branches and loops of levels nvvm to ptx are recorded. `ordering` is the level with the order of
+    work tiles, which other levels must keep.
     """
     with make_context() as context:
         module = parse_text(problem, context, "<problem>")
@@ -183,7 +184,7 @@ def outcomes(
 
 @dataclass(frozen=True)
 class _Observed:
-    """What a run is looked at for beside D: its paths, and whether it keeps to an order of work tiles."""
+    """Observations of a run beside D: its paths, and whether it keeps the order of work tiles."""
 
     paths: Paths | None
     order: TileOrder | None
@@ -191,7 +192,7 @@ class _Observed:
 
 @lru_cache(maxsize=64)
 def _order_of(source: Source, spec: GemmSpec, trial: Trial) -> TileOrder | None:
-    """The order of work tiles by the level that says it; None if the level does not run."""
+    """The order of work tiles by the level that defines it; None if the level does not run."""
     trace = Trace()
     try:
         run(loaded(source), spec, unset(spec, trial.inputs(spec)), trace=trace, **trial.how)
@@ -243,7 +244,7 @@ def _verdict(spec: GemmSpec, inputs: dict[str, Any], d: Array, expected: Array |
 
 
 def _explored(module: Loaded, spec: GemmSpec, inputs: dict[str, Any], expected: Array | None, trial: Trial) -> Explored:
-    """The trial in every order of agents that differs in what a poll finds, as far as the bounds go."""
+    """The trial in every order of agents that differs in the result of a poll, within the limits."""
 
     def once(explorer: Explorer) -> None:
         report, own = Report(), unset(spec, inputs)
@@ -258,7 +259,7 @@ def _explored(module: Loaded, spec: GemmSpec, inputs: dict[str, Any], expected: 
 def _expected(module: ir.Module, spec: GemmSpec, inputs: dict[str, Any], trial: Trial) -> Array | None:
     """D of the problem in an exact domain; None in `float`.
 
-    In `exact`, float64 is exact too on small integers: by itself, it holds the interpreter's level problem to account.
+    In `exact`, float64 is also exact on small integers, so it checks the interpreter's level problem independently.
     """
     if trial.domain == FloatDomain.name:
         return None
@@ -283,7 +284,7 @@ def domains_of(problem: str, extents: Extents, batch: Batch | None = None) -> tu
 
 
 def degree_of(spec: GemmSpec) -> int:
-    """The degree of D as a polynomial of A, B and the operands, where it is one: at most the sum over each product."""
+    """The degree of D as a polynomial of A, B and the operands, if it is one: at most the sum over each product."""
     degrees: dict[int, int] = {}
     for node in spec.epilogue_graph.nodes:
         own = [degrees[id(other)] for other in node.inputs]
@@ -295,7 +296,7 @@ def degree_of(spec: GemmSpec) -> int:
 
 
 def op_in(message: str) -> str:
-    """The op that a message of the interpreter names, and where it stands; "" for none."""
+    """The op that a message of the interpreter names, and its location; "" for none."""
     named = re.search(r"`([^`]+)` at loc\(\"([^\"]*)\":(\d+):(\d+)", message)
     if named is None:
         named = re.search(r"`([^`]+)` at ([^\s`]+\.ptx|<level ptx>):(\d+)", message)

@@ -1,9 +1,9 @@
-"""The compilations of a kernel that are checked in its place where its own extents are fixed.
+"""The compilations that are checked in place of a kernel with fixed extents.
 
-A kernel of fixed extents runs on these alone, which are often too large for the interpreter, and takes few of the paths
-that its schedule has. So the same schedule is compiled for extents given at run time, which all shapes of the cover
-share, and for small fixed ones that leave the same rest within a tile. Where the schedule needs an extent to be known,
-it is compiled for several small values of it.
+A kernel of fixed extents runs only on these, which are often too large for the interpreter, and takes few of the paths
+of its schedule. So the same schedule is compiled for extents given at run time, which all shapes of the cover share,
+and for small fixed ones that leave the same rest within a tile. If the schedule needs to know an extent, it is compiled
+for several small values of it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,13 +18,13 @@ from lowtide.verification.checking.interpretation import estimated_seconds
 from lowtide.verification.checking.subjects import Subject
 
 _NAMES = ("m", "n", "k", "batch")
-_PATIENCE = 10.0  # estimated seconds for which a kernel is run at its own extents
+_PATIENCE = 10.0  # estimated seconds up to which a kernel is run at its own extents
 _FREED = (("m", "n", "k"), ("m", "n"), ("m", "k"), ("n", "k"), ("m",), ("n",), ("k",))
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A compilation to check, and what there is to say of it."""
+    """A compilation to check, and notes on it."""
 
     name: str
     subject: Subject
@@ -32,7 +32,7 @@ class Variant:
 
 
 def variants_of(subject: Subject) -> list[Variant]:
-    """The compilations that stand for a kernel. Raises Error where none can be run."""
+    """The compilations that represent a kernel. Raises Error if none can be run."""
     spec = subject.spec
     fixed = [name for name in _NAMES if isinstance(getattr(spec, name), int)]
     if not fixed:
@@ -49,13 +49,13 @@ def variants_of(subject: Subject) -> list[Variant]:
     if freed is None:
         return [*own, *_fixed(subject, spec, fixed)]
     still = [name for name in fixed if getattr(freed.subject.spec, name) is not None]
-    # The first of these values is the kernel's own where that is small, as in `freed`.
+    # The first of these values is the kernel's own if that is small, as in `freed`.
     more = [variant for variant in _fixed(subject, freed.subject.spec, still) if variant.name != freed.name]
     return [freed, *more, *(own or _fixed(subject, spec, fixed)[:1])]
 
 
 def _own(subject: Subject, spec: GemmSpec) -> list[Variant]:
-    """The kernel itself, where all its extents are fixed and small; one for an extent of 0 is that for any extent."""
+    """The kernel itself, if all its extents are fixed and small; for an extent of 0, the kernel for any extent."""
     if None in (spec.m, spec.n, spec.k, spec.batch) or 0 in (spec.m, spec.n, spec.k):
         return []
     extents = (spec.m or 0, spec.n or 0, spec.k or 0)
@@ -65,7 +65,7 @@ def _own(subject: Subject, spec: GemmSpec) -> list[Variant]:
 
 
 def _freed(subject: Subject, spec: GemmSpec, fixed: list[str]) -> Iterator[Variant]:
-    """The same schedule for extents that are given at run time: as many of them as it allows, and the batch."""
+    """The same schedule for extents given at run time: as many of them as it allows, and the batch."""
     seen = set()
     for names in _FREED:
         free = tuple(name for name in (*names, "batch") if name in fixed)
@@ -94,9 +94,9 @@ def _fixed(subject: Subject, spec: GemmSpec, names: list[str]) -> list[Variant]:
 
 
 def _small(name: str, subject: Subject, spec: GemmSpec) -> list[int]:
-    """Values of an extent: like the spec's in its last tile, and of other numbers of tiles or steps."""
+    """Values of an extent: with the spec's rest in its last tile, and with other numbers of tiles or steps."""
     tiles = dict(zip("nmk" if subject.is_swapped else "mnk", subject.schedule.tile_mnk, strict=True))
-    tile = tiles.get(name, 1)  # of a batch, a matrix
+    tile = tiles.get(name, 1)  # for a batch, a matrix
     extent = getattr(spec, name)
     count, rest = -(-extent // tile), extent % tile
     stages = subject.schedule.mainloop.stages or 2
@@ -107,7 +107,7 @@ def _small(name: str, subject: Subject, spec: GemmSpec) -> list[int]:
 
 
 def _compiled(subject: Subject, spec: GemmSpec) -> Subject | None:
-    """The levels of the same schedule for another spec; None where it is refused."""
+    """The levels of the same schedule for another spec; None if it is refused."""
     try:
         text = problem_text(spec, subject.target, subject.schedule)
         lowered = lower(text, until=LEVELS[-1])

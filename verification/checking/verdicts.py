@@ -1,4 +1,4 @@
-"""Verdicts on a D that was computed on random inputs: whether it is right, in a sentence."""
+"""Verdicts on a D computed from random inputs: whether it is right, in a sentence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from lowtide.interpreter.machine.global_memory import physical_memory
 from lowtide.runtime.verify import amax_difference
 from lowtide.verification.checking.reference import compare, products, reference_with_bound
 
-# Multiply-adds in float64 that a check may cost; of a larger product only some rows are compared.
+# Multiply-adds in float64 that a check may cost; for a larger product only some rows are compared.
 _MOST_PRODUCTS = 2**32
 _BYTES_PER_ELEMENT = 24  # of host memory, for a matrix, its float64 copy and the magnitudes
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Element:
-    """An element of D that is wrong, and how many are."""
+    """A wrong element of D, and the number of wrong ones."""
 
     row: int
     column: int
@@ -41,10 +41,10 @@ class Element:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether D is right, and a sentence that says how far off it is, or where it differs first.
+    """Whether D is right, with a sentence on its error, or on the first difference.
 
-    `is_judged` is False where nothing can be said of any element; `ok` is then False too. `element` is the first that
-    differs, or of floats the worst.
+    `is_judged` is False if no element can be judged; `ok` is then False too. `element` is the first that differs, or
+    for floats the worst.
     """
 
     ok: bool
@@ -59,9 +59,9 @@ class Verdict:
 
 
 def check_memory(m: int, n: int, k: int, matrices: int = 1, padding: int = 0, rows_between: int = 0) -> None:
-    """Raise SpecError where the inputs and the check of a product would not fit into this machine's memory.
+    """Raise SpecError if the inputs and the check of a product would not fit into this machine's memory.
 
-    Elements of `padding` follow each row, and `rows_between` rows each matrix.
+    `padding` elements follow each row, and `rows_between` rows each matrix.
     """
     elements = (
         (max(one, other) + rows_between) * (max(one, other) + padding) if padding or rows_between else one * other
@@ -78,7 +78,7 @@ def check_memory(m: int, n: int, k: int, matrices: int = 1, padding: int = 0, ro
 
 
 def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int = 0) -> Verdict:
-    """D against float64 within the derived bound: all of it, or the first, the last and random rows of a large one; of
+    """D against float64 within the derived bound: all of it, or the first, the last and random rows of a large one; for
     a large batch the first, the last and random matrices."""
     k = inputs["a"].shape[-1 if spec.layout[0] == "t" else -2]
     if spec.is_batched:
@@ -99,7 +99,7 @@ def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: i
 
 
 def with_amax(verdict: Verdict, spec: GemmSpec, inputs: Mapping[str, Any], d: Array) -> Verdict:
-    """The verdict on a D of floats and, where that is right, on the amax among the inputs, which the run has set."""
+    """The verdict on a D of floats and, if it is right, on the amax among the inputs, which the run has set."""
     if not (spec.amax and verdict.ok):
         return verdict
     message = amax_difference(np.asarray(inputs[AMAX]), np.asarray(d, np.float64), spec.d)
@@ -117,7 +117,7 @@ def _of_whole(spec: GemmSpec, inputs: Mapping[str, Any], d: Array) -> Verdict:
 
 
 def _of_some_matrices(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, k: int, seed: int) -> Verdict:
-    """The verdict on the first matrix that is not right; on the last that was compared, where all are."""
+    """The verdict on the first matrix that is not right; if all are, on the last one compared."""
     count = min(len(d), max(2, _MOST_PRODUCTS // max(1, d[0].size * k)))
     others = np.random.default_rng(seed).choice(len(d), size=count, replace=False)
     chosen = {0, len(d) - 1, *others.tolist()[2:]}
@@ -137,7 +137,7 @@ def _at(d: Array, expected: Array, place: tuple[int, ...], count: int) -> Elemen
 
 
 def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str, Any]:
-    """The inputs that belong to some rows of D; scales of blocks of rows become scales of rows."""
+    """The inputs for some rows of D; scales of blocks of rows become scales of rows."""
     kinds = {operand.name: operand.kind.value for operand in spec.operands}
     result = dict(inputs)
     for name, kind in kinds.items():
@@ -154,8 +154,9 @@ def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str
 
 
 def against_exact(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, expected: Array) -> Verdict:
-    """Whether D is the one expected in an exact domain and, where it is, the amax among the inputs, which the run has
-    set, its largest absolute value. D is not rounded there, but clamped to narrow integers: then no amax is judged."""
+    """Whether D equals the expected one in an exact domain and, if it does, whether the amax among the inputs, set by
+    the run, is its largest absolute value. D is not rounded there, but clamped to narrow integers: then no amax is
+    judged."""
     verdict = equality(d, expected)
     is_whole = element_type(spec.d).is_float or spec.d == INTEGER_TYPE
     if not (spec.amax and verdict.ok and is_whole):
@@ -165,7 +166,7 @@ def against_exact(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, expected:
 
 
 def equality(d: Array, expected: Array) -> Verdict:
-    """Whether two results of an exact domain are the same."""
+    """Whether two results of an exact domain are equal."""
     wrong = np.argwhere(d != expected)
     if not len(wrong):
         return Verdict(True, f"all {d.size} elements are equal")

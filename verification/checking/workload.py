@@ -1,7 +1,7 @@
-"""The work of a kernel on one shape: which CTA computes which tiles, over which steps of K; from its schedule alone.
+"""The work of a kernel on one shape: the tiles of each CTA, and their steps of K, from its schedule alone.
 
-The order of work is the interpreter's (`machine/work_order.py`), which no pass uses; the size of the grid follows the
-host function's formula, and a test compares both with what runs.
+The order of work is the interpreter's (`machine/work_order.py`), which no pass uses. The size of the grid follows the
+host function's formula, and a test compares both with the execution.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class Work:
     """`rows` × `columns` tiles of `steps` steps of K in each of `matrices`, on `sms` SMs: the work items of each CTA,
     in order.
 
-    `resident` is how many CTAs a scheduler that keeps them would launch at most; with one CTA per tile, how many run
-    at a time. `shared` counts the CTAs that share each tile where K is divided.
+    `resident` is the largest number of CTAs that a persistent scheduler launches; with one CTA per tile, the number
+    that run at a time. `shared` counts the CTAs that share each tile if K is divided.
     """
 
     rows: int
@@ -58,7 +58,7 @@ def work_of(
     sms: int,
     matrices: int = 1,
 ) -> Work:
-    """The work on a shape of `rows` × `columns` CTA tiles and `steps` steps of K, or on so many `matrices` of it."""
+    """The work on a shape of `rows` × `columns` CTA tiles and `steps` steps of K, or on `matrices` of them."""
     resident = _resident(schedule, problem, target, sms)
     ctas = _grid(schedule, rows, columns, steps, resident, matrices)
     order = schedule.grid.order

@@ -1,1 +1,1 @@
-"""`lowtide fuzz`: random problems and schedules, steered to pairs of words that no kernel had yet."""
+"""`lowtide fuzz`: random problems and schedules, guided to pairs of words that no kernel has had yet."""

@@ -1,4 +1,4 @@
-"""One case: a problem, some fields of a schedule and a shape, by their words. The compiler chooses all other fields."""
+"""One case: the words of a problem, some fields of a schedule and a shape. The compiler chooses all other fields."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -36,10 +36,10 @@ from lowtide.verification.fuzz.words import (
 
 _ALWAYS = (Level.NVVM, Level.PTX)
 _PATIENCE = 8.0  # estimated seconds of one core for a run of level ptx
-_KNOWN = {"m": 72, "n": 136, "k": 64}  # extents that are compiled in
-_WHOLE = {"m": 128, "n": 64, "k": 64}  # multiples of the tiles that stores of whole tiles come with
+_KNOWN = {"m": 72, "n": 136, "k": 64}  # fixed extents
+_WHOLE = {"m": 128, "n": 64, "k": 64}  # multiples of the tiles for stores of whole tiles
 _MATRICES = 3
-_REFUSALS = (ScheduleError, SpecError, BadCode)  # given fields may leave no kernel that does not spill
+_REFUSALS = (ScheduleError, SpecError, BadCode)  # given fields may leave only kernels that spill
 
 
 class Ended(Enum):
@@ -57,15 +57,15 @@ class Ended(Enum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether something is to be mended."""
+        """Whether it shows a fault."""
         return self in (Ended.failed, Ended.interpreter_failed)
 
 
 @dataclass(frozen=True)
 class Case:
     """Words by factor; `numbers` chooses the numbers of words that take some, `seed` the inputs and the order of
-    agents. Factors left out have their first word, fields of a schedule left out are chosen. Of the fields `others`,
-    those are given too that the rules allow beside the words and each other."""
+    agents. Omitted factors have their first word, omitted fields of a schedule are chosen. The fields `others` are
+    given too, as far as the rules allow them beside the words and each other."""
 
     words: tuple[tuple[str, str], ...]
     numbers: int = 0
@@ -74,7 +74,7 @@ class Case:
 
     @property
     def legal(self) -> "Case":
-        """The case with those of its other fields among its words that are legal, from the first one on."""
+        """The case with the legal ones of its other fields added to its words, from the first one on."""
         case = replace(self, others=())
         if case.others == self.others or refusal(case):
             return case
@@ -86,7 +86,7 @@ class Case:
 
     @property
     def full(self) -> dict[str, str]:
-        """A word of each factor but those of the schedule, the given ones of it, and what these need."""
+        """A word of each factor except those of the schedule, its given ones, and their companions."""
         given, fields = with_companions(dict(self.words)), schedule_words()
         return given | {factor: own[0] for factor, own in factors().items() if factor not in {*given, *fields}}
 
@@ -124,8 +124,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """How a case ended, what there is to say of it, and the words that the kernel had. `test` is the text of a lit test
-    that fails where the case did."""
+    """The end of a case, a note, and the words of the kernel. `test` is the text of a lit test that fails like the
+    case."""
 
     ended: Ended
     message: str
@@ -170,7 +170,7 @@ def run_case(case: Case) -> Result:
 
 
 def refusal(case: Case) -> str:
-    """The rule that forbids the case, "" for none; swizzles are not chosen, which takes longer than all rules."""
+    """The rule that forbids the case, "" for none; without choosing swizzles, which takes longer than all rules."""
     try:
         spec, schedule = case.spec, case.schedule
         kinds = tuple(OperandKind[operand.kind.value] for operand in spec.operands)
@@ -199,12 +199,12 @@ def refusal(case: Case) -> str:
 
 
 def _refused_by_a_pass(error: Error) -> bool:
-    """Whether a pass refused what the schedule asks for: a fault of a pass or of the backend leaves a reproducer."""
+    """Whether a pass refused a request of the schedule: a fault of a pass or of the backend leaves a reproducer."""
     return isinstance(error, PassError) and error.__cause__ is None and "fails again with:" not in str(error)
 
 
 def _trial(case: Case, subject: Subject) -> Trial:
-    """The run that the words describe, in the strongest number domain that the problem has."""
+    """The run that the words describe, in the strongest number domain of the problem."""
     words, schedule, spec = case.full, subject.schedule, subject.spec
     *sides, k = axes_of(schedule, subject.facts)
     n, m = sides if subject.is_swapped else sides[::-1]
@@ -228,7 +228,7 @@ def _trial(case: Case, subject: Subject) -> Trial:
 
 
 def _as_it_lies(words: Words, trial: Trial, subject: Subject) -> Words:
-    """The words of how matrices lie that are true of a trial: without a batch nothing is shared."""
+    """The words for the layout of matrices that hold for a trial: without a batch nothing is shared."""
     anywhere = any(bytes_of < WIDEST for aligned in trial.place for bytes_of in aligned)
     lies, shared = factors()["lies"], factors()["shared"]
     return {
@@ -247,7 +247,7 @@ def _batch(case: Case, spec: GemmSpec) -> Batch | None:
 
 
 def _known(word: str) -> dict[str, Any]:
-    """The extents that a word says are compiled in."""
+    """The fixed extents that a word asks for."""
     if word == "k = 0":
         return {"k": 0}
     if word == "whole tiles":
@@ -267,7 +267,8 @@ def _missing(axis: Axis, seed: int) -> int:
 
 
 def _lit_test(case: Case, trial: Trial | None, level: str = "ptx") -> str:
-    """The text of a lit test: the problem with its schedule, run at the level; any shape where it does not compile."""
+    """The text of a lit test: the problem with its schedule, run at the level; with any shape if it does not
+    compile."""
     try:
         problem = problem_text(case.spec, get(case.full["target"]), case.schedule)
     except (IRError, PassError) as error:
@@ -278,6 +279,6 @@ def _lit_test(case: Case, trial: Trial | None, level: str = "ptx") -> str:
 
 
 def _without(options: list[str], names: set[str]) -> list[str]:
-    """Options without those of extents that the kernel knows."""
+    """Options without those of fixed extents."""
     pairs: Mapping[str, str] = dict(zip(options[::2], options[1::2], strict=True))
     return [word for name, value in pairs.items() if name[2:] not in names for word in (name, value)]

@@ -1,7 +1,7 @@
-"""The search: hypothesis draws cases around pairs of words that no kernel had yet, and shrinks those that fail.
+"""The search: hypothesis draws cases around pairs of words that no kernel has had yet, and shrinks failing ones.
 
-A case gives a pair, and as many other fields of a schedule as are legal beside it; the compiler chooses the rest. A
-pair that is refused again and again is given up, and noted with the last rule that it broke.
+A case has a pair, and as many other fields of a schedule as are legal beside it; the compiler chooses the rest. A pair
+that is refused repeatedly is given up, and noted with the last rule that it broke.
 """
 
 import importlib
@@ -19,17 +19,18 @@ from lowtide.runtime.files import read_json
 from lowtide.verification.fuzz.case import Case, Ended, Result, refusal, run_case
 from lowtide.verification.fuzz.words import all_pairs, factors, pairs_of, schedule_words, text_of
 
-_EXAMPLES = 12  # of one test of hypothesis: its pairs are those open when it begins
-_ATTEMPTS = 8  # that are refused before a pair is given up
+_EXAMPLES = 12  # of one test of hypothesis: its pairs are the open ones when it begins
+_ATTEMPTS = 8  # refusals before a pair is given up
 _MOST_SHRINKING = 60  # cases
 
 Progress = Callable[[str], None]
-"""Hears what has been covered so far."""
+"""Receives the current coverage."""
 
 
 @dataclass
 class Journal:
-    """Which pairs kernels had, what refused the others, and how cases ended: a file that later runs continue."""
+    """The pairs that kernels had, the rules that refused others, and the ends of cases: a file that later runs
+    continue."""
 
     covered: set[str] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
@@ -39,20 +40,20 @@ class Journal:
 
     @classmethod
     def read(cls, path: Path) -> "Journal":
-        """The journal in a file, an empty one if there is none. Raises Error for a file that holds none."""
+        """The journal in a file, or an empty one if there is none. Raises Error for another file."""
         if not path.exists():
             return cls()
         try:
             found = cls(**read_json(path))
         except (OSError, ValueError, TypeError) as error:
             raise Error(f"{path} is no journal of lowtide fuzz: {error}; name another file [fuzz-journal]") from None
-        known = set(map(text_of, all_pairs()))  # words may have gone since
+        known = set(map(text_of, all_pairs()))  # words may have been removed since
         found.covered = set(found.covered) & known
         found.refused = {pair: rule for pair, rule in found.refused.items() if pair in known}
         return found
 
     def merge(self, other: "Journal") -> None:
-        """Add what another, independent run found."""
+        """Add the results of another, independent run."""
         self.covered |= other.covered
         self.refused = {pair: rule for pair, rule in (other.refused | self.refused).items() if pair not in self.covered}
         for own, more in ((self.attempts, other.attempts), (self.ended, other.ended)):
@@ -61,7 +62,7 @@ class Journal:
         self.failures += [failure for failure in other.failures if failure not in self.failures]
 
     def give_up_words(self) -> None:
-        """Give up the pairs of words that the rules refuse by themselves, for every target."""
+        """Give up the pairs of words that the rules always refuse, for every target."""
         had = {word for pair in all_pairs() if text_of(pair) in self.covered for word in pair}
         for path, words in schedule_words().items():
             for word in words:
@@ -72,7 +73,7 @@ class Journal:
                     self.refused |= {pair: rules[-1].partition("\n")[0] for pair in pairs}
 
     def write(self, path: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write it, completely or not at all."""
         write_whole(path, json.dumps(asdict(self) | {"covered": sorted(self.covered)}, indent=1) + "\n")
 
     def note(self, target: str, result: Result) -> None:
@@ -95,7 +96,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class Failure:
-    """The smallest case that was found to fail."""
+    """The smallest failing case that was found."""
 
     case: Case
     result: Result
@@ -114,9 +115,9 @@ def fuzz(
     run: Callable[[Case], Result] = run_case,
     on_progress: Progress = lambda text: None,
 ) -> Failure | None:
-    """Run cases until one fails, the seconds `budget` are over, `examples` have run, or no pair is open.
+    """Run cases until one fails, `budget` seconds have passed, `examples` have run, or no pair is open.
 
-    Gives the failure, shrunk to few words. `run` says how a case ended. Raises Error where hypothesis is missing.
+    Returns the failure, shrunk to few words. `run` gives the result of a case. Raises Error without hypothesis.
     """
     started, rng, left = time.monotonic(), random.Random(seed), examples
     while time.monotonic() - started < budget and (left is None or left > 0):
@@ -133,7 +134,7 @@ def fuzz(
 
 
 class _Batch:
-    """One test of hypothesis. `failure` is the smallest case so far that failed."""
+    """One test of hypothesis. `failure` is the smallest failing case so far."""
 
     def __init__(
         self, journal: Journal, pairs: list[Any], run: Callable[[Case], Result], end: float, on_progress: Progress
@@ -164,7 +165,7 @@ class _Batch:
             self._drop_words()
 
     def _drop_words(self) -> None:
-        """Leave out each word that the failure does not need; hypothesis itself keeps the pair."""
+        """Remove each word that the failure does not need; hypothesis itself keeps the pair."""
         assert self.failure is not None
         case = self.failure.case.legal
         for word in case.words:
@@ -182,7 +183,7 @@ class _Batch:
             words = {factor: word for factor, word in plain.items() if word != factors()[factor][0]} | dict(pair)
             ordered = tuple((factor, words[factor]) for factor in factors() if factor in words)
             others = [(path, word) for path, word in fields.items() if word is not None]
-            first = seed % (len(others) + 1)  # the first ones refuse later ones
+            first = seed % (len(others) + 1)  # earlier ones may exclude later ones
             return pair, Case(ordered, numbers, seed, (*others[first:], *others[:first]))
 
         plain = {factor: own for factor, own in factors().items() if factor not in schedule_words()}
@@ -222,7 +223,7 @@ def _one_of_each(strategies: Any, choices: Mapping[str, tuple[str | None, ...]])
 
 
 def hypothesis_or_refuse() -> Any:
-    """hypothesis. Raises Error, which says how to install it, where it is missing."""
+    """hypothesis. Raises Error, which says how to install it, if it is missing."""
     try:
         return importlib.import_module("hypothesis")
     except ImportError:

@@ -1,6 +1,7 @@
-"""What is drawn: factors and their words. Those of a schedule are read off its fields, so that a new word is drawn too.
+"""The factors that are drawn, and their words. Those of a schedule are derived from its fields, so new words are drawn
+too.
 
-A pair is a word of one factor and a word of another one.
+A pair consists of a word of one factor and a word of another one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +26,7 @@ Words = Mapping[str, str]
 """A word of each of some factors."""
 Pair = tuple[tuple[str, str], tuple[str, str]]
 
-_NUMBERS = ("", "(1)", "(2)", "(4)", "(2, 2)")  # tried with a word that may take some
+_NUMBERS = ("", "(1)", "(2)", "(4)", "(2, 2)")  # tried with words that may take numbers
 _TARGETS = ("sm_80", "sm_90a")  # one for each set of instructions
 
 # Scales of blocks of A and of B
@@ -50,7 +51,7 @@ WEIGHTS: Mapping[str, tuple[str, int | None, bool] | None] = MappingProxyType(
     }
 )
 
-# What of a problem and of a run is drawn; the simplest word first.
+# The drawn properties of a problem and of a run; the simplest word first.
 _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "target": _TARGETS,
@@ -70,7 +71,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 _WITHOUT_TURNS = (KDivisionKind.none, KDivisionKind.split)
 _IN_TURN: Mapping[str, str] = MappingProxyType({"grid.scheduler": "persistent"})
-# Operands that wgmma alone multiplies, and epilogues do not store
+# Operands that only wgmma multiplies, and epilogues do not store
 _WIDE_D: Mapping[str, str] = MappingProxyType({"target": "sm_90a", "d": "f16"})
 _BESIDE_WEIGHTS: Mapping[str, str] = MappingProxyType({"dtype": "bf16", "layout": "tn", "batch": "none"})
 _KEPT: Mapping[str, str] = MappingProxyType(
@@ -84,7 +85,7 @@ _KEPT: Mapping[str, str] = MappingProxyType(
         "multiply.fragment_buffers": "1",
     }
 )
-# Two K steps that are known, and tiles of two blocks of rows for one consumer
+# Two known K steps, and tiles of two blocks of rows for one consumer
 _BY_ROWS: Mapping[str, str] = MappingProxyType(
     {"target": "sm_90a", "known": "k", "grid.tile": "[128, 32]", "mainloop.k": "32", "multiply.atoms": "[1, 1, 1]"}
 )
@@ -106,11 +107,11 @@ _HELD: Mapping[str, str] = MappingProxyType(
 
 
 def _pieces_of(row: Decomposition) -> Mapping[str, str]:
-    """The type that is split into them."""
+    """The type that is split into the pieces."""
     return MappingProxyType({"dtype": row.whole})
 
 
-# What some words need beside them, or the rules refuse them: words, and fields that have none.
+# The words that some words need beside them to be legal, and fields without words.
 COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
     {
         **{("grid.k_division", str(kind)): _IN_TURN for kind in KDivisionKind if kind not in _WITHOUT_TURNS},
@@ -175,7 +176,7 @@ def factors() -> Mapping[str, tuple[str, ...]]:
 
 
 def with_companions(words: Words) -> dict[str, str]:
-    """Words, and what they need beside them where that is not given."""
+    """The words with their companions that are not given."""
     found = dict(words)
     for word in words.items():
         for factor, other in COMPANIONS.get(word, {}).items():
@@ -184,14 +185,14 @@ def with_companions(words: Words) -> dict[str, str]:
 
 
 def schedule_of(words: Words, numbers: int = 0) -> Schedule:
-    """The schedule with these words, and with those of their companions that are no words."""
+    """The schedule with these words, and with those of their companions that are not words."""
     plain = {path: value for path, value in words.items() if path in Schedule.paths() and path not in schedule_words()}
     given = Schedule.parse(", ".join(f"{path} = {value}" for path, value in plain.items())) if plain else Schedule()
     return given.set(fields_of(words, numbers))
 
 
 def fields_of(words: Words, numbers: int = 0) -> dict[str, str | int]:
-    """Fields of a schedule with these words; `numbers` chooses what follows words that take numbers."""
+    """Fields of a schedule with these words; `numbers` chooses the numbers of words that take some."""
     found: dict[str, str | int] = {}
     for path in schedule_words():
         if path in _VALUES and path in words:
@@ -228,7 +229,7 @@ def pairs_of(words: Words) -> Iterator[Pair]:
 
 @cache
 def all_pairs() -> tuple[Pair, ...]:
-    """Every pair that there is, legal or not."""
+    """All pairs, legal or not."""
     found: list[Pair] = []
     for (one, own), (other, others) in combinations(factors().items(), 2):
         found += [((one, a), (other, b)) for a, b in product(own, others)]

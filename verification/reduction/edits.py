@@ -1,7 +1,7 @@
-"""What makes a module smaller: each edit takes a text and gives another one, or None where it does not apply.
+"""Edits that make a module smaller: each takes a text and returns another one, or None if it does not apply.
 
-Values that lose their op become another value of their type that is at hand, or zero. What follows from an edit, such
-as loops of one step and code that nothing reads, is MLIR's: canonicalize and cse.
+A value whose op is removed is replaced by another available value of its type, or by zero. MLIR's canonicalize and cse
+then remove loops of one step, unused code and the like.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ _LOOP, _IF = "scf.for", "scf.if"
 
 
 def erasable(text: str) -> list[int]:
-    """The numbers of ops that may be left out: all but functions, what holds them, and the ends of blocks."""
+    """The numbers of ops that may be removed: all but functions, their parents, and terminators."""
     with make_context() as context:
         module = parse_text(text, context, "<module>")  # owns its ops: must outlive them
         ops = ops_in(module)
@@ -30,7 +30,7 @@ def erasable(text: str) -> list[int]:
 
 
 def without(text: str, numbers: Iterable[int]) -> str | None:
-    """Without some ops, and what is in them. None where none of them can be left out."""
+    """The text without some ops and their regions. None if none of them can be removed."""
 
     def edit(module: ir.Module) -> bool:
         ops = ops_in(module)
@@ -48,7 +48,7 @@ def loops(text: str) -> list[int]:
 
 
 def with_steps(text: str, number: int, steps: int) -> str | None:
-    """A loop of so many steps, 0 or 1; of a branch the second or the first side."""
+    """The text with a loop of 0 or 1 steps; for a branch, with its second or its first side."""
 
     def edit(module: ir.Module) -> bool:
         op = ops_in(module)[number]
@@ -63,7 +63,7 @@ def with_steps(text: str, number: int, steps: int) -> str | None:
 
 
 def simplified(text: str) -> str | None:
-    """After MLIR's canonicalize and cse."""
+    """The text after MLIR's canonicalize and cse."""
 
     def edit(module: ir.Module) -> bool:
         PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
@@ -73,7 +73,7 @@ def simplified(text: str) -> str | None:
 
 
 def scheduled(text: str, change: Callable[[Schedule], Schedule | None]) -> str | None:
-    """With another schedule, or, for a change to None, without one."""
+    """The text with another schedule, or, for a change to None, without one."""
 
     def edit(module: ir.Module) -> bool:
         schedule = Schedule.carried_by(module)
@@ -92,7 +92,7 @@ def scheduled(text: str, change: Callable[[Schedule], Schedule | None]) -> str |
 
 
 def _edited(text: str, edit: Callable[[ir.Module], bool]) -> str | None:
-    """The text after an edit; None where it does not apply, or gives no legal module."""
+    """The text after an edit; None if it does not apply, or makes an illegal module."""
     with make_context() as context, ir.Location.unknown(), Diagnostics(context):
         module = parse_text(text, context, "<module>")
         try:
@@ -104,7 +104,7 @@ def _edited(text: str, edit: Callable[[ir.Module], bool]) -> str | None:
 
 
 def _ends_block(op: ir.Operation) -> bool:
-    """Whether it is its block's last op, where blocks have terminators."""
+    """Whether it is its block's last op, in blocks with terminators."""
     block = op.block
     return op.parent is not None and op.parent.name not in _SYMBOL_TABLES and list(block.operations)[-1].operation == op
 
@@ -122,7 +122,7 @@ def _erase(op: ir.Operation) -> bool:
 
 
 def _substitute(op: ir.Operation, type_: ir.Type) -> ir.Value | None:
-    """A value of a type ahead of an op: an operand of it, a constant, or another value of its block."""
+    """A value of a type before an op: one of its operands, a constant, or another value of its block."""
     for operand in op.operands:
         if operand.type == type_:
             return operand
@@ -137,7 +137,7 @@ def _substitute(op: ir.Operation, type_: ir.Type) -> ir.Value | None:
 
 
 def _constant(op: ir.Operation, type_: ir.Type, value: int) -> ir.Value:
-    """A constant of an integer or float type ahead of an op, in the dialect of its function."""
+    """A constant of an integer or float type before an op, in the dialect of its function."""
     is_float = isinstance(type_, ir.FloatType)
     attribute = ir.FloatAttr.get(type_, float(value)) if is_float else ir.IntegerAttr.get(type_, value)
     name = "llvm.mlir.constant" if _is_llvm(op) else "arith.constant"

@@ -1,8 +1,8 @@
-"""How a module fails: the kind of the report, which stays the same while a module is made smaller.
+"""The kinds of failures of modules: the kind stays the same while a module is made smaller.
 
-A kind is what the report says without its numbers and places: the op and the rule that it breaks, the refusal of a
-pass, or the level at which D changes. D is compared with that of the module itself, not with that of the problem: a
-right lowering keeps what a module computes, whatever that is, so ops may be left out.
+A kind is the report without its numbers and places: the op and the rule that it breaks, the refusal of a pass, or the
+level at which D changes. D is compared with that of the module itself, not with that of the problem: a right lowering
+keeps the result of any module, so ops may be removed.
 """
 
 import re
@@ -26,20 +26,20 @@ from lowtide.interpreter import Loaded, Report
 from lowtide.verification.checking import interpretation
 from lowtide.verification.checking.trials import Trial
 
-_STEPS = 500_000  # ops of an agent: a loop that lost its end is no failure of interest
+_STEPS = 500_000  # ops of an agent: an endless loop is not a failure of interest
 _SECONDS = 600.0  # of a command
 FAILED = "the interpreter failed"
-"""How the kind of a failure begins, after its level, that says nothing about the module."""
+"""The start of a failure's kind, after its level, that says nothing about the module."""
 _EXACT = ("exact", "field")
 
 Array = np.ndarray[Any, Any]
 Check = Callable[[str, Trial], str]
-"""The kind of failure of a module's text on a trial, "" where it does not fail."""
+"""The kind of failure of a module's text on a trial, "" if it does not fail."""
 
 
 @dataclass(frozen=True)
 class Own:
-    """What the interpreter says, of the module and, with `below`, of what is lowered from it down to that level."""
+    """The interpreter's report on the module and, with `below`, on its lowering down to that level."""
 
     spec: GemmSpec
     below: Level | None = None
@@ -73,7 +73,7 @@ class Own:
         return ""
 
     def _run(self, source: Loaded, trial: Trial) -> tuple[str, Array | None]:
-        """The kind of failure; D if there is none, or the interpreter cannot say."""
+        """The kind of failure; D if there is none, or if the interpreter cannot say."""
         report = Report()
         try:
             inputs = trial.inputs(self.spec)
@@ -88,7 +88,8 @@ class Own:
 
 
 def own_check(text: str, spec: GemmSpec, trial: Trial) -> tuple[Check, str]:
-    """What fails first: the module itself, or else the first level below it; and how. "" where nothing fails."""
+    """The first failure: of the module itself, or else of the first level below it; and its kind. "" if nothing
+    fails."""
     itself = Own(spec)
     kind = itself(text, trial)
     if kind:
@@ -106,7 +107,7 @@ def own_check(text: str, spec: GemmSpec, trial: Trial) -> tuple[Check, str]:
 
 @dataclass(frozen=True)
 class Command:
-    """What a command says: it fails where its exit status is not 0, and its output contains `says`. `{}` in it stands
+    """The report of a command: it fails if its exit status is not 0, and its output contains `says`. `{}` in it stands
     for the file, which is called `name`."""
 
     command: str
@@ -139,7 +140,7 @@ class Command:
 
 
 def kind_of(message: str) -> str:
-    """A report without numbers, names of values and places: what is done, and which rule it breaks."""
+    """A report without numbers, names of values and places: the action, and the rule that it breaks."""
     first = message.splitlines()[0] if message else ""
     if "deadlock" in first:
         return "deadlock"
@@ -171,6 +172,6 @@ def ops_in(module: ir.Module) -> list[ir.Operation]:
 
 
 def count_ops(text: str) -> int:
-    """How many ops a module's text has."""
+    """The number of ops in a module's text."""
     with make_context() as context:
         return len(ops_in(parse_text(text, context, "<module>")))

@@ -1,7 +1,7 @@
 """The search for a smaller module that fails in the same way: greedy and deterministic.
 
-Rounds of edits, the largest first, until none helps or the budget is over: the shape of the run, ops in halves,
-quarters and so on down to one, loops and branches, fields of the schedule.
+Rounds of edits, the largest first, until none helps or the budget is spent: the shape of the run; ops in halves,
+quarters and so on down to one; loops and branches; fields of the schedule.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ BUDGET = 1000
 _EXTENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 Progress = Callable[[str], None]
-"""Hears how far it is."""
+"""Receives the progress."""
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """The smallest module that was found, the run that shows its failure, and how it fails. `tried` candidates were
-    run; `whole` is False where the budget ended the search."""
+    """The smallest module that was found, the run that shows its failure, and its kind. `tried` candidates were run;
+    `whole` is False if the budget ended the search."""
 
     text: str
     trial: Trial
@@ -37,7 +37,7 @@ class Reduced:
 
 
 class _BudgetOver(Exception):
-    """No candidate is run any more."""
+    """No more candidates are run."""
 
 
 def reduce(
@@ -48,7 +48,7 @@ def reduce(
     budget: int = BUDGET,
     on_progress: Progress = lambda text: None,
 ) -> Reduced:
-    """Shrink a module that fails on a trial, to one that fails in the same way. `budget`: candidates to be run.
+    """Shrink a module that fails on a trial, to one that fails in the same way. `budget`: the number of candidates.
 
     Raises Error for a module that does not fail.
     """
@@ -72,7 +72,7 @@ class _Search:
             raise Error(f"nothing fails on {trial}; give the run that fails, or a --check [nothing-fails]")
 
     def round(self) -> bool:
-        """Every edit once; whether one helped."""
+        """Try every edit once; returns whether one helped."""
         helped = self._trial()
         helped |= self._keep(edits.simplified(self.text))
         helped |= self._ops()
@@ -80,7 +80,7 @@ class _Search:
         return self._schedule() or helped
 
     def _keep(self, text: str | None, trial: Trial | None = None) -> bool:
-        """Go on from a candidate if it fails as the module did."""
+        """Continue with a candidate if it fails in the same way as the module."""
         trial = trial or self.trial
         if text is None or (text, trial) in self.seen:
             return False
@@ -111,7 +111,7 @@ class _Search:
         return helped
 
     def _ops(self) -> bool:
-        """Ops in chunks from the last one on, so that the numbers of those ahead of them stay."""
+        """Ops in chunks from the last one on, so that the numbers of earlier ones stay."""
         helped, size = False, max(1, len(edits.erasable(self.text)) // 2)
         while size:
             numbers = edits.erasable(self.text)
@@ -127,7 +127,7 @@ class _Search:
         return helped
 
     def _schedule(self) -> bool:
-        """Without a schedule, or with its fields left to be chosen."""
+        """Without a schedule, or with fields left to choice."""
         if self._keep(edits.scheduled(self.text, lambda schedule: None)):
             return True
         helped = False
@@ -137,7 +137,7 @@ class _Search:
 
 
 def _with_batch(trial: Trial, matrices: int | None) -> Trial:
-    """Nothing shared, matrices one behind the other; with so many of them, where that is fewer."""
+    """Nothing shared, consecutive matrices; at most `matrices` of them."""
     if trial.batch is None:
         return trial
     return replace(trial, batch=Batch(min(trial.batch.matrices, matrices or trial.batch.matrices)))
