@@ -107,7 +107,7 @@ def _facts(function: ir.OpView) -> dict[str, Any]:
     return {
         "problem": problem,
         "empty": asked.empty,
-        "types": {"a": asked.a, "b": asked.weights or asked.b, "d": asked.d},
+        "types": {**dict(zip("ab", asked.given_types, strict=True)), "d": asked.d},
         "group": asked.group,
         "acc": asked.acc,
         "fast": asked.is_fast,

@@ -16,6 +16,7 @@ from lowtide.elements import (
     WEIGHT_BLOCK,
     WEIGHT_ROWS,
     element_type,
+    multiplied_types,
     output_types,
     promotes,
     types_of_d,
@@ -139,7 +140,7 @@ class GemmSpec:
         _choose("d_order", "d_order", self.d_order, D_ORDERS)
         self._settle_precision()
         _check_weights(self)
-        sums = accumulator_types(self.a, self.multiplied_b)
+        sums = accumulator_types(*self.multiplied)
         if not sums:
             raise SpecError(
                 f"a is {self.a} but b is {self.b}: mma instructions multiply {self.a} by "
@@ -183,9 +184,9 @@ class GemmSpec:
         return self.b in weight_types(self.a)
 
     @property
-    def multiplied_b(self) -> str:
-        """The type that B is multiplied in."""
-        return self.a if self.is_mixed else self.b
+    def multiplied(self) -> tuple[str, str]:
+        """The types that A and B are multiplied in."""
+        return multiplied_types(self.a, self.b)
 
     @property
     def rows_per_byte(self) -> int:

@@ -182,7 +182,7 @@ def shape_as_it_lies(type_: ir.MemRefType) -> list[int | None]:
 
 def _extents(types: list[ir.Type], lies: tuple[str, str], problem: Problem) -> dict[str, int | None]:
     layout, d_order = lies
-    spec = {"a": problem.a, "b": problem.weights or problem.b, "layout": layout}
+    spec = {**dict(zip("ab", problem.given_types, strict=True)), "layout": layout}
     extents: dict[str, int | None] = {"m": None, "n": None, "k": None}
     for type_, letters in zip(types, (*matrix_dims(spec), OUTPUT_DIMS[d_order]), strict=False):
         for letter, extent in zip(letters, shape_as_it_lies(type_)[-2:], strict=True):

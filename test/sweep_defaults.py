@@ -89,7 +89,7 @@ def drawn(number: int) -> tuple[str, lt.GemmSpec]:
 
 def _serves(target: Target, spec: lt.GemmSpec) -> bool:
     """Whether a target has instructions for the types."""
-    suffix = f".{types_of_atom(spec.sums, spec.a, spec.multiplied_b)}"
+    suffix = f".{types_of_atom(spec.sums, *spec.multiplied)}"
     multiplies = any(name.endswith(suffix) for name in target.mma_atoms) or spec.decomposition is not None
     converts = target.compute_capability >= element_type(spec.d).converts_on
     return multiplies and converts and (spec.block_scales is None or target.name == "sm_90a")

@@ -33,21 +33,19 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts.resources import multiplying_threads
 from lowtide.passes.support.atoms import (
     fragment_type,
-    is_transposed,
     mma_atom_name,
     rows_of_part,
     tiled_mma,
     tiled_mma_attr,
 )
+from lowtide.passes.support.clusters import OPERANDS
 from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
-from lowtide.passes.support.operand_loads import global_operand_load, operand_load
+from lowtide.passes.support.operand_loads import load_operand
 from lowtide.passes.support.partial_sums import bind_shares, bind_sums
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.promotion import add_promoted, load_factors
 from lowtide.passes.support.rewriting import after, before, defining_op, erase_if_unused, rebuild_loop, replace
-from lowtide.passes.support.weight_loads import load_zero_points, weight_load
 from lowtide.targets import Target, TiledMma
-from lowtide.targets.atoms import Operand
 
 
 @dataclass(frozen=True)
@@ -123,22 +121,10 @@ def _carried_position(mma: tile.MmaOp, promote: tile.PromoteOp | None, loop: scf
 
 def _emit_fragments(mma: tile.MmaOp, tiled: TiledMma, schedule: Schedule, problem: Problem, acc: ir.Value) -> None:
     """The loads of both operands, whole, and the mma.sync, in place of the tile.mma."""
-    fragments = []
-    operands: tuple[tuple[Operand, ir.Value], ...] = (("a", mma.a), ("b", mma.b))
     with before(mma):
-        for operand, buffer in operands:
-            is_window = isinstance(buffer.type, tile.ViewType)
-            stored = buffer.type.shape if is_window else ir.MemRefType(buffer.type).shape
-            trans = is_transposed(operand, problem.layout)
-            shape = (stored[1], stored[0]) if trans else (stored[0], stored[1])
-            if is_window:
-                atom = str(schedule.mainloop.operand(operand).copy)
-                fragments.append(global_operand_load(buffer, atom, tiled, operand, shape, trans))
-                continue
-            if operand == "b" and mma.weights:
-                zeros = load_zero_points(mma.zeros, tiled, operand)
-                fragments.append(weight_load(buffer, mma.weights.value, zeros, tiled, operand).result)
-                continue
-            fragments.append(operand_load(buffer, [0, 0], tiled, operand, shape, trans))
+        fragments = [
+            load_operand(mma, name, tiled, problem.layout, str(schedule.mainloop.operand(name).copy))
+            for name in OPERANDS
+        ]
         product = sm.MmaSyncOp(*fragments, acc, tiled_mma_attr(tiled)).result
     replace(mma, [product])

@@ -19,15 +19,13 @@ from typing import ClassVar
 
 from mlir import ir
 
-from lowtide.dialects import sm, tile
+from lowtide.dialects import sm
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.atoms import tiled_mma_of
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.operand_loads import global_operand_load, is_operand_load, operand_load
-from lowtide.passes.support.rewriting import before, defining_op, erase_if_unused, replace
-from lowtide.passes.support.weight_loads import WeightSlices, is_weight_load
+from lowtide.passes.support.operand_loads import erase_load, operand_slices
+from lowtide.passes.support.rewriting import before, replace
 from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import Operand
 
@@ -42,59 +40,30 @@ class SplitKSlices(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for mma in walk(module, sm.MmaSyncOp):
-            loads = [defining_op(operand) for operand in (mma.a, mma.b)]
-            for name, load in zip("AB", loads, strict=True):
-                if not (is_operand_load(load) or is_weight_load(load) or isinstance(load, sm.LoadGlobalOp)):
-                    raise Refusal(
-                        mma,
-                        f"operand {name} must come from sm.ldmatrix, sm.load_shared or sm.load_global [sliced-operand]",
-                    )
             try:
                 with mma.operation.location:
-                    _split(mma, loads[0], loads[1])
+                    _split(mma, tiled_mma_of(mma.mma))
             except (ScheduleError, TargetError) as error:
                 raise Refusal(mma, str(error)) from error
 
 
-def _split(mma: sm.MmaSyncOp, load_a: ir.OpView, load_b: ir.OpView) -> None:
-    tiled = tiled_mma_of(mma.mma)
+def _split(mma: sm.MmaSyncOp, tiled: TiledMma) -> None:
+    operands: tuple[tuple[Operand, ir.Value], ...] = (("a", mma.a), ("b", mma.b))
+    slices = [operand_slices(value, name, tiled) for name, value in operands]
     depth, step = mma.a.type.shape[1], tiled.tile_mnk[2]
+    for name, of in zip("AB", slices, strict=True):
+        if of is None:
+            raise Refusal(
+                mma, f"operand {name} must come from sm.ldmatrix, sm.load_shared or sm.load_global [sliced-operand]"
+            )
     if depth == step:
         return
     if depth % step:
         raise Refusal(mma, f"K = {depth} is not a multiple of {step}, one step of the tiled mma [slice-depth]")
     acc = mma.acc
-    weights = WeightSlices(load_b, tiled) if is_weight_load(load_b) else None
     with before(mma):
         for k in range(0, depth, step):
-            fa = _slice(load_a, "a", tiled, k, step)
-            fb = _slice(load_b, "b", tiled, k, step) if weights is None else weights.slice(k, step)
-            acc = sm.MmaSyncOp(fa, fb, acc, mma.mma).result
+            acc = sm.MmaSyncOp(*(of(k, step) for of in slices if of is not None), acc, mma.mma).result
     replace(mma, [acc])
-    erase_if_unused(load_a)
-    erase_if_unused(load_b)
-    if weights is not None:
-        erase_if_unused(weights.load)
-
-
-def _slice(load: ir.OpView, operand: Operand, tiled: TiledMma, k: int, step: int) -> ir.Value:
-    """The load of K columns [k, k + step) of the fragment."""
-    trans = bool(load.trans)
-    rows = load.result.type.shape[0]
-    if isinstance(load, sm.LoadGlobalOp):
-        return global_operand_load(_narrowed(load, k, step), load.atom.value, tiled, operand, (rows, step), trans)
-    row0, column0 = load.offsets
-    offsets = [row0 + k, column0] if trans else [row0, column0 + k]
-    return operand_load(load.source, offsets, tiled, operand, (rows, step), trans)
-
-
-def _narrowed(load: sm.LoadGlobalOp, k: int, step: int) -> ir.Value:
-    """The part of a load's window that has `step` of K from `k` on."""
-    view = defining_op(load.source)
-    if not isinstance(view, tile.ViewOp):
-        raise Refusal(load, "must read a window of tile.view [sliced-window]")
-    dim = -2 if load.trans else -1  # behind the number of the matrix in a batch
-    offsets, shape = list(view.offsets), list(view.result.type.shape)
-    offsets[dim], shape[dim] = Builder.index().add(offsets[dim], k), step
-    window = tile.ViewType.get(shape, view.result.type.element_type)
-    return tile.ViewOp(window, view.source, offsets).result
+    for _, value in operands:
+        erase_load(value)

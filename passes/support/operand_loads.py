@@ -1,5 +1,6 @@
 """Loads of the fragments of mma operands: the op, and the atom, that follow a tiled mma."""
 
+from collections.abc import Callable
 from typing import TypeAlias, TypeGuard
 
 from mlir import ir
@@ -7,11 +8,17 @@ from tensor_layouts import Layout
 
 from lowtide import targets
 from lowtide.dialects import sm, tile
+from lowtide.dialects.tile import GemmLayout
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
-from lowtide.passes.support.atoms import fragment_type
+from lowtide.passes.base import Refusal
+from lowtide.passes.support.atoms import fragment_type, is_transposed
 from lowtide.passes.support.buffers import is_transposed_buffer
+from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.element_types import element_name
 from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.rewriting import defining_op, erase_if_unused
+from lowtide.passes.support.weight_loads import is_weight_load, load_zero_points, weight_load, weight_slices
 from lowtide.passes.support.weights import weight_access
 from lowtide.targets import FragmentLoads, TiledMma, WarpAccess
 from lowtide.targets.atoms import Operand
@@ -19,6 +26,63 @@ from lowtide.targets.atoms import Operand
 LDMATRIX_BITS = 16  # of the elements that ldmatrix moves, and may transpose
 
 OperandLoad: TypeAlias = sm.LdmatrixOp | sm.LoadSharedOp
+
+
+def load_operand(mma: tile.MmaOp, operand: Operand, tiled: TiledMma, layout: GemmLayout, atom: str) -> ir.Value:
+    """The fragment of A or B, whole, as a tiled mma takes it: from a window of global memory by a load atom, or from a
+    stage, converted if that holds packed weights. Raises ScheduleError as the loads do."""
+    source, trans = mma.a if operand == "a" else mma.b, is_transposed(operand, layout)
+    is_window = isinstance(source.type, tile.ViewType)
+    stored = source.type.shape if is_window else ir.MemRefType(source.type).shape
+    shape = (stored[1], stored[0]) if trans else (stored[0], stored[1])
+    if is_window:
+        return global_operand_load(source, atom, tiled, operand, shape, trans)
+    if operand == "b" and mma.weights:
+        zeros = load_zero_points(mma.zeros, tiled, operand)
+        return weight_load(source, mma.weights.value, zeros, tiled, operand).result
+    return operand_load(source, [0, 0], tiled, operand, shape, trans)
+
+
+def operand_slices(whole: ir.Value, operand: Operand, tiled: TiledMma) -> Callable[[int, int], ir.Value] | None:
+    """What makes the fragments of K columns [k, k + step) of one that `load_operand` gave; None for any other."""
+    load = defining_op(whole)
+    if is_weight_load(load):
+        return weight_slices(load, tiled)
+    if not is_operand_load(load) and not isinstance(load, sm.LoadGlobalOp):
+        return None
+    rows, trans = whole.type.shape[0], bool(load.trans)
+
+    def at(k: int, step: int) -> ir.Value:
+        if isinstance(load, sm.LoadGlobalOp):
+            window = _narrowed(load, k, step)
+            return global_operand_load(window, load.atom.value, tiled, operand, (rows, step), trans)
+        row, column = load.offsets
+        offsets = [row + k, column] if trans else [row, column + k]
+        return operand_load(load.source, offsets, tiled, operand, (rows, step), trans)
+
+    return at
+
+
+def erase_load(whole: ir.Value) -> None:
+    """Erases what made a fragment that nothing reads any more."""
+    load = defining_op(whole)
+    read = [operand for operand in load.operands if isinstance(operand.type, sm.FragmentType)] if load else []
+    if load is not None:
+        erase_if_unused(load)
+    for fragment in read:
+        erase_load(fragment)
+
+
+def _narrowed(load: sm.LoadGlobalOp, k: int, step: int) -> ir.Value:
+    """The part of a load's window that has `step` of K from `k` on."""
+    view = defining_op(load.source)
+    if not isinstance(view, tile.ViewOp):
+        raise Refusal(load, "must read a window of tile.view [sliced-window]")
+    dim = -2 if load.trans else -1  # behind the number of the matrix in a batch
+    offsets, shape = list(view.offsets), list(view.result.type.shape)
+    offsets[dim], shape[dim] = Builder.index().add(offsets[dim], k), step
+    window = tile.ViewType.get(shape, view.result.type.element_type)
+    return tile.ViewOp(window, view.source, offsets).result
 
 
 def operand_load(
@@ -35,7 +99,8 @@ def operand_load(
     """
     element = ir.MemRefType(source.type).element_type
     result = fragment_type(tiled.tv(operand, shape), shape, element)
-    atom = load_atom(tiled, operand, shape, trans != is_transposed_buffer(source.type))
+    along_rows = trans != is_transposed_buffer(source.type)
+    atom = operand_access(tiled, operand, shape, along_rows, element_name(element)).name
     if targets.family_of(atom) == "ldmatrix":
         atom = atom.removesuffix(".trans")
         return sm.LdmatrixOp(result, source, offsets, atom, trans=trans or None).result
@@ -81,28 +146,25 @@ def same_load(load: OperandLoad, source: ir.Value) -> ir.Value:
     return clone.results[0]
 
 
-def load_atom(tiled: TiledMma, operand: Operand, shape: tuple[int, int], along_rows: bool) -> str:
-    """The copy atom by which an operand's fragment comes from shared memory. Raises ScheduleError if none can."""
-    return operand_access(tiled, operand, shape, along_rows).name
-
-
 def stage_access(
     tiled: TiledMma, operand: Operand, shape: tuple[int, int], along_rows: bool, problem: Problem
 ) -> WarpAccess:
     """As `operand_access`; of packed weights the loads of their bytes."""
     if operand == problem.packed:
         return weight_access(tiled, operand, shape[0], problem.rows_per_byte(operand), shape[1])
-    return operand_access(tiled, operand, shape, along_rows)
+    return operand_access(tiled, operand, shape, along_rows, problem.operand(operand))
 
 
-def operand_access(tiled: TiledMma, operand: Operand, shape: tuple[int, int], along_rows: bool) -> WarpAccess:
+def operand_access(
+    tiled: TiledMma, operand: Operand, shape: tuple[int, int], along_rows: bool, element: str
+) -> WarpAccess:
     """The accesses to shared memory that load an operand's fragment, named by their atom.
 
-    `along_rows`: memory is contiguous along the fragment's rows, not along its columns. Raises ScheduleError where no
-    load can follow the tiled mma.
+    `along_rows`: memory is contiguous along the fragment's rows, not along its columns. `element`: the type in memory.
+    ldmatrix moves what the mma takes as it is. Raises ScheduleError where no load can follow the tiled mma.
     """
-    bits = element_type(tiled.atom.dtype(operand)).bits
-    if bits == LDMATRIX_BITS or (bits < LDMATRIX_BITS and not along_rows):
+    bits, taken = element_type(element).bits, element_type(tiled.atom.dtype(operand)).bits
+    if bits == taken and (bits == LDMATRIX_BITS or (bits < LDMATRIX_BITS and not along_rows)):
         plan = targets.ldmatrix_source(tiled, operand, shape, along_rows)
         return targets.ldmatrix_access(plan, plan.atom_name)
     loads = targets.widest_loads(tiled.tv(operand, shape), shape, along_rows, bits)

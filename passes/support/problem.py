@@ -10,7 +10,7 @@ from lowtide.decompositions import DECOMPOSITIONS, Decomposition
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.tile import GemmLayout, OperandKind, Precision
-from lowtide.elements import element_type, promotes, weight_types
+from lowtide.elements import element_type, multiplied_types, promotes
 from lowtide.passes.support.element_types import element_name
 from lowtide.passes.support.matrix_layouts import (
     a_is_mk,
@@ -86,9 +86,9 @@ class Problem:
     transposed: str | None = ""
     """Those of "ab" whose transpose, in a workspace, is multiplied: `layout` is that of what is multiplied. None where
     the IR no longer says it."""
-    weights: str | None = None
-    """The type of packed weights, which lie in place of B, or of A where operands are swapped, and are converted to the
-    other one's type."""
+    converted: tuple[str | None, str | None] = (None, None)
+    """The types that A and B are converted from on their way to the registers, where they are multiplied as `a` and
+    `b`; None for what is multiplied as it is."""
     group: int = 0
     """Elements of K whose sums are scaled one by one; 0 where there is no such scale."""
 
@@ -153,13 +153,23 @@ class Problem:
         return tuple(kind for kind in self.kinds if is_read_by_the_region(kind))
 
     @property
+    def weights(self) -> str | None:
+        """The type of packed weights: of what is converted in place of B, or of A if operands are swapped."""
+        return self.converted[0 if self.swapped else 1]
+
+    @property
     def packed(self) -> str | None:
         """Which of `a` and `b` is packed weights."""
         return None if self.weights is None else "a" if self.swapped else "b"
 
+    @property
+    def given_types(self) -> tuple[str, str]:
+        """The types of A and B as they are given: of packed weights their own, not that of their bytes."""
+        return self.converted[0] or self.a, self.converted[1] or self.b
+
     def operand(self, name: str) -> str:
         """The element type of `a` or `b` in memory."""
-        return WEIGHT_BYTES if name == self.packed else {"a": self.a, "b": self.b}[name]
+        return WEIGHT_BYTES if name == self.packed else self.given_types["ab".index(name)]
 
     def rows_per_byte(self, name: str) -> int:
         """How many rows of the product's `a` or `b` lie in one row of memory: two of packed weights of 4 bits."""
@@ -187,6 +197,7 @@ class Problem:
             layout=swapped_layout(self.layout),
             kinds=tuple(map(swapped_kind, self.kinds)),
             empty=self.empty.translate(_EXCHANGED),
+            converted=self.converted[::-1],
             expected=frozenset(name.translate(_EXCHANGED) if name in "mn" else name for name in self.expected),
             d_is_column_major=not self.d_is_column_major,
             swapped=not self.swapped,
@@ -235,13 +246,14 @@ class Problem:
         layout = gemm_layout(gemm)
         (m_in_a, k_in_a), (n_in_b, k_in_b) = dims_of_a(layout), dims_of_b(layout)
         batches = [static_extent(each, 0) for each in (d, a, b)] if d.rank == 3 else [1]
-        a_type, b_type = multiplied_types(gemm)
+        given = _types_given(gemm)
+        (a_type, b_type), converted = _multiplied(element_name(given[0]), element_name(given[1]), bool(gemm.swapped))
         return cls(
-            m=_either(static_extent(d, -2), static_extent(a, m_in_a) if a_type == a.element_type else None),
-            n=_either(static_extent(d, -1), static_extent(b, n_in_b) if b_type == b.element_type else None),
+            m=_either(static_extent(d, -2), static_extent(a, m_in_a) if given[0] == a.element_type else None),
+            n=_either(static_extent(d, -1), static_extent(b, n_in_b) if given[1] == b.element_type else None),
             k=_either(static_extent(a, k_in_a), static_extent(b, k_in_b)),
-            a=element_name(a_type),
-            b=element_name(b_type),
+            a=a_type,
+            b=b_type,
             acc=element_name(ir.TypeAttr(gemm.acc).value),
             d=element_name(d.element_type),
             layout=layout,
@@ -257,7 +269,7 @@ class Problem:
             is_batched=d.rank == 3,
             is_fast=bool(gemm.fast),
             transposed="".join(name for name, x in (("a", gemm.a), ("b", gemm.b)) if _is_transposed(x)),
-            weights=element_name(ir.TypeAttr(gemm.weights).value) if gemm.weights else None,
+            converted=converted,
             group=int(gemm.group) if gemm.group else 0,
             precision=None if gemm.precision is None else str(Precision(ir.IntegerAttr(gemm.precision).value)),
             given_layout=None if gemm.given is None else GemmLayout(ir.IntegerAttr(gemm.given).value),
@@ -270,8 +282,7 @@ class Problem:
         kinds = tuple(OperandKind[kind] for kind, _ in attribute.operands)
         types = tuple(element_name(type_) for _, type_ in attribute.operands)
         layout = GemmLayout[attribute.layout]
-        weights = b if b in weight_types(a) else a if a in weight_types(b) else None
-        a, b = (b if a == weights else a), (a if b == weights else b)
+        (a, b), converted = _multiplied(a, b, attribute.swapped)
         is_batched = d_type is not None and ir.MemRefType(d_type).rank == 3
         return cls(
             *(None, None, None, a, b, acc, d, layout, kinds, types),
@@ -281,7 +292,7 @@ class Problem:
             batch=static_extent(ir.MemRefType(d_type), 0) if is_batched else 1,
             is_batched=is_batched,
             is_fast=attribute.fast,
-            weights=weights,
+            converted=converted,
             group=attribute.group,
             transposed=None,
             precision=attribute.precision or None,
@@ -296,17 +307,19 @@ def _is_transposed(matrix: ir.Value) -> bool:
     return isinstance(pack, tile.PackOp) and bool(pack.transposed) and pack.precision is None
 
 
-def multiplied_types(mma: tile.GemmOp | tile.MmaOp) -> tuple[ir.Type, ir.Type]:
-    """The element types of A and of B as they are multiplied: packed weights as the other's."""
-    a, b = (_element(value.type) for value in (mma.a, mma.b))
-    if not mma.weights:
+def _types_given(gemm: tile.GemmOp) -> tuple[ir.Type, ir.Type]:
+    """The element types of A and of B in memory: of packed weights their own, not that of their bytes."""
+    a, b = _element(gemm.a.type), _element(gemm.b.type)
+    if not gemm.weights:
         return a, b
-    return (b, b) if weights_are_a(mma) else (a, a)
+    weights = ir.TypeAttr(gemm.weights).value
+    return (weights, b) if gemm.swapped else (a, weights)
 
 
-def weights_are_a(mma: tile.GemmOp | tile.MmaOp) -> bool:
-    """Whether A, and not B, is packed weights."""
-    return bool(mma.weights) and str(_element(mma.a.type)) == element_type(WEIGHT_BYTES).ir
+def _multiplied(a: str, b: str, swapped: bool) -> tuple[tuple[str, str], tuple[str | None, str | None]]:
+    """The types that an A and a B of these types are multiplied in, and those that they are converted from."""
+    found = multiplied_types(b, a)[::-1] if swapped else multiplied_types(a, b)
+    return found, (None if a == found[0] else a, None if b == found[1] else b)
 
 
 def problem_in(module: ir.Module) -> Problem | None:
@@ -328,10 +341,7 @@ def problem_in(module: ir.Module) -> Problem | None:
 def problem_attribute(gemm: tile.GemmOp, *, as_passed: bool = False) -> tile.ProblemAttr:
     """`#tile.problem` of a tile.gemm: of what its kernel multiplies, or of the host function, whose A and B lie
     `as_passed`."""
-    a, b, d = (_element(value.type) for value in (gemm.a, gemm.b, gemm.d))
-    if gemm.weights:
-        weights = ir.TypeAttr(gemm.weights).value
-        a, b = (weights, b) if weights_are_a(gemm) else (a, weights)
+    (a, b), d = _types_given(gemm), _element(gemm.d.type)
     operands = [_element(operand.type) for operand in gemm.epilogue_operands]
     return tile.ProblemAttr.get(
         Problem.of(gemm).as_passed.layout if as_passed else gemm_layout(gemm),

@@ -1,5 +1,6 @@
 """Loads of packed weights from a stage, and their conversion to the fragment of an mma's A or B."""
 
+from collections.abc import Callable
 from typing import TypeGuard
 
 from mlir import ir
@@ -59,20 +60,17 @@ def is_weight_load(op: object) -> TypeGuard[sm.UnpackWeightsOp]:
     return isinstance(op, sm.UnpackWeightsOp) and isinstance(defining_op(op.packed), sm.LoadSharedOp)
 
 
-class WeightSlices:
-    """The slices along K of a fragment of packed weights, B of an mma: the bytes of a block are loaded once."""
+def weight_slices(whole: sm.UnpackWeightsOp, tiled: TiledMma) -> Callable[[int, int], ir.Value]:
+    """The fragments of K columns [k, k + step) of packed weights, B of an mma: the bytes of a block are loaded once."""
+    weights, buffer, type_ = ir.TypeAttr(whole.weights).value, whole.packed.owner.opview.source, whole.result.type
+    blocks: dict[int, ir.Value] = {}
 
-    def __init__(self, whole: sm.UnpackWeightsOp, tiled: TiledMma) -> None:
-        self.whole, self.tiled, self.weights = whole, tiled, ir.TypeAttr(whole.weights).value
-        self.load = whole.packed.owner.opview
-        self.blocks: dict[int, ir.Value] = {}
-
-    def slice(self, k: int, step: int) -> ir.Value:
-        """The fragment of K columns [k, k + step)."""
+    def at(k: int, step: int) -> ir.Value:
         first = k // WEIGHT_BLOCK * WEIGHT_BLOCK
-        if first not in self.blocks:
-            self.blocks[first] = packed_load(self.load.source, first, WEIGHT_BLOCK, self.tiled, "b", self.weights)
-        rows, element = self.whole.result.type.shape[0], self.whole.result.type.element_type
-        result = fragment_type(self.tiled.tv("b", (rows, step)), (rows, step), element)
-        zeros = self.whole.zeros
-        return sm.UnpackWeightsOp(result, self.blocks[first], k - first, self.weights, zeros=zeros).result
+        if first not in blocks:
+            blocks[first] = packed_load(buffer, first, WEIGHT_BLOCK, tiled, "b", weights)
+        shape = (type_.shape[0], step)
+        result = fragment_type(tiled.tv("b", shape), shape, type_.element_type)
+        return sm.UnpackWeightsOp(result, blocks[first], k - first, weights, zeros=whole.zeros).result
+
+    return at

@@ -424,6 +424,11 @@ def weight_types(a: str | None = None) -> tuple[str, ...]:
     return tuple(row.name for row in ELEMENTS.values() if row.weights_of and a in (None, *row.weights_of))
 
 
+def multiplied_types(a: str, b: str) -> tuple[str, str]:
+    """The types that an A and a B of these types are multiplied in: packed weights are converted to A's."""
+    return (a, a) if b in weight_types(a) else (a, b)
+
+
 def kernel_types(computes_in: str | None = None) -> tuple[str, ...]:
     """The names of the types that epilogues convert, load and store; if given, of those computed in one type."""
     return tuple(row.name for row in ELEMENTS.values() if row.in_registers and computes_in in (None, row.computes_in))

@@ -433,7 +433,7 @@ def _stages(spec: GemmSpec, k: int) -> tuple[tuple[int, float], ...]:
     """The roundings of a sum of K products."""
     if spec.decomposition is not None:
         return spec.decomposition.stages(spec.sums, k, spec.is_fast)
-    return stages_of_sum(spec.a, spec.sums, k, spec.is_fast, spec.block_scales is not None)
+    return stages_of_sum(spec.multiplied[0], spec.sums, k, spec.is_fast, spec.block_scales is not None)
 
 
 def _saturated(values: np.ndarray, dtype: str) -> np.ndarray:

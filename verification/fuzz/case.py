@@ -176,8 +176,7 @@ def refusal(case: Case) -> str:
         kinds = tuple(OperandKind[operand.kind.value] for operand in spec.operands)
         layout = GemmLayout[spec.layout]
         types = tuple(operand.dtype for operand in spec.operands)
-        multiplied = spec.a if spec.is_mixed else spec.b
-        facts = (spec.m, spec.n, spec.k, spec.a, multiplied, spec.sums, spec.d, layout, kinds, types)
+        facts = (spec.m, spec.n, spec.k, *spec.multiplied, spec.sums, spec.d, layout, kinds, types)
         batch = spec.batch_shape[0] if spec.is_batched else 1
         by_columns = spec.d_order == "column"
         problem = Problem(
@@ -187,7 +186,7 @@ def refusal(case: Case) -> str:
             is_batched=spec.is_batched,
             is_fast=spec.is_fast,
             precision=spec.precision,
-            weights=spec.b if spec.is_mixed else None,
+            converted=(None, spec.b if spec.is_mixed else None),
             group=spec.group or 0,
         )
         if schedule.epilogue.path is StorePath.smem:
