@@ -16,7 +16,7 @@ from lowtide.dialects.tile.fields import cooperative
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.choice import choose
-from lowtide.passes.schedules.facts.resources import shared_memory_bytes
+from lowtide.passes.schedules.facts.resources import shared_memory_bytes, slot_bytes
 from lowtide.passes.schedules.rules.rules import broken_rule
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import get
@@ -279,3 +279,12 @@ def test_a_tile_for_any_number_of_consumers_is_legal(consumers: int) -> None:
     for blocks in (1, 2 if consumers < 3 else 1):
         given = Schedule().with_(roles=cooperative(consumers), grid_tile=(64 * consumers * blocks, 128), k=64)
         assert broken_rule(choose(PROBLEM, SM_90A, given).schedule, PROBLEM, SM_90A) is None
+
+
+def test_what_threads_convert_is_multiplied_by_mma_sync_unless_it_is_packed_weights() -> None:
+    problem = replace(PROBLEM, converted=("s8", None))
+    message = broken_rule(choose(PROBLEM, SM_90A, Schedule()).schedule, problem, SM_90A)
+    assert message is not None and message.endswith("take roles = single [converted-roles]")
+    schedule = choose(problem, SM_90A, Schedule()).schedule
+    assert not schedule.consumers and schedule.multiply.fragment_buffers == 1
+    assert slot_bytes(schedule, problem)[0] * 2 == slot_bytes(schedule, PROBLEM)[0]

@@ -137,7 +137,7 @@ def test_an_operand_of_the_epilogue_is_not_named_like_the_scales():
         ("atom = mma.m16n8k8", r"take that.*\[weights-atom\]"),
         ("b.copy = staged.16", r"they stay packed in stages; take cp.async.16 \[weights-copy-direct\]"),
         ("prologue = once, scheduler = persistent", r"take per_tile.*\[weights-prologue\]"),
-        ("fragment_buffers = 2", r"take 1.*\[weights-buffers\]"),
+        ("fragment_buffers = 2", r"take 1.*\[converted-buffers\]"),
         ("k = 48", r"take k = 32.*\[weights-block\]"),
         ("k = 256", "take k = 128"),
         ("atoms = [1, 4, 2], grid.tile = [16, 64], epilogue.math = rows", r"take 1 along K.*\[weights-warps\]"),

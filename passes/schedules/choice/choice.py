@@ -175,7 +175,8 @@ def _tiles(problem: Problem, target: Target, given: Schedule) -> Iterator[tuple[
         return
     why_no_roles = ""
     may_have_roles = given.mainloop.roles is None and not given.copied_by_threads
-    takes_wgmma = problem.packed != "b" and multiplies_by_wgmma(problem.a, problem.b)
+    converts_none_but_a = problem.packed == "a" or not any(problem.converted)
+    takes_wgmma = converts_none_but_a and multiplies_by_wgmma(problem.a, problem.b)
     if may_have_roles and has_wgmma(target) and takes_wgmma:
         try:
             yield from ((*found, "") for found in _with_roles(of_roles, target, for_roles))

@@ -57,7 +57,7 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     return {
         "multiply.atom": "mma.m16n8k16" if atom is None else mma_shape(atom),
         "multiply.permutation": (*rows, by_k if warps_k == 1 else depth * warps_k),
-        "multiply.fragment_buffers": _fragment_buffers(schedule),
+        "multiply.fragment_buffers": _fragment_buffers(schedule, problem),
     } | ({"multiply.promote": PromoteKind.per_step} if problem.promotes else {})
 
 
@@ -91,13 +91,14 @@ def _of_weights(rows: list[int | Layout], depth: int, schedule: Schedule, proble
     return {
         "multiply.atom": "mma.m16n8k16",
         "multiply.permutation": (*rows, depth),
-        "multiply.fragment_buffers": 1,
+        "multiply.fragment_buffers": _fragment_buffers(schedule, problem),
     } | promote
 
 
-def _fragment_buffers(schedule: Schedule) -> int:
-    """Two where fragments may be loaded ahead: from stages, and within a work tile."""
-    return 1 if schedule.is_direct or schedule.mainloop.prologue is RepeatKind.once else 2
+def _fragment_buffers(schedule: Schedule, problem: Problem) -> int:
+    """Two if fragments may be loaded ahead: from stages, as they are, and within a work tile."""
+    is_at_hand = schedule.is_direct or any(problem.converted) or schedule.mainloop.prologue is RepeatKind.once
+    return 1 if is_at_hand else 2
 
 
 def multiplies_by_fma(schedule: Schedule, problem: Problem, target: Target) -> bool:
@@ -119,7 +120,7 @@ def _of_fma(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     chosen = {
         "multiply.atom": FMA,
         "multiply.permutation": (*modes, 1),
-        "multiply.fragment_buffers": _fragment_buffers(schedule),
+        "multiply.fragment_buffers": _fragment_buffers(schedule, problem),
     }
     order = _warp_tiles(threads)
     return chosen if order is None else chosen | {"multiply.atom_order": order}

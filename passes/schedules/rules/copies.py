@@ -70,7 +70,7 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             yield from _transposing(name, schedule, problem, mma)
         try:
             along_rows = is_transposed(name, problem.layout) != transposed
-            if problem.weights is None or name == "a":  # how those are loaded is checked with them
+            if name != problem.packed:  # how those are loaded is checked with them
                 operand_access(mma, name, (rows, mma.tile_mnk[2]), along_rows, problem.operand(name))
         except ScheduleError as error:  # names the operand itself
             yield str(error)

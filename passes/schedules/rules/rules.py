@@ -123,6 +123,7 @@ _RULES: tuple[Rule, ...] = (
     mainloop_rules.loaded_once,
     mainloop_rules.unroll,
     multiply_rules.atom,
+    weight_rules.conversions,
     weight_rules.weights,
     multiply_rules.promotion,
     copy_rules.copies,

@@ -1,4 +1,4 @@
-"""What a schedule must satisfy where B is packed weights, which threads convert on their way to mma.sync or wgmma."""
+"""What a schedule must satisfy if threads convert A or B, such as packed weights, on the way to mma.sync or wgmma."""
 
 from collections.abc import Iterator
 
@@ -12,6 +12,23 @@ from lowtide.passes.support.weights import packed_tv
 from lowtide.targets import Target
 
 WEIGHT_ATOM = "mma.m16n8k16"
+
+
+def conversions(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """Fragments are converted where they are multiplied; wgmma takes from registers nothing but packed weights."""
+    for name, given in zip("ab", problem.converted, strict=True):
+        if given is None:
+            continue
+        if schedule.consumers and name != problem.packed:
+            yield (
+                f"roles = {schedule.mainloop.roles} with {name} of {given}, which threads convert: wgmma reads shared "
+                "memory; take roles = single [converted-roles]"
+            )
+        if not schedule.consumers and schedule.multiply.fragment_buffers != 1:
+            yield (
+                f"fragment_buffers = 2 with {name} of {given}, whose slices are converted where they are multiplied; "
+                "take 1 [converted-buffers]"
+            )
 
 
 def weights(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -72,8 +89,6 @@ def _for_mma_sync(schedule: Schedule, problem: Problem, why: str) -> Iterator[st
         yield f"b.stage = transposed {why}: they stay packed in stages; take as_loaded [weights-copy-b]"
     if schedule.mainloop.prologue is RepeatKind.once:
         yield f"prologue = once {why}, whose scales are those of one tile; take per_tile [weights-prologue]"
-    if schedule.multiply.fragment_buffers != 1:
-        yield f"fragment_buffers = 2 {why}: a load brings the weights of two slices; take 1 [weights-buffers]"
     if schedule.promotes and not problem.group:
         yield f"promote = per_step {why} without groups, whose sums have no scales; take none [weights-ungrouped]"
 
