@@ -9,7 +9,7 @@
 // RUN: not lowtide-opt %t.missing 2>&1 | filecheck %s --check-prefix=FILE
 // RUN: not lowtide-opt %s -p cse -o %s/out.mlir 2>&1 | filecheck %s --check-prefix=OUTPUT
 
-// MISSPELT: unknown pass 'canonicalise': neither ours nor upstream's; did you mean 'canonicalize'?
+// MISSPELT: unknown pass 'canonicalise': neither Lowtide's nor upstream's; did you mean 'canonicalize'?
 // OURS: unknown pass 'tile-to-cta': neither ours nor upstream's; did you mean 'tile-to-ctas'?
 // BRACKET: pass pipeline: '(' is not closed in 'cse,(cse'
 // NESTED: choose-schedule is a pass of ours and runs on the whole module: take it out of gpu.module(choose-schedule)
