@@ -132,7 +132,7 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
 
 def _rows_in_memory(gemm: tile.GemmOp, operand: str, rows: ir.Value) -> ir.Value:
     """The rows in which A or B lies: of packed weights those of bytes."""
-    per_byte = Problem.of(gemm).rows_per_byte(operand)
+    per_byte = Problem.of(gemm).stream(operand).rows
     return Builder.index().sdiv(rows, per_byte) if per_byte > 1 else rows
 
 
@@ -148,7 +148,7 @@ def _of_weights(gemm: tile.GemmOp, k: ir.Value, n: ir.Value) -> list[tuple[ir.Va
     whole = [
         (k, unit, f"K of packed weights must be a positive multiple of {unit}: pad A, and the weights, with zeros")
     ]
-    if problem.packed is not None and problem.rows_per_byte(problem.packed) > 1:
+    if problem.packed is not None and problem.stream(problem.packed).rows > 1:
         whole.append(
             (n, WEIGHT_ROWS, f"N of packed weights must be a multiple of {WEIGHT_ROWS}: pad them with rows of zeros")
         )

@@ -78,7 +78,7 @@ class LaunchPreparations(Pass):
         products = gemm_kernels(module)
         launches = [launch for kernel in products for launch in launches_of(module, kernel)]
         for function in walk(module, func.FuncOp):
-            packs = walk(function, tile.PackOp)
+            packs = sorted(walk(function, tile.PackOp), key=_rank)
             own = [launch for launch in launches if launch.operation.parent == function.operation]
             if packs and len(own) != 1:
                 raise Refusal(
@@ -209,6 +209,11 @@ def _grid(
     if count or pack.precision is not None:
         _assert(build.ult(grid, most), refusal)
     return grid, threads
+
+
+def _rank(pack: tile.PackOp) -> int:
+    """Transposes are launched first, and pieces last, however the ops stand."""
+    return 2 if pack.precision is not None else int(not pack.transposed)
 
 
 def _verb(pack: tile.PackOp) -> str:

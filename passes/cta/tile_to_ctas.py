@@ -222,7 +222,7 @@ def _emit_k_loop(
     zero = tile.SplatOp(accumulator, 0.0).result
     build = Builder.index()
     (begin, end), (m, n) = k, origin
-    of_a, of_b = problem.rows_per_byte("a"), problem.rows_per_byte("b")
+    of_a, of_b = problem.stream("a").rows, problem.stream("b").rows
     row_of_a, row_of_b = (x if per_byte == 1 else build.udiv(x, per_byte) for x, per_byte in ((m, of_a), (n, of_b)))
     loop = scf.ForOp(build.constant(0) if begin is None else begin, end, build.constant(tile_k), [zero])
     with ir.InsertionPoint(loop.body):

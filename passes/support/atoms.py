@@ -108,11 +108,6 @@ def fragment_type(tv: Layout, shape: tuple[int, int], element: ir.Type | str) ->
     return sm.FragmentType.get(shape, element, tv_attr(tv))
 
 
-def stored_shape(operand: str, schedule: Schedule, problem: Problem) -> tuple[int, int]:
-    """The shape of a stage of A or B: as in global memory, the dimension that is contiguous there last."""
-    return problem.stream(operand).box(schedule.tile_mnk)
-
-
 def is_transposed(operand: str, layout: GemmLayout) -> bool:
     """Whether the rows of a stage are indexed by K, so that ldmatrix must transpose."""
     return not (a_is_mk(layout) if operand == "a" else b_is_nk(layout))
@@ -134,7 +129,7 @@ def stage_layout(shape: tuple[int, int], transposed: bool, padding: int = 0) -> 
 def planned_stage(operand: str, schedule: Schedule, problem: Problem) -> Layout:
     """The plain layout of a stage of A or B without roles, as the schedule says."""
     padding = schedule.mainloop.operand(operand).padding or 0
-    return stage_layout(stored_shape(operand, schedule, problem), keeps_transposed(operand, schedule), padding)
+    return stage_layout(problem.stream(operand).box(schedule.tile_mnk), keeps_transposed(operand, schedule), padding)
 
 
 def fill_copy(

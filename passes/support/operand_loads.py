@@ -151,8 +151,8 @@ def stage_access(
 ) -> WarpAccess:
     """As `operand_access`; of packed weights the loads of their bytes."""
     if operand == problem.packed:
-        return weight_access(tiled, operand, shape[0], problem.rows_per_byte(operand), shape[1])
-    return operand_access(tiled, operand, shape, along_rows, problem.operand(operand))
+        return weight_access(tiled, operand, shape[0], problem.stream(operand).rows, shape[1])
+    return operand_access(tiled, operand, shape, along_rows, problem.stream(operand).element)
 
 
 def operand_access(

@@ -143,9 +143,11 @@ class Problem:
         return bool(self.scales)
 
     def stream(self, name: str) -> Stream:
-        """What a K step reads of `a` or `b`."""
+        """What a K step reads of `a` or `b`: of packed weights bytes, each of which may hold those of two rows."""
         k_is_last = a_is_mk(self.layout) if name == "a" else b_is_nk(self.layout)
-        return Stream(name == "a", self.operand(name), self.rows_per_byte(name), k_is_last=k_is_last)
+        if self.weights is not None and name == self.packed:
+            return Stream(name == "a", WEIGHT_BYTES, element_type(self.weights).per_byte, k_is_last=k_is_last)
+        return Stream(name == "a", self.given_types["ab".index(name)], k_is_last=k_is_last)
 
     @property
     def region_kinds(self) -> tuple[OperandKind, ...]:
@@ -166,14 +168,6 @@ class Problem:
     def given_types(self) -> tuple[str, str]:
         """The types of A and B as they are given: of packed weights their own, not that of their bytes."""
         return self.converted[0] or self.a, self.converted[1] or self.b
-
-    def operand(self, name: str) -> str:
-        """The element type of `a` or `b` in memory."""
-        return WEIGHT_BYTES if name == self.packed else self.given_types["ab".index(name)]
-
-    def rows_per_byte(self, name: str) -> int:
-        """How many rows of the product's `a` or `b` lie in one row of memory: two of packed weights of 4 bits."""
-        return element_type(self.weights).per_byte if self.weights is not None and name == self.packed else 1
 
     @property
     def has_static_extents(self) -> bool:

@@ -203,7 +203,7 @@ def _copies(axis: str, operand: str, schedule: Schedule, problem: Problem) -> li
     name = schedule.mainloop.operand(operand).copy or ""
     if name in TMA_RANKS or name not in COPY_ATOMS:
         return []
-    size = COPY_ATOMS[name].bytes_per_thread // element_type(problem.operand(operand)).bytes
+    size = COPY_ATOMS[name].bytes_per_thread // element_type(problem.stream(operand).element).bytes
     return _cut(axis, size, f"copies of {size} elements of {operand.upper()}")
 
 
@@ -227,7 +227,7 @@ def _units(schedule: Schedule, problem: Problem) -> dict[str, int]:
     if problem.packed is not None:
         units["K"] = problem.group or WEIGHT_BLOCK
         rows = {"a": "M", "b": "N"}[problem.packed]
-        units[rows] = WEIGHT_ROWS if problem.rows_per_byte(problem.packed) > 1 else 1
+        units[rows] = WEIGHT_ROWS if problem.stream(problem.packed).rows > 1 else 1
     if schedule.epilogue.path is StorePath.tma and not is_packed("d", schedule):
         units["N"] = _ACCESS_BYTES // element_type(problem.d).bytes
     for operand in ("a", "b"):

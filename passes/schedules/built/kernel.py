@@ -50,7 +50,6 @@ from lowtide.passes.support.atoms import (
     STAGED_COPIES,
     TMA_RANKS,
     planned_stage,
-    stored_shape,
     tiled_mma,
     tiled_mma_attr,
 )
@@ -211,7 +210,7 @@ def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> It
     held += [(op, tuple(op.result.type.buffers), whole) for op in walk(kernel, sm.RingOp)]
     for op, types, given in held:
         for operand, type_ in zip("ab", types, strict=False):
-            shape, wanted = tuple(type_.shape), [stored_shape(operand, each, problem) for each in given]
+            shape, wanted = tuple(type_.shape), [problem.stream(operand).box(each.tile_mnk) for each in given]
             if shape not in wanted:
                 scheduled = f"a CTA tile of {list(schedule.tile_mnk)}, which makes them {list(wanted[0])}"
                 yield refusal(op, f"takes {operand} in tiles of {list(shape)}", scheduled, AGAIN)

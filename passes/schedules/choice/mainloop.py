@@ -18,7 +18,6 @@ from lowtide.passes.support.atoms import (
     fill_copy,
     is_transposed,
     keeps_transposed,
-    stored_shape,
     tiled_mma,
 )
 from lowtide.passes.support.operand_loads import stage_access
@@ -57,7 +56,7 @@ def _operand(name: Operand, schedule: Schedule, problem: Problem) -> Mapping[str
     An FMA atom's threads load neighbouring rows (or columns) of one k: where K is contiguous in global memory the copy
     transposes, through registers.
     """
-    given, narrowest = schedule.mainloop.operand(name), f"cp.async.{element_type(problem.operand(name)).bytes}"
+    given, narrowest = schedule.mainloop.operand(name), f"cp.async.{element_type(problem.stream(name).element).bytes}"
     transposes = (
         schedule.multiply.atom == FMA
         and not is_transposed(name, problem.layout)
@@ -71,13 +70,13 @@ def _operand(name: Operand, schedule: Schedule, problem: Problem) -> Mapping[str
     if given.swizzle is None:
         # A unit of 16 bytes more per row: 8 rows of k and 4 neighbours of each lie in 32 different banks. Unlike a
         # swizzle it leaves every offset a constant.
-        chosen |= {"padding": 16 // element_type(problem.operand(name)).bytes, "swizzle": _NO_SWIZZLE}
+        chosen |= {"padding": 16 // element_type(problem.stream(name).element).bytes, "swizzle": _NO_SWIZZLE}
     return {f"mainloop.{name}.{field}": value for field, value in chosen.items()}
 
 
 def _widest_staged(name: Operand, schedule: Schedule, problem: Problem) -> str | None:
     """The copy through registers with the widest loads that the threads can share; None if there is none."""
-    shape, bits = stored_shape(name, schedule, problem), element_type(problem.operand(name)).bits
+    shape, bits = problem.stream(name).box(schedule.tile_mnk), element_type(problem.stream(name).element).bits
     for copy in STAGED_COPIES:
         try:
             fill_copy(copy, shape, threads_of(schedule), bits, transposed=True)
@@ -100,8 +99,8 @@ def _registers(consumers: int, by_threads: bool) -> Extents2:
 
 def _panel_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleBits:
     """The widest swizzle whose panels divide the stage's rows; the narrowest if none does."""
-    _, columns = stored_shape(operand, schedule, problem)
-    element = problem.operand(operand)
+    _, columns = problem.stream(operand).box(schedule.tile_mnk)
+    element = problem.stream(operand).element
     return panel_swizzle(columns, element) or (1, swizzle_base(element), 3)
 
 
@@ -114,9 +113,9 @@ def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
 
 def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleChoice:
     """The swizzle of a stage without roles: the one with the fewest bank conflicts of copies and loads."""
-    shape = stored_shape(operand, schedule, problem)
+    shape = problem.stream(operand).box(schedule.tile_mnk)
     transposed = keeps_transposed(operand, schedule)
-    bits = element_type(problem.operand(operand)).bits
+    bits = element_type(problem.stream(operand).element).bits
     atom = schedule.mainloop.operand(operand).copy
     assert atom is not None
     copy = fill_copy(atom, shape, threads_of(schedule), bits, transposed)

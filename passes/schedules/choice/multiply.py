@@ -85,7 +85,7 @@ def _of_weights(rows: list[int | Layout], depth: int, schedule: Schedule, proble
     """Where bytes hold weights of rows 8 apart, each warp has both."""
     assert schedule.multiply.atoms is not None
     warps_n = schedule.multiply.atoms[1]
-    if problem.rows_per_byte("b") > 1 and warps_n > 1:
+    if problem.stream("b").rows > 1 and warps_n > 1:
         rows = [rows[0], Layout((_LANES_ALONG_ROWS, warps_n, 2), (1, 2 * _LANES_ALONG_ROWS, _LANES_ALONG_ROWS))]
     promote = {"multiply.promote": PromoteKind.per_step} if problem.group else {}
     return {

@@ -55,7 +55,7 @@ def follow(schedule: Schedule, problem: Problem) -> Schedule:
 def reasons(schedule: Schedule, problem: Problem) -> dict[str, str]:
     """A sentence for each field."""
     return {
-        PACK_FIELDS[name]: f"wgmma takes {problem.operand(name)} with K contiguous: transposed to a workspace"
+        PACK_FIELDS[name]: f"wgmma takes {problem.stream(name).element} with K contiguous: transposed to a workspace"
         if is_packed_transposed(name, schedule)
         else f"taken {moved_alignment(name, schedule, problem)} bytes at a time: copied where it lies elsewhere"
         for name in MATRICES
@@ -73,7 +73,7 @@ def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
         align = moved_alignment(name, schedule, problem)
     except (ScheduleError, TargetError):  # of a schedule that the rules refuse
         return False
-    element = element_type(problem.d if name == "d" else problem.operand(name)).bytes
+    element = element_type(problem.d if name == "d" else problem.stream(name).element).bytes
     columns = _columns(name, problem)
     return align > element and (columns is None or columns * element % align != 0)
 

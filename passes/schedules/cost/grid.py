@@ -152,7 +152,7 @@ def load_cycles(steps: int, tile: RoleTile, problem: Problem) -> float:
     """The least cycles of a grid in which each SM loads so many steps: what it receives from L2, and rows of boxes that
     are empty; or, if that is more, A and B from memory."""
     size_m, size_n, k = sizes_of(problem)
-    bytes_a, bytes_b = (element_type(problem.operand(name)).bits / 8 for name in OPERANDS)
+    bytes_a, bytes_b = (element_type(problem.stream(name).element).bits / 8 for name in OPERANDS)
     (tile_m, tile_n, depth), (rows, columns) = tile.shape, _grid(tile, problem)
     of_a, of_b = min(tile_m, size_m) * depth * bytes_a, min(tile_n, size_n) * depth * bytes_b
     read_once = of_a * (columns == 1) + of_b * (rows == 1)
@@ -277,7 +277,7 @@ def _request_cycles(tile: RoleTile, problem: Problem) -> float:
         return 0.0
     cycles = 0.0
     for operand, rows in zip(OPERANDS, tile.shape[:2], strict=True):
-        lines = rows * tile.shape[2] * element_type(problem.operand(operand)).bits / 8 / _LINE_BYTES
+        lines = rows * tile.shape[2] * element_type(problem.stream(operand).element).bits / 8 / _LINE_BYTES
         of_one = _OF_ALIGNED if _starts_on(_SECTOR_BYTES, operand, problem) else _CYCLES_PER_REQUEST
         cycles += lines / _sharers(operand, tile) * of_one
     return cycles
@@ -297,5 +297,5 @@ def _starts_on(unit: int, operand: Operand, problem: Problem) -> bool:
     """Whether an operand's rows start on multiples of so many bytes; taken as true for run-time extents. Rows that TMA
     cannot read are packed, to lines."""
     _, extent = contiguous_extent(operand, problem)
-    size = 0 if extent is None else extent * element_type(problem.operand(operand)).bits // 8
+    size = 0 if extent is None else extent * element_type(problem.stream(operand).element).bits // 8
     return size % unit == 0 or size % _TMA_BYTES != 0

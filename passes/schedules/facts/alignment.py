@@ -36,7 +36,7 @@ def alignment_of(name: str, schedule: Schedule, problem: Problem) -> int:
     if name != "d" and problem.decomposition is not None:
         return element_type(problem.decomposition.whole).bytes
     if is_packed(name, schedule):
-        return element_type(problem.d if name == "d" else problem.operand(name)).bytes
+        return element_type(problem.d if name == "d" else problem.stream(name).element).bytes
     return moved_alignment(name, schedule, problem)
 
 
@@ -79,7 +79,7 @@ def _of_input(name: str, schedule: Schedule, problem: Problem) -> int:
     copy = schedule.mainloop.operand(name).copy
     if copy is None or copy in TMA_RANKS:
         return WIDEST
-    element = element_type(problem.operand(name)).bytes
+    element = element_type(problem.stream(name).element).bytes
     if copy in GLOBAL_LOADS:  # a thread loads elements where it finds that its vectors are not aligned
         return element
     atom = targets.copy_atom(copy)

@@ -66,7 +66,7 @@ def slot_bytes(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
 
 def stage_bytes(operand: str, schedule: Schedule, problem: Problem) -> int:
     """Shared memory of one stage of A or B, in bytes."""
-    return cosize(planned_stage(operand, schedule, problem)) * element_type(problem.operand(operand)).bits // 8
+    return cosize(planned_stage(operand, schedule, problem)) * element_type(problem.stream(operand).element).bits // 8
 
 
 def scratch_element(schedule: Schedule, problem: Problem) -> str:

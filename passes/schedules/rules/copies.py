@@ -21,7 +21,6 @@ from lowtide.passes.support.atoms import (
     fill_copy,
     is_transposed,
     keeps_transposed,
-    stored_shape,
     tiled_mma,
 )
 from lowtide.passes.support.matrix_layouts import k_is_last
@@ -58,11 +57,11 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     for name in _OPERANDS:
         copy = schedule.mainloop.operand(name).copy
         assert copy is not None
-        shape = stored_shape(name, schedule, problem)
+        shape = problem.stream(name).box(schedule.tile_mnk)
         rows = schedule.tile_mnk[_OPERANDS.index(name)]
         try:
             transposed = keeps_transposed(name, schedule)
-            fill_copy(copy, shape, threads_of(schedule), element_type(problem.operand(name)).bits, transposed)
+            fill_copy(copy, shape, threads_of(schedule), element_type(problem.stream(name).element).bits, transposed)
         except ScheduleError as error:
             yield f"operand {name}: {error}"
         mma = tiled_mma(schedule, problem)
@@ -71,7 +70,7 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         try:
             along_rows = is_transposed(name, problem.layout) != transposed
             if name != problem.packed:  # how those are loaded is checked with them
-                operand_access(mma, name, (rows, mma.tile_mnk[2]), along_rows, problem.operand(name))
+                operand_access(mma, name, (rows, mma.tile_mnk[2]), along_rows, problem.stream(name).element)
         except ScheduleError as error:  # names the operand itself
             yield str(error)
 
@@ -79,7 +78,7 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 def _through_registers(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """Threads hold the elements that they copy; what they shift into place is more than one."""
     for name in _OPERANDS:
-        copy, row = str(schedule.mainloop.operand(name).copy), element_type(problem.operand(name))
+        copy, row = str(schedule.mainloop.operand(name).copy), element_type(problem.stream(name).element)
         atom = targets.copy_atom(copy) if copy in targets.COPY_ATOMS else None
         if copy in STAGED_COPIES and not row.in_registers:
             yield f"{name}.copy = {copy}: no threads copy elements of {row}; take cp.async.16 or tma [staged-element]"
@@ -112,7 +111,7 @@ def transposing(schedule: Schedule, problem: Problem) -> Iterator[str]:
 def packing(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """What is moved by single elements lies aligned wherever it lies."""
     for name in MATRICES:
-        row = element_type(problem.d if name == "d" else problem.operand(name))
+        row = element_type(problem.d if name == "d" else problem.stream(name).element)
         if is_packed_transposed(name, schedule):
             continue
         if is_packed(name, schedule) and moved_alignment(name, schedule, problem) <= row.bytes:
@@ -137,7 +136,7 @@ def _by_producer(schedule: Schedule, problem: Problem) -> Iterator[str]:
             yield (
                 f"{name}.stage and {name}.padding go without roles: wgmma reads panels; leave them out [producer-stage]"
             )
-        shape, bits = stored_shape(name, schedule, problem), element_type(problem.operand(name)).bits
+        shape, bits = problem.stream(name).box(schedule.tile_mnk), element_type(problem.stream(name).element).bits
         try:
             fill_copy(str(operand.copy), shape, WARPGROUP_THREADS, bits)
         except ScheduleError as error:
@@ -151,7 +150,7 @@ def _global_loads(schedule: Schedule, problem: Problem) -> Iterator[str]:
         shape = (schedule.tile_mnk[_OPERANDS.index(name)], mma.tile_mnk[2])
         trans, copy = is_transposed(name, problem.layout), str(schedule.mainloop.operand(name).copy)
         try:
-            global_loads(mma.tv(name, shape), shape, trans, copy, problem.operand(name))
+            global_loads(mma.tv(name, shape), shape, trans, copy, problem.stream(name).element)
         except ScheduleError as error:
             yield f"{name}.copy = {error}"
 
@@ -164,7 +163,7 @@ def _transposing(name: Operand, schedule: Schedule, problem: Problem, mma: Tiled
             " [ldmatrix-transposed]"
         )
         return
-    copy, row = str(schedule.mainloop.operand(name).copy), element_type(problem.operand(name))
+    copy, row = str(schedule.mainloop.operand(name).copy), element_type(problem.stream(name).element)
     if row.bits < LDMATRIX_BITS and is_transposed(name, problem.layout):
         yield (
             f"{name}.stage = transposed goes with rows of K, not {row} whose rows are of M or N; take as_loaded"
@@ -182,8 +181,8 @@ def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
     if schedule.is_direct:
         return
     for name in _OPERANDS:
-        shape = stored_shape(name, schedule, problem)
-        swizzle, bits = schedule.mainloop.operand(name).swizzle, element_type(problem.operand(name)).bits
+        shape = problem.stream(name).box(schedule.tile_mnk)
+        swizzle, bits = schedule.mainloop.operand(name).swizzle, element_type(problem.stream(name).element).bits
         assert swizzle is not None
         yield from swizzle_of(f"{name}.swizzle", swizzle, shape, bits)
         padding = schedule.mainloop.operand(name).padding or 0

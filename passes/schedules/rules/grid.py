@@ -18,7 +18,6 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes, threads_of, warps_along_k
 from lowtide.passes.schedules.rules.mainloop import roles_or
-from lowtide.passes.support.atoms import stored_shape
 from lowtide.passes.support.clusters import OPERANDS, sharing
 from lowtide.passes.support.panels import SWIZZLE_ROWS
 from lowtide.passes.support.problem import Problem
@@ -211,7 +210,7 @@ def cluster_shares(schedule: Schedule, problem: Problem, target: Target) -> Iter
             f"{division} gives each its own; take k_division = split(2), or grid.cluster = [1, 1] [cluster-division]"
         )
     for operand in OPERANDS:
-        rows, _ = stored_shape(operand, schedule, problem)
+        rows, _ = problem.stream(operand).box(schedule.tile_mnk)
         _, parties = sharing(operand, shape)
         if parties > 1 and rows % (SWIZZLE_ROWS * parties):
             most = max((side for side in CLUSTER_SIDES[:-1] if rows % (SWIZZLE_ROWS * side) == 0), default=1)

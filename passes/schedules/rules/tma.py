@@ -7,7 +7,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts.resources import swizzle_base
-from lowtide.passes.support.atoms import TMA_RANKS, is_transposed, stored_shape
+from lowtide.passes.support.atoms import TMA_RANKS, is_transposed
 from lowtide.passes.support.clusters import sharing
 from lowtide.passes.support.panels import panel_width
 from lowtide.passes.support.problem import Problem
@@ -23,11 +23,11 @@ _SWIZZLE_SHIFT = 3  # of 16 bytes that stay together: rows of 128 bytes are told
 def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """TMA moves boxes of at most 256 elements per side; wgmma reads rows as long as their swizzle."""
     for operand in _OPERANDS:
-        rows, columns = stored_shape(operand, schedule, problem)
+        rows, columns = problem.stream(operand).box(schedule.tile_mnk)
         swizzle = schedule.mainloop.operand(operand).swizzle
         assert swizzle is not None
         bits, base, shift = swizzle
-        element = problem.operand(operand)
+        element = problem.stream(operand).element
         row_bytes = columns * element_type(element).bits // 8
         at = f"operand {operand}: rows of {row_bytes} bytes with {operand}.swizzle = <{bits},{base},{shift}>"
         rows //= sharing(operand, schedule.cluster)[1]
@@ -92,7 +92,7 @@ def _whole_panels(schedule: Schedule, problem: Problem) -> Iterator[str]:
         if TMA_RANKS.get(str(copy), 2) == 2:
             continue
         assert swizzle is not None
-        _, columns = stored_shape(operand, schedule, problem)
+        _, columns = problem.stream(operand).box(schedule.tile_mnk)
         width = panel_width(columns, swizzle)
         letter, extent = contiguous_extent(operand, problem)
         if extent is not None and extent % width:

@@ -104,8 +104,8 @@ def _steps(schedule: Schedule, problem: Problem) -> Iterator[str]:
         )
     if atoms is not None and atoms[2] != 1:
         yield f"atoms = {list(atoms)}: a thread holds all of a block of packed weights; take 1 along K [weights-warps]"
-    if problem.rows_per_byte("b") > 1 and not schedule.consumers:
+    if problem.stream("b").rows > 1 and not schedule.consumers:
         try:
-            packed_tv(tiled_mma(schedule, problem), "b", schedule.tile_mnk[1], problem.rows_per_byte("b"))
+            packed_tv(tiled_mma(schedule, problem), "b", schedule.tile_mnk[1], problem.stream("b").rows)
         except ScheduleError as error:
             yield str(error)
