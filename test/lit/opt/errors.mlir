@@ -10,9 +10,9 @@
 // RUN: not lowtide-opt %s -p cse -o %s/out.mlir 2>&1 | filecheck %s --check-prefix=OUTPUT
 
 // MISSPELT: unknown pass 'canonicalise': neither Lowtide's nor upstream's; did you mean 'canonicalize'?
-// OURS: unknown pass 'tile-to-cta': neither ours nor upstream's; did you mean 'tile-to-ctas'?
+// OURS: unknown pass 'tile-to-cta': neither Lowtide's nor upstream's; did you mean 'tile-to-ctas'?
 // BRACKET: pass pipeline: '(' is not closed in 'cse,(cse'
-// NESTED: choose-schedule is a pass of ours and runs on the whole module: take it out of gpu.module(choose-schedule)
+// NESTED: choose-schedule is a pass of Lowtide and runs on the whole module: take it out of gpu.module(choose-schedule)
 // OPTION: tile-to-ctas has no option 'stages'; its options: none
 // NOTARGET: error: choose-schedule needs a target: give --target, or write tile.target on the module
 // TARGET: unknown target 'sm_81'
