@@ -1,4 +1,4 @@
-"""Launches that a host function asks for, as data (`lowtide.launches`)."""
+"""The launches of a host function as data (`lowtide.launches`)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +35,7 @@ def launch_of(request: LaunchRequest, types: Sequence[Type], memory: GlobalMemor
 
 
 def arrays_of(memory: GlobalMemory, domain: Domain) -> dict[str, Array]:
-    """What lies in memory, by name: rows, or matrices of a batch, as far apart as they are there."""
+    """The arrays in memory by name, with their strides between rows and matrices of a batch."""
     found = {}
     for buffer in memory.buffers:
         payload, written = memory.contents(buffer.name)
@@ -50,7 +50,7 @@ def arrays_of(memory: GlobalMemory, domain: Domain) -> dict[str, Array]:
 
 
 def _element(ir: str) -> str:
-    """The name of a type of elements in records."""
+    """The name of an element type in records."""
     row = element_of_ir(ir)
     return ir if row is None else row.name
 
@@ -72,4 +72,4 @@ def _pointer(address: int, memory: GlobalMemory) -> Pointer:
     for buffer in memory.buffers:
         if buffer.start <= place < buffer.end or place == buffer.start:
             return Pointer(buffer.name, place - buffer.start)
-    raise InterpreterError(f"the address {address:#x} that a launch passes is that of no array [pointer-of-array]")
+    raise InterpreterError(f"the address {address:#x} that a launch passes is not in an array [pointer-of-array]")

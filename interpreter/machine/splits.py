@@ -1,4 +1,4 @@
-"""Matrices as pieces of their elements, side by side along K."""
+"""Matrices as pieces of their elements, next to each other along K."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ from lowtide.interpreter.program.decoded import DecodedOp
 
 
 def decomposition(op: DecodedOp) -> Decomposition:
-    """What an op splits by."""
+    """The decomposition of an op."""
     return DECOMPOSITIONS[str(Precision(op.attributes["precision"]))]
 
 
 def blocks(values: NDArray[Any], row: Decomposition, side: int, domain: Domain) -> NDArray[Any]:
-    """Rows of pieces (rows, K'), of rows of elements (rows, K); `side` is 0 for A, 1 for B.
+    """Rows of pieces (rows, K') from rows of elements (rows, K); `side` is 0 for A, 1 for B.
 
-    Piece after piece is what is left, rounded; where the first is not finite, all but that of the last block are 0.
+    Each piece is the remainder, rounded; if the first is not finite, all but that of the last block are 0.
     """
     rows, k = values.shape
     padded = np.zeros((rows, row.block(k)), values.dtype)

@@ -1,7 +1,6 @@
-"""A record of a run, in order: which work tiles each CTA computed, and which elements of D it stored.
+"""A record of a run, in order: the work tiles of each CTA, and the elements of D that it stored.
 
-Where an op says it (`tile.work_tiles`, levels cta to epilogue) the tiles are recorded; at levels nvvm and llvm no op
-does, and they are read from the stores.
+At levels cta to epilogue, `tile.work_tiles` gives the tiles; at levels nvvm and llvm they follow from the stores.
 """
 
 import math
@@ -15,22 +14,22 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Buffer, Ints, Span
 
 Tile = tuple[int, int, int, int]
-"""A work tile: its first row and column, and how many rows and columns it has. See `row_of`."""
+"""A work tile: its first row and column, and its numbers of rows and columns. See `row_of`."""
 
-_APART = 1024  # rows: no tile is as high
+_APART = 1024  # rows, more than any tile has
 
 
 def row_of(matrix: Any, row: Any, rows: int) -> Any:
-    """How a row of a matrix of a batch is counted in a trace: far enough apart for tiles that reach past the edge."""
+    """The number of a row of a batch in a trace; matrices are far enough apart for tiles that extend past the edge."""
     return matrix * (rows // _APART + 2) * _APART + row
 
 
 @dataclass(eq=False)
 class Trace:
-    """Given to `interpret`, which fills it.
+    """Filled by `interpret`.
 
-    `work`: by CTA and agent, its work tiles that lie in D, in sequence; empty where no op says them. `turns`: for an
-    agent that takes tiles in turn with others, its turn, of how many. `stores`: by CTA and agent, rows and columns of
+    `work`: by CTA and agent, its work tiles in D, in sequence; empty if no op gives them. `turns`: for an agent that
+    takes tiles in turn with others, its turn, and the number of turns. `stores`: by CTA and agent, rows and columns of
     the elements of D that each op stored. `is_copied`: whether a launch that copies a matrix wrote D.
     """
 
@@ -42,7 +41,7 @@ class Trace:
     is_copied: bool = False
 
     def begin_work(self, cta: int, agent: str, turn: tuple[int, int] = (0, 1)) -> list[Tile]:
-        """An agent begins a tile.work_tiles: where its tiles are to be entered."""
+        """An agent begins a tile.work_tiles; returns the list for its tiles."""
         self.turns[agent] = turn
         return self.work.setdefault(cta, {}).setdefault(agent, [])
 
@@ -60,10 +59,10 @@ class Trace:
         made.append((rows, rest // ELEMENT_BYTES[output.dtype]))
 
     def tiles(self) -> dict[int, list[Tile]]:
-        """By CTA, its work tiles, in the sequence that all its agents keep to.
+        """By CTA, its work tiles, in the sequence that all its agents keep.
 
-        CTAs without work are left out. Raises InterpreterError where agents of a CTA differ: each computes all, or in
-        turn its share.
+        CTAs without work are omitted. Raises InterpreterError if agents of a CTA differ: each computes all, or its
+        share in turn.
         """
         found = {}
         for cta, agents in self.work.items():
@@ -80,9 +79,9 @@ class Trace:
         return found
 
     def stored_tiles(self, tiles: Iterable[Tile]) -> dict[int, dict[str, list[Tile]]]:
-        """By CTA and agent, which of these tiles it stored to, in sequence. Raises InterpreterError for another place.
+        """By CTA and agent, the tiles that it stored to, in sequence. Raises InterpreterError for other elements.
 
-        The tiles lie in a grid: their extents are multiples of the least ones, and they start at such multiples.
+        The tiles form a grid: their extents and starts are multiples of the smallest extents.
         """
         known = list(tiles)
         height, width = (math.gcd(*(number for tile in known for number in tile[axis::2])) for axis in (0, 1))

@@ -18,8 +18,7 @@ OPS = OpTable()
 
 @OPS.implements("tile.pack")
 def pack(state: AgentState, op: DecodedOp) -> None:
-    """A transpose, or pieces, in memory of their own; else the matrix itself, wherever it lies: nothing of this level
-    needs alignment."""
+    """A transpose, or pieces, in separate memory; otherwise the matrix itself: this level needs no alignment."""
     source, type_ = state.values[op.operands[0]], op.result_types[0]
     state.values[op.results[0]] = source
     if op.attributes.keys().isdisjoint(("transposed", "precision")):
@@ -39,13 +38,13 @@ def pack(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("tile.unpack")
 def unpack(state: AgentState, op: DecodedOp) -> None:
-    """Nothing: what was packed is the matrix itself."""
+    """Do nothing: the packed matrix is the matrix itself."""
 
 
 @OPS.implements("tile.prepare")
 def prepare(state: AgentState, op: DecodedOp) -> None:
-    """Each CTA writes a run of rows of the target, in a batch those of one matrix after the other. One agent of the
-    launch's one CTA writes zero."""
+    """Each CTA writes a run of rows of the target, in a batch matrix after matrix. For zeros, one agent of the launch's
+    only CTA writes."""
     target, *given = (state.values[slot] for slot in op.operands)
     if not given:
         if state.warp == state.team.members[0]:
@@ -65,7 +64,7 @@ def prepare(state: AgentState, op: DecodedOp) -> None:
 
 
 def _prepared_shape(op: DecodedOp, source: Matrix) -> tuple[int, int]:
-    """Rows and columns of what an op makes of a matrix."""
+    """Rows and columns of the result of an op on a matrix."""
     rows, columns = source.shape[-2:]
     if "transposed" in op.attributes:
         rows, columns = columns, rows
@@ -73,7 +72,7 @@ def _prepared_shape(op: DecodedOp, source: Matrix) -> tuple[int, int]:
 
 
 def _write(state: AgentState, op: DecodedOp, source: Matrix, target: Matrix, rows: tuple[int, int]) -> None:
-    """The rows of the target from the first to the last, which is left out; in a batch those of all its matrices."""
+    """Write a half-open range of rows of the target; in a batch, of the rows of all its matrices."""
     is_turned = "transposed" in op.attributes
     for one, other, (row, end) in _runs(source, target, rows):
         depth = one.shape[0 if is_turned else 1]
@@ -87,8 +86,8 @@ def _write(state: AgentState, op: DecodedOp, source: Matrix, target: Matrix, row
 
 
 def _runs(source: Matrix, target: Matrix, rows: tuple[int, int]) -> Iterator[tuple[Matrix, Matrix, tuple[int, int]]]:
-    """Rows of the target as runs of rows of one matrix of the batch each: its source and target, the first row of the
-    run and the row after its last."""
+    """Rows of the target as runs within one matrix of the batch each: its source and target, and the half-open range
+    of rows."""
     (first, end), length = rows, target.shape[-2]
     while first < end:
         number, row = divmod(first, length)
