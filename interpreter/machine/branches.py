@@ -4,18 +4,18 @@ Divergence. Lanes that take different edges run one after the other, each under 
 post-dominator of the branch, and continue together there: a stack of (next block, block to stop at, mask). The PTX ISA
 lets each thread proceed by itself, so neither the compiler nor the program may assume an order of the sides. None is
 needed: each lane has its own registers, and accesses to memory by different lanes are unordered to the race checker,
-whichever side runs first, so a program without races gives the same result in any order. Two assumptions remain: -
-Lanes reconverge at the immediate post-dominator at the latest: the whole warp executes an `.aligned` instruction there,
-  as ptxas arranges; a part of the warp that executes one before it is reported (lanes.whole_warp).
+whichever side runs first, so a program without races gives the same result in any order. Two assumptions remain:
+- Lanes reconverge at the immediate post-dominator at the latest: the whole warp executes an `.aligned` instruction
+  there, as ptxas arranges; a part of the warp that executes one before it is reported (lanes.whole_warp).
 - A side that waits for another side of its warp is reported as a deadlock, as on hardware without independent thread
   scheduling.
 
 Polls. An instruction that reads a value that others change, and does not block (mbarrier.try_wait, ld.acquire,
 ld.relaxed, atom), leaves a `Wait` in `state.polls`: ready once the answer would be another, with the reason why it is
-not. At a back edge, if something was polled since the last one, the agent yields: - If it has come the same way before,
-has done nothing since but compute and poll, and all registers that the loop writes
-  are unchanged, all further iterations would be the same. It waits until a poll would have another answer. So a loop of
-  try_wait, or of ld.acquire, is a blocking wait, and a deadlock lists it as one.
+not. At a back edge, if something was polled since the last one, the agent yields:
+- If it has come the same way before, has done nothing since but compute and poll, and all registers that the loop
+  writes are unchanged, all further iterations would be the same. It waits until a poll would have another answer. So a
+  loop of try_wait, or of ld.acquire, is a blocking wait, and a deadlock lists it as one.
 - Otherwise (a counter of polls runs, or memory was written) others may run, and it can continue at any time.
 
 Decoders: `Block.acts` is False if a block only computes registers and polls. A handler writes its whole result, and

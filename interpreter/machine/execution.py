@@ -11,8 +11,8 @@ A handler interprets one op (interpreter/ops/, one file per dialect or hardware 
   region by `yielded = yield from run_block(state, op.regions[0])`.
 - Work that does not depend on the run goes into `prepare`: `@OPS.implements("x.y", prepare=f)` with
   `f(op: DecodedOp, program: Program)`; it stores its result in `op.data`.
-- A terminator has no handler: `run_block` returns the values of its operands. - `state.mask` is None while all lanes
-are active, else a bool array (32,) of the active ones. Handlers without side
+- A terminator has no handler: `run_block` returns the values of its operands.
+- `state.mask` is None while all lanes are active, else a bool array (32,) of the active ones. Handlers without side
   effects may ignore it; memory, barriers and other effects must not.
 - A broken rule: `raise violation(state, op, "what, the limit, the way out")`.
 

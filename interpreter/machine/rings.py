@@ -1,7 +1,7 @@
 """The ring's protocol: checked acquire, commit, wait and release, for a CTA of one agent, several warps, or roles.
 
-Producers fill the slots in ring order and consumers read them in ring order: (index, phase) of the k-th is (k mod
-stages, ⌊k / stages⌋ mod 2). Without roles every agent is both. A slot is full once every producer has committed it, and
+Producers fill the slots in ring order and consumers read them in ring order: the k-th has index k mod stages and phase
+⌊k / stages⌋ mod 2. Without roles every agent is both. A slot is full once every producer has committed it, and
 empty once every consumer has released it. Instances of a consumer role take turns: one of them reads each fill of a
 slot, and all their waits together are in ring order. A copy into a slot lands when the slot is first waited for. Each
 acquire makes the slot unwritten, so that reading data of an earlier round is an error, except in buffers that the ring

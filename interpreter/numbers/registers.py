@@ -3,10 +3,11 @@
 A register of PTX has only a width: 32 bits may be an integer, an f32, two f16, or half of an f64. Kinds of values:
 
 raw      an integer of the register's width, signed: a Python int if uniform (bool for a predicate), else an array
-Number   one number of the domain that fills the register: f16 and bf16 in 16 bits, f32 in 32, f64 in 64 Packed   two
-numbers of 16 bits in 32, two of 8 in 16, four of 8 in 32 (packed.py) Pair     two values of 32 bits in 64 Half     32
-bits that are half of a 64-bit Number Mixed    values of different kinds in different lanes, after branches meet
-(packed.py)
+Number   one number of the domain that fills the register: f16 and bf16 in 16 bits, f32 in 32, f64 in 64
+Packed   two numbers of 16 bits in 32, two of 8 in 16, four of 8 in 32 (packed.py)
+Pair     two values of 32 bits in 64
+Half     32 bits that are half of a 64-bit Number
+Mixed    values of different kinds in different lanes, after branches meet (packed.py)
 
 Moving, packing, selecting and storing keep numbers unchanged. So do the bit operations by which compilers move halves
 of registers, negate, and convert bf16 to f32 (`logic`, `shifted`). Other integer operations on numbers need bits, which

@@ -6,8 +6,9 @@ largest of these exponents and truncated some bits below it. The sum of the trun
 once to the accumulator's type: towards zero for f32, to nearest for f16. A sum above the largest number becomes
 infinite. A sum of zero is positive.
 
-- tf32 is f32 without its last 13 bits. - wgmma of fp8 keeps fewer bits, and its f32 sums have 14 significant ones. -
-mma.sync of fp8 consists of two of f16: ptxas sums the lower two of each four of K first, then the upper two, starting
+- tf32 is f32 without its last 13 bits.
+- wgmma of fp8 keeps fewer bits, and its f32 sums have 14 significant ones.
+- mma.sync of fp8 consists of two of f16: ptxas sums the lower two of each four of K first, then the upper two, starting
   from zero, and adds the accumulator to that, rounded to nearest.
 
 Source: probing of an H200 by `benchmarks/probe_tensor_cores.py` (single instructions) and
