@@ -9,7 +9,7 @@ from lowtide.targets import KNOWN
 def presets() -> None:
     """List the named schedules: target, addition to the step before, and fields."""
     rows = [(name, one.target, f"{one.adds}{_form(one)}\n{_fixed(one.schedule)}") for name, one in LADDERS.items()]
-    table(("preset", "target", "what it adds to the one before; its schedule, the rest of which is chosen"), rows)
+    table(("preset", "target", "what it adds to the one before; its schedule (other fields are chosen)"), rows)
 
 
 def _form(preset: Preset) -> str:

@@ -44,13 +44,13 @@ _PIECES = Schedule().with_(
     launch="programmatic",
     order="grouped(8)",
 )
-SM90A_TF32X3 = {"sm90-f32-tf32x3": ("f32 by three products of tf32 pieces, summed in registers", _PIECES)}
-SM90A_BF16X6 = {"sm90-f32-bf16x6": ("f32 by six products of bf16 pieces, summed in registers", _PIECES.with_(k=128))}
+SM90A_TF32X3 = {"sm90-f32-tf32x3": ("f32 as three products of tf32 pieces, summed in registers", _PIECES)}
+SM90A_BF16X6 = {"sm90-f32-bf16x6": ("f32 as six products of bf16 pieces, summed in registers", _PIECES.with_(k=128))}
 
 BYTES = ("s8", "u8")
 SM80_INT8 = {
     "sm80-int8": (
-        "mma.m16n8k32 of bytes, by ldmatrix of their pairs",
+        "mma.m16n8k32 of bytes, loaded in pairs by ldmatrix",
         Schedule().with_(
             grid_tile=(128, 128), order="grouped(8)", k=64, stages=4, atom="mma.m16n8k32", atoms=(2, 2, 1)
         ),
@@ -91,7 +91,7 @@ SM90A_WEIGHTS = {
 
 SM89_FP8 = {
     "sm89-fp8": (
-        "mma.m16n8k32 of 8-bit floats, whose sums of 64 products are added in registers unless sums may be fast",
+        "mma.m16n8k32 of 8-bit floats; sums of 64 products are added in registers unless sums are fast",
         Schedule().with_(
             grid_tile=(128, 128), order="grouped(8)", k=64, stages=4, atom="mma.m16n8k32", atoms=(2, 4, 1)
         ),
@@ -103,18 +103,18 @@ _FP8 = Schedule().with_(
 )
 SM90A_FP8 = {
     "sm90-fp8": (
-        "wgmma m64n192k32 of 8-bit floats, whose sums of 128 products are added in registers unless sums may be fast",
+        "wgmma m64n192k32 of 8-bit floats; sums of 128 products are added in registers unless sums are fast",
         _FP8.with_(grid_tile=(128, 192)),
     ),
     "sm90-fp8-tall": (
-        "tiles of 256 rows: two blocks of 64 for each consumer, whose sums are added one block after the other",
+        "tiles of 256 rows: two blocks of 64 per consumer, added one block after the other",
         _FP8.with_(grid_tile=(256, 128), order="grouped(8)"),
     ),
     "sm90-fp8-best": ("everything chosen for the shape", Schedule()),
 }
 SM90A_FP8_BLOCKS = {
     "sm90-fp8-blocks": (
-        "scales of blocks of 8-bit floats: promotion multiplies the sum of each 128 of K by them",
+        "block scales of 8-bit floats: promotion multiplies the sum of each 128 of K by them",
         _FP8.with_(grid_tile=(128, 192), scales="direct"),
     ),
     "sm90-fp8-staged-scales": (
@@ -124,8 +124,8 @@ SM90A_FP8_BLOCKS = {
 }
 SM90A_FP8_SCATTER_TAIL = {
     "sm90-fp8-scatter-tail": (
-        "tiles of a last wave in three parts of K, whose CTAs add and store a share of the columns each; scales are "
-        "read a K step ahead",
+        "tiles of a last wave in three parts of K; each CTA adds and stores a share of the columns; scales are read a "
+        "K step ahead",
         _FP8.with_(
             grid_tile=(128, 192),
             atom="wgmma.m64n192k32",

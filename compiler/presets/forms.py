@@ -13,12 +13,12 @@ BY_COLUMNS: Mapping[str, Any] = MappingProxyType({"d_order": "column"})
 
 SM80_BATCH = {
     "sm80-batch": (
-        "small tiles for a batch of small matrices, CTAs that go from matrix to matrix",
+        "small tiles for a batch of small matrices; CTAs continue from matrix to matrix",
         Schedule().with_(grid_tile=(64, 64), k=32, atoms=(2, 2, 1), stages=4, order="row", scheduler="persistent"),
     )
 }
 SM80_BY_COLUMNS = {
-    "sm80-by-columns": ("D by columns, as the transpose of what is given", BANDS.with_(stages=4, operands="swapped"))
+    "sm80-by-columns": ("D by columns, computed as its transpose", BANDS.with_(stages=4, operands="swapped"))
 }
 FEW_ROWS: Mapping[str, Any] = MappingProxyType({"m": 16})
 SM80_FEW_ROWS = {
@@ -45,13 +45,13 @@ SM90A_FEW_ROWS = {
 }
 SM90A_BATCH = {
     "sm90-batch": (
-        "consumers that take the tiles of a batch in turn, by tensor maps of one dimension more",
+        "consumers that take the tiles of a batch in turn; tensor maps have one more dimension",
         PINGPONG.with_(grid_tile=(128, 128), stages=5, order="row", launch="serialized", buffers=2),
     )
 }
 SM90A_BY_COLUMNS = {
     "sm90-by-columns": (
-        "D by columns, as the transpose of what is given, stored by TMA",
+        "D by columns, computed as its transpose, stored by TMA",
         TMA_STORES.with_(order="grouped(16)", operands="swapped"),
     )
 }

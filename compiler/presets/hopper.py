@@ -56,7 +56,7 @@ SM90A = {
         _GROUPS.with_(a_copy="tma.5d", b_copy="tma.5d"),
     ),
     "sm90-streaming-stores": (
-        "maps of two dimensions again, stores of D that L2 drops first",
+        "maps of two dimensions again; stores of D that L2 evicts first",
         _GROUPS.with_(a_copy="tma", b_copy="tma", epilogue_cache="streaming"),
     ),
     "sm90-smem-epilogue": (
@@ -64,7 +64,7 @@ SM90A = {
         _GROUPS.with_(stages=3, epilogue_path="smem"),
     ),
     "sm90-tma-stores": (
-        "stores of D by TMA, under way while the next tile is multiplied; four stages again",
+        "stores of D by TMA, in flight while the next tile is multiplied; four stages again",
         TMA_STORES,
     ),
     "sm90-hilbert": ("tiles along a Hilbert curve in place of groups", TMA_STORES.with_(order="hilbert")),
@@ -74,13 +74,13 @@ SM90A = {
         TMA_STORES.with_(order="grouped(16)", launch="programmatic"),
     ),
     "sm90-packed-rows": (
-        "matrices that lie anywhere: those that are not aligned are copied to aligned rows, and D out of them",
+        "unaligned matrices: they are copied to aligned rows, and D out of them",
         TMA_STORES.with_(
             order="grouped(16)", launch="programmatic", a_pack="rows", b_pack="rows", epilogue_pack="rows"
         ),
     ),
     "sm90-split-k": (
-        "K in two parts, whose partial sums one CTA adds: for few tiles and a long K",
+        "K in two parts; one CTA adds the partial sums: for few tiles and a long K",
         TMA_STORES.with_(order="grouped(16)", k_division="split(2)"),
     ),
     "sm90-scatter-k": (
@@ -100,11 +100,11 @@ SM90A = {
         TMA_STORES.with_(order="grouped(16)", k_division="tail(3)"),
     ),
     "sm90-cluster-2x1": (
-        "K undivided again, clusters of 2 × 1 CTAs, each of which loads half of B for both",
+        "K undivided again; clusters of 2 × 1 CTAs, each loading half of B for both",
         TMA_STORES.with_(order="grouped(8)", cluster=(2, 1)),
     ),
     "sm90-cluster-1x2": (
-        "clusters of 1 × 2 CTAs, each of which loads half of A for both",
+        "clusters of 1 × 2 CTAs, each loading half of A for both",
         TMA_STORES.with_(order="grouped(16)", cluster=(1, 2)),
     ),
     "sm90-tall-tile": (
@@ -113,11 +113,11 @@ SM90A = {
     ),
     "sm90-split-tail": ("a last wave that is at most half full as half tiles", _TALL.with_(tail="halves")),
     "sm90-wave-sync": (
-        "CTAs that begin each wave together, so that they share what is in L2",
+        "CTAs that start each wave together, to share data in L2",
         _TALL.with_(tail="halves", waves="synchronized"),
     ),
     "sm90-serpentine-k": (
-        "CTAs that run freely; every second tile takes K backward, and so begins with what L2 still keeps",
+        "CTAs that run freely; every second tile takes K backward, and so begins with data still in L2",
         _TALL.with_(tail="halves", k_order="serpentine"),
     ),
     "sm90-pingpong": (
@@ -125,7 +125,7 @@ SM90A = {
         PINGPONG,
     ),
     "sm90-unaligned": (
-        "operands that lie anywhere, without packing: a warpgroup copies them through registers, stores of elements",
+        "unaligned operands without packing: a warpgroup copies them through registers; stores of elements",
         _TWO_CONSUMERS.with_(
             grid_tile=(128, 128),
             k=32,

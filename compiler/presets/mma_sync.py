@@ -9,29 +9,29 @@ BANDS = _SM80.with_(order="grouped(8)")
 
 SM80 = {
     "sm80-direct": (
-        "mma.sync on fragments that come straight from global memory, without shared memory",
+        "mma.sync on fragments loaded from global memory, without shared memory",
         _SM80.with_(order="row", epilogue_path="direct", a_copy="ld.global.16", b_copy="ld.global.16"),
     ),
     "sm80-two-stages": (
         "cp.async, ldmatrix and mma.sync, two stages in shared memory without a swizzle",
         _DIRECT.with_(stages=2, fragment_buffers=1, a_swizzle=NO_SWIZZLE, b_swizzle=NO_SWIZZLE),
     ),
-    "sm80-swizzled": ("swizzles that leave no bank conflict", _DIRECT.with_(stages=2, fragment_buffers=1)),
+    "sm80-swizzled": ("swizzles without bank conflicts", _DIRECT.with_(stages=2, fragment_buffers=1)),
     "sm80-three-stages": ("a third stage", _DIRECT.with_(stages=3, fragment_buffers=1)),
     "sm80-double-buffered": ("fragments loaded one k-slice ahead", _DIRECT.with_(stages=3)),
     "sm80-smem-epilogue": ("stores of whole rows, through shared memory", _SM80.with_(stages=3, order="row")),
     "sm80-rasterized": ("work tiles in bands of eight rows, for L2", BANDS.with_(stages=3)),
     "sm80-five-stages": ("two more stages", BANDS.with_(stages=5)),
     "sm80-persistent": (
-        "one stage less, CTAs that stay for many tiles",
+        "one stage less; CTAs that compute many tiles",
         BANDS.with_(stages=4, scheduler="persistent"),
     ),
     "sm80-filled-ring": (
-        "the next tile's first copies under way while this one is stored; fragments loaded when they are needed",
+        "the next tile's first copies in flight while this one is stored; fragments loaded when they are needed",
         BANDS.with_(stages=3, scheduler="persistent", prologue="once", epilogue_tile=(64, 128)),
     ),
     "sm80-split-k": (
-        "eight warps, K in four parts, whose partial sums one CTA adds: for few tiles and a long K",
+        "eight warps; K in four parts; one CTA adds the partial sums: for few tiles and a long K",
         BANDS.with_(stages=4, atoms=(2, 4, 1), k_division="split(4)"),
     ),
     "sm80-sliced-k": (
@@ -39,7 +39,7 @@ SM80 = {
         BANDS.with_(atoms=(2, 2, 2), stages=4),
     ),
     "sm80-unaligned": (
-        "operands that lie anywhere: copies through registers and stores of single elements, neighbours by neighbours",
+        "unaligned operands: copies through registers and stores of single elements, neighbours by neighbours",
         BANDS.with_(atoms=(2, 4, 1), stages=3, a_copy="staged.2", b_copy="staged.2", epilogue_store=2),
     ),
     "sm80-large-tile": (

@@ -41,7 +41,7 @@ SIMT = {
         _TWO_PER_SM.with_(**_BY_ELEMENT),
     ),
     "sm80-simt-staged": (
-        "copies of 16 bytes: where K is contiguous they go through registers, and are transposed there",
+        "copies of 16 bytes; if K is contiguous, they go through registers, which transpose them",
         _TWO_PER_SM,
     ),
     "sm80-simt-best": ("everything else chosen for the shape", Schedule().with_(atom=FMA)),

@@ -1,4 +1,4 @@
-"""Faults in where matrices lie: packing of those that are not aligned, and the number of the matrix in a batch."""
+"""Faults in the addressing of matrices: packing of unaligned ones, and the index of the matrix in a batch."""
 
 from lowtide.verification.mutation.edits import Edit, constant, drop, fixed, into, number, swapped
 from lowtide.verification.mutation.operators.operator import CTA_LEVELS, THREAD_LEVELS, Kind, Operator, Side, rows
