@@ -30,7 +30,7 @@ def Sm_TiledMmaAttr : Sm_Attr<"TiledMma", "tiled_mma"> {
 }
 
 def Sm_TiledCopyAttr : Sm_Attr<"TiledCopy", "tiled_copy"> {
-  let summary = "A copy atom, and which thread copies which elements of the tile";
+  let summary = "A copy atom, and the elements of the tile that each thread copies";
   let description = [{
     The thread-value layout covers the whole tile. The values of a thread form runs, and one atom copies one run.
 
@@ -49,13 +49,13 @@ class Sm_Enum<string name, string summary, list<I32EnumAttrCase> cases> : I32Enu
 def Sm_StoreStart : Sm_Enum<"StoreStart", "when the stores of a tile of D start", [
     I32EnumAttrCase<"all_sums", 0>, I32EnumAttrCase<"first_rows", 1>, I32EnumAttrCase<"next_tile", 2>]>;
 
-def Sm_CopyIssue : Sm_Enum<"CopyIssue", "where a K step issues the copies of a later one", [
+def Sm_CopyIssue : Sm_Enum<"CopyIssue", "where a K step issues the copies of a later step", [
     I32EnumAttrCase<"at_head", 0>, I32EnumAttrCase<"spread", 1>]>;
 
-def Sm_SlotRead : Sm_Enum<"SlotRead", "when a K step waits for its slot and reads its scales and descriptors", [
+def Sm_SlotRead : Sm_Enum<"SlotRead", "when a K step waits for its slot and reads scales and descriptors", [
     I32EnumAttrCase<"in_step", 0>, I32EnumAttrCase<"step_before", 1>]>;
 
-def Sm_StepForm : Sm_Enum<"StepForm", "whether the steps of a loop are written out", [
+def Sm_StepForm : Sm_Enum<"StepForm", "whether the steps of a loop are unrolled", [
     I32EnumAttrCase<"rolled", 0>, I32EnumAttrCase<"unrolled", 1>]>;
 
 class Sm_DefaultEnum<EnumAttrInfo enum, string word> : EnumParameter<enum> {
@@ -63,17 +63,17 @@ class Sm_DefaultEnum<EnumAttrInfo enum, string word> : EnumParameter<enum> {
 }
 
 def Sm_TimingAttr : Sm_Attr<"Timing", "timing"> {
-  let summary = "When a loop over K does its work: where copies, stores and reads stand among its products";
+  let summary = "Timing of a loop over K: the positions of copies, stores and reads among its products";
   let description = [{
-    The attribute `sm.timing` of the `scf.for` that multiplies, from level `pipelined` on. A loop without it has all
-    defaults.
+    The attribute `sm.timing` of the `scf.for` that multiplies, from level `pipelined` on. Without it, all fields have
+    their defaults.
 
     | field | value | meaning |
     |---|---|---|
-    | `stores` | `all_sums`, `first_rows`, `next_tile` | the tile of D is stored when all its sums are complete; its first part already when the sums of its first rows are; or among the products of the next tile of the CTA |
-    | `copies` | `at_head`, `spread` | a step issues the copies of a later step all at once, before its products; or one by one, each behind the fragment loads of a k-slice |
-    | `slot` | `in_step`, `step_before` | a step waits for its slot, and reads scales and matrix descriptors, before its own products; or while the products of the step before it are in flight |
-    | `steps` | `rolled`, `unrolled` | the loop stays a loop, or its steps are written out |
+    | `stores` | `all_sums`, `first_rows`, `next_tile` | a tile of D is stored when all its sums are complete; its first part is stored as soon as the sums of its first rows are complete; or it is stored among the products of the CTA's next tile |
+    | `copies` | `at_head`, `spread` | a step issues the copies of a later step all at once, before its products; or one by one, each after the fragment loads of a k-slice |
+    | `slot` | `in_step`, `step_before` | a step waits for its slot, and reads scales and matrix descriptors, before its own products; or while the products of the previous step are in flight |
+    | `steps` | `rolled`, `unrolled` | the loop is kept, or unrolled |
 
     ```mlir
     scf.for %k = %c0 to %c4 step %c1 {
@@ -85,10 +85,10 @@ def Sm_TimingAttr : Sm_Attr<"Timing", "timing"> {
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
-def Sm_ClusterLine : Sm_Enum<"ClusterLine", "CTAs of a cluster, seen from one of them", [
+def Sm_ClusterLine : Sm_Enum<"ClusterLine", "CTAs of a cluster, relative to one of them", [
     I32EnumAttrCase<"row", 0>, I32EnumAttrCase<"column", 1>, I32EnumAttrCase<"cross", 2>]>;
 
-def Sm_SlotUse : Sm_Enum<"SlotUse", "what a slot of a ring may be used for", [
+def Sm_SlotUse : Sm_Enum<"SlotUse", "the permitted use of a ring slot", [
     I32EnumAttrCase<"write", 0>, I32EnumAttrCase<"read", 1>]>;
 
 def Sm_RingType : Sm_Type<"Ring", "ring"> {
@@ -146,7 +146,7 @@ def Sm_PendingType : Sm_Type<"Pending", "pending"> {
 }
 
 def Sm_RetiredType : Sm_Type<"Retired", "retired"> {
-  let summary = "The proof that the asynchronous reads of a slot are over";
+  let summary = "A token: the asynchronous reads of a slot are complete";
   let description = [{
     ```mlir
     !sm.retired
@@ -155,7 +155,7 @@ def Sm_RetiredType : Sm_Type<"Retired", "retired"> {
 }
 
 def Sm_TensorMapType : Sm_Type<"TensorMap", "tensor_map"> {
-  let summary = "A tensor map: how the TMA unit finds boxes of a matrix, and how it lays them out in shared memory";
+  let summary = "A tensor map: boxes of a matrix for the TMA unit, and their layout in shared memory";
   let description = [{
     The type has the shape and element type of one box, as stored in global memory, and its swizzle in shared memory.
     With two dimensions, a box is a window of the matrix. With three to five dimensions, an R×C matrix is viewed as

@@ -1,4 +1,4 @@
-// Operations on fragments: values that the threads of a CTA hold. Included by SmOps.td, whose classes they use.
+// Operations on fragments: values in the registers of a CTA's threads. Included by SmOps.td, whose classes they use.
 #ifndef LOWTIDE_SM_FRAGMENT_OPS_TD
 #define LOWTIDE_SM_FRAGMENT_OPS_TD
 
@@ -36,10 +36,10 @@ def Sm_LdmatrixOp : Sm_Op<"ldmatrix"> {
 def Sm_UnpackWeightsOp : Sm_Op<"unpack_weights", [Pure]> {
   let summary = "Converts packed weights that each thread holds to the elements of an mma's operand";
   let description = [{
-    The source holds bytes of packed weights (docs/weights.md): a row of bytes of 8-bit weights, or of two weights of 4
-    bits, of two rows. The result begins at K `at` of it. Each thread makes its elements from bytes that it holds, so
-    none moves; weights are integers or floats that the result's type holds exactly. They may be `less` a zero point for
-    each row, of which each thread holds those of its rows in every column.
+    The source holds bytes of packed weights (docs/weights.md): a row of bytes is one row of 8-bit weights, or two rows
+    of 4-bit weights, two weights per byte. The result begins at K `at` of the source. Each thread converts bytes that
+    it holds, so no data moves. The result's type holds the weights, integers or floats, exactly. `less` subtracts a
+    zero point for each row; each thread holds the zero points of its rows in every column.
 
     ```mlir
     %fb = sm.unpack_weights %packed at 16 of si4 : !sm.fragment<64x32xui8, #tv> to !sm.fragment<128x16xbf16, #tv1>
@@ -60,7 +60,7 @@ def Sm_MmaSyncOp : Sm_Op<"mma_sync", [Pure, AllTypesMatch<["acc", "result"]>]> {
   let summary = "acc + A · B on fragments, with mma.sync or FMA";
   let description = [{
     A is M×K, B is N×K and the accumulator is M×N. The tiled mma determines their thread-value layouts, and its atom the
-    instruction: mma.sync of a warp, or fma of a thread, which adds the products one after the other, in order of K.
+    instruction: mma.sync of a warp, or fma of a thread, which adds the products one after the other, in ascending K.
 
     ```mlir
     %c2 = sm.mma_sync %fa, %fb, %c by <mma.m16n8k16.f32.bf16, atoms [2, 2, 1]>
@@ -74,11 +74,11 @@ def Sm_MmaSyncOp : Sm_Op<"mma_sync", [Pure, AllTypesMatch<["acc", "result"]>]> {
 }
 
 def Sm_SumOverKOp : Sm_Op<"sum_over_k", [Sm_Ordering]> {
-  let summary = "The sum of what the warps along K have accumulated, shared out among all threads of the CTA";
+  let summary = "The sum of the accumulators of the warps along K, distributed over all threads of the CTA";
   let description = [{
-    With several atoms along K in the tiled mma, warps that differ only in their place along K hold partial sums of the
-    same elements. They are added in the order of their places along K, so that bits repeat. In the result each element
-    is held by one thread. `lower-epilogue` makes it a pass through shared memory.
+    With several atoms along K in the tiled mma, warps that differ only in their position along K hold partial sums of
+    the same elements. These are added in the order of their positions, so that the bits are reproducible. In the
+    result, each element is held by one thread. `lower-epilogue` lowers it to an exchange through shared memory.
 
     ```mlir
     %sum = sm.sum_over_k %acc by <mma.m16n8k16.f32.bf16, atoms [2, 2, 2]>
@@ -92,9 +92,9 @@ def Sm_SumOverKOp : Sm_Op<"sum_over_k", [Sm_Ordering]> {
 }
 
 def Sm_StackOp : Sm_Op<"stack", [Pure]> {
-  let summary = "The partial sums of the warps along K as one fragment: a tile below the other, in their order";
+  let summary = "The partial sums of the warps along K as one fragment: their tiles stacked in order";
   let description = [{
-    The registers stay where they are. The result has as many times the rows as there are warps along K.
+    Registers do not move. The number of rows is multiplied by the number of warps along K.
 
     ```mlir
     %stacked = sm.stack %part : !sm.fragment<32x128xf32, #tv> to !sm.fragment<64x128xf32, #tv1>
@@ -125,7 +125,7 @@ def Sm_ExtractOp : Sm_Op<"extract", [Pure]> {
 def Sm_MapOp : Sm_Op<"map", [SingleBlock, RecursiveMemoryEffects]> {
   let summary = "Applies a scalar region to every element of fragments";
   let description = [{
-    The inputs are fragments of the same shape and thread-value layout, or scalars that all elements share. There is a
+    The inputs are fragments of the same shape and thread-value layout, or scalars that all elements share. There is one
     result for each value that the region yields.
 
     ```mlir
@@ -149,10 +149,10 @@ def Sm_MapOp : Sm_Op<"map", [SingleBlock, RecursiveMemoryEffects]> {
 }
 
 def Sm_MaxAbsOp : Sm_Op<"max_abs", [Pure, AllTypesMatch<["most", "result"]>]> {
-  let summary = "The largest absolute value of the elements that a thread holds inside a matrix, and of those before";
+  let summary = "The largest absolute value of each thread's elements inside a matrix, and of a previous value";
   let description = [{
-    Each thread has one value: the larger of the one before, `most`, and of the absolute values of its elements of the
-    fragment. Elements of the window outside the matrix do not count. NaN is larger than all numbers.
+    The result of each thread is the maximum of its previous value, `most`, and the absolute values of its elements of
+    the fragment. Elements of the window outside the matrix do not count. NaN is larger than all numbers.
 
     ```mlir
     %m1 = sm.max_abs %y in %dv, %m0 : !sm.fragment<32x128xf32, #tv>, !tile.view<32x128xbf16>, !sm.fragment<128x1xf32, #tv1>
@@ -168,10 +168,10 @@ def Sm_MaxAbsOp : Sm_Op<"max_abs", [Pure, AllTypesMatch<["most", "result"]>]> {
 }
 
 def Sm_RaiseMaxOp : Sm_Op<"raise_max"> {
-  let summary = "Raises one element in global memory to the largest of the values that the threads have";
+  let summary = "Raises one element in global memory to the largest of the threads' values";
   let description = [{
-    Each thread has one value that is not negative, or NaN. Each warp finds its largest, and changes the element once,
-    by an atomic operation: in which order they do makes no difference.
+    Each thread has one value that is not negative, or NaN. Each warp finds its largest, and updates the element once,
+    with an atomic operation; the order of the updates does not matter.
 
     ```mlir
     sm.raise_max %m into %amax : !sm.fragment<128x1xf32, #tv1>, memref<1xf32>
@@ -185,7 +185,7 @@ def Sm_RaiseMaxOp : Sm_Op<"raise_max"> {
 def Sm_StoreSharedOp : Sm_Op<"store_shared"> {
   let summary = "Stores a fragment into shared memory";
   let description = [{
-    The buffer has the fragment's shape: an epilogue's scratch, or a slot of the ring that a copy through registers fills.
+    The buffer has the fragment's shape: an epilogue's scratch, or a slot of the ring filled by a copy through registers.
     Values of a thread that are contiguous in memory are combined into stores of at most the atom's size. `stmatrix.x4`
     stores four 8×8 matrices of 16-bit elements per instruction; each lane provides the address of one row (PTX ISA,
     "stmatrix").
@@ -204,8 +204,8 @@ def Sm_LoadSharedOp : Sm_Op<"load_shared"> {
   let summary = "Loads a fragment from shared memory";
   let description = [{
     Reads the part of the buffer that starts `at` the given element and has the fragment's shape; by default the buffer
-    has that shape. With `trans` it reads the transpose: the buffer is stored with the fragment's rows contiguous. The
-    values that a thread holds side by side in memory are combined into loads of the atom's size.
+    has that shape. With `trans` it reads the transpose: the buffer is stored with the fragment's rows contiguous.
+    Values of a thread that are contiguous in memory are combined into loads of the atom's size.
 
     ```mlir
     %rows = sm.load_shared %scratch by "ld.shared.16" : memref<…> to !sm.fragment<32x128xbf16, #tv1>
@@ -225,10 +225,10 @@ def Sm_LoadSharedOp : Sm_Op<"load_shared"> {
 def Sm_LoadScalesOp : Sm_Op<"load_scales"> {
   let summary = "Loads the scales of a fragment's rows, or columns, from shared memory";
   let description = [{
-    The buffer holds the scales of one K step as they lie in their matrix: of a `row_scale` or a `column_scale` a row with
-    an element for each row or column; of a `row_block_scale` or a `column_block_scale` a row for each block of 128 of
-    them, with an element for each 128 of K. The fragment begins at row or column `first`, and its K at `k`, of what the
-    buffer begins with. All values of a row, or of a column, are the same.
+    The buffer holds the scales of one K step, in the order of their matrix: for a `row_scale` or a `column_scale`, a
+    row with an element for each row or column; for a `row_block_scale` or a `column_block_scale`, a row for each block
+    of 128 of them, with an element for each 128 of K. The fragment begins at row or column `first` and at K `k`,
+    counted from the beginning of the buffer. All values of a row, or of a column, are the same.
 
     ```mlir
     %s = sm.load_scales row_scale %sas[%c0, %c0] : memref<1x128xf32, …> to !sm.fragment<128x192xf32, #tv>
@@ -246,13 +246,13 @@ def Sm_LoadScalesOp : Sm_Op<"load_scales"> {
 def Sm_LoadGlobalOp : Sm_Op<"load_global"> {
   let summary = "Loads a fragment from a window of global memory";
   let description = [{
-    Elements outside the matrix become zero. The values that a thread holds side by side in memory are combined into
-    loads of the atom's size if the base and the row stride of the window are aligned at run time. Otherwise each load is
-    one element. With `aligned` they are known to be, by what the kernel asks of A and B, and nothing is checked. With
-    `realigned` they may lie anywhere: the two aligned vectors around each are loaded, and registers shifted into place.
-    With `trans` it reads the transpose: the rows of the window are the fragment's columns. The operands of an mma come
-    so in a kernel without shared memory, copies that go through registers and the fragments of an epilogue's operands
-    in any.
+    Elements outside the matrix become zero. Values of a thread that are contiguous in memory are combined into loads of
+    the atom's size if the base and the row stride of the window are aligned at run time; otherwise each load is one
+    element. With `aligned` they are known to be aligned, because the kernel requires it of A and B, and nothing is
+    checked. With `realigned` no alignment is needed: the two aligned vectors around each vector are loaded, and
+    registers are shifted into place. With `trans` it reads the transpose: the rows of the window are the fragment's
+    columns. This op loads the operands of an mma in a kernel without shared memory, copies that go through registers,
+    and the operands of an epilogue.
 
     ```mlir
     %c = sm.load_global %cv by "ld.global.16" : !tile.view<32x128xbf16> to !sm.fragment<32x128xbf16, #tv1>

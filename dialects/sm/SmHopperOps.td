@@ -11,12 +11,12 @@ def Sm_RolesOp : Sm_Op<"roles", [RecursiveMemoryEffects, NoRegionArguments]> {
     thread of the role requests this number of registers with setmaxnreg. Roles exchange no SSA values; they communicate
     through the ring, which they use from outside the region.
 
-    Of a `producer` one thread runs, which starts TMA loads. `copiers` fill the ring by all their threads, which copy by
-    cp.async or through registers; one of them starts what TMA loads.
+    A `producer` runs one thread, which starts TMA loads. `copiers` fill the ring with all their threads, by cp.async or
+    through registers; one of them starts the TMA loads.
 
-    A role with `instances(n)` runs n times, each time on `warps` warps of its own. An instance is a role of its own in
-    every respect: what synchronizes, multiplies or stores together within a role does so within an instance, and a
-    buffer that is allocated in the region exists once per instance. `sm.role_instance` is the number of the instance.
+    A role with `instances(n)` runs n times, each time on `warps` warps of its own. Each instance is a role of its own:
+    ops that synchronize, multiply or store together within a role do so within an instance, and a buffer that is
+    allocated in the region exists once per instance. `sm.role_instance` is the index of the instance.
 
     ```mlir
     sm.roles {
@@ -46,7 +46,7 @@ def Sm_RolesOp : Sm_Op<"roles", [RecursiveMemoryEffects, NoRegionArguments]> {
 
 def Sm_RoleInstanceOp : Sm_Op<"role_instance", [Pure,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let summary = "The number of this instance of the role: 0 to instances - 1";
+  let summary = "The index of this instance of the role: 0 to instances - 1";
   let description = [{
     ```mlir
     %instance = sm.role_instance : index
@@ -91,15 +91,16 @@ def Sm_MbarrierWaitOp : Sm_Op<"mbarrier_wait", [Sm_Ordering]> {
 def Sm_MbarrierArriveOp : Sm_Op<"mbarrier_arrive", [Sm_Ordering]> {
   let summary = "Arrives once per warpgroup of the role; with `bytes`, also sets the number of bytes to expect";
   let description = [{
-    In a role of consumers or copiers, one thread per warpgroup arrives. In a producer role, one thread arrives. `after` is the token
-    that the wgmma operations that read the slot are complete; a role that uses wgmma needs it to release a slot.
+    In a role of consumers or copiers, one thread per warpgroup arrives. In a producer role, one thread arrives. `after`
+    is the token that the wgmma operations that read the slot are complete; a role that uses wgmma needs it to release a
+    slot.
 
-    With `each_warp`, one thread of each warp arrives: what the threads of a warp read of a slot by themselves is behind
-    them only where their own warp arrives.
+    With `each_warp`, one thread of each warp arrives. This is needed if the threads of a warp read the slot themselves:
+    an arrival only follows the reads of its own warp.
 
     `to` names the CTAs of the cluster that receive the arrival, each at its own object of this index: those of the
-    arriving CTA's `row` of the cluster, those of its `column`, or both (`cross`), the CTA itself included. Without it,
-    the CTA itself. Only the CTA that waits for the bytes may expect them.
+    arriving CTA's `row` of the cluster, those of its `column`, or both (`cross`), including the CTA itself. By default
+    only the CTA itself receives it. Only the CTA that waits for the bytes may expect them.
 
     ```mlir
     sm.mbarrier_arrive %empty[%slot] after %retired : !sm.mbarriers<4>
@@ -135,8 +136,8 @@ def Sm_ClusterBarrierOp : Sm_Op<"cluster_barrier", [Sm_Ordering]> {
 def Sm_TensorMapOp : Sm_Op<"tensor_map", [Pure]> {
   let summary = "The tensor map of a matrix (host side)";
   let description = [{
-    cuTensorMapEncodeTiled encodes it at kernel launch. The boxes have the result's shape. Those of a batch have one side
-    more, the first, which is 1.
+    cuTensorMapEncodeTiled encodes it at kernel launch. The boxes have the result's shape. The boxes of a batch have one
+    more dimension, the first, which is 1.
 
     ```mlir
     %map = sm.tensor_map %a : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
@@ -157,11 +158,11 @@ def Sm_TmaLoadOp : Sm_Op<"tma_load"> {
     zero, but the mbarrier counts the bytes of full boxes in any case (PTX ISA, "cp.async.bulk.tensor"). `cache` is the
     L2 eviction priority.
 
-    With `multicast`, the CTAs of a `row` or a `column` of the cluster need the same tile. Each loads its share, an equal
-    part of the tile's rows in the order of the CTAs, and sends it to all of them: it lands at the same place of each
-    one's shared memory and signals each one's mbarrier. A CTA's mbarrier expects the whole tile.
+    With `multicast`, the CTAs of a `row` or a `column` of the cluster need the same tile. Each CTA loads an equal share
+    of the tile's rows, in the order of the CTAs, and sends it to all of them: it is written to the same offset in the
+    shared memory of each CTA and signals the mbarrier of each CTA. A CTA's mbarrier expects the whole tile.
 
-    Of a batch, the number of the matrix comes first, and the first side of the boxes is 1.
+    In a batch, the index of the matrix comes first, and the first dimension of the boxes is 1.
 
     ```mlir
     sm.tma_load %map[%m, %k] to %a signals %full[%slot]
@@ -239,12 +240,13 @@ def Sm_FenceProxyAsyncOp : Sm_Op<"fence_proxy_async", [Sm_Ordering]> {
 def Sm_WgmmaOp : Sm_Op<"wgmma"> {
   let summary = "acc + A · B with wgmma.mma_async, B in shared memory; the result is pending";
   let description = [{
-    A and B are stored in shared memory as the layout letters specify, or A, which is then M×K, is a fragment. Blocks of 64 rows of M are assigned to the
-    consumer warpgroups in turn. Each warpgroup executes a fence, one wgmma.mma_async per k-slice and block of 64 rows,
-    and a commit: one wgmma group (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
+    A and B are stored in shared memory as the layout letters specify; A may also be a fragment, which is M×K. Blocks of
+    64 rows of M are assigned to the consumer warpgroups in turn. Each warpgroup executes a fence, one wgmma.mma_async
+    per k-slice and block of 64 rows, and a commit: one wgmma group (PTX ISA, "Asynchronous Warpgroup Level Matrix
+    Instructions").
 
-    With `row_groups` each warpgroup takes its blocks of 64 rows one after the other, and commits each as a group of its
-    own: the sums of the first block are complete while those of the others are still being computed.
+    With `row_groups` each warpgroup processes its blocks of 64 rows one after the other, and commits each as a separate
+    group: the sums of the first block are complete while those of the others are still being computed.
 
     ```mlir
     %p = sm.wgmma tn %a, %b, %c by <wgmma.m64n256k16.f32.bf16, atoms [2, 1, 1]>
@@ -267,14 +269,15 @@ def Sm_WgmmaOp : Sm_Op<"wgmma"> {
 }
 
 def Sm_WgmmaPromoteOp : Sm_Op<"wgmma_promote", [Sm_Ordering, AttrSizedOperandSegments, AllTypesMatch<["sum", "result"]>]> {
-  let summary = "sum + A · B with wgmma.mma_async, of which each block of 64 rows is summed from zero, and added in registers";
+  let summary = "sum + A · B with wgmma.mma_async: each block of 64 rows is summed from zero, then added in registers";
   let description = [{
-    Each warpgroup takes its blocks of 64 rows one after the other: a wgmma group, which sums all of K from zero, a wait,
-    and an addition to the block's registers. So sums that the tensor cores leave imprecise are short, and one block of
-    them lies beside the accumulators. Afterwards nothing is in flight, and what A and B lie in may be released.
+    Each warpgroup processes its blocks of 64 rows one after the other: a wgmma group, which sums all of K from zero, a
+    wait, and an addition to the block's registers. So the imprecise sums of the tensor cores stay short, and only one
+    block of them occupies registers besides the accumulators. Afterwards nothing is in flight, and the slot of A and B
+    may be released.
 
-    With scales of rows and of columns, each element of A · B is multiplied by their product, which is rounded, in a
-    fused multiply-add.
+    With scales of rows and of columns, each element of A · B is multiplied by their rounded product, in a fused
+    multiply-add.
 
     ```mlir
     %sum2, %retired = sm.wgmma_promote tn %a, %b into %sum by <wgmma.m64n128k32.f32.e4m3, atoms [2, 1, 1]>
@@ -314,8 +317,9 @@ def Sm_MmaWaitOp : Sm_Op<"mma_wait", [Sm_Ordering]> {
 def Sm_MmaWaitRowsOp : Sm_Op<"mma_wait_rows", [Sm_Ordering, AllTypesMatch<["acc", "rest"]>]> {
   let summary = "Waits until at most `pending` groups of wgmma are in flight, and makes the first rows readable";
   let description = [{
-    The accumulators come from an `sm.wgmma` with `row_groups`. `rows` holds those of the first rows of the tile, whose
-    groups must be done. `rest` stays pending; only `sm.mma_wait 0` takes it, and makes all rows readable.
+    The accumulators are those of an `sm.wgmma` with `row_groups`. `rows` holds the accumulators of the first rows of
+    the tile, whose groups must be complete. `rest` stays pending; only `sm.mma_wait 0` accepts it, and makes all rows
+    readable.
 
     ```mlir
     %top, %rest = sm.mma_wait_rows 1, %p : !sm.pending<!sm.fragment<256x192xf32, #tv>> -> !sm.fragment<128x192xf32, #tv1>
@@ -344,11 +348,11 @@ def Sm_PtxWgmmaWaitOp : Sm_Op<"ptx_wgmma_wait", [Sm_Ordering, AllTypesMatch<["ac
 }
 
 def Sm_PtxWgmmaOp : Sm_Op<"ptx_wgmma", [Sm_Ordering, AllTypesMatch<["acc", "result"]>]> {
-  let summary = "wgmma.mma_async with A in registers, four of two 16-bit elements each (level nvvm)";
+  let summary = "wgmma.mma_async with A in four registers of two 16-bit elements each (level nvvm)";
   let description = [{
-    The accumulators are cleared first where it `clears` them. B is a matrix descriptor; `transposed` says that it lies
-    with N contiguous. Nothing else may use the registers of A until a wait covers the wgmma (PTX ISA,
-    "wgmma.mma_async", "wgmma.wait_group"). The pass `convert-ptx-ops-to-asm` converts it to inline assembly.
+    With `clears`, the accumulators are set to zero first. B is a matrix descriptor; with `transposed`, N is contiguous
+    in B. Nothing else may use the registers of A until a wait covers the wgmma (PTX ISA, "wgmma.mma_async",
+    "wgmma.wait_group"). The pass `convert-ptx-ops-to-asm` converts it to inline assembly.
 
     ```mlir
     %p = sm.ptx_wgmma "wgmma.m64n8k16.f32.bf16" %acc, (%a0, %a1, %a2, %a3), %b : !llvm.struct<(f32, f32, f32, f32)>
@@ -365,7 +369,7 @@ def Sm_PtxWgmmaOp : Sm_Op<"ptx_wgmma", [Sm_Ordering, AllTypesMatch<["acc", "resu
 def Sm_PtxAwaitWaveOp : Sm_Op<"ptx_await_wave", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Adds one to a counter, and polls it until the wave is complete, a bounded number of times (level nvvm)";
   let description = [{
-    Of `tiles` additions the last one sets the counter to zero (atom.inc; PTX ISA, "atom"). With `ctas` CTAs, whoever
+    The last of `tiles` additions sets the counter to zero (atom.inc; PTX ISA, "atom"). With `ctas` CTAs, the CTA that
     adds the n-th one polls until the counter is at the next multiple of `ctas`, or has been set to zero. The pass
     `convert-ptx-ops-to-asm` converts it to inline assembly.
 
@@ -378,11 +382,12 @@ def Sm_PtxAwaitWaveOp : Sm_Op<"ptx_await_wave", [MemoryEffects<[MemRead, MemWrit
 }
 
 def Sm_PtxKeepPairOp : Sm_Op<"ptx_keep_pair", [Pure, AllTypesMatch<["value", "result"]>]> {
-  let summary = "Two 16-bit values, which a whole warp keeps in one register (level nvvm)";
+  let summary = "Two 16-bit values that stay in one register (level nvvm)";
   let description = [{
-    The same bits: each lane reads its own (PTX ISA, "shfl.sync"). LLVM and ptxas do not look through it. Values that are
-    converted to 16 bits and then stored one at a time are else converted one at a time, where they are stored; behind a
-    wgmma ptxas then serializes wgmmas (C7514). The pass `convert-ptx-ops-to-asm` converts it to inline assembly.
+    Returns the same bits: each lane reads its own register (PTX ISA, "shfl.sync"). LLVM and ptxas do not look through
+    it. Otherwise, values that are converted to 16 bits and stored one at a time are also converted one at a time, at
+    their stores; after a wgmma, ptxas then serializes wgmmas (C7514). The pass `convert-ptx-ops-to-asm` converts it to
+    inline assembly.
 
     ```mlir
     %kept = sm.ptx_keep_pair %pair : i32
@@ -396,8 +401,8 @@ def Sm_PtxKeepPairOp : Sm_Op<"ptx_keep_pair", [Pure, AllTypesMatch<["value", "re
 def Sm_PtxMaskOrOp : Sm_Op<"ptx_mask_or", [Pure, AllTypesMatch<["value", "result"]>]> {
   let summary = "(value & mask) | bits, by one lop3 (level nvvm)";
   let description = [{
-    With `inverted`, (~value & mask) | bits. Of an `and` and an `or` with constants ptxas makes two instructions. The pass
-    `convert-ptx-ops-to-asm` converts it to inline assembly (PTX ISA, "lop3").
+    With `inverted`, (~value & mask) | bits. ptxas makes two instructions of an `and` and an `or` with constants. The
+    pass `convert-ptx-ops-to-asm` converts it to inline assembly (PTX ISA, "lop3").
 
     ```mlir
     %y = sm.ptx_mask_or %x, 983055, 1124090624 : i32
@@ -412,7 +417,7 @@ def Sm_PtxMaskOrOp : Sm_Op<"ptx_mask_or", [Pure, AllTypesMatch<["value", "result
 def Sm_PtxRoundOp : Sm_Op<"ptx_round", [Pure, AllTypesMatch<["value", "result"]>]> {
   let summary = "Rounds to a type that is stored with more bits: cvt.rna.tf32.f32 (level nvvm)";
   let description = [{
-    To nearest, ties away from zero (PTX ISA, "cvt"). What is too large becomes infinite. The pass
+    To nearest, ties away from zero (PTX ISA, "cvt"). Values beyond the range become infinite. The pass
     `convert-ptx-ops-to-asm` converts it to inline assembly.
 
     ```mlir
@@ -441,8 +446,8 @@ def Sm_PtxStoreOp : Sm_Op<"ptx_store", [MemoryEffects<[MemWrite]>]> {
 def Sm_PtxSemaphoreArriveOp : Sm_Op<"ptx_semaphore_arrive", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "red.release.gpu.global.add.s32 of one (level nvvm)";
   let description = [{
-    By one thread. What it wrote before, and what others wrote before a barrier with it, is visible to who acquires the
-    new value. See PTX ISA, "red" and "Causality Order".
+    Executed by one thread. Its earlier writes, and those of other threads before a barrier with it, are visible to
+    threads that acquire the new value. See PTX ISA, "red" and "Causality Order".
 
     ```mlir
     sm.ptx_semaphore_arrive %p : !llvm.ptr<1>
@@ -455,7 +460,8 @@ def Sm_PtxSemaphoreArriveOp : Sm_Op<"ptx_semaphore_arrive", [MemoryEffects<[MemR
 def Sm_PtxSemaphoreWaitOp : Sm_Op<"ptx_semaphore_wait", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "ld.acquire.gpu.global.s32 until the value is at least a count (level nvvm)";
   let description = [{
-    By one thread; others that meet it at a barrier afterwards see as much. See PTX ISA, "ld" and "Causality Order".
+    Executed by one thread; threads that then pass a barrier with it see the same writes. See PTX ISA, "ld" and
+    "Causality Order".
 
     ```mlir
     sm.ptx_semaphore_wait %p until %count : !llvm.ptr<1>
@@ -466,9 +472,9 @@ def Sm_PtxSemaphoreWaitOp : Sm_Op<"ptx_semaphore_wait", [MemoryEffects<[MemRead,
 }
 
 def Sm_PtxSemaphoreLeaveOp : Sm_Op<"ptx_semaphore_leave", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "red.relaxed.gpu.global.inc.u32: adds one, or sets to zero what has reached a limit (level nvvm)";
+  let summary = "red.relaxed.gpu.global.inc.u32: adds one, or sets to zero if a limit is reached (level nvvm)";
   let description = [{
-    By the thread that has waited for the semaphore. See PTX ISA, "red".
+    Executed by the thread that waited for the semaphore. See PTX ISA, "red".
 
     ```mlir
     sm.ptx_semaphore_leave %p limit %last : !llvm.ptr<1>
@@ -479,10 +485,10 @@ def Sm_PtxSemaphoreLeaveOp : Sm_Op<"ptx_semaphore_leave", [MemoryEffects<[MemRea
 }
 
 def Sm_PtxRaiseMaxOp : Sm_Op<"ptx_raise_max", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "redux.sync.max.u32 and, of one lane, red.relaxed.gpu.global.max.u32 (level nvvm)";
+  let summary = "redux.sync.max.u32 and, in one lane, red.relaxed.gpu.global.max.u32 (level nvvm)";
   let description = [{
-    By all threads of a warp, with values that are not negative, or NaN: these are in the order of their bits, NaN last.
-    See PTX ISA, "redux.sync" and "red".
+    Executed by all threads of a warp, with values that are not negative, or NaN. The order of such values is that of
+    their bits, with NaN last. See PTX ISA, "redux.sync" and "red".
 
     ```mlir
     sm.ptx_raise_max %value to %p : !llvm.ptr<1>

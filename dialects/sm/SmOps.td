@@ -26,8 +26,8 @@ def Sm_AllocOp : Sm_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
   let summary = "A buffer in shared memory";
   let description = [{
     `at` is the offset in bytes from the start of dynamic shared memory; `assign-smem-offsets` sets it. In a role with
-    several instances each has its own buffer: that of instance i is at `at` plus i times the size of the buffer, rounded
-    up to a multiple of 1024 bytes.
+    several instances, each has its own buffer: that of instance i is at `at` plus i times the size of the buffer,
+    rounded up to a multiple of 1024 bytes.
 
     ```mlir
     %as = sm.alloc : memref<128x64xbf16, #tile.layout<(128,64):(64,1)>, #gpu.address_space<workgroup>>
@@ -95,15 +95,15 @@ def Sm_RingOp : Sm_Op<"ring", [MemoryEffects<[MemAlloc]>,
     %ring = sm.ring : !sm.ring<3 x [memref<128x32xbf16, #layout, #gpu.address_space<workgroup>>]>
     ```
 
-    `kept` are buffers that a slot keeps when it is acquired again, so that they can be written once and read in every
-    round. All others lose what they hold.
+    `kept` lists buffers that keep their contents when the slot is acquired again, so that they can be written once and
+    read in every round. All other buffers lose their contents.
 
     ```mlir
     %ring = sm.ring kept [1] : !sm.ring<4 x [memref<…>, memref<…>]>
     ```
 
-    Slots may share what they keep: with `of n`, which divides the stages, slot s has the kept buffers of slot s mod n.
-    So the ring can be deeper than what it keeps.
+    Slots may share their kept buffers: with `of n`, which divides the stages, slot s has the kept buffers of slot s mod
+    n. So the ring can be deeper than the kept buffers.
 
     ```mlir
     %ring = sm.ring kept [1] of 4 : !sm.ring<8 x [memref<…>, memref<…>]>
@@ -298,7 +298,7 @@ def Sm_CpAsyncWaitOp : Sm_Op<"cp_async_wait", [Sm_Ordering]> {
   let assemblyFormat = "$pending attr-dict";
 }
 
-// Fragments; roles, mbarriers, TMA, wgmma, and instructions that the nvvm dialect lacks. They use the classes above.
+// Fragments; roles, mbarriers, TMA, wgmma, and instructions that the nvvm dialect lacks. These use the classes above.
 include "SmFragmentOps.td"
 include "SmHopperOps.td"
 

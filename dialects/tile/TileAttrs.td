@@ -40,7 +40,7 @@ def Tile_LayoutAttr : Tile_Attr<"Layout", "layout", [
 }
 
 def Tile_ThreadValueAttr : Tile_Attr<"ThreadValue", "tv"> {
-  let summary = "Which thread holds which element: a layout from (thread, value) into a tile";
+  let summary = "The thread of each element: a layout from (thread, value) into a tile";
   let description = [{
     Two layouts, one for threads and one for values. Their sum maps a thread and the index of one of its values to the
     column-major linear index of an element of the tile (row + column · rows), like CuTe's TV layouts.

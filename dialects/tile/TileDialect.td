@@ -1,4 +1,4 @@
-// The tile dialect: what is computed, on which tile. Target-independent.
+// The tile dialect: the GEMM and the tiles that CTAs compute. Target-independent.
 #ifndef LOWTIDE_TILE_DIALECT_TD
 #define LOWTIDE_TILE_DIALECT_TD
 
@@ -8,7 +8,7 @@ include "mlir/IR/OpBase.td"
 def Tile_Dialect : Dialect {
   let name = "tile";
   let cppNamespace = "::lowtide::tile";
-  let summary = "What a GEMM computes and on which tile, independent of the target";
+  let summary = "A GEMM and the tiles that CTAs compute, independent of the target";
   let description = [{
     Levels `problem` and `cta` use this dialect. At `problem`, `tile.gemm` works on whole matrices. At `cta`, work tiles,
     views and CTA-wide values specify what each CTA computes. Layouts are CuTe's: nested `shape:stride`, with an

@@ -5,9 +5,9 @@
 def Tile_StorePartialOp : Tile_Op<"store_partial"> {
   let summary = "Writes partial sums of a tile into a slot of a workspace";
   let description = [{
-    Slot i holds one value of this type, from element i times its number of elements on. Which element of the tile lies
-    where in the slot follows from the type and the level, and is known to the ops that read it alone. With `shares`,
-    the columns are divided evenly into as many shares, which lie one after the other in the slot.
+    Slot i holds one value of this type, and starts at element i times its number of elements. The order of elements in
+    a slot depends on the type and the level, and matters only to the ops that read the slot. With `shares`, the columns
+    are divided evenly into as many shares, which are consecutive in the slot.
 
     ```mlir
     tile.store_partial %acc into %partials[%slot] : !tile.tile<128x256xf32>, memref<?xf32>
@@ -24,8 +24,8 @@ def Tile_StorePartialOp : Tile_Op<"store_partial"> {
 def Tile_AddPartialsOp : Tile_Op<"add_partials", [AllTypesMatch<["value", "result"]>]> {
   let summary = "Adds the partial sums in consecutive slots, one after the other";
   let description = [{
-    The result is ((value + slot first) + slot first + 1) + …, of `count` slots: the order of the sum is fixed, so that
-    its bits repeat.
+    The result is ((value + slot first) + slot first + 1) + …, over `count` slots. The order of the sum is fixed, so its
+    bits are reproducible.
 
     ```mlir
     %sum = tile.add_partials %acc, %partials[%first] count %n : !tile.tile<128x256xf32>, memref<?xf32>
@@ -41,8 +41,8 @@ def Tile_AddPartialsOp : Tile_Op<"add_partials", [AllTypesMatch<["value", "resul
 def Tile_SumSharesOp : Tile_Op<"sum_shares"> {
   let summary = "Adds one share of the partial sums in consecutive slots, one after the other";
   let description = [{
-    The result is (slot first + slot first + 1) + …, of `count` slots, in that order. Of each slot it reads the share
-    with number `share` of those that `tile.store_partial` has written.
+    The result is (slot first + slot first + 1) + …, over `count` slots, in this order. It reads share number `share` of
+    each slot, of the shares that `tile.store_partial` wrote.
 
     ```mlir
     %sum = tile.sum_shares %partials[%first] count %n share %part of 8 : memref<?xf32> to !tile.tile<128x32xf32>
@@ -57,10 +57,10 @@ def Tile_SumSharesOp : Tile_Op<"sum_shares"> {
 }
 
 def Tile_SemaphoreArriveOp : Tile_Op<"semaphore_arrive"> {
-  let summary = "Adds one to a semaphore in a zeroed workspace, after all that the CTA wrote before";
+  let summary = "Adds one to a semaphore in a zeroed workspace, after all earlier writes of the CTA";
   let description = [{
-    All threads of the CTA, or of the role, execute it together. Whoever waits for the semaphore then sees what they
-    wrote before (red.release.gpu; PTX ISA, "Release and Acquire Patterns").
+    All threads of the CTA, or of the role, execute it together. Threads that wait for the semaphore then see their
+    earlier writes (red.release.gpu; PTX ISA, "Release and Acquire Patterns").
 
     ```mlir
     tile.semaphore_arrive %semaphores[%slot] : memref<?xi32>
@@ -72,10 +72,11 @@ def Tile_SemaphoreArriveOp : Tile_Op<"semaphore_arrive"> {
 }
 
 def Tile_SemaphoreWaitOp : Tile_Op<"semaphore_wait"> {
-  let summary = "Waits until a semaphore has a count";
+  let summary = "Waits until a semaphore reaches a count";
   let description = [{
-    All threads of the CTA, or of the role, execute it together, and go on once the semaphore is at least `count`; they
-    see what those wrote who arrived. With `reset`, the semaphore is then set to zero for the next launch.
+    All threads of the CTA, or of the role, execute it together. They continue once the semaphore is at least `count`,
+    and then see the writes of the CTAs that arrived. With `reset`, the semaphore is then set to zero for the next
+    launch.
 
     ```mlir
     tile.semaphore_wait %semaphores[%slot] until %count reset : memref<?xi32>
@@ -88,11 +89,11 @@ def Tile_SemaphoreWaitOp : Tile_Op<"semaphore_wait"> {
 }
 
 def Tile_SemaphoreLeaveOp : Tile_Op<"semaphore_leave"> {
-  let summary = "Adds one to a semaphore that the CTA has waited for; the last to leave sets it to zero";
+  let summary = "Adds one to a semaphore after the CTA has waited for it; the last one sets it to zero";
   let description = [{
-    All threads of the CTA, or of the role, execute it together. Of a semaphore at which as many CTAs arrive as wait for
-    all of them, `count` is twice their number: that of arrivals and departures. Nobody waits for the last one: it finds
-    `count` - 1, and leaves zero for the next launch (red.inc; PTX ISA, "red").
+    All threads of the CTA, or of the role, execute it together. If as many CTAs arrive at the semaphore as wait for all
+    of them, `count` is twice their number: arrivals plus departures. No CTA waits for the last departure, which finds
+    `count` - 1 and leaves zero for the next launch (red.inc; PTX ISA, "red").
 
     ```mlir
     tile.semaphore_leave %semaphores[%slot] of %count : memref<?xi32>

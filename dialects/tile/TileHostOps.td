@@ -3,27 +3,27 @@
 #define LOWTIDE_TILE_HOST_OPS_TD
 
 def Tile_PackOp : Tile_Op<"pack", [MemoryEffects<[MemAlloc]>]> {
-  let summary = "A matrix as the kernel reads it, in place of one that may lie in another way";
+  let summary = "A matrix in the form that the kernel reads, made from one in another form";
   let description = [{
-    Without more words the result is the source itself if its base and its row stride are multiples of `align` bytes,
-    else a matrix of the same extents in a workspace, whose rows are so aligned. It has the source's elements or, if it is
-    `uninitialized`, none yet: it is written in the source's place, and `tile.unpack` copies it there. With
-    `whole_rows`, the rows must be a multiple of `align` bytes long too, since whoever writes the result writes whole
-    units of so many bytes.
+    By default the result is the source itself if its base and its row stride are multiples of `align` bytes; otherwise
+    it is a matrix of the same extents in a workspace with such rows. It has the source's elements, unless it is
+    `uninitialized`: then the kernel writes it in place of the source, and `tile.unpack` copies it there. With
+    `whole_rows`, rows must also be a multiple of `align` bytes long, because the kernel writes whole units of that
+    size.
 
     `transposed`: element (i, j) of the result is element (j, i) of the source. The result is always in a workspace.
 
-    `pieces(left of tf32x3)`: each element of the source is the sum of pieces of a narrower type, each of them the rest
-    that the ones before leave, rounded. A product of two elements is a sum of products of pieces. A row of the result
-    has one block for each of these products, with the pieces of A (`left`) or of B (`right`) that it takes: the product
-    of both results is that sum. Blocks are as long as K, and zeros up to whole units of 16 bytes. The products of the
-    smallest pieces come first. Rows of the result are those of A along M, or of B along N, so that K is contiguous; if K
-    is the first dimension of the source, it is also `transposed`. In the last block, that of the largest pieces,
-    infinities and NaN are what they are, and in the others zeros: sums are then infinite or NaN as those of the elements
-    are.
+    `pieces(left of tf32x3)`: each element of the source is the sum of pieces of a narrower type; each piece is the
+    rounded remainder after the pieces before it. A product of two elements is a sum of products of pieces. A row of the
+    result has one block for each of these products, with the piece of A (`left`) or of B (`right`) in it, so that the
+    product of both results is that sum. Blocks have the length of K, padded with zeros to whole units of 16 bytes. The
+    products of the smallest pieces come first. Rows of the result are those of A along M, or of B along N, so that K is
+    contiguous; if K is the first dimension of the source, it is also `transposed`. The last block, with the largest
+    pieces, keeps infinities and NaN, and the others have zeros in their place, so that sums are infinite or NaN as
+    without pieces.
 
-    In a batch each matrix is prepared, and the bytes from matrix to matrix must be a multiple of `align` as well. One
-    that all products share, with a stride of 0, is in the workspace once.
+    In a batch each matrix is prepared, and the batch stride must also be a multiple of `align` bytes. A matrix that all
+    products share, with batch stride 0, is in the workspace once.
 
     ```mlir
     %packed = tile.pack %a align(16) : memref<?x?xbf16, strided<[?, 1]>> to memref<?x?xbf16, strided<[?, 1]>>
@@ -47,9 +47,9 @@ def Tile_PackOp : Tile_Op<"pack", [MemoryEffects<[MemAlloc]>]> {
 }
 
 def Tile_UnpackOp : Tile_Op<"unpack", [AllTypesMatch<["source", "target"]>]> {
-  let summary = "Copies a matrix that `tile.pack` gave to the one in whose place it was written";
+  let summary = "Copies the result of `tile.pack` to the matrix that it replaced";
   let description = [{
-    Does nothing where the two are the same matrix.
+    Does nothing if the two are the same matrix.
 
     ```mlir
     %output = tile.pack %d align(16) uninitialized : …
@@ -79,8 +79,8 @@ def Tile_WorkspaceOp : Tile_Op<"workspace", [MemoryEffects<[MemAlloc]>]> {
   let summary = "Scratch memory on the GPU for the launches of this call";
   let description = [{
     A vector of `size` elements in global memory, aligned to 256 bytes. The runtime owns it and reuses it from call to
-    call in the same stream; calls in two streams never share one. Its contents are undefined at first, unless it is
-    `zeroed`: then they are zero, and the launches must leave them zero, so that the next call finds them so.
+    call in the same stream; calls in two streams never share one. Its contents are undefined, unless it is `zeroed`:
+    then they are zero, and the launches must leave them zero for the next call.
 
     ```mlir
     %partials = tile.workspace %elements : memref<?xf32>
@@ -96,7 +96,7 @@ def Tile_WorkspaceOp : Tile_Op<"workspace", [MemoryEffects<[MemAlloc]>]> {
 def Tile_ClusterCountOp : Tile_Op<"cluster_count", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "The number of clusters of a kernel that can be resident at once";
   let description = [{
-    Known at launch: what the driver answers for the kernel's threads, registers and shared memory, or the interpreter's
+    Known at launch: the driver's answer for the kernel's threads, registers and shared memory, or the interpreter's
     `sms` divided by the size of the cluster, at least 1.
 
     ```mlir
@@ -113,12 +113,12 @@ def Tile_LaunchOp : Tile_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInt
     MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Launches a kernel on a grid of CTAs";
   let description = [{
-    `threads` is the number of threads per CTA. `shared_memory` is the size of its dynamic shared memory in bytes, which
-    is known from level `epilogue` on. `cluster` is the shape of a cluster in tiles of D: with `[m, n]`, consecutive m·n
-    CTAs run together, and the grid is a multiple of them. A `programmatic` launch may start before the kernels before it
-    in the stream have ended (CUDA C++ Programming Guide, "Programmatic Dependent Launch"); its kernel waits by
-    `tile.grid_dependency_wait`. In a `cooperative` launch all CTAs run at the same time, or it is refused, so that any
-    CTA may wait for any other (CUDA C++ Programming Guide, "Grid Synchronization").
+    `threads` is the number of threads per CTA. `shared_memory` is the size of its dynamic shared memory in bytes, known
+    from level `epilogue` on. `cluster` is the shape of a cluster in tiles of D: with `[m, n]`, m·n consecutive CTAs run
+    together, and the grid is a multiple of m·n. A `programmatic` launch may start before the kernels before it in the
+    stream have ended (CUDA C++ Programming Guide, "Programmatic Dependent Launch"); its kernel waits with
+    `tile.grid_dependency_wait`. A `cooperative` launch is refused unless all CTAs can run at the same time, so any CTA
+    may wait for any other (CUDA C++ Programming Guide, "Grid Synchronization").
 
     ```mlir
     tile.launch @gemm_kernel grid(%ctas) threads(128) shared_memory(49152) args(%a, %b, %d)

@@ -12,7 +12,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 
 class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
 
-// Dumps name the arguments of the region.
+// Names the arguments of the region in dumps.
 def Tile_NamesArguments : DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>;
 
 def Tile_OutputMemRef : Arg<AnyMemRef, "matrix written", [MemWrite]>;
@@ -32,20 +32,20 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
     are vectors of length M and N, and a `scalar` operand is one run-time value. A full operand may lie where D does:
     all of it is read before any of D is written.
 
-    Scales come last, one of rows and one of columns, and do not reach the region: the products of each 128 of K are
-    summed by themselves, and their sum is multiplied by the scale of its row and by that of its column. A `row_scale`
-    is a matrix (K / 128, M), a `column_scale` (K / 128, N); of a `row_block_scale` (M / 128, K / 128) and a
-    `column_block_scale` (N / 128, K / 128) 128 rows or columns share an element. All quotients are rounded up.
+    Block scales come last, one operand for rows and one for columns, and are not passed to the region. The products of
+    each 128 of K are summed separately, and their sum is multiplied by the scales of its row and of its column. A
+    `row_scale` is a matrix (K / 128, M), a `column_scale` (K / 128, N). In a `row_block_scale` (M / 128, K / 128) and a
+    `column_block_scale` (N / 128, K / 128), 128 rows or columns share an element. All quotients are rounded up.
 
-    D and its full operands lie row by row (`strided<[?, 1]>`) or column by column (`strided<[1, ?]>`), all in the same
-    way, and so do the matrices of a batch (`strided<[?, 1, ?]>`). A `swapped` product is what `swap-operands` has made of another one, Dᵀ = Bᵀ · Aᵀ: its A and B are the second
-    and the first argument of the function.
+    D and its full operands are all row-major (`strided<[?, 1]>`) or all column-major (`strided<[1, ?]>`), also in a
+    batch (`strided<[?, 1, ?]>`). A `swapped` product is the result of `swap-operands` on another one, Dᵀ = Bᵀ · Aᵀ: its
+    A and B are the second and the first argument of the function.
 
-    Packed `weights` take the place of a B: bytes in the order of `lt.pack_weights` (docs/weights.md), N×K of 8 bits, or
-    N/2×K of two of 4 bits each, which are converted to A's type, exactly. K then is the sum over groups of
-    `group` elements of K, each scaled by the `group_scale` operand, K/group×N. With a `group_zero` operand, K/group×N of
-    8 bits, of which as many are taken as a weight has, the weights of a group are less by its zero point. Neither has
-    an argument in the region.
+    With packed `weights`, B is bytes in the order of `lt.pack_weights` (docs/weights.md), N×K for 8 bits, or N/2×K with
+    two weights of 4 bits each. They are converted exactly to A's type. The sum over each group of `group` elements of K
+    is scaled by the `group_scale` operand, K/group×N. With a `group_zero` operand, K/group×N of 8 bits, the zero point
+    of a group is subtracted from its weights; only as many of its bits count as a weight has. Neither operand has an
+    argument in the region.
 
     An `amax`, one f32, is written: it becomes the largest absolute value of what D's elements are converted from, which
     the region yields beside them. It is NaN where one of them is, and 0 where D has no elements.
@@ -116,7 +116,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove, S
     HasParent<"::mlir::ModuleOp">]> {
   let summary = "A device kernel: the program of one CTA";
   let description = [{
-    Has the attributes `schedule` and, once it is known, `threads` (the number of threads per CTA).
+    Has the attribute `schedule` and, once it is known, `threads` (the number of threads per CTA).
 
     ```mlir
     tile.kernel @gemm_kernel(%a: memref<?x?xbf16, strided<[?, 1]>>) attributes {schedule = #tile.schedule<mainloop = <stages = 3>>} {
@@ -147,20 +147,19 @@ def Tile_ReturnOp : Tile_Op<"return", [Pure, Terminator, ReturnLike, HasParent<"
 }
 
 def Tile_PrepareOp : Tile_Op<"prepare"> {
-  let summary = "Writes a matrix as later kernels read it: each CTA of the launch writes a part";
+  let summary = "Writes a matrix in the form that later kernels read; each CTA of the launch writes a part";
   let description = [{
-    A map from windows of the source to windows of the target, and a conversion on the way. Only elements of the source
-    are read, and only elements of the target are written. Both may be batches of matrices, whose parts are counted one
+    Maps windows of the source to windows of the target, with an optional conversion. Only elements of the source are
+    read, and only elements of the target are written. Both may be batches of matrices; their parts are numbered one
     matrix after the other.
 
-    - Without more words the target is a copy. Both matrices have any base and row stride. Each CTA copies one of
-      consecutive runs of units; a unit lies in 16 aligned bytes of a row of the target.
-    - `transposed`: element (i, j) of the target becomes element (j, i) of the source. Rows of the target begin at
-      multiples of 16 bytes. Each CTA transposes one tile, whose rows have 128 bytes in both matrices, through shared
-      memory.
+    - By default the target is a copy. Both matrices have any base and row stride. Each CTA copies a run of consecutive
+      units; a unit is in 16 aligned bytes of a row of the target.
+    - `transposed`: element (i, j) of the target is element (j, i) of the source. Rows of the target begin at multiples
+      of 16 bytes. Each CTA transposes one tile through shared memory; its rows have 128 bytes in both matrices.
     - `pieces(left of tf32x3)`: rows of pieces side by side along K, as `tile.pack` describes them. Rows of the target
       begin at multiples of 16 bytes.
-    - Without a source the target, one f32, is set to zero.
+    - Without a source, the target, one f32, is set to zero.
 
     ```mlir
     tile.prepare %target from %source : memref<?x?xbf16, strided<[?, 1]>> from memref<?x?xbf16, strided<[?, 1]>>
@@ -194,9 +193,9 @@ def Tile_GridDependencyWaitOp : Tile_Op<"grid_dependency_wait", [MemoryEffects<[
 }
 
 def Tile_LaunchDependentsOp : Tile_Op<"launch_dependents", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "Allows the next kernel of the stream to start once all CTAs have executed it or have ended";
+  let summary = "Allows the next kernel of the stream to start once all CTAs have executed this op or have ended";
   let description = [{
-    It concerns a next kernel whose launch is `programmatic`; any other starts after this kernel has ended. Lowers to
+    Only a kernel with a `programmatic` launch starts early; any other starts after this kernel has ended. Lowers to
     griddepcontrol.launch_dependents (PTX ISA, "griddepcontrol").
 
     ```mlir
@@ -221,16 +220,16 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     With `in_turn`, the instances of a role (`sm.roles`) take the tiles of the CTA in turn: instance i of n computes its
     tiles i, i + n, ….
 
-    With `part`, a persistent loop takes some of the tiles. Of T tiles on g CTAs, T mod g are left for a last wave. If
-    they are at most half of g, and not none, they are split in halves along M; else nothing is split.
+    With `part`, a persistent loop takes some of the tiles. With T tiles on g CTAs, T mod g are left for a last wave. If
+    they are at least one and at most half of g, they are split in halves along M; otherwise nothing is split.
 
-    - `full_waves`: the tiles before those that are split: all tiles if nothing is split.
-    - `tail_halves`: the halves, two after each other of each tile; CTA i computes half i. `tile` is the extent of a
-      half; the order is that of tiles of twice as many rows. A half may lie wholly past the edge.
+    - `full_waves`: the tiles before those that are split, or all tiles if nothing is split.
+    - `tail_halves`: the halves, two consecutive ones per tile; CTA i computes half i. `tile` is the extent of a half;
+      the order is that of tiles of twice as many rows. A half may be completely past the edge.
 
-    With `cluster [m, n]`, a cluster of m × n CTAs takes the place of a CTA, and a super-tile of m × n tiles that of a
-    tile: order and scheduler are those of super-tiles. CTA r of a cluster computes its tile in row r / n and column r
-    mod n, even where that tile lies past the edge: its windows are then empty.
+    With `cluster [m, n]`, a cluster of m × n CTAs replaces a CTA, and a super-tile of m × n tiles replaces a tile:
+    order and scheduler apply to super-tiles. CTA r of a cluster computes the tile in row r / n and column r mod n, even
+    if that tile is past the edge; its windows are then empty.
 
     The arguments of the body are the first row and the first column of the tile, followed by the loop-carried values,
     as in scf.for.
@@ -292,14 +291,15 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
 }
 
 def Tile_AwaitWaveOp : Tile_Op<"await_wave", [HasParent<"WorkTilesOp">]> {
-  let summary = "Counts a work tile as begun, and waits for a bounded time until the other CTAs have begun as many";
+  let summary = "Counts a started work tile, and waits for a bounded time until the other CTAs have started as many";
   let description = [{
     Keeps the CTAs of a launch in step, so that they read the same steps of their operands from L2 at about the same
-    time. It is a hint: a CTA goes on after a bounded number of polls, so no result and no progress depends on it.
+    time. It is only a hint: a CTA continues after a bounded number of polls, so neither results nor progress depend on
+    it.
 
-    `counter` has one element, which is zero at first. Each work tile of the loop adds one to it, and the last one sets
-    it to zero again. With g CTAs, whoever adds the n-th one waits for the next multiple of g; of a last wave that is
-    not full nobody waits.
+    `counter` has one element, initially zero. Each work tile of the loop adds one to it, and the last one resets it to
+    zero. With g CTAs, the CTA that adds the n-th one waits for the next multiple of g. In a last wave that is not full,
+    no CTA waits.
 
     ```mlir
     tile.work_tiles (%m, %n) of (%M, %N) by [256, 192] order(<grouped 8>) persistent {
@@ -314,10 +314,10 @@ def Tile_AwaitWaveOp : Tile_Op<"await_wave", [HasParent<"WorkTilesOp">]> {
 }
 
 def Tile_NextWorkTileOp : Tile_Op<"next_work_tile", [Pure, HasParent<"WorkTilesOp">]> {
-  let summary = "The first row and column of a work tile that the CTA computes after this one";
+  let summary = "The first row and column of a later work tile of the CTA";
   let description = [{
-    Copies that run ahead of the products fill their slots from it. It is the next tile, or with `ahead n` the n-th one
-    from here; where the CTA has no such tile, this one. In a batch, the number of its matrix comes first.
+    Copies that run ahead of the products read from it. It is the next tile, or with `ahead n` the n-th one after this
+    tile. If the CTA has no such tile, it is this tile. In a batch, the index of its matrix comes first.
 
     ```mlir
     %next_m, %next_n = tile.next_work_tile
@@ -347,12 +347,12 @@ def Tile_ViewOp : Tile_Op<"view", [Pure]> {
   let summary = "A window of a matrix (or of a vector, broadcast) in global memory, or of scales in shared memory";
   let description = [{
     The window starts at the given offsets, has the result's shape, and is clipped at the edges of the matrix. A vector
-    is broadcast: with kind `per_row` it has one element per row of the window, with `per_column` one per column. Of a
-    batch of matrices, or of vectors, the first offset says which one.
+    is broadcast: with kind `per_row` it has one element per row of the window, with `per_column` one per column. For a
+    batch of matrices or vectors, the first offset is the index of the matrix or vector.
 
-    A window of scales has in each row, or column, the scale of that row or column of a product for the block of K that
-    the second offset lies in. Both offsets count rows, or columns, and K, as for A and B, not blocks. They may be those of a
-    buffer in shared memory, which is a part of such a matrix.
+    Each row (or column) of a window of scales holds the scale of that row (or column) of a product, for the block of K
+    that contains the second offset. Both offsets count rows (or columns) and K, as for A and B, not blocks. The source
+    may also be a buffer in shared memory that holds a part of such a matrix.
 
     ```mlir
     %at = tile.view %a[%m, %k] : memref<?x?xbf16, strided<[?, 1]>> to !tile.view<128x64xbf16>
@@ -374,8 +374,9 @@ def Tile_MmaOp : Tile_Op<"mma", [AllTypesMatch<["acc", "result"]>]> {
   let summary = "acc + A · B on CTA tiles";
   let description = [{
     A and B are windows of global memory or buffers in shared memory, stored as the layout letters specify. The
-    accumulator is a CTA-wide value. A B of packed `weights` is converted to A's type: it is a window of their bytes. They
-    may be `less` a zero point for each row of B: a window of a vector of those. Where the operands are swapped, they are A.
+    accumulator is a CTA-wide value. With packed `weights`, B is a window of their bytes, which are converted to A's
+    type. `less` subtracts a zero point for each row of B, from a window of a vector. If the operands are swapped, the
+    weights are A.
 
     ```mlir
     %c2 = tile.mma tn %a, %b, %c : !tile.view<128x64xbf16>, !tile.view<256x64xbf16>, !tile.tile<128x256xf32>
@@ -400,12 +401,12 @@ def Tile_PromoteOp : Tile_Op<"promote", [AttrSizedOperandSegments,
     AllTypesMatch<["partial", "sum", "result"]>]> {
   let summary = "sum + partial, or sum + partial · scale, in the accumulators' type";
   let description = [{
-    Adds the sum of one K step to that of the steps before, elementwise. Sums that mma instructions leave less precise
-    than their type, such as those of 8-bit floats, stay short in this way. A `scaled` sum is multiplied by a window of
-    factors, converted to the accumulators' type, and rounded once.
+    Adds the sum of one K step to the sum of the steps before, elementwise. This keeps sums short that mma instructions
+    compute with less precision than their type has, such as those of 8-bit floats. A `scaled` sum is multiplied by a
+    window of factors, converted to the accumulators' type, and rounded once.
 
-    A `block_scaled` sum has scales of blocks: each element is multiplied by those of its row and of its column. Their
-    product is rounded, and the fused multiply-add rounds once more.
+    In a `block_scaled` sum, each element is multiplied by the block scales of its row and of its column. Their product
+    is rounded, and the fused multiply-add rounds once more.
 
     ```mlir
     %partial = tile.mma tn %a, %b, %zero : !tile.view<128x128xf8E4M3FN>, !tile.view<192x128xf8E4M3FN>, !tile.tile<128x192xf32>
@@ -438,8 +439,8 @@ def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile
     may be D. An `amax` operand is raised to the largest absolute value of what the window's elements inside D are
     converted from: whoever launches sets it to zero before (`tile.prepare`).
 
-    With `part`, the accumulator is the sum over one range of K only: what is stored is the sum of all parts of the
-    tile. `divide-k` replaces this form by ops that exchange partial sums.
+    With `part`, the accumulator is the sum over one range of K only, and the sum of all parts of the tile is stored.
+    `divide-k` replaces this form with ops that exchange partial sums.
 
     ```mlir
     tile.store %acc into %d[%m, %n] operands(per_column %bias : memref<?xbf16>) {
@@ -463,7 +464,7 @@ def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile
   let hasVerifier = 1;
 }
 
-// They use the classes above.
+// These use the classes above.
 include "TileHostOps.td"
 include "TileDivisionOps.td"
 

@@ -1,4 +1,4 @@
-// What a kernel computes (`#tile.problem`) and how (`#tile.schedule` and its parts).
+// The problem of a kernel (`#tile.problem`) and its schedule (`#tile.schedule` and its parts).
 #ifndef LOWTIDE_TILE_SCHEDULE_TD
 #define LOWTIDE_TILE_SCHEDULE_TD
 
@@ -9,16 +9,16 @@ class Tile_Enum<string name, string summary, list<I32EnumAttrCase> cases> : I32E
   let cppNamespace = "::lowtide::tile";
 }
 
-def Tile_GemmLayout : Tile_Enum<"GemmLayout", "how A and B lie in memory, in BLAS's letters", [
+def Tile_GemmLayout : Tile_Enum<"GemmLayout", "layout of A and B in memory, in BLAS's letters", [
     I32EnumAttrCase<"tn", 0>, I32EnumAttrCase<"tt", 1>, I32EnumAttrCase<"nn", 2>, I32EnumAttrCase<"nt", 3>]>;
 
-def Tile_OperandKind : Tile_Enum<"OperandKind", "what an epilogue operand has one element for", [
+def Tile_OperandKind : Tile_Enum<"OperandKind", "the part of D or of K that each element of an operand belongs to", [
     I32EnumAttrCase<"full", 0>, I32EnumAttrCase<"per_row", 1>, I32EnumAttrCase<"per_column", 2>,
     I32EnumAttrCase<"scalar", 3>, I32EnumAttrCase<"group_scale", 4>, I32EnumAttrCase<"group_zero", 5>,
     I32EnumAttrCase<"row_scale", 6>, I32EnumAttrCase<"column_scale", 7>, I32EnumAttrCase<"row_block_scale", 8>,
     I32EnumAttrCase<"column_block_scale", 9>, I32EnumAttrCase<"amax", 10>]>;
 
-def Tile_RasterKind : Tile_Enum<"RasterKind", "order in which work tiles are handed out", [
+def Tile_RasterKind : Tile_Enum<"RasterKind", "order in which work tiles are assigned", [
     I32EnumAttrCase<"row", 0>, I32EnumAttrCase<"column", 1>, I32EnumAttrCase<"grouped", 2>,
     I32EnumAttrCase<"groups", 3>, I32EnumAttrCase<"hilbert", 4>]>;
 
@@ -34,10 +34,10 @@ def Tile_TailKind : Tile_Enum<"TailKind", "how a persistent grid runs a last wav
 def Tile_WavesKind : Tile_Enum<"WavesKind", "how the CTAs of a persistent grid keep in step", [
     I32EnumAttrCase<"free", 0>, I32EnumAttrCase<"synchronized", 1>]>;
 
-def Tile_OperandsKind : Tile_Enum<"OperandsKind", "which of the two operands gives the rows of what is multiplied", [
+def Tile_OperandsKind : Tile_Enum<"OperandsKind", "which of the two operands provides the rows of the product", [
     I32EnumAttrCase<"as_given", 0>, I32EnumAttrCase<"swapped", 1>]>;
 
-def Tile_WorkPart : Tile_Enum<"WorkPart", "which of the tiles a loop over work tiles takes", [
+def Tile_WorkPart : Tile_Enum<"WorkPart", "the tiles that a loop over work tiles takes", [
     I32EnumAttrCase<"all", 0>, I32EnumAttrCase<"full_waves", 1>, I32EnumAttrCase<"tail_halves", 2>]>;
 
 def Tile_RolesKind : Tile_Enum<"RolesKind", "how the warps of a CTA share the work", [
@@ -47,22 +47,22 @@ def Tile_RolesKind : Tile_Enum<"RolesKind", "how the warps of a CTA share the wo
 def Tile_RepeatKind : Tile_Enum<"RepeatKind", "how often a CTA does something: for each of its work tiles, or once", [
     I32EnumAttrCase<"per_tile", 0>, I32EnumAttrCase<"once", 1>]>;
 
-def Tile_PromoteKind : Tile_Enum<"PromoteKind", "where sums of products become as precise as the accumulators' type", [
+def Tile_PromoteKind : Tile_Enum<"PromoteKind", "where sums of products get the precision of the accumulators' type", [
     I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"per_step", 1>, I32EnumAttrCase<"overlapped", 2>]>;
 
-def Tile_Precision : Tile_Enum<"Precision", "sums of products of narrower pieces that A · B is computed by", [
+def Tile_Precision : Tile_Enum<"Precision", "sums of products of narrower pieces that compute A · B", [
     I32EnumAttrCase<"tf32x3", 0>, I32EnumAttrCase<"bf16x6", 1>]>;
 
 def Tile_Side : Tile_Enum<"Side", "which of the two operands of a product", [
     I32EnumAttrCase<"left", 0>, I32EnumAttrCase<"right", 1>]>;
 
-def Tile_UnrollKind : Tile_Enum<"UnrollKind", "how many steps of K the loop over them spells out", [
+def Tile_UnrollKind : Tile_Enum<"UnrollKind", "whether the loop over K steps is unrolled", [
     I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"full", 1>]>;
 
-def Tile_ScalesKind : Tile_Enum<"ScalesKind", "how scales of blocks reach the threads that multiply by them", [
+def Tile_ScalesKind : Tile_Enum<"ScalesKind", "how block scales reach the threads that multiply by them", [
     I32EnumAttrCase<"direct", 0>, I32EnumAttrCase<"staged", 1>]>;
 
-def Tile_KOrderKind : Tile_Enum<"KOrderKind", "in which order a CTA takes the K steps of its work tiles", [
+def Tile_KOrderKind : Tile_Enum<"KOrderKind", "order of the K steps of a CTA's work tiles", [
     I32EnumAttrCase<"forward", 0>, I32EnumAttrCase<"serpentine", 1>]>;
 
 def Tile_PackKind : Tile_Enum<"PackKind", "how a matrix is copied before the kernel reads it, or after it is written", [
@@ -77,28 +77,28 @@ def Tile_EpilogueStart : Tile_Enum<"EpilogueStart", "when the epilogue of a tile
 def Tile_EpilogueMath : Tile_Enum<"EpilogueMath", "where the epilogue region runs", [
     I32EnumAttrCase<"registers", 0>, I32EnumAttrCase<"rows", 1>]>;
 
-def Tile_CacheHint : Tile_Enum<"CacheHint", "how caches keep what an access moves", [
+def Tile_CacheHint : Tile_Enum<"CacheHint", "cache policy of an access", [
     I32EnumAttrCase<"normal", 0>, I32EnumAttrCase<"evict_first", 1>, I32EnumAttrCase<"evict_last", 2>,
     I32EnumAttrCase<"streaming", 3>, I32EnumAttrCase<"write_through", 4>]>;
 
-def Tile_KDivisionKind : Tile_Enum<"KDivisionKind", "how CTAs share the K of a tile", [
+def Tile_KDivisionKind : Tile_Enum<"KDivisionKind", "how CTAs divide the K of a tile", [
     I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"split", 1>, I32EnumAttrCase<"stream_k", 2>,
     I32EnumAttrCase<"hybrid", 3>, I32EnumAttrCase<"scatter", 4>, I32EnumAttrCase<"tail", 5>,
     I32EnumAttrCase<"scatter_tail", 6>]>;
 
 def Tile_KDivisionAttr : Tile_Attr<"KDivision", "k_division"> {
-  let summary = "How CTAs share the K of a tile, whose partial sums one of them adds";
+  let summary = "How CTAs divide the K of a tile; partial sums are added";
   let description = [{
     - `none`: one CTA computes a tile.
-    - `split n`: n CTAs, each of an even share of the K steps; fewer where there are fewer steps. Where K is cut does
+    - `split n`: n CTAs, each with an equal share of the K steps; fewer CTAs if there are fewer steps. The division does
       not depend on the GPU.
-    - `scatter n`: as `split n`, and each of the CTAs adds the partial sums of its share of the tile's columns.
-    - `stream_k`: each CTA of the launch computes an even share of the K steps of all tiles, and so the end of one tile,
-      whole tiles and the beginning of another. Where K is cut follows from the number of CTAs.
+    - `scatter n`: as `split n`, but each CTA adds the partial sums of its share of the tile's columns.
+    - `stream_k`: each CTA of the launch computes an equal share of the K steps of all tiles: the end of one tile, whole
+      tiles, and the beginning of another. The division depends on the number of CTAs.
     - `hybrid`: whole tiles first, and the steps of the last one to two waves of tiles as in `stream_k`.
-    - `tail n`: whole tiles in waves first, and each tile of a last wave that is not full in n parts, as those of
-      `split n`. Which tiles these are follows from the number of CTAs.
-    - `scatter_tail n`: as `tail n`, and each of the CTAs adds the partial sums of its share of the tile's columns.
+    - `tail n`: whole tiles in waves first, then the tiles of an incomplete last wave in n parts each, as in `split n`.
+      The number of CTAs determines these tiles.
+    - `scatter_tail n`: as `tail n`, but each CTA adds the partial sums of its share of the tile's columns.
 
     ```mlir
     #tile.k_division<split 8>
@@ -109,11 +109,11 @@ def Tile_KDivisionAttr : Tile_Attr<"KDivision", "k_division"> {
   let genVerifyDecl = 1;
 }
 
-def Tile_StageOrder : Tile_Enum<"StageOrder", "how a stage in shared memory keeps an operand", [
+def Tile_StageOrder : Tile_Enum<"StageOrder", "order of an operand's elements in a stage", [
     I32EnumAttrCase<"as_loaded", 0>, I32EnumAttrCase<"transposed", 1>]>;
 
 def Tile_RasterAttr : Tile_Attr<"Raster", "raster"> {
-  let summary = "Rasterization order: in which order work tiles are handed out";
+  let summary = "Rasterization order: the order in which work tiles are assigned";
   let description = [{
     - `row`: row by row.
     - `column`: column by column.
@@ -134,7 +134,7 @@ def Tile_RasterAttr : Tile_Attr<"Raster", "raster"> {
   let genVerifyDecl = 1;
 }
 
-// A field that is left out is decided by `choose-schedule`.
+// `choose-schedule` chooses omitted fields.
 def Tile_OptionalInt : OptionalParameter<"std::optional<int64_t>">;
 class Tile_OptionalEnum<string name> : OptionalParameter<"std::optional<" # name # ">">;
 class Tile_OptionalAttr<string name> : OptionalParameter<name>;
@@ -145,20 +145,20 @@ class Tile_SchedulePart<string className, string keyword> : Tile_Attr<className,
 }
 
 def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
-  let summary = "The grid part of a schedule: which CTA computes which tile of D, and in which order";
+  let summary = "The grid part of a schedule: the tiles of D, their order and their CTAs";
   let description = [{
     | field | value | meaning |
     |---|---|---|
     | `tile` | `[M, N]` | CTA tile of D, in elements |
-    | `cluster` | `[m, n]` | CTAs of a cluster, which computes m × n neighbouring tiles and shares the loads of A and B; default `[1, 1]` |
+    | `cluster` | `[m, n]` | CTAs of a cluster, which compute m × n neighbouring tiles and share the loads of A and B; default `[1, 1]` |
     | `order` | `row`, `column`, `grouped(n)`, `groups(m, n)`, `hilbert` | order of work tiles, as in `#tile.raster` |
     | `scheduler` | `one_shot`, `persistent`, `even_split` | `one_shot`: one CTA per work tile. `persistent`: as many CTAs as fit at once; CTA i of g computes tiles i, i + g, …. `even_split`: as many CTAs; each computes a run of consecutive tiles of equal length |
     | `ctas_per_sm` | integer | CTAs that must fit on an SM at once: registers per thread are limited to their share; default 1 |
     | `launch` | `serialized`, `programmatic` | `serialized`: the kernel starts after the kernels before it in the stream have ended. `programmatic`: it may start earlier, and waits before it accesses global memory; default `serialized` |
     | `tail` | `whole`, `halves` | `halves`: a last wave that is at most half full runs as half tiles, so that twice as many CTAs take part; default `whole` |
-    | `k_division` | `none`, `split(n)`, `scatter(n)`, `stream_k`, `hybrid`, `tail(n)`, `scatter_tail(n)` | how CTAs share the K of a tile, as in `#tile.k_division`; default `none` |
-    | `waves` | `free`, `synchronized` | `synchronized`: before each work tile a CTA waits, for a bounded time, until the others have begun as many; default `free` |
-    | `operands` | `as_given`, `swapped` | `swapped`: the kernel computes Dᵀ = Bᵀ · Aᵀ, and all other fields are of that product: its A is B, its M is N; default `as_given` |
+    | `k_division` | `none`, `split(n)`, `scatter(n)`, `stream_k`, `hybrid`, `tail(n)`, `scatter_tail(n)` | how CTAs divide the K of a tile, as in `#tile.k_division`; default `none` |
+    | `waves` | `free`, `synchronized` | `synchronized`: before each work tile a CTA waits, for a bounded time, until the others have started as many; default `free` |
+    | `operands` | `as_given`, `swapped` | `swapped`: the kernel computes Dᵀ = Bᵀ · Aᵀ, and all other fields refer to that product, whose A is B and whose M is N; default `as_given` |
 
     ```mlir
     #tile.grid<tile = [128, 256], order = grouped(16), scheduler = persistent>
@@ -196,11 +196,11 @@ def Tile_OperandAttr : Tile_SchedulePart<"Operand", "operand"> {
     |---|---|---|
     | `copy` | name | copy atom, e.g. `cp.async.16`, `tma`, `tma.3d` |
     | `swizzle` | `<B,M,S>` | swizzle of the stage in shared memory |
-    | `stage` | `as_loaded`, `transposed` | how the stage keeps the operand: contiguous along the same dimension as in global memory, or along the other; default `as_loaded` |
-    | `padding` | integer | elements between a row of the stage as it is stored and the next; default 0 |
+    | `stage` | `as_loaded`, `transposed` | the contiguous dimension of the stage: the same as in global memory, or the other; default `as_loaded` |
+    | `padding` | integer | elements between consecutive rows of the stage; default 0 |
     | `cache` | `normal`, `evict_first`, `evict_last` | L2 eviction policy of the TMA loads; default `normal` |
     | `load` | `per_tile`, `once` | `once`: a CTA loads the operand for its first work tile and keeps it in the slots of the ring for the others; default `per_tile` |
-    | `pack` | `none`, `rows`, `transposed` | `rows`: where base or rows of the operand are not aligned for the copy, another kernel first copies it to a workspace with aligned rows. `transposed`: another kernel first writes its transpose there, so that K is contiguous; default `none` |
+    | `pack` | `none`, `rows`, `transposed` | `rows`: if base or rows of the operand are not aligned for the copy, another kernel first copies it to a workspace with aligned rows. `transposed`: another kernel first writes its transpose there, so that K is contiguous; default `none` |
 
     ```mlir
     #tile.operand<copy = tma, swizzle = <3,3,3>, cache = evict_last>
@@ -213,7 +213,7 @@ def Tile_OperandAttr : Tile_SchedulePart<"Operand", "operand"> {
 }
 
 def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
-  let summary = "The mainloop part of a schedule: how the loop over K is staged, and by which warps";
+  let summary = "The mainloop part of a schedule: the stages of the loop over K, and the warps that fill them";
   let description = [{
     | field | value | meaning |
     |---|---|---|
@@ -241,13 +241,13 @@ def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
 }
 
 def Tile_MultiplyAttr : Tile_SchedulePart<"Multiply", "multiply"> {
-  let summary = "The multiply part of a schedule: which instruction multiplies the tiles, on which warps";
+  let summary = "The multiply part of a schedule: the mma instruction, and its warps";
   let description = [{
     | field | value | meaning |
     |---|---|---|
     | `atom` | name | mma atom, e.g. `mma.m16n8k16`, `wgmma.m64n256k16` |
     | `atoms` | `[M, N, K]` | number of atoms in each dimension; each runs on its own warp (wgmma: warpgroup; fma: thread) |
-    | `atom_order` | layout | the number of the warp (thread) of atom (m, n, k); default: M fastest, then N, then K |
+    | `atom_order` | layout | the index of the warp (thread) of atom (m, n, k); default: M fastest, then N, then K |
     | `permutation` | `[M, N, K]`, each an extent or a layout | permutation of the tiled mma; its extents are one step of the tiled mma |
     | `fragment_buffers` | 1 or 2 | 2: the fragments of the next k-slice are loaded while this one is multiplied |
     | `promote` | `none`, `per_step`, `overlapped` | `per_step`: the mma instructions sum each K step from zero, and `tile.promote` adds these sums in registers; `overlapped`: the same with wgmma, and the slot of the next K step is awaited and read while this one is multiplied; default `none` |
@@ -274,7 +274,7 @@ def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
     | `swizzle` | `<B,M,S>` | swizzle of the scratch buffers |
     | `store` | 16, 8, 4 or 2 | the most bytes that a thread stores at once (`smem`, `direct`); default 16 |
     | `cache` | `normal`, `evict_first`, `evict_last` (`tma`), `streaming`, `write_through` (otherwise) | cache policy of the stores; default `normal` |
-    | `pack` | `none`, `rows` | `rows`: where base or rows of D or of a full operand are not aligned, the kernel accesses a workspace with aligned rows, and another kernel copies it from or to the matrix; default `none` |
+    | `pack` | `none`, `rows` | `rows`: if base or rows of D or of a full operand are not aligned, the kernel accesses a workspace with aligned rows, and another kernel copies it from or to the matrix; default `none` |
     | `prefetch` | integer | parts ahead of which a full operand is loaded (`rows`); default 0 |
     | `start` | `all_sums`, `first_rows`, `next_tile` | `first_rows`: with roles; the last K step multiplies the rows of a tile block by block, and the first part is stored once the sums of its rows are complete. `next_tile`: with `direct`; a thread holds D of a tile in registers, and stores it among the products of the CTA's next tile; default `all_sums` |
 

@@ -64,7 +64,7 @@ def test_interpret_makes_the_level_of_a_problem() -> None:
 def test_interpret_wants_run_time_extents(tmp_path: Path) -> None:
     accepted("compile", "--target", "sm_80", "--dump-ir", str(tmp_path))
     file = str(level_file(tmp_path, "cta"))
-    assert "say which it is to be run with: --m" in refused("interpret", file)
+    assert "set it for the run: --m" in refused("interpret", file)
     assert reported(accepted("interpret", file, *SMALL), "problem").startswith("bf16 tn 70x50x40")
 
 
