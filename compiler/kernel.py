@@ -281,7 +281,8 @@ def _check_alignment(inputs: Mapping[str, Any], arguments: Mapping[str, Mapping[
     """Raises InterpreterError for rows that a call also refuses, because accesses would be misaligned."""
     for name, array in inputs.items():
         argument = arguments[name]
-        if argument["kind"] != "matrix" or not isinstance(array, np.ndarray) or array.ndim < 2 or 0 in array.shape:
+        is_aligned = argument["kind"] == "matrix" or argument["role"] == "output"
+        if not is_aligned or not isinstance(array, np.ndarray) or array.ndim < 2 or 0 in array.shape:
             continue
         try:
             aligned_strides(argument, array.shape, [stride // array.itemsize for stride in array.strides])

@@ -26,7 +26,7 @@ from lowtide.passes.schedules.facts.alignment import alignments_of, is_packed, m
 from lowtide.passes.support.element_types import element_name
 from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.matrix_layouts import is_column_major
-from lowtide.passes.support.operand_kinds import is_read_by_the_region
+from lowtide.passes.support.operand_kinds import acts_in_the_sum
 from lowtide.passes.support.problem import Problem
 from lowtide.passes.support.rewriting import defining_op, memory_of, uses
 from lowtide.runtime.epilogue import check_program
@@ -39,7 +39,6 @@ _OF_WORKSPACES = ("memref.dim", "memref.extract_aligned_pointer_as_index")
 # The longest input IR that is saved with a kernel, in characters; only dumps of the last levels are longer.
 _MOST_ORIGIN = 1 << 16
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-_D = 2  # D's index among the arguments
 _BATCH_RANK = 3  # the rank of a batch of matrices
 _EXAMPLE = {"m": 300, "n": 520, "k": 264, BATCH: 3}
 _EXAMPLE_OF_WEIGHTS = {"m": 100, "n": 528, "k": 384}
@@ -67,10 +66,12 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
         chosen = Schedule.parse(schedule) if schedule else Schedule()
         arguments = _arguments(function, names, facts, alignments_of(chosen, facts["problem"]))
         if is_packed("d", chosen):  # the runtime's own output is not packed
-            arguments[_D]["allocated_alignment"] = moved_alignment("d", chosen, facts["problem"])
+            for result in arguments:
+                if (result["role"], result["kind"]) == ("output", "full"):
+                    result["allocated_alignment"] = moved_alignment("d", chosen, facts["problem"])
         spec = _spec(arguments, facts, dims)
-        pairs = zip(names[_D + 1 :], facts["kinds"], strict=True)
-        operands = [name for name, kind in pairs if is_read_by_the_region(OperandKind[kind])]
+        pairs = zip(names[2 + len(facts["results"]) :], facts["kinds"], strict=True)
+        operands = [name for name, kind in pairs if not acts_in_the_sum(OperandKind[kind])]
         epilogue_text, epilogue_program = _epilogue(origin_text, operands)
         return {
             "format": FORMAT,
@@ -101,8 +102,8 @@ def _facts(function: ir.OpView) -> dict[str, Any]:
         raise IRError(
             "the host function lacks tile.problem = #tile.problem<…>, which tile-to-ctas writes [problem-of-host]"
         )
-    d_type = function.regions[0].blocks[0].arguments[2].type
-    problem = Problem.of_attribute(function.attributes["tile.problem"], d_type)
+    types = [argument.type for argument in function.regions[0].blocks[0].arguments]
+    problem = Problem.of_attribute(function.attributes["tile.problem"], types)
     asked = problem.asked
     return {
         "problem": problem,
@@ -114,28 +115,34 @@ def _facts(function: ir.OpView) -> dict[str, Any]:
         "precision": asked.precision,
         "layout": str(asked.layout),
         "d_order": "column" if asked.d_is_column_major else "row",
+        "results": [str(kind) for kind in asked.results],
         "kinds": [str(kind) for kind in asked.kinds],
     }
 
 
 def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The extents of A, B and D by dimension, after that of a batch."""
-    return [*matrix_dims({**facts["types"], "layout": facts["layout"]}), OUTPUT_DIMS[facts["d_order"]]]
+    """The extents of A, B and each result by dimension, after that of a batch."""
+    of_kind = KIND_DIMS | {"full": OUTPUT_DIMS[facts["d_order"]]}
+    a, b = matrix_dims({**facts["types"], "layout": facts["layout"]})
+    return [a, b, *(of_kind[kind] for kind in facts["results"])]
 
 
 def _arguments(
     function: ir.OpView, names: list[str], facts: Mapping[str, Any], alignments: Mapping[str, int]
 ) -> list[dict[str, Any]]:
     entries = []
-    kinds = ["matrix"] * 3 + facts["kinds"]
+    roles = ["input"] * 2 + ["output"] * len(facts["results"]) + ["input"] * len(facts["kinds"])
+    kinds = ["matrix"] * 2 + facts["results"] + facts["kinds"]
     of_kind = KIND_DIMS | {"full": OUTPUT_DIMS[facts["d_order"]]}
     letters = [*_dims(facts), *(of_kind[kind] for kind in facts["kinds"])]
     values = function.regions[0].blocks[0].arguments
-    for name, kind, value, dims in zip(names, kinds, values, letters, strict=True):
+    for name, role, kind, value, dims in zip(names, roles, kinds, values, letters, strict=True):
         type_ = value.type
         is_memref = isinstance(type_, ir.MemRefType)
         dtype = element_type(element_name(type_.element_type if is_memref else type_)).stored_as
-        alignment = alignments[name] if kind == "matrix" else alignments.get(kind, element_type(dtype).bytes)
+        alignment = alignments.get(name if kind == "matrix" else kind, element_type(dtype).bytes)
+        if (role, kind) == ("output", "full"):
+            alignment = alignments["d"]
         extents = shape_as_it_lies(type_) if is_memref else []
         whole = (*[BATCH] * (len(extents) - len(dims)), *dims)
         shape = [
@@ -144,7 +151,7 @@ def _arguments(
         entries.append(
             {
                 "name": name,
-                "role": "output" if name == "d" else "input",
+                "role": role,
                 "kind": kind,
                 "dtype": dtype,
                 "shape": shape,
@@ -158,6 +165,8 @@ def _arguments(
 def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[tuple[str, ...]]) -> dict[str, Any]:
     extents: dict[str, int | None] = {"m": None, "n": None, "k": None}
     for argument, letters in zip(arguments, dims, strict=False):
+        if argument["kind"] not in ("matrix", "full"):
+            continue
         *batch, rows, columns = argument["shape"]
         for letter, extent in zip((*[BATCH] * len(batch), *letters), (*batch, rows, columns), strict=True):
             extents[letter] = extent if extents.get(letter) is None else extents[letter]

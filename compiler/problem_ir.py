@@ -7,7 +7,7 @@ from mlir import ir
 
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.epilogue.emit import emit, ir_type, value_type
-from lowtide.compiler.epilogue.operands import Operand, OperandKind
+from lowtide.compiler.epilogue.operands import Operand, OperandKind, Result, ResultKind
 from lowtide.compiler.presets import check_target
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import tile
@@ -51,8 +51,9 @@ def seen_by_passes(spec: GemmSpec, target: Target) -> Problem:
 
 
 def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
-    names = ["a", "b", "d", *(operand.name for operand in spec.operands)]
-    types = [_matrix(spec.a_shape, spec.a), _matrix(spec.b_shape, spec.stored_b), _output(spec, spec.d)]
+    names = ["a", "b", *(each.name for each in spec.results), *(each.name for each in spec.operands)]
+    types = [_matrix(spec.a_shape, spec.a), _matrix(spec.b_shape, spec.stored_b)]
+    types += [_result_type(spec, result) for result in spec.results]
     types += [_operand_type(spec, operand) for operand in spec.operands]
     function = ir.Operation.create(
         "func.func",
@@ -64,16 +65,17 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
         regions=1,
     )
     block = function.regions[0].blocks.append(*types)
-    a, b, d, *operands = block.arguments
-    acc = ir_type(spec.sums)
+    a, b, *others = block.arguments
+    count, acc = len(spec.results), ir_type(spec.sums)
     with ir.InsertionPoint(block):
         gemm = tile.GemmOp(
             tile.GemmLayout[spec.layout],
             a,
             b,
-            d,
+            others[:count],
+            [tile.ResultKind[result.kind.value] for result in spec.results],
             ir.TypeAttr.get(acc),
-            operands,
+            others[count:],
             kinds=[tile.OperandKind[operand.kind.value] for operand in spec.operands],
             schedule=None if schedule is None else schedule.attribute(),
             fast=spec.is_fast,
@@ -106,6 +108,12 @@ def _extents(*extents: int | None) -> list[int]:
     return [ir.ShapedType.get_dynamic_size() if extent is None else extent for extent in extents]
 
 
+def _result_type(spec: GemmSpec, result: Result) -> ir.Type:
+    if result.kind is ResultKind.AMAX:
+        return ir.MemRefType.get([1], ir_type(result.dtype))
+    return _output(spec, result.dtype)
+
+
 def _operand_type(spec: GemmSpec, operand: Operand) -> ir.Type:
     kind, dtype = operand.kind, operand.dtype
     if operand.group is not None or kind.is_block_scale:
@@ -114,8 +122,6 @@ def _operand_type(spec: GemmSpec, operand: Operand) -> ir.Type:
         return _output(spec, dtype)
     if kind is OperandKind.SCALAR:
         return value_type(dtype)
-    if kind is OperandKind.AMAX:
-        return ir.MemRefType.get([1], ir_type(dtype))
     extent = spec.m if kind is OperandKind.PER_ROW else spec.n
     if spec.is_batched:
         return _matrix((*spec.batch_shape, extent), dtype)

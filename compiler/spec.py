@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.dtypes import choices
-from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind, trace
+from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind, Result, trace
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition, decompositions_of
 from lowtide.elements import (
     ELEMENTS,
@@ -30,7 +30,6 @@ LAYOUTS = ("tn", "tt", "nn", "nt")
 D_ORDERS = ("row", "column")
 FAST = "fast"  # in place of the type of the sums
 SCALES, ZEROS = "scales", "zeros"  # names of operands of packed weights
-AMAX = "amax"  # name of the operand that receives the largest absolute value
 SCALE_TYPES = ("f16", "bf16", "f32")
 WEIGHT_LAYOUTS = ("tn", "nn")  # those with K of B contiguous
 LARGEST_EXTENT = 2**31 - 1  # indices within tiles are 32-bit, and so are extents
@@ -171,11 +170,11 @@ class GemmSpec:
                     f"the epilogue's operand {own!r} has the name of the weights' {own}: rename it"
                     " [weights-operand-name]"
                 )
-        if self.amax and AMAX in names:
-            raise SpecError(
-                f"the epilogue's operand {AMAX!r} has the name of the largest absolute value: rename it"
-                " [amax-operand-name]"
-            )
+        for result in self.results:
+            if result.name in names:
+                raise SpecError(
+                    f"the epilogue's operand {result.name!r} has the name of a result: rename it [result-name]"
+                )
         self._check_block_scales()
 
     @property
@@ -298,15 +297,19 @@ class GemmSpec:
         return matrix if self.d_order == "row" else matrix.swapaxes(-1, -2)
 
     @property
+    def results(self) -> tuple[Result, ...]:
+        """The results: D, and amax if it is asked for."""
+        return tuple(result for result, _ in self.epilogue_graph.results)
+
+    @property
     def operands(self) -> tuple[Operand, ...]:
-        """The epilogue's operands in the order of its parameters, then amax, then the scales and zero points of packed
-        weights, or the block scales."""
-        amax = (Operand(AMAX, OperandKind.AMAX, EPILOGUE_TYPE),) if self.amax else ()
+        """The epilogue's operands in the order of its parameters, then the scales and zero points of packed weights, or
+        the block scales."""
         scales = (Operand(SCALES, OperandKind.GROUP_SCALE, self.scales or self.a, self.group),) if self.group else ()
         zero_type = "s8" if element_type(self.b).lowest else "u8"
         zeros = (Operand(ZEROS, OperandKind.GROUP_ZERO, zero_type, self.group),) if self.zero_points else ()
         of_blocks = self.block_scales.operands if self.block_scales is not None else ()
-        return (*self.epilogue_graph.operands, *amax, *scales, *zeros, *of_blocks)
+        return (*self.epilogue_graph.operands, *scales, *zeros, *of_blocks)
 
 
 def _check_weights(spec: GemmSpec) -> None:

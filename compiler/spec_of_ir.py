@@ -19,13 +19,15 @@ from lowtide.compiler.epilogue.operands import OperandKind, OperandType, name_er
 from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
 from lowtide.compiler.spec import FAST, UNBATCHED, GemmSpec, Unbatched
 from lowtide.dialects import tile
+from lowtide.dialects.enums import result_kinds
 from lowtide.dialects.locations import where
+from lowtide.dialects.tile import ResultKind
 from lowtide.elements import INTEGER_TYPE, element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
 from lowtide.passes.support.element_types import element_name
 from lowtide.passes.support.matrix_layouts import is_column_major
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem import Problem, first_full
 from lowtide.passes.support.rewriting import defining_op, values_from_outside
 from lowtide.runtime.manifest import OUTPUT_DIMS, matrix_dims
 
@@ -80,7 +82,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
     names = argument_names(function)
     found = [*walk(module, tile.GemmOp), *walk(module, tile.StoreOp)]
     if "tile.problem" in function.attributes:
-        problem = Problem.of_attribute(function.attributes["tile.problem"], types[2]).asked
+        problem = Problem.of_attribute(function.attributes["tile.problem"], types).asked
     elif found and isinstance(found[0], tile.GemmOp):
         problem = Problem.of(found[0]).asked
     else:
@@ -90,17 +92,23 @@ def spec_of(module: ir.Module) -> FoundProblem:
         )
     layout, kinds = str(problem.layout), [str(kind) for kind in problem.kinds]
     d_order = "column" if problem.d_is_column_major else "row"
-    operands = [(name, kind, _dtype(type_)) for name, kind, type_ in zip(names[3:], kinds, types[3:], strict=True)]
+    if problem.results.count(ResultKind.full) != 1:
+        raise SpecError("a GemmSpec says one full result, D; interpret the module itself [spec-full-results]")
+    first = 2 + len(problem.results)
+    of_operands = zip(names[first:], kinds, types[first:], strict=True)
+    operands = [(name, kind, _dtype(type_)) for name, kind, type_ in of_operands]
+    d = first_full(problem.results, types)
+    assert d is not None
     in_the_sum = {kind: dtype for _, kind, dtype in operands if kind in _IN_THE_SUM}
     in_epilogue = [one for one in operands if OperandKind(one[1]).is_of_epilogue]
     whole = bool(found)
     return FoundProblem(
         GemmSpec(
-            **(_extents(types, (layout, d_order), problem) | dict.fromkeys(problem.empty, 0)),
-            batch=_batch(types),
+            **(_extents([types[0], types[1], d], (layout, d_order), problem) | dict.fromkeys(problem.empty, 0)),
+            batch=_batch([types[0], types[1], d]),
             a=_dtype(types[0]),
             b=problem.weights or _dtype(types[1]),
-            d=_dtype(types[2]),
+            d=_dtype(d),
             acc=FAST if problem.is_fast else problem.acc,
             precision=problem.precision,
             layout=layout,
@@ -109,22 +117,21 @@ def spec_of(module: ir.Module) -> FoundProblem:
             scales=in_the_sum.get(OperandKind.GROUP_SCALE.value),
             zero_points=OperandKind.GROUP_ZERO.value in in_the_sum,
             block_scales=scales_of(kinds),
-            amax=OperandKind.AMAX.value in kinds,
-            epilogue=_replay(
-                found[0].epilogue.blocks[0] if whole else None, in_epilogue, _dtype(types[2]), problem.acc
-            ),
+            amax=ResultKind.amax in problem.results,
+            epilogue=_replay(found[0].epilogue.blocks[0] if whole else None, in_epilogue, _dtype(d), problem.acc),
         ),
         whole,
     )
 
 
 def argument_names(function: ir.OpView) -> list[str]:
-    """The names of the host function's arguments: a, b, d, and those of the operands in `tile.name`.
+    """The names of the host function's arguments: a, b, and those of the results and operands in `tile.name`.
 
     Raises IRError for names that operands of a kernel cannot have.
     """
-    count = len(function.regions[0].blocks[0].arguments)
-    names = ["a", "b", "d", *(f"operand{i}" for i in range(count - 3))]
+    count, kinds = len(function.regions[0].blocks[0].arguments), _result_kinds(function)
+    results = ["d" if index == kinds.index("full") else f"{kind}{index}" for index, kind in enumerate(kinds)]
+    names = ["a", "b", *results, *(f"operand{i}" for i in range(count - 2 - len(results)))]
     attributes = function.attributes
     given = ir.ArrayAttr(attributes["arg_attrs"]) if "arg_attrs" in attributes else []
     entries = [ir.DictAttr(entry) for entry in given]
@@ -132,11 +139,20 @@ def argument_names(function: ir.OpView) -> list[str]:
         ir.StringAttr(entry["tile.name"]).value if "tile.name" in entry else name
         for name, entry in zip(names, entries or [{}] * count, strict=True)
     ]
-    for index, name in enumerate(found[3:], 3):
+    first = 2 + len(results)
+    for index, name in enumerate(found[first:], first):
         twice = f"the epilogue operand's name {name!r} is given twice: rename one" if name in found[:index] else None
         if (error := name_error(name) or twice) is not None:
             raise IRError(f"{where(function)}: {error} (tile.name of argument {index}) [argument-name]")
     return found
+
+
+def _result_kinds(function: ir.OpView) -> list[str]:
+    """The kinds of the host function's results; one D if it does not say them."""
+    if "tile.problem" in function.attributes:
+        return [kind for kind, _ in function.attributes["tile.problem"].results]
+    gemms = walk(function, tile.GemmOp)
+    return [str(kind) for kind in result_kinds(gemms[0])] if gemms else ["full"]
 
 
 def host_function(module: ir.Module) -> ir.OpView:
@@ -146,7 +162,8 @@ def host_function(module: ir.Module) -> ir.OpView:
         raise IRError(f"a module has one host function (func.func); this one has {len(functions)} [one-function]")
     if len(functions[0].regions[0].blocks[0].arguments) < 3:
         raise IRError(
-            f"{where(functions[0])}: the host function takes a, b, d and the epilogue's operands [function-arguments]"
+            f"{where(functions[0])}: the host function takes a, b, results and the epilogue's operands"
+            " [function-arguments]"
         )
     return functions[0]
 
@@ -184,7 +201,7 @@ def _extents(types: list[ir.Type], lies: tuple[str, str], problem: Problem) -> d
     layout, d_order = lies
     spec = {**dict(zip("ab", problem.given_types, strict=True)), "layout": layout}
     extents: dict[str, int | None] = {"m": None, "n": None, "k": None}
-    for type_, letters in zip(types, (*matrix_dims(spec), OUTPUT_DIMS[d_order]), strict=False):
+    for type_, letters in zip(types, (*matrix_dims(spec), OUTPUT_DIMS[d_order]), strict=True):
         for letter, extent in zip(letters, shape_as_it_lies(type_)[-2:], strict=True):
             if letter not in extents:
                 continue
@@ -193,11 +210,10 @@ def _extents(types: list[ir.Type], lies: tuple[str, str], problem: Problem) -> d
 
 
 def _batch(types: list[ir.Type]) -> int | Unbatched | None:
-    """The batch of A, B and D."""
-    matrices = types[:3]
-    if matrices[2].rank == 2:
+    """That of A, B and D."""
+    if types[-1].rank == 2:
         return UNBATCHED
-    return next((type_.get_dim_size(0) for type_ in matrices if not type_.is_dynamic_dim(0)), None)
+    return next((type_.get_dim_size(0) for type_ in types if not type_.is_dynamic_dim(0)), None)
 
 
 def _replay(block: ir.Block | None, operands: list[tuple[str, str, str]], d: str, acc: str) -> Epilogue | None:

@@ -13,6 +13,7 @@ from lowtide.dialects.tile import (
     KDivisionKind,
     OperandKind,
     RasterKind,
+    ResultKind,
     SchedulerKind,
     WorkPart,
 )
@@ -31,6 +32,16 @@ def operand_kind(view: tile.ViewOp) -> OperandKind:
 def operand_kinds(op: tile.GemmOp | tile.StoreOp) -> list[OperandKind]:
     """The kind of each epilogue operand."""
     return [OperandKind(_number(kind)) for kind in op.kinds]
+
+
+def result_kinds(op: tile.GemmOp | tile.StoreOp) -> list[ResultKind]:
+    """The kind of each result."""
+    return [ResultKind(_number(kind)) for kind in op.out_kinds]
+
+
+def results_of(op: tile.GemmOp | tile.StoreOp, kind: ResultKind) -> list[ir.Value]:
+    """The results of a kind, in order."""
+    return [result for result, own in zip(op.outs, result_kinds(op), strict=True) if own is kind]
 
 
 def scheduler_kind(work: tile.WorkTilesOp) -> SchedulerKind:

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from lowtide.dialects.diagnostics import Diagnostics  # importing the package registers the dialects
 from lowtide.dialects.text import check_text
+from lowtide.dialects.tile import ResultKind
 from lowtide.errors import InterpreterError, IRError, with_code
 from lowtide.interpreter.host import Host
-from lowtide.interpreter.inputs import D_POSITION, Argument, arguments_of, in_place_of, matrix_of
+from lowtide.interpreter.inputs import Argument, arguments_of, in_place_of, matrix_of, output_of
 from lowtide.interpreter.launching import Launcher
 from lowtide.interpreter.machine.exploration import Explorer
 from lowtide.interpreter.machine.global_memory import GlobalMemory
@@ -63,14 +64,14 @@ def interpret(
     offsets: Mapping[str, int] = MappingProxyType({}),
     explorer: Explorer | None = None,
 ) -> Array:
-    """Run a module on `inputs`, in the order of the host function's arguments; returns D as stored.
+    """Run a module on `inputs`, by the names or in the order of the host function's arguments; returns D as stored.
 
     `module` may be text, or `Loaded` for several runs. `inputs` are arrays (rows may be padded: a view with a larger
     first stride) and run-time scalars. Arrays have the dtypes of the compiled kernel; in the domains "exact" and
     "field" they may be integers of any dtype. If the inputs have an argument "d", it gives D's shape and strides, not
     its dtype and contents; if it is also a full operand, D is written in its place (in the interpreter's memory: arrays
-    are not changed). Otherwise D is allocated, with rows at multiples of 16 bytes. The array of an amax is written. If
-    K is 0, D is the epilogue of 0; if M or N is 0, D is empty.
+    are not changed). Otherwise D is allocated, with rows at multiples of 16 bytes. Arrays of other results are
+    written. If K is 0, D is the epilogue of 0; if M or N is 0, D is empty.
     `sms` is the result of tile.sm_count and the number of CTAs that run at a time, in whole clusters and at least one
     cluster. `seed` determines the order of agents. `domain` is "float" or "hopper" (D in its own dtype), "exact" or
     "field" (D in int64): see `domains`. `on_progress` gets the number of ended CTAs of a launch, and of all its CTAs.
@@ -105,30 +106,31 @@ def _run(
     memory = GlobalMemory(numbers.payload, None if trace is None else trace.store)
     host = Host(loaded.module, loaded.ptx, loaded.programs, Launcher(numbers, memory, options, observers))
     arguments = arguments_of(host.function(), inputs, numbers)
-    d, type = arguments[D_POSITION].value, arguments[D_POSITION].type
+    output = output_of(arguments)
+    d, type = arguments[output].value, arguments[output].type
     assert isinstance(type, MemRef) and isinstance(d, np.ndarray)
-    results = [(position, x) for position, x in enumerate(arguments) if x.is_result]
+    others = [(position, x) for position, x in enumerate(arguments) if x.result is not None and position != output]
     if 0 in d.shape:  # nothing to compute
-        for _, argument in results:
+        for _, argument in others:
             _give(argument, 0)
         return numbers.matrix_of(np.zeros(d.shape, numbers.payload), type.element.name)
     with np.errstate(all="ignore"):
         placed = _placed(host, arguments, offsets)
         if trace is not None:
-            trace.level, trace.output = host.level, memory.buffer(placed[D_POSITION].name)
+            trace.level, trace.output = host.level, memory.buffer(placed[output].name)
         given = memory.snapshot()
         host.run(placed)
     if paths is not None:
         paths.settle()
-    changed = memory.changed_since(given, {placed[x].name for x in (D_POSITION, *dict(results))})
+    changed = memory.changed_since(given, {placed[x].name for x in (output, *dict(others))})
     if changed is not None:
         raise InterpreterError(
-            f"level {host.level}: {changed} has changed; a kernel writes only D and workspaces [kernel-wrote]"
+            f"level {host.level}: {changed} has changed; a kernel writes only results and workspaces [kernel-wrote]"
         )
-    for position, argument in results:
-        payload, _ = memory.contents(placed[position].name)
-        _give(argument, numbers.matrix_of(payload, placed[position].element.name).reshape(-1))
-    return _output(host, placed[D_POSITION])
+    for position, argument in others:
+        assert isinstance(argument.value, np.ndarray)
+        _give(argument, _written(host, placed[position]).reshape(argument.value.shape))
+    return _written(host, placed[output])
 
 
 def launch_record(
@@ -153,7 +155,7 @@ def launch_record(
 
 
 def _give(argument: Argument, values: Any) -> None:
-    """Write an amax into its array. Raises InterpreterError for a read-only array."""
+    """Write a result into its array. Raises InterpreterError for a read-only array."""
     assert isinstance(argument.value, np.ndarray)
     if not argument.value.flags.writeable:
         raise InterpreterError(
@@ -183,12 +185,12 @@ def _whole(name: str, value: Any, what: str) -> int:
 def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -> list[Any]:
     """The host function's arguments: matrices in memory, scalars as payloads. D may be in place of an operand."""
     placed: list[Any] = []
-    shared = in_place_of(arguments)
+    shared, output = in_place_of(arguments), output_of(arguments)
     for position, argument in enumerate(arguments):
-        if position == D_POSITION and shared is not None:
+        if position == output and shared is not None:
             placed.append(None)
         elif isinstance(argument.type, MemRef):
-            filled = position != D_POSITION
+            filled = argument.result is not ResultKind.full
             offset = 0 if argument.is_stand_in else offsets.get(argument.name, 0)
             placed.append(matrix_of(host.memory, host.domain, argument, filled, offset))
         else:
@@ -196,19 +198,21 @@ def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -
             value: Any = argument.value
             placed.append(host.domain.constant(value, argument.type.name) if argument.type.is_float else value)
     if shared is not None:
-        placed[D_POSITION] = placed[shared]
+        placed[output] = placed[shared]
         host.memory.write_in_place(placed[shared].name)
     return placed
 
 
-def _output(host: Host, matrix: Any) -> Array:
+def _written(host: Host, matrix: Any) -> Array:
+    """A result as it lies. Raises InterpreterError for one that is not written everywhere."""
     payload, written = host.memory.contents(matrix.name)
     if len(matrix.shape) == 3:  # a batch: the rows of all its matrices
         payload, written = payload.reshape(matrix.shape), written.reshape(matrix.shape)
     if not written.all():
+        name = "D" if matrix.name == "d" else matrix.name
         place = np.unravel_index(np.flatnonzero(~written)[0], written.shape)
         raise InterpreterError(
-            f"level {host.level}: D[{', '.join(map(str, place))}] was never written, nor {int((~written).sum()) - 1} "
-            "other elements; the work tiles and stores must cover D [d-unwritten]"
+            f"level {host.level}: {name}[{', '.join(map(str, place))}] was never written, nor "
+            f"{int((~written).sum()) - 1} other elements; the work tiles and stores must cover {name} [d-unwritten]"
         )
     return host.domain.matrix_of(payload, matrix.element.name)

@@ -11,6 +11,7 @@ from mlir import ir
 from numpy.typing import NDArray
 
 from lowtide.dialects import tile
+from lowtide.dialects.tile import ResultKind
 from lowtide.elements import ELEMENTS, element_of_ir
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.global_memory import GlobalMemory
@@ -22,7 +23,7 @@ from lowtide.interpreter.program.types import MemRef, Scalar, Type
 
 Array = NDArray[Any]
 
-D_POSITION = 2  # the position of D among the host function's arguments: a, b, d, epilogue operands
+_FACTORS = 2  # the number of matrices, A and B, before the results and the epilogue operands of a host function
 
 # The names of types in numpy, by MLIR name.
 _NUMPY_NAMES: Mapping[str, str] = MappingProxyType(
@@ -37,13 +38,11 @@ _ROW_BYTES = 16  # the alignment of rows if nothing says their layout
 _BATCH = "batch"
 _A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
 _B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
-_AMAX_DIMS = ("one",)
 _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
         "per_row": "m",
         "per_column": "n",
         "scalar": "",
-        "amax": _AMAX_DIMS,
         "group_scale": "gn",
         "group_zero": "gn",
         "row_scale": ("k/128", "m"),
@@ -62,8 +61,8 @@ _EXCHANGED: Mapping[str, str] = MappingProxyType({"m": "n", "n": "m"})  # letter
 class Argument:
     """An argument of the host function, and whether its first dimension is the batch.
 
-    `is_stand_in`: zeros with a small K that replace a matrix with K = 0; they are aligned, as in a launch. `is_result`:
-    an amax, which is written beside D.
+    `is_stand_in`: zeros with a small K that replace a matrix with K = 0; they are aligned, as in a launch. `result`:
+    its kind if it is a result.
     """
 
     name: str
@@ -71,7 +70,7 @@ class Argument:
     type: Type
     is_batch: bool
     is_stand_in: bool = False
-    is_result: bool = False
+    result: ResultKind | None = None
 
 
 def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Domain) -> list[Argument]:
@@ -81,13 +80,17 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
     Raises InterpreterError for a value that is not an array or number, has another shape or dtype than the module's, or
     disagrees with another operand on an extent. In a batch, an operand without that dimension is shared by all.
     """
-    dims = _with_batch(function, _dims(function))
+    results = _results(function)
+    dims = _with_batch(function, _dims(function, results))
     types = _types(function, dims)
-    given = dict(inputs)
-    if len(types) <= D_POSITION or not isinstance(types[D_POSITION], MemRef):
-        raise InterpreterError("the host function's arguments are a, b, d and the epilogue's operands [argument-kinds]")
+    full = _FACTORS + results.index(ResultKind.full)
+    if len(types) <= full or not isinstance(types[full], MemRef):
+        raise InterpreterError(
+            "the host function's arguments are a, b, results and the epilogue's operands [argument-kinds]"
+        )
+    given = _in_order(function, inputs)
     if "d" not in given:
-        given = _with_output(given, types, dims, domain)
+        given = _with_output(given, types, dims, domain, full)
     if len(given) != len(types):
         raise InterpreterError(
             f"the host function takes {len(types)} arguments, {len(given)} are given: {', '.join(given)}"
@@ -109,6 +112,7 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
         values = [_with_parts(*each, extents[_BATCH]) for each in zip(values, dims, strict=True)]
     if extents.get("k") == 0:
         values = [_without_k(*each) for each in zip(values, types, dims, strict=True)]
+    kinds = [*[None] * _FACTORS, *results, *[None] * (len(types) - _FACTORS - len(results))]
     return [
         Argument(
             name,
@@ -116,10 +120,37 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
             type,
             _BATCH in letters or (not dims and np.ndim(value) == 3),
             extents.get("k") == 0 and any(dim[0] == "k" for dim in letters),
-            letters == _AMAX_DIMS,
+            kind,
         )
-        for name, value, type, letters in zip(names, values, types, allowed, strict=True)
+        for name, value, type, letters, kind in zip(names, values, types, allowed, kinds, strict=True)
     ]
+
+
+def _in_order(function: ir.Operation, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs in the order of the function's arguments, where they have the names that it says."""
+    attributes = ir.ArrayAttr(function.attributes["arg_attrs"]) if "arg_attrs" in function.attributes else ()
+    entries = [ir.DictAttr(entry) for entry in attributes]
+    names = [ir.StringAttr(entry["tile.name"]).value for entry in entries if "tile.name" in entry]
+    return {name: inputs[name] for name in names if name in inputs} if {*names} >= {*inputs} else dict(inputs)
+
+
+def _results(function: ir.Operation) -> list[ResultKind]:
+    """The kinds of the function's results, as `tile.problem` or the tile.gemm says them; else there is one, D."""
+    if "tile.problem" in function.attributes:
+        return [ResultKind[kind] for kind, _ in function.attributes["tile.problem"].results]
+    gemm = _gemm_in(function)
+    return [ResultKind.full] if gemm is None else [ResultKind(kind) for kind in decode_attribute(gemm["out_kinds"])]
+
+
+def _gemm_in(function: ir.Operation) -> Any:
+    """The attributes of the function's tile.gemm; None without one."""
+    ops = function.regions[0].blocks[0].operations
+    return next((op.operation.attributes for op in ops if op.operation.name == "tile.gemm"), None)
+
+
+def output_of(arguments: Sequence[Argument]) -> int:
+    """The position of D, the first full result."""
+    return next(position for position, each in enumerate(arguments) if each.result is ResultKind.full)
 
 
 def _with_batch(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
@@ -158,18 +189,21 @@ def _without_elements(type: MemRef, letters: Sequence[str], empty: str) -> MemRe
     return replace(type, shape=type.turned(shape) if type.is_column_major else shape)
 
 
-def _dims(function: ir.Operation) -> list[Sequence[str]]:
+def _dims(function: ir.Operation, results: list[ResultKind]) -> list[Sequence[str]]:
     """For each argument, the problem's extents "m", "n" and "k" of its dimensions, in memory order.
 
     They are given by tile.gemm, and after its lowering by the host function; otherwise they are unknown. The problem is
     the one of the spec: the first operand of a swapped product is B.
     """
-    d_type = decode_type(function.regions[0].blocks[0].arguments[D_POSITION].type)
+    arguments = function.regions[0].blocks[0].arguments
+    full = _FACTORS + results.index(ResultKind.full)
+    d_type = decode_type(arguments[full].type) if full < len(arguments) else None
     is_column_major = isinstance(d_type, MemRef) and d_type.is_column_major
     if "tile.problem" in function.attributes:
         problem = function.attributes["tile.problem"]
         layout = problem.given or problem.layout
-        dims = _dims_of(layout, [kind for kind, _ in problem.operands], is_column_major, problem.swapped)
+        own = [kind for kind, _ in problem.operands]
+        dims = _dims_of(layout, results, own, is_column_major, swapped=problem.swapped)
         return _of_packed(dims, problem.types[0 if problem.swapped else 1])
     for op in function.regions[0].blocks[0].operations:
         if op.operation.name == "tile.gemm":
@@ -177,16 +211,15 @@ def _dims(function: ir.Operation) -> list[Sequence[str]]:
             kinds = decode_attribute(found["kinds"]) if "kinds" in found else ()
             lies = found["given" if "given" in found else "layout"]
             layout = _as_passed(tile.GemmLayout(decode_attribute(lies)).name, op.operation)
-            dims = _dims_of(
-                layout, [tile.OperandKind(kind).name for kind in kinds], is_column_major, "swapped" in found
-            )
+            words = [tile.OperandKind(kind).name for kind in kinds]
+            dims = _dims_of(layout, results, words, is_column_major, swapped="swapped" in found)
             return _of_packed(dims, ir.TypeAttr(found["weights"]).value) if "weights" in found else dims
     return []
 
 
 def _as_passed(layout: str, gemm: ir.Operation) -> str:
     """The layout of the arguments of a product, which may be transposed."""
-    owners = [operand.owner for operand in list(gemm.operands)[:D_POSITION]]
+    owners = [operand.owner for operand in list(gemm.operands)[:_FACTORS]]
     packs = [() if isinstance(x, ir.Block) else x.operation.attributes for x in owners]
     turned = ["transposed" in found and "precision" not in found for found in packs]
     return "".join(letter.translate(_TURNED) if is_ else letter for letter, is_ in zip(layout, turned, strict=True))
@@ -200,36 +233,40 @@ def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str
     return dims
 
 
-def _dims_of(layout: str, kinds: list[str], is_column_major: bool, swapped: bool) -> list[Sequence[str]]:
+def _dims_of(
+    layout: str, results: list[ResultKind], kinds: list[str], is_column_major: bool, *, swapped: bool
+) -> list[Sequence[str]]:
     output = "nm" if is_column_major else "mn"
     of_kind = {**_KIND_DIMS, "full": output}
     if swapped:  # the groups of packed weights belong to N of the spec
         of_kind |= {kind: [_EXCHANGED.get(dim, dim) for dim in _KIND_DIMS[kind]] for kind in _OF_GROUPS}
-    dims: list[Sequence[str]] = [_A_DIMS[layout[0]], _B_DIMS[layout[1]], output, *(of_kind[kind] for kind in kinds)]
+    of_result: dict[ResultKind, Sequence[str]] = {ResultKind.full: output, ResultKind.amax: ("one",)}
+    dims: list[Sequence[str]] = [_A_DIMS[layout[0]], _B_DIMS[layout[1]], *(of_result[kind] for kind in results)]
+    dims += [of_kind[kind] for kind in kinds]
     if swapped:
         dims = [[_EXCHANGED.get(dim[0], dim[0]) + dim[1:] for dim in letters] for letters in dims]
-        dims[:D_POSITION] = dims[D_POSITION - 1 :: -1]
+        dims[:_FACTORS] = dims[_FACTORS - 1 :: -1]
     return dims
 
 
 def _with_output(
-    given: dict[str, Any], types: Sequence[Type], dims: Sequence[Sequence[str]], domain: Domain
+    given: dict[str, Any], types: Sequence[Type], dims: Sequence[Sequence[str]], domain: Domain, place: int
 ) -> dict[str, Any]:
     """The inputs with an array for D at its position, its rows at multiples of 16 bytes."""
     names = list(given)
-    if len(names) < D_POSITION:
+    if len(names) < _FACTORS:
         raise InterpreterError("the first two inputs are the matrices a and b [first-two-matrices]")
-    type = types[D_POSITION]
+    type = types[place]
     assert isinstance(type, MemRef)
     found: dict[str, int] = {}  # from the first operand that has it, A and B before others
     without_d = list(zip(types, dims, strict=True)) if dims else []
-    del without_d[D_POSITION : D_POSITION + 1]
+    del without_d[place : place + 1]
     for name, (wanted, letters) in zip(names, without_d, strict=False):
         if not isinstance(wanted, MemRef):
             continue
         shape = _matrix(name, given[name], wanted, letters, domain).shape
         found = dict(zip(letters[-len(shape) :], shape, strict=True)) | found
-    letters = dims[D_POSITION] if dims else ("m", "n")
+    letters = dims[place] if dims else ("m", "n")
     known = zip(letters, type.shape_as_it_lies, strict=True)
     extents = [found.get(dim) if extent is None else extent for dim, extent in known]
     if extents[0] is None and letters[0] == _BATCH:
@@ -243,7 +280,7 @@ def _with_output(
     of_d = [extent or 0 for extent in extents]
     _check_size("d", of_d, prod(of_d), type.element)
     output = _padded(of_d, np.dtype(NUMPY_DTYPES[type.element.name]), type.element)
-    return {name: given.get(name, output) for name in (*names[:D_POSITION], "d", *names[D_POSITION:])}
+    return {name: given.get(name, output) for name in (*names[:place], "d", *names[place:])}
 
 
 def _padded(shape: Sequence[int], dtype: np.dtype[Any], element: Scalar) -> Array:
@@ -387,15 +424,16 @@ def in_place_of(arguments: Sequence[Argument]) -> int | None:
 
     Raises InterpreterError if D overlaps an operand in any other way.
     """
-    d, d_type = arguments[D_POSITION].value, arguments[D_POSITION].type
+    output = output_of(arguments)
+    d, d_type = arguments[output].value, arguments[output].type
     assert isinstance(d, np.ndarray)
     found = None
     for position, argument in enumerate(arguments):
         value = argument.value
-        if position == D_POSITION or not isinstance(value, np.ndarray) or not np.may_share_memory(d, value):
+        if position == output or not isinstance(value, np.ndarray) or not np.may_share_memory(d, value):
             continue
         same = (_place(value), argument.type) == (_place(d), d_type)
-        if not same or position < D_POSITION:
+        if not same or position < _FACTORS or argument.result is not None:
             raise InterpreterError(
                 f"operand d: the output overlaps input {argument.name}, which CTAs read while "
                 "others write; pass another output, none to have it allocated, or a full operand itself: its base, "

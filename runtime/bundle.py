@@ -27,7 +27,7 @@ from lowtide.runtime.files import read_json
 from lowtide.runtime.folders import write_folder
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.limits import capability_of
-from lowtide.runtime.manifest import problem_text
+from lowtide.runtime.manifest import output_of, problem_text
 from lowtide.runtime.module import choose_code
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch
@@ -150,13 +150,14 @@ def _age(entry: Entry) -> tuple[int, int, bool]:
 
 def _check(entry: Entry, given: list[Operand], operands: Mapping[str, Any], output: Operand | None) -> None:
     """Raises LaunchError if the kernel does not accept the operands."""
-    inputs = [x for x in entry.arguments if x["role"] == "input"]
+    place = output_of(entry.arguments)
+    inputs = [x for i, x in enumerate(entry.arguments) if i != place]
     if len(given) > len(inputs) or {x["name"] for x in inputs[len(given) :]} != set(operands):
         raise LaunchError(f"it takes {', '.join(x['name'] for x in inputs)} [bundle-inputs]")
     values: list[Any] = [*given, *(operands[x["name"]] for x in inputs[len(given) :])]
     pairs = list(zip(inputs, values, strict=True))
     if output is not None:
-        pairs.append((next(x for x in entry.arguments if x["role"] == "output"), output))
+        pairs.append((entry.arguments[place], output))
     for argument, value in pairs:
         if argument["kind"] == "scalar":
             check_scalar(argument, value)

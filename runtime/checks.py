@@ -11,7 +11,7 @@ import numpy as np
 from lowtide.elements import element_type
 from lowtide.errors import LaunchError, MisalignedError
 from lowtide.runtime.limits import MAX_EXTENT
-from lowtide.runtime.manifest import KINDS, extent_of
+from lowtide.runtime.manifest import KINDS, extent_of, is_full_operand
 from lowtide.runtime.operands import Operand
 
 
@@ -90,7 +90,7 @@ def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
             f" pass a contiguous copy, or compile for its layout [last-stride]"
         )
     strides = aligned_strides(argument, shape, operand.strides)
-    if argument["role"] == "output":
+    if argument["role"] == "output" and strides:
         _check_apart(name, shape, strides)
     elements = shape[-1] + sum((extent - 1) * stride for extent, stride in zip(shape[:-1], strides, strict=True))
     return MatrixView(operand.address, shape, tuple(strides), elements * size)
@@ -124,7 +124,11 @@ def aligned_strides(argument: Mapping[str, Any], shape: Sequence[int], given: Se
 
 def _or_pack(argument: Mapping[str, Any]) -> str:
     """Another way out for a matrix that is not aligned."""
-    return f", or compile the kernel with pack = rows for {argument['name']}" if argument["kind"] == "matrix" else ""
+    return (
+        f", or compile the kernel with pack = rows for {argument['name']}"
+        if argument["kind"] == "matrix" or argument["role"] == "output"
+        else ""
+    )
 
 
 def _check_apart(name: str, shape: Sequence[int], strides: Sequence[int]) -> None:
@@ -218,7 +222,7 @@ def address_error(argument: Mapping[str, Any], address: int) -> LaunchError:
 def overlap_error(output: Mapping[str, Any], argument: Mapping[str, Any]) -> LaunchError:
     """The error for an output that overlaps an input."""
     name = argument["name"]
-    may_be = argument["kind"] == "full" and argument["dtype"] == output["dtype"]
+    may_be = is_full_operand(argument) and argument["dtype"] == output["dtype"]
     whole = f", or {name} itself, with the same base and strides" if may_be else ""
     return LaunchError(
         f"operand {output['name']}: the output overlaps input {name}, which CTAs read while others"

@@ -27,7 +27,7 @@ from lowtide.runtime.checks import (
 from lowtide.runtime.code import check_code
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.limits import capability_of
-from lowtide.runtime.manifest import BATCH, PACKED_ROWS, WRITTEN, is_mixed, problem_dims, problem_text, validate
+from lowtide.runtime.manifest import BATCH, PACKED_ROWS, is_mixed, output_of, problem_dims, problem_text, validate
 from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, WorkspaceLaunch, make_plan
@@ -70,15 +70,17 @@ class Kernel:
         self._dims = problem_dims(manifest)
         self._of_zeros = {x["name"]: entry_of_zeros(x, self._dims[x["name"]]) for x in self._arguments}
         self._names = [x["name"] for x in self._arguments]
-        self._inputs = [x["name"] for x in self._arguments if x["role"] == "input"]
+        self._output = output_of(self._arguments)
+        self._results = [i for i, x in enumerate(self._arguments) if x["role"] == "output"]
+        self._given = [
+            name for i, name in enumerate(self._names) if i != self._output
+        ]  # all but D, which is passed as out=
         self._memrefs = [i for i, x in enumerate(self._arguments) if x["kind"] != "scalar"]
         self._scalars = [i for i, x in enumerate(self._arguments) if x["kind"] == "scalar"]
-        self._output = next(i for i, x in enumerate(self._arguments) if x["role"] == "output")
-        self._written = [i for i, x in enumerate(self._arguments) if x["kind"] in WRITTEN]  # beside the output
-        self._matrices = [i for i in self._memrefs if self._arguments[i]["kind"] == "matrix" and i != self._output]
-        self._matrix_inputs = [self._inputs.index(self._names[i]) for i in self._matrices]
+        self._matrices = [i for i in self._memrefs if self._arguments[i]["kind"] == "matrix"]
+        self._matrix_inputs = [self._given.index(self._names[i]) for i in self._matrices]
         #: the number of operands by position that need no sorting
-        self._plain_inputs = len(self._inputs) if self._output == len(self._inputs) else -1
+        self._plain_inputs = len(self._given) if self._output == len(self._given) else -1
         self._plans = Recent(_MOST_PLANS)  # signature: LaunchPlan
         self._launches = Recent(_MOST_LAUNCHES)  # key of a call: PreparedLaunch
         self._allocators = Recent(_MOST_PLANS)  # shapes and device of the inputs: allocator of the output
@@ -144,7 +146,7 @@ class Kernel:
         by_name = self._by_name(matrices, operands)
         if not self.program.workspaces:
             return 0
-        given = dict(zip(self._inputs, [*matrices, *[operands[name] for name in by_name]], strict=True))
+        given = dict(zip(self._given, [*matrices, *[operands[name] for name in by_name]], strict=True))
         arrays = {self._names[i]: given[self._names[i]] for i in self._memrefs if i != self._output}
         records = {name: view(value, name) for name, value in arrays.items()}
         arguments = [x for x in self._arguments if x["name"] in records]
@@ -195,25 +197,25 @@ class Kernel:
 
     def _by_name(self, matrices: Sequence[Any], operands: Mapping[str, Any]) -> list[str]:
         """The inputs that are given by name. Raises LaunchError unless there is one operand for each input."""
-        by_name = self._inputs[len(matrices) :]
-        if len(operands) != len(by_name) or len(matrices) > len(self._inputs) or not operands.keys() >= {*by_name}:
+        by_name = self._given[len(matrices) :]
+        if len(operands) != len(by_name) or len(matrices) > len(self._given) or not operands.keys() >= {*by_name}:
             raise self._names_error(matrices, operands)
         return by_name
 
     def _names_error(self, matrices: Sequence[Any], operands: Mapping[str, Any]) -> LaunchError:
         """The error for operands that do not match the inputs."""
-        if len(matrices) > len(self._inputs):
+        if len(matrices) > len(self._given):
             return LaunchError(
-                f"kernel {self.name}: {len(matrices)} operands given, but it takes {len(self._inputs)}:"
-                f" {', '.join(self._inputs)}; the output goes by out= [operand-count]"
+                f"kernel {self.name}: {len(matrices)} operands given, but it takes {len(self._given)}:"
+                f" {', '.join(self._given)}; the output goes by out= [operand-count]"
             )
-        given = self._inputs[: len(matrices)]
+        given = self._given[: len(matrices)]
         for name in operands:
-            if name in given or name not in self._inputs:
+            if name in given or name not in self._given:
                 return self._name_error(name, name in given)
-        missing = next(name for name in self._inputs if name not in given and name not in operands)
+        missing = next(name for name in self._given if name not in given and name not in operands)
         return LaunchError(
-            f"kernel {self.name}: operand {missing} is missing; it takes {', '.join(self._inputs)}: pass {missing}="
+            f"kernel {self.name}: operand {missing} is missing; it takes {', '.join(self._given)}: pass {missing}="
             " [operand-not-given]"
         )
 
@@ -224,9 +226,9 @@ class Kernel:
             )
         if name == self._names[self._output]:
             return LaunchError(f"kernel {self.name}: {name} is the output; pass it as out= [output-by-position]")
-        hint = nearest(name, (*self._inputs, "out", "stream", "workspace"))
+        hint = nearest(name, (*self._given, "out", "stream", "workspace"))
         return LaunchError(
-            f"kernel {self.name}: unknown operand {name!r}; the operands are {', '.join(self._inputs)}{hint}"
+            f"kernel {self.name}: unknown operand {name!r}; the operands are {', '.join(self._given)}{hint}"
             " [operand-unknown]"
         )
 
@@ -288,12 +290,12 @@ class Kernel:
         """The launch of records, all checked, and a plan that other addresses of the same signature may use, or None.
         Nothing is launched. Raises as a call does."""
         views, extents = self._settled(self._check_layouts(operands))
-        for index in (self._output, *self._written):
+        for index in self._results:
             check_output(self._arguments[index], operands[self._names[index]])
-        if self._written and 0 in self._output_shape(extents):
+        if len(self._results) > 1 and 0 in self._output_shape(extents):
             raise LaunchError(
-                f"kernel {self.name}: D has no elements and thus no largest absolute value; pass M and N of at least 1"
-                " [amax-of-nothing]"
+                f"kernel {self.name}: D has no elements, so no launch sets other results; pass M and N"
+                " of at least 1 [results-of-nothing]"
             )
         calls: list[Any] = [None] * len(self._names)
         for index in self._scalars:

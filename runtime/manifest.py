@@ -1,6 +1,6 @@
 """The manifest: the description of a saved kernel as JSON. It is the serialisation of the host-side IR.
 
-    {"format": 1, "lowtide": "0.2.0", "name": "gemm", "target": "sm_80",
+    {"format": 2, "lowtide": "0.2.0", "name": "gemm", "target": "sm_80",
      "files": {"kernel.ptx": {"size": 8123, "sha256": "…"}, "kernel.cubin": {…}},        written by save, as is
      "sha256": "…",                                                                       of all other entries
      "spec": {"m": 4096|null, "n": …, "k": …, "a": "bf16", "b": "bf16", "d": "bf16", "acc": "f32", "layout": "tn",
@@ -13,7 +13,7 @@
      "origin": text|null,                   the IR of the problem, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar"|
-                              "group_scale"|"group_zero"|a scale of blocks|"amax",
+                              "group_scale"|"group_zero"|a scale of blocks|"amax",          results have role output
                     "dtype", "shape": [int|null, …], "base_alignment": bytes,
                     "row_stride_alignment": bytes,
                     "allocated_alignment": bytes}, …],     rows of an output that the runtime allocates; optional
@@ -23,7 +23,7 @@ An op is {"op": name, "results": [value, …], "operands": [value, …], "attrib
 in the host function's order. Matrices have the layout of the spec, the last dimension contiguous, rows possibly padded:
 
     layout  a      b          `full` is (M, N), `per_row` (M), `per_column` (N), `scalar` has shape [] and is passed by
-    tn     (M, K) (N, K)      value; the one output is D, (M, N). With d_order "column", D and `full` are (N, M).
+    tn     (M, K) (N, K)      value; D is the first `full` output. With d_order "column", `full` is (N, M).
     tt     (M, K) (K, N)
     nn     (K, M) (N, K)      null in `shape` or in m, n, k is a run-time extent.
     nt     (K, M) (K, N)
@@ -31,7 +31,8 @@ in the host function's order. Matrices have the layout of the spec, the last dim
 Scales of blocks are `row_scale` (K/128, M), `column_scale` (K/128, N), `row_block_scale` (M/128, K/128) and
 `column_block_scale` (N/128, K/128), quotients rounded up.
 
-An `amax` is one f32, which the kernel sets to the largest absolute value of D's elements before they are rounded.
+An `amax` is an output of one f32, which the kernel sets to the largest absolute value of D's elements before they are
+rounded. Outputs other than D are passed by name, like inputs.
 
 With a batch, all but scalars and amax have it as the first dimension. Inputs may lack it, or have a stride of 0 there.
 
@@ -70,7 +71,7 @@ from lowtide.errors import LoadError
 from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.limits import MAX_EXTENT
 
-FORMAT = 1
+FORMAT = 2
 KINDS: dict[str, int] = {
     "matrix": 2,
     "full": 2,
@@ -84,9 +85,9 @@ KINDS: dict[str, int] = {
 BLOCK_SCALES = ("row_scale", "column_scale", "row_block_scale", "column_block_scale")
 KINDS |= dict.fromkeys(BLOCK_SCALES, 2)
 IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of arguments that the sum reads, not the epilogue
-WRITTEN = ("amax",)  # kinds of arguments that a kernel writes beside D; they are passed like inputs
-STALE = 2.0**20  # their value before a check: larger than any result, like one left by a previous call
-UNBATCHED = ("scalar", *WRITTEN)  # kinds that all products of a batch share
+STALE = 2.0**20  # the value of an amax before a check: larger than any result, like one left by a previous call
+UNBATCHED = ("scalar", "amax")  # kinds that all products of a batch share
+RESULTS = ("full", "amax")  # kinds of outputs
 OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "tn": (("m", "k"), ("n", "k")),
     "tt": (("m", "k"), ("k", "n")),
@@ -283,8 +284,19 @@ def _check_arguments(arguments: Sequence[Any], batched: bool) -> None:
         _check_argument(argument, at, batched)
     inputs = [x for x in arguments if x["role"] == "input" and x["kind"] == "matrix"]
     outputs = [x for x in arguments if x["role"] == "output"]
-    if len(inputs) != 2 or len(outputs) != 1 or outputs[0]["kind"] != "matrix":
-        raise ValueError("a GEMM has two input matrices and one output matrix")
+    kinds = [x["kind"] for x in outputs]
+    if len(inputs) != 2 or "full" not in kinds or not {*kinds} <= {*RESULTS}:
+        raise ValueError("a GEMM has two input matrices, and a full output")
+
+
+def output_of(arguments: Sequence[Mapping[str, Any]]) -> int:
+    """Which argument is D, the first full output."""
+    return next(i for i, x in enumerate(arguments) if (x["role"], x["kind"]) == ("output", "full"))
+
+
+def is_full_operand(argument: Mapping[str, Any]) -> bool:
+    """Whether an argument is an operand with an element for each of D, in whose place D may lie."""
+    return (argument["role"], argument["kind"]) == ("input", "full")
 
 
 def _check_argument(argument: Mapping[str, Any], at: str, batched: bool) -> None:
@@ -377,7 +389,7 @@ def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     outer = (BATCH,) if BATCH in manifest["spec"] else ()
     dims: dict[str, tuple[str, ...]] = {}
     for argument in manifest["arguments"]:
-        if argument["role"] == "output" or argument["kind"] == "full":
+        if argument["kind"] == "full":
             own: tuple[str, ...] = output_dims
         else:
             own = next(matrices) if argument["kind"] == "matrix" else KIND_DIMS[argument["kind"]]

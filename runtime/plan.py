@@ -19,6 +19,7 @@ from lowtide.runtime.checks import MatrixView, address_error, overlap_error
 from lowtide.runtime.host_program import HostProgram
 from lowtide.runtime.launch_config import launch_config
 from lowtide.runtime.launch_shape import LaunchShape
+from lowtide.runtime.manifest import is_full_operand, output_of
 from lowtide.runtime.module import LoadedModule
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.tensor_map_encoder import TensorMapEncoder
@@ -136,7 +137,7 @@ def make_plan(
     """Evaluate the address-free part of the host function. Raises LaunchError if one of its assertions fails."""
     kept, grids, counts = program.early(views, module.device.sm_count, module.clusters)
     spans = [(i, views[x["name"]].span) for i, x in enumerate(arguments) if x["name"] in views]
-    output = next(i for i, x in enumerate(arguments) if x["role"] == "output")
+    output = output_of(arguments)
     launched = [i for i, grid in enumerate(grids) if grid[0]]
     shapes = tuple(program.launches[i] for i in launched)
     needs, cuda = program.needs(counts), driver.api()
@@ -174,7 +175,7 @@ def _lies_as(argument: dict[str, Any], output: dict[str, Any], views: dict[str, 
     At the output's address it may be the output: the CTA that writes an element reads the operand's element before, and
     no other CTA does (docs/schedule.md, "D in place of an operand").
     """
-    if argument["kind"] != "full" or argument["dtype"] != output["dtype"]:
+    if not is_full_operand(argument) or argument["dtype"] != output["dtype"]:
         return False
     own, other = views[argument["name"]], views[output["name"]]
     strides = zip(own.shape, own.strides, other.strides, strict=False)  # without the stride of the last dimension, 1

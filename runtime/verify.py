@@ -31,10 +31,10 @@ from lowtide.runtime.manifest import (
     IN_THE_SUM,
     PACKED_ROWS,
     STALE,
-    WRITTEN,
     extent_of,
     is_block_scale,
     is_mixed,
+    output_of,
     problem_dims,
 )
 from lowtide.runtime.operands import Operand
@@ -119,7 +119,8 @@ def host_array(
 
 
 def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tuple[dict[str, Any], bool]:
-    """Inputs by name (`HostArray`, or a number for a scalar) for the manifest's example, and whether A·B is exact."""
+    """Inputs, and results but D, by name (`HostArray`, or a number for a scalar) for the manifest's example, and
+    whether A·B is exact."""
     extents = example_extents(manifest)
     spec = manifest["spec"]
     exact = not math.isfinite(accumulator_growth(spec, extents["k"]))
@@ -128,9 +129,10 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
         1.0, math.sqrt(limit / 4 / max(extents["k"], 1))
     )  # the share of non-zeros, so that no partial sum leaves the exact range
     operands: dict[str, Any] = {}
+    output = manifest["arguments"][output_of(manifest["arguments"])]["name"]
     for argument in manifest["arguments"]:
         name, dtype = argument["name"], argument["dtype"]
-        if argument["role"] == "output":
+        if name == output:
             continue
         if argument["kind"] == "scalar":
             operands[name] = float(from_bits(np.atleast_1d(to_bits(rng.standard_normal(1), dtype)), dtype)[0])
@@ -138,7 +140,7 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
         dims = problem_dims(manifest)[name]
         is_shared = dims[0] == BATCH and rng.random() < _SHARED
         shape = tuple(extent_of(dim, extents) for dim in dims[is_shared:])
-        if argument["kind"] in WRITTEN:
+        if argument["role"] == "output":
             values = np.full(shape, STALE)
         elif exact and argument["kind"] == "matrix" and element_type(dtype).is_float:
             values = np.sign(rng.standard_normal(shape)) * (rng.random(shape) < share)
@@ -205,7 +207,7 @@ def expected(
     manifest: Mapping[str, Any], operands: Mapping[str, Any], exact: bool, rows: np.ndarray, matrix: int = 0
 ) -> tuple[Interval, Any]:
     """(value, low, high) of the given rows of D, in float64, and their error bound; in a batch, of matrix `matrix`."""
-    names = [x["name"] for x in manifest["arguments"] if x["kind"] == "matrix" and x["role"] == "input"]
+    names = [x["name"] for x in manifest["arguments"] if x["kind"] == "matrix"]
     types = (manifest["spec"][name] for name in ("a", "b"))
     parts = (_part_of(manifest, operands, name, matrix) for name in names)
     if is_mixed(manifest["spec"]):
@@ -237,7 +239,7 @@ def expected(
     others = {}
     for argument in manifest["arguments"]:
         name, kind = argument["name"], argument["kind"]
-        if name in operands and kind not in ("matrix", *IN_THE_SUM, *WRITTEN):
+        if argument["role"] == "input" and kind not in ("matrix", *IN_THE_SUM):
             value = operands[name] if kind == "scalar" else _part_of(manifest, operands, name, matrix)
             others[name] = {"full": lambda x: in_rows(manifest, x)[rows], "per_row": lambda x: x[rows, None]}.get(
                 kind, lambda x: x
@@ -335,10 +337,12 @@ def check_written(result: HostArray) -> str:
     return ""
 
 
-def check_amax(manifest: Mapping[str, Any], operands: Mapping[str, Any], d: np.ndarray) -> str:
-    """A message if the amax of a kernel that was run does not match D; "" if it does, or there is none."""
-    name = next((x["name"] for x in manifest["arguments"] if x["kind"] in WRITTEN), None)
-    return "" if name is None else amax_difference(operands[name].values(), d, manifest["spec"]["d"])
+def check_others(manifest: Mapping[str, Any], operands: Mapping[str, Any], d: np.ndarray) -> str:
+    """A message if a result other than D of a kernel that was run is wrong; else ""."""
+    for argument in manifest["arguments"]:
+        if argument["kind"] == "amax":
+            return amax_difference(operands[argument["name"]].values(), d, manifest["spec"]["d"])
+    return ""
 
 
 def amax_difference(amax: np.ndarray, d: np.ndarray, dtype: str) -> str:
@@ -380,7 +384,7 @@ def verify_kernel(
     rng = np.random.default_rng(seed)
     operands, exact = random_operands(manifest, rng)
     extents = example_extents(manifest)
-    output = next(x for x in manifest["arguments"] if x["role"] == "output")
+    output = manifest["arguments"][output_of(manifest["arguments"])]
     shape = tuple(extents[dim] for dim in problem_dims(manifest)[output["name"]])
     alignments = output.get("row_stride_alignment", 1), output.get("base_alignment", _WIDEST)
     d = host_array(shape, output["dtype"], alignments[0], None, padding=1, base_alignment=alignments[1])
@@ -391,7 +395,7 @@ def verify_kernel(
     if m > most_rows and math.prod(extents.values()) > 2**30:
         rows = _some(m, most_rows, rng)
     values = d.values().reshape(-1, *shape[-2:])
-    message, ratio = check_written(d) or check_amax(manifest, operands, values), 0.0
+    message, ratio = check_written(d) or check_others(manifest, operands, values), 0.0
     for matrix in _some(len(values), _MOST_MATRICES, rng).tolist():
         result = in_rows(manifest, values[matrix])
         found, difference = compare(result[rows], *expected(manifest, operands, exact, rows, matrix), rows)
@@ -428,9 +432,9 @@ def run_on_device(kernel: Kernel, ordinal: int, operands: Mapping[str, Any], d: 
             )
         kernel(stream=0, **records)
         driver.check(cuda.cuCtxSynchronize(), f"running kernel {kernel.name}")
-        written = [x["name"] for x in kernel.manifest["arguments"] if x["kind"] in WRITTEN]
+        written = {x["name"] for x in kernel.manifest["arguments"] if x["role"] == "output"}
         for buffer, array in buffers:
-            if array is d or any(array is arrays[name] for name in written):
+            if array is d or any(array is arrays[name] for name in written & {*arrays}):
                 result = cuda.cuMemcpyDtoH(array.stored.ctypes.data, buffer, array.stored.nbytes)
                 driver.check(result, "copying from the GPU")
     finally:

@@ -56,7 +56,7 @@ def _graph_text(graph: EpilogueGraph) -> dict[str, Any]:
     def text(value: Any) -> Any:
         if isinstance(value, Node):
             return numbers[id(value)]
-        if isinstance(value, tuple) and any(isinstance(x, Node) for x in value):
+        if isinstance(value, tuple):
             return [text(x) for x in value]
         return repr(value)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from mlir import ir
 from mlir.dialects import arith, math
 
-from lowtide.compiler.epilogue.operands import EpilogueGraph
+from lowtide.compiler.epilogue.operands import EpilogueGraph, ResultKind
 from lowtide.compiler.epilogue.trace import Node
 from lowtide.elements import INTEGER_TYPE, element_type
 from lowtide.runtime.dtypes import round_to
@@ -71,7 +71,7 @@ def value_type(name: str) -> ir.Type:
 
 
 def emit(graph: EpilogueGraph, arguments: Sequence[ir.Value]) -> list[ir.Value]:
-    """Build the graph at the insertion point. Returns D's element, followed by the value for amax if there is one.
+    """Build the graph at the insertion point. Returns the element of each result.
 
     `arguments`: the accumulator (of type `graph.acc`), then one element of each operand in its own type; or vectors of
     the same shape in place of all of them. Each node is built once.
@@ -81,8 +81,10 @@ def emit(graph: EpilogueGraph, arguments: Sequence[ir.Value]) -> list[ir.Value]:
     for node in graph.nodes:
         inputs = [values[id(other)] for other in node.inputs]
         values[id(node)] = _build(node, inputs, arguments, graph, shape)
-    unconverted = [] if graph.largest is None else [values[id(graph.largest)]]
-    return [_round(values[id(graph.result)], graph.d, shape), *unconverted]
+    return [
+        _round(values[id(node)], result.dtype, shape) if result.kind is ResultKind.FULL else values[id(node)]
+        for result, node in graph.results
+    ]
 
 
 def _build(

@@ -73,11 +73,10 @@ class OperandKind(enum.Enum):
     COLUMN_SCALE = "column_scale"
     ROW_BLOCK_SCALE = "row_block_scale"
     COLUMN_BLOCK_SCALE = "column_block_scale"
-    AMAX = "amax"
 
     @property
     def is_of_epilogue(self) -> bool:
-        """Whether the epilogue reads it. Other operands act in the sum, or are written."""
+        """Whether the epilogue reads it. Other operands act in the sum."""
         return self in (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.PER_COLUMN, OperandKind.SCALAR)
 
     @property
@@ -158,7 +157,6 @@ class Operand:
             OperandKind.COLUMN_SCALE: (_blocks(k), n),
             OperandKind.ROW_BLOCK_SCALE: (_blocks(m), _blocks(k)),
             OperandKind.COLUMN_BLOCK_SCALE: (_blocks(n), _blocks(k)),
-            OperandKind.AMAX: (1,),
         }
         return shapes.get(self.kind, ())
 
@@ -168,27 +166,52 @@ def _blocks(extent: int | None) -> int | None:
     return None if extent is None else -(-extent // SCALE_BLOCK)
 
 
+class ResultKind(enum.Enum):
+    """What a result has an element for. The value is the word that `tile.gemm` prints."""
+
+    FULL = "full"
+    AMAX = "amax"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result of a kernel: its name, kind and element type. D is FULL; AMAX is one f32, the largest absolute value of
+    its node, before that is clamped and rounded."""
+
+    name: str
+    kind: ResultKind
+    dtype: str
+
+
+D, AMAX = "d", "amax"  # names of results
+
+
 @dataclass(frozen=True, eq=False)
 class EpilogueGraph:
-    """A traced epilogue: d[m, n] is `result`, rounded to `d`. It is computed in the type `computes_in` from the
-    accumulator (of type `acc`) and the operands' elements. `nodes`: all nodes needed, inputs before users. `largest`:
-    the value whose amax is taken, before it is clamped and rounded; None without amax."""
+    """A traced epilogue: a node for each result. They are computed in the type `computes_in` from the accumulator (of
+    type `acc`) and the operands' elements; those of full results are rounded to their types. `nodes`: all nodes needed,
+    inputs before users."""
 
     acc: str
-    d: str
     operands: tuple[Operand, ...]
-    result: Node
+    results: tuple[tuple[Result, Node], ...]
     nodes: tuple[Node, ...]
-    largest: Node | None = None
 
     @classmethod
-    def of(
-        cls, acc: str, d: str, operands: tuple[Operand, ...], result: Node, largest: Node | None = None
-    ) -> "EpilogueGraph":
+    def of(cls, acc: str, operands: tuple[Operand, ...], *results: tuple[Result, Node]) -> "EpilogueGraph":
         """The graph of these results."""
-        roots = (result,) if largest is None else (result, largest)
-        nodes = dict.fromkeys(node for root in roots for node in in_order(root))
-        return cls(acc, d, operands, result, tuple(nodes), largest)
+        nodes = dict.fromkeys(node for _, root in results for node in in_order(root))
+        return cls(acc, operands, results, tuple(nodes))
+
+    @property
+    def result(self) -> Node:
+        """The node of D."""
+        return next(node for result, node in self.results if result.name == D)
+
+    @property
+    def d(self) -> str:
+        """The element type of D."""
+        return next(result.dtype for result, _ in self.results if result.name == D)
 
     @property
     def computes_in(self) -> str:
@@ -204,11 +227,18 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str, amax: bool = Fa
     number. Warns if D does not depend on an operand.
     """
     tracer = Tracer(element_type(acc).computes_in)
+
+    def graph_of(operands: tuple[Operand, ...], value: Traced, result: Node) -> EpilogueGraph:
+        results = [(Result(D, ResultKind.FULL, d), result)]
+        if amax:
+            results.append((Result(AMAX, ResultKind.AMAX, tracer.dtype), tracer.real(value)))
+        return EpilogueGraph.of(acc, operands, *results)
+
     start = tracer.node("acc", is_integer=not element_type(acc).is_float)
     if function is None:
         value = Traced(tracer, start)
         result = _clamped(tracer, _as_output(tracer, value, d), d)
-        return EpilogueGraph.of(acc, d, (), result, tracer.real(value) if amax else None)
+        return graph_of((), value, result)
     if not callable(function):
         raise SpecError(_no_function(function))
     parameters = _parameters(function)
@@ -232,7 +262,7 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str, amax: bool = Fa
             "constants and lowtide's functions (lt.exp, lt.where, …) [epilogue-raised]"
         ) from error
     result = _clamped(tracer, _result(tracer, returned, function, d), d)
-    graph = EpilogueGraph.of(acc, d, operands, result, tracer.real(returned) if amax else None)
+    graph = graph_of(operands, returned, result)
     _warn_of_unread(function, graph)
     return graph
 

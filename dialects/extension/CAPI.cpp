@@ -107,8 +107,17 @@ MlirStringRef lowtideProblemLayout(MlirAttribute attribute) {
 }
 MlirType lowtideProblemType(MlirAttribute attribute, int position) {
   auto problem = as<tile::ProblemAttr>(attribute);
-  Type types[] = {problem.getA(), problem.getB(), problem.getAcc(), problem.getD()};
+  Type types[] = {problem.getA(), problem.getB(), problem.getAcc()};
   return wrap(types[position]);
+}
+intptr_t lowtideProblemResultCount(MlirAttribute attribute) {
+  return as<tile::ProblemAttr>(attribute).getResultKinds().size();
+}
+MlirStringRef lowtideProblemResultKind(MlirAttribute attribute, intptr_t position) {
+  return wrap(tile::stringifyResultKind(as<tile::ProblemAttr>(attribute).getResultKinds()[position]));
+}
+MlirType lowtideProblemResultType(MlirAttribute attribute, intptr_t position) {
+  return wrap(as<tile::ProblemAttr>(attribute).getResults()[position]);
 }
 intptr_t lowtideProblemOperandCount(MlirAttribute attribute) {
   return as<tile::ProblemAttr>(attribute).getKinds().size();
@@ -136,18 +145,24 @@ MlirStringRef lowtideProblemGiven(MlirAttribute attribute) {
   std::optional<tile::GemmLayout> given = as<tile::ProblemAttr>(attribute).getGiven();
   return wrap(given ? tile::stringifyGemmLayout(*given) : StringRef());
 }
-MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, MlirType d, intptr_t count,
-                                const int *kinds, const MlirType *operands, MlirStringRef empty,
-                                bool swapped, bool fast, int64_t group, int precision, int given) {
-  SmallVector<tile::OperandKind> operandKinds;
-  SmallVector<Type> types;
+// Kinds and types of results, or of operands.
+template <typename Kind> static std::pair<SmallVector<Kind>, SmallVector<Type>> kinded(LowtideKinded list) {
+  std::pair<SmallVector<Kind>, SmallVector<Type>> found;
+  for (intptr_t i = 0; i < list.count; ++i) {
+    found.first.push_back(static_cast<Kind>(list.kinds[i]));
+    found.second.push_back(unwrap(list.types[i]));
+  }
+  return found;
+}
+
+MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, LowtideKinded results,
+                                LowtideKinded operands, MlirStringRef empty, bool swapped, bool fast, int64_t group,
+                                int precision, int given) {
+  auto [resultKinds, resultTypes] = kinded<tile::ResultKind>(results);
+  auto [operandKinds, types] = kinded<tile::OperandKind>(operands);
   SmallVector<StringAttr> letters;
   for (char letter : unwrap(empty))
     letters.push_back(StringAttr::get(unwrap(a).getContext(), StringRef(&letter, 1)));
-  for (intptr_t i = 0; i < count; ++i) {
-    operandKinds.push_back(static_cast<tile::OperandKind>(kinds[i]));
-    types.push_back(unwrap(operands[i]));
-  }
   MLIRContext *context = unwrap(a).getContext();
   Location loc = UnknownLoc::get(context);
   std::optional<tile::Precision> by;
@@ -158,9 +173,9 @@ MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc
     from = static_cast<tile::GemmLayout>(given);
   return wrap(Attribute(tile::ProblemAttr::getChecked([&] { return emitError(loc); }, context,
                                                       static_cast<tile::GemmLayout>(layout), unwrap(a), unwrap(b),
-                                                      unwrap(acc), unwrap(d), ArrayRef<tile::OperandKind>(operandKinds),
-                                                      ArrayRef<Type>(types), ArrayRef<StringAttr>(letters), swapped,
-                                                      fast, group, by, from)));
+                                                      unwrap(acc), ArrayRef(resultKinds), ArrayRef(resultTypes),
+                                                      ArrayRef(operandKinds), ArrayRef(types),
+                                                      ArrayRef<StringAttr>(letters), swapped, fast, group, by, from)));
 }
 
 MlirStringRef lowtideRasterKind(MlirAttribute attribute) {

@@ -58,9 +58,12 @@ MlirAttribute lowtideThreadValuePart(MlirAttribute attribute, int part); /* thre
 /* A schedule as nested dictionaries of builtin attributes, and back; null, with a diagnostic, for one that is none. */
 MlirAttribute lowtideScheduleFields(MlirAttribute attribute);
 MlirAttribute lowtideScheduleGet(MlirAttribute fields);
-/* Layout, a, b, acc and d of a problem, then a kind and a type for each operand of its epilogue. */
+/* Layout, a, b and acc of a problem, then a kind and a type for each result and each operand of its epilogue. */
 MlirStringRef lowtideProblemLayout(MlirAttribute attribute);
 MlirType lowtideProblemType(MlirAttribute attribute, int position);
+intptr_t lowtideProblemResultCount(MlirAttribute attribute);
+MlirStringRef lowtideProblemResultKind(MlirAttribute attribute, intptr_t position);
+MlirType lowtideProblemResultType(MlirAttribute attribute, intptr_t position);
 intptr_t lowtideProblemOperandCount(MlirAttribute attribute);
 MlirStringRef lowtideProblemOperandKind(MlirAttribute attribute, intptr_t position);
 MlirType lowtideProblemOperandType(MlirAttribute attribute, intptr_t position);
@@ -71,11 +74,16 @@ bool lowtideProblemFast(MlirAttribute attribute);
 int64_t lowtideProblemGroup(MlirAttribute attribute);
 MlirStringRef lowtideProblemPrecision(MlirAttribute attribute); /* empty for none */
 MlirStringRef lowtideProblemGiven(MlirAttribute attribute);     /* empty for none */
-/* Kinds as the numbers of OperandKind, empty extents as letters; null, with a diagnostic, for a problem that is none.
-   The last two: -1 for none. */
-MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, MlirType d, intptr_t count,
-                                const int *kinds, const MlirType *operands, MlirStringRef empty,
-                                bool swapped, bool fast, int64_t group, int precision, int given);
+/* A list of kinds, as numbers of ResultKind or OperandKind, and of types. */
+typedef struct {
+  intptr_t count;
+  const int *kinds;
+  const MlirType *types;
+} LowtideKinded;
+/* Empty extents as letters; null, with a diagnostic, for a problem that is none. The last two: -1 for none. */
+MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, LowtideKinded results,
+                                LowtideKinded operands, MlirStringRef empty, bool swapped, bool fast, int64_t group,
+                                int precision, int given);
 MlirStringRef lowtideRasterKind(MlirAttribute attribute);
 int64_t lowtideRasterGroup(MlirAttribute attribute);
 int64_t lowtideRasterColumns(MlirAttribute attribute);

@@ -8,6 +8,7 @@
 #include "mlir-c/IR.h"
 #include "mlir/Bindings/Python/NanobindAdaptors.h"
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -73,6 +74,19 @@ static MlirAttribute tuple(MlirContext context, nb::handle value) {
   throw nb::type_error("expected 64-bit integers, attributes, or tuples of them");
 }
 
+// Pairs of a kind and a type, as two arrays.
+struct Kinded {
+  explicit Kinded(const std::vector<std::pair<int, MlirType>> &pairs) {
+    for (auto &[kind, type] : pairs) {
+      kinds.push_back(kind);
+      types.push_back(type);
+    }
+  }
+  LowtideKinded list() const { return {static_cast<intptr_t>(kinds.size()), kinds.data(), types.data()}; }
+  std::vector<int> kinds;
+  std::vector<MlirType> types;
+};
+
 static nb::tuple shapeOf(MlirType type) {
   return nb::make_tuple(lowtideShapeExtent(type, 0), lowtideShapeExtent(type, 1));
 }
@@ -134,9 +148,17 @@ NB_MODULE(_lowtide, m) {
       .def_property_readonly("types",
                              [](MlirAttribute self) {
                                nb::list types;
-                               for (int i = 0; i < 4; ++i)
+                               for (int i = 0; i < 3; ++i)
                                  types.append(lowtideProblemType(self, i));
                                return nb::tuple(types);
+                             })
+      .def_property_readonly("results",
+                             [](MlirAttribute self) {
+                               nb::list results;
+                               for (intptr_t i = 0, e = lowtideProblemResultCount(self); i < e; ++i)
+                                 results.append(nb::make_tuple(text(lowtideProblemResultKind(self, i)),
+                                                               lowtideProblemResultType(self, i)));
+                               return results;
                              })
       .def_property_readonly("operands",
                              [](MlirAttribute self) {
@@ -158,14 +180,13 @@ NB_MODULE(_lowtide, m) {
                                  letters += lowtideProblemEmpty(self, i).data[0];
                                return letters;
                              })
-      .def_classmethod("get", [](nb::object cls, int layout, MlirType a, MlirType b, MlirType acc, MlirType d,
-                                 const std::vector<int> &kinds, const std::vector<MlirType> &operands,
-                                 const std::string &empty, bool swapped, bool fast, int64_t group, int precision,
-                                 int given) {
-        if (kinds.size() != operands.size())
-          throw nb::value_error("as many kinds as operands");
+      .def_classmethod("get", [](nb::object cls, int layout, MlirType a, MlirType b, MlirType acc,
+                                 const std::vector<std::pair<int, MlirType>> &results,
+                                 const std::vector<std::pair<int, MlirType>> &operands, const std::string &empty,
+                                 bool swapped, bool fast, int64_t group, int precision, int given) {
         return checked(cls, mlirTypeGetContext(a), [&] {
-          return lowtideProblemGet(layout, a, b, acc, d, kinds.size(), kinds.data(), operands.data(),
+          Kinded ofResults(results), ofOperands(operands);
+          return lowtideProblemGet(layout, a, b, acc, ofResults.list(), ofOperands.list(),
                                    mlirStringRefCreate(empty.data(), empty.size()), swapped, fast, group, precision,
                                    given);
         });

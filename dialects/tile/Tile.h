@@ -65,6 +65,7 @@ ScheduleAttr scheduleOf(mlir::DictionaryAttr fields, llvm::function_ref<mlir::In
 
 // A kind from its number in an op's array of kinds.
 OperandKind kindOf(mlir::Attribute kind);
+ResultKind resultKindOf(mlir::Attribute kind);
 
 // Dimensions of an operand of a kind, without a batch.
 int64_t rankOf(OperandKind kind);
@@ -75,6 +76,14 @@ mlir::ParseResult parseKindedOperands(mlir::OpAsmParser &parser,
                                       llvm::SmallVectorImpl<mlir::Type> &types, mlir::ArrayAttr &kinds);
 void printKindedOperands(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::OperandRange operands,
                          mlir::TypeRange types, mlir::ArrayAttr kinds);
+
+// `%d`, or `(%d, amax %amax)`: results that are not full say their kind. Then their types.
+mlir::ParseResult parseResults(mlir::OpAsmParser &parser,
+                               llvm::SmallVectorImpl<mlir::OpAsmParser::UnresolvedOperand> &results,
+                               mlir::ArrayAttr &kinds);
+void printResults(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::OperandRange results, mlir::ArrayAttr kinds);
+mlir::ParseResult parseResultTypes(mlir::OpAsmParser &parser, llvm::SmallVectorImpl<mlir::Type> &types);
+void printResultTypes(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::TypeRange types);
 
 // `row, column`, in a batch after the number of the matrix, shared by the ops that name a place in one.
 mlir::ParseResult parsePlace(mlir::OpAsmParser &parser, std::optional<mlir::OpAsmParser::UnresolvedOperand> &batch,
@@ -114,9 +123,19 @@ bool actsInTheSum(OperandKind kind);
 bool isReadByTheRegion(OperandKind kind);
 
 // Checks an epilogue region: block arguments (accumulator element, one element for each operand), a yield of one
-// value of D's element type. Operands of a batch may be batches too.
+// value for each result. In a batch (of as many matrices) operands may be batches too.
 mlir::LogicalResult verifyEpilogue(mlir::Operation *op, mlir::Region &region, mlir::Type acc,
-                                   mlir::OperandRange operands, mlir::ArrayAttr kinds, mlir::MemRefType d);
+                                   mlir::OperandRange operands, mlir::ArrayAttr kinds, mlir::OperandRange results,
+                                   mlir::ArrayAttr resultKinds, std::optional<int64_t> batch);
+
+// Checks a list of results: their kinds, full ones that are alike, one amax at most.
+mlir::LogicalResult verifyResults(mlir::Operation *op, mlir::OperandRange results, mlir::ArrayAttr kinds);
+
+// The types of the full ones among results.
+llvm::SmallVector<mlir::MemRefType> fullResults(mlir::OperandRange results, mlir::ArrayAttr kinds);
+
+// Whether the columns of a matrix, or of those of a batch, are contiguous, and rows not known to be.
+bool isColumnMajor(mlir::MemRefType type);
 
 // Checks a `cluster` clause: two positive extents, if it is there.
 mlir::LogicalResult verifyCluster(mlir::Operation *op, std::optional<llvm::ArrayRef<int64_t>> cluster);

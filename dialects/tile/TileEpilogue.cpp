@@ -1,4 +1,4 @@
-// Operands of an epilogue: their assembly, what each kind asks for, and the region that they act in; tile.store.
+// Results and operands of an epilogue: their assembly, what each kind asks for, and the region; tile.store.
 #include "Tile.h"
 
 using namespace mlir;
@@ -41,6 +41,108 @@ void lowtide::tile::printKindedOperands(OpAsmPrinter &printer, Operation *, Oper
   });
 }
 
+//===--- results ------------------------------------------------------------------------------------------------===//
+
+ResultKind lowtide::tile::resultKindOf(Attribute kind) {
+  return static_cast<ResultKind>(cast<IntegerAttr>(kind).getInt());
+}
+
+ParseResult lowtide::tile::parseResults(OpAsmParser &parser, SmallVectorImpl<OpAsmParser::UnresolvedOperand> &results,
+                                        ArrayAttr &kinds) {
+  SmallVector<int32_t> values;
+  auto parseOne = [&]() -> ParseResult {
+    ResultKind kind = ResultKind::full;
+    StringRef word;
+    SMLoc loc = parser.getCurrentLocation();
+    if (succeeded(parser.parseOptionalKeyword(&word))) {
+      std::optional<ResultKind> said = symbolizeResultKind(word);
+      if (!said)
+        return parser.emitError(loc) << "expected " << wordsOf<ResultKind>() << ", not '" << word << "'"
+                                     << " [result-kind-word]";
+      kind = *said;
+    }
+    values.push_back(static_cast<int32_t>(kind));
+    return parser.parseOperand(results.emplace_back());
+  };
+  if (succeeded(parser.parseOptionalLParen())) {
+    if (parser.parseCommaSeparatedList(parseOne) || parser.parseRParen())
+      return failure();
+  } else if (parseOne()) {
+    return failure();
+  }
+  kinds = parser.getBuilder().getI32ArrayAttr(values);
+  return success();
+}
+
+void lowtide::tile::printResults(OpAsmPrinter &printer, Operation *, OperandRange results, ArrayAttr kinds) {
+  printer << (results.size() == 1 ? "" : "(");
+  llvm::interleaveComma(llvm::zip(results, kinds), printer, [&](auto entry) {
+    auto [result, kind] = entry;
+    if (resultKindOf(kind) != ResultKind::full)
+      printer << stringifyResultKind(resultKindOf(kind)) << " ";
+    printer << result;
+  });
+  printer << (results.size() == 1 ? "" : ")");
+}
+
+ParseResult lowtide::tile::parseResultTypes(OpAsmParser &parser, SmallVectorImpl<Type> &types) {
+  return parser.parseTypeList(types);
+}
+
+void lowtide::tile::printResultTypes(OpAsmPrinter &printer, Operation *, TypeRange types) {
+  llvm::interleaveComma(types, printer);
+}
+
+bool lowtide::tile::isColumnMajor(MemRefType type) {
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  return succeeded(type.getStridesAndOffset(strides, offset)) && strides.size() > 1 &&
+         strides[strides.size() - 2] == 1 && strides.back() != 1;
+}
+
+SmallVector<MemRefType> lowtide::tile::fullResults(OperandRange results, ArrayAttr kinds) {
+  SmallVector<MemRefType> full;
+  for (auto [result, kind] : llvm::zip(results, kinds))
+    if (resultKindOf(kind) == ResultKind::full)
+      full.push_back(cast<MemRefType>(result.getType()));
+  return full;
+}
+
+LogicalResult lowtide::tile::verifyResults(Operation *op, OperandRange results, ArrayAttr kinds) {
+  if (results.empty() || kinds.size() != results.size())
+    return op->emitOpError() << "has " << results.size() << " results but " << kinds.size()
+                             << " kinds of them; it has as many, and at least one [result-kinds]";
+  int64_t maxima = 0;
+  for (auto [index, result, kind] : llvm::enumerate(results, kinds)) {
+    if (!symbolizeResultKind(static_cast<uint32_t>(cast<IntegerAttr>(kind).getInt())))
+      return op->emitOpError() << "result " << index << " has the kind " << cast<IntegerAttr>(kind).getInt()
+                               << "; the kinds are 0 to " << getMaxEnumValForResultKind() << ": "
+                               << wordsOf<ResultKind>("and") << " [result-kind-number]";
+    auto memref = cast<MemRefType>(result.getType());
+    if (resultKindOf(kind) != ResultKind::amax)
+      continue;
+    if (memref.getShape() != ArrayRef<int64_t>{1} || !memref.getElementType().isF32())
+      return op->emitOpError() << "an amax is one f32, a memref<1xf32>, not " << memref << " [amax-memref]";
+    ++maxima;
+  }
+  if (maxima > 1)
+    return op->emitOpError() << "has " << maxima << " results amax; there is one largest absolute value [one-amax]";
+  SmallVector<MemRefType> full = fullResults(results, kinds);
+  for (MemRefType other : ArrayRef(full).drop_front(full.empty() ? 0 : 1)) {
+    MemRefType first = full.front();
+    bool alike = other.getRank() == first.getRank() && other.getElementType() == first.getElementType() &&
+                 isColumnMajor(other) == isColumnMajor(first) &&
+                 llvm::all_of(llvm::zip(other.getShape(), first.getShape()),
+                              [](auto pair) { return agree(std::get<0>(pair), std::get<1>(pair)); });
+    if (!alike)
+      return op->emitOpError() << "full results have the same extents and elements and lie in the same way: " << first
+                               << " and " << other << " do not [full-results-alike]";
+  }
+  return success();
+}
+
+//===--- kinds of operands --------------------------------------------------------------------------------------===//
+
 bool lowtide::tile::isBlockScale(OperandKind kind) {
   switch (kind) {
   case OperandKind::row_scale:
@@ -54,7 +156,6 @@ bool lowtide::tile::isBlockScale(OperandKind kind) {
   case OperandKind::scalar:
   case OperandKind::group_scale:
   case OperandKind::group_zero:
-  case OperandKind::amax:
     return false;
   }
   llvm_unreachable("all kinds are above");
@@ -64,7 +165,7 @@ bool lowtide::tile::actsInTheSum(OperandKind kind) {
   return kind == OperandKind::group_scale || kind == OperandKind::group_zero || isBlockScale(kind);
 }
 
-bool lowtide::tile::isReadByTheRegion(OperandKind kind) { return kind != OperandKind::amax && !actsInTheSum(kind); }
+bool lowtide::tile::isReadByTheRegion(OperandKind kind) { return !actsInTheSum(kind); }
 
 int64_t lowtide::tile::rankOf(OperandKind kind) {
   if (kind == OperandKind::scalar)
@@ -92,29 +193,32 @@ void StoreOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setNa
   nameEpilogueArguments(region, getKinds(), setName);
 }
 
-// What the region yields beside D's element, where there is an amax: the value before it is converted to D's type.
-static LogicalResult verifyAmax(Operation *op, OperandRange operands, ArrayAttr kinds, ArrayRef<Type> yielded) {
-  int64_t count = 0;
-  for (auto [operand, kind] : llvm::zip(operands, kinds)) {
-    if (kindOf(kind) != OperandKind::amax)
-      continue;
-    auto memref = dyn_cast<MemRefType>(operand.getType());
-    if (!memref || memref.getShape() != ArrayRef<int64_t>{1} || !memref.getElementType().isF32())
-      return op->emitOpError() << "an amax is one f32, a memref<1xf32>, not " << operand.getType() << " [amax-memref]";
-    ++count;
+// The type of what the region yields for a result.
+static Type yieldedFor(Value result, ResultKind kind) {
+  auto memref = cast<MemRefType>(result.getType());
+  switch (kind) {
+  case ResultKind::full:
+    return valueTypeOf(memref.getElementType());
+  case ResultKind::amax:
+    return memref.getElementType();
   }
-  if (count > 1)
-    return op->emitOpError() << "has " << count << " operands amax; D has one largest absolute value [one-amax]";
-  if (count && !(yielded.size() == 2 && yielded[1].isF32()))
-    return op->emitOpError() << "with an amax the epilogue must also yield the f32 that D's element is converted from"
-                             << " [amax-yield]";
+  llvm_unreachable("all kinds are above");
+}
+
+static LogicalResult verifyYield(Operation *op, Block &block, OperandRange results, ArrayAttr kinds) {
+  SmallVector<Type> wanted;
+  for (auto [result, kind] : llvm::zip(results, kinds))
+    wanted.push_back(yieldedFor(result, resultKindOf(kind)));
+  auto yield = dyn_cast<YieldOp>(block.getTerminator());
+  if (!yield || yield.getValues().getTypes() != TypeRange(wanted))
+    return op->emitOpError() << "epilogue must end in tile.yield of one value for each result, of "
+                             << ArrayRef<Type>(wanted) << " [epilogue-yield]";
   return success();
 }
 
 LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type acc, OperandRange operands,
-                                            ArrayAttr kinds, MemRefType d) {
-  Type result = valueTypeOf(d.getElementType());
-  bool batched = isBatch(d);
+                                            ArrayAttr kinds, OperandRange results, ArrayAttr resultKinds,
+                                            std::optional<int64_t> batch) {
   if (kinds.size() != operands.size())
     return op->emitOpError() << "has " << operands.size() << " operands but " << kinds.size() << " kinds"
                              << " [operand-kinds]";
@@ -125,7 +229,6 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
                                << " [operand-kind-number]";
   Block &block = region.front();
   unsigned taken = llvm::count_if(kinds, [](Attribute kind) { return isReadByTheRegion(kindOf(kind)); });
-  bool hasAmax = llvm::any_of(kinds, [](Attribute kind) { return kindOf(kind) == OperandKind::amax; });
   if (block.getNumArguments() != taken + 1)
     return op->emitOpError() << "epilogue takes the accumulator and one element for each of " << taken
                              << " operands, but its block has " << block.getNumArguments() << " arguments"
@@ -140,31 +243,32 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
     int64_t rank = rankOf(kind);
     auto memref = dyn_cast<MemRefType>(operand.getType());
     if (rank == 0 ? static_cast<bool>(memref)
-                  : (!memref || (memref.getRank() != rank && !(batched && memref.getRank() == rank + 1))))
+                  : (!memref || (memref.getRank() != rank && !(batch && memref.getRank() == rank + 1))))
       return op->emitOpError() << "epilogue operand " << index << " is " << stringifyOperandKind(kind) << " and must be "
                                << (rank == 0   ? "a scalar"
                                    : rank == 1 ? "a memref of one dimension"
                                                : "a memref of two dimensions")
-                               << (rank && batched ? ", or of one more, the batch" : "") << " [operand-dimensions]";
-    if (rank && memref.getRank() > rank && !agree(memref.getDimSize(0), d.getDimSize(0)))
+                               << (rank && batch ? ", or of one more, the batch" : "") << " [operand-dimensions]";
+    if (rank && memref.getRank() > rank && !agree(memref.getDimSize(0), *batch))
       return op->emitOpError() << "epilogue operand " << index << " has a batch of " << memref.getDimSize(0)
-                               << " but D one of " << d.getDimSize(0) << " [operand-batch]";
+                               << " but D one of " << *batch << " [operand-batch]";
     Type element = valueTypeOf(elementTypeOf(operand.getType()));
     if (isRead && block.getArgument(++place).getType() != element)
       return op->emitOpError() << "epilogue argument " << place << " must be " << element << ", its operand's element"
                                << " [epilogue-element]";
   }
-  auto yield = dyn_cast<YieldOp>(block.getTerminator());
-  if (!yield || yield.getValues().size() != (hasAmax ? 2 : 1) || yield.getValues()[0].getType() != result)
-    return op->emitOpError() << "epilogue must end in tile.yield of one " << result
-                             << (hasAmax ? ", and of the f32 that it is converted from" : "") << " [epilogue-yield]";
-  return verifyAmax(op, operands, kinds, llvm::to_vector(yield.getValues().getTypes()));
+  return verifyYield(op, block, results, resultKinds);
 }
 
 //===--- tile.store ---------------------------------------------------------------------------------------------===//
 
 LogicalResult StoreOp::verify() {
-  auto d = cast<MemRefType>(getD().getType());
+  if (failed(verifyResults(*this, getOuts(), getOutKinds())))
+    return failure();
+  SmallVector<MemRefType> full = fullResults(getOuts(), getOutKinds());
+  if (full.empty())
+    return emitOpError() << "has no full result, whose edges say which elements there are [stored-results]";
+  MemRefType d = full.front();
   if (d.getRank() != 2 && !isBatch(d))
     return emitOpError() << "D must have two dimensions, or three in a batch, not " << d.getRank()
                          << " [stored-dimensions]";
@@ -180,5 +284,6 @@ LogicalResult StoreOp::verify() {
     if (actsInTheSum(kindOf(kind)))
       return emitOpError() << stringifyOperandKind(kindOf(kind)) << " acts in the sum: tile.promote and tile.mma take it"
                            << " [sum-operand]";
-  return verifyEpilogue(*this, getEpilogue(), acc, getEpilogueOperands(), getKinds(), d);
+  return verifyEpilogue(*this, getEpilogue(), acc, getEpilogueOperands(), getKinds(), getOuts(), getOutKinds(),
+                        isBatch(d) ? std::optional(d.getDimSize(0)) : std::nullopt);
 }

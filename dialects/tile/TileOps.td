@@ -16,21 +16,28 @@ class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemo
 def Tile_NamesArguments : DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>;
 
 def Tile_OutputMemRef : Arg<AnyMemRef, "matrix written", [MemWrite]>;
+def Tile_Results : Arg<Variadic<AnyMemRef>, "results, which are written", [MemWrite]>;
 def Tile_InputMemRef : Arg<AnyMemRef, "matrix read", [MemRead]>;
 
 //===--- the problem --------------------------------------------------------------------------------------------===//
 
-def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
-  let summary = "D = epilogue(A · B, operands…) on whole matrices";
+def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_NamesArguments]> {
+  let summary = "Results = epilogue(A · B, operands…) on whole matrices";
   let description = [{
     Describes the problem, not how it is solved. `layout` specifies how A and B are stored (the last dimension is
     contiguous): `tn` A (M,K), B (N,K); `tt` A (M,K), B (K,N); `nn` A (K,M), B (N,K); `nt` A (K,M), B (K,N). D is (M,N).
     Products are summed in the accumulator's type; `fast` sums may be less precise, as mma instructions leave them. `by`
     names a sum of products of narrower pieces that A · B is computed by. With `from`, A and B are these pieces, which
-    `tile.split` has made of matrices in the layout named. The region computes one element of D from the accumulator and
-    one element of each operand. A `full` operand has one element per element of D, `per_row` and `per_column` operands
-    are vectors of length M and N, and a `scalar` operand is one run-time value. A full operand may lie where D does:
-    all of it is read before any of D is written.
+    `tile.split` has made of matrices in the layout named.
+
+    The op writes its results. The region computes one element of each result, in their order, from the accumulator and
+    one element of each operand. A `full` result, such as D, has one element per element of A · B. All full results have
+    the same type of elements and lie in the same way. An `amax` result is one f32: it becomes the largest absolute value
+    of what the region yields for it, NaN if one of these values is NaN, and 0 if there are none.
+
+    A `full` operand has one element per element of D, `per_row` and `per_column` operands
+    are vectors of length M and N, and a `scalar` operand is one run-time value. A full operand may lie where a full
+    result does: all of it is read before any of that is written.
 
     Block scales come last, one operand for rows and one for columns, and are not passed to the region. The products of
     each 128 of K are summed separately, and their sum is multiplied by the scales of its row and of its column. A
@@ -47,9 +54,6 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
     of a group is subtracted from its weights; only as many of its bits count as a weight has. Neither operand has an
     argument in the region.
 
-    An `amax`, one f32, is written: it becomes the largest absolute value of what D's elements are converted from, which
-    the region yields beside them. It is NaN where one of them is, and 0 where D has no elements.
-
     A batch has three dimensions: A, B and D then are as many matrices, one for each product, and the batch is the first
     dimension. An operand of the epilogue that has the batch too has one part for each; one without it is shared.
 
@@ -62,11 +66,12 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
       %2 = arith.truncf %1 : f32 to bf16
       tile.yield %2 : bf16
     } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
-    tile.gemm tn %a, %b into %d acc(f32) operands(amax %amax : memref<1xf32>) {
+    tile.gemm tn %a, %b into (%d, amax %amax) acc(f32) {
     ^bb0(%x: f32):
       %0 = arith.truncf %x : f32 to bf16
       tile.yield %0, %x : bf16, f32
-    } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+    } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>,
+        memref<1xf32>
     tile.gemm tn %a, %b into %d acc(f32) weights(si4) group(128)
         operands(group_scale %scales : memref<?x?xbf16, strided<[?, 1]>>) {
       …
@@ -82,24 +87,25 @@ def Tile_GemmOp : Tile_Op<"gemm", [SingleBlock, Tile_NamesArguments]> {
         memref<64x?x?xbf16, strided<[?, ?, 1]>>
     ```
   }];
-  let arguments = (ins Tile_GemmLayout:$layout, Tile_InputMemRef:$a, Tile_InputMemRef:$b, Tile_OutputMemRef:$d,
-                       TypeAttr:$acc, Variadic<AnyType>:$epilogue_operands, DefaultValuedAttr<I32ArrayAttr, "{}">:$kinds,
+  let arguments = (ins Tile_GemmLayout:$layout, Tile_InputMemRef:$a, Tile_InputMemRef:$b, Tile_Results:$outs,
+                       I32ArrayAttr:$out_kinds, TypeAttr:$acc, Variadic<AnyType>:$epilogue_operands, DefaultValuedAttr<I32ArrayAttr, "{}">:$kinds,
                        OptionalAttr<Tile_ScheduleAttr>:$schedule, UnitAttr:$swapped, UnitAttr:$fast,
                        OptionalAttr<TypeAttr>:$weights, OptionalAttr<I64Attr>:$group,
                        OptionalAttr<Tile_Precision>:$precision, OptionalAttr<Tile_GemmLayout>:$given);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{
-    $layout $a `,` $b `into` $d (`swapped` $swapped^)?
+    $layout $a `,` $b `into` custom<Results>($outs, $out_kinds) (`swapped` $swapped^)?
     `acc` `(` $acc (`fast` $fast^)? (`by` $precision^)? (`from` $given^)? `)`
     (`weights` `(` $weights^ `)`)? (`group` `(` $group^ `)`)?
     (`operands` `(` custom<KindedOperands>($epilogue_operands, type($epilogue_operands), $kinds)^ `)`)?
-    (`schedule` `(` $schedule^ `)`)? $epilogue attr-dict `:` type($a) `,` type($b) `,` type($d)
+    (`schedule` `(` $schedule^ `)`)? $epilogue attr-dict `:` type($a) `,` type($b) `,`
+    custom<ResultTypes>(type($outs))
   }];
   let hasVerifier = 1;
 }
 
 def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator, ReturnLike]> {
-  let summary = "Terminates an epilogue region, with the element of D, or the body of tile.work_tiles";
+  let summary = "Terminates an epilogue region, with the elements of the results, or the body of tile.work_tiles";
   let description = [{
     ```mlir
     tile.yield %y : bf16
@@ -431,13 +437,14 @@ def Tile_PromoteOp : Tile_Op<"promote", [AttrSizedOperandSegments,
 }
 
 def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile_NamesArguments]> {
-  let summary = "Applies the epilogue to an accumulator and writes it into D";
+  let summary = "Applies the epilogue to an accumulator and writes the results";
   let description = [{
-    The window of D starts at the given offsets, has the accumulator's shape, and is clipped at the edges of D. In a batch
-    the number of the matrix comes first. The region is the same as in `tile.gemm`. The accumulator is a CTA-wide tile, or
-    a fragment from level `atoms` on. Operands are read before D is written, within the window, so that a full operand
-    may be D. An `amax` operand is raised to the largest absolute value of what the window's elements inside D are
-    converted from: whoever launches sets it to zero before (`tile.prepare`).
+    The windows of the full results start at the given offsets, have the accumulator's shape, and are clipped at the edges
+    of the matrices. In a batch the number of the matrix comes first. The region is the same as in `tile.gemm`. The
+    accumulator is a CTA-wide tile, or a fragment from level `atoms` on. Operands are read before results are written,
+    within the window, so that a full operand may be a full result. An `amax` is raised to the largest absolute value of
+    what the region yields for it, for the window's elements inside the matrices: whoever launches sets it to zero before
+    (`tile.prepare`).
 
     With `part`, the accumulator is the sum over one range of K only, and the sum of all parts of the tile is stored.
     `divide-k` replaces this form with ops that exchange partial sums.
@@ -448,18 +455,24 @@ def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile
       …
       tile.yield %y : bf16
     } : !tile.tile<128x256xf32>, memref<?x?xbf16, strided<[?, 1]>>
+    tile.store %acc into (%d, %pre)[%m, %n] {
+    ^bb0(%x: f32):
+      …
+      tile.yield %y, %z : bf16, bf16
+    } : !tile.tile<128x256xf32>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
     tile.store %acc part (%part of %parts at %slot) into %d[%m, %n] { … } : …
     ```
   }];
   let arguments = (ins AnyType:$value, Optional<Index>:$part, Optional<Index>:$parts, Optional<Index>:$slot,
-                       Tile_OutputMemRef:$d, Optional<Index>:$batch, Index:$row, Index:$column,
+                       Tile_Results:$outs, I32ArrayAttr:$out_kinds, Optional<Index>:$batch, Index:$row, Index:$column,
                        Variadic<AnyType>:$epilogue_operands,
                        DefaultValuedAttr<I32ArrayAttr, "{}">:$kinds);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{
-    $value (`part` `(` $part^ `of` $parts `at` $slot `)`)? `into` $d `[` custom<Place>($batch, $row, $column) `]`
+    $value (`part` `(` $part^ `of` $parts `at` $slot `)`)? `into` custom<Results>($outs, $out_kinds) `[`
+    custom<Place>($batch, $row, $column) `]`
     (`operands` `(` custom<KindedOperands>($epilogue_operands, type($epilogue_operands), $kinds)^ `)`)?
-    $epilogue attr-dict `:` type($value) `,` type($d)
+    $epilogue attr-dict `:` type($value) `,` custom<ResultTypes>(type($outs))
   }];
   let hasVerifier = 1;
 }

@@ -4,6 +4,38 @@
 using namespace mlir;
 using namespace lowtide::tile;
 
+namespace {
+// A list of kinds with types, such as `[full bf16, scalar f32]`.
+template <typename Kind> struct Kinded {
+  SmallVector<Kind> kinds;
+  SmallVector<Type> types;
+
+  ParseResult parse(AsmParser &parser, StringRef what) {
+    return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&]() -> ParseResult {
+      SMLoc at = parser.getCurrentLocation();
+      StringRef word;
+      if (parser.parseKeyword(&word))
+        return failure();
+      std::optional<Kind> kind = symbolizeEnum<Kind>(word);
+      if (!kind)
+        return parser.emitError(at) << "'" << word << "' is not a kind of " << what << "; the kinds are "
+                                    << wordsOf<Kind>("and") << " [problem-kind-word]";
+      kinds.push_back(*kind);
+      return parser.parseType(types.emplace_back());
+    });
+  }
+};
+
+template <typename Kind>
+void printKinded(AsmPrinter &printer, StringRef name, ArrayRef<Kind> kinds, ArrayRef<Type> types) {
+  printer << ", " << name << " = [";
+  llvm::interleaveComma(llvm::zip(kinds, types), printer, [&](auto entry) {
+    printer << stringifyEnum(std::get<0>(entry)) << " " << std::get<1>(entry);
+  });
+  printer << "]";
+}
+} // namespace
+
 Attribute ProblemAttr::parse(AsmParser &parser, Type) {
   SMLoc loc = parser.getCurrentLocation();
   StringRef letters;
@@ -15,25 +47,15 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
                           << " [layout-word]";
     return {};
   }
-  constexpr StringLiteral names[] = {"a", "b", "acc", "d"};
-  Type types[4];
+  constexpr StringLiteral names[] = {"a", "b", "acc"};
+  Type types[3];
   for (auto [name, type] : llvm::zip(names, types))
     if (parser.parseComma() || parser.parseKeyword(name) || parser.parseEqual() || parser.parseType(type))
       return {};
-  SmallVector<OperandKind> kinds;
-  SmallVector<Type> operands;
-  auto parseOperand = [&]() -> ParseResult {
-    SMLoc at = parser.getCurrentLocation();
-    StringRef word;
-    if (parser.parseKeyword(&word))
-      return failure();
-    std::optional<OperandKind> kind = symbolizeOperandKind(word);
-    if (!kind)
-      return parser.emitError(at) << "'" << word << "' is not a kind of operand; the kinds are "
-                                  << wordsOf<OperandKind>("and") << " [problem-operand-word]";
-    kinds.push_back(*kind);
-    return parser.parseType(operands.emplace_back());
-  };
+  Kinded<ResultKind> results;
+  Kinded<OperandKind> operands;
+  if (parser.parseComma() || parser.parseKeyword("results") || parser.parseEqual() || results.parse(parser, "result"))
+    return {};
   SmallVector<StringAttr> empty;
   auto parseLetter = [&]() -> ParseResult {
     StringRef letter;
@@ -81,27 +103,23 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
       continue;
     }
     if (parser.parseEqual() ||
-        (clause == "operands" ? parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOperand)
+        (clause == "operands" ? operands.parse(parser, "operand")
                               : parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseLetter)))
       return {};
   }
   if (parser.parseGreater())
     return {};
-  return parser.getChecked<ProblemAttr>(loc, parser.getContext(), *layout, types[0], types[1], types[2], types[3],
-                                        ArrayRef<OperandKind>(kinds), ArrayRef<Type>(operands),
-                                        ArrayRef<StringAttr>(empty), swapped, fast, group, precision, given);
+  return parser.getChecked<ProblemAttr>(loc, parser.getContext(), *layout, types[0], types[1], types[2],
+                                        ArrayRef(results.kinds), ArrayRef(results.types), ArrayRef(operands.kinds),
+                                        ArrayRef(operands.types), ArrayRef<StringAttr>(empty), swapped, fast, group, precision, given);
 }
 
 void ProblemAttr::print(AsmPrinter &printer) const {
   printer << "<" << stringifyGemmLayout(getLayout()) << ", a = " << getA() << ", b = " << getB() << ", acc = "
-          << getAcc() << ", d = " << getD();
-  if (!getKinds().empty()) {
-    printer << ", operands = [";
-    llvm::interleaveComma(llvm::zip(getKinds(), getOperands()), printer, [&](auto operand) {
-      printer << stringifyOperandKind(std::get<0>(operand)) << " " << std::get<1>(operand);
-    });
-    printer << "]";
-  }
+          << getAcc();
+  printKinded(printer, "results", getResultKinds(), getResults());
+  if (!getKinds().empty())
+    printKinded(printer, "operands", getKinds(), getOperands());
   if (!getEmpty().empty()) {
     printer << ", empty = [";
     llvm::interleaveComma(getEmpty(), printer, [&](StringAttr letter) { printer << letter.getValue(); });
@@ -118,17 +136,19 @@ void ProblemAttr::print(AsmPrinter &printer) const {
 }
 
 LogicalResult ProblemAttr::verify(function_ref<InFlightDiagnostic()> emitError, GemmLayout, Type a, Type b, Type acc,
-                                  Type d, ArrayRef<OperandKind> kinds, ArrayRef<Type> operands,
-                                  ArrayRef<StringAttr> empty, bool, bool, int64_t group,
+                                  ArrayRef<ResultKind> resultKinds, ArrayRef<Type> results,
+                                  ArrayRef<OperandKind> kinds, ArrayRef<Type> operands, ArrayRef<StringAttr> empty, bool, bool, int64_t group,
                                   std::optional<Precision> precision, std::optional<GemmLayout> given) {
   if (precision.has_value() != given.has_value())
     return emitError() << "by and from go together: what the pieces' products are, and how the matrices lay"
                        << " [by-and-from]";
-  if (kinds.size() != operands.size())
-    return emitError() << "there are " << kinds.size() << " kinds of operands for " << operands.size() << " types"
+  if (kinds.size() != operands.size() || resultKinds.size() != results.size())
+    return emitError() << "there are " << kinds.size() << " kinds of operands for " << operands.size() << " types, and "
+                       << resultKinds.size() << " kinds of results for " << results.size()
                        << " [problem-kinds]";
   auto isElement = [](Type type) { return type && type.isIntOrFloat(); };
-  if (!isElement(a) || !isElement(b) || !isElement(acc) || !isElement(d) || !llvm::all_of(operands, isElement))
+  if (!isElement(a) || !isElement(b) || !isElement(acc) || !llvm::all_of(results, isElement) ||
+      !llvm::all_of(operands, isElement))
     return emitError() << "the types of a problem are element types: integers or floats [problem-types]";
   if (group < 0)
     return emitError() << "a group is a number of elements of K, not " << group << " [problem-group]";

@@ -91,29 +91,47 @@ static LogicalResult verifyBlockScales(GemmOp op) {
   return success();
 }
 
-// Whether the columns of a matrix, or of those of a batch, are contiguous, and rows not known to be.
-static bool isColumnMajor(MemRefType type) {
-  SmallVector<int64_t> strides;
-  int64_t offset;
-  return succeeded(type.getStridesAndOffset(strides, offset)) && strides.size() > 1 &&
-         strides[strides.size() - 2] == 1 && strides.back() != 1;
+// Full results are (M, N), and full operands lie as they do.
+static LogicalResult verifyFullResults(GemmOp op, int64_t m, int64_t n) {
+  SmallVector<MemRefType> full = fullResults(op.getOuts(), op.getOutKinds());
+  if (full.empty())
+    return success();
+  MemRefType d = full.front();
+  unsigned outer = isBatch(d) ? 1 : 0;
+  if (!agree(m, d.getDimSize(outer)))
+    return op.emitOpError() << "M is " << m << " in A but " << d.getDimSize(outer) << " in D [gemm-m]";
+  if (!agree(n, d.getDimSize(outer + 1)))
+    return op.emitOpError() << "N is " << n << " in B but " << d.getDimSize(outer + 1) << " in D [gemm-n]";
+  for (auto [index, pair] : llvm::enumerate(llvm::zip(op.getEpilogueOperands(), op.getKinds()))) {
+    auto [operand, kind] = pair; // verifyEpilogue says so if one is missing
+    auto other = dyn_cast<MemRefType>(operand.getType());
+    if (kindOf(kind) == OperandKind::full && other && other.getRank() > 1 && isColumnMajor(other) != isColumnMajor(d))
+      return op.emitOpError() << "epilogue operand " << index << " is full and must lie as D does, "
+                              << (isColumnMajor(d) ? "column by column" : "row by row") << " [gemm-full-operand]";
+  }
+  return success();
 }
 
 LogicalResult GemmOp::verify() {
-  auto a = cast<MemRefType>(getA().getType()), b = cast<MemRefType>(getB().getType()),
-       d = cast<MemRefType>(getD().getType());
-  for (auto [name, type] : {std::pair("A", a), std::pair("B", b), std::pair("D", d)})
+  auto a = cast<MemRefType>(getA().getType()), b = cast<MemRefType>(getB().getType());
+  if (failed(verifyResults(*this, getOuts(), getOutKinds())))
+    return failure();
+  SmallVector<std::pair<StringRef, MemRefType>> matrices = {{"A", a}, {"B", b}};
+  if (SmallVector<MemRefType> full = fullResults(getOuts(), getOutKinds()); !full.empty())
+    matrices.push_back({"D", full.front()});
+  for (auto [name, type] : matrices)
     if (type.getRank() != 2 && type.getRank() != 3)
       return emitOpError() << name << " must have two dimensions, or three in a batch, not " << type.getRank()
                            << " [gemm-dimensions]";
-  if (a.getRank() != d.getRank() || b.getRank() != d.getRank())
-    return emitOpError() << "A, B and D are one matrix each, or a batch of them: their ranks are " << a.getRank() << ", "
-                         << b.getRank() << " and " << d.getRank() << " [gemm-ranks]";
-  unsigned outer = isBatch(d) ? 1 : 0;
-  for (auto [name, type] : {std::pair("A", a), std::pair("B", b)})
-    if (outer && !agree(type.getDimSize(0), d.getDimSize(0)))
-      return emitOpError() << "the batch is " << type.getDimSize(0) << " in " << name << " but " << d.getDimSize(0)
-                           << " in D [gemm-batches]";
+  for (auto [name, type] : ArrayRef(matrices).drop_front()) {
+    if (type.getRank() != a.getRank())
+      return emitOpError() << "A, B and D are one matrix each, or a batch of them: A is of rank " << a.getRank() << ", "
+                           << name << " of rank " << type.getRank() << " [gemm-ranks]";
+    if (isBatch(a) && !agree(type.getDimSize(0), a.getDimSize(0)))
+      return emitOpError() << "the batch is " << a.getDimSize(0) << " in A but " << type.getDimSize(0) << " in " << name
+                           << " [gemm-batches]";
+  }
+  unsigned outer = isBatch(a) ? 1 : 0;
   bool aIsMK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::tt;
   bool bIsNK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::nn;
   int64_t m = a.getDimSize(outer + (aIsMK ? 0 : 1)), ka = a.getDimSize(outer + (aIsMK ? 1 : 0));
@@ -124,25 +142,16 @@ LogicalResult GemmOp::verify() {
     rows *= weightsPerByte(*getWeights());
   if (!agree(ka, kb))
     return emitOpError() << "K is " << ka << " in A but " << kb << " in B [gemm-k]";
-  if (!agree(m, d.getDimSize(outer)))
-    return emitOpError() << "M is " << m << " in A but " << d.getDimSize(outer) << " in D [gemm-m]";
-  if (!agree(n, d.getDimSize(outer + 1)))
-    return emitOpError() << "N is " << n << " in B but " << d.getDimSize(outer + 1) << " in D [gemm-n]";
-  for (auto [index, operand] : llvm::enumerate(getEpilogueOperands())) {
-    auto full = dyn_cast<MemRefType>(operand.getType());
-    if (index >= getKinds().size())
-      break; // verifyEpilogue says so
-    bool lies = kindOf(getKinds()[index]) == OperandKind::full;
-    if (lies && full && full.getRank() > 1 && isColumnMajor(full) != isColumnMajor(d))
-      return emitOpError() << "epilogue operand " << index << " is full and must lie as D does, "
-                           << (isColumnMajor(d) ? "column by column" : "row by row") << " [gemm-full-operand]";
-  }
+  if (failed(verifyFullResults(*this, m, n)))
+    return failure();
   if (!getWeights() && a.getElementTypeBitWidth() != b.getElementTypeBitWidth())
     return emitOpError() << "A is " << a.getElementType() << " but B is " << b.getElementType()
                          << ": their elements must have as many bits [gemm-elements]";
   if (!isa<FloatType, IntegerType>(getAcc()))
     return emitOpError() << "the accumulator must be a float or an integer, not " << getAcc() << " [gemm-accumulator]";
-  if (failed(verifyEpilogue(*this, getEpilogue(), getAcc(), getEpilogueOperands(), getKinds(), d)))
+  int64_t batch = !outer || !a.isDynamicDim(0) ? a.getDimSize(0) : b.getDimSize(0);
+  if (failed(verifyEpilogue(*this, getEpilogue(), getAcc(), getEpilogueOperands(), getKinds(), getOuts(), getOutKinds(),
+                            outer ? std::optional(batch) : std::nullopt)))
     return failure();
   return verifyBlockScales(*this);
 }

@@ -16,7 +16,10 @@ def Tile_OperandKind : Tile_Enum<"OperandKind", "the part of D or of K that each
     I32EnumAttrCase<"full", 0>, I32EnumAttrCase<"per_row", 1>, I32EnumAttrCase<"per_column", 2>,
     I32EnumAttrCase<"scalar", 3>, I32EnumAttrCase<"group_scale", 4>, I32EnumAttrCase<"group_zero", 5>,
     I32EnumAttrCase<"row_scale", 6>, I32EnumAttrCase<"column_scale", 7>, I32EnumAttrCase<"row_block_scale", 8>,
-    I32EnumAttrCase<"column_block_scale", 9>, I32EnumAttrCase<"amax", 10>]>;
+    I32EnumAttrCase<"column_block_scale", 9>]>;
+
+def Tile_ResultKind : Tile_Enum<"ResultKind", "what a result has one element for", [
+    I32EnumAttrCase<"full", 0>, I32EnumAttrCase<"amax", 1>]>;
 
 def Tile_RasterKind : Tile_Enum<"RasterKind", "order in which work tiles are assigned", [
     I32EnumAttrCase<"row", 0>, I32EnumAttrCase<"column", 1>, I32EnumAttrCase<"grouped", 2>,
@@ -311,10 +314,11 @@ def Tile_ScheduleAttr : Tile_SchedulePart<"Schedule", "schedule"> {
 }
 
 def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
-  let summary = "What a kernel computes: layout and element types of A, B, the accumulator, D and the epilogue's operands";
+  let summary = "What a kernel computes: layout and element types of A, B, the accumulator, the results and the epilogue's operands";
   let description = [{
     From level `cta` on, the host function and the kernel have this attribute beside the schedule, so that passes need
-    not infer types from the remaining ops. Sums are `fast` where they may be less precise than `acc`, as mma
+    not infer types from the remaining ops. The arguments of both are A, B, the `results` and the `operands`, in this
+    order. Sums are `fast` where they may be less precise than `acc`, as mma
     instructions leave them. The memrefs give the extents. `empty` names those of M, N and K that are
     known to be 0. To the kernel such an extent is known at run time, as any other that may be 0; whoever calls checks
     it, and passes zeros of another K where K is empty, so that D is the epilogue of 0. A problem is `swapped` if the first
@@ -324,17 +328,19 @@ def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
     layout `from`.
 
     ```mlir
-    #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [per_column bf16, scalar f32]>
-    #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, empty = [k]>
-    #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, swapped>
-    #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, d = bf16, fast>
-    #tile.problem<tn, a = bf16, b = si4, acc = f32, d = bf16, operands = [group_scale bf16], group = 128>
-    #tile.problem<tn, a = tf32, b = tf32, acc = f32, d = f32, by = tf32x3, from = nt>
+    #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], operands = [per_column bf16, scalar f32]>
+    #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], empty = [k]>
+    #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], swapped>
+    #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, results = [full bf16], fast>
+    #tile.problem<tn, a = bf16, b = si4, acc = f32, results = [full bf16], operands = [group_scale bf16], group = 128>
+    #tile.problem<tn, a = tf32, b = tf32, acc = f32, results = [full f32], by = tf32x3, from = nt>
     ```
   }];
   let parameters = (ins EnumParameter<Tile_GemmLayout>:$layout, "::mlir::Type":$a, "::mlir::Type":$b,
-                        "::mlir::Type":$acc, "::mlir::Type":$d, ArrayRefParameter<"OperandKind">:$kinds,
-                        ArrayRefParameter<"::mlir::Type">:$operands, ArrayRefParameter<"::mlir::StringAttr">:$empty, DefaultValuedParameter<"bool", "false">:$swapped,
+                        "::mlir::Type":$acc, ArrayRefParameter<"ResultKind">:$result_kinds,
+                        ArrayRefParameter<"::mlir::Type">:$results, ArrayRefParameter<"OperandKind">:$kinds,
+                        ArrayRefParameter<"::mlir::Type">:$operands, ArrayRefParameter<"::mlir::StringAttr">:$empty,
+                        DefaultValuedParameter<"bool", "false">:$swapped,
                         DefaultValuedParameter<"bool", "false">:$fast,
                         DefaultValuedParameter<"int64_t", "0">:$group,
                         Tile_OptionalEnum<"Precision">:$precision, Tile_OptionalEnum<"GemmLayout">:$given);

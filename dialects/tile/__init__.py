@@ -25,6 +25,7 @@ from .._tile_enum_gen import (  # noqa: F401
     PromoteKind,
     RasterKind,
     RepeatKind,
+    ResultKind,
     RolesKind,
     ScalesKind,
     SchedulerKind,

@@ -1,13 +1,13 @@
-"""tile.store: the epilogue region on a tile or on each thread's elements, D, and its amax."""
+"""tile.store: the epilogue region on a tile or on each thread's elements, and the results that it writes."""
 
 from collections.abc import Iterator
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.dialects.tile import OperandKind
+from lowtide.dialects.tile import OperandKind, ResultKind
 from lowtide.interpreter.machine import maxima
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import run_block, violation
@@ -28,19 +28,32 @@ from lowtide.interpreter.program.types import Fragment, Scalar, Tile
 
 OPS = OpTable()
 
+# A full result is written in a window, an amax is raised.
+Target = Window | Matrix
+
+
+class Place(NamedTuple):
+    """Where a tile begins in the full results, its shape, and how many of its rows and columns there are."""
+
+    row: int
+    column: int
+    shape: tuple[int, int]
+    inside: tuple[int, int]
+
+
 _AXES = {"full": (0, 1), "per_row": (0,), "per_column": (1,)}
 """The axes along which an operand has an element for each row or column of D."""
 
 
 @OPS.implements("tile.store")
 def store(state: AgentState, op: DecodedOp) -> Steps:
-    (value,), *of_parts, d_slot, matrix, row_slot, column_slot, others = op.operand_groups()
+    (value,), *of_parts, outs, matrix, (row,), (column,), others = op.operand_groups()
     acc, type = state.values[value], op.operand_types[0]
-    d, row, column, *operands = (state.values[slot] for slot in (*d_slot, *row_slot, *column_slot, *others))
+    results, operands = ([state.values[slot] for slot in slots] for slots in (outs, others))
     assert isinstance(type, Tile | Fragment)
     if matrix:
         number, kinds = state.values[matrix[0]], op.attributes.get("kinds", ())
-        d = matrix_at(state, op, d, number)
+        results = [result_of_part(state, op, *each, number) for each in zip(results, result_kinds(op), strict=True)]
         operands = [part_of(state, op, *each, number) for each in zip(operands, map(OperandKind, kinds), strict=True)]
     if of_parts[0]:
         part, parts, slot = (state.values[group[0]] for group in of_parts)
@@ -49,79 +62,93 @@ def store(state: AgentState, op: DecodedOp) -> Steps:
         if len(known) < parts:
             return
         acc = reduce(lambda x, y: state.machine.domain.sum(x, y, type.element.name), (known[i] for i in range(parts)))
-    window = Window(d, row, column, type.shape)
+    targets = targets_at(op, results, (state.values[row], state.values[column]), type.shape)
     if isinstance(type, Fragment):
-        rows, columns = (part[state.thread] for part in type.tv.coordinates(type.shape[0]))
-        yield from _epilogue_by_lane(state, op, acc, window, operands, rows, columns)
+        yield from _epilogue_by_lane(state, op, acc, type, targets, operands)
     else:
-        yield from epilogue_whole(state, op, acc, window, operands)
+        first = next(target for target in targets if isinstance(target, Window))
+        place = Place(first.row, first.column, first.shape, first.inside)
+        yield from epilogue_whole(state, op, acc, place, targets, operands)
 
 
-def _operand_windows(op: DecodedOp, window: Window, operands: list[Any]) -> Iterator[Any]:
-    """The window of each epilogue operand that lies where `window` lies in D; a scalar as it is."""
+def result_kinds(op: DecodedOp) -> list[ResultKind]:
+    """The kind of each result."""
+    return [ResultKind(kind) for kind in op.attributes["out_kinds"]]
+
+
+def result_of_part(state: AgentState, op: DecodedOp, result: Matrix, kind: ResultKind, number: int) -> Matrix:
+    """What one product of a batch writes of a result; an amax is that of all."""
+    return matrix_at(state, op, result, number) if kind is ResultKind.full else result
+
+
+def targets_at(op: DecodedOp, results: list[Matrix], origin: tuple[int, int], shape: tuple[int, int]) -> list[Target]:
+    """Where each result takes what the region yields for it, for a tile that begins at `origin`."""
+    return [
+        Window(result, *origin, shape) if kind is ResultKind.full else result
+        for result, kind in zip(results, result_kinds(op), strict=True)
+    ]
+
+
+def _operand_windows(op: DecodedOp, place: Place | Window, operands: list[Any]) -> Iterator[Any]:
+    """The window of each epilogue operand that lies where the tile lies in the results; a scalar as it is."""
     kinds = [kind for kind in map(OperandKind, op.attributes.get("kinds", ())) if kind not in IN_THE_SUM]
     for operand, kind in zip(operands, kinds, strict=True):
-        if kind == OperandKind.amax:
-            continue
         if kind == OperandKind.scalar:
             yield operand
         else:
             offsets = {
-                OperandKind.full: [window.row, window.column],
-                OperandKind.per_row: [window.row],
-                OperandKind.per_column: [window.column],
+                OperandKind.full: [place.row, place.column],
+                OperandKind.per_row: [place.row],
+                OperandKind.per_column: [place.column],
             }[kind]
-            yield window_at(operand, kind, offsets, window.shape)
+            yield window_at(operand, kind, offsets, place.shape)
 
 
-def _amax(op: DecodedOp, operands: list[Any]) -> list[Matrix]:
-    """The operand that takes the largest absolute value of what D's elements are converted from, if there is one."""
-    kinds = [kind for kind in map(OperandKind, op.attributes.get("kinds", ())) if kind not in IN_THE_SUM]
-    return [operand for operand, kind in zip(operands, kinds, strict=True) if kind is OperandKind.amax]
-
-
-def epilogue_whole(state: AgentState, op: DecodedOp, acc: NDArray[Any], window: Window, operands: list[Any]) -> Steps:
-    rows, columns = window.inside
+def epilogue_whole(
+    state: AgentState, op: DecodedOp, acc: NDArray[Any], place: Place, targets: list[Target], operands: list[Any]
+) -> Steps:
+    rows, columns = place.inside
     elements: list[Any] = [acc[:rows, :columns]]
-    for operand in _operand_windows(op, window, operands):
+    for operand in _operand_windows(op, place, operands):
         if isinstance(operand, Window):
-            _check_extents(state, op, operand, window)
+            _check_extents(state, op, operand, place)
             operand = load_inside(state, op, operand)
         elements.append(operand)
-    result, *unconverted = yield from apply_block(state, op.regions[0], elements, (rows, columns))
-    for amax, values in zip(_amax(op, operands), unconverted, strict=True):
-        maxima.lift(state, op, amax.address, values)
+    results = yield from apply_block(state, op.regions[0], elements, (rows, columns))
+    for target, values in zip(targets, results, strict=True):
+        if isinstance(target, Matrix):
+            maxima.lift(state, op, target.address, values)
     state.cta.shared.warp_sync(state.warp)  # all of it is read before any of it is written
-    store_inside(state, op, window, result)
+    for target, values in zip(targets, results, strict=True):
+        if isinstance(target, Window):
+            store_inside(state, op, target, values)
 
 
-def _check_extents(state: AgentState, op: DecodedOp, operand: Window, window: Window) -> None:
-    """Raises InterpreterError unless the operand has the rows, or columns, that D's window has."""
+def _check_extents(state: AgentState, op: DecodedOp, operand: Window, place: Place) -> None:
+    """Raises InterpreterError unless the operand has the rows, or columns, that the results have in the tile."""
     for axis in _AXES[operand.kind]:
-        if operand.inside[axis] != window.inside[axis]:
+        if operand.inside[axis] != place.inside[axis]:
             rule = f"{operand.inside[axis]} {('rows', 'columns')[axis]} of {operand.matrix.name} lie in the tile"
             raise violation(
-                state, op, f"{rule}, of D {window.inside[axis]}; an operand has the extents of D [operand-extents-of-d]"
+                state, op, f"{rule}, of D {place.inside[axis]}; an operand has the extents of D [operand-extents-of-d]"
             )
 
 
 def _epilogue_by_lane(
-    state: AgentState,
-    op: DecodedOp,
-    acc: NDArray[Any],
-    window: Window,
-    operands: list[Any],
-    rows: NDArray[np.int64],
-    columns: NDArray[np.int64],
+    state: AgentState, op: DecodedOp, acc: NDArray[Any], type: Fragment, targets: list[Target], operands: list[Any]
 ) -> Steps:
+    rows, columns = (part[state.thread] for part in type.tv.coordinates(type.shape[0]))
+    first = next(target for target in targets if isinstance(target, Window))
     elements: list[Any] = [acc]
-    for operand in _operand_windows(op, window, operands):
+    for operand in _operand_windows(op, first, operands):
         is_window = isinstance(operand, Window)
         elements.append(load_elements(state, op, operand, rows, columns) if is_window else operand)
-    result, *unconverted = yield from apply_block(state, op.regions[0], elements, rows.shape)
-    for amax, values in zip(_amax(op, operands), unconverted, strict=True):
-        maxima.lift(state, op, amax.address, values[is_inside(window, rows, columns)])
-    store_elements(state, op, window, rows, columns, result)
+    results = yield from apply_block(state, op.regions[0], elements, rows.shape)
+    for target, values in zip(targets, results, strict=True):
+        if isinstance(target, Window):
+            store_elements(state, op, target, rows, columns, values)
+        else:
+            maxima.lift(state, op, target.address, values[is_inside(first, rows, columns)])
 
 
 def apply_block(state: AgentState, block: DecodedBlock, elements: list[Any], shape: tuple[int, ...]) -> Steps:

@@ -29,7 +29,6 @@ RANKS = {
     OperandKind.per_row: 1,
     OperandKind.per_column: 1,
     OperandKind.scalar: 0,
-    OperandKind.amax: 1,
 }
 RANKS |= dict.fromkeys(SCALES, 2)
 

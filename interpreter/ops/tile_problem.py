@@ -1,17 +1,23 @@
-"""tile.gemm: D = epilogue(A · B, operands…), of whole matrices."""
+"""tile.gemm: results = epilogue(A · B, operands…), of whole matrices."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.dialects.tile import GemmLayout, OperandKind
+from lowtide.dialects.tile import GemmLayout, OperandKind, ResultKind
 from lowtide.interpreter.machine import maxima
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix, Window, load_window
 from lowtide.interpreter.machine.weights import unpacked
-from lowtide.interpreter.ops.tile_epilogue import epilogue_whole
+from lowtide.interpreter.ops.tile_epilogue import (
+    Place,
+    epilogue_whole,
+    result_kinds,
+    result_of_part,
+    targets_at,
+)
 from lowtide.interpreter.ops.tile_operands import (
     IN_THE_SUM,
     SCALED_TOGETHER,
@@ -31,28 +37,34 @@ OPS = OpTable()
 
 @OPS.implements("tile.gemm")
 def gemm(state: AgentState, op: DecodedOp) -> Steps:
-    a, b, d, *operands = (state.values[slot] for slot in op.operands)
+    (a,), (b,), results, operands = ([state.values[slot] for slot in slots] for slots in op.operand_groups())
     by_kind = [(OperandKind(kind), x) for kind, x in zip(op.attributes.get("kinds", ()), operands, strict=True)]
-    for kind, operand in by_kind:
-        if kind is OperandKind.amax:
-            maxima.clear(state, op, operand.address)
-    if len(d.shape) == 2:
-        yield from _product(state, op, (a, b, d), by_kind)
+    full = [result for result, kind in zip(results, result_kinds(op), strict=True) if kind is ResultKind.full]
+    for result, kind in zip(results, result_kinds(op), strict=True):
+        if kind is ResultKind.amax:
+            maxima.clear(state, op, result.address)
+    if len(a.shape) == 2:
+        yield from _product(state, op, (a, b), results, by_kind)
         return
-    if not a.shape[0] == b.shape[0] == d.shape[0]:
-        raise violation(state, op, f"A {a.shape}, B {b.shape} and D {d.shape} do not agree on the batch [gemm-batch]")
-    for number in range(d.shape[0]):
+    if any(other.shape[0] != a.shape[0] for other in (b, *full)):
+        shapes = [other.shape for other in full]
+        raise violation(state, op, f"A {a.shape}, B {b.shape} and {shapes} do not agree on the batch [gemm-batch]")
+    for number in range(a.shape[0]):
+        parts = [result_of_part(state, op, *each, number) for each in zip(results, result_kinds(op), strict=True)]
         own = [(kind, part_of(state, op, operand, kind, number)) for kind, operand in by_kind]
-        yield from _product(state, op, (a.part(number), b.part(number), d.part(number)), own)
+        yield from _product(state, op, (a.part(number), b.part(number)), parts, own)
 
 
 def _product(
-    state: AgentState, op: DecodedOp, matrices: tuple[Matrix, Matrix, Matrix], operands: list[tuple[OperandKind, Any]]
+    state: AgentState,
+    op: DecodedOp,
+    matrices: tuple[Matrix, Matrix],
+    results: list[Matrix],
+    operands: list[tuple[OperandKind, Any]],
 ) -> Steps:
-    """D = epilogue(A · B, operands…), of whole matrices."""
-    a, b, d = matrices
+    """Results = epilogue(A · B, operands…), of whole matrices."""
+    a, b = matrices
     layout, domain, acc = GemmLayout(op.attributes["layout"]).name, state.machine.domain, str(op.attributes["acc"])
-    m, n = d.shape
     in_the_sum = {kind: operand for kind, operand in operands if kind in IN_THE_SUM}
     left, right = (load_window(state, op, Window(x, 0, 0, (x.shape[0], x.shape[1]))) for x in (a, b))
     left, right = as_mk(left, layout), as_nk(right, layout)
@@ -62,11 +74,14 @@ def _product(
         packed, dtype = (left, b.element.name) if is_swapped else (right, a.element.name)
         found = unpacked(packed, weights_of(op), domain, dtype, of_groups)
         left, right = (found, right) if is_swapped else (left, found)
-    if left.shape[1] != right.shape[1] or (left.shape[0], right.shape[0]) != (m, n):
+    m, n = len(left), len(right)
+    targets = targets_at(op, results, (0, 0), (m, n))
+    full = [target.matrix.shape for target in targets if isinstance(target, Window)]
+    if left.shape[1] != right.shape[1] or any(shape != (m, n) for shape in full):
         raise violation(
             state,
             op,
-            f"layout {layout}: A {a.shape}, B {b.shape} and D {d.shape} do not agree on M, N, K [gemm-extents]",
+            f"layout {layout}: A {a.shape}, B {b.shape} and D {full} do not agree on M, N, K [gemm-extents]",
         )
     zero = domain.full((m, n), 0, acc)
     scales = {kind: operand for kind, operand in in_the_sum.items() if kind in SCALES}
@@ -79,7 +94,7 @@ def _product(
     else:
         product = domain.dot(left, right, zero, acc)
     of_epilogue = [operand for kind, operand in operands if kind not in IN_THE_SUM]
-    yield from epilogue_whole(state, op, product, Window(d, 0, 0, (m, n)), of_epilogue)
+    yield from epilogue_whole(state, op, product, Place(0, 0, (m, n), (m, n)), targets, of_epilogue)
 
 
 def _zeros_of(state: AgentState, op: DecodedOp, zeros: Matrix | None) -> NDArray[Any] | None:

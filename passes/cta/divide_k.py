@@ -35,12 +35,13 @@ from mlir.dialects import scf
 from lowtide.dialects import tile
 from lowtide.dialects.enums import k_division_kind
 from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import ResultKind
 from lowtide.dialects.tile.fields import OF_TAIL, SCATTERED
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import cluster_shape, launches_of, problem_of, relaunch
 from lowtide.passes.support.matrix_layouts import dims_of_a
-from lowtide.passes.support.problem import is_batch
+from lowtide.passes.support.problem import is_batch, results_in
 from lowtide.passes.support.rewriting import before, copy_region, erase, extent
 from lowtide.targets import Target
 
@@ -147,7 +148,9 @@ class _Exchange:
         """Stores the whole sum, with the epilogue."""
         store = self.store
         operands = list(store.epilogue_operands)
-        whole = tile.StoreOp(total, store.d, store.row, column, operands, batch=store.batch, kinds=store.kinds)
+        results = {"outs": list(store.outs), "out_kinds": store.out_kinds}
+        place = {"batch": store.batch, "row": store.row, "column": column}
+        whole = tile.StoreOp(total, **results, **place, epilogue_operands=operands, kinds=store.kinds)
         copy_region(store.epilogue.blocks[0], whole.epilogue)
 
 
@@ -180,11 +183,14 @@ def _slots(launch: tile.LaunchOp, work: tile.WorkTilesOp, kernel: tile.KernelOp)
     build = Builder.index()
     if k_division_kind(work) in OF_TAIL:
         return build.mul(launch.grid, work.k_parts.value)
-    a, _, d = list(launch.args)[:3]
+    problem = problem_of(kernel)
+    a, *_ = arguments = list(launch.args)
+    by_kind = dict(zip(problem.results, results_in(problem.results, arguments), strict=True))
+    d = by_kind[ResultKind.full]
     tile_m, tile_n, tile_k = work.tile
     rows, columns = cluster_shape(work.cluster)  # each of its CTAs has a tile of every super-tile, also past the edge
     supers = build.mul(build.ceil_sdiv(extent(d, -2), tile_m * rows), build.ceil_sdiv(extent(d, -1), tile_n * columns))
     supers = build.mul(extent(d, 0), supers) if is_batch(d) else supers
     tiles = build.mul(supers, rows * columns)
-    steps = build.ceil_sdiv(extent(a, dims_of_a(problem_of(kernel).layout)[1]), tile_k)
+    steps = build.ceil_sdiv(extent(a, dims_of_a(problem.layout)[1]), tile_k)
     return build.mul(tiles, build.smin(steps, work.k_parts.value))

@@ -4,8 +4,8 @@ from mlir import ir
 from mlir.dialects import cf
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import gemm_layout, operand_kinds
-from lowtide.dialects.tile import OperandKind, SchedulerKind, TailKind, WavesKind
+from lowtide.dialects.enums import gemm_layout, operand_kinds, results_of
+from lowtide.dialects.tile import OperandKind, ResultKind, SchedulerKind, TailKind, WavesKind
 from lowtide.dialects.tile.fields import KDivision
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, WEIGHT_BLOCK, WEIGHT_ROWS
@@ -25,14 +25,15 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
     """Shape checks, the grid and the launch, in place of the gemm."""
     schedule, problem = Schedule.of(gemm.schedule), Problem.of(gemm)
     tile_m, tile_n, tile_k = schedule.tile_mnk
+    d, *_ = full = results_of(gemm, ResultKind.full)
     with before(gemm):
-        m, n = extent(gemm.d, -2), extent(gemm.d, -1)
-        _assert_shapes(gemm, m, n)
+        m, n = extent(d, -2), extent(d, -1)
+        _assert_shapes(gemm, full, (m, n))
         build = Builder.index()
         cluster_m, cluster_n = schedule.cluster
         work = build.mul(build.ceil_sdiv(m, tile_m * cluster_m), build.ceil_sdiv(n, tile_n * cluster_n))
-        if is_batch(gemm.d):
-            work = build.mul(extent(gemm.d, 0), work)
+        if is_batch(d):
+            work = build.mul(extent(d, 0), work)
         if schedule.grid.tail is TailKind.halves:  # a grid of one wave may be split as well
             work = build.mul(work, 2)
         division = schedule.k_division
@@ -43,7 +44,7 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
             if division.is_scattered:
                 _assert_steps(steps, division, tile_k)
             work = build.mul(work, parts)  # of a tail, where all tiles are one: a grid without a full wave
-        if is_batch(gemm.d):
+        if is_batch(d):
             _assert_countable(build.mul(work, cluster_m * cluster_n))
         if schedule.grid.scheduler is not SchedulerKind.one_shot:
             resident = _resident(kernel, schedule, problem, target)
@@ -53,7 +54,7 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
             elif division is not None and division.is_scattered:
                 resident = build.smax(resident, parts)  # a CTA for each part
             work = build.smin(work, resident)
-        arguments = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
+        arguments = [gemm.a, gemm.b, *gemm.outs, *gemm.epilogue_operands]
         if schedule.grid.waves is WavesKind.synchronized:
             arguments.append(tile.WorkspaceOp(counter_type(), build.constant(1), zeroed=True).result)
         grid = build.mul(work, cluster_m * cluster_n)
@@ -91,9 +92,10 @@ def _assert_countable(work: ir.Value) -> None:
         cf.assert_(is_countable, message)
 
 
-def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
-    """Host checks that extents agree, where they are known only at run time."""
-    layout = gemm_layout(gemm)
+def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Value, ir.Value]) -> None:
+    """Host checks that extents agree, where they are known only at run time. M and N are those of the first of the full
+    results."""
+    layout, (m, n), (d, *others) = gemm_layout(gemm), extents, full
     (a_m, a_k), (b_n, b_k) = dims_of_a(layout), dims_of_b(layout)
     k = extent(gemm.a, a_k)
     # The messages are of what was asked for.
@@ -105,8 +107,12 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
         (gemm.b, b_n, _rows_in_memory(gemm, "b", n), f"{second} and D must have the same {columns[0]}"),
         (gemm.b, b_k, k, "A and B must have the same K"),
     ]
-    if is_batch(gemm.d):
-        batch = extent(gemm.d, 0)
+    for other in others:
+        checks += [
+            (other, dim, extent(d, dim), "results must have the extents of D") for dim in range(len(d.type.shape))
+        ]
+    if is_batch(d):
+        batch = extent(d, 0)
         checks += [
             (gemm.a, 0, batch, "A and D must have the same batch"),
             (gemm.b, 0, batch, "B and D must have the same batch"),
@@ -122,7 +128,7 @@ def _assert_shapes(gemm: tile.GemmOp, m: ir.Value, n: ir.Value) -> None:
         if kind in SCALES:
             checks += _checks_of_scales(operand, kind, (m, n, k), (rows, columns))
         if operand_is_batched(operand, kind):
-            batch = extent(gemm.d, 0)
+            batch = extent(d, 0)
             checks.append((operand, 0, batch, f"epilogue operand {position} must have the batch of D"))
     for operand, dim, expected, message in checks:
         agrees = Builder.index().eq(extent(operand, dim), expected)

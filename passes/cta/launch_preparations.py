@@ -39,9 +39,9 @@ from mlir import ir
 from mlir.dialects import arith, cf, func, memref
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import operand_kinds
+from lowtide.dialects.enums import results_of
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import OperandKind, Side
+from lowtide.dialects.tile import ResultKind, Side
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.copy_units import (
@@ -90,28 +90,25 @@ class LaunchPreparations(Pass):
                 with pack.operation.location:
                     _prepare(module, function, pack, own[0])
         for kernel in products:
-            if (position := _amax_of(kernel)) is None:
-                continue
-            for launch in launches_of(module, kernel):
-                cleared = launch.args[position]
-                with before(launch), launch.operation.location:
-                    name = _kernel(module, launch.operation.parent.opview, "clear", [cleared.type])
-                    tile.LaunchOp(name, Builder.index().constant(1), _CLEARING_THREADS, [cleared])
+            for position in _raised(kernel):
+                for launch in launches_of(module, kernel):
+                    cleared = launch.args[position]
+                    with before(launch), launch.operation.location:
+                        name = _kernel(module, launch.operation.parent.opview, "clear", [cleared.type])
+                        tile.LaunchOp(name, Builder.index().constant(1), _CLEARING_THREADS, [cleared])
 
 
-def _amax_of(kernel: tile.KernelOp) -> int | None:
-    """Which argument of the kernel its stores raise; None if they raise none."""
-    found = None
+def _raised(kernel: tile.KernelOp) -> list[int]:
+    """Which arguments of the kernel its stores raise."""
+    arguments, found = list(kernel.body.blocks[0].arguments), set()
     for store in walk(kernel, tile.StoreOp):
-        for operand, kind in zip(store.epilogue_operands, operand_kinds(store), strict=True):
-            if kind is OperandKind.amax:
-                arguments = list(kernel.body.blocks[0].arguments)
-                if operand not in arguments:
-                    raise Refusal(
-                        store, "has an amax that is no argument of its kernel; pass it at the launch [amax-argument]"
-                    )
-                found = arguments.index(operand)
-    return found
+        for amax in results_of(store, ResultKind.amax):
+            if amax not in arguments:
+                raise Refusal(
+                    store, "has an amax that is no argument of its kernel; pass it at the launch [amax-argument]"
+                )
+            found.add(arguments.index(amax))
+    return sorted(found)
 
 
 def _assert_same_k(splits: Sequence[tile.PackOp]) -> None:

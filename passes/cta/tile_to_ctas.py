@@ -42,9 +42,9 @@ from mlir import ir
 from mlir.dialects import arith, func, scf
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import gemm_layout, operand_kinds
+from lowtide.dialects.enums import gemm_layout, operand_kinds, result_kinds
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import OperandKind, SchedulerKind, WavesKind, WorkPart
+from lowtide.dialects.tile import OperandKind, ResultKind, SchedulerKind, WavesKind, WorkPart
 from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
@@ -112,7 +112,7 @@ def _open_empty_extents(function: func.FuncOp) -> None:
 def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.ProblemAttr) -> None:
     """The kernel: work tiles, the K loop, the store with the epilogue region."""
     schedule, layout = Schedule.of(gemm.schedule), gemm_layout(gemm)
-    operands = [gemm.a, gemm.b, gemm.d, *gemm.epilogue_operands]
+    operands = [gemm.a, gemm.b, *gemm.outs, *gemm.epilogue_operands]
     waits = schedule.grid.waves is WavesKind.synchronized
     types = [value.type for value in operands] + [counter_type()] * waits
     with ir.InsertionPoint(module.body):
@@ -123,8 +123,10 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
         each = ir.IntegerType.get_signless(64)
         kernel.attributes["ctas_per_sm"] = ir.IntegerAttr.get(each, schedule.grid.ctas_per_sm)
     entry = kernel.body.blocks.append(*types)
-    a, b, d, *given = list(entry.arguments)[: len(operands)]
-    of_store, in_the_sum = _operands(gemm, given)
+    a, b, *given = list(entry.arguments)[: len(operands)]
+    results = dict(zip(given, result_kinds(gemm), strict=False))
+    d = next(result for result, kind in results.items() if kind is ResultKind.full)
+    of_store, in_the_sum = _operands(gemm, given[len(results) :])
     with ir.InsertionPoint(entry):
         batch = extent(d, 0) if is_batch(d) else None
         rows, columns, k = extent(d, -2), extent(d, -1), extent(a, dims_of_a(layout)[1])
@@ -141,7 +143,8 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
                 acc = _emit_k_loop(gemm, (a, b, in_the_sum), (begin, end), matrix, (m, n), shape)
                 more = dict(zip(("part", "parts", "slot"), which, strict=True)) if which else {}
                 more |= {"batch": matrix[0]} if matrix else {}
-                store = tile.StoreOp(acc, d, m, n, list(of_store), kinds=list(of_store.values()), **more)
+                more |= {"row": m, "column": n, "epilogue_operands": list(of_store), "kinds": list(of_store.values())}
+                store = tile.StoreOp(acc, outs=list(results), out_kinds=list(results.values()), **more)
                 tile.YieldOp([])
             copy_region(gemm.epilogue.blocks[0], store.epilogue)
         tile.ReturnOp()

@@ -1,4 +1,4 @@
-"""The amax of a tile.store: a thread keeps the largest of its elements of all parts, and a warp raises it once."""
+"""An amax of a tile.store: a thread keeps the largest of its elements of all parts, and a warp raises it once."""
 
 from mlir import ir
 from tensor_layouts import Layout

@@ -19,7 +19,8 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
            sm.tma_store %scratch to %map[%m, %n]
          Where the stored value is the sum over the warps along K (sm.sum_over_k), each of them writes its part to its
          own tile of the scratch, and rows are read back from all, added in order.
-         Where there is an amax, the sm.map also gives what D's elements are converted from:
+         With several full results, the sm.map gives a fragment for each, and they are stored one after the other.
+         For an amax it gives the values whose largest is wanted:
            %y, %x = sm.map %part { region }
            %m1 = sm.max_abs %x in %window, %m0                                (for each part of the tile)
            sm.raise_max %m1 into %amax                                        (once for the tile)
@@ -117,8 +118,8 @@ def _lower(epilogue: Epilogue, maps: TensorMapArguments | None, buffers: Scratch
             _store_parts_through(epilogue, scratch)
             if _may_be_overtaken(epilogue.schedule):
                 sm.BarrierOp()
-        if epilogue.largest is not None:
-            epilogue.largest.finish()
+        for largest in epilogue.maxima:
+            largest.finish()
     partial = epilogue.partial
     erase(epilogue.store)
     if partial is not None:
@@ -152,10 +153,12 @@ def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
 
 
 def _store_direct(epilogue: Epilogue, part: Part) -> None:
-    y = epilogue.map(part.value, part.origin)
-    held = held_run(y.type, epilogue.store.d) * element_bits(epilogue.d_element) // 8
-    bytes_per_store = min(held, epilogue.schedule.epilogue.store or held)
-    sm.StoreGlobalOp(y, epilogue.window(part), f"st.global.{bytes_per_store}", cache=epilogue.cache)
+    shape = part.value.type.shape
+    for y, matrix in zip(epilogue.map(part.value, part.origin), epilogue.full, strict=True):
+        held = held_run(y.type, matrix) * element_bits(epilogue.d_element) // 8
+        bytes_per_store = min(held, epilogue.schedule.epilogue.store or held)
+        window = epilogue.window(matrix, shape, part.origin)
+        sm.StoreGlobalOp(y, window, f"st.global.{bytes_per_store}", cache=epilogue.cache)
 
 
 def _store_parts_through(epilogue: Epilogue, scratch: ir.Value) -> None:
@@ -171,12 +174,26 @@ def _store_parts_through(epilogue: Epilogue, scratch: ir.Value) -> None:
 
 
 def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part, loaded: Sequence[ir.Value]) -> None:
-    shape = tuple(part.value.type.shape)
-    access = epilogue.rows_access(shape)
-    element = epilogue.scratch_element
-    bytes_of = element_bits(element) // 8
+    """By registers, full results pass through the scratch, one after the other; by rows, the sums do."""
     in_registers = epilogue.schedule.epilogue.math is EpilogueMath.registers
-    value = epilogue.map(part.value, part.origin) if in_registers else part.value
+    full, shape = epilogue.full, tuple(part.value.type.shape)
+    values = epilogue.map(part.value, part.origin) if in_registers else [part.value]
+    for number, value in enumerate(values):
+        rows = _in_rows(epilogue, scratch, shape, value)
+        stored = {full[number]: rows}
+        if not in_registers:
+            stored = dict(zip(full, epilogue.map(rows, part.origin, loaded), strict=True))
+        for matrix, each in stored.items():
+            window = epilogue.window(matrix, shape, part.origin)
+            sm.StoreGlobalOp(each, window, epilogue.rows_access(shape).rows.atom.name, cache=epilogue.cache)
+        if not part.is_last or number + 1 < len(values):
+            sm.BarrierOp()
+
+
+def _in_rows(epilogue: Epilogue, scratch: ir.Value, shape: tuple[int, int], value: ir.Value) -> ir.Value:
+    """A part of this shape, written to the scratch and read back in rows; partial sums are added."""
+    access, element = epilogue.rows_access(shape), epilogue.scratch_element
+    bytes_of = element_bits(element) // 8
     run = min(held_run(value.type), access.widest)
     if epilogue.partial is not None:
         value = epilogue.stacked(value)
@@ -184,16 +201,10 @@ def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part, loaded: Se
     sm.BarrierOp()
     rows_type = fragment_type(access.rows.tv, shape, element)
     atom = f"ld.shared.{access.rows.vector * bytes_of}"
-    if epilogue.partial is not None:
-        starts = range(0, scratch.type.shape[0], shape[0])
-        rows = epilogue.added([sm.LoadSharedOp(rows_type, scratch, atom, offsets=[at, 0]).result for at in starts])
-    else:
-        rows = sm.LoadSharedOp(rows_type, scratch, atom).result
-    if not in_registers:
-        rows = epilogue.map(rows, part.origin, loaded)
-    sm.StoreGlobalOp(rows, epilogue.window(part), access.rows.atom.name, cache=epilogue.cache)
-    if not part.is_last:
-        sm.BarrierOp()
+    if epilogue.partial is None:
+        return sm.LoadSharedOp(rows_type, scratch, atom).result
+    starts = range(0, scratch.type.shape[0], shape[0])
+    return epilogue.added([sm.LoadSharedOp(rows_type, scratch, atom, offsets=[at, 0]).result for at in starts])
 
 
 def ring_size(ring: sm.RingType) -> int:

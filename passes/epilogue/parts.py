@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from mlir import ir
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.enums import operand_kinds
-from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, StorePath
+from lowtide.dialects.enums import operand_kinds, result_kinds, results_of
+from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, ResultKind, StorePath
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
@@ -29,7 +29,7 @@ Origin = tuple[ir.Value, ir.Value]
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the tile: the accumulators that hold it, and where it begins in D (row, column)."""
+    """A part of the tile: the accumulators that hold it, and where it begins in the results (row, column)."""
 
     value: ir.Value
     origin: Origin
@@ -44,12 +44,15 @@ class Epilogue:
     store: tile.StoreOp
     schedule: Schedule
     mma: TiledMma
-    largest: Largest | None = field(init=False)
+    maxima: tuple[Largest, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        given = zip(self.store.epilogue_operands, operand_kinds(self.store), strict=True)
-        amax = [operand for operand, kind in given if kind is OperandKind.amax]
-        object.__setattr__(self, "largest", Largest(*amax) if amax else None)
+        object.__setattr__(self, "maxima", tuple(map(Largest, results_of(self.store, ResultKind.amax))))
+
+    @property
+    def full(self) -> list[ir.Value]:
+        """The full results, such as D. They are alike: of one element type, and lie in the same way."""
+        return results_of(self.store, ResultKind.full)
 
     @property
     def partial(self) -> sm.SumOverKOp | None:
@@ -64,7 +67,8 @@ class Epilogue:
 
     @property
     def d_element(self) -> ir.Type:
-        return ir.MemRefType(self.store.d.type).element_type
+        """Elements of the full results."""
+        return ir.MemRefType(self.full[0].type).element_type
 
     @property
     def acc_element(self) -> ir.Type:
@@ -72,7 +76,7 @@ class Epilogue:
 
     @property
     def cache(self) -> CacheHint | None:
-        """`cache(…)` of the stores to D."""
+        """`cache(…)` of the stores to full results."""
         return written(self.schedule.epilogue.cache)
 
     @property
@@ -141,26 +145,20 @@ class Epilogue:
         scratch, d = element_name(self.scratch_element), element_name(self.d_element)
         return rows_of_part(shape, scratch, d, multiplying_threads(self.schedule), self.schedule.epilogue.store)
 
-    def window(self, part: Part) -> ir.Value:
-        """The part's window of D."""
-        return self._window(part.value.type.shape, part.origin)
-
-    def _window(self, shape: Sequence[int], origin: Origin) -> ir.Value:
-        window = tile.ViewType.get(shape, self.d_element)
-        return tile.ViewOp(window, self.store.d, [*self._matrix, *origin]).result
+    def window(self, matrix: ir.Value, shape: Sequence[int], origin: Origin) -> ir.Value:
+        """The window of a full result."""
+        return tile.ViewOp(tile.ViewType.get(shape, self.d_element), matrix, [*self._matrix, *origin]).result
 
     @property
     def _matrix(self) -> list[ir.Value]:
         """The number of the matrix in a batch; nothing without one."""
         return [] if self.store.batch is None else [self.store.batch]
 
-    def map(self, value: ir.Value, origin: Origin, loaded: Sequence[ir.Value] = ()) -> ir.Value:
-        """The epilogue region on a fragment, its operands in the fragment's own layout: full ones that `full_operands`
-        gave for the part, if any, and others loaded here. An amax takes what D's elements are converted from."""
+    def map(self, value: ir.Value, origin: Origin, loaded: Sequence[ir.Value] = ()) -> list[ir.Value]:
+        """The epilogue region on a fragment: a fragment for each full result. Operands are in the fragment's own
+        layout: full ones that `full_operands` gave for the part, if any, and others loaded here. Maxima take theirs."""
         inputs, full = [value], iter(loaded)
         for operand, kind in zip(self.store.epilogue_operands, operand_kinds(self.store), strict=True):
-            if kind is OperandKind.amax:
-                continue
             if kind is OperandKind.scalar:
                 inputs.append(operand)
             elif kind is OperandKind.full and loaded:
@@ -168,13 +166,19 @@ class Epilogue:
             else:
                 inputs.append(self._load(operand, kind, origin, value.type))
         region = self.store.epilogue.blocks[0]
-        _, *unconverted = (each.type for each in list(region.operations)[-1].operands)
-        elements = (self.d_element, *unconverted)
+        kinds, elements = (
+            result_kinds(self.store),
+            (ir.MemRefType(result.type).element_type for result in self.store.outs),
+        )
         mapped = sm.MapOp([sm.FragmentType.get(value.type.shape, x, value.type.tv) for x in elements], inputs)
         copy_region(region, mapped.body)
-        if self.largest is not None:
-            self.largest.add(mapped.mapped[1], self._window(value.type.shape, origin))
-        return mapped.mapped[0]
+        by_kind = {
+            kind: [x for x, own in zip(mapped.mapped, kinds, strict=True) if own is kind]
+            for kind in dict.fromkeys(kinds)
+        }
+        for largest, values in zip(self.maxima, by_kind.get(ResultKind.amax, []), strict=True):
+            largest.add(values, self.window(self.full[0], value.type.shape, origin))
+        return by_kind[ResultKind.full]
 
     def full_operands(self, part: Part) -> list[ir.Value]:
         """The elements of a part of all full operands, in the rows in which the part is read back."""

@@ -4,6 +4,7 @@ A warpgroup writes its 64 rows of a scratch buffer, and one of its threads start
 another. With several buffers the store of one part is in flight while the next is written. Buffers take turns evenly in
 whole tiles, so that shares of tiles of a tail, which come after them, may begin with the first one again. If the width
 of the parts does not divide the tile's, the last part of each row is narrower and has its own buffer and tensor map.
+Several full results take turns with the same buffers; each has a tensor map of its own.
 """
 
 from collections.abc import Sequence
@@ -57,9 +58,11 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
     # Its width may not suit a swizzle, so it has none. Rows of an odd number of 16-byte units then start on different
     # banks; of an even number, on every second or fourth.
     narrow = _Boxes.make(epilogue, maps, scratch, (shape[0], left), NO_SWIZZLE, 1) if left else None
-    taken = _take_buffers(epilogue, wide, narrow)
-    for index, part in enumerate(epilogue.parts()):
-        _store_part(epilogue, part, taken[index], _groups_since(taken, index))
+    taken, index = _take_buffers(epilogue, wide, narrow), 0
+    for part in epilogue.parts():
+        for value in epilogue.map(part.value, part.origin):
+            _store_part(epilogue, part, value, taken[index], _groups_since(taken, index))
+            index += 1
     with after(_work_tiles(epilogue.store)):
         # Shared memory is freed when the CTA ends: no thread may end before the stores have read it.
         sm.TmaStoreWaitOp(0, read=True)
@@ -67,10 +70,10 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
 
 @dataclass(frozen=True)
 class _Boxes:
-    """Buffers for parts of one width, and the tensor map through which they are stored."""
+    """Buffers for parts of one width, and the tensor map of each full result through which they are stored."""
 
     buffers: tuple[ir.Value, ...]
-    tensor_map: ir.Value
+    tensor_maps: tuple[ir.Value, ...]
 
     @classmethod
     def make(
@@ -83,26 +86,30 @@ class _Boxes:
         count: int,
     ) -> "_Boxes":
         type_ = buffer_type(shape, epilogue.d_element, panel_layout(shape, swizzle), swizzle)
-        tensor_map = maps.map_for(epilogue.store, epilogue.store.d, type_, rows=WGMMA_ROWS, is_written=True)
-        return cls(scratch.take(type_, count), tensor_map)
+        tensor_maps = tuple(
+            maps.map_for(epilogue.store, matrix, type_, rows=WGMMA_ROWS, is_written=True) for matrix in epilogue.full
+        )
+        return cls(scratch.take(type_, count), tensor_maps)
 
 
 Place = tuple[ir.Value, ir.Value]  # a buffer, and the tensor map for what lies in it
 
 
 def _take_buffers(epilogue: Epilogue, wide: _Boxes, narrow: _Boxes | None) -> list[Place]:
-    """The buffer of each part of the tile, in order: wide parts alternate. Every tile starts with the same buffer."""
+    """The buffer and the map of each part of each full result, in order: wide parts alternate. Every tile starts with
+    the same buffer."""
     rows, columns = epilogue.store.value.type.shape
     part_rows, part_columns = epilogue.part_shape
     taken: list[Place] = []
     turn = 0
     for _ in range(0, rows, part_rows):
         for column in range(0, columns, part_columns):
-            if narrow is not None and column + part_columns > columns:
-                taken.append((narrow.buffers[0], narrow.tensor_map))
-            else:
-                taken.append((wide.buffers[turn % len(wide.buffers)], wide.tensor_map))
-                turn += 1
+            for number in range(len(epilogue.full)):
+                if narrow is not None and column + part_columns > columns:
+                    taken.append((narrow.buffers[0], narrow.tensor_maps[number]))
+                else:
+                    taken.append((wide.buffers[turn % len(wide.buffers)], wide.tensor_maps[number]))
+                    turn += 1
     return taken
 
 
@@ -112,12 +119,11 @@ def _groups_since(taken: Sequence[Place], index: int) -> int:
     return next(since for since in range(len(taken)) if taken[index - 1 - since][0] == buffer)
 
 
-def _store_part(epilogue: Epilogue, part: Part, place: Place, groups_since: int) -> None:
+def _store_part(epilogue: Epilogue, part: Part, value: ir.Value, place: Place, groups_since: int) -> None:
     buffer, tensor_map = place
     matrices = 4 if part.value.type.shape[1] % 16 == 0 else 2  # of 8×8, above and beside each other, that make 16 rows
     bits = element_bits(epilogue.d_element)
     atom = f"stmatrix.x{matrices}" if bits == 16 else f"st.shared.{min(16, held_run(part.value.type) * bits // 8)}"
-    value = epilogue.map(part.value, part.origin)
     sm.TmaStoreWaitOp(groups_since, read=True)  # the store that read this buffer last is done with it
     sm.BarrierOp(warpgroup=True)
     sm.StoreSharedOp(value, buffer, atom)

@@ -28,13 +28,12 @@ from typing import ClassVar
 from mlir import ir
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import layout_attribute
+from lowtide.dialects.enums import layout_attribute, result_kinds
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import StorePath
+from lowtide.dialects.tile import ResultKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, walk
 from lowtide.passes.schedules.facts.alignment import (
-    MATRICES,
     is_packed,
     is_packed_transposed,
     moved_alignment,
@@ -65,7 +64,8 @@ class PackOperands(Pass):
 
 
 def _pack(gemm: tile.GemmOp, schedule: Schedule, problem: Problem) -> None:
-    """The first operands of a tile.gemm are A, B and D. A matrix is transposed if its K is not contiguous yet."""
+    """Replaces operands of a tile.gemm: A and B, its results, and what its epilogue reads. A matrix is transposed if
+    its K is not contiguous yet."""
     operands, wanted = gemm.operation.operands, multiplied(schedule, problem)
     for position, name in enumerate(("a", "b")):
         is_turned = name in (wanted.transposed or "") and name not in (problem.transposed or "")
@@ -74,17 +74,18 @@ def _pack(gemm: tile.GemmOp, schedule: Schedule, problem: Problem) -> None:
             operands[position] = _packed(gemm, operands[position], align, transposed=is_turned)
     gemm.attributes["layout"] = layout_attribute(wanted.layout)
     if schedule.stages_scales:
-        for position, kind in enumerate(problem.kinds, len(MATRICES)):
-            if kind in SCALES:
+        for position, operand_kind in enumerate(problem.kinds, 2 + len(gemm.outs)):
+            if operand_kind in SCALES:
                 operands[position] = _packed(gemm, operands[position], ALIGNMENT)
     if not is_packed("d", schedule):
         return
-    d, whole_rows = gemm.d, schedule.epilogue.path is StorePath.tma
-    align = moved_alignment("d", schedule, problem)
-    operands[2] = output = _packed(gemm, d, align, whole_rows=whole_rows)
-    if output != d:
-        with after(gemm):
-            tile.UnpackOp(output, d)
+    align, whole_rows = moved_alignment("d", schedule, problem), schedule.epilogue.path is StorePath.tma
+    for position, (result, kind) in enumerate(zip(list(gemm.outs), result_kinds(gemm), strict=True), 2):
+        if kind is ResultKind.full:
+            operands[position] = output = _packed(gemm, result, align, whole_rows=whole_rows)
+            if output != result:
+                with after(gemm):
+                    tile.UnpackOp(output, result)
 
 
 def _packed(

@@ -4,13 +4,13 @@ Before   tile.gemm tt %a, %b into %d acc(f32) operands(per_column %bias : …) s
            : memref<MxKxT>, memref<KxNxT>, memref<MxNxT, strided<[1, ?]>>
 After    tile.gemm nn %b, %a into %d swapped acc(f32) operands(per_row %bias : …) schedule(…)
            : memref<KxNxT>, memref<MxKxT>, memref<NxMxT, strided<[?, 1]>>
-         No element moves: B, as it lies, is the A of the product, and D and its full operands are seen with their
+         No element moves: B, as it lies, is the A of the product, and full results and operands are seen with their
          dimensions exchanged, by the function's arguments; the batch stays first. tn and nt stay, tt and nn change
          places; per_row and per_column change places; the region, which is of single elements, stays. The schedule
          is of the new product. A D that lies row by row is then seen by columns (strided<[1, ?]>), and stored element
          by element. Packed weights are then A.
-Needs    level problem, with a complete schedule; D and its full operands are arguments of the function.
-Refuses  a D, or a full operand, that is no argument of its function, or that another op reads.
+Needs    level problem, with a complete schedule; full results and full operands are arguments of the function.
+Refuses  a full result, or a full operand, that is no argument of its function, or that another op reads.
 Test     test/lit/passes/problem/swap-operands.mlir, swap-operands-invalid.mlir, test/interpreter/test_swapped.py
 """
 
@@ -20,9 +20,9 @@ from typing import ClassVar
 from mlir import ir
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import gemm_layout, operand_kinds
+from lowtide.dialects.enums import gemm_layout, operand_kinds, results_of
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import GemmLayout, OperandKind, OperandsKind
+from lowtide.dialects.tile import GemmLayout, OperandKind, OperandsKind, ResultKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.kernels import schedule_if_any
 from lowtide.passes.support.matrix_layouts import swapped_layout
@@ -49,14 +49,15 @@ class SwapOperands(Pass):
 def _swap(gemm: tile.GemmOp) -> None:
     kinds = operand_kinds(gemm)
     full = [value for value, kind in zip(gemm.epilogue_operands, kinds, strict=True) if kind is OperandKind.full]
-    for matrix in dict.fromkeys([gemm.d, *full]):
+    for matrix in dict.fromkeys([*results_of(gemm, ResultKind.full), *full]):
         _transpose(gemm, matrix)
     with before(gemm), gemm.operation.location:
         swapped = tile.GemmOp(
             swapped_layout(gemm_layout(gemm)),
             gemm.b,
             gemm.a,
-            gemm.d,
+            list(gemm.outs),
+            gemm.out_kinds,
             gemm.acc,
             list(gemm.epilogue_operands),
             kinds=[swapped_kind(kind) for kind in kinds],

@@ -115,10 +115,8 @@ def problem_of(kernel: tile.KernelOp) -> Problem:
             kernel,
             "has no problem; write #tile.problem beside its schedule, or lower again from level problem [no-problem]",
         )
-    matrices = [argument.type for argument in list(kernel.body.blocks[0].arguments)[:3]]
-    a, b, d = (*matrices, None, None, None)[:3]  # a part of a kernel, as a test of a pass writes it, may have fewer
-    problem = Problem.of_attribute(kernel.attributes["problem"], d if isinstance(d, ir.MemRefType) else None)
-    return problem.of_size(a, b, d)
+    types = [argument.type for argument in kernel.body.blocks[0].arguments]
+    return Problem.of_attribute(kernel.attributes["problem"], types).of_size(types)
 
 
 def copies_of(ring: sm.RingOp) -> list[int]:

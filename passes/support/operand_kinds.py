@@ -37,11 +37,6 @@ def acts_in_the_sum(kind: OperandKind) -> bool:
     return kind in _IN_THE_SUM
 
 
-def is_read_by_the_region(kind: OperandKind) -> bool:
-    """Whether the epilogue's region has an argument for an operand of this kind."""
-    return kind is not OperandKind.amax and not acts_in_the_sum(kind)
-
-
 SCALES = {
     OperandKind.row_scale: Stream(True, EPILOGUE_TYPE, k=SCALE_BLOCK, k_is_last=False),
     OperandKind.column_scale: Stream(False, EPILOGUE_TYPE, k=SCALE_BLOCK, k_is_last=False),

@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import TypeVar
 
 from mlir import ir
 
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition
 from lowtide.dialects import tile
-from lowtide.dialects.enums import gemm_layout, operand_kinds
-from lowtide.dialects.tile import GemmLayout, OperandKind, Precision
+from lowtide.dialects.enums import gemm_layout, operand_kinds, result_kinds, results_of
+from lowtide.dialects.tile import GemmLayout, OperandKind, Precision, ResultKind
 from lowtide.elements import element_type, multiplied_types, promotes
+from lowtide.errors import ScheduleError
 from lowtide.passes.support.element_types import element_name
 from lowtide.passes.support.matrix_layouts import (
     a_is_mk,
@@ -21,8 +23,10 @@ from lowtide.passes.support.matrix_layouts import (
     swapped_layout,
     turned_layout,
 )
-from lowtide.passes.support.operand_kinds import SCALES, is_read_by_the_region, swapped_kind
+from lowtide.passes.support.operand_kinds import SCALES, acts_in_the_sum, swapped_kind
 from lowtide.passes.support.streams import Stream
+
+T = TypeVar("T")
 
 # The element type of packed weights in memory.
 WEIGHT_BYTES = "u8"
@@ -65,6 +69,7 @@ class Problem:
     b: str
     acc: str
     d: str
+    """The element type of the full results."""
     layout: GemmLayout
     kinds: tuple[OperandKind, ...] = ()
     operands: tuple[str, ...] = ()
@@ -74,7 +79,7 @@ class Problem:
     empty: str = ""
     """Those of m, n and k that are known to be 0, where a kernel or a host function says it."""
     d_is_column_major: bool = False
-    """Whether D and its full operands lie column by column, in a batch those of each product."""
+    """Whether full results and full operands lie column by column, in a batch those of each product."""
     swapped: bool = False
     """Whether this is Dᵀ = Bᵀ · Aᵀ of what was asked for."""
     batch: int | None = 1
@@ -98,6 +103,7 @@ class Problem:
     """The layout of A and B before they were split into pieces; None if they were not split."""
     expected: frozenset[str] = frozenset()
     """Those of "m", "n", "k" and "batch" that a schedule is chosen for, and that its kernel takes at run time."""
+    results: tuple[ResultKind, ...] = (ResultKind.full,)
 
     @property
     def compiled(self) -> "Problem":
@@ -152,7 +158,7 @@ class Problem:
     @property
     def region_kinds(self) -> tuple[OperandKind, ...]:
         """The kinds of the operands that the epilogue reads."""
-        return tuple(kind for kind in self.kinds if is_read_by_the_region(kind))
+        return tuple(kind for kind in self.kinds if not acts_in_the_sum(kind))
 
     @property
     def weights(self) -> str | None:
@@ -199,8 +205,10 @@ class Problem:
             given_layout=None if self.given_layout is None else swapped_layout(self.given_layout),
         )
 
-    def of_size(self, a: ir.Type | None, b: ir.Type | None, d: ir.Type | None) -> "Problem":
-        """The problem with M, N and K of the A, B and D of these types. What is no memref leaves them open."""
+    def of_size(self, arguments: Sequence[ir.Type]) -> "Problem":
+        """The problem with M, N and K of a kernel's arguments. What is no memref leaves them open."""
+        a, b, *_ = (*arguments, None, None)  # a part of a kernel, as a test of a pass writes it, may have fewer
+        d = first_full(self.results, arguments)
         (m_in_a, k_in_a), (n_in_b, k_in_b) = dims_of_a(self.layout), dims_of_b(self.layout)
 
         def extent(matrix: ir.Type | None, dim: int, name: str = "") -> int | None:
@@ -235,8 +243,13 @@ class Problem:
 
     @classmethod
     def of(cls, gemm: tile.GemmOp) -> "Problem":
-        """The problem of a tile.gemm."""
-        a, b, d = (ir.MemRefType(value.type) for value in (gemm.a, gemm.b, gemm.d))
+        """The problem of a tile.gemm. Raises ScheduleError for one without a full result."""
+        full = results_of(gemm, ResultKind.full)
+        if not full:
+            raise ScheduleError(
+                "a kernel reads off a full result which elements there are; give the product one [no-full-result]"
+            )
+        a, b, d = (ir.MemRefType(value.type) for value in (gemm.a, gemm.b, full[0]))
         layout = gemm_layout(gemm)
         (m_in_a, k_in_a), (n_in_b, k_in_b) = dims_of_a(layout), dims_of_b(layout)
         batches = [static_extent(each, 0) for each in (d, a, b)] if d.rank == 3 else [1]
@@ -267,19 +280,22 @@ class Problem:
             group=int(gemm.group) if gemm.group else 0,
             precision=None if gemm.precision is None else str(Precision(ir.IntegerAttr(gemm.precision).value)),
             given_layout=None if gemm.given is None else GemmLayout(ir.IntegerAttr(gemm.given).value),
+            results=tuple(result_kinds(gemm)),
         )
 
     @classmethod
-    def of_attribute(cls, attribute: tile.ProblemAttr, d_type: ir.Type | None = None) -> "Problem":
-        """The problem that a kernel or a host function carries, with D of this type; M, N and K are left open."""
-        a, b, acc, d = map(element_name, attribute.types)
+    def of_attribute(cls, attribute: tile.ProblemAttr, arguments: Sequence[ir.Type]) -> "Problem":
+        """The problem that a kernel or a host function with these arguments carries; M, N and K are left open."""
+        a, b, acc = map(element_name, attribute.types)
+        results = tuple(ResultKind[kind] for kind, _ in attribute.results)
+        d_type = first_full(results, arguments)
         kinds = tuple(OperandKind[kind] for kind, _ in attribute.operands)
         types = tuple(element_name(type_) for _, type_ in attribute.operands)
         layout = GemmLayout[attribute.layout]
         (a, b), converted = _multiplied(a, b, attribute.swapped)
         is_batched = d_type is not None and ir.MemRefType(d_type).rank == 3
         return cls(
-            *(None, None, None, a, b, acc, d, layout, kinds, types),
+            *(None, None, None, a, b, acc, _stored(attribute), layout, kinds, types),
             empty=attribute.empty,
             d_is_column_major=d_type is not None and is_column_major(d_type),
             swapped=attribute.swapped,
@@ -291,7 +307,26 @@ class Problem:
             transposed=None,
             precision=attribute.precision or None,
             given_layout=GemmLayout[attribute.given] if attribute.given else None,
+            results=results,
         )
+
+
+def results_in(results: Sequence[object], arguments: Sequence[T]) -> Sequence[T]:
+    """Those of a kernel's, a launch's or a host function's arguments that are results: they follow A and B."""
+    return arguments[2 : 2 + len(results)]
+
+
+def first_full(results: Sequence[ResultKind], arguments: Sequence[ir.Type]) -> ir.MemRefType | None:
+    """The type of the first full result among the types of arguments; None if there is none."""
+    for kind, type_ in zip(results, results_in(results, arguments), strict=False):
+        if kind is ResultKind.full and isinstance(type_, ir.MemRefType):
+            return type_
+    return None
+
+
+def _stored(attribute: tile.ProblemAttr) -> str:
+    """The element type of the full results, which are alike."""
+    return next(element_name(type_) for kind, type_ in attribute.results if kind == str(ResultKind.full))
 
 
 def _is_transposed(matrix: ir.Value) -> bool:
@@ -324,8 +359,8 @@ def problem_in(module: ir.Module) -> Problem | None:
         if op.name == tile.GemmOp.OPERATION_NAME:
             found.append(Problem.of(op.opview))
         elif "tile.problem" in op.attributes:
-            d_type = op.regions[0].blocks[0].arguments[2].type
-            found.append(Problem.of_attribute(op.attributes["tile.problem"], d_type))
+            types = [argument.type for argument in op.regions[0].blocks[0].arguments]
+            found.append(Problem.of_attribute(op.attributes["tile.problem"], types))
         return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
 
     module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
@@ -335,16 +370,16 @@ def problem_in(module: ir.Module) -> Problem | None:
 def problem_attribute(gemm: tile.GemmOp, *, as_passed: bool = False) -> tile.ProblemAttr:
     """`#tile.problem` of a tile.gemm: of what its kernel multiplies, or of the host function, whose A and B lie
     `as_passed`."""
-    (a, b), d = _types_given(gemm), _element(gemm.d.type)
+    a, b = _types_given(gemm)
+    results = [_element(result.type) for result in gemm.outs]
     operands = [_element(operand.type) for operand in gemm.epilogue_operands]
     return tile.ProblemAttr.get(
         Problem.of(gemm).as_passed.layout if as_passed else gemm_layout(gemm),
         a,
         b,
         ir.TypeAttr(gemm.acc).value,
-        d,
-        operand_kinds(gemm),
-        operands,
+        list(zip(result_kinds(gemm), results, strict=True)),
+        list(zip(operand_kinds(gemm), operands, strict=True)),
         "".join(letter for letter in "mnk" if letter in empty_extents(gemm)),
         bool(gemm.swapped),
         bool(gemm.fast),
@@ -360,7 +395,7 @@ def empty_extents(gemm: tile.GemmOp) -> set[str]:
     letters = (
         (gemm.a, "mk" if a_is_mk(layout) else "km"),
         (gemm.b, "nk" if b_is_nk(layout) else "kn"),
-        (gemm.d, "mn"),
+        *((result, "mn") for result in results_of(gemm, ResultKind.full)),
     )
     return {
         letter

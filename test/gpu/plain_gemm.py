@@ -102,9 +102,9 @@ def plain_manifest(dtype: str, target: str = "sm_80", shared_memory: int = SHARE
     def op(name: str, results: list[str], operands: list[str], **attributes: Any) -> dict[str, Any]:
         return {"op": name, "results": results, "operands": operands, "attributes": attributes}
 
-    def matrix(name: str, role: str = "input") -> dict[str, Any]:
+    def matrix(name: str, role: str = "input", kind: str = "matrix") -> dict[str, Any]:
         more = {"shape": [None, None], "base_alignment": 16, "row_stride_alignment": 16}
-        return {"name": name, "role": role, "kind": "matrix", "dtype": dtype, **more}
+        return {"name": name, "role": role, "kind": kind, "dtype": dtype, **more}
 
     arguments = [(f"p{x}", "ptr") if y else (f"ld{x}", "i64") for x in ("a", "b", "d") for y in (1, 0)]
     arguments += [("m", "i32"), ("n", "i32"), ("k", "i32"), ("alpha", "f32")]
@@ -118,7 +118,7 @@ def plain_manifest(dtype: str, target: str = "sm_80", shared_memory: int = SHARE
     }
     alpha = {"name": "alpha", "role": "input", "kind": "scalar", "dtype": "f32", "shape": []}
     return {
-        "format": 1,
+        "format": 2,
         "lowtide": "by hand",
         "name": "plain",
         "target": target,
@@ -134,7 +134,7 @@ def plain_manifest(dtype: str, target: str = "sm_80", shared_memory: int = SHARE
             "result": "z",
         },
         "example": {"m": 70, "n": 45, "k": 133},
-        "arguments": [matrix("a"), matrix("b"), alpha, matrix("d", "output")],
+        "arguments": [matrix("a"), matrix("b"), alpha, matrix("d", "output", "full")],
         "host": [
             op("memref.dim", ["m"], ["a"], index=0),
             op("memref.dim", ["k"], ["a"], index=1),

@@ -95,7 +95,7 @@ def _manifest(name: str, arguments: list[dict[str, Any]], host: list[dict[str, A
     dtype = arguments[0]["dtype"]
     spec = {"m": None, "n": None, "k": None, "a": dtype, "b": dtype, "d": "s32", "acc": "f32", "layout": "tn"}
     return {
-        "format": 1,
+        "format": 2,
         "lowtide": "by hand",
         "name": name,
         "target": "sm_90",
@@ -139,7 +139,7 @@ def box_manifest(
         _argument("b", "matrix", dtype),
         _argument("row", "scalar", "s32"),
         _argument("column", "scalar", "s32"),
-        _argument("d", "matrix", "s32", role="output"),
+        _argument("d", "full", "s32", role="output"),
     ]
     attributes = {
         "box": list(box),
@@ -158,7 +158,7 @@ def cluster_manifest(grid: int, cluster: int) -> dict[str, Any]:
     arguments = [
         _argument("a", "matrix", "f16"),
         _argument("b", "matrix", "f16"),
-        _argument("d", "matrix", "s32", role="output"),
+        _argument("d", "full", "s32", role="output"),
     ]
     launch = _launch(
         "ranks", [{"value": "pd", "type": "ptr"}], grid=[grid, 1, 1], block=[1, 1, 1], cluster=[cluster, 1, 1]

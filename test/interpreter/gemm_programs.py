@@ -44,7 +44,7 @@ _PROBLEM = f"""
 _KERNEL = """
   func.func @gemm(%a: !matrix, %b: !matrix, %d: !matrix, %bias: !vector)
       attributes {{tile.problem =
-        #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [per_column bf16]>}} {{
+        #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], operands = [per_column bf16]>}} {{
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c32 = arith.constant 32 : index

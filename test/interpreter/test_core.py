@@ -193,7 +193,7 @@ _TYPES = """
 def _facts(layout):
     """What a host function says of its GEMM once tile.gemm is lowered."""
     kinds = "full bf16, per_row bf16, per_column bf16, scalar f32"
-    problem = f"#tile.problem<{layout}, a = bf16, b = bf16, acc = f32, d = f32, operands = [{kinds}]>"
+    problem = f"#tile.problem<{layout}, a = bf16, b = bf16, acc = f32, results = [full f32], operands = [{kinds}]>"
     return f"attributes {{tile.problem = {problem}}}"
 
 

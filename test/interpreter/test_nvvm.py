@@ -124,7 +124,7 @@ HOST = """
 module attributes {tile.level = "nvvm", tile.target = "sm_80"} {
 func.func @gemm(%a: memref<32x16xbf16, strided<[?, 1]>>, %b: memref<8x16xbf16, strided<[?, 1]>>,
     %d: memref<32x8xf32, strided<[?, 1]>>)
-    attributes {tile.problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = f32>} {
+    attributes {tile.problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full f32]>} {
   %c1 = arith.constant 1 : index
   %ia = memref.extract_aligned_pointer_as_index %a : memref<32x16xbf16, strided<[?, 1]>> -> index
   %ja = arith.index_cast %ia : index to i64

@@ -10,7 +10,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
 
 _PROGRAM = """
-#problem = #tile.problem<tn, a = f32, b = f32, acc = f32, d = f32, operands = []>
+#problem = #tile.problem<tn, a = f32, b = f32, acc = f32, results = [full f32], operands = []>
 !matrix = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.level = "nvvm", tile.target = "sm_80"} {
   func.func @gemm(%a: !matrix, %b: !matrix, %d: !matrix) attributes {tile.problem = #problem} {

@@ -27,7 +27,7 @@ def scaled(acc, amax: lt.Scalar):
             {"a": "f64", "b": "f64", "d": "f64", "acc": "f64"},
             r"amax=True with f64 accumulators: an amax is f32.*\[amax-type\]",
         ),
-        ({"epilogue": scaled}, r"'amax' has the name of the largest absolute value: rename it.*\[amax-operand-name\]"),
+        ({"epilogue": scaled}, r"'amax' has the name of a result: rename it.*\[result-name\]"),
     ],
     ids=["f64", "its name"],
 )
@@ -53,10 +53,10 @@ def test_a_saved_kernel_takes_one_f32_and_checks_it_by_d(kernel):
     d = from_bits(to_bits(np.clip(before, -448, 448) if dtype == "e4m3" else before, dtype), dtype)
     for amax, is_right in ((1000.3, True), (999.0, dtype == "e4m3"), (7.0, False), (np.nan, False)):
         operands["amax"].elements()[0, 0] = to_bits(np.array([amax]), "f32")[0]
-        message = verify.check_amax(kernel.manifest, operands, d)
+        message = verify.check_others(kernel.manifest, operands, d)
         assert (message == "") == is_right, (amax, message)
     operands["amax"].elements()[0, 0] = to_bits(np.array([np.nan]), "f32")[0]
-    assert verify.check_amax(kernel.manifest, operands, np.array([[np.nan, 1.0]])) == ""
+    assert verify.check_others(kernel.manifest, operands, np.array([[np.nan, 1.0]])) == ""
 
 
 @pytest.mark.parametrize("d", ["s32", "s8", "f32", "bf16"])
@@ -75,7 +75,7 @@ def _operand(shape: tuple[int, ...], dtype: str, read_only: bool = False) -> Ope
 @pytest.mark.parametrize(
     ("m", "read_only", "message"),
     [
-        (0, False, r"\[amax-of-nothing\]"),
+        (0, False, r"\[results-of-nothing\]"),
         (64, True, r"amax.*\[output-read-only\]"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_host_function_that_does_not_say_what_it_computes_is_refused() -> None
     function = "func.func @gemm(%a: memref<2x2xf16>, %b: memref<2x2xf16>, %d: memref<2x2xf16>) { return }"
     with pytest.raises(SpecError, match=r"\[no-problem-in-ir\]"):
         found_in(function)
-    with pytest.raises(IRError, match=r"takes a, b, d and the epilogue's operands.*\[function-arguments\]"):
+    with pytest.raises(IRError, match=r"takes a, b, results and the epilogue's operands.*\[function-arguments\]"):
         found_in("func.func @gemm() { return }")
 
 

@@ -14,7 +14,7 @@ from lowtide import interpreter
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.problem_ir import problem_text
-from lowtide.compiler.spec import AMAX, GemmSpec
+from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError, SpecError
@@ -24,9 +24,8 @@ from lowtide.interpreter.machine.options import Progress
 from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.interpreter.numbers.domains import domain as number_domain
 from lowtide.passes.schedules.facts.alignment import WIDEST, WIDEST_OF_ALL
-from lowtide.runtime.manifest import STALE
 from lowtide.targets import Target
-from lowtide.verification.checking.reference import elements_apart, padded_matrix, random_inputs, row_stride
+from lowtide.verification.checking.reference import elements_apart, padded_matrix, random_inputs, row_stride, stale
 from lowtide.verification.checking.verdicts import Verdict, against_exact
 
 # Multiply-adds per second of one CPU core, including those of padded tiles, by mma of 16-bit operands: measured once,
@@ -135,8 +134,8 @@ def inputs_for(
 
 
 def unset(spec: GemmSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs, with an amax of their own that no run has set, where there is one."""
-    return {**inputs, AMAX: np.full(1, STALE, np.float32)} if spec.amax else dict(inputs)
+    """The inputs, with arrays of their own for the results that a run sets among them."""
+    return {**inputs, **stale(spec)}
 
 
 def _as_integers(value: Any, rng: np.random.Generator) -> Any:
@@ -182,7 +181,9 @@ def run(
     bases: Mapping[str, int] | None = None,
     batches: Mapping[str, int] = WIDEST_OF_ALL,
 ) -> np.ndarray[Any, Any]:
-    """D of a module on the interpreter, from what `inputs_for` gives; an amax among it is set. Raises InterpreterError.
+    """D of a module on the interpreter, from what `inputs_for` gives; results among it are set.
+
+    Raises InterpreterError.
 
     A, B and D begin at no larger power of two than `bases`, by default `alignments`, need. Rows of D begin at multiples
     of its alignment, at least `padding` elements after the row before; `batch` says how matrices of D lie.

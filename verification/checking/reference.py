@@ -21,7 +21,7 @@ import numpy as np
 
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.evaluate import evaluate
-from lowtide.compiler.epilogue.operands import Operand, OperandKind
+from lowtide.compiler.epilogue.operands import Operand, OperandKind, ResultKind
 from lowtide.compiler.spec import SCALES, UNBATCHED, ZEROS, GemmSpec
 from lowtide.elements import element_type, stages_of_sum
 from lowtide.errors import SpecError
@@ -153,6 +153,11 @@ def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -
     return Comparison(worst, (row, column), failed == 0, message, ratio.size - unjudged, failed)
 
 
+def stale(spec: GemmSpec) -> dict[str, Any]:
+    """Arrays for the results that a call takes beside D, by name, with what a call before may have left in them."""
+    return {each.name: np.full(1, STALE, np.float32) for each in spec.results if each.kind is ResultKind.AMAX}
+
+
 @check_keywords
 def random_inputs(
     spec: GemmSpec,
@@ -189,7 +194,7 @@ def random_inputs(
             return () if name in shared else outer
         return () if outer and name != "a" and rng.random() < _SHARED else outer
 
-    inputs: dict[str, Any] = {}
+    inputs = stale(spec)
     for name, dtype, (rows, columns) in (("a", spec.a, of_a), ("b", spec.stored_b, of_b)):
         stride = row_stride(columns + row_padding, alignments.get(name, _WIDEST), element_type(dtype).bytes)
         gap = elements_apart(batches.get(name, _WIDEST), element_type(dtype).bytes)
@@ -198,9 +203,6 @@ def random_inputs(
     for operand in spec.operands:
         if operand.kind is OperandKind.SCALAR:
             inputs[operand.name] = float(np.float32(rng.standard_normal()))
-            continue
-        if operand.kind is OperandKind.AMAX:
-            inputs[operand.name] = np.full(1, STALE, np.float32)
             continue
         extents = [extent for extent in operand.shape(rows_of_d, columns_of_d, terms) if extent is not None]
         if operand.kind is OperandKind.FULL and spec.d_order == "column":
@@ -324,7 +326,7 @@ def _weights(spec: GemmSpec, packed: np.ndarray, operands: Mapping[str, Any]) ->
 def _operands(spec: GemmSpec, given: Mapping[str, Any], m: int, b_shape: tuple[int, ...]) -> list[np.ndarray]:
     """The epilogue's operands in order, float64, each broadcasting to (M, N); B is (K, N)."""
     names = [operand.name for operand in spec.operands]
-    if set(given) != set(names):
+    if {*given} - {result.name for result in spec.results} != {*names}:
         raise SpecError(
             f"epilogue operands given: {sorted(given)}; the epilogue takes {sorted(names)} [reference-operands]"
         )

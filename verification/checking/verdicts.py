@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from lowtide.compiler.block_scales import of_rows
-from lowtide.compiler.spec import AMAX, GemmSpec
+from lowtide.compiler.epilogue.operands import ResultKind
+from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type
 from lowtide.errors import SpecError
 from lowtide.interpreter.machine.global_memory import physical_memory
@@ -98,12 +99,13 @@ def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: i
     return Verdict(found.ok, message, found.judged > 0)
 
 
-def with_amax(verdict: Verdict, spec: GemmSpec, inputs: Mapping[str, Any], d: Array) -> Verdict:
-    """The verdict on a D of floats and, if it is right, on the amax among the inputs, which the run has set."""
-    if not (spec.amax and verdict.ok):
-        return verdict
-    message = amax_difference(np.asarray(inputs[AMAX]), np.asarray(d, np.float64), spec.d)
-    return Verdict(False, message) if message else verdict
+def with_others(verdict: Verdict, spec: GemmSpec, inputs: Mapping[str, Any], d: Array) -> Verdict:
+    """The verdict on a D of floats and, if it is right, on the other results, which the run wrote to the inputs."""
+    for result in spec.results:
+        if result.kind is ResultKind.AMAX and verdict.ok:
+            message = amax_difference(np.asarray(inputs[result.name]), np.asarray(d, np.float64), spec.d)
+            verdict = Verdict(False, message) if message else verdict
+    return verdict
 
 
 def _of_whole(spec: GemmSpec, inputs: Mapping[str, Any], d: Array) -> Verdict:
@@ -154,15 +156,15 @@ def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str
 
 
 def against_exact(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, expected: Array) -> Verdict:
-    """Whether D equals the expected one in an exact domain and, if it does, whether the amax among the inputs, set by
-    the run, is its largest absolute value. D is not rounded there, but clamped to narrow integers: then no amax is
-    judged."""
+    """Whether D equals the expected one in an exact domain and, if it does, whether the other results among the inputs,
+    set by the run, are right. D is not rounded there, but clamped to narrow integers: then no amax is judged."""
     verdict = equality(d, expected)
     is_whole = element_type(spec.d).is_float or spec.d == INTEGER_TYPE
-    if not (spec.amax and verdict.ok and is_whole):
-        return verdict
-    (amax,), largest = np.asarray(inputs[AMAX]), np.float32(np.max(np.abs(expected), initial=0))
-    return verdict if amax == largest else Verdict(False, f"the amax is {amax:g}, should be {largest:g}")
+    for result in spec.results:
+        if result.kind is ResultKind.AMAX and verdict.ok and is_whole:
+            (amax,), largest = np.asarray(inputs[result.name]), np.float32(np.max(np.abs(expected), initial=0))
+            verdict = verdict if amax == largest else Verdict(False, f"the amax is {amax:g}, should be {largest:g}")
+    return verdict
 
 
 def equality(d: Array, expected: Array) -> Verdict:

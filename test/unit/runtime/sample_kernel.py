@@ -82,7 +82,7 @@ def sample_manifest(
         argument("a", dtype=dtype),
         argument("b", dtype=dtype),
         *extra,
-        argument("d", dtype=dtype, role="output"),
+        argument("d", "full", dtype=dtype, role="output"),
     ]
     host = [
         op("memref.dim", ["m"], ["a"], index=0),
@@ -126,7 +126,7 @@ def sample_manifest(
         )
     )
     return {
-        "format": 1,
+        "format": 2,
         "lowtide": "by hand",
         "name": "gemm",
         "target": target,

@@ -31,8 +31,8 @@ def test_a_manifest_of_the_compiler_is_valid() -> None:
     [
         ([], r"JSON object.*\[manifest-object\]"),
         (
-            edited(format=2, lowtide="9.9"),
-            r"format 2 was saved by another version of lowtide \(9.9\).*\[manifest-format\]",
+            edited(format=3, lowtide="9.9"),
+            r"format 3 was saved by another version of lowtide \(9.9\).*\[manifest-format\]",
         ),
         (edited(format=None), r"None.*\[manifest-format\]"),
         (edited(format=True), r"True.*\[manifest-format\]"),
@@ -51,7 +51,7 @@ def test_a_manifest_of_the_compiler_is_valid() -> None:
         (with_argument(0, shape=[None]), r"must have 2 extents.*\[manifest-entry\]"),
         (with_argument(0, shape=[None, -1]), r"must have 2 extents.*\[manifest-entry\]"),
         (with_argument(0, base_alignment=12), "base_alignment 12 must be a power of two"),
-        (with_argument(2, role="input"), r"one output matrix.*\[manifest-entry\]"),
+        (with_argument(2, role="input"), r"a full output.*\[manifest-entry\]"),
         (edited(arguments=edited()["arguments"][1:]), r"two input matrices.*\[manifest-entry\]"),
         (edited(host=["memref.dim"]), r"host\[0\] is not an op"),
         (edited(host=[{"op": "memref.dim", "results": "v"}]), r"results must be list.*\[manifest-entry\]"),

@@ -271,7 +271,7 @@ def test_a_manifest_that_is_not_json_is_refused(saved: Path) -> None:
 def test_a_kernel_of_another_format_is_refused(saved: Path) -> None:
     manifest = json.loads((saved / "manifest.json").read_text())
     (saved / "manifest.json").write_text(json.dumps({**manifest, "format": 99, "lowtide": "3.0"}))
-    with pytest.raises(LoadError, match=r"format 99.*3\.0.*format 1.*\[manifest-format\]"):
+    with pytest.raises(LoadError, match=r"format 99.*3\.0.*format 2.*\[manifest-format\]"):
         runtime.load(saved)
 
 

@@ -4,7 +4,7 @@
 !mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 func.func @ranks(%a: !mats, %b: !mat, %d: !mats) {
-  // expected-error @below {{A, B and D are one matrix each, or a batch of them: their ranks are 3, 2 and 3 [gemm-ranks]}}
+  // expected-error @below {{A, B and D are one matrix each, or a batch of them: A is of rank 3, B of rank 2 [gemm-ranks]}}
   tile.gemm tn %a, %b into %d acc(f32) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -17,7 +17,7 @@ func.func @ranks(%a: !mats, %b: !mat, %d: !mats) {
 !two = memref<2x8x8xbf16, strided<[?, ?, 1]>>
 !three = memref<3x8x8xbf16, strided<[?, ?, 1]>>
 func.func @extents(%a: !two, %b: !three, %d: !three) {
-  // expected-error @below {{the batch is 2 in A but 3 in D [gemm-batches]}}
+  // expected-error @below {{the batch is 2 in A but 3 in B [gemm-batches]}}
   tile.gemm tn %a, %b into %d acc(f32) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

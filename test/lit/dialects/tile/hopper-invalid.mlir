@@ -37,17 +37,17 @@ module attributes {test.bad = #tile.schedule<mainloop = <registers = [40, 232, 2
 // -----
 
 // expected-error @below {{'xy' is not a layout; the layouts are tn, tt, nn and nt [layout-word]}}
-module attributes {test.bad = #tile.problem<xy, a = bf16, b = bf16, acc = f32, d = bf16>} {}
+module attributes {test.bad = #tile.problem<xy, a = bf16, b = bf16, acc = f32, results = [full bf16]>} {}
 
 // -----
 
 // expected-error @below {{the types of a problem are element types: integers or floats [problem-types]}}
-module attributes {test.bad = #tile.problem<tn, a = index, b = bf16, acc = f32, d = bf16>} {}
+module attributes {test.bad = #tile.problem<tn, a = index, b = bf16, acc = f32, results = [full bf16]>} {}
 
 // -----
 
-// expected-error @below {{'per_tile' is not a kind of operand; the kinds are full, per_row, per_column, scalar, group_scale, group_zero, row_scale, column_scale, row_block_scale, column_block_scale and amax [problem-operand-word]}}
-module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [per_tile f32]>} {}
+// expected-error @below {{'per_tile' is not a kind of operand; the kinds are full, per_row, per_column, scalar, group_scale, group_zero, row_scale, column_scale, row_block_scale and column_block_scale [problem-kind-word]}}
+module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], operands = [per_tile f32]>} {}
 
 // -----
 
@@ -179,14 +179,14 @@ tile.kernel @k(%M: index, %N: index) {
 // -----
 
 // expected-error @below {{empty names m, n and k, each at most once, not 'x' [empty-letters]}}
-module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, empty = [k, x]>} {}
+module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], empty = [k, x]>} {}
 
 // -----
 
 // expected-error @below {{[empty-letters]}}
-module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, empty = [m, m]>} {}
+module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], empty = [m, m]>} {}
 
 // -----
 
 // expected-error @below {{expected 'operands', 'empty', 'swapped', 'fast', 'group', 'by' or 'from' [problem-clause]}}
-module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, full = [m]>} {}
+module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], full = [m]>} {}

@@ -4,9 +4,9 @@
 // RUN: filecheck %s < %t.once
 
 // Roles and registers; problems, with operands of their epilogue and without.
-// CHECK-DAG: #[[PLAIN:.+]] = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>
-// CHECK-DAG: #[[EMPTY:.+]] = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [full f32], empty = [n, k], swapped, fast>
-// CHECK-DAG: #[[OPERANDS:.+]] = #tile.problem<nt, a = f16, b = f16, acc = f16, d = f32, operands = [per_column bf16, scalar f32]>
+// CHECK-DAG: #[[PLAIN:.+]] = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>
+// CHECK-DAG: #[[EMPTY:.+]] = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], operands = [full f32], empty = [n, k], swapped, fast>
+// CHECK-DAG: #[[OPERANDS:.+]] = #tile.problem<nt, a = f16, b = f16, acc = f16, results = [full f32], operands = [per_column bf16, scalar f32]>
 // CHECK: #[[COOPERATIVE:.+]] = #tile.schedule<
 // CHECK-NEXT:   mainloop = <stages = 4, roles = cooperative(2), registers = [40, 232]>,
 // CHECK-NEXT:   multiply = <fragment_buffers = 1>>
@@ -14,9 +14,9 @@
 module attributes {
   test.cooperative = #tile.schedule<mainloop = <stages = 4, roles = cooperative(2), registers = [40, 232]>,
                                     multiply = <fragment_buffers = 1>>,
-  test.empty = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [full f32], empty = [n, k], swapped, fast>,
-  test.plain = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
-  test.operands = #tile.problem<nt, a = f16, b = f16, acc = f16, d = f32, operands = [per_column bf16, scalar f32]>
+  test.empty = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], operands = [full f32], empty = [n, k], swapped, fast>,
+  test.plain = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
+  test.operands = #tile.problem<nt, a = f16, b = f16, acc = f16, results = [full f32], operands = [per_column bf16, scalar f32]>
 } {
 
 // What is carried: one value, several of several types, none. Only where something is carried is the yield printed.

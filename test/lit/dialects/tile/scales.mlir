@@ -1,7 +1,7 @@
 // Scales of blocks: operands of a product, windows, and sums that they scale; printed as they are read.
 // RUN: lowtide-opt %s | lowtide-opt | filecheck %s
 
-// CHECK: #problem = #tile.problem<tn, a = f8E4M3FN, b = f8E4M3FN, acc = f32, d = f32, operands = [row_block_scale f32, column_scale f32]>
+// CHECK: #problem = #tile.problem<tn, a = f8E4M3FN, b = f8E4M3FN, acc = f32, results = [full f32], operands = [row_block_scale f32, column_scale f32]>
 
 !mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
 !out = memref<?x?xf32, strided<[?, 1]>>
@@ -21,7 +21,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !out, %bias: memref<?xf32>, %sa: !scales
 
 // CHECK-LABEL: tile.kernel @promoted
 tile.kernel @promoted(%sa: !scales, %sb: !scales, %m: index, %n: index, %k: index) attributes {
-    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E4M3FN, acc = f32, d = f32, operands = [row_block_scale f32, column_scale f32]>} {
+    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E4M3FN, acc = f32, results = [full f32], operands = [row_block_scale f32, column_scale f32]>} {
   %sum = tile.splat 0.0 : !tile.tile<64x8xf32>
   // CHECK: %[[ROWS:.+]] = tile.view row_block_scale %{{.+}}[%{{.+}}, %{{.+}}] : memref<?x?xf32, strided<[?, 1]>> to !tile.view<64x8xf32>
   %rows = tile.view row_block_scale %sa[%m, %k] : !scales to !tile.view<64x8xf32>

@@ -2,8 +2,8 @@
 // RUN: lowtide-opt %s | lowtide-opt | filecheck %s
 // RUN: lowtide-opt %s --mlir-print-op-generic | lowtide-opt | filecheck %s
 
-// CHECK: #tile.problem<tn, a = tf32, b = tf32, acc = f32, d = f32, by = tf32x3, from = nt>
-#problem = #tile.problem<tn, a = tf32, b = tf32, acc = f32, d = f32, by = tf32x3, from = nt>
+// CHECK: #tile.problem<tn, a = tf32, b = tf32, acc = f32, results = [full f32], by = tf32x3, from = nt>
+#problem = #tile.problem<tn, a = tf32, b = tf32, acc = f32, results = [full f32], by = tf32x3, from = nt>
 !mat = memref<?x?xf32, strided<[?, 1]>>
 !pieces = memref<?x?xtf32, strided<[?, 1]>>
 module attributes {tile.level = "problem", tile.target = "sm_90a", test.problem = #problem} {

@@ -4,12 +4,12 @@
 
 !a = memref<?x?xbf16, strided<[?, 1]>>
 !bytes = memref<?x?xui8, strided<[?, 1]>>
-#problem = #tile.problem<tn, a = bf16, b = si4, acc = f32, d = bf16, operands = [group_scale f32], group = 128>
+#problem = #tile.problem<tn, a = bf16, b = si4, acc = f32, results = [full bf16], operands = [group_scale f32], group = 128>
 #tv = #tile.tv<threads (4,8):(64,1), values (8):(8)>
 #tv_b = #tile.tv<threads (4,8):(32,1), values ((2,2),2):((16,128),8)>
 #tv_of8 = #tile.tv<threads (4,8):(16,1), values (2,2):(8,64)>
 
-// CHECK: #problem = #tile.problem<tn, a = bf16, b = si4, acc = f32, d = bf16, operands = [group_scale f32], group = 128>
+// CHECK: #problem = #tile.problem<tn, a = bf16, b = si4, acc = f32, results = [full bf16], operands = [group_scale f32], group = 128>
 // CHECK-LABEL: func.func @gemm
 // CHECK: tile.gemm tn %{{.*}}, %{{.*}} into %{{.*}} acc(f32) weights(si4) group(128) operands(group_scale %{{.*}} : memref<?x?xf32, strided<[?, 1]>>) {
 // CHECK-NEXT: ^bb0(%acc: f32):

@@ -24,7 +24,7 @@ module attributes {tile.level = "pipelined", tile.target = "sm_80"} {
 // CHECK:         sm.mma_sync {{.*}}, %[[C1]] by
 // CHECK-NOT:     sm.barrier
 tile.kernel @tn(%a: !mat, %b: !mat, %d: !mat, %k: index) attributes {schedule = #direct,
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>} {
   %c0 = arith.constant 0 : index
   %c32 = arith.constant 32 : index
   %zero = tile.splat 0.0 : !tile.tile<16x8xf32>
@@ -48,7 +48,7 @@ tile.kernel @tn(%a: !mat, %b: !mat, %d: !mat, %k: index) attributes {schedule = 
 // CHECK:         sm.load_global %{{.+}} by "ld.global.4" : !tile.view<8x16xbf16> to
 // CHECK:         sm.mma_sync
 tile.kernel @nn(%a: !mat, %b: !mat, %d: !mat, %k: index) attributes {schedule = #across,
-    problem = #tile.problem<nn, a = bf16, b = bf16, acc = f32, d = bf16>} {
+    problem = #tile.problem<nn, a = bf16, b = bf16, acc = f32, results = [full bf16]>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile.tile<16x8xf32>

@@ -31,7 +31,7 @@ module attributes {tile.level = "pipelined", tile.target = "sm_90"} {
 // SLICES-NEXT:   sm.load_shared %{{.+}} at [0, 8] by "ld.shared.16" : {{.*}} to !sm.fragment<8x8xf64
 // SLICES-NEXT:   sm.mma_sync
 tile.kernel @tn(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {schedule = #schedule,
-    problem = #tile.problem<tn, a = f64, b = f64, acc = f64, d = f64>} {
+    problem = #tile.problem<tn, a = f64, b = f64, acc = f64, results = [full f64]>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile.tile<16x8xf64>
@@ -53,7 +53,7 @@ tile.kernel @tn(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {schedule = #s
 // SLICES-LABEL: tile.kernel @tt(
 // SLICES:        sm.load_shared %{{.+}} at [8, 0] by "ld.shared.8" trans : {{.*}} to !sm.fragment<8x8xf64
 tile.kernel @tt(%as: !a, %bs: !bt, %d: !mat, %k: index) attributes {schedule = #schedule,
-    problem = #tile.problem<tt, a = f64, b = f64, acc = f64, d = f64>} {
+    problem = #tile.problem<tt, a = f64, b = f64, acc = f64, results = [full f64]>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile.tile<16x8xf64>

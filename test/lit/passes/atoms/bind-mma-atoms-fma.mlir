@@ -31,7 +31,7 @@ module attributes {tile.level = "pipelined", tile.target = "sm_80"} {
 // SLICES:       sm.load_shared %{{.+}} at [0, 1] by "ld.shared.16" : {{.*}} to !sm.fragment<16x1xf32
 // SLICES:       sm.mma_sync
 tile.kernel @nn(%as: !kept, %bs: !transposed, %d: !mat, %k: index) attributes {schedule = #schedule,
-    problem = #tile.problem<nn, a = f32, b = f32, acc = f32, d = f32>} {
+    problem = #tile.problem<nn, a = f32, b = f32, acc = f32, results = [full f32]>} {
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index
   %zero = tile.splat 0.0 : !tile.tile<32x16xf32>

@@ -18,7 +18,7 @@ module attributes {tile.level = "pipelined", tile.target = "sm_80"} {
 // CHECK:         %[[FB:.+]] = sm.ldmatrix %{{.+}}[0, 0] by "ldmatrix.x2" : {{.*}} to !sm.fragment<8x32xui8,
 // CHECK:         sm.mma_sync %[[FA]], %[[FB]], %{{.+}} by #[[MMA]]
 tile.kernel @tn(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {schedule = #schedule,
-    problem = #tile.problem<tn, a = si8, b = ui8, acc = i32, d = i32>} {
+    problem = #tile.problem<tn, a = si8, b = ui8, acc = i32, results = [full i32]>} {
   %c0 = arith.constant 0 : index
   %c32 = arith.constant 32 : index
   %zero = tile.splat 0.0 : !tile.tile<16x8xi32>
@@ -36,7 +36,7 @@ tile.kernel @tn(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {schedule = #s
 // CHECK-LABEL: tile.kernel @tt(
 // CHECK:         sm.load_shared %{{.+}} at [0, 0] by "ld.shared.1" trans : {{.*}} to !sm.fragment<8x32xui8,
 tile.kernel @tt(%as: !a, %bs: !bt, %d: !mat, %k: index) attributes {schedule = #schedule,
-    problem = #tile.problem<tt, a = si8, b = ui8, acc = i32, d = i32>} {
+    problem = #tile.problem<tt, a = si8, b = ui8, acc = i32, results = [full i32]>} {
   %c0 = arith.constant 0 : index
   %c32 = arith.constant 32 : index
   %zero = tile.splat 0.0 : !tile.tile<16x8xi32>

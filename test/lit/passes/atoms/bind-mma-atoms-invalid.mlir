@@ -9,7 +9,7 @@
 module attributes {tile.target = "sm_80"} {
 // expected-error @below {{[schedule-open]}}
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
@@ -34,7 +34,7 @@ tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<multiply = <atom = mma.m16n8k32, atoms = [1, 1, 1], permutation = [16, 16, 32]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
@@ -60,7 +60,7 @@ tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
 !tile = !tile.tile<24x32xf32>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
@@ -86,7 +86,7 @@ tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index, %given: !tile) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
@@ -112,7 +112,7 @@ tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index, %given: !tile) attrib
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
@@ -138,7 +138,7 @@ tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
@@ -165,7 +165,7 @@ tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
 !tile = !tile.tile<32x32xf32>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @kernel(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index

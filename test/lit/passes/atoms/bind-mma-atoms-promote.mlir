@@ -16,7 +16,7 @@
   multiply = <atom = mma.m16n8k32, atoms = [1, 1, 1], permutation = [16, 16, 32], promote = per_step>>
 module attributes {tile.level = "pipelined", tile.target = "sm_89"} {
 tile.kernel @tn(%as: !rows, %bs: !rows, %d: !d, %k: index) attributes {schedule = #schedule,
-    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E4M3FN, acc = f32, d = f32>} {
+    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E4M3FN, acc = f32, results = [full f32]>} {
   %c0 = arith.constant 0 : index
   %c64 = arith.constant 64 : index
   %zero = tile.splat 0.0 : !tile.tile<32x32xf32>

@@ -39,7 +39,7 @@ module attributes {tile.level = "pipelined", tile.target = "sm_80"} {
 // LOWERED:       sm.store_global %[[Y]]
 // LOWERED-NOT:   sm.sum_over_k
 tile.kernel @tn(%as: !a, %bs: !b, %d: !mat, %k: index) attributes {schedule = #schedule,
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = f32>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full f32]>} {
   %c0 = arith.constant 0 : index
   %c32 = arith.constant 32 : index
   %zero = tile.splat 0.0 : !tile.tile<16x16xf32>

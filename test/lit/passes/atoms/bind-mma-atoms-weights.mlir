@@ -4,7 +4,7 @@
 
 #a = #tile.layout<(16,32):(32,1)>
 #b = #tile.layout<(16,32):(32,1)>
-#problem = #tile.problem<tn, a = bf16, b = ui4, acc = f32, d = f32, operands = [group_scale bf16], group = 32>
+#problem = #tile.problem<tn, a = bf16, b = ui4, acc = f32, results = [full f32], operands = [group_scale bf16], group = 32>
 #schedule = #tile.schedule<
   grid = <tile = [16, 32], order = row, scheduler = one_shot>,
   mainloop = <k = 32, stages = 2, roles = single,

@@ -33,7 +33,7 @@ module attributes {tile.level = "pipelined", tile.target = "sm_80"} {
 // CHECK:       tile.store %[[SUM]]#1 into %{{.+}}[%c0, %[[SUM]]#0] {
 // CHECK:       } : !sm.fragment<32x32xf32, #[[C]]>, memref<?x?xbf16
 tile.kernel @tn(%as: !rows, %bs: !rows, %d: !mat, %k: index) attributes {schedule = #schedule,
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>} {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile.tile<32x32xf32>
@@ -55,7 +55,7 @@ tile.kernel @tn(%as: !rows, %bs: !rows, %d: !mat, %k: index) attributes {schedul
 // CHECK:       sm.ldmatrix %{{.+}}[0, 0] by "ldmatrix.x4" trans : memref<16x32xbf16, {{.*}}> to !sm.fragment<32x16xbf16, #[[A]]>
 // CHECK:       sm.ldmatrix %{{.+}}[0, 0] by "ldmatrix.x4" trans : memref<16x32xbf16, {{.*}}> to !sm.fragment<32x16xbf16, #[[B]]>
 tile.kernel @nt(%as: !columns, %bs: !columns, %d: !mat, %k: index) attributes {schedule = #schedule,
-    problem = #tile.problem<nt, a = bf16, b = bf16, acc = f32, d = bf16>} {
+    problem = #tile.problem<nt, a = bf16, b = bf16, acc = f32, results = [full bf16]>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile.tile<32x32xf32>
@@ -78,7 +78,7 @@ tile.kernel @nt(%as: !columns, %bs: !columns, %d: !mat, %k: index) attributes {s
 // CHECK:       sm.ldmatrix %{{.+}}[0, 0] by "ldmatrix.x4" trans : memref<16x32xf16, {{.*}}> to !sm.fragment<32x16xf16, #[[B]]>
 // CHECK:       sm.mma_sync {{.*}} by #{{.+}} : !sm.fragment<32x16xf16
 tile.kernel @tt(%as: !hrows, %bs: !hcolumns, %d: memref<?x?xf16>, %k: index) attributes {schedule = #schedule,
-    problem = #tile.problem<tt, a = f16, b = f16, acc = f16, d = f16>} {
+    problem = #tile.problem<tt, a = f16, b = f16, acc = f16, results = [full f16]>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %zero = tile.splat 0.0 : !tile.tile<32x32xf16>
@@ -99,7 +99,7 @@ tile.kernel @tt(%as: !hrows, %bs: !hcolumns, %d: memref<?x?xf16>, %k: index) att
 // CHECK:       sm.ldmatrix {{.*}} to !sm.fragment<32x16xbf16, #{{.+}}>
 // CHECK:       sm.mma_sync {{.*}} by #{{.+}} :
 tile.kernel @two_warps(%as: !rows, %bs: !rows, %d: !mat, %k: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<multiply = <atom = mma.m16n8k16, atoms = [2, 1, 1], permutation = [32, 16, 16]>>} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index

@@ -19,7 +19,7 @@
 !tile = !tile.tile<64x8xf16>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @half_sums(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = f16, b = f16, acc = f16, d = f16>,
+    problem = #tile.problem<tn, a = f16, b = f16, acc = f16, results = [full f16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {

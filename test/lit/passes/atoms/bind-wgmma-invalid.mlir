@@ -11,7 +11,7 @@
 !tile = !tile.tile<96x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
@@ -46,7 +46,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
@@ -81,7 +81,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n12k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
@@ -116,7 +116,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [32, 8, 16]>>} {
@@ -181,7 +181,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
@@ -217,7 +217,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
@@ -252,7 +252,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
@@ -287,7 +287,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
@@ -322,7 +322,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index, %start: !tile) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
@@ -357,7 +357,7 @@ tile.kernel @kernel(%d: !out, %steps: index, %start: !tile) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
@@ -392,7 +392,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%d: !out, %as: !a, %bs: !b, %c0: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {

@@ -20,7 +20,7 @@
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @promoted(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, d = f32>,
+    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, results = [full f32]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k32, atoms = [1, 1, 1], permutation = [64, 8, 32], promote = per_step>>} {
@@ -66,7 +66,7 @@ tile.kernel @promoted(%d: !out, %steps: index) attributes {
 !window = !tile.view<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @scaled(%d: !out, %scale_a: !out, %scale_b: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, d = f32, operands = [row_scale f32, column_block_scale f32]>,
+    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, results = [full f32], operands = [row_scale f32, column_block_scale f32]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k32, atoms = [1, 1, 1], permutation = [64, 8, 32], promote = per_step>>} {
@@ -117,7 +117,7 @@ tile.kernel @scaled(%d: !out, %scale_a: !out, %scale_b: !out, %steps: index) att
 !window = !tile.view<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @staged(%d: !out, %n: index, %steps: index) attributes {
-    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, d = f32, operands = [row_scale f32, column_block_scale f32]>,
+    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, results = [full f32], operands = [row_scale f32, column_block_scale f32]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k32, atoms = [1, 1, 1], permutation = [64, 8, 32], promote = per_step>>} {
@@ -157,7 +157,7 @@ tile.kernel @staged(%d: !out, %n: index, %steps: index) attributes {
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @twice(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E4M3FN, acc = f32, d = f32>,
+    problem = #tile.problem<tn, a = f8E4M3FN, b = f8E4M3FN, acc = f32, results = [full f32]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k32, atoms = [1, 1, 1], permutation = [64, 8, 32], promote = per_step>>} {

@@ -19,7 +19,7 @@
 !tile = !tile.tile<64x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @half(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {

@@ -39,7 +39,7 @@
 !points = memref<?x?xsi8, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @weights(%d: memref<?x?xf32, strided<[1, ?]>>, %s: !groups, %z: !points, %steps: index) attributes {
-    problem = #tile.problem<tn, a = si4, b = bf16, acc = f32, d = f32, operands = [group_scale f32, group_zero si8],
+    problem = #tile.problem<tn, a = si4, b = bf16, acc = f32, results = [full f32], operands = [group_scale f32, group_zero si8],
       group = 32, swapped>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,

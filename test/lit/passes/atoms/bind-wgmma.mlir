@@ -45,7 +45,7 @@
 !tile_two = !tile.tile<128x8xf32>
 module attributes {tile.target = "sm_90a"} {
 tile.kernel @one_in_flight(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
@@ -76,7 +76,7 @@ tile.kernel @one_in_flight(%d: !out, %steps: index) attributes {
 // CHECK:       sm.ring_advance %{{.+}}[%[[SUM]]#2, %[[SUM]]#3]
 // CHECK-NOT:   tile.splat
 tile.kernel @cursor(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
@@ -104,7 +104,7 @@ tile.kernel @cursor(%d: !out, %steps: index) attributes {
 // CHECK:       sm.wgmma nt %{{.+}}, %{{.+}}, %{{.+}} by #[[MMA]] : memref<64x128xbf16, {{.+}}>, memref<64x8xbf16, {{.+}}>, !sm.fragment<128x8xf32, #[[TWO]]>
 // CHECK:       sm.wgmma nt
 tile.kernel @two_blocks(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<nt, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<nt, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<
   mainloop = <roles = cooperative(1)>,
   multiply = <atom = wgmma.m64n8k16, atoms = [1, 1, 1], permutation = [64, 8, 16]>>} {
@@ -131,7 +131,7 @@ tile.kernel @two_blocks(%d: !out, %steps: index) attributes {
 // CHECK:       tile.mma tn
 // CHECK-NOT:   sm.wgmma
 tile.kernel @single(%d: !out, %steps: index) attributes {
-    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>,
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>,
     schedule = #tile.schedule<mainloop = <roles = single>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

@@ -20,11 +20,11 @@ func.func @host(%d: !d, %amax: memref<1xf32>, %ctas: index) {
 tile.kernel @kernel(%d: !d, %amax: memref<1xf32>) {
   %c0 = arith.constant 0 : index
   %sum = tile.splat 0.0 : !tile.tile<64x64xf32>
-  tile.store %sum into %d[%c0, %c0] operands(amax %amax : memref<1xf32>) {
+  tile.store %sum into (%d, amax %amax)[%c0, %c0] {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y, %x : bf16, f32
-  } : !tile.tile<64x64xf32>, !d
+  } : !tile.tile<64x64xf32>, !d, memref<1xf32>
   tile.return
 }
 tile.kernel @plain(%d: !d) {

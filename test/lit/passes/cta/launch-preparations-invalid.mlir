@@ -34,11 +34,11 @@ tile.kernel @kernel(%d: !d, %all: memref<1xf32>) {
   %amax = memref.cast %all : memref<1xf32> to memref<1xf32>
   %sum = tile.splat 0.0 : !tile.tile<64x64xf32>
   // expected-error @below {{has an amax that is no argument of its kernel; pass it at the launch [amax-argument]}}
-  tile.store %sum into %d[%c0, %c0] operands(amax %amax : memref<1xf32>) {
+  tile.store %sum into (%d, amax %amax)[%c0, %c0] {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y, %x : bf16, f32
-  } : !tile.tile<64x64xf32>, !d
+  } : !tile.tile<64x64xf32>, !d, memref<1xf32>
   tile.return
 }
 }

@@ -2,7 +2,7 @@
 // elsewhere stay.
 // RUN: lowtide-opt %s -p tile-to-ctas | filecheck %s
 
-// CHECK:       #[[PROBLEM:.+]] = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16, operands = [per_row bf16], empty = [m, k]>
+// CHECK:       #[[PROBLEM:.+]] = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], operands = [per_row bf16], empty = [m, k]>
 // CHECK:       func.func @gemm(%[[A:.+]]: memref<?x?xbf16, strided<[?, 1]>>, %{{.+}}: memref<40x?xbf16, strided<[?, 1]>>, %{{.+}}: memref<?x40xbf16, strided<[?, 1]>>, %{{.+}}: memref<?xbf16>) attributes {tile.problem = #[[PROBLEM]]}
 // CHECK:         cf.assert %{{.+}}, "A and B must have the same K"
 // CHECK:       tile.kernel @gemm_kernel(%A: memref<?x?xbf16, strided<[?, 1]>>

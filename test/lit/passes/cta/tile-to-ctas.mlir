@@ -2,7 +2,7 @@
 // RUN: lowtide-opt %s -p tile-to-ctas,canonicalize,cse --split-input-file | filecheck %s
 
 // The module moves to level cta, and the host function remembers what the problem was.
-// CHECK: #[[PROBLEM:.+]] = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = bf16>
+// CHECK: #[[PROBLEM:.+]] = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16]>
 // CHECK-LABEL: module attributes {tile.level = "cta", tile.target = "sm_80"}
 // CHECK:       func.func @dynamic(%[[A:.+]]: memref<?x?xbf16, {{.*}}>, %[[B:.+]]: memref<?x?xbf16, {{.*}}>, %[[D:.+]]: memref<?x?xbf16, {{.*}}>)
 // CHECK-SAME:    attributes {tile.problem = #[[PROBLEM]]}

@@ -139,3 +139,17 @@ func.func @rows(%a: !a, %b: !b, %d: !mat) {
   return
 }
 }
+// -----
+
+// The edges of a full result say which elements there are.
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+module attributes {tile.target = "sm_80"} {
+func.func @no_d(%a: !mat, %b: !mat, %amax: memref<1xf32>) {
+  // expected-error @below {{a kernel reads off a full result which elements there are; give the product one [no-full-result]}}
+  tile.gemm tn %a, %b into amax %amax acc(f32) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mat, memref<1xf32>
+  return
+}
+}

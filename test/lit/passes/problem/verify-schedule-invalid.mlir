@@ -62,7 +62,7 @@ tile.kernel @no_problem() attributes {schedule = #tile.schedule<mainloop = <stag
 
 module attributes {tile.target = "sm_80"} {
 // expected-error @below {{[no-schedule]}}
-tile.kernel @no_schedule() attributes {problem = #tile.problem<tn, a = f16, b = f16, acc = f16, d = f16>} {
+tile.kernel @no_schedule() attributes {problem = #tile.problem<tn, a = f16, b = f16, acc = f16, results = [full f16]>} {
   tile.return
 }
 }
@@ -78,7 +78,7 @@ tile.kernel @no_schedule() attributes {problem = #tile.problem<tn, a = f16, b = 
   epilogue = <path = smem, math = registers, tile = [32, 32], swizzle = <2,3,3>>>
 module attributes {tile.target = "sm_80"} {
 tile.kernel @built_for_another(%a: !mat, %b: !mat, %d: !mat) attributes {
-    problem = #tile.problem<tn, a = f16, b = f16, acc = f16, d = f16>, schedule = #schedule} {
+    problem = #tile.problem<tn, a = f16, b = f16, acc = f16, results = [full f16]>, schedule = #schedule} {
   %c0 = arith.constant 0 : index
   // expected-error @below {{verify-schedule: has the order row, but the kernel's schedule says order = grouped(4); write the same in both, or lower again from level problem with it [not-as-scheduled]}}
   tile.work_tiles (%m, %n) of (%c0, %c0) by [32, 32] order(<row>) one_shot {

@@ -29,7 +29,7 @@ func.func @problem(%a: !mat, %b: !mat, %d: !mat) {
 
 // A kernel carries its problem beside the schedule.
 tile.kernel @kernel(%a: !mat, %b: !mat, %d: !mat) attributes {
-    problem = #tile.problem<nt, a = f16, b = f16, acc = f16, d = f16>, schedule = #schedule} {
+    problem = #tile.problem<nt, a = f16, b = f16, acc = f16, results = [full f16]>, schedule = #schedule} {
   %c0 = arith.constant 0 : index
   %ring = sm.ring : !ring
   %zero = sm.splat 0.0 : !fc
