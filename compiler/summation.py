@@ -20,7 +20,7 @@ from lowtide.passes.support.matrix_layouts import a_is_mk
 from lowtide.passes.support.rewriting import defining_op
 
 BY_CTAS = (KDivisionKind.stream_k, KDivisionKind.hybrid, *OF_TAIL)
-_STEP = 2  # index of K in a work item's tile
+_STEP = 2  # index of K in (M, N, K)
 
 
 @dataclass(frozen=True, order=True)
@@ -99,7 +99,7 @@ def _sum(work: tile.WorkTilesOp, products: list[ir.OpView]) -> Sum:
         slices=max(tiled_mma_of(op.mma).atom_layout[_STEP] for op in products),
         promoted=max(promoted, default=None),
         division=f"{division}{parts}",
-        step=list(work.tile)[_STEP] if is_cut else None,
+        step=int(work.k_step.value) if is_cut else None,
     )
 
 

@@ -183,6 +183,9 @@ MlirStringRef lowtideRasterKind(MlirAttribute attribute) {
 }
 int64_t lowtideRasterGroup(MlirAttribute attribute) { return as<tile::RasterAttr>(attribute).getGroup(); }
 int64_t lowtideRasterColumns(MlirAttribute attribute) { return as<tile::RasterAttr>(attribute).getColumns(); }
+unsigned lowtideRasterNumbersOf(int kind) {
+  return tile::RasterAttr::numbersOf(static_cast<tile::RasterKind>(kind));
+}
 MlirAttribute lowtideRasterGet(MlirContext context, int kind, int64_t group, int64_t columns) {
   Location loc = UnknownLoc::get(unwrap(context));
   return wrap(Attribute(tile::RasterAttr::getChecked([&] { return emitError(loc); }, unwrap(context),

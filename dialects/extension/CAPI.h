@@ -87,6 +87,7 @@ MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc
 MlirStringRef lowtideRasterKind(MlirAttribute attribute);
 int64_t lowtideRasterGroup(MlirAttribute attribute);
 int64_t lowtideRasterColumns(MlirAttribute attribute);
+unsigned lowtideRasterNumbersOf(int kind);
 MlirAttribute lowtideRasterGet(MlirContext context, int kind, int64_t group, int64_t columns); /* null: as above */
 
 

@@ -195,6 +195,7 @@ NB_MODULE(_lowtide, m) {
       .def_property_readonly("kind", [](MlirAttribute self) { return text(lowtideRasterKind(self)); })
       .def_property_readonly("group", &lowtideRasterGroup)
       .def_property_readonly("columns", &lowtideRasterColumns)
+      .def_staticmethod("numbers_of", &lowtideRasterNumbersOf, nb::arg("kind"))
       .def_classmethod(
           "get",
           [](nb::object cls, int kind, int64_t group, int64_t columns, MlirContext context) {

@@ -260,15 +260,13 @@ void RasterAttr::print(AsmPrinter &printer) const {
 
 LogicalResult RasterAttr::verify(function_ref<InFlightDiagnostic()> emitError, RasterKind kind, int64_t group,
                                  int64_t columns) {
-  if (kind == RasterKind::grouped && group < 1)
-    return emitError() << "grouped needs the number of tile rows in a band, at least 1, e.g. 8 [grouped-number]";
-  if (kind == RasterKind::groups && (group < 1 || columns < 1))
-    return emitError() << "groups need their tile rows and tile columns, at least 1 each, e.g. 16 and 8"
-                       << " [groups-numbers]";
-  if (kind != RasterKind::grouped && kind != RasterKind::groups && group != 0)
-    return emitError() << stringifyRasterKind(kind) << " takes no number [raster-no-number]";
-  if (kind != RasterKind::groups && columns != 0)
-    return emitError() << stringifyRasterKind(kind) << " takes one number at most; groups take two [raster-one-number]";
+  unsigned count = numbersOf(kind);
+  if ((count > 0 ? group < 1 : group != 0) || (count > 1 ? columns < 1 : columns != 0))
+    return emitError() << stringifyRasterKind(kind) << " takes "
+                       << (count == 0   ? "no number"
+                           : count == 1 ? "one number, at least 1, e.g. 8"
+                                        : "two numbers, at least 1 each, e.g. 16, 8")
+                       << " [raster-numbers]";
   return success();
 }
 

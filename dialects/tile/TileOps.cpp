@@ -143,7 +143,10 @@ LogicalResult AwaitWaveOp::verify() {
 //===--- tile.next_work_tile ------------------------------------------------------------------------------------===//
 
 LogicalResult NextWorkTileOp::verify() {
-  if (static_cast<bool>(cast<WorkTilesOp>((*this)->getParentOp()).getBatch()) != static_cast<bool>(getBatch()))
+  auto work = cast<WorkTilesOp>((*this)->getParentOp());
+  if (work.getEnds())
+    return emitOpError() << "asks for the next tile of groups, which are walked as it is begun [next-of-groups]";
+  if (static_cast<bool>(work.getBatches()) != static_cast<bool>(getBatch()))
     return emitOpError() << "is batched where its work tiles are those of a batch, and only there [work-batch]";
   if (std::optional<uint64_t> ahead = getAhead(); ahead && static_cast<int64_t>(*ahead) < 1)
     return emitOpError() << "is " << static_cast<int64_t>(*ahead) << " tiles ahead; it needs at least 1 [tiles-ahead]";

@@ -237,23 +237,30 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     order and scheduler apply to super-tiles. CTA r of a cluster computes the tile in row r / n and column r mod n, even
     if that tile is past the edge; its windows are then empty.
 
-    The arguments of the body are the first row and the first column of the tile, followed by the loop-carried values,
-    as in scf.for.
+    A work item has named coordinates, which the body takes as arguments, followed by the loop-carried values, as in
+    scf.for. They are `m` and `n`, the first row and the first column of the tile, and those that a clause adds:
 
-    With a third extent in front, that of a batch, there are the tiles of as many matrices, one matrix after another. The
-    body's first argument then is the number of the matrix, and scheduler, parts and division of K are those of all
-    tiles.
+    - `batch(%b of %B)`: the tiles of B matrices, one matrix after another. `batch` is the number of the matrix.
+      Scheduler, parts and division of K are those of all tiles.
+    - `groups(%g to %rows_end of %ends)`: the rows are grouped. Group g has the rows from `ends[g - 1]`, or 0, up to
+      `ends[g]`; an end is clamped to [the end before, `rows`], and rows after the last end belong to no group. The tiles
+      of a group begin at its first row, and come after those of the group before. `group` is the number of the group,
+      and `rows_end` the end of its rows: the rows of the tile from there on do not count. They may be loaded, and are
+      not stored. A group without rows has no tiles.
+    - `k(%k0 to %k1 of %K by 64)`: a work item is a range of K of a tile, from `k0` to `k1`. It is never empty, since
+      agents count on a first step: K is at least 1, and who launches gives A and B zeros of K = 1 in place of K = 0.
 
-    With `split n`, `scatter n`, `stream_k`, `hybrid`, `tail n` or `scatter_tail n`, a work item is a range of K of a tile
-    (`#tile.k_division`). The K extent and the K of a step are given too, and the body also takes where the range begins
-    and ends, which part of its tile it is (0 begins at K = 0), how many parts the tile has, and the slot of part 0; part
-    p has that slot plus p. Slots are below the number of items (`split`, `scatter`), of CTAs (`stream_k`, `hybrid`) or
-    n times that (`tail`, `scatter_tail`); those of the parts 0 of tiles in several parts are distinct, and so are those of all other
-    parts. Of the parts of a tile, part 0 comes last: the others are items of CTAs with lower
-    numbers, or earlier items of the same CTA. With `scatter`, all parts of a tile are items of one round, in which each
-    CTA has one, and CTAs with neighbouring numbers have the same part of neighbouring tiles. A super-tile of a cluster
-    counts as a tile: its CTAs have the same part of it. With `scatter_tail`, the parts of a tile wait for each other too:
-    they are items of one round, and those of earlier rounds come first in every CTA.
+    How K is divided is said next (`#tile.k_division`): `split n`, `scatter n`, `stream_k`, `hybrid`, `tail n` or
+    `scatter_tail n`. `part` says which part of its tile the item is (0 begins at K = 0), `parts` how many parts the tile
+    has, and `slot` is the slot of part 0; part p has that slot plus p. Slots are below the number of items (`split`,
+    `scatter`), of CTAs (`stream_k`, `hybrid`) or n times that (`tail`, `scatter_tail`); those of the parts 0 of tiles in
+    several parts are distinct, and so are those of all other parts.
+
+    Of the parts of a tile, part 0 comes last: the others are items of CTAs with lower numbers, or earlier items of the
+    same CTA. With `scatter`, all parts of a tile are items of one round, in which each CTA has one, and CTAs with
+    neighbouring numbers have the same part of neighbouring tiles. A super-tile of a cluster counts as a tile: its CTAs
+    have the same part of it. With `scatter_tail`, the parts of a tile wait for each other too: they are items of one
+    round, and those of earlier rounds come first in every CTA.
 
     ```mlir
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<grouped 16>) persistent {
@@ -262,7 +269,11 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] cluster [2, 1] order(<grouped 8>) persistent {
       …
     }
-    tile.work_tiles (%batch, %m, %n) of (%B, %M, %N) by [128, 256] order(<row>) persistent {
+    tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] batch(%batch of %B) order(<row>) persistent {
+      …
+    }
+    tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] groups(%g to %rows_end of %ends : memref<?xi32>) order(<row>)
+        persistent {
       …
     }
     %s = tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<row>) persistent iter_args(%slot = %c0) -> (index) {
@@ -275,24 +286,28 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 192] order(<grouped 8>) persistent part(tail_halves) {
       …
     }
-    tile.work_tiles (%m, %n, %k0, %k1) of (%M, %N, %K) by [128, 256, 64] split 8 (%part of %parts at %slot)
+    tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] k(%k0 to %k1 of %K by 64) split 8 (%part of %parts at %slot)
         order(<row>) persistent {
       …
     }
     ```
   }];
-  let arguments = (ins Optional<Index>:$batch, Index:$rows, Index:$columns, Optional<Index>:$depth,
-                       Variadic<AnyType>:$inits,
+  let arguments = (ins Index:$rows, Index:$columns, Optional<Index>:$batches,
+                       Arg<Optional<MemRefRankOf<[I32], [1]>>, "ends of groups", [MemRead]>:$ends,
+                       Optional<Index>:$depth, Variadic<AnyType>:$inits,
                        DenseI64ArrayAttr:$tile, OptionalAttr<DenseI64ArrayAttr>:$cluster, Tile_RasterAttr:$order,
                        Tile_SchedulerKind:$scheduler, OptionalAttr<Tile_WorkPart>:$part, UnitAttr:$in_turn,
-                       OptionalAttr<Tile_KDivisionKind>:$k_division, OptionalAttr<I64Attr>:$k_parts);
+                       OptionalAttr<I64Attr>:$k_step, OptionalAttr<Tile_KDivisionKind>:$k_division,
+                       OptionalAttr<I64Attr>:$k_parts);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    // Arguments of the body before the loop-carried ones.
-    unsigned getNumPlaces() { return (getBatch() ? 1 : 0) + (getDepth() ? 7 : 2); }
+    // The coordinates of its items: the arguments of the body before the loop-carried ones.
+    ::llvm::SmallVector<Coordinate> getCoordinates();
+    // The body's argument for a coordinate; null if items do not have it.
+    ::mlir::Value getCoordinate(Coordinate coordinate);
   }];
 }
 
@@ -332,8 +347,8 @@ def Tile_NextWorkTileOp : Tile_Op<"next_work_tile", [Pure, HasParent<"WorkTilesO
     ```
   }];
   let arguments = (ins OptionalAttr<I64Attr>:$ahead);
-  let results = (outs Optional<Index>:$batch, Index:$row, Index:$column);
-  let assemblyFormat = "(`ahead` $ahead^)? custom<NextPlace>(type($batch), type($row), type($column)) attr-dict";
+  let results = (outs Optional<Index>:$batch, Index:$m, Index:$n);
+  let assemblyFormat = "(`ahead` $ahead^)? custom<NextPlace>(type($batch), type($m), type($n)) attr-dict";
   let hasVerifier = 1;
 }
 

@@ -40,6 +40,12 @@ def Tile_WavesKind : Tile_Enum<"WavesKind", "how the CTAs of a persistent grid k
 def Tile_OperandsKind : Tile_Enum<"OperandsKind", "which of the two operands provides the rows of the product", [
     I32EnumAttrCase<"as_given", 0>, I32EnumAttrCase<"swapped", 1>]>;
 
+// In the order of the arguments of the body of tile.work_tiles.
+def Tile_Coordinate : Tile_Enum<"Coordinate", "coordinate of a work item", [
+    I32EnumAttrCase<"m", 0>, I32EnumAttrCase<"n", 1>, I32EnumAttrCase<"batch", 2>, I32EnumAttrCase<"group", 3>,
+    I32EnumAttrCase<"rows_end", 4>, I32EnumAttrCase<"k0", 5>, I32EnumAttrCase<"k1", 6>, I32EnumAttrCase<"part", 7>,
+    I32EnumAttrCase<"parts", 8>, I32EnumAttrCase<"slot", 9>]>;
+
 def Tile_WorkPart : Tile_Enum<"WorkPart", "the tiles that a loop over work tiles takes", [
     I32EnumAttrCase<"all", 0>, I32EnumAttrCase<"full_waves", 1>, I32EnumAttrCase<"tail_halves", 2>]>;
 
@@ -135,6 +141,12 @@ def Tile_RasterAttr : Tile_Attr<"Raster", "raster"> {
                         DefaultValuedParameter<"int64_t", "0">:$columns);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    // How many numbers a word takes.
+    static unsigned numbersOf(RasterKind kind) {
+      return kind == RasterKind::grouped ? 1 : kind == RasterKind::groups ? 2 : 0;
+    }
+  }];
 }
 
 // `choose-schedule` chooses omitted fields.

@@ -37,74 +37,98 @@ static ParseResult parsePart(OpAsmParser &parser, OperationState &result, String
   return success();
 }
 
-// `(%a, %b)` or `(%a, %b, …)`.
-template <typename Item> static ParseResult parseTuple(OpAsmParser &parser, SmallVectorImpl<Item> &items) {
-  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, [&]() -> ParseResult {
-    if constexpr (std::is_same_v<Item, OpAsmParser::Argument>)
-      return parser.parseArgument(items.emplace_back());
-    else
-      return parser.parseOperand(items.emplace_back());
-  });
-}
+namespace {
+// What the clauses of the assembly give: a body argument for each coordinate, in the order of `Coordinate`, and the
+// extents.
+struct Clauses {
+  OpAsmParser &parser;
+  OperationState &result;
+  SmallVector<OpAsmParser::Argument> coordinates;
+  SmallVector<OpAsmParser::UnresolvedOperand> extents, ends;
+  Type endsType;
+  bool isBatch = false, isDivided = false;
 
-// `split 8 (%part of %parts at %slot)`: the division of K, and what the body takes of it.
-static ParseResult parseDivision(OpAsmParser &parser, SmallVectorImpl<OpAsmParser::Argument> &arguments,
-                                 KDivisionKind &division, int64_t &parts) {
-  StringRef word;
-  SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseKeyword(&word))
-    return failure();
-  std::optional<KDivisionKind> kind = symbolizeKDivisionKind(word);
-  if (!kind || *kind == KDivisionKind::none)
-    return parser.emitError(loc) << "expected split, scatter, stream_k, hybrid, tail or scatter_tail, not '" << word << "'"
-                                 << " [division-word]";
-  division = *kind;
-  if (isCounted(*kind) && parser.parseInteger(parts))
-    return failure();
-  return failure(parser.parseLParen() || parser.parseArgument(arguments.emplace_back()) ||
-                 parser.parseKeyword("of") || parser.parseArgument(arguments.emplace_back()) ||
-                 parser.parseKeyword("at") || parser.parseArgument(arguments.emplace_back()) || parser.parseRParen());
-}
-
-ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
-  SmallVector<OpAsmParser::Argument> arguments, carried;
-  SmallVector<OpAsmParser::UnresolvedOperand> extents, inits;
-  SmallVector<Type> types;
-  SmallVector<int64_t> tile, cluster;
-  Builder &builder = parser.getBuilder();
-  Type index = builder.getIndexType();
-  auto parseExtents = [&](SmallVectorImpl<int64_t> &sides) {
+  ParseResult coordinate() { return parser.parseArgument(coordinates.emplace_back()); }
+  ParseResult extent() { return parser.parseOperand(extents.emplace_back()); }
+  ParseResult integers(SmallVectorImpl<int64_t> &sides) {
     return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
                                           [&] { return parser.parseInteger(sides.emplace_back()); });
-  };
-  SMLoc places = parser.getCurrentLocation();
-  if (parseTuple(parser, arguments))
-    return failure();
-  bool divided = arguments.size() >= 4, batched = arguments.size() % 2;
-  if (arguments.size() < 2 || arguments.size() > 5)
-    return parser.emitError(places) << "expected (row, column), or (row, column, begin of K, end of K), in a batch after "
-                                       "the number of the matrix [work-coordinates]";
-  SMLoc of = parser.getCurrentLocation();
-  if (parser.parseKeyword("of") || parseTuple(parser, extents) || parser.parseKeyword("by") ||
-      parseExtents(tile))
-    return failure();
-  if (extents.size() != (batched ? 1u : 0u) + (divided ? 3 : 2))
-    return parser.emitError(of) << "expected the extents of " << (batched ? "the batch, " : "")
-                                << (divided ? "M, N and K" : "M and N") << " [work-extents]";
-  if (succeeded(parser.parseOptionalKeyword("cluster"))) {
-    if (parseExtents(cluster))
-      return failure();
-    result.addAttribute(getClusterAttrName(result.name), builder.getDenseI64ArrayAttr(cluster));
   }
-  if (divided) {
-    KDivisionKind division;
-    int64_t parts = 0;
-    if (parseDivision(parser, arguments, division, parts))
+  bool opens(StringRef clause) { return succeeded(parser.parseOptionalKeyword(clause)); }
+
+  // `(%m, %n) of (%M, %N) by [128, 256]`
+  ParseResult tiles() {
+    SmallVector<int64_t> tile;
+    if (parser.parseLParen() || coordinate() || parser.parseComma() || coordinate() || parser.parseRParen() ||
+        parser.parseKeyword("of") || parser.parseLParen() || extent() || parser.parseComma() || extent() ||
+        parser.parseRParen() || parser.parseKeyword("by") || integers(tile))
       return failure();
-    result.addAttribute(getKDivisionAttrName(result.name), KDivisionKindAttr::get(builder.getContext(), division));
-    if (parts)
-      result.addAttribute(getKPartsAttrName(result.name), builder.getI64IntegerAttr(parts));
+    result.addAttribute(WorkTilesOp::getTileAttrName(result.name), parser.getBuilder().getDenseI64ArrayAttr(tile));
+    return success();
   }
+  // `batch(%b of %B)`
+  ParseResult batch() {
+    isBatch = true;
+    return failure(parser.parseLParen() || coordinate() || parser.parseKeyword("of") || extent() ||
+                   parser.parseRParen());
+  }
+  // `groups(%g to %rows_end of %ends : memref<?xi32>)`
+  ParseResult groups() {
+    return failure(parser.parseLParen() || coordinate() || parser.parseKeyword("to") || coordinate() ||
+                   parser.parseKeyword("of") || parser.parseOperand(ends.emplace_back()) ||
+                   parser.parseColonType(endsType) || parser.parseRParen());
+  }
+  // `k(%k0 to %k1 of %K by 64)`, and how K is divided: `split 8 (%part of %parts at %slot)`
+  ParseResult division() {
+    int64_t step = 0, parts = 0;
+    StringRef word;
+    if (parser.parseLParen() || coordinate() || parser.parseKeyword("to") || coordinate() ||
+        parser.parseKeyword("of") || extent() || parser.parseKeyword("by") || parser.parseInteger(step) ||
+        parser.parseRParen())
+      return failure();
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&word))
+      return failure();
+    std::optional<KDivisionKind> kind = symbolizeKDivisionKind(word);
+    if (!kind || *kind == KDivisionKind::none)
+      return parser.emitError(loc) << "expected split, scatter, stream_k, hybrid, tail or scatter_tail, not '" << word
+                                   << "' [division-word]";
+    isDivided = true;
+    Builder &builder = parser.getBuilder();
+    result.addAttribute(WorkTilesOp::getKStepAttrName(result.name), builder.getI64IntegerAttr(step));
+    result.addAttribute(WorkTilesOp::getKDivisionAttrName(result.name),
+                        KDivisionKindAttr::get(builder.getContext(), *kind));
+    if (isCounted(*kind)) {
+      if (parser.parseInteger(parts))
+        return failure();
+      result.addAttribute(WorkTilesOp::getKPartsAttrName(result.name), builder.getI64IntegerAttr(parts));
+    }
+    return failure(parser.parseLParen() || coordinate() || parser.parseKeyword("of") || coordinate() ||
+                   parser.parseKeyword("at") || coordinate() || parser.parseRParen());
+  }
+  ParseResult cluster() {
+    SmallVector<int64_t> sides;
+    if (integers(sides))
+      return failure();
+    result.addAttribute(WorkTilesOp::getClusterAttrName(result.name), parser.getBuilder().getDenseI64ArrayAttr(sides));
+    return success();
+  }
+  ParseResult parse() {
+    return failure(tiles() || (opens("batch") && batch()) || (opens("groups") && groups()) ||
+                   (opens("k") && division()) || (opens("cluster") && cluster()));
+  }
+};
+} // namespace
+
+ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
+  SmallVector<OpAsmParser::Argument> carried;
+  SmallVector<OpAsmParser::UnresolvedOperand> inits;
+  SmallVector<Type> types;
+  Builder &builder = parser.getBuilder();
+  Type index = builder.getIndexType();
+  Clauses clauses{parser, result};
+  if (clauses.parse())
+    return failure();
   if (parser.parseKeyword("order") || parser.parseLParen())
     return failure();
   Attribute order = RasterAttr::parse(parser, Type());
@@ -116,19 +140,25 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
   if (!scheduler)
     return parser.emitError(loc) << "expected one_shot, persistent or even_split, not '" << word << "'"
                                  << " [scheduler-word]";
-  result.addAttribute(getTileAttrName(result.name), builder.getDenseI64ArrayAttr(tile));
   result.addAttribute(getOrderAttrName(result.name), order);
   result.addAttribute(getSchedulerAttrName(result.name), SchedulerKindAttr::get(builder.getContext(), *scheduler));
   if (parsePart(parser, result, getPartAttrName(result.name)))
     return failure();
   if (succeeded(parser.parseOptionalKeyword("in_turn")))
     result.addAttribute(getInTurnAttrName(result.name), builder.getUnitAttr());
-  if (parseIterArgs(parser, carried, inits, types) || parser.resolveOperands(extents, index, result.operands) ||
+  ArrayRef<OpAsmParser::UnresolvedOperand> extents = clauses.extents;
+  SmallVector<OpAsmParser::Argument> arguments = clauses.coordinates;
+  if (parseIterArgs(parser, carried, inits, types) ||
+      parser.resolveOperands(extents.take_front(clauses.isBatch ? 3 : 2), index, result.operands) ||
+      parser.resolveOperands(clauses.ends, clauses.endsType, result.operands) ||
+      parser.resolveOperands(extents.drop_front(clauses.isBatch ? 3 : 2), index, result.operands) ||
       parser.resolveOperands(inits, types, loc, result.operands) ||
       parser.parseOptionalAttrDictWithKeyword(result.attributes))
     return failure();
-  result.addAttribute(getOperandSegmentSizesAttrName(result.name),
-                      builder.getDenseI32ArrayAttr({batched, 1, 1, divided, static_cast<int32_t>(inits.size())}));
+  result.addAttribute(
+      getOperandSegmentSizesAttrName(result.name),
+      builder.getDenseI32ArrayAttr({1, 1, clauses.isBatch, static_cast<int32_t>(clauses.ends.size()),
+                                    clauses.isDivided, static_cast<int32_t>(inits.size())}));
   result.addTypes(types);
   for (OpAsmParser::Argument &argument : arguments)
     argument.type = index;
@@ -149,29 +179,28 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
 void WorkTilesOp::print(OpAsmPrinter &printer) {
   Block &block = getBody().front();
   auto list = [&](auto values) { llvm::interleaveComma(values, printer); };
-  printer << " (";
-  unsigned outer = getBatch() ? 1 : 0;
-  list(block.getArguments().take_front(outer + (getDepth() ? 4 : 2)));
-  printer << ") of (";
-  if (getBatch())
-    printer << getBatch() << ", ";
-  printer << getRows() << ", " << getColumns();
-  if (getDepth())
-    printer << ", " << getDepth();
-  printer << ") by [";
+  auto at = [&](Coordinate coordinate) { return getCoordinate(coordinate); };
+  printer << " (" << at(Coordinate::m) << ", " << at(Coordinate::n) << ") of (" << getRows() << ", " << getColumns()
+          << ") by [";
   list(getTile());
   printer << "] ";
+  if (getBatches())
+    printer << "batch(" << at(Coordinate::batch) << " of " << getBatches() << ") ";
+  if (getEnds())
+    printer << "groups(" << at(Coordinate::group) << " to " << at(Coordinate::rows_end) << " of " << getEnds() << " : "
+            << getEnds().getType() << ") ";
+  if (getDepth()) {
+    printer << "k(" << at(Coordinate::k0) << " to " << at(Coordinate::k1) << " of " << getDepth() << " by "
+            << *getKStep() << ") " << stringifyKDivisionKind(*getKDivision());
+    if (getKParts())
+      printer << " " << *getKParts();
+    printer << " (" << at(Coordinate::part) << " of " << at(Coordinate::parts) << " at " << at(Coordinate::slot)
+            << ") ";
+  }
   if (getCluster()) {
     printer << "cluster [";
     list(*getCluster());
     printer << "] ";
-  }
-  if (getDepth()) {
-    printer << stringifyKDivisionKind(*getKDivision());
-    if (getKParts())
-      printer << " " << *getKParts();
-    printer << " (" << block.getArgument(outer + 4) << " of " << block.getArgument(outer + 5) << " at "
-            << block.getArgument(outer + 6) << ") ";
   }
   printer << "order(";
   getOrder().print(printer);
@@ -181,38 +210,60 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
   printer << (getInTurn() ? " in_turn" : "");
   if (!getInits().empty()) {
     printer << " iter_args(";
-    llvm::interleaveComma(llvm::zip(block.getArguments().drop_front(getNumPlaces()), getInits()), printer,
+    llvm::interleaveComma(llvm::zip(block.getArguments().drop_front(getCoordinates().size()), getInits()), printer,
                           [&](auto pair) { printer << std::get<0>(pair) << " = " << std::get<1>(pair); });
     printer << ") -> (" << getResultTypes() << ")";
   }
   printer.printOptionalAttrDictWithKeyword(
       (*this)->getAttrs(),
       {getTileAttrName(), getClusterAttrName(), getOrderAttrName(), getSchedulerAttrName(), getPartAttrName(),
-       getInTurnAttrName(), getKDivisionAttrName(), getKPartsAttrName(), getOperandSegmentSizesAttrName()});
+       getInTurnAttrName(), getKStepAttrName(), getKDivisionAttrName(), getKPartsAttrName(),
+       getOperandSegmentSizesAttrName()});
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/!getInits().empty());
 }
 
+SmallVector<Coordinate> WorkTilesOp::getCoordinates() {
+  SmallVector<Coordinate> found = {Coordinate::m, Coordinate::n};
+  if (getBatches())
+    found.push_back(Coordinate::batch);
+  if (getEnds())
+    found.append({Coordinate::group, Coordinate::rows_end});
+  if (getDepth())
+    found.append({Coordinate::k0, Coordinate::k1, Coordinate::part, Coordinate::parts, Coordinate::slot});
+  return found;
+}
+
+Value WorkTilesOp::getCoordinate(Coordinate coordinate) {
+  SmallVector<Coordinate> found = getCoordinates();
+  const auto *place = llvm::find(found, coordinate);
+  return place == found.end() ? Value() : Value(getBody().getArgument(place - found.begin()));
+}
+
 void WorkTilesOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
-  static constexpr StringLiteral kNames[] = {"batch", "m", "n", "k0", "k1", "part", "parts", "slot"};
-  if (region.empty() || region.getNumArguments() < getNumPlaces())
+  SmallVector<Coordinate> coordinates = getCoordinates();
+  if (region.empty() || region.getNumArguments() < coordinates.size())
     return;
-  for (unsigned place = 0; place < getNumPlaces(); ++place)
-    setName(region.getArgument(place), kNames[place + (getBatch() ? 0 : 1)]);
+  for (auto [coordinate, argument] : llvm::zip(coordinates, region.getArguments()))
+    setName(argument, stringifyCoordinate(coordinate));
 }
 
 LogicalResult WorkTilesOp::verify() {
   bool divided = static_cast<bool>(getDepth());
-  if (getTile().size() != (divided ? 3 : 2) || llvm::any_of(getTile(), [](int64_t extent) { return extent < 1; }))
-    return emitOpError() << "needs a tile of " << (divided ? "three" : "two") << " positive extents [work-tile]";
+  if (getTile().size() != 2 || llvm::any_of(getTile(), [](int64_t extent) { return extent < 1; }))
+    return emitOpError() << "needs a tile of two positive extents [work-tile]";
+  if (getEnds() && (divided || getBatches() || getCluster() || getPart() || getScheduler() == SchedulerKind::one_shot))
+    return emitOpError() << "has groups, whose tiles are counted on the device: they go with persistent or even_split, "
+                            "and with no batch, division of K, cluster or part [work-groups]";
   if (getInTurn() && getScheduler() == SchedulerKind::one_shot)
     return emitOpError() << "a CTA has one tile, which cannot be taken in turn; use persistent or even_split"
                          << " [one-shot-turns]";
   if (getPart().value_or(WorkPart::all) != WorkPart::all && getScheduler() != SchedulerKind::persistent)
     return emitOpError() << "has part(" << stringifyWorkPart(*getPart()) << "), which parts the waves of a persistent "
                          << "grid; it is " << stringifySchedulerKind(getScheduler()) << " [part-scheduler]";
-  if (divided != getKDivision().has_value() || (divided && *getKDivision() == KDivisionKind::none))
-    return emitOpError() << "has a K extent where a division of K says how it is divided, and only there"
+  bool isWhole = getKDivision().value_or(KDivisionKind::none) == KDivisionKind::none;
+  if (divided == isWhole || divided != getKStep().has_value() || getKStep().value_or(1) < 1)
+    return emitOpError() << "has an extent of K, a positive step and a division of K together, or none of them"
                          << " [work-k-extent]";
   if ((divided && isCounted(*getKDivision())) != getKParts().has_value() ||
       (getKParts() && *getKParts() < 1))
@@ -229,13 +280,13 @@ LogicalResult WorkTilesOp::verify() {
   if (failed(verifyCluster(*this, getCluster())))
     return failure();
   Block &block = getBody().front();
-  unsigned places = getNumPlaces();
+  SmallVector<Coordinate> coordinates = getCoordinates();
+  unsigned places = coordinates.size();
   if (block.getNumArguments() != places + getInits().size() ||
-      !llvm::all_of(block.getArguments().take_front(places), [](auto place) { return place.getType().isIndex(); }))
-    return emitOpError() << "body takes " << (getBatch() ? "the matrix's number, " : "")
-                         << "the tile's first row and first column"
-                         << (divided ? ", begin and end of K, part, parts and slot, all" : getBatch() ? ", all" : ", both")
-                         << " index, and what is carried [work-arguments]";
+      !llvm::all_of(block.getArguments().take_front(places), [](auto place) { return place.getType().isIndex(); })) {
+    std::string names = llvm::join(llvm::map_range(coordinates, stringifyCoordinate), ", ");
+    return emitOpError() << "body takes " << names << ", all index, and what is carried [work-arguments]";
+  }
   auto yield = dyn_cast<YieldOp>(block.getTerminator());
   auto differ = [&](TypeRange types) { return !llvm::equal(types, getResultTypes()); };
   if (!yield || differ(getInits().getTypes()) || differ(yield.getValues().getTypes()) ||

@@ -12,6 +12,7 @@ from .._lowtide import (  # noqa: F401
 )
 from .._tile_enum_gen import (  # noqa: F401
     CacheHint,
+    Coordinate,
     EpilogueMath,
     EpilogueStart,
     GemmLayout,

@@ -2,6 +2,7 @@
 from typing import Any
 
 from .._tile_enum_gen import CacheHint as CacheHint
+from .._tile_enum_gen import Coordinate as Coordinate
 from .._tile_enum_gen import EpilogueMath as EpilogueMath
 from .._tile_enum_gen import GemmLayout as GemmLayout
 from .._tile_enum_gen import KDivisionKind as KDivisionKind

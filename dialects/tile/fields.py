@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from mlir import ir
 from tensor_layouts import Layout
 
+from lowtide.dialects._lowtide import RasterAttr
 from lowtide.dialects._tile_enum_gen import KDivisionKind, RasterKind, RolesKind
 from lowtide.dialects.tile.layouts import layout_attr, layout_of
 
@@ -307,7 +308,7 @@ ORDER = Call(
     Order,
     RasterKind,
     lambda order: (order.rows, order.columns),
-    MappingProxyType({RasterKind.grouped: "(n)", RasterKind.groups: "(m, n)"}),
+    MappingProxyType({kind: ("", "(n)", "(m, n)")[RasterAttr.numbers_of(kind)] for kind in RasterKind}),
 )
 _NUMBERED_ROLES: Mapping[IntEnum, str] = MappingProxyType({RolesKind.cooperative: "(n)", RolesKind.pingpong: "(n)"})
 ROLES = Call(Roles, RolesKind, lambda roles: (roles.consumers,), _NUMBERED_ROLES)

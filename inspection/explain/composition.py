@@ -178,7 +178,7 @@ def _accumulators(kernel: tile.KernelOp) -> int:
 def _flops_per_byte(kernel: tile.KernelOp, stage: list[ir.Type], schedule: Schedule) -> float | None:
     """2·M·N·K flops divided by the loaded bytes of A and of B, without what stays in the ring."""
     work = walk(kernel, tile.WorkTilesOp)[0]
-    (m, n), (cluster_m, cluster_n) = list(work.tile)[:2], cluster_shape(work.cluster)
+    (m, n), (cluster_m, cluster_n) = work.tile, cluster_shape(work.cluster)
     element_bytes = element_bits(ir.MemRefType(stage[0]).element_type) // 8
     moves_a, moves_b = (schedule.mainloop.operand(name).load is not RepeatKind.once for name in ("a", "b"))
     loaded = (moves_a * m / cluster_n + moves_b * n / cluster_m) * element_bytes
@@ -199,7 +199,7 @@ def _grid(
     Each role repeats the loops of the others.
     """
     work = loops[0]
-    (tile_m, tile_n), cluster = list(work.tile)[:2], cluster_shape(work.cluster)
+    (tile_m, tile_n), cluster = work.tile, cluster_shape(work.cluster)
     order, *parts = (work_order(loop.operation) for loop in loops)
     numbers = [str(number) for number in (order.group, order.columns) if number]
     text = order.kind.name + (f"({', '.join(numbers)})" if numbers else "")
@@ -214,8 +214,8 @@ def _grid(
     wave: list[tuple[int, int, int]] = []
     steps = _steps(work, spec)
     if places and matrices and at_once and ctas and steps:
-        first = (next(order.items_of(cta, ctas, places, steps, cluster, matrices), None) for cta in range(at_once))
-        wave = [(item.matrix, *item.place) for item in first if item is not None]
+        first = (next(order.items_of(cta, ctas, [places] * matrices, steps, cluster), None) for cta in range(at_once))
+        wave = [(item.grid, *item.place) for item in first if item is not None]
         wave = [place for place in wave if place[1] < places[0] and place[2] < places[1]]
     return Grid(
         tile=(tile_m, tile_n),
@@ -240,7 +240,7 @@ def _steps(work: tile.WorkTilesOp, spec: GemmSpec) -> int | None:
     """K steps of a tile; 1 if K is not divided."""
     if work.depth is None:
         return 1
-    return None if spec.k is None else -(-spec.k // list(work.tile)[2])
+    return None if spec.k is None else -(-spec.k // int(work.k_step.value))
 
 
 def _sharing(
@@ -256,11 +256,12 @@ def _sharing(
     text = order.division.name + (f"({order.parts})" if order.parts else "")
     if not (places and matrices and ctas and steps):
         return {"k_division": text}
-    items = [item for cta in range(ctas) for item in order.items_of(cta, ctas, places, steps, cluster, matrices)]
+    grids = [places] * matrices
+    items = [item for cta in range(ctas) for item in order.items_of(cta, ctas, grids, steps, cluster)]
     shared, first = (sum(item.parts > 1 for item in items), sum(item.parts > 1 and item.part == 0 for item in items))
     is_scattered = order.division in SCATTERED  # then part 0 also leaves its sums to the others
     written = shared if is_scattered else shared - first
-    tile_m, tile_n, _ = work.tile
+    tile_m, tile_n = work.tile
     return {
         "k_division": text,
         "shared_tiles": first,

@@ -1,14 +1,16 @@
 """The work tiles of each CTA, in order: the meaning of `tile.work_tiles`, without MLIR.
 
 In clusters, a cluster of m × n CTAs takes super-tiles of m × n tiles as a CTA else takes tiles. Each of its CTAs
-computes its own tile of every super-tile, also where that tile lies past the edge. The tiles of a batch are those of
-its first matrix, then of the second, and so on, each in the order of tiles.
+computes its own tile of every super-tile, also where that tile lies past the edge. Tiles lie in grids, one for each
+matrix of a batch, or for each group of rows: those of the first grid come first, each grid in the order of tiles.
 
 Each word of the dialect's enums has an entry here; one without is refused.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from types import MappingProxyType
 
 from lowtide.dialects.tile import KDivisionKind, RasterKind, SchedulerKind, WorkPart
@@ -21,7 +23,7 @@ Place = tuple[int, int]
 class WorkItem:
     """A tile (m, n), or its steps of K from `begin` to `end`: which part of how many, and the slot of part 0.
 
-    `matrix` is the number of its matrix in a batch.
+    `grid` is the number of its matrix in a batch, or of its group of rows.
     """
 
     place: Place
@@ -30,7 +32,7 @@ class WorkItem:
     part: int = 0
     parts: int = 1
     slot: int = 0
-    matrix: int = 0
+    grid: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,11 @@ class WorkOrder:
         """The number of work tiles of all CTAs; `total` counts the tiles of the order."""
         return len(PARTS[self.part].taken(total, ctas)) * self.pieces
 
-    def count_of(self, ctas: int, tiles: Place, cluster: Place, matrices: int = 1) -> int:
-        """As `count`, of CTAs in clusters, each of which has a work tile of every super-tile; `tiles` along M and N."""
-        supers, size = -(-tiles[0] // cluster[0]) * -(-tiles[1] // cluster[1]), cluster[0] * cluster[1]
-        return self.count(ctas // size, supers * matrices) * size
+    def count_of(self, ctas: int, grids: Sequence[Place], cluster: Place) -> int:
+        """As `count`, of CTAs in clusters, each of which has a work tile of every super-tile; `grids` have as many
+        tiles along M and N."""
+        size = cluster[0] * cluster[1]
+        return self.count(ctas // size, sum(rows * columns for rows, columns in _supers(grids, cluster))) * size
 
     def tile_at(self, index: int, tiles: Place) -> Place:
         """The tile (m, n) at place `index` of the order, of `tiles` tiles along M and N."""
@@ -84,25 +87,30 @@ class WorkOrder:
         return SCHEDULERS[self.scheduler](cta, ctas, total)
 
     def items_of(
-        self, cta: int, ctas: int, tiles: Place, steps: int = 1, cluster: Place = (1, 1), matrices: int = 1
+        self, cta: int, ctas: int, grids: Sequence[Place], steps: int = 1, cluster: Place = (1, 1)
     ) -> Iterator[WorkItem]:
-        """The work items of a CTA, in sequence; `tiles` counts those of the order, each has `steps` steps of K.
-
-        In clusters some tiles may lie past them. Each of the `matrices` of a batch has as many tiles.
+        """The work items of a CTA, in sequence; `grids` have as many tiles of the order along M and N, each of which
+        has `steps` steps of K. In clusters some tiles may lie past them.
         """
         rows, columns = cluster
-        supers = -(-tiles[0] // rows), -(-tiles[1] // columns)
+        supers, pieces = _supers(grids, cluster), self.pieces
         (worker, rank), workers = divmod(cta, rows * columns), ctas // (rows * columns)
-        each, pieces = supers[0] * supers[1], self.pieces
-        total = each * matrices
+        begins = [0, *accumulate(high * wide for high, wide in supers)]
+        total = begins[-1]
         taken = PARTS[self.part].taken(total, workers)
         for number, begin, end, part, parts, slot in DIVISIONS[self.division](
             self, worker, workers, self.count(workers, total), steps
         ):
-            matrix, index = divmod(taken[number // pieces], each)
-            m, n = self.tile_at(index, supers)
+            at = taken[number // pieces]
+            grid = bisect_right(begins, at) - 1
+            m, n = self.tile_at(at - begins[grid], supers[grid])
             place = (m * pieces + number % pieces) * rows + rank // columns, n * columns + rank % columns
-            yield WorkItem(place, begin, end, part, parts, slot * rows * columns + rank * parts, matrix)
+            yield WorkItem(place, begin, end, part, parts, slot * rows * columns + rank * parts, grid)
+
+
+def _supers(grids: Sequence[Place], cluster: Place) -> list[Place]:
+    """The super-tiles of each grid."""
+    return [(-(-rows // cluster[0]), -(-columns // cluster[1])) for rows, columns in grids]
 
 
 @dataclass(frozen=True)

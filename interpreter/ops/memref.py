@@ -1,5 +1,6 @@
 """The memref dialect: what a kernel or the host asks of a matrix."""
 
+from dataclasses import replace
 from typing import Any
 
 from lowtide.interpreter.machine.agents import AgentState
@@ -19,6 +20,15 @@ def _matrix(state: AgentState, op: DecodedOp) -> Matrix:
     if not isinstance(value, Matrix):
         raise violation(state, op, "the operand must be a matrix in global memory [matrix-operand]")
     return value
+
+
+def _taken(state: AgentState, op: DecodedOp) -> list[list[int]]:
+    """Offsets, sizes and strides, each a constant or an operand."""
+    given = iter(op.operands[1:])
+    return [
+        [state.values[next(given)] if value == DYNAMIC else value for value in op.attributes[f"static_{name}"]]
+        for name in ("offsets", "sizes", "strides")
+    ]
 
 
 @OPS.implements("memref.dim")
@@ -46,15 +56,9 @@ def extract_strided_metadata(state: AgentState, op: DecodedOp) -> None:
 @OPS.implements("memref.reinterpret_cast")
 def reinterpret_cast(state: AgentState, op: DecodedOp) -> None:
     """A matrix on the memory of another, its first element there too."""
-    source, attributes, type = _matrix(state, op), op.attributes, op.result_types[0]
+    source, type = _matrix(state, op), op.result_types[0]
     assert isinstance(type, MemRef)
-    given = iter(op.operands[1:])
-
-    def values(name: str) -> list[int]:
-        static = attributes[name]
-        return [state.values[next(given)] if value == DYNAMIC else value for value in static]
-
-    offsets, sizes, strides = (values(f"static_{name}") for name in ("offsets", "sizes", "strides"))
+    offsets, sizes, strides = _taken(state, op)
     if offsets != [0] or strides[-1] != 1:
         raise violation(
             state, op, f"offset {offsets[0]}, strides {strides}; take 0, and 1 for columns [reinterpret-cast]"
@@ -65,3 +69,14 @@ def reinterpret_cast(state: AgentState, op: DecodedOp) -> None:
 @OPS.implements("memref.cast", "memref.memory_space_cast")
 def cast(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = state.values[op.operands[0]]
+
+
+@OPS.implements("memref.subview")
+def subview(state: AgentState, op: DecodedOp) -> None:
+    """The first rows and columns of a matrix: rows of a group, up to its end."""
+    source, (offsets, sizes, strides) = _matrix(state, op), _taken(state, op)
+    if any(offsets) or set(strides) != {1} or any(size > most for size, most in zip(sizes, source.shape, strict=True)):
+        raise violation(
+            state, op, f"takes sizes {sizes} at {offsets}, not the first of {list(source.shape)} [first-rows-of]"
+        )
+    state.values[op.results[0]] = replace(source, shape=tuple(sizes))

@@ -9,8 +9,17 @@ import numpy as np
 from mlir import ir
 from numpy.typing import NDArray
 
-from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, RasterKind, SchedulerKind, WorkPart
+from lowtide.dialects.tile import (
+    Coordinate,
+    GemmLayout,
+    KDivisionKind,
+    OperandKind,
+    RasterKind,
+    SchedulerKind,
+    WorkPart,
+)
 from lowtide.dialects.tile.fields import SCATTERED
+from lowtide.dialects.tile.work import coordinates_with
 from lowtide.interpreter.machine import waves
 from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
 from lowtide.interpreter.machine.barriers import together
@@ -141,7 +150,9 @@ def work_order(op: Any) -> WorkOrder:
 
 def _prepare_work_tiles(op: DecodedOp, program: Program) -> None:
     following = [inner for inner in op.regions[0].ops if inner.name == "tile.next_work_tile"]
-    op.data = work_order(op.source), [(inner.attributes.get("ahead", 1), inner.results) for inner in following]
+    _, _, batches, ends, depth, _ = op.operand_groups()
+    names = coordinates_with(batch=bool(batches), groups=bool(ends), division=bool(depth))
+    op.data = work_order(op.source), names, [(inner.attributes.get("ahead", 1), inner.results) for inner in following]
 
 
 @OPS.implements("tile.next_work_tile")
@@ -151,12 +162,11 @@ def next_work_tile(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("tile.work_tiles", prepare=_prepare_work_tiles)
 def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
-    batch, rows, columns, depth, inits = op.operand_groups()
-    matrices = state.values[batch[0]] if batch else 1
-    extents = [state.values[slot] for slot in (*rows, *columns, *depth)]
-    carried = [state.values[slot] for slot in inits]
-    machine, cta, (order, readers_of_next) = state.machine, state.cta.index, op.data
-    height, width, *step = op.attributes["tile"]
+    (rows,), (columns,), batches, ends, depth, inits = (
+        [state.values[slot] for slot in group] for group in op.operand_groups()
+    )
+    machine, cta, (order, names, readers_of_next) = state.machine, state.cta.index, op.data
+    height, width = op.attributes["tile"]
     cluster = tuple(op.attributes.get("cluster", (1, 1)))
     if cluster != machine.cluster:
         launched = list(machine.cluster)
@@ -166,35 +176,64 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
             f"hands tiles to clusters of {list(cluster)}, but the launch has those of {launched} [work-tiles-cluster]",
         )
     turn, turns = _turn(state, op)
-    sides = [height * order.pieces, width, *step]
     trace = machine.observers.trace
     noted = None if trace is None else trace.begin_work(cta, state.name, (turn, turns))
-    counts = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
-    state.work_tiles = order.count_of(machine.grid, (counts[0], counts[1]), cluster, matrices)
-    steps = counts[2] if depth else 1
-    items = order.items_of(cta, machine.grid, (counts[0], counts[1]), steps, cluster, matrices)
+    spans = _groups(state, op, ends[0], rows) if ends else [(0, rows)] * (batches[0] if batches else 1)
+    grids = [(-(-(end - first) // (height * order.pieces)), -(-columns // width)) for first, end in spans]
+    state.work_tiles = order.count_of(machine.grid, grids, cluster)
+    step = op.attributes.get("k_step", 1)
+    if depth and depth[0] < 1:
+        raise violation(
+            state, op, f"divides a K of {depth[0]}: an item has a step, if only one of zeros [work-k-empty]"
+        )
+    steps = -(-depth[0] // step) if depth else 1
+    items = order.items_of(cta, machine.grid, grids, steps, cluster)
     furthest = max((ahead for ahead, _ in readers_of_next), default=0)
+
+    def place_of(item: WorkItem) -> dict[Coordinate, int]:
+        first, end = spans[item.grid]
+        return {
+            Coordinate.m: first + item.place[0] * height,
+            Coordinate.n: item.place[1] * width,
+            Coordinate.batch: item.grid,
+            Coordinate.group: item.grid,
+            Coordinate.rows_end: end,
+            Coordinate.k0: item.begin * step,
+            Coordinate.k1: min([item.end * step, *depth]),
+            Coordinate.part: item.part,
+            Coordinate.parts: item.parts,
+            Coordinate.slot: item.slot,
+        }
+
+    carried = inits
     for item, *later in _with_later(islice(items, turn, None, turns), furthest):
-        place = [item.place[0] * height, item.place[1] * width]
-        for ahead, (*matrix, row, column) in readers_of_next:
-            after = later[ahead - 1] if ahead <= len(later) else item
-            state.values[row], state.values[column] = after.place[0] * height, after.place[1] * width
-            for slot in matrix:
-                state.values[slot] = after.matrix
+        place = place_of(item)
+        for ahead, results in readers_of_next:
+            after = place_of(later[ahead - 1] if ahead <= len(later) else item)
+            wanted = [Coordinate.batch, Coordinate.m, Coordinate.n][-len(results) :]
+            for slot, each in zip(results, wanted, strict=True):
+                state.values[slot] = after[each]
         # Part 0 stores the tile, or every part a share of it. A half or a share of a tile may lie past the edge, and so
         # may a tile of a super-tile.
+        m, n = place[Coordinate.m], place[Coordinate.n]
         stores = item.part == 0 or order.division in SCATTERED
-        share = place[1] + item.part * width // item.parts
-        if noted is not None and place[0] < extents[0] and share < extents[1] and stores:
-            noted.append((row_of(item.matrix, place[0], extents[0]) if batch else place[0], place[1], height, width))
-        if depth:
-            place += [item.begin * step[0], min(item.end * step[0], extents[2]), item.part, item.parts, item.slot]
-        place = [item.matrix, *place] if batch else place
-        for slot, value in zip(op.regions[0].arguments, [*place, *carried], strict=True):
+        if noted is not None and m < rows and n + item.part * width // item.parts < columns and stores:
+            noted.append((row_of(item.grid, m, rows) if batches else m, n, height, width))
+        for slot, value in zip(op.regions[0].arguments, [*map(place.get, names), *carried], strict=True):
             state.values[slot] = value
         carried = yield from run_block(state, op.regions[0])
     for slot, value in zip(op.results, carried, strict=True):
         state.values[slot] = value
+
+
+def _groups(state: AgentState, op: DecodedOp, ends: Matrix, rows: int) -> list[tuple[int, int]]:
+    """The first row and the end of the rows of each group."""
+    loaded = state.machine.memory.load(state.access(op), ends.addresses(0, np.array([0])), "i32", ends.shape[0])
+    spans, first = [], 0
+    for end in loaded.reshape(-1).tolist():
+        spans.append((first, min(max(int(end), first), rows)))
+        first = spans[-1][1]
+    return spans
 
 
 def _with_later(items: Iterable[WorkItem], most: int) -> Iterator[tuple[WorkItem, ...]]:

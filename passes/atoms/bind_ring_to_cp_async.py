@@ -25,6 +25,7 @@ from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.work import carried_by
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.rewriting import before, erase, ops_in, rebuild_loop, uses
@@ -121,9 +122,7 @@ def _first_value(value: ir.Value) -> ir.Value:
     owner = value.owner
     if not isinstance(owner, ir.Block) or not isinstance(owner.owner.opview, tile.WorkTilesOp):
         return value
-    inits = owner.owner.opview.inits
-    position = list(owner.arguments).index(value) - (len(owner.arguments) - len(inits))  # after the tile's place
-    return inits[position] if position >= 0 else value
+    return carried_by(owner.owner.opview).get(value, value)
 
 
 def _constant_trips(loop: scf.ForOp) -> int | None:

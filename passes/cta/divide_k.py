@@ -187,10 +187,10 @@ def _slots(launch: tile.LaunchOp, work: tile.WorkTilesOp, kernel: tile.KernelOp)
     a, *_ = arguments = list(launch.args)
     by_kind = dict(zip(problem.results, results_in(problem.results, arguments), strict=True))
     d = by_kind[ResultKind.full]
-    tile_m, tile_n, tile_k = work.tile
+    tile_m, tile_n = work.tile
     rows, columns = cluster_shape(work.cluster)  # each of its CTAs has a tile of every super-tile, also past the edge
     supers = build.mul(build.ceil_sdiv(extent(d, -2), tile_m * rows), build.ceil_sdiv(extent(d, -1), tile_n * columns))
     supers = build.mul(extent(d, 0), supers) if is_batch(d) else supers
     tiles = build.mul(supers, rows * columns)
-    steps = build.ceil_sdiv(extent(a, dims_of_a(problem.layout)[1]), tile_k)
+    steps = build.ceil_sdiv(extent(a, dims_of_a(problem.layout)[1]), work.k_step.value)
     return build.mul(tiles, build.smin(steps, work.k_parts.value))

@@ -21,8 +21,9 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
            %g = arith.divui %k, %c128; %s = tile.view per_column %scales[%g, %n] : …
            tile.promote (tile.mma tn …, (tile.view %b[%n2, %k]) weights(si4), %zero) into %c scaled(%s : …)
          Where the operands are swapped they are A, and what a group has belongs to rows: tile.view per_row.
-         In a batch the number of the matrix is the first coordinate of a work item, of windows and of the store:
-           tile.work_tiles (%batch, %m, %n) of (%B, %M, %N) … { … tile.view %a[%batch, %m, %k] … }
+         In a batch the number of the matrix is a coordinate of a work item, and the first one of windows and of the
+         store:
+           tile.work_tiles (%m, %n) of (%M, %N) by … batch(%batch of %B) … { … tile.view %a[%batch, %m, %k] … }
          With scales of blocks, the promoted sum of a step is multiplied by those of its rows and columns:
            %rows = tile.view row_scale %sa[%m, %k]; %columns = tile.view column_scale %sb[%n, %k]
            tile.promote %partial into %c block_scaled(%rows, %columns)
@@ -47,6 +48,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import OperandKind, ResultKind, SchedulerKind, WavesKind, WorkPart
 from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.dialects.tile.work import Place, add_body
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.cta.host_side import counter_type, emit_host
 from lowtide.passes.schedules.facts.resources import work_loops
@@ -132,18 +134,15 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
         rows, columns, k = extent(d, -2), extent(d, -1), extent(a, dims_of_a(layout)[1])
         _take_constants_along(gemm.epilogue.blocks[0])
         for shape, part in work_loops(schedule.grid):
-            body = _emit_work_tiles(schedule, batch, (rows, columns, k), shape, part)
-            with ir.InsertionPoint(body):
+            work = _emit_work_tiles(schedule, batch, (rows, columns, k), shape, part)
+            with ir.InsertionPoint(add_body(work)):
                 if waits and part is not WorkPart.tail_halves:
                     tile.AwaitWaveOp(entry.arguments[-1])
-                arguments = list(body.arguments)
-                matrix = arguments[: 0 if batch is None else 1]
-                m, n, *rest = arguments[len(matrix) :]
-                begin, end, *which = rest or (None, k)
-                acc = _emit_k_loop(gemm, (a, b, in_the_sum), (begin, end), matrix, (m, n), shape)
-                more = dict(zip(("part", "parts", "slot"), which, strict=True)) if which else {}
-                more |= {"batch": matrix[0]} if matrix else {}
-                more |= {"row": m, "column": n, "epilogue_operands": list(of_store), "kinds": list(of_store.values())}
+                place = Place.of(work)
+                acc = _emit_k_loop(gemm, (a, b, in_the_sum), k, place, shape)
+                more = {name: getattr(place, name) for name in ("batch", "part", "parts", "slot")}
+                more |= {"row": place.m, "column": place.n}
+                more |= {"epilogue_operands": list(of_store), "kinds": list(of_store.values())}
                 store = tile.StoreOp(acc, outs=list(results), out_kinds=list(results.values()), **more)
                 tile.YieldOp([])
             copy_region(gemm.epilogue.blocks[0], store.epilogue)
@@ -165,28 +164,27 @@ def _emit_work_tiles(
     extents: tuple[ir.Value, ir.Value, ir.Value],
     shape: Extents2,
     part: WorkPart,
-) -> ir.Block:
-    """A loop over work tiles, or over ranges of their K; returns its empty body."""
+) -> tile.WorkTilesOp:
+    """A loop over work tiles, or over ranges of their K, without a body yet."""
     grid, division, (rows, columns, depth) = schedule.grid, schedule.k_division, extents
     order = grid.order
     assert order is not None
-    work = tile.WorkTilesOp(
+    return tile.WorkTilesOp(
         [],
         rows,
         columns,
         [],
-        ir.DenseI64ArrayAttr.get(shape if division is None else (*shape, schedule.tile_mnk[2])),
+        ir.DenseI64ArrayAttr.get(shape),
         tile.RasterAttr.get(order.kind, order.rows, order.columns),
         grid.scheduler,
-        batch=batch,
+        batches=batch,
         cluster=cluster_clause(grid),
         part=None if part is WorkPart.all else part,
         depth=None if division is None else depth,
+        k_step=None if division is None else schedule.tile_mnk[2],
         k_division=None if division is None else division.kind,
         k_parts=None if division is None or not division.parts else division.parts,
     )
-    places = (2 if division is None else 7) + (batch is not None)
-    return work.body.blocks.append(*[ir.IndexType.get()] * places)
 
 
 def _take_constants_along(epilogue: ir.Block) -> None:
@@ -207,15 +205,13 @@ def _take_constants_along(epilogue: ir.Block) -> None:
 def _emit_k_loop(
     gemm: tile.GemmOp,
     operands: tuple[ir.Value, ir.Value, dict[OperandKind, ir.Value]],
-    k: tuple[ir.Value | None, ir.Value],
-    matrix: list[ir.Value],
-    origin: tuple[ir.Value, ir.Value],
+    k: ir.Value,
+    place: Place,
     shape: Extents2,
 ) -> ir.Value:
-    """The accumulator of one output tile of a shape: a loop over K (begin, None for 0, and end) with one tile.mma.
+    """The accumulator of a work item of a shape: a loop over K, or over the item's range of it, with one tile.mma.
 
-    `operands` are A, B and, by kind, the scales and zero points of groups, or of blocks. `matrix` has the number of the
-    matrix in a batch, and is empty without one.
+    `operands` are A, B and, by kind, the scales and zero points of groups, or of blocks.
     """
     layout, (a, b, in_the_sum), problem = gemm_layout(gemm), operands, Problem.of(gemm)
     tile_m, tile_n = shape
@@ -224,10 +220,11 @@ def _emit_k_loop(
     accumulator = tile.TileType.get((tile_m, tile_n), ir.TypeAttr(gemm.acc).value)
     zero = tile.SplatOp(accumulator, 0.0).result
     build = Builder.index()
-    (begin, end), (m, n) = k, origin
+    m, n, matrix = place.m, place.n, [] if place.batch is None else [place.batch]
     of_a, of_b = problem.stream("a").rows, problem.stream("b").rows
     row_of_a, row_of_b = (x if per_byte == 1 else build.udiv(x, per_byte) for x, per_byte in ((m, of_a), (n, of_b)))
-    loop = scf.ForOp(build.constant(0) if begin is None else begin, end, build.constant(tile_k), [zero])
+    begin, end = place.k0 or build.constant(0), place.k1 or k
+    loop = scf.ForOp(begin, end, build.constant(tile_k), [zero])
     with ir.InsertionPoint(loop.body):
         a_view = _view(a, matrix, row_of_a, loop.induction_variable, (tile_m // of_a, tile_k), a_is_mk(layout))
         b_view = _view(b, matrix, row_of_b, loop.induction_variable, (tile_n // of_b, tile_k), b_is_nk(layout))
@@ -243,7 +240,7 @@ def _emit_k_loop(
         product = tile.MmaOp(accumulator, gemm.layout, a_view, b_view, start, **more).result
         if schedule.promotes:
             windows = {"scale": of_group.get(OperandKind.group_scale)}
-            windows |= _scale_windows(in_the_sum, matrix, origin, loop.induction_variable, shape)
+            windows |= _scale_windows(in_the_sum, matrix, (m, n), loop.induction_variable, shape)
             product = tile.PromoteOp(total.type, product, total, **windows).result
         scf.YieldOp([product])
     return loop.results[0]

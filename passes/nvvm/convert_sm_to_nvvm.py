@@ -59,6 +59,7 @@ _SHARED = 3  # address space
 _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     tile.GridDependencyWaitOp: barriers.lower_grid_dependency_wait,
     tile.LaunchDependentsOp: barriers.lower_launch_dependents,
+    memref.SubViewOp: control.lower_subview,
     tile.NextWorkTileOp: work_tiles.lower_next_work_tile,
     tile.ViewOp: control.lower_view,
     memref.DimOp: control.lower_dim,

@@ -45,6 +45,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.sm import StepForm
 from lowtide.dialects.sm.timing import Timing, keep_timing
 from lowtide.dialects.tile import RasterKind, RepeatKind, SchedulerKind
+from lowtide.dialects.tile.work import Place, work_like
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
 from lowtide.passes.support.builder import Builder, constant_of, is_multiple
@@ -120,16 +121,7 @@ def _pipeline_across_tiles(
     with before(work):
         zero = build.constant(0)
         inits = [*map(build.constant, fills), zero, zero, zero, zero]
-        new = tile.WorkTilesOp(
-            [index] * len(inits),
-            work.rows,
-            work.columns,
-            inits,
-            work.tile,
-            work.order,
-            work.scheduler,
-            batch=work.batch,
-        )
+        new = work_like(work, inits)
         sm.ProducerTailOp(ring)
     move_region(work.body.blocks[0], new.body)
     erase(work)
@@ -164,9 +156,10 @@ def _fills(stages: int, steps: int | None) -> list[int]:
 def _tile_ahead(work: tile.WorkTilesOp, number: int) -> dict[ir.Value, ir.Value]:
     """The origin of the `number`-th tile after this one, by that of this one."""
     index = ir.IndexType.get()
-    batch = index if work.batch is not None else None
-    there = list(tile.NextWorkTileOp(batch, index, index, ahead=number if number > 1 else None).results)
-    return dict(zip(list(work.body.blocks[0].arguments)[: len(there)], there, strict=True))
+    batch = index if work.batches is not None else None
+    there = tile.NextWorkTileOp(batch, index, index, ahead=number if number > 1 else None)
+    here, after = Place.of(work), Place(m=there.m, n=there.n, batch=there.batch)
+    return dict(zip(here.values, after.values, strict=True))
 
 
 def _at_step(slot: ir.Value, step: int, steps: int) -> ir.Value:
@@ -188,7 +181,7 @@ def _work_tiles(staged: StagedLoop) -> tile.WorkTilesOp:
     Refuses another place, and work tiles that carry values already or are ranges of K.
     """
     parent = staged.loop.operation.parent.opview
-    if not isinstance(parent, tile.WorkTilesOp) or len(parent.inits) or parent.depth is not None:
+    if not isinstance(parent, tile.WorkTilesOp) or len(parent.inits) or parent.depth or parent.ends:
         raise Refusal(
             staged.loop,
             "must stand in tile.work_tiles of whole tiles that carry nothing, for prologue = once [filled-ring-tiles]",
@@ -228,7 +221,7 @@ def _kept(
 def _is_shared(number: int, work: tile.WorkTilesOp, launches: Sequence[tile.LaunchOp]) -> bool:
     """Whether all work tiles of a CTA read the same rows of A (0) or of B (1)."""
     extent = constant_of((work.rows, work.columns)[number])
-    if extent is None or work.batch is not None:
+    if extent is None or work.batches is not None:
         return False
     tiles = -(-extent // list(work.tile)[number])
     in_turn = scheduler_kind(work) is SchedulerKind.persistent and raster_kind(work.order) is _ALONG[number]

@@ -5,18 +5,17 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mlir import ir
-from mlir.dialects import arith, scf
+from mlir.dialects import arith, memref, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.sm.timing import keep_timing
+from lowtide.dialects.tile.work import Place, add_body, work_like
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
 from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import begin_of_k
 from lowtide.passes.support.rewriting import defining_op, ops_in, uses
 
-Place: TypeAlias = Sequence[ir.Value]  # the arguments of a work item before those that are carried
-EmitTile: TypeAlias = Callable[[Place, list[ir.Value]], list[ir.Value]]  # of its place and what is carried
+EmitTile: TypeAlias = Callable[[Place, list[ir.Value]], list[ir.Value]]  # of an item's place and what is carried
 # What may take the sum of a K loop, and what else exchanges partial sums
 _TAKES_SUMS = (tile.StoreOp, tile.StorePartialOp, tile.AddPartialsOp)
 _EXCHANGE = (*_TAKES_SUMS, tile.SumSharesOp, tile.SemaphoreArriveOp, tile.SemaphoreWaitOp, tile.SemaphoreLeaveOp)
@@ -51,9 +50,9 @@ class Work:
         ops = [op for op in ops_in(work.body.blocks[0]) if op not in waits[:1]]
         first, rest = ops[: ops.index(staged.loop)], ops[ops.index(staged.loop) + 1 :]
         for op in first + rest:
-            of_exchange = isinstance(op, (scf.IfOp, *_EXCHANGE)) or op.operation.name.startswith("arith.")
+            is_end = isinstance(op, (scf.IfOp, memref.SubViewOp, *_EXCHANGE)) or op.operation.name.startswith("arith.")
             is_place = isinstance(op, arith.ConstantOp | arith.DivUIOp)  # of rows that share bytes
-            if op not in (splat, store) and not (of_exchange if op in rest else is_place):
+            if op not in (splat, store) and not (is_end if op in rest else is_place):
                 raise Refusal(
                     op, "belongs to no role: a work tile is its splat, its K loop and its tile.store [role-of-op]"
                 )
@@ -67,28 +66,10 @@ class Work:
 
         Returns these values as they are after them.
         """
-        index = ir.IndexType.get()
-        work = tile.WorkTilesOp(
-            [index] * len(inits),
-            self.work.rows,
-            self.work.columns,
-            inits,
-            self.work.tile,
-            self.work.order,
-            self.work.scheduler,
-            cluster=self.work.cluster,
-            part=self.work.part,
-            in_turn=in_turn,
-            batch=self.work.batch,
-            depth=self.work.depth,
-            k_division=self.work.k_division,
-            k_parts=self.work.k_parts,
-        )
-        places = len(self.work.body.blocks[0].arguments)
-        body = work.body.blocks.append(*[index] * (places + len(inits)))
+        work = work_like(self.work, inits, in_turn=in_turn)
+        body = add_body(work)
         with ir.InsertionPoint(body):
-            arguments = list(body.arguments)
-            tile.YieldOp(emit(arguments[:places], arguments[places:]))
+            tile.YieldOp(emit(Place.of(work), list(body.arguments)[-len(inits) :]))
         return list(work.results_)
 
     def emit_turns(self, ring: ir.Value, turn: ir.Value) -> None:
@@ -123,17 +104,12 @@ class Work:
         assert step is not None
         return step
 
-    def _k_steps(self, place: Place = ()) -> ir.Value:
+    def _k_steps(self, place: Place | None = None) -> ir.Value:
         """The steps of a whole tile or, where K is divided, of the work item at `place`."""
-        build, (begin, end) = Builder.index(), self._range(place)
-        return build.ceil_sdiv(end if begin is None else build.sub(end, begin), self._tile_k)
-
-    def _range(self, place: Place) -> tuple[ir.Value | None, ir.Value]:
-        """Begin (None for 0) and end of K."""
-        if self.work.depth is None:
-            return None, self.staged.loop.upperBound
-        begin = begin_of_k(self.work)
-        return place[begin], place[begin + 1]
+        build = Builder.index()
+        if place is None or place.k1 is None:
+            return build.ceil_sdiv(self.staged.loop.upperBound, self._tile_k)
+        return build.ceil_sdiv(build.sub(place.k1, place.k0), self._tile_k)
 
     def _k_loop(self, place: Place, inits: Sequence[ir.Value]) -> scf.ForOp:
         """An empty loop over the K steps."""
@@ -163,10 +139,10 @@ class Work:
 
     def _places(self, place: Place, step: ir.Value) -> dict[ir.Value, ir.Value]:
         """What a role has in place of the work item's arguments and of where K step number `step` begins."""
-        places = dict(zip(self.work.body.blocks[0].arguments, place, strict=True))
-        begin, _ = self._range(place)
+        places = dict(zip(Place.of(self.work).values, place.values, strict=True))
         offset = Builder.index().mul(step, self._tile_k)
-        places[self.staged.loop.induction_variable] = offset if begin is None else Builder.index().add(begin, offset)
+        k = offset if place.k0 is None else Builder.index().add(place.k0, offset)
+        places[self.staged.loop.induction_variable] = k
         return places
 
     def emit_consumer(
@@ -194,7 +170,7 @@ class Work:
             scf.YieldOp([product, advance.next_index, advance.next_phase])
         multiplied()
         # Moved, not copied: the old work tiles are erased.
-        for old, new in zip(self.work.body.blocks[0].arguments, place, strict=True):
+        for old, new in zip(Place.of(self.work).values, place.values, strict=True):
             old.replace_all_uses_with(new)
         self.staged.loop.results[0].replace_all_uses_with(loop.results[0])
         here = ir.InsertionPoint.current

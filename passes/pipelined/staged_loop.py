@@ -7,9 +7,10 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.tile.work import Place
 from lowtide.passes.base import Refusal
 from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import begin_of_k, bytes_of, main_loop
+from lowtide.passes.support.kernels import bytes_of, main_loop
 from lowtide.passes.support.rewriting import defining_op, uses
 
 _PARTS = (
@@ -225,6 +226,4 @@ def _is_range_of_work(loop: scf.ForOp) -> bool:
     """Whether a loop begins where the range of K of its work item does, a multiple of its step."""
     owner = loop.lowerBound.owner
     work = owner.owner.opview if isinstance(owner, ir.Block) else None
-    if not isinstance(work, tile.WorkTilesOp) or work.depth is None:
-        return False
-    return list(owner.arguments).index(loop.lowerBound) == begin_of_k(work)
+    return isinstance(work, tile.WorkTilesOp) and Place.of(work).k0 == loop.lowerBound

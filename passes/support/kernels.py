@@ -95,11 +95,6 @@ def cluster_clause(grid: Grid) -> ir.Attribute | None:
     return ir.DenseI64ArrayAttr.get(grid.cluster) if grid.cluster not in (None, (1, 1)) else None
 
 
-def begin_of_k(work: tile.WorkTilesOp) -> int:
-    """Which argument of the body of work tiles that divide K is the begin of its range; the next one is its end."""
-    return 2 if work.batch is None else 3
-
-
 def cluster_shape(attribute: ir.Attribute | None) -> tuple[int, int]:
     """The shape that a `cluster` clause says; one CTA where it is left out."""
     if attribute is None:

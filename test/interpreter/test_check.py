@@ -131,7 +131,7 @@ def test_a_dropped_barrier_is_the_fault_of_the_pass_that_dropped_it(
 @pytest.mark.parametrize(
     ("table", "meant", "made"),
     [
-        ("_ORDERS", RasterKind.hilbert, RasterKind.row),
+        ("ORDERS", RasterKind.hilbert, RasterKind.row),
         ("_LOOPS", SchedulerKind.even_split, SchedulerKind.persistent),
     ],
 )

@@ -40,7 +40,7 @@ def square() -> dict[str, str]:
 
 
 def _places(order: WorkOrder, cta: int, ctas: int, tiles: Place, cluster: Place) -> list[Place]:
-    return [item.place for item in order.items_of(cta, ctas, tiles, cluster=cluster)]
+    return [item.place for item in order.items_of(cta, ctas, [tiles], cluster=cluster)]
 
 
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 4), (2, 2), (4, 2)], ids=str)

@@ -75,6 +75,11 @@ def test_work_tiles_that_do_not_cover_d_are_found():
     found(edited("cta", ("persistent", "one_shot")), r"0, 32.*\[d-unwritten\]", m=40, n=100)
 
 
+def test_a_work_item_without_a_step_of_k_is_refused():
+    clause = "by [32, 32] k(%k0 to %k1 of %c0 by 32) split 2 (%p of %q at %s) order"
+    found(edited("cta", ("by [32, 32] order", clause)), r"divides a K of 0.*\[work-k-empty\]")
+
+
 def test_two_ctas_that_write_the_same_tile_race():
     text = edited("cta", ("tile.store %sum into %d[%m, %n]", "tile.store %sum into %d[%c0, %c0]"))
     found(text, r"tile\.store .*race \(write after write\).*nothing orders")

@@ -20,7 +20,7 @@ def order(kind: KDivisionKind, parts: int, scheduler: SchedulerKind = SchedulerK
 
 def items(work: WorkOrder, ctas: int, tiles: int, steps: int) -> list[list[WorkItem]]:
     """Of each CTA, in sequence."""
-    return [list(work.items_of(cta, ctas, (1, tiles), steps)) for cta in range(ctas)]
+    return [list(work.items_of(cta, ctas, [(1, tiles)], steps)) for cta in range(ctas)]
 
 
 def grids(kind: KDivisionKind, parts: int, tiles: int, steps: int) -> list[int]:
@@ -146,7 +146,7 @@ def test_the_parts_of_a_scatter_are_items_of_one_round_and_neighbours_have_one_p
 
 def test_each_cta_of_a_cluster_has_its_tile_of_a_super_tile_and_slots_of_its_own() -> None:
     work = order(KDivisionKind.scatter, 2)
-    every = [list(work.items_of(cta, 8, (3, 4), 5, (2, 2))) for cta in range(8)]
+    every = [list(work.items_of(cta, 8, [(3, 4)], 5, (2, 2))) for cta in range(8)]
     assert all(len({(own.begin, own.end) for own in found}) == 1 for found in zip(*every[:4], strict=True))
     slots = [item.slot + item.part for item in itertools.chain(*every)]
     assert sorted(slots) == list(range(2 * 2 * 2 * 4))  # 2 × 1 super-tiles of four tiles, of two parts each

@@ -90,7 +90,7 @@ def test_a_scheduler_hands_out_each_tile_once(scheduler: Any) -> None:
 @pytest.mark.parametrize("tiles", [(1, 1), (3, 1), (2, 4), (3, 5)], ids=str)
 def test_full_waves_and_the_halves_of_a_tail_are_each_row_of_tiles_once(tiles: tuple[int, int], ctas: int) -> None:
     whole, halves = (
-        [[item.place for item in part_of(part).items_of(cta, ctas, tiles)] for cta in range(ctas)]
+        [[item.place for item in part_of(part).items_of(cta, ctas, [tiles])] for cta in range(ctas)]
         for part in (WorkPart.full_waves, WorkPart.tail_halves)
     )
     rows = [(2 * m + half, n) for share in whole for m, n in share for half in (0, 1)]
@@ -209,7 +209,7 @@ def test_an_order_lowered_as_another_is_found(
     monkeypatch: pytest.MonkeyPatch, meant: str, lowered: str, scheduler: str
 ) -> None:
     kind = RasterKind[meant.partition("(")[0]]
-    monkeypatch.setitem(work_tiles._ORDERS, kind, work_tiles._ORDERS[RasterKind[lowered]])
+    monkeypatch.setitem(work_tiles.ORDERS, kind, work_tiles.ORDERS[RasterKind[lowered]])
     with pytest.raises(AssertionError, match=r"CTA \d+ .*stores to"):
         assert_same_order(*traces_of("sm_80", f"{ONE_PER_SM}, order = {meant}, scheduler = {scheduler}", 3, ENDS))
 

@@ -358,13 +358,13 @@ def test_every_use_of_a_slot_is_bound_to_instructions_or_taken_by_no_verb(target
 
 def test_two_words_with_one_lowering_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault that the checks above are for."""
-    monkeypatch.setitem(work_tiles._ORDERS, RasterKind.column, work_tiles._ORDERS[RasterKind.row])
+    monkeypatch.setitem(work_tiles.ORDERS, RasterKind.column, work_tiles.ORDERS[RasterKind.row])
     with pytest.raises(AssertionError, match="two give the same code"):
         check(orders("sm_80"))
 
 
 def test_a_word_without_a_lowering_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(work_tiles._ORDERS, RasterKind.groups)
+    monkeypatch.delitem(work_tiles.ORDERS, RasterKind.groups)
     assert check(orders("sm_80")) == set(map(str, RasterKind)) - {"groups"}
     monkeypatch.delitem(work_tiles._LOOPS, SchedulerKind.even_split)
     edit = with_enum(tile.WorkTilesOp, "scheduler", SchedulerKind, "even_split")

@@ -119,7 +119,7 @@ def test_a_tile_or_permutation_that_common_warps_do_not_divide_takes_others(fiel
         ),
         (
             "order = grouped(2147483648)",
-            r"at least 1 tile row, at most 2147483647; nearest is grouped\(2147483647\).*\[order-count\]",
+            r"a number is at most 2147483647; nearest is grouped\(2147483647\).*\[order-count\]",
         ),
         ("atom = foo", r"unknown mma atom 'foo\.f32\.bf16'; take mma\.m16n8k8, mma\.m16n8k16 \[atom-of-types\]$"),
         ("a.cache = streaming", r"a.*streaming.*normal, evict_first.*\[cache-words\]"),

@@ -446,7 +446,7 @@ def _batch(schedule: Schedule, problem: Problem) -> Iterator[Share]:
         yield Share(
             "batch",
             "a CTA with shares of tiles of two matrices",
-            lambda work: any(len({item.matrix for item in own if item.parts > 1}) > 1 for own in work.items),
+            lambda work: any(len({item.grid for item in own if item.parts > 1}) > 1 for own in work.items),
         )
     if schedule.grid.tail is TailKind.halves:
         yield Share("batch", "halves in a later matrix", lambda work: work.matrices > 1 and work.tiles % work.ctas > 0)
@@ -454,7 +454,7 @@ def _batch(schedule: Schedule, problem: Problem) -> Iterator[Share]:
 
 def _matrices(work: Work) -> list[set[int]]:
     """For each CTA with work, the matrices whose tiles it computes."""
-    return [{item.matrix for item in own} for own in work.items if own]
+    return [{item.grid for item in own} for own in work.items if own]
 
 
 def _holders(work: Work) -> set[int]:

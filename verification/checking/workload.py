@@ -65,6 +65,7 @@ def work_of(
     assert order is not None and schedule.grid.scheduler is not None
     division = schedule.k_division
     items: list[tuple[WorkItem, ...]] = []
+    grids = [(rows, columns)] * matrices
     loops = [
         WorkOrder(
             schedule.grid.scheduler,
@@ -78,8 +79,7 @@ def work_of(
         for _, part in work_loops(schedule.grid)
     ]
     for cta in range(ctas):
-        tiles, cluster = (rows, columns), schedule.cluster
-        taken = (loop.items_of(cta, ctas, tiles, max(steps, 1), cluster, matrices) for loop in loops)
+        taken = (loop.items_of(cta, ctas, grids, max(steps, 1), schedule.cluster) for loop in loops)
         items.append(tuple(item for loop in taken for item in loop))
     return Work(rows, columns, steps, sms, resident, tuple(items), matrices)
 

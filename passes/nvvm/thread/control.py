@@ -5,12 +5,13 @@ from dataclasses import replace
 from math import gcd
 
 from mlir import ir
-from mlir.dialects import arith, scf
+from mlir.dialects import arith, memref, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import operand_kind, work_part
 from lowtide.dialects.sm.timing import keep_timing
-from lowtide.dialects.tile import OperandKind, WorkPart
+from lowtide.dialects.tile import Coordinate, OperandKind, WorkPart
+from lowtide.dialects.tile.work import Place, coordinate_of
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer
@@ -29,7 +30,7 @@ from lowtide.passes.nvvm.thread.values import (
 from lowtide.passes.schedules.facts.resources import aligned
 from lowtide.passes.support.builder import constant_of
 from lowtide.passes.support.element_types import buffer_bytes
-from lowtide.passes.support.kernels import begin_of_k, copies_of
+from lowtide.passes.support.kernels import copies_of
 from lowtide.passes.support.operand_kinds import SCALES
 
 LowerBlock = Callable[[Context, ir.Block], None]
@@ -68,20 +69,12 @@ def _origin(context: Context, value: ir.Value) -> tuple[int, int, int | None, in
     if isinstance(owner, ir.Block):
         parent = owner.owner.opview
         if isinstance(parent, tile.WorkTilesOp):
-            place = list(owner.arguments).index(value)
-            is_begin = parent.depth is not None and place == begin_of_k(parent)
-            place -= parent.batch is not None
-            if not 0 <= place < 2:
-                return list(parent.tile)[2] if is_begin else 1, 0, None, 1
-            extent = list(parent.tile)[place]
-            may_start_past_the_edge = place == 0 and work_part(parent) is WorkPart.tail_halves
-            room = None if may_start_past_the_edge else extent
-            return extent, 0, room, extent * context.cluster.shape[place]
+            return _origin_of_item(context, parent, coordinate_of(parent, value))
         return 1, 0, None, 1
     op = owner.opview
     if isinstance(op, tile.NextWorkTileOp):
-        here = list(op.operation.parent.opview.body.blocks[0].arguments)
-        return _origin(context, here[list(op.results).index(value)])
+        following = Place(m=op.m, n=op.n, batch=op.batch).values
+        return _origin(context, Place.of(op.operation.parent.opview).values[following.index(value)])
     if isinstance(op, arith.SelectOp):
         taken, left = _origin(context, op.true_value), _origin(context, op.false_value)
         return taken if taken == left else (1, 0, None, 1)
@@ -103,6 +96,20 @@ def _origin(context: Context, value: ir.Value) -> tuple[int, int, int | None, in
         (first, by, *_), (second, other, *_) = _origin(context, op.lhs), _origin(context, op.rhs)
         return (gcd(first, second) if by == other == 0 else 1), 0, None, 1
     return 1, 0, None, 1
+
+
+def _origin_of_item(
+    context: Context, work: tile.WorkTilesOp, coordinate: Coordinate | None
+) -> tuple[int, int, int | None, int]:
+    """As `_origin`, of a coordinate of a work item. The first rows of groups are multiples of nothing."""
+    sides = dict(zip((Coordinate.m, Coordinate.n), zip(work.tile, context.cluster.shape, strict=True), strict=True))
+    if coordinate is Coordinate.k0:
+        return work.k_step.value, 0, None, 1
+    if coordinate not in sides or (coordinate is Coordinate.m and work.ends is not None):
+        return 1, 0, None, 1
+    extent, ctas = sides[coordinate]
+    may_start_past_the_edge = coordinate is Coordinate.m and work_part(work) is WorkPart.tail_halves
+    return extent, 0, None if may_start_past_the_edge else extent, extent * ctas
 
 
 def lower_if(context: Context, op: scf.IfOp, lower_block: LowerBlock) -> None:
@@ -176,6 +183,21 @@ def lower_dim(context: Context, op: ir.OpView) -> None:
     extent = matrix.extents[dim]
     assert extent is not None
     context.values[op.results[0]] = context.build.constant(extent) if isinstance(extent, int) else extent
+
+
+def lower_subview(context: Context, op: memref.SubViewOp) -> None:
+    """The first rows and columns of a matrix, such as those up to the end of a group."""
+    matrix = context.get(op.source)
+    assert isinstance(matrix, GlobalMatrix)
+    sizes, given = list(op.static_sizes), iter(op.sizes)
+    if any(op.static_offsets) or set(op.static_strides) != {1} or len(sizes) != 2 or matrix.by_columns:
+        raise Refusal(
+            op,
+            "must take the first rows and columns of a matrix that lies by rows: [0, 0] [rows, columns] [1, 1]"
+            " [subview-of-first]",
+        )
+    extents = [context.scalar(next(given)) if ir.ShapedType.is_dynamic_size(size) else size for size in sizes]
+    context.values[op.result] = replace(matrix, extents=tuple(extents))
 
 
 def lower_ring(context: Context, op: sm.RingOp) -> None:

@@ -7,20 +7,35 @@ are in 64.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from mlir import ir
 from mlir.dialects import nvvm, scf
 
 from lowtide.dialects import tile
-from lowtide.dialects.tile import KDivisionKind
+from lowtide.dialects.tile import Coordinate, KDivisionKind
 from lowtide.passes.nvvm.thread.clusters import ClusterPlace
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.support.builder import Builder
 
 Bounds: TypeAlias = tuple[ir.Value, ir.Value, ir.Value]  # first, end, step
-#: The number of its tile and, where K is divided: begin and end of K, part, parts, slot of part 0
-Item: TypeAlias = tuple[ir.Value, ...]
+
+
+class Item(NamedTuple):
+    """The number of a work item's tile and, where K is divided, the coordinates of its range of K."""
+
+    tile: ir.Value
+    k0: ir.Value | None = None
+    k1: ir.Value | None = None
+    part: ir.Value | None = None
+    parts: ir.Value | None = None
+    slot: ir.Value | None = None
+
+    def range_of_k(self) -> dict[Coordinate, ir.Value]:
+        """By name."""
+        return {
+            Coordinate[name]: value for name, value in self._asdict().items() if name != "tile" and value is not None
+        }
 
 
 @dataclass(frozen=True)
@@ -42,7 +57,7 @@ class _Depth:
 
     @classmethod
     def of(cls, context: Context, op: tile.WorkTilesOp) -> "_Depth":
-        extent, step = context.scalar(op.depth), list(op.tile)[2]
+        extent, step = context.scalar(op.depth), op.k_step.value
         build = context.build
         return cls(extent, step, build.udiv(build.add(extent, step - 1), step))
 
@@ -52,7 +67,7 @@ class _Depth:
 
 
 def _whole_tiles(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
-    return Items(tiles, lambda index: (index,))
+    return Items(tiles, Item)
 
 
 @dataclass(frozen=True)
@@ -82,7 +97,7 @@ class _Parts:
         build, cluster = self.build, self.cluster
         range_of_k = self.depth.places(build, self._begin(part), self._begin(build.add(part, 1)))
         tile_number = build.add(build.mul(number, cluster.size), cluster.rank)
-        return number, *range_of_k, part, self.count, build.mul(tile_number, self.count)
+        return Item(number, *range_of_k, part, self.count, build.mul(tile_number, self.count))
 
 
 def _split(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
@@ -133,8 +148,8 @@ def _tail(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value
         here = build.umin(build.sub(over, first), most)
         place = build.udiv(cta, here)
         own = build.add(first, build.sub(cta, build.mul(here, place)))
-        _, *part = parts.item(own, build.sub(build.sub(parts.count, 1), place))
-        return build.add(build.mul(waves, workers), own), *part
+        part = parts.item(own, build.sub(build.sub(parts.count, 1), place))
+        return part._replace(tile=build.add(build.mul(waves, workers), own))
 
     def at(index: ir.Value) -> Item:
         zero, one = build.constant(0), build.constant(1)
@@ -144,7 +159,7 @@ def _tail(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value
             scf.YieldOp([build.add(build.mul(index, workers), cta), *steps, zero, one, zero])
         with ir.InsertionPoint(branch.else_block):
             scf.YieldOp(of_tail(build.mul(build.sub(index, waves), most)))
-        return tuple(branch.results)
+        return Item(*branch.results)
 
     return Items(tiles, at, (build.constant(0), build.add(waves, rounds), build.constant(1)))
 
@@ -191,7 +206,7 @@ def _streamed(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.V
         range_of_k = depth.places(build, build.select(is_whole, 0, low), build.select(is_whole, depth.steps, high))
         part = build.select(is_whole, 0, build.sub(share, owner))
         parts = build.select(is_whole, 1, build.add(build.sub(final, owner), 1))
-        return number, *range_of_k, part, parts, build.select(is_whole, share, owner)
+        return Item(number, *range_of_k, part, parts, build.select(is_whole, share, owner))
 
     bounds = build.constant(0), build.add(waves, count), build.constant(1)
     return Items(tiles, at, bounds)

@@ -1,8 +1,6 @@
-"""The work tiles of each CTA and their order: schedulers and rasterization orders in one thread's program.
+"""The work items of each CTA, and their coordinates: schedulers in one thread's program.
 
-In clusters, a cluster takes super-tiles as a CTA takes tiles, and each of its CTAs its own tile of them. The tiles of a
-batch are those of one matrix after another. All arithmetic is unsigned 32-bit: a launch has fewer than 2³¹ tiles, and
-no value here exceeds their number.
+In clusters, a cluster takes super-tiles as a CTA takes tiles, and each of its CTAs its own tile of them.
 """
 
 from collections.abc import Callable
@@ -15,17 +13,18 @@ from mlir.dialects import nvvm, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import k_division_kind, raster_kind, scheduler_kind, work_part
-from lowtide.dialects.tile import RasterKind, SchedulerKind, WorkPart
+from lowtide.dialects.tile import Coordinate, SchedulerKind, WorkPart
+from lowtide.dialects.tile.work import Place, carried_by
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.control import LowerBlock, bind_all
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, flatten
-from lowtide.passes.nvvm.work.hilbert import place_on_hilbert_curve
+from lowtide.passes.nvvm.work.grids import Grids, grids_of
 from lowtide.passes.nvvm.work.k_ranges import ITEMS, Bounds, Item, Items
+from lowtide.passes.nvvm.work.orders import ORDERS
 from lowtide.passes.support.builder import Builder, Scalar
 from lowtide.passes.support.kernels import cluster_shape
 
-Pair: TypeAlias = tuple[ir.Value, ir.Value]  # along M, along N
 Share: TypeAlias = tuple[Scalar, ir.Value]  # a first tile, a number of work tiles
 
 Word = TypeVar("Word", bound=IntEnum)
@@ -33,28 +32,21 @@ Lowering = TypeVar("Lowering")
 
 
 def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerBlock) -> None:
-    """This CTA's work tiles: one, or a loop over those assigned to it, which carries the op's values."""
-    build = context.build
-    rows, columns = context.scalar(op.rows), context.scalar(op.columns)
+    """This CTA's work items: one, or a loop over those assigned to it, which carries the op's values."""
+    build, body = context.build, op.body.blocks[0]
     cluster = _cluster(context, op)
-    extents = op.tile[0] * _pieces(op) * cluster[0], op.tile[1] * cluster[1]
-    tiles = tuple(
-        build.udiv(build.add(size, extent - 1), extent) for size, extent in zip((rows, columns), extents, strict=True)
-    )
+    grids = grids_of(context, op, (op.tile[0] * _pieces(op) * cluster[0], op.tile[1] * cluster[1]))
     worker = Worker.of(context)
     inits = [context.get(value) for value in op.inits]
-    carried = list(op.body.blocks[0].arguments)[-len(inits) :] if inits else []
+    carried = list(carried_by(op))
     scheduler = scheduler_kind(op)
-    total = build.mul(*tiles)
-    if op.batch is not None:
-        total = build.mul(context.scalar(op.batch), total)
-    items = _lowering_of(op, "division of K", k_division_kind(op), ITEMS)(context, op, worker.index, total)
+    items = _lowering_of(op, "division of K", k_division_kind(op), ITEMS)(context, op, worker.index, grids.total())
     if scheduler is SchedulerKind.one_shot:
-        for argument, init in zip(carried, inits, strict=True):
-            context.values[argument] = init
-        results = _lower_tile(context, op, items.at(worker.index), tiles, lower_block)
-        for result, old in zip(op.results_, results, strict=True):
-            context.values[result] = context.get(old)
+        context.values.update(zip(carried, inits, strict=True))
+        _bind_place(context, op, items.at(worker.index), grids)
+        lower_block(context, body)
+        yielded = list(body.operations)[-1].operands
+        context.values.update(zip(op.results_, map(context.get, yielded), strict=True))
         return
     take = _lowering_of(op, "part", work_part(op), _PARTS)
     first, count = take(build, worker, items.total)
@@ -65,8 +57,10 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
     bind_all(context, carried, inits, list(loop.inner_iter_args))
     with ir.InsertionPoint(loop.body):
         inner = replace(context, work_tiles=build.mul(count, context.cluster.size))
-        _place_next(inner, op, loop.induction_variable, bounds, items, tiles, first)
-        yielded = _lower_tile(inner, op, items.at(loop.induction_variable), tiles, lower_block, first)
+        _place_next(inner, op, loop.induction_variable, bounds, items, grids, first)
+        _bind_place(inner, op, items.at(loop.induction_variable), grids, first)
+        lower_block(inner, body)
+        yielded = list(body.operations)[-1].operands
         scf.YieldOp([value for old in yielded for value in flatten(context.get(old))])
     bind_all(context, list(op.results_), inits, list(loop.results))
 
@@ -123,54 +117,47 @@ def _lowering_of(op: tile.WorkTilesOp, what: str, word: Word, lowerings: dict[Wo
     return lowerings[word]
 
 
-def _lower_tile(
-    context: Context, op: tile.WorkTilesOp, item: Item, tiles: Pair, lower_block: LowerBlock, first: Scalar = 0
-) -> list[ir.Value]:
-    """The work item, those of the op beginning in tile `first` of the order; returns what it yields."""
-    body = op.body.blocks[0]
-    origin = _origin_of(context, op, item[0], tiles, first)
-    context.values.update(zip(body.arguments, [*origin, *item[1:]], strict=False))
-    lower_block(context, body)
-    return list(list(body.operations)[-1].operands)
+def _bind_place(context: Context, op: tile.WorkTilesOp, item: Item, grids: Grids, first: Scalar = 0) -> None:
+    """Gives the body its coordinates of an item, those of the op beginning in tile `first` of the order."""
+    found = {**_origin_of(context, op, item.tile, grids, first), **item.range_of_k()}
+    place = Place.of(op)
+    context.values.update({getattr(place, each.name): value for each, value in found.items()})
 
 
-def _origin_of(context: Context, op: tile.WorkTilesOp, index: ir.Value, tiles: Pair, first: Scalar) -> list[ir.Value]:
-    """First row and column of the work tile with a number, counted from `first`; of a super-tile, the CTA's own. In a
-    batch the number of the matrix comes first."""
+def _origin_of(
+    context: Context, op: tile.WorkTilesOp, index: ir.Value, grids: Grids, first: Scalar
+) -> dict[Coordinate, ir.Value]:
+    """The coordinates of the work tile with a number, counted from `first`; of a super-tile, those of the CTA's own."""
     build, pieces, cluster = context.build, _pieces(op), context.cluster
-    number = build.add(build.udiv(index, pieces), first)
-    matrix = []
-    if op.batch is not None:
-        each = build.mul(*tiles)
-        matrix = [build.udiv(number, each)]
-        number = build.sub(number, build.mul(matrix[0], each))
-    row, column = _lowering_of(op, "order", raster_kind(op.order), _ORDERS)(build, op.order, number, tiles)
+    spot = grids.find(build.add(build.udiv(index, pieces), first))
+    order = _lowering_of(op, "order", raster_kind(op.order), ORDERS)
+    row, column = order(build, op.order, spot.index, spot.tiles)
     row = build.add(build.mul(row, pieces), build.urem(index, pieces)) if pieces > 1 else row
     members = zip(cluster.shape, (cluster.row, cluster.column), strict=True)
-    origin = [
+    m, n = (
         build.mul(build.add(build.mul(place, side), own), extent)
-        for place, extent, (side, own) in zip((row, column), list(op.tile)[:2], members, strict=True)
-    ]
-    return matrix + origin
+        for place, extent, (side, own) in zip((row, column), op.tile, members, strict=True)
+    )
+    return {**spot.coordinates, Coordinate.m: build.add(spot.first_row, m), Coordinate.n: n}
 
 
 def _place_next(
-    context: Context, op: tile.WorkTilesOp, index: ir.Value, bounds: Bounds, items: Items, tiles: Pair, first: Scalar
+    context: Context, op: tile.WorkTilesOp, index: ir.Value, bounds: Bounds, items: Items, grids: Grids, first: Scalar
 ) -> None:
-    """Gives each tile.next_work_tile of the body the origin of that tile; of this one if there is none."""
+    """Gives each tile.next_work_tile of the body the coordinates of that tile; of this one if there is none."""
     build = context.build
     for reader in op.body.blocks[0].operations:
         if isinstance(reader, tile.NextWorkTileOp):
             ahead = 1 if reader.ahead is None else reader.ahead.value
             after = build.add(index, build.mul(bounds[2], ahead) if ahead > 1 else bounds[2])
             following = build.select(build.ult(after, bounds[1]), after, index)
-            origin = _origin_of(context, op, items.at(following)[0], tiles, first)
-            context.values.update(zip(reader.results, origin, strict=True))
+            found = _origin_of(context, op, items.at(following).tile, grids, first)
+            context.values.update({getattr(reader, each.name): value for each, value in found.items()})
 
 
 def lower_next_work_tile(context: Context, op: tile.NextWorkTileOp) -> None:
     """Nothing is left to do: the work tiles that it stands in gave it its results."""
-    if op.row not in context.values:
+    if op.m not in context.values:
         raise Refusal(
             op,
             "stands in one_shot work tiles, in which no tile follows; take persistent or even_split"
@@ -229,47 +216,6 @@ def _in_turn(build: Builder, bounds: Bounds, instance: ir.Value, instances: int)
     return build.add(first, build.mul(instance, step)), end, build.mul(step, instances)
 
 
-def _by_rows(build: Builder, order: tile.RasterAttr, index: ir.Value, tiles: Pair) -> Pair:
-    """Along a row of tiles first."""
-    return build.udiv(index, tiles[1]), build.urem(index, tiles[1])
-
-
-def _by_columns(build: Builder, order: tile.RasterAttr, index: ir.Value, tiles: Pair) -> Pair:
-    """Down a column of tiles first."""
-    return build.urem(index, tiles[0]), build.udiv(index, tiles[0])
-
-
-def _in_bands(build: Builder, order: tile.RasterAttr, index: ir.Value, tiles: Pair) -> Pair:
-    """In bands of `group` rows, down the band first."""
-    first, height, within = _cut(build, index, tiles[0], order.group, tiles[1])
-    return build.add(first, build.urem(within, height)), build.udiv(within, height)
-
-
-def _in_groups(build: Builder, order: tile.RasterAttr, index: ir.Value, tiles: Pair) -> Pair:
-    """In bands of `group` rows, cut into groups of `columns` columns, each walked row by row."""
-    first, height, within = _cut(build, index, tiles[0], order.group, tiles[1])
-    left, width, place = _cut(build, within, tiles[1], order.columns, height)
-    return build.add(first, build.udiv(place, width)), build.add(left, build.urem(place, width))
-
-
-def _on_curve(build: Builder, order: tile.RasterAttr, index: ir.Value, tiles: Pair) -> Pair:
-    """Along a Hilbert curve."""
-    return place_on_hilbert_curve(build, index, tiles)
-
-
-def _cut(
-    build: Builder, index: ir.Value, extent: ir.Value, size: int, across: ir.Value
-) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Position `index` in strips of `size` along the extent, `across` long: strip start, size, position in it.
-
-    The last strip may be narrower. A strip wider than the extent is cut to it, so that its tiles fit in 32 bits.
-    """
-    size_here = build.umin(extent, size)
-    tiles = build.mul(across, size_here)
-    first = build.mul(build.udiv(index, tiles), size_here)
-    return first, build.umin(build.sub(extent, first), size_here), build.urem(index, tiles)
-
-
 # The first tile of the order that the op takes, and the number of its work tiles.
 _PARTS: dict[WorkPart, Callable[[Builder, Worker, ir.Value], Share]] = {
     WorkPart.all: _every_tile,
@@ -280,12 +226,4 @@ _PARTS: dict[WorkPart, Callable[[Builder, Worker, ir.Value], Share]] = {
 _LOOPS: dict[SchedulerKind, Callable[[Builder, Worker, ir.Value], Bounds]] = {
     SchedulerKind.persistent: _every_nth,
     SchedulerKind.even_split: _even_run,
-}
-# Row and column of the work tile with a number, as `#tile.raster` orders them.
-_ORDERS: dict[RasterKind, Callable[[Builder, tile.RasterAttr, ir.Value, Pair], Pair]] = {
-    RasterKind.row: _by_rows,
-    RasterKind.column: _by_columns,
-    RasterKind.grouped: _in_bands,
-    RasterKind.groups: _in_groups,
-    RasterKind.hilbert: _on_curve,
 }

@@ -98,7 +98,7 @@ def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         built = f"is in a kernel whose CTAs {'wait' if waits else 'do not wait'} for each other"
         yield refusal(loops[0], built, f"grid.waves = {grid.waves or WavesKind.free}", AGAIN)
     for work in loops:
-        part, cut = work_part(work), tuple(work.tile)[:2]
+        part, cut = work_part(work), tuple(work.tile)
         if part not in shapes:
             scheduled = f"grid.tail = {grid.tail or TailKind.whole}"
             yield refusal(work, f"takes the part {part} of the tiles", scheduled, AGAIN)
@@ -122,8 +122,8 @@ def _k_division(work: tile.WorkTilesOp, schedule: Schedule) -> Iterator[Refusal]
     wanted = schedule.k_division or KDivision(KDivisionKind.none)
     if found != wanted:
         yield refusal(work, f"divides K by {found}", f"k_division = {wanted}", AGAIN)
-    elif work.depth is not None and work.tile[2] != schedule.mainloop.k:
-        yield refusal(work, f"cuts K in steps of {work.tile[2]}", f"k = {schedule.mainloop.k}", AGAIN)
+    elif work.depth is not None and work.k_step.value != schedule.mainloop.k:
+        yield refusal(work, f"cuts K in steps of {work.k_step.value}", f"k = {schedule.mainloop.k}", AGAIN)
 
 
 def _stages(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:

@@ -7,7 +7,6 @@ from lowtide.dialects.tile import (
     KDivisionKind,
     LaunchKind,
     OperandsKind,
-    RasterKind,
     SchedulerKind,
     StorePath,
     TailKind,
@@ -27,15 +26,6 @@ from lowtide.targets.atoms import WGMMA_ROWS
 CLUSTER_SIDES = (1, 2, 4)  # CTAs of a cluster along M or N
 LARGEST_EXTENT = 2**31 - 1  # device code counts rows and columns in 32 bits
 MOST_PARTS = 128  # of a split: the sum of many parts takes longer than it saves
-
-# What each order counts.
-_COUNTED = {
-    RasterKind.row: "",
-    RasterKind.column: "",
-    RasterKind.grouped: "a band has at least 1 tile row",
-    RasterKind.groups: "a group has at least 1 tile row and column",
-    RasterKind.hilbert: "",
-}
 
 
 def operands(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -80,8 +70,10 @@ def order(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     kind, numbers = schedule.grid.order.kind, (schedule.grid.order.rows, schedule.grid.order.columns)
     if max(numbers) > LARGEST_EXTENT:
         nearest = ", ".join(str(min(number, LARGEST_EXTENT)) for number in numbers if number)
-        most = f"{_COUNTED[kind]}, at most {LARGEST_EXTENT}"
-        yield f"order = {schedule.grid.order}: {most}; nearest is {kind}({nearest}) [order-count]"
+        yield (
+            f"order = {schedule.grid.order}: a number is at most {LARGEST_EXTENT}; nearest is {kind}({nearest})"
+            " [order-count]"
+        )
 
 
 def tile(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

@@ -77,7 +77,7 @@ _BATCHES = [
     ),
     *_rows(
         CTA_LEVELS,
-        r"tile\.work_tiles \((%\w+), (%\w+), (%\w+)\)( to \S+)? of \((?P<i>%\w+), (%\w+), (%\w+)",
+        r"tile\.work_tiles .* batch\((%\w+) of (?P<i>%\w+)\)",
         ("work items of one matrix", fixed(1)),
         side=Side.DEVICE,
     ),

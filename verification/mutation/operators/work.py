@@ -44,9 +44,9 @@ _LOOPS = [
     *_rows(_NVVM, r"scf\.for .* step (?P<c>%c\w+)\b", ("a step of two", constant(lambda n: n + 1))),
     *_rows(
         CTA_LEVELS,
-        r"tile\.work_tiles \((%\w+), (%\w+)(.*)\) of \((%\w+), (%\w+)",
-        ("rows and columns of D swapped", into(r"tile.work_tiles (\1, \2\3) of (\5, \4")),
-        ("rows and columns of a work tile swapped", into(r"tile.work_tiles (\2, \1\3) of (\4, \5")),
+        r"tile\.work_tiles \((%\w+), (%\w+)\) of \((%\w+), (%\w+)\)",
+        ("rows and columns of D swapped", into(r"tile.work_tiles (\1, \2) of (\4, \3)")),
+        ("rows and columns of a work tile swapped", into(r"tile.work_tiles (\2, \1) of (\3, \4)")),
     ),
     *(
         operator

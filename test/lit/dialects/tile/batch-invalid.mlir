@@ -79,17 +79,9 @@ tile.kernel @places(%n: index) {
 // -----
 
 tile.kernel @next(%n: index) {
-  tile.work_tiles (%batch, %row, %column) of (%n, %n, %n) by [8, 16] order(<row>) persistent {
+  tile.work_tiles (%row, %column) of (%n, %n) by [8, 16] batch(%batch of %n) order(<row>) persistent {
     // expected-error @below {{is batched where its work tiles are those of a batch, and only there [work-batch]}}
     %nm, %nn = tile.next_work_tile
-  }
-  tile.return
-}
-// -----
-
-tile.kernel @work(%n: index) {
-  // expected-error @below {{expected the extents of the batch, M and N [work-extents]}}
-  tile.work_tiles (%batch, %row, %column) of (%n, %n) by [8, 16] order(<row>) persistent {
   }
   tile.return
 }

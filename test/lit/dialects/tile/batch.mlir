@@ -1,4 +1,4 @@
-// Batches: tile.gemm of three dimensions, and the number of the matrix as the first coordinate of work items, windows,
+// Batches: tile.gemm of three dimensions, and the number of the matrix as a coordinate of work items, of windows,
 // stores and tensor maps' boxes.
 // RUN: lowtide-opt %s | lowtide-opt | filecheck %s
 
@@ -21,8 +21,8 @@ func.func @gemm(%a: !mats, %b: memref<3x?x?xbf16, strided<[?, ?, 1]>>, %d: !mats
 
 // CHECK-LABEL: tile.kernel @kernel(%A: memref<?x?x?xbf16, {{.*}}>, %B: memref<?x?x?xbf16, {{.*}}>, %D: memref<?x?x?xbf16, {{.*}}>,
 tile.kernel @kernel(%a: !mats, %b: !mats, %d: !mats, %r: !rows, %n: index, %part: index) {
-  // CHECK: tile.work_tiles (%[[BATCH:.+]], %[[M:.+]], %[[N:.+]]) of (%[[S:.+]], %[[S]], %[[S]]) by [8, 16] order(<row>) persistent {
-  tile.work_tiles (%batch, %row, %column) of (%n, %n, %n) by [8, 16] order(<row>) persistent {
+  // CHECK: tile.work_tiles (%[[M:[^ ]+]], %[[N:[^ ]+]]) of (%[[S:[^ ]+]], %[[S]]) by [8, 16] batch(%[[BATCH:[^ ]+]] of %[[S]]) order(<row>) persistent {
+  tile.work_tiles (%row, %column) of (%n, %n) by [8, 16] batch(%batch of %n) order(<row>) persistent {
     // CHECK: %{{.+}}, %{{.+}}, %{{.+}} = tile.next_work_tile batched
     %nb, %nm, %nn = tile.next_work_tile batched
     // CHECK: tile.view %A[%[[BATCH]], %[[M]], %[[N]]] : memref<?x?x?xbf16, {{.*}}> to !tile.view<8x16xbf16>
@@ -37,8 +37,8 @@ tile.kernel @kernel(%a: !mats, %b: !mats, %d: !mats, %r: !rows, %n: index, %part
       tile.yield %y : bf16
     } : !tile, !mats
   }
-  // CHECK: tile.work_tiles (%[[B:[^ ]+]], %[[R:[^ ]+]], %[[C:[^ ]+]], %[[K0:[^ ]+]], %[[K1:[^ ]+]]) of (%[[S]], %[[S]], %[[S]], %[[S]]) by [8, 16, 32] split 2 (%[[P:.+]] of %[[Q:.+]] at %[[T:.+]]) order(<row>) persistent iter_args(%[[I:.+]] = %[[S]]) -> (index) {
-  %end = tile.work_tiles (%batch, %row, %column, %k0, %k1) of (%n, %n, %n, %n) by [8, 16, 32] split 2 (%p of %q at %t)
+  // CHECK: tile.work_tiles (%[[R:[^ ]+]], %[[C:[^ ]+]]) of (%[[S]], %[[S]]) by [8, 16] batch(%[[B:[^ ]+]] of %[[S]]) k(%{{.+}} to %{{.+}} of %[[S]] by 32) split 2 (%[[P:.+]] of %[[Q:.+]] at %[[T:.+]]) order(<row>) persistent iter_args(%[[I:.+]] = %[[S]]) -> (index) {
+  %end = tile.work_tiles (%row, %column) of (%n, %n) by [8, 16] batch(%batch of %n) k(%k0 to %k1 of %n by 32) split 2 (%p of %q at %t)
       order(<row>) persistent iter_args(%i = %n) -> (index) {
     %zero = tile.splat 0.0 : !tile
     // CHECK: tile.store %{{.+}} part(%[[P]] of %[[Q]] at %[[T]]) into %D[%[[B]], %[[R]], %[[C]]] {

@@ -27,17 +27,8 @@ module attributes {test.s = #tile.schedule<grid = <k_division = split(2, 3)>>} {
 // -----
 
 func.func @one(%M: index) {
-  // expected-error @below {{expected (row, column), or (row, column, begin of K, end of K), in a batch after the number of the matrix [work-coordinates]}}
+  // expected-error @below {{expected ','}}
   tile.work_tiles (%m) of (%M) by [8, 8] order(<row>) one_shot {
-  }
-  return
-}
-
-// -----
-
-func.func @extents(%M: index) {
-  // expected-error @below {{[work-extents]}}
-  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M) by [8, 8, 8] split 2 (%p of %q at %s) order(<row>) one_shot {
   }
   return
 }
@@ -46,7 +37,7 @@ func.func @extents(%M: index) {
 
 func.func @none(%M: index) {
   // expected-error @below {{expected split, scatter, stream_k, hybrid, tail or scatter_tail, not 'none' [division-word]}}
-  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8, 8] none (%p of %q at %s) order(<row>) one_shot {
+  tile.work_tiles (%m, %n) of (%M, %M) by [8, 8] k(%k0 to %k1 of %M by 8) none (%p of %q at %s) order(<row>) one_shot {
   }
   return
 }
@@ -55,7 +46,7 @@ func.func @none(%M: index) {
 
 func.func @scheduler(%M: index) {
   // expected-error @below {{'tile.work_tiles' op divides the tail of a persistent grid; it is even_split [tail-and-scheduler]}}
-  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8, 8] tail 2 (%p of %q at %s) order(<row>) even_split {
+  tile.work_tiles (%m, %n) of (%M, %M) by [8, 8] k(%k0 to %k1 of %M by 8) tail 2 (%p of %q at %s) order(<row>) even_split {
   }
   return
 }
@@ -63,8 +54,8 @@ func.func @scheduler(%M: index) {
 // -----
 
 func.func @tile(%M: index) {
-  // expected-error @below {{'tile.work_tiles' op needs a tile of three positive extents [work-tile]}}
-  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8] split 2 (%p of %q at %s) order(<row>) one_shot {
+  // expected-error @below {{'tile.work_tiles' op needs a tile of two positive extents [work-tile]}}
+  tile.work_tiles (%m, %n) of (%M, %M) by [8, 8, 8] k(%k0 to %k1 of %M by 8) split 2 (%p of %q at %s) order(<row>) one_shot {
   }
   return
 }
@@ -72,8 +63,8 @@ func.func @tile(%M: index) {
 // -----
 
 func.func @undivided(%M: index) {
-  // expected-error @below {{'tile.work_tiles' op has a K extent where a division of K says how it is divided, and only there [work-k-extent]}}
-  "tile.work_tiles"(%M, %M, %M) <{operandSegmentSizes = array<i32: 0, 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
+  // expected-error @below {{'tile.work_tiles' op has an extent of K, a positive step and a division of K together, or none of them [work-k-extent]}}
+  "tile.work_tiles"(%M, %M, %M) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
   ^bb0(%m: index, %n: index):
     "tile.yield"() : () -> ()
   }) : (index, index, index) -> ()
@@ -84,7 +75,7 @@ func.func @undivided(%M: index) {
 
 func.func @no_parts(%M: index) {
   // expected-error @below {{'tile.work_tiles' op has a number of parts where K is split, at least 1, and only there [work-parts]}}
-  "tile.work_tiles"(%M, %M, %M) <{k_division = 1 : i32, operandSegmentSizes = array<i32: 0, 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
+  "tile.work_tiles"(%M, %M, %M) <{k_step = 8 : i64, k_division = 1 : i32, operandSegmentSizes = array<i32: 1, 1, 0, 0, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
   ^bb0(%m: index, %n: index):
     "tile.yield"() : () -> ()
   }) : (index, index, index) -> ()
@@ -94,8 +85,8 @@ func.func @no_parts(%M: index) {
 // -----
 
 func.func @body(%M: index) {
-  // expected-error @below {{'tile.work_tiles' op body takes the tile's first row and first column, begin and end of K, part, parts and slot, all index, and what is carried [work-arguments]}}
-  "tile.work_tiles"(%M, %M, %M) <{k_division = 2 : i32, operandSegmentSizes = array<i32: 0, 1, 1, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8, 8>}> ({
+  // expected-error @below {{'tile.work_tiles' op body takes m, n, k0, k1, part, parts, slot, all index, and what is carried [work-arguments]}}
+  "tile.work_tiles"(%M, %M, %M) <{k_step = 8 : i64, k_division = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 0, 0, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
   ^bb0(%m: index, %n: index):
     "tile.yield"() : () -> ()
   }) : (index, index, index) -> ()
@@ -130,7 +121,7 @@ func.func @semaphores(%w: memref<?xf32>, %i: index) {
 
 func.func @cluster(%M: index) {
   // expected-error @below {{'tile.work_tiles' op divides the K of all tiles evenly among CTAs, but the CTAs of a cluster compute the same K [division-and-cluster]}}
-  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %M, %M) by [8, 8, 8] cluster [2, 1] stream_k (%part of %parts at %slot)
+  tile.work_tiles (%m, %n) of (%M, %M) by [8, 8] k(%k0 to %k1 of %M by 8) stream_k (%part of %parts at %slot) cluster [2, 1]
       order(<row>) persistent {
   }
   return

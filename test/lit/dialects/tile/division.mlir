@@ -13,8 +13,8 @@ module attributes {
 // CHECK-LABEL: func.func @items(
 func.func @items(%M: index, %N: index, %K: index, %d: memref<?x?xf32, strided<[?, 1]>>, %w: memref<?xf32>, %s: memref<?xi32>) {
   %c0 = arith.constant 0 : index
-  // CHECK: tile.work_tiles (%[[R:.+]], %[[C:.+]], %[[K0:.+]], %[[K1:.+]]) of (%{{.+}}, %{{.+}}, %{{.+}}) by [8, 16, 32] split 3 (%[[P:.+]] of %[[Q:.+]] at %[[S:.+]]) order(<row>) one_shot {
-  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %N, %K) by [8, 16, 32] split 3 (%part of %parts at %slot) order(<row>) one_shot {
+  // CHECK: tile.work_tiles (%[[R:.+]], %[[C:.+]]) of (%{{.+}}, %{{.+}}) by [8, 16] k(%{{.+}} to %{{.+}} of %{{.+}} by 32) split 3 (%[[P:.+]] of %[[Q:.+]] at %[[S:.+]]) order(<row>) one_shot {
+  tile.work_tiles (%m, %n) of (%M, %N) by [8, 16] k(%k0 to %k1 of %K by 32) split 3 (%part of %parts at %slot) order(<row>) one_shot {
     // CHECK: %[[ACC:.+]] = tile.splat
     %acc = tile.splat 0.0 : !tile.tile<8x16xf32>
     // CHECK: tile.store_partial %[[ACC]] into %{{.+}}[%[[P]]] : !tile.tile<8x16xf32>, memref<?xf32>
@@ -39,17 +39,17 @@ func.func @items(%M: index, %N: index, %K: index, %d: memref<?x?xf32, strided<[?
       tile.yield %x : f32
     } : !tile.tile<8x16xf32>, memref<?x?xf32, strided<[?, 1]>>
   }
-  // CHECK: tile.work_tiles ({{.*}}) of ({{.*}}) by [8, 16, 32] cluster [2, 1] scatter 4 ({{.*}}) order(<row>) persistent {
-  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %N, %K) by [8, 16, 32] cluster [2, 1] scatter 4 (%part of %parts at %slot) order(<row>) persistent {
+  // CHECK: tile.work_tiles ({{.*}}) of ({{.*}}) by [8, 16] k({{.*}} by 32) scatter 4 ({{.*}}) cluster [2, 1] order(<row>) persistent {
+  tile.work_tiles (%m, %n) of (%M, %N) by [8, 16] k(%k0 to %k1 of %K by 32) scatter 4 (%part of %parts at %slot) cluster [2, 1] order(<row>) persistent {
   }
-  // CHECK: tile.work_tiles ({{.*}}) of ({{.*}}) by [8, 16, 32] cluster [1, 2] tail 3 ({{.*}}) order(<row>) persistent {
-  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %N, %K) by [8, 16, 32] cluster [1, 2] tail 3 (%part of %parts at %slot) order(<row>) persistent {
+  // CHECK: tile.work_tiles ({{.*}}) of ({{.*}}) by [8, 16] k({{.*}} by 32) tail 3 ({{.*}}) cluster [1, 2] order(<row>) persistent {
+  tile.work_tiles (%m, %n) of (%M, %N) by [8, 16] k(%k0 to %k1 of %K by 32) tail 3 (%part of %parts at %slot) cluster [1, 2] order(<row>) persistent {
   }
-  // CHECK: tile.work_tiles ({{.*}}) of ({{.*}}) by [8, 16, 32] scatter_tail 2 ({{.*}}) order(<row>) persistent {
-  tile.work_tiles (%m, %n, %k0, %k1) of (%M, %N, %K) by [8, 16, 32] scatter_tail 2 (%part of %parts at %slot) order(<row>) persistent {
+  // CHECK: tile.work_tiles ({{.*}}) of ({{.*}}) by [8, 16] k({{.*}} by 32) scatter_tail 2 ({{.*}}) order(<row>) persistent {
+  tile.work_tiles (%m, %n) of (%M, %N) by [8, 16] k(%k0 to %k1 of %K by 32) scatter_tail 2 (%part of %parts at %slot) order(<row>) persistent {
   }
-  // CHECK: tile.work_tiles ({{.*}}) of ({{.*}}) by [8, 16, 32] stream_k ({{.*}}) order(<grouped 2>) persistent iter_args(%[[T:.+]] = %{{.+}}) -> (index) {
-  %r = tile.work_tiles (%m, %n, %k0, %k1) of (%M, %N, %K) by [8, 16, 32] stream_k (%part of %parts at %slot) order(<grouped 2>) persistent iter_args(%t = %c0) -> (index) {
+  // CHECK: tile.work_tiles ({{.*}}) of ({{.*}}) by [8, 16] k({{.*}} by 32) stream_k ({{.*}}) order(<grouped 2>) persistent iter_args(%[[T:.+]] = %{{.+}}) -> (index) {
+  %r = tile.work_tiles (%m, %n) of (%M, %N) by [8, 16] k(%k0 to %k1 of %K by 32) stream_k (%part of %parts at %slot) order(<grouped 2>) persistent iter_args(%t = %c0) -> (index) {
     tile.yield %t : index
   }
   return

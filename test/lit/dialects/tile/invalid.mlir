@@ -51,22 +51,22 @@ func.func @f(%a: memref<4x8xf32, #tile.layout<((2,4),8):((1,2),8)>>) { return }
 
 // -----
 
-// expected-error @below {{grouped needs the number of tile rows in a band, at least 1, e.g. 8 [grouped-number]}}
+// expected-error @below {{grouped takes one number, at least 1, e.g. 8 [raster-numbers]}}
 module attributes {test.bad = #tile.raster<grouped>} {}
 
 // -----
 
-// expected-error @below {{row takes no number [raster-no-number]}}
+// expected-error @below {{row takes no number [raster-numbers]}}
 module attributes {test.bad = #tile.raster<row 8>} {}
 
 // -----
 
-// expected-error @below {{groups need their tile rows and tile columns, at least 1 each, e.g. 16 and 8 [groups-numbers]}}
+// expected-error @below {{groups takes two numbers, at least 1 each, e.g. 16, 8 [raster-numbers]}}
 module attributes {test.bad = #tile.raster<groups 16>} {}
 
 // -----
 
-// expected-error @below {{grouped takes one number at most; groups take two [raster-one-number]}}
+// expected-error @below {{[raster-numbers]}}
 module attributes {test.bad = #tile.raster<grouped 16, 8>} {}
 
 // -----
@@ -136,7 +136,7 @@ module attributes {test.bad = #tile.schedule<grid = <order = groups(1, 2, 3)>>} 
 
 // -----
 
-// expected-error @below {{[raster-no-number]}}
+// expected-error @below {{[raster-numbers]}}
 module attributes {test.bad = #tile.schedule<grid = <order = row(8)>>} {}
 
 // -----
@@ -433,7 +433,7 @@ tile.kernel @k() {
 tile.kernel @k() {
   %c0 = arith.constant 0 : index
   // expected-error @below {{[work-arguments]}}
-  "tile.work_tiles"(%c0, %c0) <{operandSegmentSizes = array<i32: 0, 1, 1, 0, 0>, tile = array<i64: 8, 8>, order = #tile.raster<grouped 1>, scheduler = 0 : i32}> ({
+  "tile.work_tiles"(%c0, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>, tile = array<i64: 8, 8>, order = #tile.raster<grouped 1>, scheduler = 0 : i32}> ({
   ^bb0(%m: index):
     tile.yield
   }) : (index, index) -> ()

@@ -11,7 +11,7 @@ func.func @host(%d: !mat, %n: index) {
 tile.kernel @k(%d: !mat) {
   %c0 = arith.constant 0 : index
   %n = memref.dim %d, %c0 : !mat
-  tile.work_tiles (%m, %c, %k0, %k1) of (%n, %n, %n) by [32, 32, 32] stream_k (%p of %q at %s) order(<row>) persistent {
+  tile.work_tiles (%m, %c) of (%n, %n) by [32, 32] k(%k0 to %k1 of %n by 32) stream_k (%p of %q at %s) order(<row>) persistent {
     %acc = tile.splat 0.0 : !tile.tile<32x32xf32>
     tile.store %acc part(%p of %q at %s) into %d[%m, %c] {
     ^bb0(%x: f32):

@@ -13,7 +13,7 @@
 
 // CHECK-LABEL: tile.kernel @split_kernel(
 // CHECK-SAME:    %[[D:[^ :]+]]: memref<?x?xbf16, strided<[?, 1]>>, %[[W:[^ :]+]]: memref<?xf32>, %[[S:[^ :]+]]: memref<?xi32>)
-// CHECK:       tile.work_tiles (%[[R:.+]], %[[C:.+]], %[[K0:.+]], %[[K1:.+]]) of ({{.*}}) by [32, 64, 16] split 3 (%[[PART:.+]] of %[[N:.+]] at %[[SLOT:.+]]) order(<row>) one_shot {
+// CHECK:       tile.work_tiles (%[[R:.+]], %[[C:.+]]) of ({{.*}}) by [32, 64] k(%[[K0:.+]] to %[[K1:.+]] of {{.*}} by 16) split 3 (%[[PART:.+]] of %[[N:.+]] at %[[SLOT:.+]]) order(<row>) one_shot {
 // CHECK:         %[[ACC:.+]] = scf.for %{{.+}} = %[[K0]] to %[[K1]] step %c16
 // CHECK:         %[[FIRST:.+]] = arith.cmpi eq, %[[PART]], %c0
 // CHECK:         scf.if %[[FIRST]] {
@@ -51,7 +51,7 @@ func.func @split(%a: !mat, %b: !mat, %d: !mat) {
 // CHECK:       tile.workspace %[[ELEMENTS]] : memref<?xf32>
 // CHECK:       tile.workspace %[[CTAS]] zeroed : memref<?xi32>
 // CHECK:       tile.launch @stream_kernel grid(%[[CTAS]])
-// CHECK:       tile.work_tiles ({{.*}}) of (%c100, %c65, %c40) by [32, 32, 16] stream_k ({{.*}}) order(<row>) persistent {
+// CHECK:       tile.work_tiles ({{.*}}) of (%c100, %c65) by [32, 32] k(%k0 to %k1 of %c40 by 16) stream_k ({{.*}}) order(<row>) persistent {
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
 func.func @stream(%a: memref<100x40xf16>, %b: memref<65x40xf16>, %d: memref<100x65xf16>) {
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
@@ -76,7 +76,7 @@ func.func @stream(%a: memref<100x40xf16>, %b: memref<65x40xf16>, %d: memref<100x
 // CHECK:       tile.workspace %[[ELEMENTS]] : memref<?xf32>
 // CHECK:       tile.workspace %[[SLOTS]] zeroed : memref<?xi32>
 // CHECK:       tile.launch @tail_kernel grid(%[[CTAS]])
-// CHECK:       tile.work_tiles ({{.*}}) of (%c100, %c65, %c80) by [32, 32, 16] tail 3 ({{.*}}) order(<row>) persistent {
+// CHECK:       tile.work_tiles ({{.*}}) of (%c100, %c65) by [32, 32] k(%k0 to %k1 of %c80 by 16) tail 3 ({{.*}}) order(<row>) persistent {
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
 func.func @tail(%a: memref<100x80xf16>, %b: memref<65x80xf16>, %d: memref<100x65xf16>) {
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
@@ -96,7 +96,7 @@ func.func @tail(%a: memref<100x80xf16>, %b: memref<65x80xf16>, %d: memref<100x65
 // CHECK-LABEL: func.func @scatter_tail(
 // CHECK:       cf.assert
 // CHECK:       tile.launch @scatter_tail_kernel {{.*}} cooperative
-// CHECK:       tile.work_tiles (%[[R:.+]], %[[C:.+]], %{{.+}}, %{{.+}}) of ({{.*}}) by [32, 32, 16] scatter_tail 2 (%[[PART:.+]] of %[[N:.+]] at %[[SLOT:.+]]) order(<row>) persistent {
+// CHECK:       tile.work_tiles (%[[R:.+]], %[[C:.+]]) of ({{.*}}) by [32, 32] k({{.*}} by 16) scatter_tail 2 (%[[PART:.+]] of %[[N:.+]] at %[[SLOT:.+]]) order(<row>) persistent {
 // CHECK:         %[[ACC:.+]] = scf.for
 // CHECK:         %[[SHARED:.+]] = arith.cmpi ugt, %[[N]], %{{.+}}
 // CHECK:         scf.if %[[SHARED]] {
@@ -132,7 +132,7 @@ func.func @scatter_tail(%a: !of_k, %b: !of_k, %d: memref<100x100xf16>) {
 // CHECK:       %[[SLOTS:.+]] = arith.muli %[[TILES]], %{{.+}}
 // CHECK:       tile.workspace %[[SLOTS]] zeroed : memref<?xi32>
 // CHECK:       tile.launch @scatter_kernel {{.*}} cluster [2, 1] cooperative
-// CHECK:       tile.work_tiles (%[[R:.+]], %[[C:.+]], %{{.+}}, %{{.+}}) of ({{.*}}) by [64, 32, 64] cluster [2, 1] scatter 2 (%[[PART:.+]] of %[[N:.+]] at %[[SLOT:.+]]) order(<row>) persistent {
+// CHECK:       tile.work_tiles (%[[R:.+]], %[[C:.+]]) of ({{.*}}) by [64, 32] k({{.*}} by 64) scatter 2 (%[[PART:.+]] of %[[N:.+]] at %[[SLOT:.+]]) cluster [2, 1] order(<row>) persistent {
 // CHECK:         %[[ACC:.+]] = scf.for
 // CHECK:         %[[OWN:.+]] = arith.addi %[[SLOT]], %[[PART]]
 // CHECK:         tile.store_partial %[[ACC]] into %[[W:.+]][%[[OWN]]] shares 2

@@ -30,7 +30,7 @@
 // CHECK-LABEL: tile.kernel @gemm_kernel(
 // CHECK-SAME:    %D: memref<?x?x?xbf16, {{[^>]*}}>>, %[[BIAS:[^ ]+]]: memref<?x?xbf16, {{[^>]*}}>>, %[[ROW:[^ ]+]]: memref<?xbf16>
 // CHECK-DAG:     %[[OF:.+]] = memref.dim %D, %c0
-// CHECK:         tile.work_tiles (%batch, %m, %n, %k0, %k1) of (%[[OF]], %{{.+}}, %{{.+}}, %{{.+}}) by [32, 64, 16] split 2 (%part of %parts at %slot) order(<grouped 4>) one_shot {
+// CHECK:         tile.work_tiles (%m, %n) of (%{{.+}}, %{{.+}}) by [32, 64] batch(%batch of %[[OF]]) k(%k0 to %k1 of %{{.+}} by 16) split 2 (%part of %parts at %slot) order(<grouped 4>) one_shot {
 // CHECK:           tile.view %A[%batch, %m, %[[K:.+]]] : {{.*}} to !tile.view<32x16xbf16>
 // CHECK:           tile.view %B[%batch, %[[K]], %n] : {{.*}} to !tile.view<16x64xbf16>
 // CHECK:           tile.store %{{.+}} into %D[%batch, %m, %n] operands(per_column %[[BIAS]] : {{.*}}, per_row %[[ROW]] : memref<?xbf16>) {

@@ -72,6 +72,19 @@ tile.kernel @kernel(%d: memref<?xf32>) {
 }
 // -----
 
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index, %d: memref<8x8xf32>) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args(%d) : memref<8x8xf32>
+  return
+}
+tile.kernel @kernel(%d: memref<8x8xf32>) {
+  // expected-error @below {{convert-sm-to-nvvm: must take the first rows and columns of a matrix that lies by rows: [0, 0] [rows, columns] [1, 1] [subview-of-first]}}
+  %late = memref.subview %d[4, 0] [4, 8] [1, 1] : memref<8x8xf32> to memref<4x8xf32, strided<[8, 1], offset: 32>>
+  tile.return
+}
+}
+// -----
+
 // Shared memory that has not been laid out.
 !buffer = memref<8x8xf16, #tile.layout<(8,8):(8,1)>, #gpu.address_space<workgroup>>
 module attributes {tile.target = "sm_80"} {
