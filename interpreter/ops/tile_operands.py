@@ -1,4 +1,4 @@
-"""Operands of tile's ops: which have windows of what shape, those that act in the sum, packed weights."""
+"""Operands of tile's ops: the shapes of their windows, those that the sum reads, packed weights."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.machine.staged_scales import SharedScales
 from lowtide.interpreter.program.decoded import DecodedOp
 
-#: Of a scale: whether it is of rows, how many of them share one, and which of its dimensions counts blocks of K
+#: For a scale: whether it is for rows, the number of rows (or columns) that share one, the dimension of blocks of K
 SCALES = {
     OperandKind.row_scale: (True, 1, 0),
     OperandKind.column_scale: (False, 1, 0),
@@ -21,7 +21,7 @@ SCALES = {
     OperandKind.column_block_scale: (False, 128, 1),
 }
 IN_THE_SUM = (OperandKind.group_scale, OperandKind.group_zero, *SCALES)
-SCALED_TOGETHER = 128  # of K
+SCALED_TOGETHER = 128  # K of the products that share a scale
 
 #: Dimensions of an operand without a batch
 RANKS = {
@@ -34,22 +34,22 @@ RANKS |= dict.fromkeys(SCALES, 2)
 
 
 def part_of(state: AgentState, op: DecodedOp, operand: Any, kind: OperandKind, number: int) -> Any:
-    """What one product of a batch has of an operand of the epilogue: its part, or all of one that is shared."""
+    """The part of an epilogue operand for one product of a batch, or all of it if it is shared."""
     if kind is OperandKind.scalar or len(operand.shape) == RANKS.get(kind):
         return operand
     return matrix_at(state, op, operand, number)
 
 
 def matrix_at(state: AgentState, op: DecodedOp, batch: Matrix, number: int) -> Matrix:
-    """A matrix, or vector, of a batch. Raises InterpreterError for one that the batch does not have."""
+    """A matrix, or vector, of a batch. Raises InterpreterError for a number outside of the batch."""
     if not 0 <= number < batch.shape[0]:
         raise violation(state, op, f"matrix {number} of {batch.name}, a batch of {batch.shape[0]} [matrix-of-batch]")
     return batch.part(number)
 
 
 def window_at(matrix: Matrix, kind: OperandKind, offsets: list[int], shape: tuple[int, int]) -> Window:
-    """The window of a matrix, or of a vector by kind, at offsets (two, or a vector's one; of scales the row or column
-    and K)."""
+    """The window of a matrix, or of a vector by kind, at offsets: two, or one for a vector; for scales, (row or column,
+    K)."""
     if kind in SCALES:
         return _scale_window(matrix, kind, (offsets[0], offsets[1]), shape)
     row, column = {
@@ -61,7 +61,7 @@ def window_at(matrix: Matrix, kind: OperandKind, offsets: list[int], shape: tupl
 
 
 def _scale_window(matrix: Matrix, kind: OperandKind, offsets: tuple[int, int], shape: tuple[int, int]) -> Window:
-    """A window of the vector that has the scales for one block of K."""
+    """A window of the vector with the scales for one block of K."""
     (outer, k), (by_row, block, k_dim) = offsets, SCALES[kind]
     number, stride = k // SCALED_TOGETHER, matrix.row_stride
     apart, step = (stride, 1) if k_dim == 0 else (1, stride)
@@ -72,7 +72,7 @@ def _scale_window(matrix: Matrix, kind: OperandKind, offsets: tuple[int, int], s
 
 
 def staged_window(buffer: SharedBuffer, kind: OperandKind, offsets: list[int], shape: tuple[int, int]) -> SharedScales:
-    """The window of scales in shared memory at (row or column, K) of what the buffer begins with."""
+    """The window of scales in shared memory at (row or column, K), relative to the start of the buffer."""
     (outer, k), (by_row, block, k_dim) = offsets, SCALES[kind]
     return SharedScales(buffer, by_row, block, k_dim, outer, k // SCALED_TOGETHER, shape)
 
@@ -85,7 +85,7 @@ def weights_of(op: DecodedOp) -> str:
 def scale_and_add(
     state: AgentState, partial: NDArray[Any], total: NDArray[Any], scales: list[NDArray[Any]], dtype: str
 ) -> NDArray[Any]:
-    """partial · (row scale · column scale) + total: the product of the scales is rounded, and then the sum."""
+    """partial · (row scale · column scale) + total: the product of the scales is rounded, then the sum."""
     domain = state.machine.domain
     return domain.fma(partial, domain.multiply(scales[0], scales[1], dtype), total, dtype)
 
