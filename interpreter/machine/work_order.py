@@ -21,7 +21,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class WorkItem:
-    """A tile (m, n), or its steps of K from `begin` to `end`: which part of how many, and the slot of part 0.
+    """A tile (m, n), or its steps of K from `begin` to `end`: part, number of parts, and slot of part 0.
 
     `grid` is the number of its matrix in a batch, or of its group of rows.
     """
@@ -37,7 +37,7 @@ class WorkItem:
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """The scheduler, the order of tiles with its numbers (`group` and `columns`, 0 where it has none), and the part of
+    """The scheduler, the order of tiles with its numbers (`group` and `columns`, 0 if it has none), and the part of
     the tiles that is taken."""
 
     scheduler: SchedulerKind
@@ -49,7 +49,7 @@ class WorkOrder:
     parts: int = 0
 
     def __post_init__(self) -> None:
-        """Raises InterpreterError for a word that has no meaning here."""
+        """Raises InterpreterError for an unknown word."""
         words = (
             (self.scheduler, SCHEDULERS),
             (self.kind, ORDERS),
@@ -65,7 +65,7 @@ class WorkOrder:
 
     @property
     def pieces(self) -> int:
-        """How many work tiles, one below the other, are a tile of the order."""
+        """The number of work tiles, one below the other, in a tile of the order."""
         return PARTS[self.part].pieces
 
     def count(self, ctas: int, total: int) -> int:
@@ -115,7 +115,7 @@ def _supers(grids: Sequence[Place], cluster: Place) -> list[Place]:
 
 @dataclass(frozen=True)
 class Part:
-    """Which tiles of the order, by their number and that of the CTAs, are taken, each in how many pieces along M."""
+    """The tiles of the order that are taken, by their number and that of the CTAs, and the pieces of each along M."""
 
     taken: Callable[[int, int], range]
     pieces: int = 1
@@ -142,7 +142,7 @@ def _split_k(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> I
 
 
 def _scatter_k(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
-    """Of the tiles that the CTAs compute at a time, part 0 of each, then part 1 of each, …"""
+    """For the tiles that the CTAs compute at a time: part 0 of each, then part 1 of each, …"""
     parts = min(order.parts, steps)
     for item in order.places(cta, ctas, tiles * parts):
         first = item // ctas * (ctas // parts)
@@ -152,7 +152,7 @@ def _scatter_k(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) ->
 
 
 def _tail(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
-    """Waves of whole tiles. The tiles that are left follow in rounds of as many as the CTAs can share: in each part
+    """Waves of whole tiles. The remaining tiles follow in rounds of as many as the CTAs can share: in each round, part
     n − 1 of all its tiles, …, part 0 of all."""
     parts, over = min(order.parts, steps, ctas), tiles % ctas
     for wave in range(tiles // ctas):
@@ -177,7 +177,7 @@ def _stream_k(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> 
 
 
 def _hybrid(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
-    """Waves of whole tiles, and one to two waves of tiles in even shares where tiles are no whole waves."""
+    """Waves of whole tiles, and one to two waves of tiles in even shares if the tiles are not whole waves."""
     waves = tiles // ctas if tiles % ctas == 0 else max(tiles // ctas - 1, 0)
     for wave in range(waves):
         yield wave * ctas + cta, 0, steps, 0, 1, ctas - 1 - cta
@@ -219,7 +219,7 @@ def _column(index: int, tiles: Place, order: WorkOrder) -> Place:
 
 
 def _band(index: int, tiles: Place, order: WorkOrder) -> tuple[int, int, int]:
-    """Of the band of `group` tile rows: its first row, how many it has (fewer in the last), and the place in it."""
+    """The band of `group` tile rows: its first row, its number of rows (fewer in the last), and the place in it."""
     top = index // (order.group * tiles[1]) * order.group
     return top, min(tiles[0] - top, order.group), index - top * tiles[1]
 
@@ -239,7 +239,7 @@ def _groups(index: int, tiles: Place, order: WorkOrder) -> Place:
 
 
 def _hilbert(index: int, tiles: Place, order: WorkOrder) -> Place:
-    """Along a generalized Hilbert curve, which leads along the longer side of the grid."""
+    """Along a generalized Hilbert curve, which follows the longer side of the grid."""
     longer, shorter = _on_curve(index, max(tiles), min(tiles))
     return (shorter, longer) if tiles[0] <= tiles[1] else (longer, shorter)
 
@@ -249,7 +249,7 @@ def _on_curve(index: int, length: int, width: int) -> Place:
     if length == 1 or width == 1:
         return (index, 0) if width == 1 else (0, index)
     if 2 * length > 3 * width:
-        # Two rectangles one behind the other; the first has an even length.
+        # Two consecutive rectangles; the first has an even length.
         near = 2 * -(-(length // 2) // 2)
         if index < near * width:
             return _on_curve(index, near, width)

@@ -1,4 +1,4 @@
-"""The memref dialect: what a kernel or the host asks of a matrix."""
+"""The memref dialect: properties of matrices for kernels and the host."""
 
 from dataclasses import replace
 from typing import Any

@@ -78,20 +78,20 @@ def workspace(state: AgentState, op: DecodedOp) -> None:
 
 
 def _check_zero(state: AgentState, op: DecodedOp, name: str) -> None:
-    """Raises where a launch has not left a zeroed workspace as it found it."""
+    """Raises InterpreterError if a launch has not left a zeroed workspace zero."""
     left = np.flatnonzero(state.machine.memory.contents(name)[0] != 0)
     if left.size:
         raise violation(
             state,
             op,
-            f"element {left[0]} is not zero after the launches, as the next call needs it: reset it at the end"
+            f"element {left[0]} is not zero after the launches, but the next call needs zero: reset it at the end"
             " [workspace-not-reset]",
         )
 
 
 @OPS.implements("tile.cluster_count")
 def cluster_count(state: AgentState, op: DecodedOp) -> None:
-    """As many as run at a time, at least one."""
+    """The number of clusters that run at a time, at least one."""
     state.values[op.results[0]] = clusters_at_a_time(state.machine.options.sms, op.attributes["cluster"])
 
 
@@ -128,11 +128,11 @@ def grid_dependency_wait(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("tile.launch_dependents")
 def launch_dependents(state: AgentState, op: DecodedOp) -> None:
-    """A next kernel that starts early waits for this one before it accesses memory, so that its start changes none."""
+    """A next kernel that starts early waits for this one before it accesses memory, so its start changes nothing."""
 
 
 def work_order(op: Any) -> WorkOrder:
-    """What a tile.work_tiles says of who computes which tile when. Raises InterpreterError for an unknown word."""
+    """The work order of a tile.work_tiles. Raises InterpreterError for an unknown word."""
     order = op.attributes["order"]
     scheduler = SchedulerKind(ir.IntegerAttr(op.attributes["scheduler"]).value)
     words = ("part", "k_division", "k_parts")
@@ -157,7 +157,7 @@ def _prepare_work_tiles(op: DecodedOp, program: Program) -> None:
 
 @OPS.implements("tile.next_work_tile")
 def next_work_tile(state: AgentState, op: DecodedOp) -> None:
-    """Its results are set by the work tiles that it stands in."""
+    """The surrounding work tiles set its results."""
 
 
 @OPS.implements("tile.work_tiles", prepare=_prepare_work_tiles)
@@ -173,7 +173,7 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
         raise violation(
             state,
             op,
-            f"hands tiles to clusters of {list(cluster)}, but the launch has those of {launched} [work-tiles-cluster]",
+            f"gives tiles to clusters of {list(cluster)}, the launch has clusters of {launched} [work-tiles-cluster]",
         )
     turn, turns = _turn(state, op)
     trace = machine.observers.trace
@@ -237,7 +237,7 @@ def _groups(state: AgentState, op: DecodedOp, ends: Matrix, rows: int) -> list[t
 
 
 def _with_later(items: Iterable[WorkItem], most: int) -> Iterator[tuple[WorkItem, ...]]:
-    """Each item with those after it, `most` of them, fewer at the end."""
+    """Each item with the next ones, `most` of them, fewer at the end."""
     ahead = iter(items)
     window = deque(islice(ahead, most + 1))
     while window:
@@ -247,7 +247,7 @@ def _with_later(items: Iterable[WorkItem], most: int) -> Iterator[tuple[WorkItem
 
 
 def _turn(state: AgentState, op: DecodedOp) -> tuple[int, int]:
-    """The agent's turn among those that share the CTA's tiles, and how many they are."""
+    """The agent's turn among those that share the CTA's tiles, and their number."""
     if "in_turn" not in op.attributes:
         return 0, 1
     if state.seat.role is None:

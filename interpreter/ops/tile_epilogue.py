@@ -28,12 +28,12 @@ from lowtide.interpreter.program.types import Fragment, Scalar, Tile
 
 OPS = OpTable()
 
-# A full result is written in a window, an amax is raised.
+# A full result is written in a window, the value of an amax is raised.
 Target = Window | Matrix
 
 
 class Place(NamedTuple):
-    """Where a tile begins in the full results, its shape, and how many of its rows and columns there are."""
+    """The origin of a tile in the full results, its shape, and its numbers of rows and columns inside."""
 
     row: int
     column: int
@@ -77,12 +77,12 @@ def result_kinds(op: DecodedOp) -> list[ResultKind]:
 
 
 def result_of_part(state: AgentState, op: DecodedOp, result: Matrix, kind: ResultKind, number: int) -> Matrix:
-    """What one product of a batch writes of a result; an amax is that of all."""
+    """The part of a result that one product of a batch writes; all products share an amax."""
     return matrix_at(state, op, result, number) if kind is ResultKind.full else result
 
 
 def targets_at(op: DecodedOp, results: list[Matrix], origin: tuple[int, int], shape: tuple[int, int]) -> list[Target]:
-    """Where each result takes what the region yields for it, for a tile that begins at `origin`."""
+    """The part of each result that a tile at `origin` writes."""
     return [
         Window(result, *origin, shape) if kind is ResultKind.full else result
         for result, kind in zip(results, result_kinds(op), strict=True)
@@ -90,7 +90,7 @@ def targets_at(op: DecodedOp, results: list[Matrix], origin: tuple[int, int], sh
 
 
 def _operand_windows(op: DecodedOp, place: Place | Window, operands: list[Any]) -> Iterator[Any]:
-    """The window of each epilogue operand that lies where the tile lies in the results; a scalar as it is."""
+    """For each epilogue operand, its window at the tile's place in the results; scalars are unchanged."""
     kinds = [kind for kind in map(OperandKind, op.attributes.get("kinds", ())) if kind not in IN_THE_SUM]
     for operand, kind in zip(operands, kinds, strict=True):
         if kind == OperandKind.scalar:
@@ -118,7 +118,7 @@ def epilogue_whole(
     for target, values in zip(targets, results, strict=True):
         if isinstance(target, Matrix):
             maxima.lift(state, op, target.address, values)
-    state.cta.shared.warp_sync(state.warp)  # all of it is read before any of it is written
+    state.cta.shared.warp_sync(state.warp)  # all reads come before all writes
     for target, values in zip(targets, results, strict=True):
         if isinstance(target, Window):
             store_inside(state, op, target, values)
@@ -128,7 +128,7 @@ def _check_extents(state: AgentState, op: DecodedOp, operand: Window, place: Pla
     """Raises InterpreterError unless the operand has the rows, or columns, that the results have in the tile."""
     for axis in _AXES[operand.kind]:
         if operand.inside[axis] != place.inside[axis]:
-            rule = f"{operand.inside[axis]} {('rows', 'columns')[axis]} of {operand.matrix.name} lie in the tile"
+            rule = f"{operand.inside[axis]} {('rows', 'columns')[axis]} of {operand.matrix.name} are in the tile"
             raise violation(
                 state, op, f"{rule}, of D {place.inside[axis]}; an operand has the extents of D [operand-extents-of-d]"
             )
@@ -152,10 +152,10 @@ def _epilogue_by_lane(
 
 
 def apply_block(state: AgentState, block: DecodedBlock, elements: list[Any], shape: tuple[int, ...]) -> Steps:
-    """A scalar region applied to arrays of elements; what it yields, as arrays of `shape`."""
+    """Apply a scalar region to arrays of elements; its results are arrays of `shape`."""
     for slot, type, value in zip(block.arguments, block.argument_types, elements, strict=True):
         state.values[slot] = value
-        if isinstance(type, Scalar) and not type.is_float:  # what was read past an edge is a zero of the domain
+        if isinstance(type, Scalar) and not type.is_float:  # elements read past an edge are zeros of the domain
             state.values[slot] = np.asarray(value).astype(type.dtype)
     results = yield from run_block(state, block)
     return [np.broadcast_to(result, shape) for result in results]

@@ -108,12 +108,12 @@ def _zeros_of(state: AgentState, op: DecodedOp, zeros: Matrix | None) -> NDArray
 def _by_groups(
     state: AgentState, op: DecodedOp, sides: tuple[NDArray[Any], NDArray[Any]], zero: NDArray[Any], scales: Matrix
 ) -> NDArray[Any]:
-    """The sums of groups of K, each scaled, added in their order."""
+    """The sums of groups of K, each scaled, added in order."""
     (left, right), group, domain = sides, op.attributes["group"], state.machine.domain
     acc, total, count = str(op.attributes["acc"]), zero, left.shape[1] // group
     if left.shape[1] % group or scales.shape != (count, zero.shape[1]):
         raise violation(
-            state, op, f"scales {scales.shape} are none of K = {left.shape[1]} in groups of {group} [gemm-groups]"
+            state, op, f"scales {scales.shape} do not fit K = {left.shape[1]} in groups of {group} [gemm-groups]"
         )
     factors = load_window(state, op, Window(scales, 0, 0, (scales.shape[0], scales.shape[1])))
     for number in range(count):
@@ -144,5 +144,5 @@ def _scaled_product(
 
 
 def _in_order(scales: dict[OperandKind, Matrix]) -> list[OperandKind]:
-    """The kind of the scales of rows, then that of columns."""
+    """The kinds of the scales of rows and of columns."""
     return sorted(scales, key=lambda kind: not SCALES[kind][0])

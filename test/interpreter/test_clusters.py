@@ -156,7 +156,7 @@ FAULTS = [
         "epilogue",
         r"by \[64, 16\] cluster \[2, 1\]",
         "by [64, 16] cluster [1, 2]",
-        r"hands tiles to clusters of \[1, 2\], but the launch has those of \[2, 1\]",
+        r"\[work-tiles-cluster\]",
     ),
     Fault(
         "a grid that is no multiple of the cluster",
