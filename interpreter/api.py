@@ -141,7 +141,7 @@ def launch_record(
     offsets: Mapping[str, int] = MappingProxyType({}),
 ) -> LaunchRecord:
     """The launches of a module of level llvm as data; `run` takes them with its PTX. Arguments as for `interpret`.
-    Raises InterpreterError as it does, and for another level, whose kernels have other parameters."""
+    Raises InterpreterError as it does, and for other levels, since their kernels have other parameters."""
     loaded, numbers = module if isinstance(module, Loaded) else Loaded(module), domains.domain("float")
     memory = GlobalMemory(numbers.payload)
     host = Host(loaded.module, None, loaded.programs, Launcher(numbers, memory, Options(sms), Observers()))
@@ -204,7 +204,7 @@ def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -
 
 
 def _written(host: Host, matrix: Any) -> Array:
-    """A result as it lies. Raises InterpreterError for one that is not written everywhere."""
+    """A result as stored. Raises InterpreterError if an element is not written."""
     payload, written = host.memory.contents(matrix.name)
     if len(matrix.shape) == 3:  # a batch: the rows of all its matrices
         payload, written = payload.reshape(matrix.shape), written.reshape(matrix.shape)

@@ -127,7 +127,7 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
 
 
 def _in_order(function: ir.Operation, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs in the order of the function's arguments, where they have the names that it says."""
+    """The inputs in the order of the function's arguments, if they have its names."""
     attributes = ir.ArrayAttr(function.attributes["arg_attrs"]) if "arg_attrs" in function.attributes else ()
     entries = [ir.DictAttr(entry) for entry in attributes]
     names = [ir.StringAttr(entry["tile.name"]).value for entry in entries if "tile.name" in entry]
@@ -135,7 +135,7 @@ def _in_order(function: ir.Operation, inputs: Mapping[str, Any]) -> dict[str, An
 
 
 def _results(function: ir.Operation) -> list[ResultKind]:
-    """The kinds of the function's results, as `tile.problem` or the tile.gemm says them; else there is one, D."""
+    """The kinds of the function's results, from `tile.problem` or the tile.gemm; by default only D."""
     if "tile.problem" in function.attributes:
         return [ResultKind[kind] for kind, _ in function.attributes["tile.problem"].results]
     gemm = _gemm_in(function)

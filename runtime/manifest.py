@@ -290,12 +290,12 @@ def _check_arguments(arguments: Sequence[Any], batched: bool) -> None:
 
 
 def output_of(arguments: Sequence[Mapping[str, Any]]) -> int:
-    """Which argument is D, the first full output."""
+    """The position of D, the first full output, among the arguments."""
     return next(i for i, x in enumerate(arguments) if (x["role"], x["kind"]) == ("output", "full"))
 
 
 def is_full_operand(argument: Mapping[str, Any]) -> bool:
-    """Whether an argument is an operand with an element for each of D, in whose place D may lie."""
+    """Whether an argument is an operand with an element for each of D's, so that D may replace it in memory."""
     return (argument["role"], argument["kind"]) == ("input", "full")
 
 

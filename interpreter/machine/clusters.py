@@ -1,6 +1,6 @@
 """The CTAs of a cluster: ranks, the cluster barrier, and signals to mbarriers of other CTAs.
 
-PTX ISA, "barrier.cluster": an arrival releases the thread's accesses, a wait acquires those that all have released;
+PTX ISA, "barrier.cluster": an arrival releases the thread's accesses, a wait acquires the released accesses of all;
 ended threads are not waited for. "mapa", "mbarrier.arrive": an mbarrier of another CTA may be used once that CTA is
 known to have initialised it, and until it has ended.
 """
@@ -29,7 +29,7 @@ WINDOW_BITS = 24  # of an address in the shared memory of a cluster; the CTA's r
 
 
 def window(rank: int) -> int:
-    """The start of the shared memory of the CTA with this rank in that of its cluster, at level nvvm."""
+    """The start of the shared memory of the CTA with this rank in its cluster's shared memory, at level nvvm."""
     return rank << WINDOW_BITS
 
 
@@ -185,7 +185,7 @@ def wait(state: AgentState, op: Described) -> Steps:
 
 
 def _clocks_of(state: AgentState) -> list[tuple[Cta, int]]:
-    """The CTAs in which an agent has a clock, with its number there: its own CTA, and those of which it is a guest."""
+    """The CTAs in which an agent has a clock, with its number there: its own CTA, and CTAs in which it is a guest."""
     guests = [(cta, cta.guests[_key(state)]) for cta in state.cta.cluster.ctas if _key(state) in cta.guests]
     return [(state.cta, state.warp), *guests]
 

@@ -44,7 +44,7 @@ class Redundant(Exception):
 class _Node:
     """A choice: the agents that could continue, the chosen one and its actions; the agents to try, and those tried.
 
-    `asleep` are agents whose next step leads to orders that were tried before, with that step.
+    `asleep` holds agents, each with its next step, if that step leads to orders that were already tried.
     """
 
     able: tuple[int, ...]

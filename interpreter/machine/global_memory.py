@@ -368,7 +368,7 @@ class GlobalMemory(Cells):
         return [(key[1], *self._further.pop(key)) for key in keys]
 
     def _unordered(self, access: Access, thread: Ints, stored: Ints) -> NDArray[np.bool_]:
-        """Which accesses by other threads, 0 for none, in these epochs, are not ordered before this access."""
+        """The accesses by other threads (0: no thread) in these epochs that are not ordered before this access."""
         number = thread - 1
         warp, lane = number // LANES, lane_column(access)
         others = (number >= 0) & (warp // WARPS != access.cta)

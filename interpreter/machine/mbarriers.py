@@ -121,7 +121,7 @@ def _signal(state: AgentState, op: Described, barrier: Mbarrier) -> None:
 
 
 def _release(state: AgentState, barrier: Mbarrier) -> None:
-    """Release what the agent has done to waits for the current phase."""
+    """Release the agent's accesses to waits for the current phase."""
     cta, knowledge = state.cta, state.cta.shared.clocks.release(state.warp)
     if cta is barrier.home:
         barrier.gathered = joined(barrier.gathered, knowledge)

@@ -1,4 +1,4 @@
-"""The last reads of each reader of shared memory, kept only for those that have read, since most agents only write.
+"""The last reads of each reader of shared memory, kept only for agents that have read, since most only write.
 
 A reader is an agent, or an asynchronous reader such as a wgmma or a TMA store.
 """

@@ -5,7 +5,7 @@ Producers fill the slots in ring order and consumers read them in ring order: th
 empty once every consumer has released it. Instances of a consumer role take turns: one of them reads each fill of a
 slot, and all their waits together are in ring order. A copy into a slot lands when the slot is first waited for. Each
 acquire makes the slot unwritten, so that reading data of an earlier round is an error, except in buffers that the ring
-keeps. A wait orders what the commits ended, an acquire what the releases ended.
+keeps. A wait comes after the accesses before the commits, an acquire after the accesses before the releases.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class RingState:
         return self.producers != self.consumers
 
     def status(self, index: int, warp: int) -> str:
-        """The last actions on a slot by an agent and by those that use the ring in the other way."""
+        """The last actions on a slot by an agent and by the agents on the other side of the ring."""
         stage = self.stages[index]
         writers = (warp,) if warp in self.producers else self.producers
         readers = (warp,) if warp in self.consumers else self.consumers

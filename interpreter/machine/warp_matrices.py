@@ -99,7 +99,7 @@ def stmatrix(state: AgentState, op: Described, address: Any, registers: Sequence
 
 
 def _type_of_halves(registers: Sequence[Any]) -> str:
-    """The type of the numbers of which registers hold two; any for bits."""
+    """The type of the numbers that registers hold in pairs; any type for bits."""
     for register in registers:
         for dtype in types_of(register):
             return dtype

@@ -31,7 +31,8 @@ class Meeting:
 
 @dataclass(eq=False)
 class Rendezvous:
-    """The number of aligned instructions of each warp of a warpgroup, and those that some have yet to execute."""
+    """The number of aligned instructions of each warp of a warpgroup, and the instructions that some warps have yet to
+    execute."""
 
     counts: list[int] = field(default_factory=lambda: [0] * WARPGROUP)
     open: dict[int, Meeting] = field(default_factory=dict)
@@ -76,7 +77,7 @@ def meet(state: AgentState, op: Described, *operands: Any) -> tuple[int, int]:
 
 
 def meet_together(state: AgentState, ops: Sequence[Described], operands: Sequence[tuple[Any, ...]]) -> None:
-    """As `meet`, for consecutive instructions. If one is refused, raises NotTogether, and none has been executed."""
+    """As `meet`, for consecutive instructions. If one is refused, raises NotTogether, and nothing is executed."""
     group, warp = divmod(state.warp, WARPGROUP)
     rendezvous: Rendezvous | None = state.cta.rendezvous.get(group)
     if rendezvous is None or state.mask is not None:

@@ -191,7 +191,7 @@ def _open_shared(state: AgentState, op: Described, product: Product, warpgroup: 
 
 
 def started(state: AgentState, warpgroup: Warpgroup, count: int) -> None:
-    """The warp has started this many more wgmma; B is no longer kept for those that all four have started."""
+    """The warp has started this many more wgmma; B is no longer kept for a wgmma that all four warps have started."""
     first = min(warpgroup.started)
     warpgroup.started[state.warp % WARPGROUP] += count
     for number in range(first, min(warpgroup.started)):

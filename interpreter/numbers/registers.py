@@ -280,7 +280,7 @@ def numbers_of(value: Any, bits: int, dtype: str, domain: Domain) -> Values:
 
 
 def _whole(low: Any, high: Any) -> Number | None:
-    """The number of which these are the halves; None if they are not halves of one number."""
+    """The number with these halves; None if they are not halves of one number."""
     if not (isinstance(low, Half) and isinstance(high, Half)) or low.is_high or not high.is_high:
         return None
     one, other = low.number, high.number

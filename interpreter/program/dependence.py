@@ -29,8 +29,8 @@ class Use:
     `varies`: its result comes from memory or timing. `orders`: it accesses memory or orders accesses, so its operands
     must not vary, except those in the slots `data`. `asks`: it is a poll that orders nothing. `meets`: it reads or
     changes a word or an mbarrier, so its order among other such accesses may matter. `steps`: it adds 1 to its result,
-    or subtracts it. `ends`: slots of numbers of which it is false once one is zero. `inside` is the graph that it runs,
-    if it does.
+    or subtracts it. `ends`: slots of numbers; its result is false once one of them is zero. `inside` is the graph that
+    it runs, if any.
     """
 
     varies: bool = False

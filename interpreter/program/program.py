@@ -81,7 +81,7 @@ class Program:
 
 @dataclass
 class RingUsers:
-    """The roles (their numbers in sm.roles) that fill a ring, and those that read it; empty without roles."""
+    """The roles (their numbers in sm.roles) that fill a ring, and the roles that read it; empty without roles."""
 
     producers: set[int] = field(default_factory=set)
     consumers: set[int] = field(default_factory=set)

@@ -88,7 +88,7 @@ def graph_of(body: Sequence[Label | Instruction], slots: Slots, table: Table = R
 
 
 def _batched(ops: Sequence[Op]) -> tuple[Any, ...]:
-    """The instructions of a block, with those of one kind grouped between those that keep their places."""
+    """The instructions of a block, grouped by kind between instructions that keep their places."""
     result: list[Any] = []
     for is_free, group in groupby(ops, lambda op: op.is_free):
         run = list(group)

@@ -144,7 +144,7 @@ def prmt(form: Form) -> Callable[..., Any]:
 
 
 def _if_chosen(x: Any, y: Any, selector: int) -> tuple[Any, Any]:
-    """The registers; zero for an unwritten one of which no byte is chosen."""
+    """The registers; zero for an unwritten one if none of its bytes is chosen."""
     from_y = [selector >> 4 * byte & 4 for byte in range(4)]
     return 0 if x is None and all(from_y) else x, 0 if y is None and not any(from_y) else y
 

@@ -34,7 +34,7 @@ _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 
 def shape_of(form: Form) -> tuple[int, int, int] | None:
-    """M, N and K of a product; None if its name has none."""
+    """M, N and K of a product; None if its name has no shape."""
     words = form.instruction.name.split(".")
     found = next((match for word in words if (match := _SHAPE.fullmatch(word))), None)
     return None if found is None else tuple(map(int, found.groups()))  # type: ignore[return-value]

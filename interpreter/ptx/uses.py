@@ -47,7 +47,7 @@ def use_of(op: Op) -> Use:
 
 
 def _counting(op: Op) -> Use:
-    """For an addition, whether it counts by one; for a comparison, what it says is not zero."""
+    """For an addition, whether it counts by one; for a comparison, the number that it compares with zero."""
     instruction = op.instruction
     target, first, second, *_ = instruction.operands
     is_plain = instruction.guard is None and isinstance(second, Immediate) and isinstance(first, Register)

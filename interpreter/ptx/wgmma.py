@@ -212,7 +212,7 @@ class _HeldA:
     values: tuple[Any, ...]
 
     def give_back(self, state: AgentState, op: Op) -> None:
-        """They may be touched again; none has been."""
+        """The registers may be accessed again; none has been accessed."""
         for slot, value in zip(self.slots, self.values, strict=True):
             held = state.values[slot]
             if not isinstance(held, _ReadByWgmma) or held.owner is not self:
@@ -286,7 +286,7 @@ def commit_group(state: AgentState, op: Op) -> None:
 
 @TABLE.effects("wgmma.wait_group", words="sync aligned", section=f"{_SECTION}: wgmma.wait_group")
 def wait_group(state: AgentState, op: Op, pending: Any) -> Steps:
-    """The places of groups that are done may be touched again."""
+    """The places of groups that are done may be accessed again."""
     yield from wgmma.wait(state, op, pending)
     for owner in [owner for owner in _pending(state) if owner.group not in state.mmas]:
         _pending(state).remove(owner)
