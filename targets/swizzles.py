@@ -7,6 +7,7 @@ own S, so that the bits of the row's number are mixed in.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lowtide.errors import ScheduleError
 from lowtide.targets.accesses import SwizzleBits, WarpAccess, shared_access_conflicts, swizzled
@@ -78,12 +79,16 @@ def choose_swizzle(stored_shape: Shape, accesses: Sequence[WarpAccess], element_
     counts: dict[SwizzleBits, dict[str, Conflict]] = {}
     for candidates in swizzle_candidates(stored_shape, element_bytes):
         for bits in candidates:
-            layout = swizzled(stored_shape, bits)
-            counts[bits] = {a.name: shared_access_conflicts(layout, a, element_bytes) for a in accesses}
+            counts[bits] = {each.name: _conflicts(stored_shape, bits, each, element_bytes) for each in accesses}
         choice = SwizzleChoice(min(counts, key=lambda bits: _cost(bits, counts[bits])), counts)
         if choice.ways == 1:
             break
     return choice
+
+
+@lru_cache(maxsize=512)
+def _conflicts(stored_shape: Shape, bits: SwizzleBits, access: WarpAccess, element_bytes: int) -> Conflict:
+    return shared_access_conflicts(swizzled(stored_shape, bits), access, element_bytes)
 
 
 def _cost(bits: SwizzleBits, found: dict[str, Conflict]) -> tuple[int, int, int, int, int]:

@@ -452,8 +452,11 @@ def _spellings(separator: str) -> Mapping[str, list[str]]:
 
 
 def _replaced(part: PartT, steps: list[str], value: Any) -> PartT:
+    """A copy with one value, which is checked, as the others are: a choice sets fields thousands of times."""
     first, *rest = steps
-    return replace(part, **{first: _replaced(getattr(part, first), rest, value) if rest else value})  # type: ignore[type-var]
+    copied = object.__new__(type(part))
+    vars(copied).update(vars(part), **{first: _replaced(getattr(part, first), rest, value) if rest else value})
+    return copied
 
 
 def _encoded(part: _Part) -> ir.DictAttr:

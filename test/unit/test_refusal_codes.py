@@ -23,7 +23,7 @@ PASSED_ON = {
     ("interpreter/numbers/registers.py", "ends with value.why"),
     ("interpreter/ptx/wgmma.py", "ends with value.why"),
     ("passes/problem/verify_schedule.py", "ends with what broken_rule gives"),
-    ("passes/schedules/choice/choice.py", "ends with refused[0]"),
+    ("passes/schedules/choice/search.py", "ends with refused[0]"),
     ("passes/schedules/choice/choice.py", "ends with what broken_field gives"),
 }
 

@@ -1,6 +1,6 @@
 """How the mainloop of a schedule is chosen: copies, stages, the registers of roles, the swizzles of the stages."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.facts.resources import ring_bytes, shared_memory_bytes, swizzle_base, threads_of
+from lowtide.passes.schedules.facts.resources import shared_memory_bytes, swizzle_base, threads_of
 from lowtide.passes.schedules.rules.tma import panel_swizzle
 from lowtide.passes.support.atoms import (
     STAGED_COPIES,
@@ -106,9 +106,8 @@ def _panel_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> Sw
 
 def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
     """Stages that fit beside the epilogue's scratch, at most `_MOST_STAGES`."""
-    fitting = range(_MOST_STAGES, 0, -1)
-    limit = target.smem_bytes_per_cta
-    return next((n for n in fitting if shared_memory_bytes(schedule.with_(stages=n), problem) <= limit), 0)
+    some = ((n, schedule.set({"mainloop.stages": n})) for n in range(_MOST_STAGES, 0, -1))
+    return next((n for n, each in some if shared_memory_bytes(each, problem) <= target.smem_bytes_per_cta), 0)
 
 
 def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleChoice:
@@ -128,49 +127,3 @@ def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> Swi
     stores = replace(targets.fragment_access(atom, copy.tv, shape, vector), transposed=transposed)
     accesses = [stores, loads]
     return targets.choose_swizzle(shape[::-1] if transposed else shape, accesses, bits // 8)
-
-
-def _operand_reasons(name: Operand, schedule: Schedule) -> Iterator[tuple[str, str]]:
-    if keeps_transposed(name, schedule):
-        is_staged = schedule.mainloop.operand(name).copy in STAGED_COPIES
-        wide = "wide loads along K; on their way through registers elements are transposed"
-        yield f"mainloop.{name}.copy", wide if is_staged else "one element at a time, to transpose"
-        yield f"mainloop.{name}.stage", "K is contiguous in global memory, and a thread loads neighbours at one k"
-        yield f"mainloop.{name}.padding", "the rows of 8 k begin in different banks"
-        yield f"mainloop.{name}.swizzle", "padding takes its place"
-    else:
-        yield f"mainloop.{name}.copy", "the widest cp.async; 16 bytes bypass L1"
-
-
-def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
-    """The reason for each field; without roles the swizzles have their own reasons."""
-    if schedule.is_direct:
-        return {"mainloop.roles": "every warp loads and multiplies its own fragments"}
-    ring = f"{ring_bytes(schedule, problem)} bytes of ring"
-    if not schedule.consumers:
-        return {
-            "mainloop.stages": f"deep enough to cover the latency of global memory; {ring}",
-            "mainloop.roles": "every warp copies and multiplies; cp.async needs no separate warp",
-            "mainloop.prologue": "K has few steps: the next tile's first loads are in flight while this one is stored",
-            "mainloop.unroll": "the few steps of K and the epilogue are scheduled together",
-            "mainloop.a.load": "the work tiles of a CTA share A",
-            "mainloop.b.load": "the work tiles of a CTA share B",
-            **{path: reason for name in OPERANDS for path, reason in _operand_reasons(name, schedule)},
-        }
-    consumers = f"{schedule.consumers} consumer warpgroup{'s' if schedule.consumers > 1 else ''}"
-    moved = "moved from the producer, which needs few, to the accumulators"
-    copies = "TMA: one thread copies, and the boxes come swizzled"
-    shared = "the widest that TMA and wgmma share for its rows: no conflict"
-    return {
-        "mainloop.stages": f"the most that fit beside the epilogue's scratch, up to {_MOST_STAGES}; {ring}",
-        "mainloop.roles": f"a producer runs ahead of {consumers}"
-        + (", one of which stores its tile while the next multiplies" if schedule.turns > 1 else ""),
-        "mainloop.registers": moved
-        if schedule.mainloop.registers != (0, 0)
-        else "with one consumer the registers at entry are enough",
-        "mainloop.scales": "loads of consumers would wait behind those of the next stages",
-        "mainloop.a.copy": copies,
-        "mainloop.b.copy": copies,
-        "mainloop.a.swizzle": shared,
-        "mainloop.b.swizzle": shared,
-    }

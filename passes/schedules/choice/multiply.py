@@ -18,8 +18,6 @@ from lowtide.passes.support.problem import Problem
 from lowtide.targets import MmaAtom, Target, mma_atom, types_of_atom
 from lowtide.targets.atoms import FMA, WGMMA_ROWS, wgmma_k
 
-_WHY_PROMOTED = "tensor cores keep too few bits of long sums of these types"
-_WHY_OVERLAPPED = "; the scales of the next K step are read while this one is multiplied"
 _LANES_ALONG_K, _LANES_ALONG_ROWS = 4, 8  # of an mma's fragments of A and B
 _DIRECT_DEPTH = 32  # the most of K in one step, without shared memory: 16 bytes per thread
 _BESIDE_FRAGMENTS = 30  # registers for addresses and the loop
@@ -221,47 +219,3 @@ def _pairs_together(depth: int, schedule: Schedule) -> int | Layout:
     if count * 2 * _LANES_ALONG_K % depth:
         return depth
     return Layout((2, _LANES_ALONG_K, count), (1, 2 * count, 2))
-
-
-def reasons(schedule: Schedule, problem: Problem) -> Mapping[str, str]:
-    """Why the fields are what `follow` gives."""
-    if schedule.consumers:
-        return {
-            "multiply.atom": "wgmma as wide as the tile: the fewest reads of A from shared memory",
-            "multiply.atoms": "one per consumer warpgroup that shares the tile",
-            "multiply.permutation": "blocks of 64 rows go round-robin to the consumers; columns in order",
-            "multiply.fragment_buffers": "wgmma reads shared memory: no fragments of A and B",
-            "multiply.promote": _WHY_PROMOTED
-            + (_WHY_OVERLAPPED if schedule.multiply.promote is PromoteKind.overlapped else ""),
-        }
-    if schedule.multiply.atom == FMA:
-        return {
-            "multiply.atom": "no tensor core multiplies these types: one thread's fma",
-            "multiply.atoms": "threads that hold about 8 × 8 accumulators each, to read the fewest fragment bytes",
-            "multiply.atom_order": "8 × 4 threads per warp, so that its lanes share what they load",
-            "multiply.permutation": "four neighbouring rows and columns per thread, for loads of 16 bytes",
-            "multiply.fragment_buffers": "the next k-slice loads while this one is multiplied",
-        }
-    assert schedule.multiply.permutation is not None
-    *rows, depth = schedule.multiply.permutation
-    in_pairs = any(isinstance(entry, Layout) for entry in rows)
-    return {
-        "multiply.atom": "the fastest mma.sync for these types, "
-        + (
-            "the shortest of them, to which pairs of rows go as they are"
-            if in_pairs
-            else "the largest whose fragments fit"
-        ),
-        "multiply.atoms": "four or eight warps, each with a tile near square, to read the fewest fragment bytes",
-        "multiply.permutation": "neighbouring rows go to one thread, for wider loads"
-        if in_pairs
-        else "along K a thread's elements come together, for wider loads"
-        if isinstance(depth, Layout)
-        else "two n-atoms per step, so that B's registers pair up into ldmatrix.x4",
-        "multiply.promote": "each group of K has its own scale" if problem.group else _WHY_PROMOTED,
-        "multiply.fragment_buffers": "loads of global memory take too long to hide behind one k-slice"
-        if schedule.is_direct
-        else "the next k-slice loads while this one is multiplied"
-        if schedule.multiply.fragment_buffers == 2
-        else "fragments are not loaded across work tiles",
-    }

@@ -16,8 +16,6 @@ from lowtide.passes.schedules.choice.asked_for import asks_for_roles
 from lowtide.passes.schedules.facts.alignment import (
     MATRICES,
     PACK_FIELDS,
-    is_packed,
-    is_packed_transposed,
     moved_alignment,
 )
 from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk, k_is_last
@@ -50,17 +48,6 @@ def follow(schedule: Schedule, problem: Problem) -> Schedule:
     """Decides what is packed."""
     packed = [name for name in MATRICES if _is_packed(name, schedule, problem)]
     return schedule.filled({PACK_FIELDS[name]: PackKind.rows for name in packed})
-
-
-def reasons(schedule: Schedule, problem: Problem) -> dict[str, str]:
-    """A sentence for each field."""
-    return {
-        PACK_FIELDS[name]: f"wgmma takes {problem.stream(name).element} with K contiguous: transposed to a workspace"
-        if is_packed_transposed(name, schedule)
-        else f"taken {moved_alignment(name, schedule, problem)} bytes at a time: copied where it lies elsewhere"
-        for name in MATRICES
-        if is_packed(name, schedule)
-    }
 
 
 def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:

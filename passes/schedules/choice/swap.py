@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import EPILOGUE_TYPE
-from lowtide.passes.schedules.choice.division import estimated_cycles
+from lowtide.passes.schedules.cost.cost import cost
 from lowtide.passes.schedules.rules.mainloop import has_wgmma
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
@@ -45,8 +45,8 @@ def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Targ
     if not as_given.consumers or not swapped.consumers:
         return None
     known = replace(problem, n=problem.n or _ASSUMED_EXTENT, k=problem.k or _ASSUMED_EXTENT)
-    own = estimated_cycles(as_given, known, target)
-    other = estimated_cycles(swapped, known.swap(), target)
+    own = cost(as_given, known, target)
+    other = cost(swapped, known.swap(), target)
     if other > _WORTH_SWAPPING * own:
         return None
     return (

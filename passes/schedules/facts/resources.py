@@ -1,15 +1,14 @@
 """What follows from a complete schedule, threads and bytes of shared memory, and from a problem: its atoms."""
 
+from itertools import chain, repeat, starmap
 from math import prod
 from operator import mul
-
-from tensor_layouts import cosize
 
 from lowtide.dialects.tile import EpilogueMath, RepeatKind, StorePath, TailKind, WorkPart
 from lowtide.dialects.tile.fields import Extents2, Extents3, Roles
 from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.elements import element_type
-from lowtide.passes.support.atoms import planned_stage
+from lowtide.passes.support.atoms import keeps_transposed
 from lowtide.passes.support.clusters import OPERANDS
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target, types_of_atom
@@ -40,20 +39,17 @@ def work_loops(grid: Grid) -> tuple[tuple[Extents2, WorkPart], ...]:
 
 def ring_bytes(schedule: Schedule, problem: Problem) -> int:
     """Shared memory of the ring, in bytes; 0 where fragments come from global memory."""
-    if schedule.is_direct:
-        return 0
-    copies = slot_copies(schedule, problem)
-    return sum(map(mul, copies, slot_bytes(schedule, problem)))
+    return 0 if schedule.is_direct else sum(starmap(mul, _slots(schedule, problem)))
 
 
-def slot_copies(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
-    """How many of each of `slot_bytes` the ring has: one for each stage, or each K step of an operand loaded once."""
+def _slots(schedule: Schedule, problem: Problem) -> list[tuple[int, int]]:
+    """Each of `slot_bytes`, and how many the ring has: one for each stage, or each K step of an operand loaded once."""
     stages, k = schedule.mainloop.stages, schedule.mainloop.k
     assert stages is not None and k is not None
     kept = stages if problem.k is None else min(stages, -(-problem.k // k))
     once = [schedule.mainloop.operand(operand).load is RepeatKind.once for operand in OPERANDS]
-    of_operands = [kept if is_once else stages for is_once in once]
-    return (*of_operands, *[stages] * (len(slot_bytes(schedule, problem)) - len(of_operands)))
+    copies = chain((kept if is_once else stages for is_once in once), repeat(stages))
+    return list(zip(slot_bytes(schedule, problem), copies, strict=False))
 
 
 def slot_bytes(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
@@ -65,8 +61,11 @@ def slot_bytes(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
 
 
 def stage_bytes(operand: str, schedule: Schedule, problem: Problem) -> int:
-    """Shared memory of one stage of A or B, in bytes."""
-    return cosize(planned_stage(operand, schedule, problem)) * element_type(problem.stream(operand).element).bits // 8
+    """Shared memory of one stage of A or B, in bytes: of `planned_stage`, with padding between its lines."""
+    stream = problem.stream(operand)
+    shape, padding = stream.box(schedule.tile_mnk), schedule.mainloop.operand(operand).padding or 0
+    lines, extent = shape[::-1] if keeps_transposed(operand, schedule) else shape
+    return (lines * (extent + padding) - padding) * element_type(stream.element).bits // 8
 
 
 def scratch_element(schedule: Schedule, problem: Problem) -> str:
@@ -112,12 +111,13 @@ def runs_ahead(schedule: Schedule) -> bool:
 
 def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
     """Dynamic shared memory per CTA: the scratch reuses the drained ring if it fits there."""
-    ring, scratch = ring_bytes(schedule, problem), scratch_bytes(schedule, problem)
-    if not ring:
+    scratch = scratch_bytes(schedule, problem)
+    if schedule.is_direct:
         return scratch
     assert schedule.mainloop.stages is not None
-    end = 0
-    for size, copies in zip(slot_bytes(schedule, problem), slot_copies(schedule, problem), strict=True):
+    end = ring = 0
+    for size, copies in _slots(schedule, problem):
+        ring += copies * size
         end = aligned(end) + copies * size
     if schedule.consumers:  # the producer runs ahead, so the ring is never free; two mbarriers per slot
         mbarriers = 2 * schedule.mainloop.stages + (schedule.turns if schedule.turns > 1 else 0)

@@ -1,0 +1,307 @@
+"""The candidates for any agents. A candidate is a set of fields: a tile, K of a step, the agents, and what else does
+not follow from these. The rules accept it or not, the cost orders what is legal, and the cheapest is chosen.
+
+There are whole tiles, and tiles whose K several CTAs share. A grid of few tiles is bound by what one SM receives from
+L2 per cycle. Large tiles receive less for each product, and division of K gives every SM a part of one. Each CTA then
+writes its partial sums to L2; one of them, or each for its share, adds those of all.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf, prod
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from tensor_layouts import size
+
+from lowtide.dialects.tile import (
+    KDivisionKind,
+    LaunchKind,
+    OperandKind,
+    RasterKind,
+    SchedulerKind,
+    StorePath,
+    TailKind,
+)
+from lowtide.dialects.tile.fields import Extents3, KDivision, Order, Roles, cooperative, pingpong
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.passes.schedules.choice import short_k, tiles
+from lowtide.passes.schedules.choice.asked_for import asks_for_tma_stores, stores_by_tma, wgmma_width
+from lowtide.passes.schedules.choice.multiply import multiplies_by_fma
+from lowtide.passes.schedules.choice.reasons import OF_FEW_STEPS
+from lowtide.passes.schedules.choice.tiles import Splits, WarpTile
+from lowtide.passes.schedules.cost.calibration import is_narrow
+from lowtide.passes.schedules.cost.traffic import straddles_sectors
+from lowtide.passes.schedules.facts.resources import REGISTER_BITS, results_fill_registers
+from lowtide.passes.schedules.rules.multiply import column_step, widest
+from lowtide.passes.support.matrix_layouts import b_is_nk
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target
+from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, wgmma_widths
+
+Fields: TypeAlias = Mapping[str, Any]
+"""By path."""
+
+_MOST_OF = 0.75  # of the SMs, that are to have a tile of packed weights
+_ACCUMULATORS_BESIDE_ROWS = 128  # per thread, if the epilogue also holds rows of a full operand
+_ACCUMULATORS_BESIDE_COLUMNS = 64  # if it holds elements of one that lies by columns
+# Accumulators per thread if an epilogue without TMA calls functions, in tiles of one block of rows per consumer: ptxas
+# interleaves the calls of a whole part, and spills with more.
+_ACCUMULATORS_BESIDE_FUNCTIONS, _FEW_BESIDE_FUNCTIONS = 128, 64
+
+_OF_SHARED_TILES = (
+    "mainloop.registers",
+    "multiply.atom",
+    "multiply.atoms",
+    "multiply.permutation",
+    "epilogue.tile",
+)
+_SHARE_STEP = 8  # columns: of one wgmma's accumulators, a thread holds pairs in each eight
+_MOST_NARROW_PARTS = 16  # part 0 adds the sums of all others
+_WORTH_DIVIDING = 0.96  # of the cycles of whole tiles: what the estimate may be wrong by
+_WORTH_DIVIDING_NARROW = 0.9
+
+_OF_TILES = ("mainloop.k", "mainloop.roles")
+# Given fields beside which K may be divided, and their values: with a producer and without. Any other may be of whole
+# tiles. `()`: any value.
+_BESIDE_DIVISION: Mapping[bool, Mapping[str, tuple[Any, ...]]] = MappingProxyType(
+    {
+        True: {
+            "grid.scheduler": (SchedulerKind.persistent,),
+            "grid.launch": (LaunchKind.programmatic,),
+            "grid.operands": (),
+            "grid.ctas_per_sm": (),
+            "epilogue.path": (StorePath.direct,),
+            **{path: () for path in Schedule.paths() if path.startswith("mainloop.") and path not in _OF_TILES},
+        },
+        False: {"grid.scheduler": (SchedulerKind.one_shot,), "mainloop.roles": ()},
+    }
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Candidates that are weighed together, each beside the given fields. Groups come in the order in which they are
+    tried. `why`: the reason for candidates that are measured to be best, in their order."""
+
+    given: Schedule
+    candidates: Sequence[Fields]
+    why: str = ""
+
+
+def whole(given: Schedule, problem: Problem, target: Target, *, with_producer: bool) -> Iterator[Group]:
+    """Whole tiles that agree with the given fields, those that are usually best in the first group.
+
+    Warps take those for few K steps, the common ones, and if a tile is given others. For a producer, some given fields
+    are legal only with three consumers, or only with an epilogue without TMA.
+    """
+    if with_producer:
+        for attempt, kinds in _attempts(given, problem):
+            yield Group(attempt, _with_producer(attempt, kinds, problem, target))
+        return
+    yield Group(given, list(short_k.candidates(given, problem, target)), OF_FEW_STEPS["grid.tile"])
+    own, tile, k = tiles.common(given, problem, target), given.grid.tile, given.mainloop.k
+    agreeing = [one for one in own if tile in (None, one.tile) and k in (None, one.k)]
+    yield Group(given, [_of_warps(one, given) for one in (agreeing if given.multiply.atoms is None else own) or own])
+    if tile is not None or k is not None or given.multiply.permutation is not None:
+        yield Group(given, [_of_warps(one, given) for one in tiles.uncommon(given, problem, target)])
+
+
+def divided(given: Schedule, problem: Problem, target: Target, *, with_producer: bool) -> Group:
+    """Tiles whose K several CTAs share. None if the given fields are of whole tiles, an extent is not known, or weights
+    are packed."""
+    beside = _BESIDE_DIVISION[with_producer]
+    is_open = all(path in beside and value in (beside[path] or (value,)) for path, value in given.decided().items())
+    if problem.weights or not problem.has_static_extents or not is_open:
+        return Group(given, [])
+    found = _divided_by_consumers(problem, target) if with_producer else _split_by_warps(given, problem, target)
+    return Group(given, list(found))
+
+
+def worth_dividing(given: Schedule, problem: Problem, target: Target, *, with_producer: bool) -> float:
+    """The share of the estimated cycles of whole tiles below which K is divided."""
+    if with_producer:
+        return _WORTH_DIVIDING_NARROW if is_narrow(problem) else _WORTH_DIVIDING
+    return _splits(given, problem, target).worth
+
+
+def _of_warps(one: WarpTile, given: Schedule) -> Fields:
+    """Fragments that come straight from global memory have no stages."""
+    found = {"grid.tile": one.tile, "mainloop.k": one.k, "multiply.atoms": one.atoms}
+    return found if given.is_direct else found | {"mainloop.stages": one.stages}
+
+
+def _attempts(given: Schedule, problem: Problem) -> Iterator[tuple[Schedule, tuple[Roles, ...]]]:
+    """The given fields with the agents to try. Where requests to L2 limit the loads, tiles of three consumers compete
+    with the others. Consumers take whole tiles in turn unless a given field may be of tiles that they share."""
+    one, two, three = cooperative(1), cooperative(2), cooperative(3)
+    takes_turns = given.grid.tail is not TailKind.halves and all(given.get(path) is None for path in _OF_SHARED_TILES)
+    usual = (one, two, pingpong(2)) if takes_turns else (one, two)
+    groups: tuple[tuple[Roles, ...], ...] = (usual, (three,))
+    if given.mainloop.roles is not None:
+        groups = ((given.mainloop.roles,),)
+    elif given.grid.tile is not None:
+        groups = ((two, one, three),)
+    elif problem.weights:
+        groups = ((two, one),)
+    elif straddles_sectors(problem):
+        groups = ((*usual, three),)
+    yield from ((given, kinds) for kinds in groups)
+    if given.epilogue.path is None and not asks_for_tma_stores(given):
+        by_threads = given.set({"epilogue.path": StorePath.smem})
+        yield from ((by_threads, kinds) for kinds in groups)
+
+
+def _with_producer(given: Schedule, kinds: tuple[Roles, ...], problem: Problem, target: Target) -> Sequence[Fields]:
+    """Tiles for some of these agents, alone and, where that may gain, in clusters that share loads.
+
+    Clusters gain where rows do not start on sectors of L2 (H200: 4096×4104×4104 1.25 times as fast), nothing elsewhere.
+    """
+    found = [
+        {"grid.tile": shape[:2], "mainloop.k": shape[2], "mainloop.roles": agents}
+        for shape, agents in _shapes(given, kinds, problem, target)
+    ]
+    if given.grid.cluster is not None or target.max_cluster < 2:
+        return found
+    may_gain = straddles_sectors(problem) and given.grid.k_division is None
+    clusters = tiles.CLUSTERS if may_gain else ()
+    return [*found, *(fields | {"grid.cluster": cluster} for cluster in clusters for fields in found)]
+
+
+def _shapes(
+    given: Schedule, kinds: tuple[Roles, ...], problem: Problem, target: Target
+) -> list[tuple[Extents3, Roles]]:
+    """M, N and K of a step, and the agents that compute it."""
+    depth = given.mainloop.k or _depth(problem)
+    if given.grid.tile is not None:
+        rows, columns = given.grid.tile
+        dealt = [agents for agents in kinds if rows % (WGMMA_ROWS * agents.sharing) == 0]
+        return [((rows, columns, depth), agents) for agents in dealt or [min(kinds, key=lambda kind: kind.sharing)]]
+    if problem.weights:
+        return [_of_weights(given, kinds, problem, target)]
+    rows_of = [entry for entry in tiles.ROWS if entry[1] in kinds] or [
+        (WGMMA_ROWS * agents.sharing, agents, widest(agents.consumers, problem, target)) for agents in kinds
+    ]
+    legal, found, fitting = wgmma_widths(problem.a, problem.b, problem.acc), [], []
+    for rows, agents, most_n in rows_of:
+        most, is_one_block = _room(agents, given, problem)
+        for n in _widths(given, problem, min(tiles.NARROWEST, most_n)):
+            # With a narrower last part of each tile, consumers that take turns were up to 13 % slower (H200, N = 176),
+            # with a narrower last tile of each matrix of a batch up to 10 % (16 × 2048×2048×128, 128×192 instead of
+            # 128×128).
+            if agents.turns > 1 and agents != given.mainloop.roles and not _suits_turns(n, problem):
+                continue
+            found.append(((rows, n, depth), agents))
+            has_room = rows * n // (WARPGROUP_THREADS * agents.sharing) <= most
+            if n <= most_n and n in legal and has_room and (not is_one_block or rows == WGMMA_ROWS * agents.sharing):
+                fitting.append(found[-1])
+    return fitting or found  # if the given fields leave no tile that fits, the rules say why
+
+
+def _of_weights(given: Schedule, kinds: tuple[Roles, ...], problem: Problem, target: Target) -> tuple[Extents3, Roles]:
+    """A tile with as many columns as D has, that is rows of A as it was asked for, or 64: weights, which are rows, are
+    converted for each tile again. Of two blocks of 64 rows for each consumer, or of one where tiles are few."""
+    step, depth = column_step(problem), given.mainloop.k or _depth(problem)
+    columns = wgmma_width(given) or min(tiles.NARROWEST, -(-(problem.n or tiles.NARROWEST) // step) * step)
+    blocks = [(2, agents) for agents in kinds[:1]] + [(1, agents) for agents in kinds]
+    found = [((WGMMA_ROWS * each * agents.sharing, columns, depth), agents) for each, agents in blocks]
+    enough = (one for one in found if (problem.tiles(one[0]) or target.sm_count) >= _MOST_OF * target.sm_count)
+    return next(enough, found[-1])
+
+
+def _depth(problem: Problem) -> int:
+    """K of a step."""
+    if problem.weights:
+        return problem.group or tiles.DEPTH_OF_WEIGHTS
+    bits = tiles.DEPTH_BITS if problem.decomposition is None else tiles.DEPTH_BITS_OF_PIECES
+    return bits // element_type(problem.a).bits
+
+
+def _suits_turns(n: int, problem: Problem) -> bool:
+    """Whether tiles of so many columns are among those for consumers that take turns."""
+    is_whole = not problem.is_batched or problem.n is None or problem.n % n == 0 or n > problem.n
+    return n < tiles.NARROWEST or (n % tiles.NARROWEST == 0 and is_whole)
+
+
+def _room(agents: Roles, given: Schedule, problem: Problem) -> tuple[float, bool]:
+    """The most accumulators of a thread beside which the epilogue has enough registers; and whether only tiles of one
+    block of rows per consumer leave them."""
+    most, by_tma = inf, stores_by_tma(given, problem)
+    if OperandKind.full in problem.region_kinds:
+        most = _ACCUMULATORS_BESIDE_COLUMNS if problem.d_is_column_major else _ACCUMULATORS_BESIDE_ROWS
+    # The tallest tile of a consumer that takes turns leaves no registers for functions, row addresses, or a run-time N.
+    is_simple = by_tma and problem.compiled.n is not None and not problem.has_math
+    if agents.turns > 1 and not is_simple:
+        most = min(most, _ACCUMULATORS_BESIDE_FUNCTIONS)
+    if not problem.has_math or by_tma:
+        return most, False
+    is_tight = agents.consumers == 1 or results_fill_registers(problem)  # one consumer has no setmaxnreg
+    return min(most, _FEW_BESIDE_FUNCTIONS if is_tight else _ACCUMULATORS_BESIDE_FUNCTIONS), True
+
+
+def _widths(given: Schedule, problem: Problem, narrowest: int) -> list[int]:
+    """N of the CTA tiles to choose among; a single one if the given wgmma or permutation fixes it."""
+    if width := wgmma_width(given):
+        return [width]
+    if given.multiply.permutation is not None:
+        return [size(given.multiply.permutation[1])]
+    # Panels of N-contiguous B and rows of the epilogue's scratch want whole swizzle spans.
+    any_width = b_is_nk(problem.layout) and stores_by_tma(given, problem)
+    widths = list(range(narrowest, 257, tiles.N_STEP if any_width else tiles.NARROWEST))
+    if problem.n is not None and problem.n < tiles.NARROWEST:
+        widths.insert(0, 16 << max(0, (problem.n - 1) // 16).bit_length())
+    return widths
+
+
+def _divided_by_consumers(problem: Problem, target: Target) -> Iterator[Fields]:
+    """Grids of at most one wave, in as many parts as fit.
+
+    Neighbouring CTAs read the same rows of A or columns of B, whichever is larger: what comes from memory more than
+    once is then read at the same time. 128×128 tiles in four parts of 256×2048×8192 took 18.6 µs along columns, 21.1
+    along rows. A narrow tile is as wide as the product, and one part adds the sums of the others.
+    """
+    assert problem.m is not None and problem.n is not None and problem.k is not None
+    narrow, depth = is_narrow(problem), tiles.DEPTH_BITS // element_type(problem.a).bits
+    order = RasterKind.row if narrow or problem.m >= problem.n else RasterKind.column
+    shapes = [(rows, columns, agents) for rows, agents in tiles.DIVIDED_ROWS for columns in tiles.DIVIDED_COLUMNS]
+    if narrow:
+        shapes = [(tiles.NARROW_ROWS, 16 * ceil(problem.n / 16), cooperative(1))]
+    for rows, columns, agents in shapes:
+        most = min(target.sm_count // (problem.tiles((rows, columns)) or 1), ceil(problem.k / depth))
+        parts = min(most, _MOST_NARROW_PARTS)
+        if not narrow:
+            parts = max((n for n in range(2, most + 1) if columns % (_SHARE_STEP * n) == 0), default=0)
+        if parts > 1:
+            yield {
+                "grid.tile": (rows, columns),
+                "grid.k_division": KDivision(KDivisionKind.split if narrow else KDivisionKind.scatter, parts),
+                "grid.order": Order(order),
+                "mainloop.k": depth,
+                "mainloop.roles": agents,
+            }
+
+
+def _splits(given: Schedule, problem: Problem, target: Target) -> Splits:
+    """How K is split among CTAs whose warps do all, by what multiplies."""
+    if multiplies_by_fma(given, problem, target):
+        return tiles.SPLITS_OF_THREADS
+    return tiles.SPLITS.get(element_type(problem.acc).bits, tiles.NO_SPLITS)
+
+
+def _split_by_warps(given: Schedule, problem: Problem, target: Target) -> Iterator[Fields]:
+    """Tiles in any number of parts; part 0 of a tile adds the sums of all others."""
+    found = _splits(given, problem, target)
+    beside = found.beside_operands[problem.kinds.count(OperandKind.full) > 1]
+    for one in found.tiles:
+        threads = prod(one.atoms) * (1 if found is tiles.SPLITS_OF_THREADS else target.warp_size)
+        sums = prod(one.tile) * element_type(problem.acc).bits // REGISTER_BITS
+        if problem.region_kinds and sums > beside * threads:
+            continue
+        depth = one.k // element_type(problem.a).bits
+        tile_count = problem.tiles(one.tile)
+        assert tile_count is not None and problem.k is not None
+        ctas = target.sm_count * min(found.most_ctas, found.most_threads // threads)
+        for parts in range(2, 1 + min(found.most_parts, ctas // tile_count, ceil(problem.k / depth))):
+            division = KDivision(KDivisionKind.split, parts)
+            yield {**_of_warps(replace(one, k=depth), given), "grid.k_division": division}

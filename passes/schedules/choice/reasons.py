@@ -1,0 +1,205 @@
+"""Why each field has its value: a sentence for each, by path."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tensor_layouts import Layout
+
+from lowtide.dialects.tile import EpilogueMath, OperandKind, PromoteKind, RepeatKind, SchedulerKind, StorePath
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.facts.alignment import (
+    MATRICES,
+    PACK_FIELDS,
+    is_packed,
+    is_packed_transposed,
+    moved_alignment,
+)
+from lowtide.passes.schedules.facts.resources import ring_bytes, runs_ahead, warps_along_k
+from lowtide.passes.support.atoms import STAGED_COPIES, keeps_transposed
+from lowtide.passes.support.problem import Problem
+from lowtide.targets.atoms import FMA
+
+Reasons = Mapping[str, str]
+
+_COPIES = "TMA: one thread copies, and the boxes come swizzled"
+_SWIZZLES = "the widest that TMA and wgmma share for its rows: no conflict"
+_PROMOTED = "tensor cores keep too few bits of long sums of these types"
+
+# Of some fields also for other values, below.
+_WITH_PRODUCER: Reasons = MappingProxyType(
+    {
+        "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",
+        "grid.order": "the tiles in flight cover about a square of D, which shares the most operands in L2",
+        "grid.scheduler": "the producer fetches the next tile while the consumers finish this one",
+        "grid.cluster": "rows do not start on sectors of L2, whose requests limit the loads: CTAs share them",
+        "grid.tail": "the last wave is at most half full: as half tiles it takes about half the time",
+        "grid.waves": "a wave reads more than L2 holds: CTAs in step read the same part of it",
+        "mainloop.k_order": "a tile begins with what L2 still keeps of the tiles before it",
+        "mainloop.registers": "moved from the producer, which needs few, to the accumulators",
+        "mainloop.scales": "loads of consumers would wait behind those of the next stages",
+        "mainloop.a.copy": _COPIES,
+        "mainloop.b.copy": _COPIES,
+        "mainloop.a.swizzle": _SWIZZLES,
+        "mainloop.b.swizzle": _SWIZZLES,
+        "multiply.atom": "wgmma as wide as the tile: the fewest reads of A from shared memory",
+        "multiply.atoms": "one per consumer warpgroup that shares the tile",
+        "multiply.permutation": "blocks of 64 rows go round-robin to the consumers; columns in order",
+        "multiply.fragment_buffers": "wgmma reads shared memory: no fragments of A and B",
+        "multiply.promote": _PROMOTED,
+        "epilogue.tile": "what the scratch holds",
+        "epilogue.buffers": "with one buffer per part, no part waits for a store of the same tile",
+        "epilogue.prefetch": "full operands of the next parts are on their way while one is stored",
+        "epilogue.start": "the last K step still multiplies the other rows meanwhile",
+        "epilogue.cache": "D is larger than L2: it is evicted first, and A and B stay",
+    }
+)
+_WITHOUT: Reasons = MappingProxyType(
+    {
+        "grid.ctas_per_sm": "128 registers do for a thread, and more warps hide more latency",
+        "grid.order": "bands of 8 tile rows keep the operands of CTAs in flight in L2",
+        "grid.scheduler": "one CTA per work tile; the hardware balances them",
+        "mainloop.roles": "every warp copies and multiplies; cp.async needs no separate warp",
+        "mainloop.prologue": "K has few steps: the next tile's first loads are in flight while this one is stored",
+        "mainloop.unroll": "the few steps of K and the epilogue are scheduled together",
+        "mainloop.a.load": "the work tiles of a CTA share A",
+        "mainloop.b.load": "the work tiles of a CTA share B",
+        "mainloop.a.copy": "the widest cp.async; 16 bytes bypass L1",
+        "mainloop.b.copy": "the widest cp.async; 16 bytes bypass L1",
+        "multiply.atom": "the fastest mma.sync for these types, the largest whose fragments fit",
+        "multiply.atoms": "four or eight warps, each with a tile near square, to read the fewest fragment bytes",
+        "multiply.permutation": "two n-atoms per step, so that B's registers pair up into ldmatrix.x4",
+        "multiply.promote": _PROMOTED,
+        "multiply.fragment_buffers": "fragments are not loaded across work tiles",
+        "epilogue.tile": "the tallest part that fits the drained ring, and the registers beside operands",
+    }
+)
+_BY_FMA: Reasons = MappingProxyType(
+    {
+        "multiply.atom": "no tensor core multiplies these types: one thread's fma",
+        "multiply.atoms": "threads that hold about 8 × 8 accumulators each, to read the fewest fragment bytes",
+        "multiply.atom_order": "8 × 4 threads per warp, so that its lanes share what they load",
+        "multiply.permutation": "four neighbouring rows and columns per thread, for loads of 16 bytes",
+        "multiply.fragment_buffers": "the next k-slice loads while this one is multiplied",
+    }
+)
+OF_FEW_STEPS: Reasons = MappingProxyType(
+    {
+        "grid.tile": "K has few steps: a tile whose part of B stays in shared memory, or of which two fit on an SM",
+        "grid.order": "consecutive CTAs take the tiles of a row, so that its part of A comes from memory once",
+        "grid.scheduler": "CTAs stay for several tiles, each in one column of tiles where their number allows it",
+        "grid.ctas_per_sm": "two, so that one multiplies while the other stores, or one that does both at once",
+        "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",
+        "mainloop.k": "rows of 128 bytes",
+        "multiply.atoms": "warps of 64 × 64, to read the fewest fragment bytes",
+        "epilogue.start": "D of a tile is stored among the products of the next one",
+        "multiply.permutation": "a thread holds neighbouring columns, for stores of 16 bytes",
+    }
+)
+
+
+def reasons(schedule: Schedule, problem: Problem, why_tile: str) -> dict[str, str]:
+    """A sentence for each field, also of some that the schedule leaves out."""
+    own = _with_producer if schedule.consumers else _without
+    found = dict.fromkeys(("grid.tile", "grid.k_division", "mainloop.k"), why_tile) | own(schedule, problem)
+    if why_tile == OF_FEW_STEPS["grid.tile"]:
+        found |= OF_FEW_STEPS
+    found["epilogue.math"] = (
+        _why_rows(schedule, problem)
+        if schedule.epilogue.math is EpilogueMath.rows
+        else "converting before shared memory halves its traffic"
+    )
+    if problem.d_is_column_major:
+        found["epilogue.path"] = "D lies by columns as the kernel sees it: threads store what they hold of a column"
+        found["epilogue.math"] = "stores take what the fragments hold"
+    if schedule.epilogue.path is StorePath.direct:
+        found["epilogue.swizzle"] = "direct stores have no scratch"
+    return found | {
+        PACK_FIELDS[name]: f"wgmma takes {problem.stream(name).element} with K contiguous: transposed to a workspace"
+        if is_packed_transposed(name, schedule)
+        else f"taken {moved_alignment(name, schedule, problem)} bytes at a time: copied where it lies elsewhere"
+        for name in MATRICES
+        if is_packed(name, schedule)
+    }
+
+
+def _with_producer(schedule: Schedule, problem: Problem) -> dict[str, str]:
+    found, division = dict(_WITH_PRODUCER), schedule.k_division
+    if division is not None and division.is_of_tail:
+        found["grid.k_division"] = "the last wave leaves SMs idle: several share the K of each of its tiles"
+    elif division is not None:
+        found["grid.order"] = "all tiles are in flight at once, and neighbouring CTAs read the same rows of A"
+    ring = f"{ring_bytes(schedule, problem)} bytes of ring"
+    found["mainloop.stages"] = f"the most that fit beside the epilogue's scratch, up to 8; {ring}"
+    several = "s" if schedule.consumers > 1 else ""
+    in_turn = ", one of which stores its tile while the next multiplies" if schedule.turns > 1 else ""
+    found["mainloop.roles"] = f"a producer runs ahead of {schedule.consumers} consumer warpgroup{several}{in_turn}"
+    if schedule.mainloop.registers == (0, 0):
+        found["mainloop.registers"] = "with one consumer the registers at entry are enough"
+    if schedule.multiply.promote is PromoteKind.overlapped:
+        found["multiply.promote"] += "; the scales of the next K step are read while this one is multiplied"
+    if schedule.epilogue.path is StorePath.tma:
+        found["epilogue.path"] = "TMA stores overlap the multiply of the next tile"
+        found["epilogue.tile"] = "one box of TMA per warpgroup"
+        found["epilogue.swizzle"] = "TMA's own: stmatrix writes without conflict"
+    elif schedule.epilogue.path is StorePath.direct:
+        found["epilogue.path"] = "each part stores the columns that it has added, straight from its fragment"
+    else:
+        why = "rows of 16-byte stores: a full operand is read in rows, or D's rows may end within 16 bytes"
+        found["epilogue.path"] = why
+    return found
+
+
+def _without(schedule: Schedule, problem: Problem) -> dict[str, str]:
+    is_direct = schedule.epilogue.path is StorePath.direct
+    rows = "rows of 16-byte stores need shared memory in between"
+    found = {**_WITHOUT, "epilogue.path": "each thread holds 16 bytes of a row" if is_direct else rows}
+    if schedule.mainloop.prologue is RepeatKind.once:
+        found["grid.order"] = "a CTA's tiles are neighbours along N, so that its rows of A come from L2"
+    if schedule.grid.scheduler is not SchedulerKind.one_shot:
+        found["grid.scheduler"] = "CTAs stay for several tiles"
+    if runs_ahead(schedule):
+        found["epilogue.tile"] = "small, since shared memory is for a ring that stays filled"
+    for name in "ab":
+        if keeps_transposed(name, schedule):
+            is_staged = schedule.mainloop.operand(name).copy in STAGED_COPIES
+            wide = "wide loads along K; on their way through registers elements are transposed"
+            found[f"mainloop.{name}.copy"] = wide if is_staged else "one element at a time, to transpose"
+            found[f"mainloop.{name}.stage"] = "K is contiguous in global memory, and a thread loads neighbours at one k"
+            found[f"mainloop.{name}.padding"] = "the rows of 8 k begin in different banks"
+            found[f"mainloop.{name}.swizzle"] = "padding takes its place"
+    if schedule.is_direct:
+        found["mainloop.roles"] = "every warp loads and multiplies its own fragments"
+    else:
+        ring = f"{ring_bytes(schedule, problem)} bytes of ring"
+        found["mainloop.stages"] = f"deep enough to cover the latency of global memory; {ring}"
+    return {**found, **(_BY_FMA if schedule.multiply.atom == FMA else _by_mma_sync(schedule, problem))}
+
+
+def _by_mma_sync(schedule: Schedule, problem: Problem) -> dict[str, str]:
+    assert schedule.multiply.permutation is not None
+    *rows, depth = schedule.multiply.permutation
+    found: dict[str, str] = {}
+    if any(isinstance(entry, Layout) for entry in rows):
+        fastest = "the fastest mma.sync for these types, the shortest of them, to which pairs of rows go as they are"
+        found |= {
+            "multiply.atom": fastest,
+            "multiply.permutation": "neighbouring rows go to one thread, for wider loads",
+        }
+    elif isinstance(depth, Layout):
+        found["multiply.permutation"] = "along K a thread's elements come together, for wider loads"
+    if problem.group:
+        found["multiply.promote"] = "each group of K has its own scale"
+    if schedule.is_direct:
+        found["multiply.fragment_buffers"] = "loads of global memory take too long to hide behind one k-slice"
+    elif schedule.multiply.fragment_buffers == 2:
+        found["multiply.fragment_buffers"] = "the next k-slice loads while this one is multiplied"
+    return found
+
+
+def _why_rows(schedule: Schedule, problem: Problem) -> str:
+    """Why the epilogue computes on rows that have been through shared memory."""
+    if warps_along_k(schedule) > 1:
+        return "sums of the warps along K meet in whole rows"
+    if OperandKind.full in problem.kinds:
+        return "full operands are read in whole rows"
+    return f"{problem.d} is made in whole rows, and stored as it is made"

@@ -1,0 +1,182 @@
+"""The candidates that the rules accept, the cheapest first: for any agents in the same way.
+
+The cost is estimated for all, the rules are asked one candidate after the other as long as more are wanted: they take
+longer than the estimate.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TypeVar
+
+from lowtide.dialects.tile import TailKind
+from lowtide.dialects.tile.layouts import NO_SWIZZLE
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError, without_codes
+from lowtide.passes.schedules.choice.asked_for import asks_for_no_roles, asks_for_roles
+from lowtide.passes.schedules.choice.candidates import Group, divided, whole, worth_dividing
+from lowtide.passes.schedules.choice.grid import may_split_tail
+from lowtide.passes.schedules.choice.packing import transposing
+from lowtide.passes.schedules.choice.parts import SWIZZLES, follow
+from lowtide.passes.schedules.cost.cost import cost, rank
+from lowtide.passes.schedules.facts.alignment import multiplied
+from lowtide.passes.schedules.rules.mainloop import has_wgmma
+from lowtide.passes.schedules.rules.rules import broken_rule
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target
+from lowtide.targets.atoms import multiplies_by_wgmma
+
+_SHOWN = 6  # candidates in the reason
+_Each = TypeVar("_Each")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A legal schedule except for swizzles, and why it has its tile. `why_no_producer`: the rule that stood in the way
+    of a producer, if one was tried."""
+
+    schedule: Schedule
+    why: str
+    why_no_producer: str = ""
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """A candidate among the given fields, with its estimated cycles first, then what decides between equal ones."""
+
+    schedule: Schedule
+    rank: tuple[float, ...]
+
+    def __str__(self) -> str:
+        cluster = self.schedule.cluster
+        in_cluster = "" if cluster == (1, 1) else f" in clusters of {list(cluster)}"
+        return f"{'×'.join(map(str, self.schedule.tile_mnk))}{in_cluster}: {self.rank[0]:,.0f}"
+
+
+def legal(problem: Problem, target: Target, given: Schedule) -> Iterator[Found]:
+    """The legal schedules that agree with the given fields: with a producer, if one may be there; if none of these is
+    legal, without. Raises ScheduleError if there are none."""
+    for_producer = transposing(given, problem, target)
+    search = _Search(for_producer, multiplied(for_producer, problem), target, with_producer=True)
+    if given.consumers:
+        yield from search.found()
+        return
+    why_not = ""
+    may_have_roles = given.mainloop.roles is None and not given.copied_by_threads
+    converts_none_but_a = problem.packed == "a" or not any(problem.converted)
+    takes_wgmma = converts_none_but_a and multiplies_by_wgmma(problem.a, problem.b)
+    if may_have_roles and has_wgmma(target) and takes_wgmma:
+        try:
+            yield from search.found()
+            return
+        except ScheduleError as error:  # the given fields may ask for instructions that every target has
+            why_not = str(error)
+    own = multiplied(given, problem)
+    try:
+        for found in _Search(given, own, target, with_producer=False).found():
+            yield Found(found.schedule, found.why, why_not)
+    except ScheduleError as error:
+        raise ScheduleError(f"no schedule fits: {_why_none_fits(str(error), why_not, given, own)}") from None
+
+
+def _why_none_fits(without: str, with_producer: str, given: Schedule, problem: Problem) -> str:
+    """The rule that the given fields break: for the kind of schedule that they ask for, or for both kinds."""
+    for_roles, for_none = asks_for_roles(given), asks_for_no_roles(given, problem)
+    if not with_producer or (for_none and not for_roles):
+        return without
+    if with_producer == without or (for_roles and not for_none):
+        return with_producer
+    return f"{without_codes(with_producer)}; nor with roles = single: {without}"
+
+
+@dataclass(frozen=True)
+class _Search:
+    """For the candidates of one kind of agents."""
+
+    given: Schedule
+    problem: Problem
+    target: Target
+    with_producer: bool
+
+    def found(self) -> Iterator[Found]:
+        """A division of K that pays off against the best whole tiles, if there is one, then these, then the rest.
+        Raises ScheduleError with the rule that the first candidate breaks if none is legal."""
+        refused: list[str] = []
+        tiles = self._whole(refused)
+        best = next(tiles, None)
+        if best is None:
+            raise ScheduleError(refused[0] if refused else "")
+        paying, others = self._divided(best.schedule)
+        yield from islice(paying, 1)
+        yield best
+        yield from in_turn(chain(paying, others), tiles)
+
+    def _whole(self, refused: list[str]) -> Iterator[Found]:
+        """Whole tiles, the cheapest of each group first; `refused` collects the rules that the others break."""
+        given, least = self.given, "least "
+        is_open = may_split_tail(given, self.problem) or not self.with_producer
+        tail = None if is_open else given.grid.tail or TailKind.whole
+        for group in whole(given, self.problem, self.target, with_producer=self.with_producer):
+            weighed = self._weighed(group, tail, refused)
+            for one in weighed:
+                schedule = self._accepted(one.schedule, refused)
+                if schedule is not None:
+                    others = [other for other in weighed[:_SHOWN] if other is not one]
+                    shown = ", ".join(map(str, [one, *others][:_SHOWN]))
+                    why = f"{least}estimated cycles ({one.rank[0]:,.0f}) of {len(weighed)} tiles: {shown}"
+                    yield Found(schedule, group.why or why)
+                    least = least if group.why else ""
+
+    def _divided(self, best: Schedule) -> tuple[Iterator[Found], Iterator[Found]]:
+        """Tiles whose K is divided, the cheapest first: those that pay off against the best whole ones, and others."""
+        problem, target = self.problem, self.target
+        group = divided(self.given, problem, target, with_producer=self.with_producer)
+        if not group.candidates:
+            return iter(()), iter(())
+        of_whole = cost(best, problem, target)
+        most = of_whole * worth_dividing(self.given, problem, target, with_producer=self.with_producer)
+        weighed = self._weighed(group, None, [])
+        paying = sum(one.rank[0] < most for one in weighed)
+
+        def accepted(some: list[_Weighed]) -> Iterator[Found]:
+            for one in some:
+                schedule, division = self._accepted(one.schedule, []), one.schedule.k_division
+                if schedule is not None and division is not None:
+                    yield Found(
+                        schedule,
+                        f"{division.parts} CTAs share the K of each tile ({one.rank[0]:,.0f} estimated cycles): whole "
+                        f"tiles are too few for the SMs, or fill them badly ({of_whole:,.0f}, "
+                        f"{'×'.join(map(str, best.tile_mnk))})",
+                    )
+
+        return accepted(weighed[:paying]), accepted(weighed[paying:])
+
+    def _weighed(self, group: Group, tail: TailKind | None, refused: list[str]) -> list[_Weighed]:
+        """The different candidates of a group by their rank, unless their order is known. Those without a producer are
+        completed for it."""
+        found = []
+        for schedule in dict.fromkeys(map(group.given.filled, group.candidates)):
+            try:
+                own = schedule if self.with_producer else follow(schedule, self.problem, self.target)
+                found.append(_Weighed(own, rank(own, self.problem, self.target, tail)))
+            except ScheduleError as error:
+                refused.append(str(error))
+        return found if group.why else sorted(found, key=lambda one: one.rank)
+
+    def _accepted(self, schedule: Schedule, refused: list[str]) -> Schedule | None:
+        """The completed schedule; None, and a rule more in `refused`, if it breaks one. Open swizzles get a placeholder
+        for the rules, since they do not change what is legal."""
+        complete = follow(schedule, self.problem, self.target) if self.with_producer else schedule
+        with_swizzles = complete.filled(dict.fromkeys(SWIZZLES, NO_SWIZZLE))
+        message = broken_rule(with_swizzles, self.problem, self.target)
+        if message is not None:
+            refused.append(message)
+        return complete if message is None else None
+
+
+def in_turn(first: Iterator[_Each], second: Iterator[_Each]) -> Iterator[_Each]:
+    """One of each while there are both, then the rest."""
+    for each in first:
+        yield each
+        yield from islice(second, 1)
+    yield from second

@@ -1,0 +1,189 @@
+"""The tiles to choose among: for warps that copy and multiply, and for a producer with consumers; whole ones, and those
+whose K several CTAs share."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from types import MappingProxyType
+
+from lowtide.dialects.tile import OperandKind
+from lowtide.dialects.tile.fields import Extents2, Extents3, Roles, cooperative, pingpong
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import WEIGHT_BLOCK, element_type
+from lowtide.passes.schedules.choice.multiply import multiplies_by_fma, pairs_rows
+from lowtide.passes.support.atoms import STAGED_COPIES
+from lowtide.passes.support.matrix_layouts import k_is_contiguous
+from lowtide.passes.support.operand_loads import LDMATRIX_BITS
+from lowtide.passes.support.problem import Problem
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class WarpTile:
+    """A tile for warps that copy and multiply: extents, K of a step, atoms, stages."""
+
+    tile: Extents2
+    k: int
+    atoms: Extents3
+    stages: int
+
+
+def _tiles(text: str) -> tuple[WarpTile, ...]:
+    """Of lines `128x256x64 by 2x4 in 3`: M, N and K of a step, atoms along M and N, stages."""
+    numbers = [list(map(int, re.findall(r"\d+", entry))) for entry in text.split(",")]
+    return tuple(WarpTile((m, n), k, (atoms_m, atoms_n, 1), stages) for m, n, k, atoms_m, atoms_n, stages in numbers)
+
+
+_HALVES = _tiles(
+    "128x256x64 by 2x4 in 3, 128x256x32 by 2x4 in 4, 256x128x32 by 4x2 in 4, 128x128x64 by 2x2 in 3,"
+    "128x128x32 by 2x2 in 4, 128x64x64 by 2x2 in 3, 64x128x64 by 2x2 in 3, 64x64x64 by 2x2 in 4, 64x64x32 by 2x2 in 4"
+)
+# By bits of A's elements. Large tiles reuse operands more, small ones fill the GPU on small problems. FMA atoms have
+# 8 × 8 accumulators per thread. Accumulators of f64 take two registers each, which limits its tiles.
+_COMMON: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType(
+    {
+        8: tuple(replace(one, k=2 * one.k) for one in _HALVES),
+        16: _HALVES,
+        32: _tiles("128x128x16 by 16x16 in 3, 128x64x8 by 16x8 in 4, 64x64x8 by 8x8 in 4"),
+        64: _tiles(
+            "128x128x16 by 4x2 in 4, 128x64x16 by 2x2 in 4, 64x128x16 by 2x2 in 4, 64x64x16 by 2x2 in 4,"
+            "32x64x16 by 1x2 in 4"
+        ),
+    }
+)
+# Where fragments of A or B come in pairs of rows, two CTAs of a smaller tile per SM were faster (H200, 4096³).
+_COMMON_OF_ROWS: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType({64: _COMMON[64][1:]})
+# Beside several full operands, of which a thread holds as many elements as of D: eight warps share them.
+_COMMON_BESIDE_OPERANDS = MappingProxyType({64: _tiles("64x64x16 by 2x4 in 4, 32x64x16 by 1x4 in 4")})
+# Of 32 bits by tensor cores.
+_COMMON_OF_WORDS = tuple(replace(one, k=one.k // 2) for one in _HALVES)
+# Bytes that do not lie along K are loaded one by one, and put together in registers that large tiles do not leave; nor
+# do they leave any for sums of one K step of 8-bit floats, or for these as f16, of which sm_90 multiplies them.
+_COMMON_OF_LONE_BYTES = _tiles("128x128x64 by 2x4 in 4, 64x128x64 by 2x4 in 4, 64x64x64 by 2x2 in 4")
+# Copies of 16-bit elements through registers hold a step's elements beside the accumulators: eight warps share them.
+_COMMON_BESIDE_COPIES = _tiles("128x128x32 by 2x4 in 3, 64x128x32 by 2x4 in 3, 64x64x32 by 2x2 in 4")
+
+# Of packed weights, which the next tile along M, and another warp along M, converts again. Threads hold the sums of a K
+# step beside all sums: 128 rows, or 64 with four warps, leave too few registers.
+DEPTH_OF_WEIGHTS, _FEW_ROWS, _MOST_WARPS, _COPY_BYTES = 128, 16, 8, 16
+_OF_WEIGHTS = _tiles("32x128x128 by 1x4 in 4, 64x128x128 by 1x8 in 3")
+
+# Warps, or threads of FMA atoms, for tiles that the common ones do not divide, or whose copies they cannot share.
+_WARPS_M_N = ((2, 4), (4, 2), (2, 2), (4, 1), (1, 4), (2, 1), (1, 2), (1, 1))
+_THREADS_M_N = ((16, 16), (16, 8), (8, 16), (8, 8), (8, 4))
+_FMA_BITS = 32  # of the operands that no tensor core multiplies
+
+
+def common(given: Schedule, problem: Problem, target: Target) -> tuple[WarpTile, ...]:
+    """The tiles for warps that suit the types, the layout and the copies."""
+    bits = element_type(problem.a).bits
+    found = _COMMON_OF_ROWS.get(bits, _COMMON[bits]) if pairs_rows(problem) else _COMMON[bits]
+    if problem.kinds.count(OperandKind.full) > 1:
+        found = _COMMON_BESIDE_OPERANDS.get(bits, found)
+    if bits == LDMATRIX_BITS and not {given.mainloop.a.copy, given.mainloop.b.copy}.isdisjoint(STAGED_COPIES):
+        found = _COMMON_BESIDE_COPIES
+    if bits < LDMATRIX_BITS and (element_type(problem.a).is_float or not k_is_contiguous(problem.layout)):
+        found = _COMMON_OF_LONE_BYTES
+    if problem.weights:
+        found = _of_weights(problem, target)
+    return _COMMON_OF_WORDS if bits == _FMA_BITS and not multiplies_by_fma(given, problem, target) else found
+
+
+def uncommon(given: Schedule, problem: Problem, target: Target) -> tuple[WarpTile, ...]:
+    """Given extents, or those of the common tiles, with other warps and fewer stages."""
+    own = common(given, problem, target)
+    counts = _THREADS_M_N if multiplies_by_fma(given, problem, target) else _WARPS_M_N
+    shapes = dict.fromkeys((given.grid.tile or one.tile, given.mainloop.k or one.k) for one in own)
+    return tuple(WarpTile(*shape, (*each, 1), stages) for stages in (3, 2) for each in counts for shape in shapes)
+
+
+def _of_weights(problem: Problem, target: Target) -> tuple[WarpTile, ...]:
+    """The tile with as many rows as A has, up to 64, so that weights are converted once. With few rows as many warps
+    as can share the copies of A: each has 16 columns, or 32 of short groups, whose bytes fewer threads can share."""
+    k = problem.group or DEPTH_OF_WEIGHTS
+    if problem.m is not None and problem.m <= _FEW_ROWS:
+        warps = min(_MOST_WARPS, k // _FEW_ROWS)
+        columns = _FEW_ROWS * (1 if k > WEIGHT_BLOCK else 2)
+        return (WarpTile((_FEW_ROWS, columns * warps), k, (1, warps, 1), 4),)
+    most = _OF_WEIGHTS[-1]
+    found = next((one for one in _OF_WEIGHTS if (problem.m or most.tile[0]) <= one.tile[0]), most)
+    if target.warp_size * prod(found.atoms) * _COPY_BYTES > found.tile[1] * k // 2:  # bytes of weights of 4 bits
+        found = replace(found, atoms=(1, 4, 1))
+    return (replace(found, k=k),)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Tiles for warps, whose `k` is in bits, and how many parts and CTAs of an SM they are split into.
+
+    `beside_operands`: registers of a thread that sums may take if the epilogue also reads operands, and if several of
+    these are full. `worth`: the share of the cycles of whole tiles below which a split is chosen, by how well the
+    estimate tells them apart.
+    """
+
+    tiles: tuple[WarpTile, ...]
+    most_parts: int
+    most_ctas: int
+    most_threads: int
+    beside_operands: tuple[int, int]
+    worth: float
+
+
+# Measured on an H100 (tn, µs): f64 384×3072×2048, whose 288 tiles of 64×64 fill two waves and a fifth of 132 SMs, 115
+# whole and 94 in three parts; 640×640×4096, 86 and 72 in five of 64×128; f32 256×256×8192, 50 in 16 parts of 64×64 and
+# 44 in 32 of 128×128, whose eight warps add more sums at a time.
+SPLITS_OF_THREADS = Splits(
+    _tiles("128x128x512 by 16x16 in 3, 128x64x256 by 16x8 in 4, 64x64x256 by 8x8 in 4"),
+    most_parts=32,
+    most_ctas=8,
+    most_threads=2048,
+    beside_operands=(64, 64),
+    worth=0.8,
+)
+# Of tensor cores, by the bits of a sum; none where sums are shorter than f32. Where two tiles are alike, that of eight
+# warps leaves each thread more registers for what an epilogue reads.
+SPLITS: Mapping[int, Splits] = MappingProxyType(
+    {
+        32: Splits(
+            _tiles("128x128x512 by 2x4 in 4, 64x64x1024 by 2x4 in 4"),
+            most_parts=16,
+            most_ctas=4,
+            most_threads=512,
+            beside_operands=(64, 64),
+            worth=0.75,
+        ),
+        64: Splits(
+            _tiles("64x128x1024 by 2x4 in 4, 64x64x1024 by 2x4 in 4, 64x64x1024 by 2x2 in 4"),
+            most_parts=16,
+            most_ctas=8,
+            most_threads=2048,
+            beside_operands=(64, 32),
+            worth=0.93,
+        ),
+    }
+)
+NO_SPLITS = Splits((), most_parts=1, most_ctas=0, most_threads=0, beside_operands=(0, 0), worth=0.0)
+
+# With a producer: rows of a CTA tile and the consumers that multiply, with the largest N whose accumulators fit.
+# Multiples of 8 up to that N are candidates: the cheapest is the one that fills the last wave. With four or more
+# consumers each has 64 rows.
+ROWS: tuple[tuple[int, Roles, int], ...] = (
+    (256, cooperative(2), 192),
+    (192, cooperative(3), 200),
+    (128, cooperative(2), 256),
+    (64, cooperative(1), 256),
+    (128, pingpong(2), 192),
+    (64, pingpong(2), 256),
+)
+NARROWEST, N_STEP = 64, 8
+DEPTH_BITS = 1024  # K of a step: rows of 128 bytes
+# Of products of pieces, whose sums are promoted after each step. Two stages of 64 of tf32 took less time than four of
+# 32 (H200, 4096³ by tf32x3, 256×128: 1314 and 1548 µs; by bf16x6 1345 and 1733 µs).
+DEPTH_BITS_OF_PIECES = 2048
+CLUSTERS: tuple[Extents2, ...] = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 4))  # to choose among
+
+# Of divided K: rows, and the consumers that share them; of so many columns. As narrow as a swapped product of few rows.
+DIVIDED_ROWS: tuple[tuple[int, Roles], ...] = ((64, cooperative(1)), (128, cooperative(2)))
+DIVIDED_COLUMNS = range(64, 257, 32)
+NARROW_ROWS = 64

@@ -1,0 +1,105 @@
+"""What is measured of each kind of agents: one record for each, in cycles of one SM unless a field says otherwise."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from types import MappingProxyType
+
+from lowtide.dialects.tile import KDivisionKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.facts.resources import runs_ahead
+from lowtide.passes.support.problem import Problem
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How long a grid takes beside its products and loads, and how these delay each other."""
+
+    launch: float = 0  # of a grid: launch, and the end of the last CTA
+    first: float = 0  # beside the first tile of a CTA, if other tiles hide what this one waits for
+    tile: float = 0  # beside the K steps of a tile: fill and epilogue
+    step: float = 0  # beside the products of a K step
+    sharpness: float = inf  # of the larger limit of a K step: products and loads hide each other but for a part
+    is_even: bool = False  # the SMs share the CTAs of a wave evenly; if not, the SM with most CTAs ends it
+    idle_gain: float = 0  # of the idle SMs in the last wave: the power that they save speeds up the others
+    by_l2: float = 0  # slowdown at the power limit, by L2 traffic: (M + N) / (M · N) per step
+    by_shared_memory: float = 0  # likewise, by the shared memory traffic of wgmmas: (64 + N) / (64 · N)
+    saturation: float = 0  # times the share of SMs at work, at most 1: how near requests to L2 come to the limit
+    shared_sectors: float = 0  # beside a tile whose columns are no multiple of 32 bytes of D: neighbours share sectors
+    narrow_part: float = 0  # beside a tile with a part of the epilogue that is narrower than the others
+    tall: float = 0  # beside a tile of two blocks of 64 rows per warpgroup: it starts and ends later
+    exchange: float = 0  # beside a tile whose K is divided: semaphores, and the wait for the other parts
+    exchanged_per_cycle: float = inf  # bytes of partial sums
+    per_warp: bool = False  # each warp reads so many bytes
+    by_shares: bool = False  # each part adds its share of the sums, written and read once; if not, part 0 adds all
+
+
+# Calibrated on an H200 (docs/performance.md): the time of the wgmmas, scaled up by the bytes per flop of a tile (the
+# GPU runs at its power limit, and L2 traffic costs power), in whole waves of CTAs. Shared sectors: at 300×4096×4096
+# 64×168 takes 4 % longer than 64×176, at 2944³ 128×184 8 % longer than 128×176.
+COOPERATIVE = Calibration(
+    launch=3000,
+    tile=2000,
+    idle_gain=0.4,
+    by_l2=14.3,
+    by_shared_memory=5.0,
+    saturation=1.5,
+    shared_sectors=500,
+    narrow_part=150,
+    tall=3000,
+)
+# One consumer stores its tile while the next multiplies; the epilogue of the last tile is not hidden.
+PINGPONG = replace(COOPERATIVE, first=2000, tile=500, narrow_part=0, tall=0)
+PINGPONG_OF_BATCH = replace(PINGPONG, tile=400)
+
+# Whole tiles are too few, and power is unused. Measured on an H200 (bf16, tn; µs at 1.755 GHz). Whole tiles: 23.8
+# (256×256×8192), 45.8 (512×512×16384), 26.2 (1024×512×8192), 12.7 (512×512×4096) and 12.9 (64×4096×4096), all 64×64.
+# Divided: 18.5 (512×512×16384, 128×128 in 8 parts), 20.4 (64×128 in 4), 21.8 (128×256 in 16), 17.8 (1024×512×8192,
+# 128×128 in 4), 6.5 (256×256×8192, 64×64 in 8), 6.8 (64×128 in 16); 7.7 (512×512×4096, 64×128 in 4), 8.6 (64×64 in 2),
+# 9.1 (128×128 in 8); 12.3 (64×4096×4096, 64×64 in 2). The estimate is within 10 % of most of these, and of those in
+# benchmarks/calibration_shapes.txt.
+DIVIDED = Calibration(exchange=5000, exchanged_per_cycle=16.5, by_shares=True)
+# Of a narrow tile nearly all bytes come from memory, and that limits an SM. Measured on an H200 (bf16 tn; µs of Dᵀ in
+# whole tiles, and split in two parts; scatter is up to 5 % slower): 12.7 and 11.1 (16×4096×4096), 13.1 and 11.5
+# (32×4096×4096), 38.8 and 32.1 (16×4096×14336). In more parts: 7.0 (16×2048×4096, 4), 5.1 (16×1024×4096, 8), 5.4 and
+# 5.3 (16×512×8192, 8 and 16), 11.7 (32×2048×8192, 4). The estimate is within 10 % of most.
+DIVIDED_NARROW = Calibration(exchange=4500, exchanged_per_cycle=33)
+
+# Warps that copy and multiply. Splits of K, measured on an H200 (mma.sync, bf16 tn): 512×512×16384 in 30.4 µs by
+# 128×128 in 8 parts and 34.3 by 64×64 in 4, in place of 69.1; 256×256×8192 in 9.3 by 64×64 in 8 and 12.6 in 16, in
+# place of 35.1.
+WARPS = Calibration(tile=2000, is_even=True, exchange=2500, exchanged_per_cycle=30)
+# Those whose atom says how many warps hide its waits. Measured on an H100, tn, µs of whole tiles and of the splits that
+# are chosen: f64, 512×512×8192 in 170 and 81, 256×256×8192 in 168 and 29, 768×768×3072, which has 144 tiles of 64×64
+# for 132 SMs, in 113 and 80; f32, 512×512×8192 in 627 and 109, 256×256×8192 in 645 and 44, 64×2048×4096 in 231 and 41.
+# Of 544 kernels of 27 problems, what it takes is within 6 % of the fastest but for four of f64, within 14 %.
+WAITING_WARPS = Calibration(tile=2000, step=60, sharpness=4, exchange=2500, exchanged_per_cycle=8, per_warp=True)
+
+# Of a tile of the last wave whose K several CTAs share: one of them adds the sums of all, or each those of its share of
+# columns. With scales of blocks on an H200, shares take 0.97 of the time of whole tiles at 4096×4096×4096, 1.00 with K
+# of 3072 and 1.03 with 2048; 3.4 µs less than one CTA that adds all, with K of 7168.
+EXCHANGE_OF_TAIL: Mapping[KDivisionKind, float] = MappingProxyType(
+    {KDivisionKind.tail: 16000, KDivisionKind.scatter_tail: 9000}
+)
+
+_MOST_NARROW = 32  # columns
+
+
+def is_narrow(problem: Problem) -> bool:
+    """Whether this is Dᵀ, of few columns, of a product whose D lies by rows."""
+    return problem.d_is_column_major and problem.n is not None and problem.n <= _MOST_NARROW
+
+
+def of_consumers(turns: int, problem: Problem, *, is_whole: bool) -> Calibration:
+    """The record of a producer with consumers, whose tiles are whole but for those of the last wave, or all divided."""
+    if not is_whole:
+        return DIVIDED_NARROW if is_narrow(problem) else DIVIDED
+    if turns == 1:
+        return COOPERATIVE
+    return PINGPONG_OF_BATCH if problem.is_batched else PINGPONG
+
+
+def of_warps(schedule: Schedule, hiding_warps: float | None) -> Calibration:
+    """The record of warps that copy and multiply; one tile's first loads may be under way while another is stored."""
+    found = WARPS if hiding_warps is None else WAITING_WARPS
+    return replace(found, first=2000, tile=1000) if runs_ahead(schedule) else found
