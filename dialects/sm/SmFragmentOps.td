@@ -223,19 +223,25 @@ def Sm_LoadSharedOp : Sm_Op<"load_shared"> {
 }
 
 def Sm_LoadScalesOp : Sm_Op<"load_scales"> {
-  let summary = "Loads the scales of a fragment's rows, or columns, from shared memory";
+  let summary = "Loads the scales of a fragment's rows, or columns";
   let description = [{
+    The source is a matrix of scales in global memory, or a buffer in shared memory that holds a part of one. In global
+    memory a row or column beyond the last one gets the last one's scale: what it scales is not stored.
+
     The buffer holds the scales of one K step, in the order of their matrix: for a `row_scale` or a `column_scale`, a
     row with an element for each row or column; for a `row_block_scale` or a `column_block_scale`, a row for each block
     of 128 of them, with an element for each 128 of K. The fragment begins at row or column `first` and at K `k`,
-    counted from the beginning of the buffer. All values of a row, or of a column, are the same.
+    counted from the beginning of the source. All values of a row, or of a column, are the same.
 
     ```mlir
+    %r = sm.load_scales row_scale %scales[%m, %k]
+      : memref<?x?xf32, strided<[?, 1]>> to !sm.fragment<128x192xf32, #tv>
     %s = sm.load_scales row_scale %sas[%c0, %c0] : memref<1x128xf32, …> to !sm.fragment<128x192xf32, #tv>
     %t = sm.load_scales column_block_scale %sbs[%first, %k] : memref<2x16xf32, …> to !sm.fragment<128x192xf32, #tv>
     ```
   }];
-  let arguments = (ins Tile_OperandKind:$kind, Sm_ReadShared:$source, Index:$first, Index:$k);
+  let arguments = (ins Tile_OperandKind:$kind, Arg<AnyMemRef, "scales read", [MemRead]>:$source, Index:$first,
+                       Index:$k);
   let results = (outs Sm_FragmentType:$result);
   let assemblyFormat = [{
     $kind $source `[` $first `,` $k `]` attr-dict `:` qualified(type($source)) `to` qualified(type($result))

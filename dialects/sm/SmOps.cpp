@@ -324,9 +324,12 @@ LogicalResult LoadScalesOp::verify() {
                          << from.getElementType() << " [scales-of-blocks-elements]";
   bool ofRows = getKind() == tile::OperandKind::row_scale || getKind() == tile::OperandKind::row_block_scale;
   bool ofBlocks = getKind() == tile::OperandKind::row_block_scale || getKind() == tile::OperandKind::column_block_scale;
-  int64_t extent = getType().getShape()[ofRows ? 0 : 1], held = from.getShape()[ofBlocks ? 0 : 1] * (ofBlocks ? 128 : 1);
-  if (from.getRank() != 2 || (!ofBlocks && from.getShape()[0] != 1) || held < extent)
-    return emitOpError() << "needs a buffer with the scales of " << extent << (ofRows ? " rows" : " columns") << ", not "
+  int64_t extent = getType().getShape()[ofRows ? 0 : 1];
+  bool holds = from.getRank() == 2;
+  if (holds && isShared(from)) // a part of a matrix
+    holds = (ofBlocks || from.getDimSize(0) == 1) && from.getDimSize(ofBlocks ? 0 : 1) * (ofBlocks ? 128 : 1) >= extent;
+  if (!holds)
+    return emitOpError() << "needs a matrix, or a buffer, with the scales of " << extent << (ofRows ? " rows" : " columns") << ", not "
                          << from << " [scales-buffer]";
   return success();
 }

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lowtide import targets
 from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import operand_kind
 from lowtide.dialects.locations import place_of, where
 from lowtide.dialects.tile import OperandKind
 from lowtide.dialects.tile.layouts import SwizzleBits, layout_of, tv_of
@@ -31,9 +32,9 @@ from lowtide.inspection.explain.hopper import (
     tma_store,
     transactions_of,
 )
-from lowtide.inspection.explain.names import SCRATCH, Names, cache_hint
+from lowtide.inspection.explain.names import SCRATCH, UNKNOWN, Names, cache_hint
 from lowtide.passes.base import walk
-from lowtide.passes.support.buffers import is_transposed_buffer
+from lowtide.passes.support.buffers import is_shared, is_transposed_buffer
 from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.operand_kinds import SCALES
 from lowtide.passes.support.operand_loads import is_operand_load
@@ -269,6 +270,15 @@ def _load_global(op: ir.OpView, names: Names) -> list[Access]:
     return [_window_access(op, op.result.type, op.source, "read", names)]
 
 
+def _load_scales(op: ir.OpView, names: Names) -> list[Access]:
+    """From global memory, one at a time; those of a slot are few."""
+    if is_shared(op.source.type):
+        return []
+    matrix, scales = ir.MemRefType(op.source.type), SCALES[operand_kind(op)]
+    what, axis = names.arguments.get(op.source, UNKNOWN), 1 - scales.of_rows
+    return [_vector_access(op, what, "read", matrix, op.result.type, axis, scales.rows)]
+
+
 def _store_global(op: ir.OpView, names: Names) -> list[Access]:
     access = _window_access(op, op.value.type, op.destination, "write", names)
     return [replace(access, cache=cache_hint(op))]
@@ -279,8 +289,6 @@ def _window_access(op: ir.OpView, fragment: ir.Type, window: ir.Value, direction
     atom = ir.StringAttr(op.atom).value
     if kind is OperandKind.full:
         return _matrix_access(op, names, what, atom, direction, matrix, _of_fragment(atom, fragment))
-    if kind in SCALES:
-        return _vector_access(op, what, direction, matrix, fragment, 1 - SCALES[kind].of_rows, SCALES[kind].rows)
     return _vector_access(op, what, direction, matrix, fragment, axis=0 if kind is OperandKind.per_row else 1)
 
 
@@ -362,6 +370,7 @@ _READERS: Mapping[str, Callable[[ir.OpView, Names], list[Access]]] = MappingProx
         sm.StoreSharedOp.OPERATION_NAME: _store_shared,
         sm.LoadSharedOp.OPERATION_NAME: _load_shared,
         sm.LoadGlobalOp.OPERATION_NAME: _load_global,
+        sm.LoadScalesOp.OPERATION_NAME: _load_scales,
         sm.StoreGlobalOp.OPERATION_NAME: _store_global,
     }
 )

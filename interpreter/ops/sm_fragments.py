@@ -20,7 +20,7 @@ from lowtide.interpreter.machine.matrices import Matrix, Window, is_inside, load
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.machine.weights import fields_as_numbers, placed
 from lowtide.interpreter.ops.tile_epilogue import apply_block
-from lowtide.interpreter.ops.tile_operands import staged_window, weights_of
+from lowtide.interpreter.ops.tile_operands import staged_window, weights_of, window_at
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program
@@ -336,10 +336,14 @@ def load_shared(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.load_scales")
 def load_scales(state: AgentState, op: DecodedOp) -> None:
-    """Each lane reads the scales of its elements."""
+    """Each lane reads the scales of its elements: of a matrix, or of what a buffer holds of one."""
     (buffer, *offsets), type = (state.values[slot] for slot in op.operands), _fragment(op.result_types[0])
-    buffer.check(state, op, "read")
     kind = OperandKind(op.attributes["kind"])
+    if isinstance(buffer, Matrix):
+        place = _coordinates(state, type)
+        state.values[op.results[0]] = load_elements(state, op, window_at(buffer, kind, offsets, type.shape), *place)
+        return
+    buffer.check(state, op, "read")
     window = staged_window(buffer, kind, offsets, type.shape)
     addresses = buffer.addresses(*window.places(op, *_coordinates(state, type)))
     chosen, lanes = _active(state, addresses)

@@ -57,6 +57,7 @@ from lowtide.passes.support.atoms import (
     fill_copy,
     tiled_copy_attr,
 )
+from lowtide.passes.support.buffers import is_shared
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.cache_hints import written
 from lowtide.passes.support.clusters import OPERANDS, Lines, sharing
@@ -120,7 +121,7 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> N
 
 def _reads_by_threads(kernel: tile.KernelOp) -> bool:
     """Whether consumers read slots other than by wgmma, whose reads end with the warpgroup's wait."""
-    return bool(walk(kernel, sm.LoadScalesOp))
+    return any(is_shared(load.source.type) for load in walk(kernel, sm.LoadScalesOp))
 
 
 def _ring(kernel: tile.KernelOp) -> sm.RingType:

@@ -17,7 +17,7 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
              %c2, %retired = sm.wgmma_promote tn %a, %b into %c
              sm.consumer_release %ring, %full after %retired; advance }
          With scales, their loads into fragments come first in the loop:
-             %sa = sm.load_global (tile.view row_scale …); %sb = sm.load_global (tile.view column_block_scale …)
+             %sa = sm.load_scales row_scale %A[%m, %k]; %sb = sm.load_scales column_block_scale %B[%n, %k]
              %c2, %retired = sm.wgmma_promote tn %a, %b into %c scaled(%sa, %sb)
          Staged scales are loaded from their buffers of the slot, after the wait for it:
              %full, %a, %b, %as, %bs = sm.consumer_wait %ring[%r, %rp]
@@ -53,6 +53,7 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr
 from lowtide.passes.support.builder import Builder, constant_of
 from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
+from lowtide.passes.support.operand_kinds import SCALES
 from lowtide.passes.support.partial_sums import bind_shares, bind_sums
 from lowtide.passes.support.promotion import add_promoted, load_factors
 from lowtide.passes.support.rewriting import after, before, defining_op, erase, erase_if_unused, ops_in, uses
@@ -61,7 +62,6 @@ from lowtide.passes.support.weights import with_weights_as_a
 from lowtide.targets import Target, TiledMma
 
 _STEPS_AHEAD = 2
-_SCALE_ATOM = "ld.global.4"  # one f32: a thread holds no two neighbours of rows
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,10 @@ class _Loop:
         return found
 
     def windows_at(self, step: ir.Value) -> dict[ir.Value, ir.Value]:
-        """The windows of another K step, by those of the loop's; and where those of a slot's buffers begin."""
+        """The windows of another K step, by those of the loop's; of scales of blocks where they begin."""
         moved = {self.loop.induction_variable: step}
         for op in self.windows:
-            if self._in_slot(op):
+            if isinstance(op, tile.ViewOp) and operand_kind(op) in SCALES:
                 continue
             clone = op.operation.clone()
             for number, operand in enumerate(clone.operands):
@@ -166,31 +166,25 @@ class _Loop:
         """Whether scales lie in the slots."""
         return any(map(self._in_slot, self.windows))
 
-    def scales(self, step: ir.Value, type_: sm.FragmentType) -> list[ir.Value]:
-        """The loads of the scales of rows and of columns of a K step from global memory; none if they are staged."""
-        if self.promote is None or self.promote.rows is None or self.stages_scales:
+    def scales(
+        self, step: ir.Value, type_: sm.FragmentType, buffers: Sequence[ir.Value] | None = None
+    ) -> list[ir.Value]:
+        """The loads of the scales of rows and of columns of a K step, from a slot's `buffers` or, without them, from
+        global memory; none if they lie in the other."""
+        if self.promote is None or self.promote.rows is None or self.stages_scales != (buffers is not None):
             return []
-        moved = self.windows_at(step)
-        windows = (moved.get(window, window) for window in (self.promote.rows, self.promote.columns))
-        return [sm.LoadGlobalOp(type_, window, _SCALE_ATOM).result for window in windows]
-
-    def staged_scales(self, step: ir.Value, buffers: Sequence[ir.Value], type_: sm.FragmentType) -> list[ir.Value]:
-        """The loads of the scales of rows and of columns from a slot's buffers; none if they are not staged."""
-        if self.promote is None or not self.stages_scales:
-            return []
-        held = dict(zip(self._read_of(self.wait.buffers), buffers, strict=True))
-        moved = self.windows_at(step)
-        found = []
+        held = {} if buffers is None else dict(zip(self._read_of(self.wait.buffers), buffers, strict=True))
+        moved, found = self.windows_at(step), []
         for window in (self.promote.rows, self.promote.columns):
             view = defining_op(window)
-            if not isinstance(view, tile.ViewOp) or view.source not in held:
+            if not isinstance(view, tile.ViewOp) or (held and view.source not in held):
                 raise Refusal(
                     self.promote,
                     "one scale is a window of the slot's buffers and the other is not; take both from the slot"
                     " [scales-of-slot]",
                 )
-            offsets = (moved.get(offset, offset) for offset in view.offsets)
-            found.append(sm.LoadScalesOp(type_, operand_kind(view), held[view.source], *offsets).result)
+            source, offsets = held.get(view.source, view.source), (moved.get(offset, offset) for offset in view.offsets)
+            found.append(sm.LoadScalesOp(type_, operand_kind(view), source, *offsets).result)
         return found
 
     def _read_of(self, buffers: Iterable[ir.Value]) -> list[ir.Value]:
@@ -241,7 +235,7 @@ def _promoted(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple
         scales = found.scales(new.induction_variable, zero.type)  # in flight while the slot is waited for
         wait = sm.ConsumerWaitOp(ring, slot, phase)
         buffers = found.operands(wait)
-        scales = scales or found.staged_scales(new.induction_variable, buffers, zero.type)
+        scales = scales or found.scales(new.induction_variable, zero.type, buffers)
         named = dict(zip(("rows", "columns"), scales, strict=bool(scales)))
         added = sm.WgmmaPromoteOp(found.mma.layout, *buffers[:2], total, attribute, **named)
         sm.ConsumerReleaseOp(ring, wait.slot, retired=added.retired)

@@ -26,6 +26,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import multicast_of, receivers_of
 from lowtide.dialects.sm import ClusterLine
 from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.support.buffers import is_shared
 from lowtide.passes.support.clusters import members, union
 from lowtide.passes.support.element_types import buffer_bytes
 from lowtide.passes.support.kernels import PRODUCER, cluster_shape, launches_of
@@ -66,6 +67,12 @@ class _Role:
     def has(self, op_class: type[ir.OpView]) -> bool:
         """Whether it has an op of a class."""
         return any(walk(top, op_class) for top in ops_in(self.body))
+
+    @property
+    def reads_scales(self) -> bool:
+        """Whether its threads read scales in slots."""
+        loads = (load for top in ops_in(self.body) for load in walk(top, sm.LoadScalesOp))
+        return any(is_shared(load.source.type) for load in loads)
 
     def uses(self, op_class: type[OpT], barriers: sm.MbarriersOp) -> list[OpT]:
         """Its ops of a class on these barriers."""
@@ -159,7 +166,7 @@ def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]
                     f"for its release; write {'no to(…)' if written is None else f'to({written})'}"
                     " [release-to-cluster]",
                 )
-            if role.has(sm.LoadScalesOp) and not arrive.each_warp:
+            if role.reads_scales and not arrive.each_warp:
                 yield Refusal(
                     arrive,
                     "releases a slot for a warpgroup, but each of its warps reads scales there; write each_warp"

@@ -15,6 +15,11 @@ def buffer_type(
     return ir.MemRefType.get(shape, element, layout_attr(layout, swizzle), space)
 
 
+def is_shared(type_: ir.Type) -> bool:
+    """Whether a memref lies in shared memory."""
+    return ir.MemRefType(type_).memory_space is not None
+
+
 def is_transposed_buffer(buffer: ir.Type) -> bool:
     """Whether a buffer is contiguous along its rows, not along its columns."""
     memref = ir.MemRefType(buffer)

@@ -21,14 +21,12 @@ from lowtide.passes.nvvm.accesses.runs import (
     run_of,
     thread_origin,
 )
-from lowtide.passes.nvvm.accesses.scales import load_scales
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import both, element_pointer, global_pointer, is_before_edge, pointer_beyond
 from lowtide.passes.nvvm.thread.thread_offsets import layout_offset
 from lowtide.passes.nvvm.thread.values import Fragment, Window, gathered, in_value_order, regroup, vector_type
 from lowtide.passes.support.arithmetic import number
 from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.operand_kinds import SCALES
 from lowtide.targets import SplitCoordinates, split_coordinates
 
 Store = Callable[[ir.Value, ir.Value, int], None]
@@ -123,9 +121,8 @@ def lower_load_global(context: Context, op: sm.LoadGlobalOp) -> None:
     """Loads a fragment from global memory. Values that repeat along a broadcast vector are loaded once."""
     window, fragment = context.window(op.source), op.result.type
     split = split_coordinates(tv_of(fragment.tv), fragment.shape)
-    if window.kind is OperandKind.full or window.kind in SCALES:
-        load = load_scales if window.kind in SCALES else _load_full
-        context.values[op.result] = load(context, op, window, split)
+    if window.kind is OperandKind.full:
+        context.values[op.result] = _load_full(context, op, window, split)
         return
     registers, run = _load_vector(context, op, window, split)
     context.values[op.result] = Fragment(tuple(registers), run, fragment)

@@ -1,6 +1,7 @@
 """Loads of scales: one for each row or column of a thread's values, or for each block of these."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import gcd
 
 from mlir import ir
@@ -14,40 +15,28 @@ from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.control import offset_of
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.thread_offsets import layout_offset
-from lowtide.passes.nvvm.thread.values import Offset, Repeated, Window
+from lowtide.passes.nvvm.thread.values import GlobalMatrix, Offset, Repeated, SharedBuffer
 from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.operand_kinds import SCALES
 from lowtide.passes.support.streams import Stream
 from lowtide.targets import SplitCoordinates, split_coordinates
 
 
-def load_scales(context: Context, op: sm.LoadGlobalOp, window: Window, split: SplitCoordinates) -> Repeated:
-    """The scales of a fragment at the window's block of K.
-
-    A row or a column beyond the last one gets the last one's: what it scales is not stored.
-    """
-    scales, (outer, k) = SCALES[window.kind], window.offsets
-    block_of_k = context.build.udiv(k.value, scales.k)
-    return _loaded(context, op, scales, outer, split, lambda index: _load(context, window, index, block_of_k))
-
-
 def lower_load_scales(context: Context, op: sm.LoadScalesOp) -> None:
-    """The scales of a fragment that a slot of the ring holds."""
-    buffer, scales, type_ = context.buffer(op.source), SCALES[operand_kind(op)], op.result.type
-    split, element, build = split_coordinates(tv_of(type_.tv), type_.shape), type_.element_type, context.build
-    of_k, columns = build.udiv(context.scalar(op.k), scales.k), buffer.type.shape[1]
+    """The scales of a fragment in global memory, or those that a slot of the ring holds.
 
-    def load(index: ir.Value) -> ir.Value:
-        row, column = (of_k, index) if not scales.k_is_last else (index, of_k)
-        pointer = element_pointer(buffer.pointer, build.add(build.mul(row, columns), column), element)
-        return llvm.LoadOp(element, pointer, alignment=element_bits(element) // 8).result
-
+    In global memory a row or a column beyond the last one gets the last one's: what it scales is not stored.
+    """
+    source, scales, type_ = context.get(op.source), SCALES[operand_kind(op)], op.result.type
+    assert isinstance(source, GlobalMatrix | SharedBuffer)
+    split, of_k = split_coordinates(tv_of(type_.tv), type_.shape), context.build.udiv(context.scalar(op.k), scales.k)
+    load = partial(_load, context, source, scales, of_k)
     context.values[op.result] = _loaded(context, op, scales, offset_of(context, op.first), split, load)
 
 
 def _loaded(
     context: Context,
-    op: sm.LoadGlobalOp | sm.LoadScalesOp,
+    op: sm.LoadScalesOp,
     scales: Stream,
     outer: Offset,
     split: SplitCoordinates,
@@ -83,12 +72,17 @@ def _shared(outer: Offset, block: int, layout: Layout, places: Sequence[int]) ->
     ]
 
 
-def _load(context: Context, window: Window, index: ir.Value, block_of_k: ir.Value) -> ir.Value:
+def _load(
+    context: Context, source: GlobalMatrix | SharedBuffer, scales: Stream, of_k: ir.Value, index: ir.Value
+) -> ir.Value:
     """The element for a block of rows, or columns, and a block of K."""
-    build, matrix, scales = context.build, window.matrix, SCALES[window.kind]
-    last = build.sub(matrix.extents[1 - scales.k_dim], 1)
-    held, of_k = (build.zext(each, build.i64) for each in (build.umin(index, last), block_of_k))
-    far, near = (of_k, held) if not scales.k_is_last else (held, of_k)
-    offset = build.add(build.mul(far, matrix.row_stride), near)
-    pointer = element_pointer(matrix.pointer, offset, matrix.element)
-    return llvm.LoadOp(matrix.element, pointer, alignment=element_bits(matrix.element) // 8).result
+    build = context.build
+    if isinstance(source, SharedBuffer):
+        element, stride = source.type.element_type, source.type.shape[1]
+    else:
+        element, stride = source.element, source.row_stride
+        index = build.umin(index, build.sub(source.extents[1 - scales.k_dim], 1))
+        index, of_k = build.zext(index, build.i64), build.zext(of_k, build.i64)
+    far, near = (index, of_k) if scales.k_is_last else (of_k, index)
+    pointer = element_pointer(source.pointer, build.add(build.mul(far, stride), near), element)
+    return llvm.LoadOp(element, pointer, alignment=element_bits(element) // 8).result

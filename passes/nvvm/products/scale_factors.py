@@ -16,7 +16,7 @@ def scale_factors(context: Context, op: sm.WgmmaPromoteOp, width: int, in_flight
         return []
     rows, columns = context.get(op.rows), context.get(op.columns)
     if not isinstance(rows, Repeated) or not isinstance(columns, Repeated):
-        raise Refusal(op, "a scale must be a load of scales; take it from a window of scales [scales-loaded]")
+        raise Refusal(op, "a scale must be a load of scales; take it from sm.load_scales [scales-loaded]")
     pairs = list(zip(rows.places, columns.places, strict=True))
     different = list(dict.fromkeys(pairs))
     products = [arith.mulf(rows.registers[row], columns.registers[column]) for row, column in different]

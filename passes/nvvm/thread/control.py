@@ -38,8 +38,10 @@ LowerBlock = Callable[[Context, ir.Block], None]
 
 def lower_view(context: Context, op: tile.ViewOp) -> None:
     matrix, kind = context.get(op.source), operand_kind(op)
+    if kind in SCALES:
+        raise Refusal(op, "is a window of scales; load these from their matrix, by sm.load_scales [scales-window]")
     assert isinstance(matrix, GlobalMatrix)
-    *batch, _, _ = op.offsets if kind is OperandKind.full or kind in SCALES else [*op.offsets, None]
+    *batch, _, _ = op.offsets if kind is OperandKind.full else [*op.offsets, None]
     for number in batch:
         matrix = _matrix_of(context, matrix, context.scalar(number))
     offsets = tuple(offset_of(context, value) for value in list(op.offsets)[len(batch) :])

@@ -583,7 +583,7 @@ tile.kernel @k(%x: memref<1x64xf32, #gpu.address_space<workgroup>>) {
 !fragment = !sm.fragment<128x8xf32, #tile.tv<threads 32:1, values 32:32>>
 tile.kernel @k(%x: memref<1x64xf32, #gpu.address_space<workgroup>>) {
   %c0 = arith.constant 0 : index
-  // expected-error @below {{'sm.load_scales' op needs a buffer with the scales of 128 rows, not 'memref<1x64xf32, #gpu.address_space<workgroup>>' [scales-buffer]}}
+  // expected-error @below {{'sm.load_scales' op needs a matrix, or a buffer, with the scales of 128 rows, not 'memref<1x64xf32, #gpu.address_space<workgroup>>' [scales-buffer]}}
   %s = sm.load_scales row_scale %x[%c0, %c0] : memref<1x64xf32, #gpu.address_space<workgroup>> to !fragment
   tile.return
 }

@@ -177,10 +177,12 @@ tile.kernel @row_groups(%as: !a2, %bs: !b, %p: !pending2) {
   tile.return
 }
 
-// Scales that a slot holds, as a fragment; those of blocks begin anywhere in the first of them.
+// Scales of a matrix, or of what a slot holds of one, as a fragment; those of blocks begin anywhere in the first of them.
 // CHECK-LABEL: tile.kernel @scales
-tile.kernel @scales(%rows: memref<1x64xf32, #gpu.address_space<workgroup>>, %columns: memref<2x16xf32, #gpu.address_space<workgroup>>, %n: index) {
+tile.kernel @scales(%rows: memref<1x64xf32, #gpu.address_space<workgroup>>, %columns: memref<2x16xf32, #gpu.address_space<workgroup>>, %all: memref<?x?xf32, strided<[?, 1]>>, %n: index) {
   %c0 = arith.constant 0 : index
+  // CHECK: sm.load_scales row_scale %{{.+}}[%{{.+}}, %c0] : memref<?x?xf32, strided<[?, 1]>> to !sm.fragment<64x8xf32, #[[TV]]>
+  %r = sm.load_scales row_scale %all[%n, %c0] : memref<?x?xf32, strided<[?, 1]>> to !acc
   // CHECK: sm.load_scales row_scale %{{.+}}[%c0, %c0] : memref<1x64xf32, #gpu.address_space<workgroup>> to !sm.fragment<64x8xf32, #[[TV]]>
   %s = sm.load_scales row_scale %rows[%c0, %c0] : memref<1x64xf32, #gpu.address_space<workgroup>> to !acc
   // CHECK: sm.load_scales column_block_scale %{{.+}}[%{{.+}}] : memref<2x16xf32, #gpu.address_space<workgroup>> to !sm.fragment<64x8xf32, #[[TV]]>

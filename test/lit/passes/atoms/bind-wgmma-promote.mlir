@@ -50,10 +50,8 @@ tile.kernel @promoted(%d: !out, %steps: index) attributes {
 // CHECK-LABEL: tile.kernel @scaled(
 // CHECK:       scf.for %[[STEP:[a-z0-9]+]] = %c0
 // CHECK-NEXT:    %[[K:.+]] = arith.muli %[[STEP]], %c128
-// CHECK-NEXT:    %[[ROWS:.+]] = tile.view row_scale %{{.+}}[%c0, %[[K]]] : memref<?x?xf32, strided<[?, 1]>> to !tile.view<64x8xf32>
-// CHECK-NEXT:    %[[COLUMNS:.+]] = tile.view column_block_scale
-// CHECK-NEXT:    %[[SA:.+]] = sm.load_global %[[ROWS]] by "ld.global.4" : !tile.view<64x8xf32> to !sm.fragment<64x8xf32, #[[TV:.+]]>
-// CHECK-NEXT:    %[[SB:.+]] = sm.load_global %[[COLUMNS]] by "ld.global.4"
+// CHECK-NEXT:    %[[SA:.+]] = sm.load_scales row_scale %{{.+}}[%c0, %[[K]]] : memref<?x?xf32, strided<[?, 1]>> to !sm.fragment<64x8xf32, #[[TV:.+]]>
+// CHECK-NEXT:    %[[SB:.+]] = sm.load_scales column_block_scale %{{.+}}[%c0, %[[K]]]
 // CHECK-NEXT:    sm.consumer_wait
 // CHECK-NEXT:    sm.wgmma_promote tn %{{.+}}, %{{.+}} into %{{.+}} scaled(%[[SA]] : !sm.fragment<64x8xf32, #[[TV]]>, %[[SB]] : {{.+}}) by
 #a = #tile.layout<(64,128):(128,1), swizzle<3,4,3>>

@@ -324,3 +324,19 @@ tile.kernel @kernel() {
   tile.return
 }
 }
+// -----
+
+// Scales are loaded one by one.
+!scales = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%ctas: index, %scales: !scales) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args(%scales) : !scales
+  return
+}
+tile.kernel @kernel(%scales: !scales) {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{convert-sm-to-nvvm: is a window of scales; load these from their matrix, by sm.load_scales [scales-window]}}
+  %rows = tile.view row_scale %scales[%c0, %c0] : !scales to !tile.view<64x8xf32>
+  tile.return
+}
+}

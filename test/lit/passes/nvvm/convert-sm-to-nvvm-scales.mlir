@@ -43,10 +43,8 @@ tile.kernel @kernel(%d: !d, %sa: !d, %sb: !d) {
     consumer warps(4) {
       tile.work_tiles (%row, %column) of (%m, %n) by [64, 8] order(<row>) persistent {
         %zero = sm.splat 0.0 : !acc
-        %rows = tile.view row_scale %sa[%row, %c0] : !d to !tile.view<64x8xf32>
-        %columns = tile.view column_block_scale %sb[%column, %c0] : !d to !tile.view<64x8xf32>
-        %s = sm.load_global %rows by "ld.global.4" : !tile.view<64x8xf32> to !acc
-        %t = sm.load_global %columns by "ld.global.4" : !tile.view<64x8xf32> to !acc
+        %s = sm.load_scales row_scale %sa[%row, %c0] : !d to !acc
+        %t = sm.load_scales column_block_scale %sb[%column, %c0] : !d to !acc
         %sum, %done = sm.wgmma_promote tn %as, %bs into %zero scaled(%s : !acc, %t : !acc) by <wgmma.m64n8k32.f32.e4m3.e5m2, atoms [1, 1, 1]> : !a, !b, !acc
         %window = tile.view %d[%row, %column] : !d to !tile.view<64x8xf32>
         sm.store_global %sum to %window by "st.global.8" : !acc, !tile.view<64x8xf32>
@@ -79,10 +77,8 @@ tile.kernel @overlapped(%d: !d, %sa: !d, %sb: !d) {
     consumer warps(4) {
       tile.work_tiles (%row, %column) of (%m, %n) by [64, 8] order(<row>) persistent {
         %zero = sm.splat 0.0 : !acc
-        %rows = tile.view row_scale %sa[%row, %c0] : !d to !tile.view<64x8xf32>
-        %columns = tile.view column_block_scale %sb[%column, %c0] : !d to !tile.view<64x8xf32>
-        %s = sm.load_global %rows by "ld.global.4" : !tile.view<64x8xf32> to !acc
-        %t = sm.load_global %columns by "ld.global.4" : !tile.view<64x8xf32> to !acc
+        %s = sm.load_scales row_scale %sa[%row, %c0] : !d to !acc
+        %t = sm.load_scales column_block_scale %sb[%column, %c0] : !d to !acc
         %sum = scf.for %i = %c0 to %m step %c1 iter_args(%acc = %zero) -> (!acc) {
           %next, %done = sm.wgmma_promote tn %as, %bs into %acc scaled(%s : !acc, %t : !acc) by <wgmma.m64n8k32.f32.e4m3.e5m2, atoms [1, 1, 1]> : !a, !b, !acc
           scf.yield %next : !acc
