@@ -1,10 +1,10 @@
 """The work tiles of each CTA, in order: the meaning of `tile.work_tiles`, without MLIR.
 
-In clusters, a cluster of m × n CTAs takes super-tiles of m × n tiles as a CTA else takes tiles. Each of its CTAs
-computes its own tile of every super-tile, also where that tile lies past the edge. Tiles lie in grids, one for each
-matrix of a batch, or for each group of rows: those of the first grid come first, each grid in the order of tiles.
+A cluster of m × n CTAs takes super-tiles of m × n tiles like a CTA takes tiles. Each of its CTAs computes its own
+tile of every super-tile, even if that tile is past the edge. There is one grid of tiles for each matrix of a batch, or
+for each group of rows. The grids follow each other, each in the order of tiles.
 
-Each word of the dialect's enums has an entry here; one without is refused.
+Each word of the dialect's enums has an entry here; others are refused.
 """
 
 from bisect import bisect_right
@@ -73,7 +73,7 @@ class WorkOrder:
         return len(PARTS[self.part].taken(total, ctas)) * self.pieces
 
     def count_of(self, ctas: int, grids: Sequence[Place], cluster: Place) -> int:
-        """As `count`, of CTAs in clusters, each of which has a work tile of every super-tile; `grids` have as many
+        """As `count`, for CTAs in clusters, each with a work tile of every super-tile. `grids` has the numbers of
         tiles along M and N."""
         size = cluster[0] * cluster[1]
         return self.count(ctas // size, sum(rows * columns for rows, columns in _supers(grids, cluster))) * size
@@ -89,8 +89,8 @@ class WorkOrder:
     def items_of(
         self, cta: int, ctas: int, grids: Sequence[Place], steps: int = 1, cluster: Place = (1, 1)
     ) -> Iterator[WorkItem]:
-        """The work items of a CTA, in sequence; `grids` have as many tiles of the order along M and N, each of which
-        has `steps` steps of K. In clusters some tiles may lie past them.
+        """The work items of a CTA, in sequence. `grids` has the numbers of tiles along M and N; each tile has `steps`
+        steps of K. In clusters some tiles may be past them.
         """
         rows, columns = cluster
         supers, pieces = _supers(grids, cluster), self.pieces

@@ -55,7 +55,7 @@ def extract_strided_metadata(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("memref.reinterpret_cast")
 def reinterpret_cast(state: AgentState, op: DecodedOp) -> None:
-    """A matrix on the memory of another, its first element there too."""
+    """A matrix on the memory of another one, with the same first element."""
     source, type = _matrix(state, op), op.result_types[0]
     assert isinstance(type, MemRef)
     offsets, sizes, strides = _taken(state, op)
@@ -73,7 +73,7 @@ def cast(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("memref.subview")
 def subview(state: AgentState, op: DecodedOp) -> None:
-    """The first rows and columns of a matrix: rows of a group, up to its end."""
+    """The first rows and columns of a matrix, for a group of rows: the rows up to its end."""
     source, (offsets, sizes, strides) = _matrix(state, op), _taken(state, op)
     if any(offsets) or set(strides) != {1} or any(size > most for size, most in zip(sizes, source.shape, strict=True)):
         raise violation(

@@ -184,7 +184,9 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     step = op.attributes.get("k_step", 1)
     if depth and depth[0] < 1:
         raise violation(
-            state, op, f"divides a K of {depth[0]}: an item has a step, if only one of zeros [work-k-empty]"
+            state,
+            op,
+            f"divides K = {depth[0]}: each item needs at least one step, even if its elements are zeros [work-k-empty]",
         )
     steps = -(-depth[0] // step) if depth else 1
     items = order.items_of(cta, machine.grid, grids, steps, cluster)
@@ -213,8 +215,8 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
             wanted = [Coordinate.batch, Coordinate.m, Coordinate.n][-len(results) :]
             for slot, each in zip(results, wanted, strict=True):
                 state.values[slot] = after[each]
-        # Part 0 stores the tile, or every part a share of it. A half or a share of a tile may lie past the edge, and so
-        # may a tile of a super-tile.
+        # Part 0 stores the tile, or every part stores a share. A half or a share of a tile, or a tile of a super-tile,
+        # may be past the edge.
         m, n = place[Coordinate.m], place[Coordinate.n]
         stores = item.part == 0 or order.division in SCATTERED
         if noted is not None and m < rows and n + item.part * width // item.parts < columns and stores:

@@ -77,7 +77,7 @@ def test_work_tiles_that_do_not_cover_d_are_found():
 
 def test_a_work_item_without_a_step_of_k_is_refused():
     clause = "by [32, 32] k(%k0 to %k1 of %c0 by 32) split 2 (%p of %q at %s) order"
-    found(edited("cta", ("by [32, 32] order", clause)), r"divides a K of 0.*\[work-k-empty\]")
+    found(edited("cta", ("by [32, 32] order", clause)), r"\[work-k-empty\]")
 
 
 def test_two_ctas_that_write_the_same_tile_race():
