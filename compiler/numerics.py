@@ -7,10 +7,10 @@ from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import Lowered
 from lowtide.compiler.numerics_words import ANY, BATCH_INVARIANT, INVARIANT_ROWS, REPEATABLE
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.summation import BY_CTAS, Summation, summation_of
+from lowtide.compiler.summation import Summation, summation_of
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import KDivisionKind
-from lowtide.dialects.tile.fields import KDivision
+from lowtide.dialects.tile.division import KDivision
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.targets import Target
@@ -25,7 +25,7 @@ def fixed_by(
     Raises ScheduleError."""
     if numerics == REPEATABLE and (given is None or given.grid.k_division is None):
         own = chosen(spec, target, given).k_division
-        by_ctas = own is not None and own.kind in BY_CTAS
+        by_ctas = own is not None and own.follows_ctas
         return (given or Schedule()).filled(_WHOLE) if by_ctas else given, {}
     if numerics != BATCH_INVARIANT:
         return given, {}

@@ -11,15 +11,13 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.enums import gemm_layout, k_division_kind
+from lowtide.dialects.enums import gemm_layout, k_division
 from lowtide.dialects.tile import KDivisionKind
-from lowtide.dialects.tile.fields import OF_TAIL
 from lowtide.passes.base import walk
 from lowtide.passes.support.atoms import tiled_mma_of
 from lowtide.passes.support.matrix_layouts import a_is_mk
 from lowtide.passes.support.rewriting import defining_op
 
-BY_CTAS = (KDivisionKind.stream_k, KDivisionKind.hybrid, *OF_TAIL)
 _STEP = 2  # index of K in (M, N, K)
 
 
@@ -72,7 +70,8 @@ def summation_of(module: ir.Module) -> Summation | None:
         products = _products(work)
         if products:
             found[_sum(work, products)] = None
-            cut_by_ctas |= k_division_kind(work) in BY_CTAS
+            division = k_division(work)
+            cut_by_ctas |= division is not None and division.follows_ctas
     return Summation(tuple(sorted(found)), cut_by_ctas) if found else None
 
 
@@ -90,16 +89,14 @@ def _products(work: tile.WorkTilesOp) -> list[ir.OpView]:
 
 
 def _sum(work: tile.WorkTilesOp, products: list[ir.OpView]) -> Sum:
-    division = k_division_kind(work)
-    is_cut = division is not KDivisionKind.none
-    parts = "" if work.k_parts is None else f"({int(ir.IntegerAttr(work.k_parts).value)})"
+    division = k_division(work)
     promoted = {_depth(op) for op in products if isinstance(op, sm.WgmmaPromoteOp)} | _from_zero(products)
     return Sum(
         instructions=tuple(_runs(_instruction(op) for op in products)),
         slices=max(tiled_mma_of(op.mma).atom_layout[_STEP] for op in products),
         promoted=max(promoted, default=None),
-        division=f"{division}{parts}",
-        step=int(work.k_step.value) if is_cut else None,
+        division=str(division or KDivisionKind.none),
+        step=None if division is None else int(work.k_step.value),
     )
 
 

@@ -17,6 +17,7 @@ from lowtide.dialects.tile import (
     SchedulerKind,
     WorkPart,
 )
+from lowtide.dialects.tile.division import KDivision
 
 
 def gemm_layout(op: tile.GemmOp | tile.MmaOp | sm.WgmmaOp | sm.WgmmaPromoteOp) -> GemmLayout:
@@ -54,9 +55,11 @@ def work_part(work: tile.WorkTilesOp) -> WorkPart:
     return WorkPart.all if work.part is None else WorkPart(_number(work.part))
 
 
-def k_division_kind(work: tile.WorkTilesOp) -> KDivisionKind:
-    """How CTAs share the K of a tile."""
-    return KDivisionKind.none if work.k_division is None else KDivisionKind(_number(work.k_division))
+def k_division(work: tile.WorkTilesOp) -> KDivision | None:
+    """How CTAs share the K of tiles; None where each tile is one item."""
+    if work.k_division is None:
+        return None
+    return KDivision(KDivisionKind(_number(work.k_division)), 0 if work.k_parts is None else _number(work.k_parts))
 
 
 def raster_kind(order: tile.RasterAttr) -> RasterKind:

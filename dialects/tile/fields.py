@@ -16,6 +16,7 @@ from tensor_layouts import Layout
 
 from lowtide.dialects._lowtide import RasterAttr
 from lowtide.dialects._tile_enum_gen import KDivisionKind, RasterKind, RolesKind
+from lowtide.dialects.tile.division import AXES, Cut, KDivision
 from lowtide.dialects.tile.layouts import layout_attr, layout_of
 
 Extents2: TypeAlias = tuple[int, int]
@@ -55,31 +56,6 @@ class Roles:
 
     def __str__(self) -> str:
         return _call(str(self.kind), self.consumers)
-
-
-SCATTERED = (KDivisionKind.scatter, KDivisionKind.scatter_tail)
-OF_TAIL = (KDivisionKind.tail, KDivisionKind.scatter_tail)
-
-
-@dataclass(frozen=True)
-class KDivision:
-    """How CTAs share the K of a tile, as `#tile.k_division`: `parts` of a split; 0 if it has none."""
-
-    kind: KDivisionKind
-    parts: int = 0
-
-    def __str__(self) -> str:
-        return _call(str(self.kind), self.parts)
-
-    @property
-    def is_scattered(self) -> bool:
-        """Whether each of the CTAs that share a tile adds its share of the columns."""
-        return self.kind in SCATTERED
-
-    @property
-    def is_of_tail(self) -> bool:
-        """Whether only tiles of a last wave are shared."""
-        return self.kind in OF_TAIL
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")  # a bare identifier of MLIR
@@ -316,14 +292,7 @@ K_DIVISION = Call(
     KDivision,
     KDivisionKind,
     lambda division: (division.parts,),
-    MappingProxyType(
-        {
-            KDivisionKind.split: "(n)",
-            KDivisionKind.scatter: "(n)",
-            KDivisionKind.tail: "(n)",
-            KDivisionKind.scatter_tail: "(n)",
-        }
-    ),
+    MappingProxyType({kind: "(n)" for kind, axes in AXES.items() if axes.cut is Cut.parts}),
 )
 SWIZZLE = Integers(3, "<B,M,S>")
 

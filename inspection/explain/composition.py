@@ -11,7 +11,6 @@ from mlir import ir
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile import RepeatKind
-from lowtide.dialects.tile.fields import SCATTERED
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.inspection.explain.hopper import Product
 from lowtide.interpreter.machine.work_order import WorkOrder
@@ -253,13 +252,14 @@ def _sharing(
     matrices: int | None,
 ) -> dict[str, Any]:
     """The cost of a division of K."""
-    text = order.division.name + (f"({order.parts})" if order.parts else "")
+    assert order.division is not None
+    text = str(order.division)
     if not (places and matrices and ctas and steps):
         return {"k_division": text}
     grids = [places] * matrices
     items = [item for cta in range(ctas) for item in order.items_of(cta, ctas, grids, steps, cluster)]
     shared, first = (sum(item.parts > 1 for item in items), sum(item.parts > 1 and item.part == 0 for item in items))
-    is_scattered = order.division in SCATTERED  # then part 0 also leaves its sums to the others
+    is_scattered = order.division.is_scattered  # then part 0 also leaves its sums to the others
     written = shared if is_scattered else shared - first
     tile_m, tile_n = work.tile
     return {

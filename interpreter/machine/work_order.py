@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from types import MappingProxyType
 
-from lowtide.dialects.tile import KDivisionKind, RasterKind, SchedulerKind, WorkPart
+from lowtide.dialects.tile import RasterKind, SchedulerKind, WorkPart
+from lowtide.dialects.tile.division import Adder, Cut, KDivision, Tiles
 from lowtide.errors import InterpreterError
 
 Place = tuple[int, int]
@@ -45,8 +46,7 @@ class WorkOrder:
     group: int = 0
     columns: int = 0
     part: WorkPart = WorkPart.all
-    division: KDivisionKind = KDivisionKind.none
-    parts: int = 0
+    division: KDivision | None = None
 
     def __post_init__(self) -> None:
         """Raises InterpreterError for an unknown word."""
@@ -54,7 +54,6 @@ class WorkOrder:
             (self.scheduler, SCHEDULERS),
             (self.kind, ORDERS),
             (self.part, PARTS),
-            (self.division, DIVISIONS),
         )
         for word, known in words:
             if word not in known:
@@ -98,9 +97,7 @@ class WorkOrder:
         begins = [0, *accumulate(high * wide for high, wide in supers)]
         total = begins[-1]
         taken = PARTS[self.part].taken(total, workers)
-        for number, begin, end, part, parts, slot in DIVISIONS[self.division](
-            self, worker, workers, self.count(workers, total), steps
-        ):
+        for number, begin, end, part, parts, slot in _items(self, worker, workers, self.count(workers, total), steps):
             at = taken[number // pieces]
             grid = bisect_right(begins, at) - 1
             m, n = self.tile_at(at - begins[grid], supers[grid])
@@ -130,31 +127,44 @@ def _split(total: int, ctas: int) -> range:
 Item = tuple[int, int, int, int, int, int]  # tile, begin, end, part, parts, slot
 
 
+def _items(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
+    """The items of a CTA, by the axes of the division."""
+    division = order.division
+    if division is None:
+        return _undivided(order, cta, ctas, tiles, steps)
+    if division.cut is Cut.shares:
+        return _shared(cta, ctas, tiles, steps, _whole_waves(tiles, ctas) if division.tiles is Tiles.last_waves else 0)
+    if division.tiles is Tiles.last_wave:
+        return _tail(division.parts, cta, ctas, tiles, steps)
+    items = order.places(cta, ctas, tiles * min(division.parts, steps))
+    return (_scatter_k if division.adder is Adder.each else _split_k)(items, division.parts, ctas, tiles, steps)
+
+
 def _undivided(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
     return ((index, 0, steps, 0, 1, 0) for index in order.places(cta, ctas, tiles))
 
 
-def _split_k(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
+def _split_k(items: range, most: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
     """The parts of a tile in descending order."""
-    parts = min(order.parts, steps)
-    for item in order.places(cta, ctas, tiles * parts):
+    parts = min(most, steps)
+    for item in items:
         yield _part_of(item // parts, parts - 1 - item % parts, parts, steps)
 
 
-def _scatter_k(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
+def _scatter_k(items: range, most: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
     """For the tiles that the CTAs compute at a time: part 0 of each, then part 1 of each, …"""
-    parts = min(order.parts, steps)
-    for item in order.places(cta, ctas, tiles * parts):
+    parts = min(most, steps)
+    for item in items:
         first = item // ctas * (ctas // parts)
         together = min(ctas // parts, tiles - first)
         part, number = divmod(item % ctas, together)
         yield _part_of(first + number, part, parts, steps)
 
 
-def _tail(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
+def _tail(most: int, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
     """Waves of whole tiles. The remaining tiles follow in rounds of as many as the CTAs can share: in each round, part
     n − 1 of all its tiles, …, part 0 of all."""
-    parts, over = min(order.parts, steps, ctas), tiles % ctas
+    parts, over = min(most, steps, ctas), tiles % ctas
     for wave in range(tiles // ctas):
         yield wave * ctas + cta, 0, steps, 0, 1, 0
     for first in range(0, over, ctas // parts):
@@ -172,23 +182,18 @@ def _part_of(tile: int, part: int, parts: int, steps: int) -> Item:
     return tile, begin, begin + lengths[part], part, parts, tile * parts
 
 
-def _stream_k(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
-    return _shared(cta, ctas, range(tiles), steps)
+def _whole_waves(tiles: int, ctas: int) -> int:
+    """Waves of whole tiles, so that one to two waves are left where tiles are no whole waves."""
+    return tiles // ctas if tiles % ctas == 0 else max(tiles // ctas - 1, 0)
 
 
-def _hybrid(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
-    """Waves of whole tiles, and one to two waves of tiles in even shares if the tiles are not whole waves."""
-    waves = tiles // ctas if tiles % ctas == 0 else max(tiles // ctas - 1, 0)
+def _shared(cta: int, ctas: int, tiles: int, steps: int, waves: int) -> Iterator[Item]:
+    """Waves of whole tiles. Of the steps of the others, one tile after the other, CTA i has share ctas − 1 − i."""
+    own, shared = ctas - 1 - cta, range(waves * ctas, tiles)
     for wave in range(waves):
-        yield wave * ctas + cta, 0, steps, 0, 1, ctas - 1 - cta
-    yield from _shared(cta, ctas, range(waves * ctas, tiles), steps)
-
-
-def _shared(cta: int, ctas: int, tiles: range, steps: int) -> Iterator[Item]:
-    """CTA i has share ctas − 1 − i of the steps of the tiles, one after the other."""
-    cuts = [share * len(tiles) * steps // ctas for share in range(ctas + 1)]
-    own = ctas - 1 - cta
-    for number, tile in enumerate(tiles):
+        yield wave * ctas + cta, 0, steps, 0, 1, own
+    cuts = [share * len(shared) * steps // ctas for share in range(ctas + 1)]
+    for number, tile in enumerate(shared):
         first, last = number * steps, (number + 1) * steps
         begin, end = max(cuts[own], first), min(cuts[own + 1], last)
         if begin < end:
@@ -289,16 +294,5 @@ ORDERS: Mapping[RasterKind, Callable[[int, Place, WorkOrder], Place]] = MappingP
         RasterKind.grouped: _grouped,
         RasterKind.groups: _groups,
         RasterKind.hilbert: _hilbert,
-    }
-)
-DIVISIONS: Mapping[KDivisionKind, Callable[[WorkOrder, int, int, int, int], Iterator[Item]]] = MappingProxyType(
-    {
-        KDivisionKind.none: _undivided,
-        KDivisionKind.split: _split_k,
-        KDivisionKind.scatter: _scatter_k,
-        KDivisionKind.stream_k: _stream_k,
-        KDivisionKind.hybrid: _hybrid,
-        KDivisionKind.tail: _tail,
-        KDivisionKind.scatter_tail: _tail,
     }
 )

@@ -18,7 +18,7 @@ from lowtide.dialects.tile import (
     SchedulerKind,
     WorkPart,
 )
-from lowtide.dialects.tile.fields import SCATTERED
+from lowtide.dialects.tile.division import KDivision
 from lowtide.dialects.tile.work import coordinates_with
 from lowtide.interpreter.machine import waves
 from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
@@ -131,20 +131,22 @@ def launch_dependents(state: AgentState, op: DecodedOp) -> None:
     """A next kernel that starts early waits for this one before it accesses memory, so its start changes nothing."""
 
 
+_SAID = ("part", "k_division", "k_parts")
+
+
 def work_order(op: Any) -> WorkOrder:
     """The work order of a tile.work_tiles. Raises InterpreterError for an unknown word."""
     order = op.attributes["order"]
     scheduler = SchedulerKind(ir.IntegerAttr(op.attributes["scheduler"]).value)
-    words = ("part", "k_division", "k_parts")
-    said = {name: ir.IntegerAttr(op.attributes[name]).value for name in words if name in op.attributes}
+    said = {name: ir.IntegerAttr(op.attributes[name]).value for name in _SAID if name in op.attributes}
+    division = KDivision(KDivisionKind(said["k_division"]), said.get("k_parts", 0)) if "k_division" in said else None
     return WorkOrder(
         scheduler,
         RasterKind[order.kind],
         order.group,
         order.columns,
         part=WorkPart(said["part"]) if "part" in said else WorkPart.all,
-        division=KDivisionKind(said.get("k_division", 0)),
-        parts=said.get("k_parts", 0),
+        division=division,
     )
 
 
@@ -218,7 +220,7 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
         # Part 0 stores the tile, or every part stores a share. A half or a share of a tile, or a tile of a super-tile,
         # may be past the edge.
         m, n = place[Coordinate.m], place[Coordinate.n]
-        stores = item.part == 0 or order.division in SCATTERED
+        stores = item.part == 0 or (order.division is not None and order.division.is_scattered)
         if noted is not None and m < rows and n + item.part * width // item.parts < columns and stores:
             noted.append((row_of(item.grid, m, rows) if batches else m, n, height, width))
         for slot, value in zip(op.regions[0].arguments, [*map(place.get, names), *carried], strict=True):

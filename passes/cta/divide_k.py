@@ -33,10 +33,10 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import k_division_kind
+from lowtide.dialects.enums import k_division
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import ResultKind
-from lowtide.dialects.tile.fields import OF_TAIL, SCATTERED
+from lowtide.dialects.tile.division import Adder, Cut, Tiles
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import cluster_shape, launches_of, problem_of, relaunch
@@ -78,15 +78,16 @@ def _divide(kernel: tile.KernelOp, launch: tile.LaunchOp, store: tile.StoreOp) -
             store,
             "stores a part of a sum, but stands in no tile.work_tiles that divides K; drop `part` [part-undivided]",
         )
-    kind = k_division_kind(work)
-    exchange = _Exchange(store, *_add_workspaces(kernel, launch, work, store, cooperative=kind in SCATTERED))
+    division = k_division(work)
+    assert division is not None
+    exchange = _Exchange(store, *_add_workspaces(kernel, launch, work, store, cooperative=division.is_scattered))
     with before(store):
-        if kind not in SCATTERED:
+        if division.adder is Adder.first:
             exchange.gather()
-        elif kind in OF_TAIL:
-            exchange.scatter_divided(work.k_parts.value)
+        elif division.tiles is Tiles.all:
+            exchange.scatter(division.parts)
         else:
-            exchange.scatter(work.k_parts.value)
+            exchange.scatter_divided(division.parts)
     erase(store)
 
 
@@ -178,11 +179,12 @@ def _add_workspaces(
 
 def _slots(launch: tile.LaunchOp, work: tile.WorkTilesOp, kernel: tile.KernelOp) -> ir.Value:
     """How many slots the work items have: one each, or one for each CTA; of a tail, that many for each part."""
-    if work.k_parts is None:
+    build, division = Builder.index(), k_division(work)
+    assert division is not None
+    if division.cut is Cut.shares:
         return launch.grid
-    build = Builder.index()
-    if k_division_kind(work) in OF_TAIL:
-        return build.mul(launch.grid, work.k_parts.value)
+    if division.tiles is not Tiles.all:
+        return build.mul(launch.grid, division.parts)
     problem = problem_of(kernel)
     a, *_ = arguments = list(launch.args)
     by_kind = dict(zip(problem.results, results_in(problem.results, arguments), strict=True))
@@ -193,4 +195,4 @@ def _slots(launch: tile.LaunchOp, work: tile.WorkTilesOp, kernel: tile.KernelOp)
     supers = build.mul(extent(d, 0), supers) if is_batch(d) else supers
     tiles = build.mul(supers, rows * columns)
     steps = build.ceil_sdiv(extent(a, dims_of_a(problem.layout)[1]), work.k_step.value)
-    return build.mul(tiles, build.smin(steps, work.k_parts.value))
+    return build.mul(tiles, build.smin(steps, division.parts))

@@ -6,7 +6,7 @@ from mlir.dialects import cf
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds, results_of
 from lowtide.dialects.tile import OperandKind, ResultKind, SchedulerKind, TailKind, WavesKind
-from lowtide.dialects.tile.fields import KDivision
+from lowtide.dialects.tile.division import Adder, Cut, KDivision, Tiles
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, WEIGHT_BLOCK, WEIGHT_ROWS
 from lowtide.passes.schedules.facts.resources import ctas_per_sm, threads_of
@@ -40,7 +40,7 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
         parts: ir.Value | int = 1
         if division is not None:
             steps = build.ceil_sdiv(extent(gemm.a, dims_of_a(problem.layout)[1]), tile_k)
-            parts = build.smin(steps, division.parts) if division.parts else steps
+            parts = build.smin(steps, division.parts) if division.cut is Cut.parts else steps
             if division.is_scattered:
                 _assert_steps(steps, division, tile_k)
             work = build.mul(work, parts)  # of a tail, where all tiles are one: a grid without a full wave
@@ -48,7 +48,7 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
             _assert_countable(build.mul(work, cluster_m * cluster_n))
         if schedule.grid.scheduler is not SchedulerKind.one_shot:
             resident = _resident(kernel, schedule, problem, target)
-            if division is not None and division.parts and not division.is_of_tail:
+            if division is not None and division.cut is Cut.parts and division.tiles is Tiles.all:
                 # The parts of a tile are then items of one round, whose CTAs wait for lower-numbered ones only.
                 resident = build.mul(build.smax(build.sdiv(resident, parts), 1), parts)
             elif division is not None and division.is_scattered:
@@ -77,10 +77,10 @@ def _resident(kernel: str, schedule: Schedule, problem: Problem, target: Target)
 
 def _assert_steps(steps: ir.Value, division: KDivision, tile_k: int) -> None:
     """Host check that each part has a step: each adds and stores a share of the tile."""
-    parts, way_out = division.parts, "tail" if division.is_of_tail else "split"
+    parts, way_out = division.parts, division.added_by(Adder.first)
     has_enough = Builder.index().sle(parts, steps)
     if not constant_of(has_enough):
-        message = f"k_division = {division}: K must have {parts} steps of {tile_k}; compile it with {way_out}({parts})"
+        message = f"k_division = {division}: K must have {parts} steps of {tile_k}; compile it with {way_out}"
         cf.assert_(has_enough, message)
 
 

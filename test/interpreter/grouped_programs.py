@@ -5,7 +5,7 @@ the store sees D as if it ended there.
 """
 
 _TEMPLATE = """
-#problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, d = f32>
+#problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full f32]>
 #schedule = #tile.schedule<{schedule}>
 !matrix = memref<?x?xbf16, strided<[?, 1]>>
 !matrices = memref<?x?x?xbf16, strided<[?, ?, 1]>>

@@ -132,7 +132,7 @@ def test_a_dropped_barrier_is_the_fault_of_the_pass_that_dropped_it(
     ("table", "meant", "made"),
     [
         ("ORDERS", RasterKind.hilbert, RasterKind.row),
-        ("_LOOPS", SchedulerKind.even_split, SchedulerKind.persistent),
+        ("LOOPS", SchedulerKind.even_split, SchedulerKind.persistent),
     ],
 )
 def test_another_order_of_work_tiles_is_the_fault_of_the_pass_that_made_it(

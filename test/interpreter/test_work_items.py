@@ -2,12 +2,9 @@
 
 import itertools
 
-import pytest
-
 from lowtide.dialects.tile import KDivisionKind, RasterKind, SchedulerKind
-from lowtide.dialects.tile.fields import OF_TAIL, SCATTERED
-from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine.work_order import DIVISIONS, WorkItem, WorkOrder
+from lowtide.dialects.tile.division import AXES, Adder, KDivision
+from lowtide.interpreter.machine.work_order import WorkItem, WorkOrder
 
 SPLITS = [*((KDivisionKind.split, parts) for parts in (1, 2, 3, 7)), (KDivisionKind.scatter, 4)]
 TAILS = [*((KDivisionKind.tail, parts) for parts in (1, 2, 3)), (KDivisionKind.scatter_tail, 2)]
@@ -15,7 +12,7 @@ STREAMS = [(KDivisionKind.stream_k, 0), (KDivisionKind.hybrid, 0)]
 
 
 def order(kind: KDivisionKind, parts: int, scheduler: SchedulerKind = SchedulerKind.persistent) -> WorkOrder:
-    return WorkOrder(scheduler, RasterKind.row, division=kind, parts=parts)
+    return WorkOrder(scheduler, RasterKind.row, division=KDivision(kind, parts))
 
 
 def items(work: WorkOrder, ctas: int, tiles: int, steps: int) -> list[list[WorkItem]]:
@@ -25,7 +22,7 @@ def items(work: WorkOrder, ctas: int, tiles: int, steps: int) -> list[list[WorkI
 
 def grids(kind: KDivisionKind, parts: int, tiles: int, steps: int) -> list[int]:
     """Numbers of CTAs that a launch may have: whole tiles of a split."""
-    if parts and kind not in OF_TAIL:
+    if parts and not KDivision(kind).is_of_tail:
         each = min(parts, steps)
         return sorted({each, each * ((tiles + 1) // 2), each * tiles})
     return [ctas for ctas in (1, 2, 3, 5, 8) if ctas <= tiles * (min(parts, steps) if parts else steps)]
@@ -38,16 +35,10 @@ CASES = [
 ]
 
 
-def test_every_word_of_the_dialect_has_a_meaning() -> None:
-    assert set(DIVISIONS) == set(KDivisionKind)
-
-    class Unknown:
-        name = "by_moon"
-
-    with pytest.raises(
-        InterpreterError, match=r"by_moon is not interpreted; known are none, split, scatter.*\[order-word\]"
-    ):
-        order(Unknown(), 0)  # type: ignore[arg-type]
+def test_every_word_of_the_dialect_is_a_point_of_the_axes_of_its_own() -> None:
+    assert set(AXES) == set(KDivisionKind) - {KDivisionKind.none}
+    assert len(set(AXES.values())) == len(AXES)
+    assert str(KDivision(KDivisionKind.scatter_tail, 3).added_by(Adder.first)) == "tail(3)"
 
 
 def test_every_step_of_every_tile_is_computed_once_and_parts_lie_in_order() -> None:
@@ -71,7 +62,9 @@ def test_the_slots_of_shared_tiles_are_distinct_and_below_their_number() -> None
         shared = [item for item in every if item.parts > 1]
         for own in ([x.slot for x in shared if x.part == 0], [x.slot + x.part for x in shared if x.part > 0]):
             assert len(set(own)) == len(own)
-            assert max(own, default=0) < (ctas if not parts else ctas * parts if kind in OF_TAIL else len(every))
+            assert max(own, default=0) < (
+                ctas if not parts else ctas * parts if KDivision(kind).is_of_tail else len(every)
+            )
 
 
 def test_part_0_waits_only_for_what_comes_before_it() -> None:
@@ -80,7 +73,7 @@ def test_part_0_waits_only_for_what_comes_before_it() -> None:
     Where all parts add shares, their CTAs wait for each other, and run at the same time.
     """
     for kind, parts, ctas, tiles, steps in CASES:
-        if kind in SCATTERED:
+        if KDivision(kind).adder is Adder.each:
             continue
         places = {
             (item.place[1], item.part): (cta, position, item.parts)

@@ -215,14 +215,14 @@ def test_an_order_lowered_as_another_is_found(
 
 
 def test_a_scheduler_lowered_as_another_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(work_tiles._LOOPS, SchedulerKind.even_split, work_tiles._LOOPS[SchedulerKind.persistent])
+    monkeypatch.setitem(work_tiles.LOOPS, SchedulerKind.even_split, work_tiles.LOOPS[SchedulerKind.persistent])
     with pytest.raises(AssertionError, match=r"CTA \d+ .*stores to"):
         assert_same_order(*traces_of("sm_80", f"{ONE_PER_SM}, order = row, scheduler = even_split", 3, ENDS))
 
 
 @pytest.mark.parametrize("other", [WorkPart.all, WorkPart.full_waves])
 def test_a_part_of_the_tiles_lowered_as_another_is_found(monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
-    monkeypatch.setitem(work_tiles._PARTS, WorkPart.tail_halves, work_tiles._PARTS[other])
+    monkeypatch.setitem(work_tiles.PARTS, WorkPart.tail_halves, work_tiles.PARTS[other])
     with pytest.raises((AssertionError, InterpreterError), match=r"CTAs? "):
         assert_same_order(*traces_of("sm_90a", TAIL, 2, ENDS))
 

@@ -366,7 +366,7 @@ def test_two_words_with_one_lowering_are_found(monkeypatch: pytest.MonkeyPatch) 
 def test_a_word_without_a_lowering_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(work_tiles.ORDERS, RasterKind.groups)
     assert check(orders("sm_80")) == set(map(str, RasterKind)) - {"groups"}
-    monkeypatch.delitem(work_tiles._LOOPS, SchedulerKind.even_split)
+    monkeypatch.delitem(work_tiles.LOOPS, SchedulerKind.even_split)
     edit = with_enum(tile.WorkTilesOp, "scheduler", SchedulerKind, "even_split")
     with pytest.raises(
         lt.PassError, match=r"scheduler even_split, which has no lowering; take persistent.*\[no-lowering\]"

@@ -23,7 +23,8 @@ from lowtide.dialects.tile import (
     TailKind,
     WavesKind,
 )
-from lowtide.dialects.tile.fields import SINGLE, KDivision, Order, cooperative, pingpong
+from lowtide.dialects.tile.division import KDivision
+from lowtide.dialects.tile.fields import SINGLE, Order, cooperative, pingpong
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.choice import Choice, choose

@@ -7,7 +7,7 @@ import pytest
 import lowtide as lt
 from lowtide import targets
 from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandsKind
-from lowtide.dialects.tile.fields import KDivision
+from lowtide.dialects.tile.division import KDivision
 from lowtide.passes.schedules.choice.choice import Choice, choose
 from lowtide.passes.support.problem import Problem
 

@@ -11,8 +11,8 @@ from functools import partial
 from itertools import accumulate
 from math import gcd
 
-from lowtide.dialects.tile import KDivisionKind, OperandKind, RasterKind, SchedulerKind, StorePath, TailKind, WavesKind
-from lowtide.dialects.tile.fields import KDivision
+from lowtide.dialects.tile import OperandKind, RasterKind, SchedulerKind, StorePath, TailKind, WavesKind
+from lowtide.dialects.tile.division import KDivision, Tiles
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS, element_type
 from lowtide.passes.schedules.facts.alignment import is_packed, moved_alignment
@@ -395,7 +395,7 @@ def _division(schedule: Schedule) -> Iterator[Share]:
         yield from _divided_tail(subject, division)
         return
     if parts:
-        if division.kind is KDivisionKind.split:
+        if not division.is_scattered:
             yield Share(subject, "fewer steps than parts", lambda work: 0 < work.steps < parts)
         yield Share(subject, "parts of equal length", lambda work: work.steps >= parts and work.steps % parts == 0)
         yield Share(subject, "parts of unequal length", lambda work: work.steps > parts and work.steps % parts > 0)
@@ -404,7 +404,7 @@ def _division(schedule: Schedule) -> Iterator[Share]:
     yield Share(subject, "a tile that two CTAs share", lambda work: 2 in _holders(work))
     yield Share(subject, "a tile that three or more CTAs share", lambda work: max(_holders(work)) > 2)
     yield Share(subject, "a CTA with shares of two tiles", lambda work: any(_shares(items) > 1 for items in work.items))
-    if division.kind is KDivisionKind.hybrid:
+    if division.tiles is Tiles.last_waves:
         yield Share(subject, "a whole wave before the shares", lambda work: _whole_first(work))
         yield Share(subject, "whole waves alone", lambda work: _holders(work) == {1} and work.tiles >= work.ctas > 1)
 

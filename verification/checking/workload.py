@@ -7,7 +7,7 @@ host function's formula, and a test compares both with the execution.
 from dataclasses import dataclass
 from math import ceil
 
-from lowtide.dialects.tile import KDivisionKind, SchedulerKind, TailKind
+from lowtide.dialects.tile import SchedulerKind, TailKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter.machine.clusters import clusters_at_a_time
 from lowtide.interpreter.machine.work_order import WorkItem, WorkOrder
@@ -72,8 +72,7 @@ def work_of(
             order.rows,
             order.columns,
             part,
-            KDivisionKind.none if division is None else division.kind,
-            0 if division is None else division.parts,
+            division,
         )
         for _, part in work_loops(schedule.grid)
     ]

@@ -15,7 +15,8 @@ from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.epilogue.ready import READY
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition
-from lowtide.dialects.tile import KDivisionKind, PromoteKind
+from lowtide.dialects.tile import PromoteKind
+from lowtide.dialects.tile.division import AXES, KDivision
 from lowtide.dialects.tile.fields import Call, Word
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, kernel_types, types_of_d
@@ -69,7 +70,6 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "batch": ("none", "run time", "3"),
     }
 )
-_WITHOUT_TURNS = (KDivisionKind.none, KDivisionKind.split)
 _IN_TURN: Mapping[str, str] = MappingProxyType({"grid.scheduler": "persistent"})
 # Operands that only wgmma multiplies, and epilogues do not store
 _WIDE_D: Mapping[str, str] = MappingProxyType({"target": "sm_90a", "d": "f16"})
@@ -114,7 +114,7 @@ def _pieces_of(row: Decomposition) -> Mapping[str, str]:
 # The words that some words need beside them to be legal, and fields without words.
 COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
     {
-        **{("grid.k_division", str(kind)): _IN_TURN for kind in KDivisionKind if kind not in _WITHOUT_TURNS},
+        **{("grid.k_division", str(kind)): _IN_TURN for kind in AXES if KDivision(kind).needs_residents},
         ("grid.tail", "halves"): MappingProxyType({"target": "sm_90a"}),  # with roles
         **{("scales", name): MappingProxyType({**_WIDE_D, "dtype": "e4m3"}) for name in list(SCALES)[1:]},
         **{("weights", name): _BESIDE_WEIGHTS for name in list(WEIGHTS)[1:]},

@@ -15,7 +15,7 @@ from mlir.dialects import scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import (
     cache_hint_of,
-    k_division_kind,
+    k_division,
     multicast_of,
     raster_kind,
     scheduler_kind,
@@ -34,7 +34,7 @@ from lowtide.dialects.tile import (
     WavesKind,
     WorkPart,
 )
-from lowtide.dialects.tile.fields import KDivision, Order
+from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Refusal, walk
@@ -118,10 +118,10 @@ def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 
 def _k_division(work: tile.WorkTilesOp, schedule: Schedule) -> Iterator[Refusal]:
-    found = KDivision(k_division_kind(work), 0 if work.k_parts is None else work.k_parts.value)
-    wanted = schedule.k_division or KDivision(KDivisionKind.none)
+    found, wanted = k_division(work), schedule.k_division
     if found != wanted:
-        yield refusal(work, f"divides K by {found}", f"k_division = {wanted}", AGAIN)
+        none = KDivisionKind.none
+        yield refusal(work, f"divides K by {found or none}", f"k_division = {wanted or none}", AGAIN)
     elif work.depth is not None and work.k_step.value != schedule.mainloop.k:
         yield refusal(work, f"cuts K in steps of {work.k_step.value}", f"k = {schedule.mainloop.k}", AGAIN)
 

@@ -23,7 +23,8 @@ from lowtide.dialects.tile import (
     StorePath,
     TailKind,
 )
-from lowtide.dialects.tile.fields import Extents3, KDivision, Order, Roles, cooperative, pingpong
+from lowtide.dialects.tile.division import KDivision
+from lowtide.dialects.tile.fields import Extents3, Order, Roles, cooperative, pingpong
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.choice import short_k, tiles

@@ -14,7 +14,8 @@ from lowtide.dialects.tile import (
     TailKind,
     WavesKind,
 )
-from lowtide.dialects.tile.fields import KDivision, Order, grouped
+from lowtide.dialects.tile.division import KDivision
+from lowtide.dialects.tile.fields import Order, grouped
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.cost.cost import Tail, cost, tails, widest_box
 from lowtide.passes.schedules.cost.traffic import tile_of, wave_bytes

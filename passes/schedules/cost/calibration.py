@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
 
-from lowtide.dialects.tile import KDivisionKind
+from lowtide.dialects.tile.division import Adder
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.facts.resources import runs_ahead
 from lowtide.passes.support.problem import Problem
@@ -78,9 +78,7 @@ WAITING_WARPS = Calibration(tile=2000, step=60, sharpness=4, exchange=2500, exch
 # Of a tile of the last wave whose K several CTAs share: one of them adds the sums of all, or each those of its share of
 # columns. With scales of blocks on an H200, shares take 0.97 of the time of whole tiles at 4096×4096×4096, 1.00 with K
 # of 3072 and 1.03 with 2048; 3.4 µs less than one CTA that adds all, with K of 7168.
-EXCHANGE_OF_TAIL: Mapping[KDivisionKind, float] = MappingProxyType(
-    {KDivisionKind.tail: 16000, KDivisionKind.scatter_tail: 9000}
-)
+EXCHANGE_OF_TAIL: Mapping[Adder, float] = MappingProxyType({Adder.first: 16000, Adder.each: 9000})
 
 _MOST_NARROW = 32  # columns
 

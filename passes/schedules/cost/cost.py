@@ -11,7 +11,8 @@ from math import ceil, gcd, hypot, prod
 from typing import TypeAlias
 
 from lowtide.dialects.tile import KDivisionKind, RepeatKind, TailKind
-from lowtide.dialects.tile.fields import SINGLE, Extents3, KDivision
+from lowtide.dialects.tile.division import KDivision
+from lowtide.dialects.tile.fields import SINGLE, Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, element_type
 from lowtide.passes.schedules.cost.calibration import EXCHANGE_OF_TAIL, Calibration, of_consumers, of_warps
@@ -144,7 +145,7 @@ def _with_producer(tile: Tile, problem: Problem, target: Target, ways: Sequence[
     for way in ways:
         if isinstance(way, KDivision) and way.is_of_tail:
             part = _of_consumers(tile, problem, found, saturated, way.parts)
-            last.append((replace(part, beside=part.beside + EXCHANGE_OF_TAIL[way.kind]), way.parts))
+            last.append((replace(part, beside=part.beside + EXCHANGE_OF_TAIL[way.adder]), way.parts))
         elif way is TailKind.halves:
             rows, columns, depth = tile.shape  # slots are those of a whole tile, so that a half starts and ends as late
             half = _of_consumers(replace(tile, shape=(rows // 2, columns, depth)), problem, found, 1.0)

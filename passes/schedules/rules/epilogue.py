@@ -1,20 +1,18 @@
 """What the epilogue of a schedule must satisfy: words that go together, parts of the tile, the scratch's swizzle."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from types import MappingProxyType
+from collections.abc import Iterator
 
 from lowtide.dialects.tile import (
     CacheHint,
     EpilogueMath,
     EpilogueStart,
-    KDivisionKind,
     OperandKind,
     PackKind,
     RepeatKind,
     StorePath,
     UnrollKind,
 )
+from lowtide.dialects.tile.division import Adder
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
@@ -36,10 +34,6 @@ from lowtide.targets.atoms import WGMMA_ROWS
 _THREAD_HINTS = (CacheHint.normal, CacheHint.streaming, CacheHint.write_through)
 
 _STORE_BYTES = (16, 8, 4, 2)
-# The division in which one CTA adds all partial sums of a tile, in place of shares.
-_ADDED_BY_ONE: Mapping[KDivisionKind, KDivisionKind] = MappingProxyType(
-    {KDivisionKind.scatter: KDivisionKind.split, KDivisionKind.scatter_tail: KDivisionKind.tail}
-)
 
 # The hints that each path's stores take.
 STORE_HINTS = {
@@ -78,7 +72,7 @@ def _only_stored(schedule: Schedule, problem: Problem) -> Iterator[str]:
         return
     division = schedule.k_division
     if division is not None and division.is_scattered:
-        by_one = replace(division, kind=_ADDED_BY_ONE[division.kind])
+        by_one = division.added_by(Adder.first)
         yield (
             f"D of {row} is converted in rows, k_division = {division} stores it from fragments; take {by_one}"
             " [divided-conversion]"

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from math import lcm
 
 from lowtide.dialects.tile import (
-    KDivisionKind,
     LaunchKind,
     OperandsKind,
     SchedulerKind,
@@ -12,7 +11,7 @@ from lowtide.dialects.tile import (
     TailKind,
     WavesKind,
 )
-from lowtide.dialects.tile.fields import KDivision
+from lowtide.dialects.tile.division import Adder, KDivision
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes, threads_of, warps_along_k
@@ -268,7 +267,7 @@ def k_division(schedule: Schedule, problem: Problem, target: Target) -> Iterator
                 f"k_division = {division}: K = {problem.k} has {steps} step{'s' if steps > 1 else ''} of {tile_k}, and "
                 f"a part at least one; nearest is {division.kind}({steps}) [division-steps]"
             )
-    if division.kind is not KDivisionKind.split and schedule.grid.scheduler is not SchedulerKind.persistent:
+    if division.needs_residents and schedule.grid.scheduler is not SchedulerKind.persistent:
         yield (
             f"k_division = {division} needs a grid of the CTAs that run at once, not scheduler = "
             f"{schedule.grid.scheduler}; take scheduler = persistent, or k_division = split({division.parts or 2})"
@@ -288,7 +287,7 @@ def _shares(schedule: Schedule, division: KDivision) -> Iterator[str]:
     step = step if boxes is None else lcm(step, boxes[1])
     if n % (parts * step):
         nearest = max((count for count in range(2, parts) if n % (count * step) == 0), default=None)
-        otherwise = f"take {'tail' if division.is_of_tail else 'split'}({parts})"
+        otherwise = f"take {division.added_by(Adder.first)}"
         yield (
             f"k_division = {division}: the {n} columns of the tile must divide into shares that are multiples of "
             f"{step}; {f'nearest is {division.kind}({nearest})' if nearest else otherwise} [share-columns]"

@@ -20,9 +20,9 @@
 // CHECK:       scf.for %[[H:.+]] = %{{.+}} to %[[HALVES]] step {{.*}} iter_args(%{{.+}} = %[[LAST]])
 // CHECK:         %[[PAIR:.+]] = arith.shrui %[[H]], %c1
 // CHECK:         %[[TILE:.+]] = arith.addi %[[PAIR]], %[[UNSPLIT]]
+// CHECK:         %[[WHICH:.+]] = arith.andi %[[H]], %c1
 // CHECK:         %[[ROW:.+]] = arith.divui %[[TILE]], %c5
 // CHECK:         %[[TWICE:.+]] = arith.shli %[[ROW]], %c1
-// CHECK:         %[[WHICH:.+]] = arith.andi %[[H]], %c1
 // CHECK:         %[[PLACE:.+]] = arith.addi %[[TWICE]], %[[WHICH]]
 // CHECK:         arith.shli %[[PLACE]], %c5
 module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {

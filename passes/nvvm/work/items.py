@@ -1,28 +1,28 @@
-"""The work items of a kernel: its tiles, or ranges of their K by the division of K, in one thread's program.
+"""The work items of each CTA in one thread's program: tiles, halves of tiles, or ranges of their K.
 
-The items of `split` and `scatter` are numbered, and the scheduler hands them out as it does tiles. In `tail`,
-`stream_k` and `hybrid` each CTA has a list of its own. Counts of K steps of all tiles do not fit in 32 bits, so those
-are in 64.
+What the scheduler hands out is numbered: whole tiles, halves, and the parts of all tiles. Otherwise each CTA has a list
+of its own. Counts of K steps of all tiles do not fit in 32 bits, so those are in 64.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from mlir import ir
-from mlir.dialects import nvvm, scf
+from mlir.dialects import scf
 
 from lowtide.dialects import tile
-from lowtide.dialects.tile import Coordinate, KDivisionKind
+from lowtide.dialects.enums import k_division, work_part
+from lowtide.dialects.tile import Coordinate, WorkPart
+from lowtide.dialects.tile.division import Adder, Cut, Tiles
 from lowtide.passes.nvvm.thread.clusters import ClusterPlace
 from lowtide.passes.nvvm.thread.context import Context
+from lowtide.passes.nvvm.work.schedulers import Bounds, Worker
 from lowtide.passes.support.builder import Builder
-
-Bounds: TypeAlias = tuple[ir.Value, ir.Value, ir.Value]  # first, end, step
 
 
 class Item(NamedTuple):
-    """The number of a work item's tile and, where K is divided, the coordinates of its range of K."""
+    """The number of a work item's tile; where K is divided, the coordinates of its range of K; which half it is."""
 
     tile: ir.Value
     k0: ir.Value | None = None
@@ -30,12 +30,12 @@ class Item(NamedTuple):
     part: ir.Value | None = None
     parts: ir.Value | None = None
     slot: ir.Value | None = None
+    half: ir.Value | None = None
 
     def range_of_k(self) -> dict[Coordinate, ir.Value]:
-        """By name."""
-        return {
-            Coordinate[name]: value for name, value in self._asdict().items() if name != "tile" and value is not None
-        }
+        """By name; empty where K is not divided."""
+        names = Coordinate.k0, Coordinate.k1, Coordinate.part, Coordinate.parts, Coordinate.slot
+        return {name: value for name in names if (value := getattr(self, name.name)) is not None}
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,52 @@ class Items:
     total: ir.Value
     at: Callable[[ir.Value], Item]
     bounds: Bounds | None = None
+
+
+def items_of(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Value) -> Items:
+    """The items of work tiles, of so many tiles in all."""
+    division = k_division(op)
+    if division is None:
+        return PARTS[work_part(op)](context.build, worker, tiles)
+    if division.cut is Cut.shares:
+        return _shared(context, op, worker, tiles, division.tiles)
+    if division.tiles is Tiles.last_wave:
+        return _tail(context, op, worker, tiles)
+    return (_scatter if division.adder is Adder.each else _split)(context, op, worker, tiles)
+
+
+def _all_tiles(build: Builder, worker: Worker, tiles: ir.Value) -> Items:
+    return Items(tiles, Item)
+
+
+def _full_waves(build: Builder, worker: Worker, tiles: ir.Value) -> Items:
+    """The tiles that are not split."""
+    return Items(_unsplit(build, worker, tiles), Item)
+
+
+def _tail_halves(build: Builder, worker: Worker, tiles: ir.Value) -> Items:
+    """Both halves of each tile that is split."""
+    unsplit = _unsplit(build, worker, tiles)
+
+    def at(index: ir.Value) -> Item:
+        return Item(build.add(build.udiv(index, 2), unsplit), half=build.urem(index, 2))
+
+    return Items(build.mul(build.sub(tiles, unsplit), 2), at)
+
+
+def _unsplit(build: Builder, worker: Worker, total: ir.Value) -> ir.Value:
+    """The number of tiles before those of a last wave that is at most half full; all if it is fuller."""
+    workers = worker.count(build)
+    over = build.urem(total, workers)
+    is_split = build.ule(over, build.udiv(workers, 2))
+    return build.select(is_split, build.sub(total, over), total)
+
+
+PARTS: dict[WorkPart, Callable[[Builder, Worker, ir.Value], Items]] = {
+    WorkPart.all: _all_tiles,
+    WorkPart.full_waves: _full_waves,
+    WorkPart.tail_halves: _tail_halves,
+}
 
 
 @dataclass(frozen=True)
@@ -64,10 +110,6 @@ class _Depth:
     def places(self, build: Builder, first: ir.Value, end: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Begin and end along K of the steps from `first` to `end`; the last step may reach past K."""
         return build.mul(first, self.step), build.umin(build.mul(end, self.step), self.extent)
-
-
-def _whole_tiles(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
-    return Items(tiles, Item)
 
 
 @dataclass(frozen=True)
@@ -100,7 +142,7 @@ class _Parts:
         return Item(number, *range_of_k, part, self.count, build.mul(tile_number, self.count))
 
 
-def _split(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
+def _split(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Value) -> Items:
     """The parts of a tile are neighbours, part 0 the last of them."""
     build, parts = context.build, _Parts.of(context, op)
 
@@ -111,14 +153,14 @@ def _split(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Valu
     return Items(build.mul(tiles, parts.count), at)
 
 
-def _scatter(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
+def _scatter(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Value) -> Items:
     """The same part of all tiles of a round, which then read the same K of their operands; then the next part.
 
     A round is a whole number of tiles, of which the last one may have fewer. The worker's own list counts by the first
     tile of a round: a division less on the way to the first load.
     """
-    build, parts = context.build, _Parts.of(context, op)
-    workers = (nvvm.ClusterDimXOp if context.cluster.size > 1 else nvvm.GridDimXOp)(build.i32).result
+    build, cta, parts = context.build, worker.index, _Parts.of(context, op)
+    workers = worker.count(build)
     most = build.udiv(workers, parts.count)
 
     def at(first: ir.Value) -> Item:
@@ -131,13 +173,13 @@ def _scatter(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Va
     return Items(build.mul(tiles, parts.count), at, (build.constant(0), end, most))
 
 
-def _tail(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
+def _tail(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Value) -> Items:
     """Whole tiles in waves; then the others in rounds, in each the last part of all its tiles first, part 0 last.
 
     A round is a whole number of tiles, so that part 0 waits for workers with lower numbers only.
     """
-    build = context.build
-    workers = (nvvm.ClusterDimXOp if context.cluster.size > 1 else nvvm.GridDimXOp)(build.i32).result
+    build, cta = context.build, worker.index
+    workers = worker.count(build)
     parts = _Parts.of(context, op, workers)
     waves, over, most = build.udiv(tiles, workers), build.urem(tiles, workers), build.udiv(workers, parts.count)
     left = build.sub(over, build.umin(over, build.udiv(cta, parts.count)))
@@ -158,33 +200,21 @@ def _tail(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value
             steps = parts.depth.places(build, zero, parts.depth.steps)
             scf.YieldOp([build.add(build.mul(index, workers), cta), *steps, zero, one, zero])
         with ir.InsertionPoint(branch.else_block):
-            scf.YieldOp(of_tail(build.mul(build.sub(index, waves), most)))
+            scf.YieldOp(of_tail(build.mul(build.sub(index, waves), most))[:6])
         return Item(*branch.results)
 
     return Items(tiles, at, (build.constant(0), build.add(waves, rounds), build.constant(1)))
 
 
-def _stream_k(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
-    return _streamed(context, op, cta, tiles, context.build.constant(0))
-
-
-def _hybrid(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value) -> Items:
-    """Whole tiles in waves first, and one full wave and the rest in even shares; all in waves where they divide."""
-    build = context.build
-    ctas = nvvm.GridDimXOp(build.i32).result
-    full, rest = build.udiv(tiles, ctas), build.urem(tiles, ctas)
-    one_less = build.select(build.eq(full, 0), 0, build.sub(full, 1))
-    return _streamed(context, op, cta, tiles, build.select(build.eq(rest, 0), full, one_less))
-
-
-def _streamed(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.Value, waves: ir.Value) -> Items:
-    """`waves` whole tiles for each CTA, and its share of the steps of the other tiles.
+def _shared(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Value, which: Tiles) -> Items:
+    """Whole tiles in waves, and for each CTA its share of the steps of the other tiles.
 
     Shares are numbered from the last CTA to the first, so that part 0, at the end of a share, waits for the beginnings
     of shares of lower-numbered CTAs.
     """
-    build, depth = context.build, _Depth.of(context, op)
-    ctas = nvvm.GridDimXOp(build.i32).result
+    build, cta, waves = context.build, worker.index, _waves(context.build, worker, tiles, which)
+    depth = _Depth.of(context, op)
+    ctas = worker.count(build)
     first_tile = build.mul(waves, ctas)
     shares = _Shares(
         build, build.zext(build.sub(tiles, first_tile), build.i64), build.zext(depth.steps, build.i64), ctas
@@ -210,6 +240,16 @@ def _streamed(context: Context, op: tile.WorkTilesOp, cta: ir.Value, tiles: ir.V
 
     bounds = build.constant(0), build.add(waves, count), build.constant(1)
     return Items(tiles, at, bounds)
+
+
+def _waves(build: Builder, worker: Worker, tiles: ir.Value, divided: Tiles) -> ir.Value:
+    """How many waves of whole tiles come first. Of the last waves a full one is divided, unless all waves are full."""
+    if divided is Tiles.all:
+        return build.constant(0)
+    workers = worker.count(build)
+    full, rest = build.udiv(tiles, workers), build.urem(tiles, workers)
+    one_less = build.select(build.eq(full, 0), 0, build.sub(full, 1))
+    return build.select(build.eq(rest, 0), full, one_less)
 
 
 @dataclass(frozen=True)
@@ -239,14 +279,3 @@ class _Shares:
 
     def tile_of(self, step: ir.Value) -> ir.Value:
         return self.build.trunc(self.build.udiv(step, self.steps), self.build.i32)
-
-
-ITEMS: dict[KDivisionKind, Callable[[Context, tile.WorkTilesOp, ir.Value, ir.Value], Items]] = {
-    KDivisionKind.none: _whole_tiles,
-    KDivisionKind.split: _split,
-    KDivisionKind.scatter: _scatter,
-    KDivisionKind.stream_k: _stream_k,
-    KDivisionKind.hybrid: _hybrid,
-    KDivisionKind.tail: _tail,
-    KDivisionKind.scatter_tail: _tail,
-}
