@@ -27,7 +27,7 @@ from lowtide.passes.support.element_types import element_name
 from lowtide.passes.support.kernels import cluster_shape
 from lowtide.passes.support.matrix_layouts import is_column_major
 from lowtide.passes.support.operand_kinds import acts_in_the_sum
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem import Problem, problem_in
 from lowtide.passes.support.rewriting import defining_op, memory_of, uses
 from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.manifest import BATCH, FORMAT, KIND_DIMS, OUTPUT_DIMS, PACKED_ROWS, is_mixed, matrix_dims
@@ -60,15 +60,20 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
     with make_context() as context:
         module = parse_text(lowered_text, context, "<host>")
         function = host_function(module)
-        facts = _facts(function)
+        facts, problem = _facts(function), problem_in(module)
+        if facts is None or problem is None:
+            raise IRError(
+                "the host function lacks tile.problem = #tile.problem<…>, or the kernel problem; tile-to-ctas writes"
+                " both [problem-of-host]"
+            )
         dims = _dims(facts)
         names = argument_names(function)
         chosen = Schedule.parse(schedule) if schedule else Schedule()
-        arguments = _arguments(function, names, facts, alignments_of(chosen, facts["problem"]))
+        arguments = _arguments(function, names, facts, alignments_of(chosen, problem))
         if is_packed("d", chosen):  # the runtime's own output is not packed
             for result in arguments:
                 if (result["role"], result["kind"]) == ("output", "full"):
-                    result["allocated_alignment"] = moved_alignment("d", chosen, facts["problem"])
+                    result["allocated_alignment"] = moved_alignment("d", chosen, problem)
         spec = _spec(arguments, facts, dims)
         pairs = zip(names[2 + len(facts["results"]) :], facts["kinds"], strict=True)
         operands = [name for name, kind in pairs if not acts_in_the_sum(OperandKind[kind])]
@@ -96,18 +101,15 @@ def _example(spec: dict[str, Any]) -> Mapping[str, int]:
     return _EXAMPLE_OF_WEIGHTS if is_mixed(spec) else _EXAMPLE
 
 
-def _facts(function: ir.OpView) -> dict[str, Any]:
-    """The facts in `#tile.problem` of the tile.gemm: the problem, its accumulator, layout and kinds."""
+def _facts(function: ir.OpView) -> dict[str, Any] | None:
+    """The facts in `#tile.problem` of the host function: types, accumulator, layout and kinds; None without it."""
     if "tile.problem" not in function.attributes:
-        raise IRError(
-            "the host function lacks tile.problem = #tile.problem<…>, which tile-to-ctas writes [problem-of-host]"
-        )
+        return None
     types = [argument.type for argument in function.regions[0].blocks[0].arguments]
-    problem = Problem.of_attribute(function.attributes["tile.problem"], types)
-    asked = problem.asked
+    attribute = function.attributes["tile.problem"]
+    asked = Problem.of_attribute(attribute, types)
     return {
-        "problem": problem,
-        "empty": asked.empty,
+        "empty": attribute.empty,
         "types": {**dict(zip("ab", asked.given_types, strict=True)), "d": asked.d},
         "group": asked.group,
         "acc": asked.acc,

@@ -82,9 +82,10 @@ def spec_of(module: ir.Module) -> FoundProblem:
     names = argument_names(function)
     found = [*walk(module, tile.GemmOp), *walk(module, tile.StoreOp)]
     if "tile.problem" in function.attributes:
-        problem = Problem.of_attribute(function.attributes["tile.problem"], types).asked
+        problem = Problem.of_attribute(function.attributes["tile.problem"], types)
+        empty = function.attributes["tile.problem"].empty
     elif found and isinstance(found[0], tile.GemmOp):
-        problem = Problem.of(found[0]).asked
+        problem, empty = Problem.of(found[0]), ""
     else:
         raise SpecError(
             "the module does not define its problem: its host function has neither a tile.gemm nor tile.problem = "
@@ -104,7 +105,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
     whole = bool(found)
     return FoundProblem(
         GemmSpec(
-            **(_extents([types[0], types[1], d], (layout, d_order), problem) | dict.fromkeys(problem.empty, 0)),
+            **(_extents([types[0], types[1], d], (layout, d_order), problem) | dict.fromkeys(empty, 0)),
             batch=_batch([types[0], types[1], d]),
             a=_dtype(types[0]),
             b=problem.weights or _dtype(types[1]),

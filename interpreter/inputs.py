@@ -51,10 +51,7 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
         "column_block_scale": ("n/128", "k/128"),
     }
 )
-_OF_GROUPS = ("group_scale", "group_zero")
 _PACKED_ROWS = "w"  # rows of weights, whose bytes hold the weights of two rows
-_TURNED = str.maketrans("tn", "nt")  # letters of layouts
-_EXCHANGED: Mapping[str, str] = MappingProxyType({"m": "n", "n": "m"})  # letters of Dᵀ = Bᵀ · Aᵀ
 
 
 @dataclass(frozen=True)
@@ -175,9 +172,8 @@ def _types(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[Type]:
     if "tile.problem" not in function.attributes:
         return types
     problem = function.attributes["tile.problem"]
-    empty = "".join(_EXCHANGED.get(letter, letter) for letter in problem.empty) if problem.swapped else problem.empty
     return [
-        _without_elements(type, letters, empty) if isinstance(type, MemRef) and letters else type
+        _without_elements(type, letters, problem.empty) if isinstance(type, MemRef) and letters else type
         for type, letters in zip(types, dims, strict=True)
     ]
 
@@ -192,37 +188,24 @@ def _without_elements(type: MemRef, letters: Sequence[str], empty: str) -> MemRe
 def _dims(function: ir.Operation, results: list[ResultKind]) -> list[Sequence[str]]:
     """For each argument, the problem's extents "m", "n" and "k" of its dimensions, in memory order.
 
-    They are given by tile.gemm, and after its lowering by the host function; otherwise they are unknown. The problem is
-    the one of the spec: the first operand of a swapped product is B.
+    The host function has the problem of the spec if the product is another one; otherwise its tile.gemm gives it. They
+    are unknown without both.
     """
+    if "tile.problem" in function.attributes:
+        problem = function.attributes["tile.problem"]
+        own = [kind for kind, _ in problem.operands]
+        return _of_packed(_dims_of(problem.layout, results, own, problem.by_columns), problem.types[1])
+    found = _gemm_in(function)
+    if found is None:
+        return []
     arguments = function.regions[0].blocks[0].arguments
     full = _FACTORS + results.index(ResultKind.full)
     d_type = decode_type(arguments[full].type) if full < len(arguments) else None
     is_column_major = isinstance(d_type, MemRef) and d_type.is_column_major
-    if "tile.problem" in function.attributes:
-        problem = function.attributes["tile.problem"]
-        layout = problem.given or problem.layout
-        own = [kind for kind, _ in problem.operands]
-        dims = _dims_of(layout, results, own, is_column_major, swapped=problem.swapped)
-        return _of_packed(dims, problem.types[0 if problem.swapped else 1])
-    for op in function.regions[0].blocks[0].operations:
-        if op.operation.name == "tile.gemm":
-            found = op.operation.attributes
-            kinds = decode_attribute(found["kinds"]) if "kinds" in found else ()
-            lies = found["given" if "given" in found else "layout"]
-            layout = _as_passed(tile.GemmLayout(decode_attribute(lies)).name, op.operation)
-            words = [tile.OperandKind(kind).name for kind in kinds]
-            dims = _dims_of(layout, results, words, is_column_major, swapped="swapped" in found)
-            return _of_packed(dims, ir.TypeAttr(found["weights"]).value) if "weights" in found else dims
-    return []
-
-
-def _as_passed(layout: str, gemm: ir.Operation) -> str:
-    """The layout of the arguments of a product, which may be transposed."""
-    owners = [operand.owner for operand in list(gemm.operands)[:_FACTORS]]
-    packs = [() if isinstance(x, ir.Block) else x.operation.attributes for x in owners]
-    turned = ["transposed" in found and "precision" not in found for found in packs]
-    return "".join(letter.translate(_TURNED) if is_ else letter for letter, is_ in zip(layout, turned, strict=True))
+    kinds = decode_attribute(found["kinds"]) if "kinds" in found else ()
+    words = [tile.OperandKind(kind).name for kind in kinds]
+    dims = _dims_of(tile.GemmLayout(decode_attribute(found["layout"])).name, results, words, is_column_major)
+    return _of_packed(dims, ir.TypeAttr(found["weights"]).value) if "weights" in found else dims
 
 
 def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str]]:
@@ -233,20 +216,12 @@ def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str
     return dims
 
 
-def _dims_of(
-    layout: str, results: list[ResultKind], kinds: list[str], is_column_major: bool, *, swapped: bool
-) -> list[Sequence[str]]:
-    output = "nm" if is_column_major else "mn"
+def _dims_of(layout: str, results: list[ResultKind], kinds: list[str], by_columns: bool) -> list[Sequence[str]]:
+    output = "nm" if by_columns else "mn"
     of_kind = {**_KIND_DIMS, "full": output}
-    if swapped:  # the groups of packed weights belong to N of the spec
-        of_kind |= {kind: [_EXCHANGED.get(dim, dim) for dim in _KIND_DIMS[kind]] for kind in _OF_GROUPS}
     of_result: dict[ResultKind, Sequence[str]] = {ResultKind.full: output, ResultKind.amax: ("one",)}
-    dims: list[Sequence[str]] = [_A_DIMS[layout[0]], _B_DIMS[layout[1]], *(of_result[kind] for kind in results)]
-    dims += [of_kind[kind] for kind in kinds]
-    if swapped:
-        dims = [[_EXCHANGED.get(dim[0], dim[0]) + dim[1:] for dim in letters] for letters in dims]
-        dims[:_FACTORS] = dims[_FACTORS - 1 :: -1]
-    return dims
+    factors = (_A_DIMS[layout[0]], _B_DIMS[layout[1]])
+    return [*factors, *(of_result[kind] for kind in results), *(of_kind[kind] for kind in kinds)]
 
 
 def _with_output(

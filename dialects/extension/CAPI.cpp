@@ -141,10 +141,7 @@ MlirStringRef lowtideProblemPrecision(MlirAttribute attribute) {
   std::optional<tile::Precision> precision = as<tile::ProblemAttr>(attribute).getPrecision();
   return wrap(precision ? tile::stringifyPrecision(*precision) : StringRef());
 }
-MlirStringRef lowtideProblemGiven(MlirAttribute attribute) {
-  std::optional<tile::GemmLayout> given = as<tile::ProblemAttr>(attribute).getGiven();
-  return wrap(given ? tile::stringifyGemmLayout(*given) : StringRef());
-}
+bool lowtideProblemByColumns(MlirAttribute attribute) { return as<tile::ProblemAttr>(attribute).getByColumns(); }
 // Kinds and types of results, or of operands.
 template <typename Kind> static std::pair<SmallVector<Kind>, SmallVector<Type>> kinded(LowtideKinded list) {
   std::pair<SmallVector<Kind>, SmallVector<Type>> found;
@@ -156,8 +153,8 @@ template <typename Kind> static std::pair<SmallVector<Kind>, SmallVector<Type>> 
 }
 
 MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, LowtideKinded results,
-                                LowtideKinded operands, MlirStringRef empty, bool swapped, bool fast, int64_t group,
-                                int precision, int given) {
+                                LowtideKinded operands, MlirStringRef empty, bool swapped, bool fast, bool byColumns,
+                                int64_t group, int precision) {
   auto [resultKinds, resultTypes] = kinded<tile::ResultKind>(results);
   auto [operandKinds, types] = kinded<tile::OperandKind>(operands);
   SmallVector<StringAttr> letters;
@@ -168,14 +165,11 @@ MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc
   std::optional<tile::Precision> by;
   if (precision >= 0)
     by = static_cast<tile::Precision>(precision);
-  std::optional<tile::GemmLayout> from;
-  if (given >= 0)
-    from = static_cast<tile::GemmLayout>(given);
   return wrap(Attribute(tile::ProblemAttr::getChecked([&] { return emitError(loc); }, context,
                                                       static_cast<tile::GemmLayout>(layout), unwrap(a), unwrap(b),
                                                       unwrap(acc), ArrayRef(resultKinds), ArrayRef(resultTypes),
                                                       ArrayRef(operandKinds), ArrayRef(types),
-                                                      ArrayRef<StringAttr>(letters), swapped, fast, group, by, from)));
+                                                      ArrayRef<StringAttr>(letters), swapped, fast, byColumns, group, by)));
 }
 
 MlirStringRef lowtideRasterKind(MlirAttribute attribute) {

@@ -73,17 +73,17 @@ bool lowtideProblemSwapped(MlirAttribute attribute);
 bool lowtideProblemFast(MlirAttribute attribute);
 int64_t lowtideProblemGroup(MlirAttribute attribute);
 MlirStringRef lowtideProblemPrecision(MlirAttribute attribute); /* empty for none */
-MlirStringRef lowtideProblemGiven(MlirAttribute attribute);     /* empty for none */
+bool lowtideProblemByColumns(MlirAttribute attribute);
 /* A list of kinds, as numbers of ResultKind or OperandKind, and of types. */
 typedef struct {
   intptr_t count;
   const int *kinds;
   const MlirType *types;
 } LowtideKinded;
-/* Empty extents as letters; null, with a diagnostic, for a problem that is none. The last two: -1 for none. */
+/* Empty extents as letters; null, with a diagnostic, for a problem that is none. The precision: -1 for none. */
 MlirAttribute lowtideProblemGet(int layout, MlirType a, MlirType b, MlirType acc, LowtideKinded results,
-                                LowtideKinded operands, MlirStringRef empty, bool swapped, bool fast, int64_t group,
-                                int precision, int given);
+                                LowtideKinded operands, MlirStringRef empty, bool swapped, bool fast, bool byColumns,
+                                int64_t group, int precision);
 MlirStringRef lowtideRasterKind(MlirAttribute attribute);
 int64_t lowtideRasterGroup(MlirAttribute attribute);
 int64_t lowtideRasterColumns(MlirAttribute attribute);

@@ -172,7 +172,7 @@ NB_MODULE(_lowtide, m) {
       .def_property_readonly("fast", &lowtideProblemFast)
       .def_property_readonly("group", &lowtideProblemGroup)
       .def_property_readonly("precision", [](MlirAttribute self) { return text(lowtideProblemPrecision(self)); })
-      .def_property_readonly("given", [](MlirAttribute self) { return text(lowtideProblemGiven(self)); })
+      .def_property_readonly("by_columns", &lowtideProblemByColumns)
       .def_property_readonly("empty",
                              [](MlirAttribute self) {
                                std::string letters;
@@ -183,12 +183,12 @@ NB_MODULE(_lowtide, m) {
       .def_classmethod("get", [](nb::object cls, int layout, MlirType a, MlirType b, MlirType acc,
                                  const std::vector<std::pair<int, MlirType>> &results,
                                  const std::vector<std::pair<int, MlirType>> &operands, const std::string &empty,
-                                 bool swapped, bool fast, int64_t group, int precision, int given) {
+                                 bool swapped, bool fast, bool byColumns, int64_t group, int precision) {
         return checked(cls, mlirTypeGetContext(a), [&] {
           Kinded ofResults(results), ofOperands(operands);
           return lowtideProblemGet(layout, a, b, acc, ofResults.list(), ofOperands.list(),
-                                   mlirStringRefCreate(empty.data(), empty.size()), swapped, fast, group, precision,
-                                   given);
+                                   mlirStringRefCreate(empty.data(), empty.size()), swapped, fast, byColumns, group,
+                                   precision);
         });
       });
   mlir_attribute_subclass(m, "RasterAttr", lowtideIsRaster, lowtideRasterTypeId)

@@ -27,8 +27,8 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     Describes the problem, not how it is solved. `layout` specifies how A and B are stored (the last dimension is
     contiguous): `tn` A (M,K), B (N,K); `tt` A (M,K), B (K,N); `nn` A (K,M), B (N,K); `nt` A (K,M), B (K,N). D is (M,N).
     Products are summed in the accumulator's type; `fast` sums may be less precise, as mma instructions leave them. `by`
-    names a sum of products of narrower pieces that A · B is computed by. With `from`, A and B are these pieces, which
-    `tile.split` has made of matrices in the layout named.
+    names a sum of products of narrower pieces that A · B is computed by. If A and B have the type of the pieces, they are
+    the pieces, which `tile.pack` has made.
 
     The op writes its results. The region computes one element of each result, in their order, from the accumulator and
     one element of each operand. A `full` result, such as D, has one element per element of A · B. All full results have
@@ -91,11 +91,11 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
                        I32ArrayAttr:$out_kinds, TypeAttr:$acc, Variadic<AnyType>:$epilogue_operands, DefaultValuedAttr<I32ArrayAttr, "{}">:$kinds,
                        OptionalAttr<Tile_ScheduleAttr>:$schedule, UnitAttr:$swapped, UnitAttr:$fast,
                        OptionalAttr<TypeAttr>:$weights, OptionalAttr<I64Attr>:$group,
-                       OptionalAttr<Tile_Precision>:$precision, OptionalAttr<Tile_GemmLayout>:$given);
+                       OptionalAttr<Tile_Precision>:$precision);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{
     $layout $a `,` $b `into` custom<Results>($outs, $out_kinds) (`swapped` $swapped^)?
-    `acc` `(` $acc (`fast` $fast^)? (`by` $precision^)? (`from` $given^)? `)`
+    `acc` `(` $acc (`fast` $fast^)? (`by` $precision^)? `)`
     (`weights` `(` $weights^ `)`)? (`group` `(` $group^ `)`)?
     (`operands` `(` custom<KindedOperands>($epilogue_operands, type($epilogue_operands), $kinds)^ `)`)?
     (`schedule` `(` $schedule^ `)`)? $epilogue attr-dict `:` type($a) `,` type($b) `,`

@@ -64,19 +64,19 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
     empty.push_back(StringAttr::get(parser.getContext(), letter));
     return success();
   };
-  bool swapped = false, fast = false;
+  bool swapped = false, fast = false, byColumns = false;
   int64_t group = 0;
   std::optional<Precision> precision;
-  std::optional<GemmLayout> given;
   while (succeeded(parser.parseOptionalComma())) {
     StringRef clause;
-    if (failed(parser.parseOptionalKeyword(&clause, {"operands", "empty", "swapped", "fast", "group", "by", "from"}))) {
+    if (failed(parser.parseOptionalKeyword(
+            &clause, {"operands", "empty", "swapped", "fast", "by_columns", "group", "by"}))) {
       parser.emitError(parser.getCurrentLocation(),
-                       "expected 'operands', 'empty', 'swapped', 'fast', 'group', 'by' or 'from' [problem-clause]");
+                       "expected 'operands', 'empty', 'swapped', 'fast', 'by_columns', 'group' or 'by' [problem-clause]");
       return {};
     }
-    if (clause == "swapped" || clause == "fast") {
-      (clause == "fast" ? fast : swapped) = true;
+    if (clause == "swapped" || clause == "fast" || clause == "by_columns") {
+      (clause == "fast" ? fast : clause == "swapped" ? swapped : byColumns) = true;
       continue;
     }
     if (clause == "group") {
@@ -84,19 +84,14 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
         return {};
       continue;
     }
-    if (clause == "by" || clause == "from") {
+    if (clause == "by") {
       StringRef word;
       SMLoc at = parser.getCurrentLocation();
       if (parser.parseEqual() || parser.parseKeyword(&word))
         return {};
-      if (clause == "by")
-        precision = symbolizePrecision(word);
-      else
-        given = symbolizeGemmLayout(word);
-      if (clause == "by" ? !precision : !given) {
-        parser.emitError(at) << "'" << word << "' is not "
-                             << (clause == "by" ? "a sum of products; there are " + wordsOf<Precision>("and")
-                                                : "a layout; the layouts are " + wordsOf<GemmLayout>("and"))
+      precision = symbolizePrecision(word);
+      if (!precision) {
+        parser.emitError(at) << "'" << word << "' is not a sum of products; there are " << wordsOf<Precision>("and")
                              << " [problem-clause-word]";
         return {};
       }
@@ -111,7 +106,8 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
     return {};
   return parser.getChecked<ProblemAttr>(loc, parser.getContext(), *layout, types[0], types[1], types[2],
                                         ArrayRef(results.kinds), ArrayRef(results.types), ArrayRef(operands.kinds),
-                                        ArrayRef(operands.types), ArrayRef<StringAttr>(empty), swapped, fast, group, precision, given);
+                                        ArrayRef(operands.types), ArrayRef<StringAttr>(empty), swapped, fast,
+                                        byColumns, group, precision);
 }
 
 void ProblemAttr::print(AsmPrinter &printer) const {
@@ -125,23 +121,18 @@ void ProblemAttr::print(AsmPrinter &printer) const {
     llvm::interleaveComma(getEmpty(), printer, [&](StringAttr letter) { printer << letter.getValue(); });
     printer << "]";
   }
-  printer << (getSwapped() ? ", swapped" : "") << (getFast() ? ", fast" : "");
+  printer << (getSwapped() ? ", swapped" : "") << (getFast() ? ", fast" : "") << (getByColumns() ? ", by_columns" : "");
   if (getGroup())
     printer << ", group = " << getGroup();
   if (getPrecision())
     printer << ", by = " << stringifyPrecision(*getPrecision());
-  if (getGiven())
-    printer << ", from = " << stringifyGemmLayout(*getGiven());
   printer << ">";
 }
 
 LogicalResult ProblemAttr::verify(function_ref<InFlightDiagnostic()> emitError, GemmLayout, Type a, Type b, Type acc,
                                   ArrayRef<ResultKind> resultKinds, ArrayRef<Type> results,
-                                  ArrayRef<OperandKind> kinds, ArrayRef<Type> operands, ArrayRef<StringAttr> empty, bool, bool, int64_t group,
-                                  std::optional<Precision> precision, std::optional<GemmLayout> given) {
-  if (precision.has_value() != given.has_value())
-    return emitError() << "by and from go together: what the pieces' products are, and how the matrices lay"
-                       << " [by-and-from]";
+                                  ArrayRef<OperandKind> kinds, ArrayRef<Type> operands, ArrayRef<StringAttr> empty,
+                                  bool, bool, bool, int64_t group, std::optional<Precision>) {
   if (kinds.size() != operands.size() || resultKinds.size() != results.size())
     return emitError() << "there are " << kinds.size() << " kinds of operands for " << operands.size() << " types, and "
                        << resultKinds.size() << " kinds of results for " << results.size()

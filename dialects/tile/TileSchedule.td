@@ -328,16 +328,16 @@ def Tile_ScheduleAttr : Tile_SchedulePart<"Schedule", "schedule"> {
 def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
   let summary = "What a kernel computes: layout and element types of A, B, the accumulator, the results and the epilogue's operands";
   let description = [{
-    From level `cta` on, the host function and the kernel have this attribute beside the schedule, so that passes need
-    not infer types from the remaining ops. The arguments of both are A, B, the `results` and the `operands`, in this
-    order. Sums are `fast` where they may be less precise than `acc`, as mma
+    The host function has the problem that was asked for, from the first pass on that exchanges, transposes or splits A
+    and B. A kernel has what it multiplies, from level `cta` on, so that passes need not infer types from the remaining
+    ops. The arguments of both are A, B, the `results` and the `operands`, in this order. Sums are `fast` where they may be less precise than `acc`, as mma
     instructions leave them. The memrefs give the extents. `empty` names those of M, N and K that are
     known to be 0. To the kernel such an extent is known at run time, as any other that may be 0; whoever calls checks
-    it, and passes zeros of another K where K is empty, so that D is the epilogue of 0. A problem is `swapped` if the first
-    two arguments of the host function are its B and its A, as `swap-operands` leaves them. A `b` that is no type of A is
+    it, and passes zeros of another K where K is empty, so that D is the epilogue of 0. A kernel's problem is `swapped`
+    if its A is the B that was asked for, as `swap-operands` leaves it. Full results and operands are stored `by_columns`
+    or by rows. A `b` that is no type of A is
     that of packed weights, which are converted to A's; with `group`, sums of so much of K are scaled. With `by`, A and
-    B are the pieces of wider matrices, as `split-operands` leaves them; the host function takes the matrices, in the
-    layout `from`.
+    B are computed as sums of products of pieces; those of a kernel are the pieces, as `split-operands` leaves them.
 
     ```mlir
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], operands = [per_column bf16, scalar f32]>
@@ -345,7 +345,7 @@ def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], swapped>
     #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, results = [full bf16], fast>
     #tile.problem<tn, a = bf16, b = si4, acc = f32, results = [full bf16], operands = [group_scale bf16], group = 128>
-    #tile.problem<tn, a = tf32, b = tf32, acc = f32, results = [full f32], by = tf32x3, from = nt>
+    #tile.problem<tn, a = tf32, b = tf32, acc = f32, results = [full f32], by = tf32x3>
     ```
   }];
   let parameters = (ins EnumParameter<Tile_GemmLayout>:$layout, "::mlir::Type":$a, "::mlir::Type":$b,
@@ -354,8 +354,8 @@ def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
                         ArrayRefParameter<"::mlir::Type">:$operands, ArrayRefParameter<"::mlir::StringAttr">:$empty,
                         DefaultValuedParameter<"bool", "false">:$swapped,
                         DefaultValuedParameter<"bool", "false">:$fast,
-                        DefaultValuedParameter<"int64_t", "0">:$group,
-                        Tile_OptionalEnum<"Precision">:$precision, Tile_OptionalEnum<"GemmLayout">:$given);
+                        DefaultValuedParameter<"bool", "false">:$by_columns,
+                        DefaultValuedParameter<"int64_t", "0">:$group, Tile_OptionalEnum<"Precision">:$precision);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

@@ -56,7 +56,7 @@ from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.kernels import cluster_clause, schedule_of
 from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk, dims_of_a
 from lowtide.passes.support.operand_kinds import SCALES, acts_in_the_sum
-from lowtide.passes.support.problem import Problem, is_batch, problem_attribute
+from lowtide.passes.support.problem import Problem, is_batch, keep_asked, problem_attribute
 from lowtide.passes.support.rewriting import copy_region, defining_op, erase, extent, values_from_outside
 from lowtide.targets import Target
 
@@ -89,7 +89,7 @@ class TileToCtas(Pass):
                 name = f"{ir.StringAttr(function.sym_name).value}_kernel"
                 with gemm.operation.location:
                     problem = problem_attribute(gemm)
-                    function.attributes["tile.problem"] = problem_attribute(gemm, as_passed=True)
+                    keep_asked(gemm)
                     if problem.empty:
                         _open_empty_extents(function)
                     emit_host(gemm, name, target)

@@ -41,7 +41,7 @@ from lowtide.passes.schedules.facts.alignment import (
 )
 from lowtide.passes.support.element_types import element_bits
 from lowtide.passes.support.operand_kinds import SCALES
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem import Problem, keep_asked
 from lowtide.passes.support.rewriting import after, before, defining_op
 from lowtide.passes.support.streams import ALIGNMENT
 from lowtide.passes.support.workspaces import pack
@@ -67,6 +67,8 @@ def _pack(gemm: tile.GemmOp, schedule: Schedule, problem: Problem) -> None:
     """Replaces operands of a tile.gemm: A and B, its results, and what its epilogue reads. A matrix is transposed if
     its K is not contiguous yet."""
     operands, wanted = gemm.operation.operands, multiplied(schedule, problem)
+    if wanted.layout != problem.layout:
+        keep_asked(gemm)
     for position, name in enumerate(("a", "b")):
         is_turned = name in (wanted.transposed or "") and name not in (problem.transposed or "")
         if is_turned or (is_packed(name, schedule) and not is_packed_transposed(name, schedule)):

@@ -22,11 +22,12 @@ from mlir import ir
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds, results_of
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import GemmLayout, OperandKind, OperandsKind, ResultKind
+from lowtide.dialects.tile import OperandKind, OperandsKind, ResultKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.kernels import schedule_if_any
 from lowtide.passes.support.matrix_layouts import swapped_layout
 from lowtide.passes.support.operand_kinds import swapped_kind
+from lowtide.passes.support.problem import keep_asked
 from lowtide.passes.support.rewriting import before, erase
 from lowtide.targets import Target
 
@@ -47,6 +48,7 @@ class SwapOperands(Pass):
 
 
 def _swap(gemm: tile.GemmOp) -> None:
+    keep_asked(gemm)
     kinds = operand_kinds(gemm)
     full = [value for value, kind in zip(gemm.epilogue_operands, kinds, strict=True) if kind is OperandKind.full]
     for matrix in dict.fromkeys([*results_of(gemm, ResultKind.full), *full]):
@@ -67,7 +69,6 @@ def _swap(gemm: tile.GemmOp) -> None:
             precision=gemm.precision,
             weights=gemm.weights,
             group=gemm.group,
-            given=None if gemm.given is None else swapped_layout(GemmLayout(ir.IntegerAttr(gemm.given).value)),
         )
     gemm.epilogue.blocks[0].append_to(swapped.epilogue)
     erase(gemm)

@@ -76,8 +76,6 @@ class Problem:
     """The element type of each epilogue operand."""
     has_math: bool = False
     """Whether the epilogue calls functions (erf, exp, …), which need many registers."""
-    empty: str = ""
-    """Those of m, n and k that are known to be 0, where a kernel or a host function says it."""
     d_is_column_major: bool = False
     """Whether full results and full operands lie column by column, in a batch those of each product."""
     swapped: bool = False
@@ -99,8 +97,6 @@ class Problem:
 
     precision: str | None = None
     """The sum of products of narrower pieces that a product is computed by."""
-    given_layout: GemmLayout | None = None
-    """The layout of A and B before they were split into pieces; None if they were not split."""
     expected: frozenset[str] = frozenset()
     """Those of "m", "n", "k" and "batch" that a schedule is chosen for, and that its kernel takes at run time."""
     results: tuple[ResultKind, ...] = (ResultKind.full,)
@@ -121,7 +117,8 @@ class Problem:
     @property
     def decomposition(self) -> Decomposition | None:
         """How A and B were split, where they are pieces."""
-        return DECOMPOSITIONS[self.precision] if self.precision and self.given_layout is not None else None
+        row = DECOMPOSITIONS[self.precision] if self.precision else None
+        return row if row is not None and self.a == row.piece else None
 
     @property
     def promotes(self) -> bool:
@@ -131,11 +128,11 @@ class Problem:
 
     def split(self) -> "Problem":
         """The product of the pieces, as a kernel computes it; the problem itself where it is no sum of products."""
-        if self.precision is None or self.given_layout is not None:
+        if self.precision is None or self.decomposition is not None:
             return self
         row = DECOMPOSITIONS[self.precision]
         k = None if self.k is None else row.depth(self.k)
-        return replace(self, a=row.piece, b=row.piece, k=k, layout=GemmLayout.tn, given_layout=self.layout)
+        return replace(self, a=row.piece, b=row.piece, k=k, layout=GemmLayout.tn)
 
     @property
     def scales(self) -> tuple[Stream, ...]:
@@ -196,13 +193,11 @@ class Problem:
             b=self.a,
             layout=swapped_layout(self.layout),
             kinds=tuple(map(swapped_kind, self.kinds)),
-            empty=self.empty.translate(_EXCHANGED),
             converted=self.converted[::-1],
             expected=frozenset(name.translate(_EXCHANGED) if name in "mn" else name for name in self.expected),
             d_is_column_major=not self.d_is_column_major,
             swapped=not self.swapped,
             transposed=None if self.transposed is None else self.transposed.translate(_EXCHANGED_OPERANDS),
-            given_layout=None if self.given_layout is None else swapped_layout(self.given_layout),
         )
 
     def of_size(self, arguments: Sequence[ir.Type]) -> "Problem":
@@ -226,20 +221,6 @@ class Problem:
         """The same product with those of "ab" transposed before they are multiplied."""
         layout = turned_layout(self.layout, operands)
         return replace(self, layout=layout, transposed=(self.transposed or "") + operands)
-
-    @property
-    def as_passed(self) -> "Problem":
-        """The product of A and B as they lie, before anything is transposed."""
-        return replace(self, layout=turned_layout(self.layout, self.transposed or ""), transposed="")
-
-    @property
-    def asked(self) -> "Problem":
-        """The problem that was asked for; K of pieces is left open."""
-        own = self.as_passed.swap() if self.swapped else self.as_passed
-        row, layout = own.decomposition, own.given_layout
-        if row is None or layout is None:
-            return own
-        return replace(own, a=row.whole, b=row.whole, k=None, layout=layout, given_layout=None)
 
     @classmethod
     def of(cls, gemm: tile.GemmOp) -> "Problem":
@@ -279,7 +260,6 @@ class Problem:
             converted=converted,
             group=int(gemm.group) if gemm.group else 0,
             precision=None if gemm.precision is None else str(Precision(ir.IntegerAttr(gemm.precision).value)),
-            given_layout=None if gemm.given is None else GemmLayout(ir.IntegerAttr(gemm.given).value),
             results=tuple(result_kinds(gemm)),
         )
 
@@ -296,8 +276,7 @@ class Problem:
         is_batched = d_type is not None and ir.MemRefType(d_type).rank == 3
         return cls(
             *(None, None, None, a, b, acc, _stored(attribute), layout, kinds, types),
-            empty=attribute.empty,
-            d_is_column_major=d_type is not None and is_column_major(d_type),
+            d_is_column_major=attribute.by_columns,
             swapped=attribute.swapped,
             batch=static_extent(ir.MemRefType(d_type), 0) if is_batched else 1,
             is_batched=is_batched,
@@ -306,7 +285,6 @@ class Problem:
             group=attribute.group,
             transposed=None,
             precision=attribute.precision or None,
-            given_layout=GemmLayout[attribute.given] if attribute.given else None,
             results=results,
         )
 
@@ -352,29 +330,38 @@ def _multiplied(a: str, b: str, swapped: bool) -> tuple[tuple[str, str], tuple[s
 
 
 def problem_in(module: ir.Module) -> Problem | None:
-    """The problem that a module of any level carries: on the tile.gemm, later on the host function and the kernel."""
+    """The problem that the kernel of a module of any level computes: of the tile.gemm, or later of the kernel."""
     found: list[Problem] = []
+    types: list[ir.Type] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == tile.GemmOp.OPERATION_NAME:
             found.append(Problem.of(op.opview))
-        elif "tile.problem" in op.attributes:
-            types = [argument.type for argument in op.regions[0].blocks[0].arguments]
-            found.append(Problem.of_attribute(op.attributes["tile.problem"], types))
+        elif "tile.problem" in op.attributes:  # the kernel may say less of its arguments
+            types.extend(argument.type for argument in op.regions[0].blocks[0].arguments)
+        elif "problem" in op.attributes and isinstance(op.attributes["problem"], tile.ProblemAttr):
+            found.append(Problem.of_attribute(op.attributes["problem"], types))
         return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
 
     module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     return found[0] if found else None
 
 
-def problem_attribute(gemm: tile.GemmOp, *, as_passed: bool = False) -> tile.ProblemAttr:
-    """`#tile.problem` of a tile.gemm: of what its kernel multiplies, or of the host function, whose A and B lie
-    `as_passed`."""
+def keep_asked(gemm: tile.GemmOp) -> None:
+    """Notes the problem that was asked for on the host function, unless it is there. A pass that changes the product
+    calls this first."""
+    function = gemm.operation.parent
+    if "tile.problem" not in function.attributes:
+        function.attributes["tile.problem"] = problem_attribute(gemm)
+
+
+def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
+    """`#tile.problem` of a tile.gemm."""
     a, b = _types_given(gemm)
     results = [_element(result.type) for result in gemm.outs]
     operands = [_element(operand.type) for operand in gemm.epilogue_operands]
     return tile.ProblemAttr.get(
-        Problem.of(gemm).as_passed.layout if as_passed else gemm_layout(gemm),
+        gemm_layout(gemm),
         a,
         b,
         ir.TypeAttr(gemm.acc).value,
@@ -383,9 +370,9 @@ def problem_attribute(gemm: tile.GemmOp, *, as_passed: bool = False) -> tile.Pro
         "".join(letter for letter in "mnk" if letter in empty_extents(gemm)),
         bool(gemm.swapped),
         bool(gemm.fast),
+        any(is_column_major(result.type) for result in results_of(gemm, ResultKind.full)),
         int(gemm.group) if gemm.group else 0,
         -1 if gemm.precision is None else ir.IntegerAttr(gemm.precision).value,
-        -1 if gemm.given is None else ir.IntegerAttr(gemm.given).value,
     )
 
 

@@ -33,9 +33,4 @@ tile.kernel @split(%a: memref<?x?xf32, strided<[?, 1]>>, %b: memref<?x?xf32, str
 // -----
 
 // expected-error @below {{'f32x9' is not a sum of products; there are tf32x3 and bf16x6 [problem-clause-word]}}
-#problem = #tile.problem<tn, a = tf32, b = tf32, acc = f32, results = [full f32], by = f32x9, from = tn>
-
-// -----
-
-// expected-error @below {{by and from go together: what the pieces' products are, and how the matrices lay [by-and-from]}}
-#problem = #tile.problem<tn, a = tf32, b = tf32, acc = f32, results = [full f32], by = tf32x3>
+#problem = #tile.problem<tn, a = tf32, b = tf32, acc = f32, results = [full f32], by = f32x9>
