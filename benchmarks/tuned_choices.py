@@ -34,6 +34,7 @@ from lowtide.compiler.compile import Request
 from lowtide.compiler.native import NATIVE, resolve
 from lowtide.compiler.numerics_words import ANY, NUMERICS
 from lowtide.compiler.whole_files import write_whole
+from lowtide.dialects.tile.agents import AGENT_PATHS
 from lowtide.markdown import markdown
 from lowtide.measurement.tuning import search
 from lowtide.measurement.tuning.candidates import candidates
@@ -43,7 +44,7 @@ from lowtide.measurement.tuning.journal import Journal
 from lowtide.targets import get
 
 HEADINGS = ("problem", "chosen, µs", "fastest, µs", "chosen / fastest", "certain", "rounds", "of", "fastest schedule")
-_SHOWN = ("grid.tile", "grid.cluster", "grid.order", "grid.k_division", "grid.operands", "mainloop.roles")
+_SHOWN = ("grid.tile", "grid.cluster", "grid.order", "grid.k_division", "grid.operands", *AGENT_PATHS)
 _CONFIDENCE, _MARGIN = 0.95, 0.01
 
 

@@ -108,7 +108,7 @@ def confirm_registers(assembly: Assembly, schedule: Schedule, target: Target) ->
             f"an SM of {target.name} has {target.registers_per_sm}, so that no CTA would start: keep the kernel's "
             "known_block_size, or take fewer warps [ptxas-registers]"
         )
-    (producer, consumer), consumers = schedule.mainloop.registers or (0, 0), schedule.consumers
+    (producer, consumer), consumers = schedule.agents.registers, schedule.agents.consumer.all_warpgroups
     wanted, entry = producer + consumers * consumer, (1 + consumers) * held
     if consumer and wanted > entry:
         raise BadCode(

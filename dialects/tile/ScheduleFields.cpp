@@ -8,7 +8,7 @@ using namespace lowtide::tile::parts;
 namespace {
 template <typename Part> DictionaryAttr toDictionary(typename Part::Attr attribute);
 
-// Builtin attributes only: words are strings, swizzles [B, M, S], orders, roles and divisions of K [word, numbers …].
+// Builtin attributes only: words are strings, swizzles [B, M, S], orders and divisions of K [word, numbers …].
 struct Write {
   Builder builder;
   NamedAttrList entries;
@@ -41,10 +41,6 @@ struct Write {
     if (slot)
       call(field, stringifyRasterKind(slot.getKind()), {slot.getGroup(), slot.getColumns()});
   }
-  void value(StringRef field, RolesAttr slot) {
-    if (slot)
-      call(field, stringifyRolesKind(slot.getKind()), {slot.getConsumers()});
-  }
   void value(StringRef field, KDivisionAttr slot) {
     if (slot)
       call(field, stringifyKDivisionKind(slot.getKind()), {slot.getParts()});
@@ -58,6 +54,8 @@ struct Write {
     if (slot)
       add(field, toDictionary<Part>(slot));
   }
+  void roles(StringRef, AgentsAttr) {}
+  void registers(StringRef, AgentsAttr) {}
 };
 
 template <typename Part> DictionaryAttr toDictionary(typename Part::Attr attribute) {
@@ -111,7 +109,7 @@ struct Read {
     if (bits && ok)
       ok = bool(slot = SwizzleAttr::getChecked(emitError, fields.getContext(), bits[0], bits[1], bits[2]));
   }
-  // The word and the numbers of an order or of roles; no numbers where the field is absent or wrong.
+  // The word and the numbers of an order or a division; no numbers where the field is absent or wrong.
   template <typename Enum> std::pair<std::optional<Enum>, ArrayRef<int64_t>> call(StringRef field, size_t count) {
     auto pair = get<ArrayAttr>(field);
     auto word = pair && pair.size() == 2 ? dyn_cast<StringAttr>(pair[0]) : StringAttr();
@@ -125,11 +123,6 @@ struct Read {
     auto [kind, numbers] = call<RasterKind>(field, 2);
     if (kind)
       ok = bool(slot = RasterAttr::getChecked(emitError, fields.getContext(), *kind, numbers[0], numbers[1]));
-  }
-  void value(StringRef field, RolesAttr &slot) {
-    auto [kind, numbers] = call<RolesKind>(field, 1);
-    if (kind)
-      ok = bool(slot = RolesAttr::getChecked(emitError, fields.getContext(), *kind, numbers[0]));
   }
   void value(StringRef field, KDivisionAttr &slot) {
     auto [kind, numbers] = call<KDivisionKind>(field, 1);
@@ -147,6 +140,8 @@ struct Read {
     if (auto nested = get<DictionaryAttr>(field))
       ok = bool(slot = fromDictionary<Part>(nested, emitError)) && ok;
   }
+  void roles(StringRef, AgentsAttr) {}
+  void registers(StringRef, AgentsAttr) {}
 };
 
 template <typename Part>

@@ -1,5 +1,6 @@
 // The parts of `#tile.schedule` as C++ structs. Each lists its fields once, in `visit`; the parser, the printer
-// (TileSchedule.cpp) and the conversions to and from a dictionary (ScheduleFields.cpp) walk that list.
+// (TileSchedule.cpp) and the conversions to and from a dictionary (ScheduleFields.cpp) walk that list. `roles` and
+// `registers` are shorthands of `agents`, which only the parser knows.
 #ifndef LOWTIDE_DIALECTS_TILE_SCHEDULEPARTS_H
 #define LOWTIDE_DIALECTS_TILE_SCHEDULEPARTS_H
 
@@ -73,12 +74,41 @@ struct Operand {
   }
 };
 
+struct Agent {
+  using Attr = AgentAttr;
+  static constexpr StringLiteral name = "agent";
+  std::optional<int64_t> warps, instances, registers;
+
+  Agent() = default;
+  explicit Agent(AgentAttr a) : warps(a.getWarps()), instances(a.getInstances()), registers(a.getRegisters()) {}
+  AgentAttr build(MLIRContext *context) const { return AgentAttr::get(context, warps, instances, registers); }
+  template <typename Visitor> void visit(Visitor &&visitor) {
+    visitor.integer("warps", warps);
+    visitor.integer("instances", instances);
+    visitor.integer("registers", registers);
+  }
+};
+
+struct Agents {
+  using Attr = AgentsAttr;
+  static constexpr StringLiteral name = "agents";
+  AgentAttr producer, consumer, single;
+
+  Agents() = default;
+  explicit Agents(AgentsAttr a) : producer(a.getProducer()), consumer(a.getConsumer()), single(a.getSingle()) {}
+  AgentsAttr build(MLIRContext *context) const { return AgentsAttr::get(context, producer, consumer, single); }
+  template <typename Visitor> void visit(Visitor &&visitor) {
+    visitor.template part<Agent>("producer", producer);
+    visitor.template part<Agent>("consumer", consumer);
+    visitor.template part<Agent>("single", single);
+  }
+};
+
 struct Mainloop {
   using Attr = MainloopAttr;
   static constexpr StringLiteral name = "mainloop";
   std::optional<int64_t> k, stages;
-  RolesAttr roles;
-  DenseI64ArrayAttr registers;
+  AgentsAttr agents;
   std::optional<RepeatKind> prologue;
   std::optional<UnrollKind> unroll;
   std::optional<ScalesKind> scales;
@@ -87,17 +117,17 @@ struct Mainloop {
 
   Mainloop() = default;
   explicit Mainloop(MainloopAttr m)
-      : k(m.getK()), stages(m.getStages()), roles(m.getRoles()), registers(m.getRegisters()),
-        prologue(m.getPrologue()), unroll(m.getUnroll()), scales(m.getScales()), kOrder(m.getKOrder()), a(m.getA()),
-        b(m.getB()) {}
+      : k(m.getK()), stages(m.getStages()), agents(m.getAgents()), prologue(m.getPrologue()),
+        unroll(m.getUnroll()), scales(m.getScales()), kOrder(m.getKOrder()), a(m.getA()), b(m.getB()) {}
   MainloopAttr build(MLIRContext *context) const {
-    return MainloopAttr::get(context, k, stages, roles, registers, prologue, unroll, scales, kOrder, a, b);
+    return MainloopAttr::get(context, k, stages, agents, prologue, unroll, scales, kOrder, a, b);
   }
   template <typename Visitor> void visit(Visitor &&visitor) {
     visitor.integer("k", k);
     visitor.integer("stages", stages);
-    visitor.value("roles", roles);
-    visitor.extents("registers", registers, 2, "[producer, consumer]");
+    visitor.template part<Agents>("agents", agents);
+    visitor.roles("roles", agents);
+    visitor.registers("registers", agents);
     visitor.word("prologue", prologue);
     visitor.word("unroll", unroll);
     visitor.word("scales", scales);

@@ -47,9 +47,70 @@ struct Collect { // the names of a part's fields, for messages
   template <typename T> void value(StringRef f, T &) { names.push_back(f); }
   template <typename T> void word(StringRef f, std::optional<T> &) { names.push_back(f); }
   template <typename P, typename T> void part(StringRef f, T &) { names.push_back(f); }
+  void roles(StringRef f, AgentsAttr &) { names.push_back(f); }
+  void registers(StringRef f, AgentsAttr &) { names.push_back(f); }
 };
 
 template <typename Part> typename Part::Attr parsePart(AsmParser &parser);
+
+constexpr int64_t warpgroupWarps = 4;
+
+// The agents that a word of `roles` means; the word is an error if there are none.
+ParseResult agentsOf(AsmParser &parser, SMLoc loc, StringRef word, ArrayRef<int64_t> numbers, Agents &agents) {
+  MLIRContext *context = parser.getContext();
+  if (numbers.size() > 1)
+    return parser.emitError(loc) << "roles take at most one number, e.g. cooperative(2) [roles-numbers]";
+  int64_t count = numbers.empty() ? 0 : numbers[0], least = word == "pingpong" ? 2 : 1;
+  if (word == "single" && numbers.empty()) {
+    agents.single = AgentAttr::get(context, std::nullopt, 1, std::nullopt);
+    return success();
+  }
+  if (word == "single")
+    return parser.emitError(loc) << "roles = single takes no number; take single, or cooperative(" << count
+                                 << ") [roles-single-number]";
+  if (word != "cooperative" && word != "pingpong")
+    return parser.emitError(loc) << "roles = " << word << " is not single, cooperative or pingpong [roles-word]";
+  if (count < least || count > std::numeric_limits<int32_t>::max())
+    return parser.emitError(loc) << "roles = " << word << " needs the number of consumer warpgroups, at least " << least
+                                 << ", e.g. " << word << "(2) [roles-number]";
+  agents.producer = AgentAttr::get(context, warpgroupWarps, std::nullopt, std::nullopt);
+  bool inTurn = word == "pingpong";
+  agents.consumer =
+      AgentAttr::get(context, inTurn ? warpgroupWarps : warpgroupWarps * count, inTurn ? count : 1, std::nullopt);
+  return success();
+}
+
+// The fields of both; null if both give one.
+AgentAttr together(AgentAttr one, AgentAttr other) {
+  if (!one || !other)
+    return one ? one : other;
+  Agent whole(one), more(other);
+  std::optional<int64_t> *into[] = {&whole.warps, &whole.instances, &whole.registers};
+  std::optional<int64_t> *from[] = {&more.warps, &more.instances, &more.registers};
+  for (auto [field, value] : llvm::zip(into, from)) {
+    if (*field && *value)
+      return {};
+    if (*value)
+      *field = *value;
+  }
+  return whole.build(one.getContext());
+}
+
+// Adds agents to those of a slot.
+ParseResult addAgents(AsmParser &parser, SMLoc loc, AgentsAttr &slot, const Agents &more) {
+  Agents whole = slot ? Agents(slot) : Agents();
+  AgentAttr *into[] = {&whole.producer, &whole.consumer, &whole.single};
+  AgentAttr from[] = {more.producer, more.consumer, more.single};
+  for (auto [agent, other] : llvm::zip(into, from)) {
+    bool given = *agent || other;
+    *agent = together(*agent, other);
+    if (given && !*agent)
+      return parser.emitError(loc) << "gives a field of the agents twice; `roles` and `registers` are short for "
+                                      "`agents`, give these or that [agents-twice]";
+  }
+  slot = whole.build(parser.getContext());
+  return success();
+}
 
 // Reads the value of one named field.
 struct Parse {
@@ -111,20 +172,6 @@ struct Parse {
       return success(bool(slot = RasterAttr::getChecked(emit, parser.getContext(), kind, numbers[0], numbers[1])));
     });
   }
-  void value(StringRef field, RolesAttr &slot) {
-    at(field, [&](SMLoc loc) -> ParseResult {
-      StringRef word;
-      SmallVector<int64_t> numbers;
-      RolesKind kind;
-      if (parseCall(parser, field, word, numbers) || parseEnum(parser, loc, word, field, kind))
-        return failure();
-      if (numbers.size() > 1)
-        return parser.emitError(loc) << "roles take at most one number, e.g. cooperative(2) [roles-numbers]";
-      auto emit = [&] { return parser.emitError(loc); };
-      int64_t consumers = numbers.empty() ? 0 : numbers[0];
-      return success(bool(slot = RolesAttr::getChecked(emit, parser.getContext(), kind, consumers)));
-    });
-  }
   void value(StringRef field, KDivisionAttr &slot) {
     at(field, [&](SMLoc loc) -> ParseResult {
       StringRef word;
@@ -166,10 +213,35 @@ struct Parse {
     });
   }
   template <typename Part, typename Attr> void part(StringRef field, Attr &slot) {
-    at(field, [&](SMLoc) -> ParseResult {
-      OptionalParseResult alias = parser.parseOptionalAttribute(slot);
-      return alias.has_value() ? ParseResult(*alias) : success(bool(slot = parsePart<Part>(parser)));
+    at(field, [&](SMLoc loc) -> ParseResult {
+      Attr given;
+      OptionalParseResult alias = parser.parseOptionalAttribute(given);
+      if (alias.has_value() ? failed(*alias) : !(given = parsePart<Part>(parser)))
+        return failure();
+      if constexpr (std::is_same_v<Part, Agents>)
+        return addAgents(parser, loc, slot, Agents(given));
+      slot = given;
+      return success();
     });
+  }
+  void roles(StringRef field, AgentsAttr &slot) {
+    at(field, [&](SMLoc loc) -> ParseResult {
+      StringRef word;
+      SmallVector<int64_t> numbers;
+      Agents agents;
+      return failure(parseCall(parser, field, word, numbers) || agentsOf(parser, loc, word, numbers, agents) ||
+                     addAgents(parser, loc, slot, agents));
+    });
+  }
+  void registers(StringRef field, AgentsAttr &slot) {
+    DenseI64ArrayAttr both;
+    extents(field, both, 2, "[producer, consumer]");
+    if (!both)
+      return;
+    Agents agents;
+    agents.producer = AgentAttr::get(parser.getContext(), std::nullopt, std::nullopt, both[0]);
+    agents.consumer = AgentAttr::get(parser.getContext(), std::nullopt, std::nullopt, both[1]);
+    result = addAgents(parser, parser.getCurrentLocation(), slot, agents);
   }
 };
 
@@ -205,7 +277,7 @@ template <typename Part> typename Part::Attr parsePart(AsmParser &parser) {
 
 template <typename Part> void printPart(AsmPrinter &printer, typename Part::Attr attribute, int depth);
 
-// The parts of the schedule stand on lines of their own, and so do the operands of the mainloop.
+// The parts of the schedule stand on lines of their own, and so do the agents and operands of the mainloop.
 struct Print {
   AsmPrinter &printer;
   int depth;
@@ -253,13 +325,6 @@ struct Print {
     else if (slot.getGroup())
       os << "(" << slot.getGroup() << ")";
   }
-  void value(StringRef field, RolesAttr slot) {
-    if (!slot)
-      return;
-    raw_ostream &os = key(field) << stringifyRolesKind(slot.getKind());
-    if (slot.getConsumers())
-      os << "(" << slot.getConsumers() << ")";
-  }
   void value(StringRef field, KDivisionAttr slot) {
     if (!slot)
       return;
@@ -284,9 +349,12 @@ struct Print {
     printer << "]";
   }
   template <typename Part, typename Attr> void part(StringRef field, Attr slot) {
+    bool ownLine = !std::is_same_v<Part, Agent>;
     if (slot)
-      key(field, /*ownLine=*/true), printPart<Part>(printer, slot, depth + 1);
+      key(field, ownLine), printPart<Part>(printer, slot, depth + 1);
   }
+  void roles(StringRef, AgentsAttr) {}
+  void registers(StringRef, AgentsAttr) {}
 };
 
 template <typename Part> void printPart(AsmPrinter &printer, typename Part::Attr attribute, int depth) {
@@ -301,24 +369,13 @@ template <typename Part> void printPart(AsmPrinter &printer, typename Part::Attr
   void name##Attr::print(AsmPrinter &printer) const { printPart<name>(printer, *this, 0); }
 LOWTIDE_PART(Grid)
 LOWTIDE_PART(Operand)
+LOWTIDE_PART(Agent)
+LOWTIDE_PART(Agents)
 LOWTIDE_PART(Mainloop)
 LOWTIDE_PART(Multiply)
 LOWTIDE_PART(Epilogue)
 LOWTIDE_PART(Schedule)
 #undef LOWTIDE_PART
-
-LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, RolesKind kind, int64_t consumers) {
-  if (kind == RolesKind::single && consumers != 0)
-    return emitError() << "roles = single takes no number; take single, or cooperative(" << consumers << ")"
-                       << " [roles-single-number]";
-  if (kind == RolesKind::cooperative && consumers < 1)
-    return emitError() << "roles = cooperative needs the number of consumer warpgroups, e.g. cooperative(2)"
-                       << " [roles-cooperative-number]";
-  if (kind == RolesKind::pingpong && consumers < 2)
-    return emitError() << "roles = pingpong needs the number of consumer warpgroups, at least 2, e.g. pingpong(2)"
-                       << " [roles-pingpong-number]";
-  return success();
-}
 
 Attribute KDivisionAttr::parse(AsmParser &parser, Type) {
   StringRef word;

@@ -49,10 +49,6 @@ def Tile_Coordinate : Tile_Enum<"Coordinate", "coordinate of a work item", [
 def Tile_WorkPart : Tile_Enum<"WorkPart", "the tiles that a loop over work tiles takes", [
     I32EnumAttrCase<"all", 0>, I32EnumAttrCase<"full_waves", 1>, I32EnumAttrCase<"tail_halves", 2>]>;
 
-def Tile_RolesKind : Tile_Enum<"RolesKind", "how the warps of a CTA share the work", [
-    I32EnumAttrCase<"single", 0>, I32EnumAttrCase<"cooperative", 1>,
-    I32EnumAttrCase<"pingpong", 2>]>;
-
 def Tile_RepeatKind : Tile_Enum<"RepeatKind", "how often a CTA does something: for each of its work tiles, or once", [
     I32EnumAttrCase<"per_tile", 0>, I32EnumAttrCase<"once", 1>]>;
 
@@ -188,20 +184,41 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
                         Tile_OptionalEnum<"OperandsKind">:$operands);
 }
 
-def Tile_RolesAttr : Tile_Attr<"Roles", "roles"> {
-  let summary = "How the warps of a CTA share the work";
+def Tile_AgentAttr : Tile_SchedulePart<"Agent", "agent"> {
+  let summary = "A set of warps that run one program: a part of the agents";
   let description = [{
-    `single`: every warp copies and multiplies. `cooperative n`: one producer warpgroup copies, and `n` consumer
-    warpgroups share a tile and multiply. `pingpong n`: `n` consumer warpgroups take whole tiles in turn, so that one
-    stores its tile while the next multiplies.
+    | field | value | meaning |
+    |---|---|---|
+    | `warps` | integer | warps of one instance, which share each work tile |
+    | `instances` | integer | instances, which take work tiles in turn; default 1 |
+    | `registers` | integer | registers per thread that the agent requests with setmaxnreg; 0: no setmaxnreg |
 
     ```mlir
-    #tile.roles<cooperative 2>
+    #tile.agent<warps = 8, instances = 1, registers = 232>
     ```
   }];
-  let parameters = (ins EnumParameter<Tile_RolesKind>:$kind, DefaultValuedParameter<"int64_t", "0">:$consumers);
-  let assemblyFormat = "`<` $kind ($consumers^)? `>`";
-  let genVerifyDecl = 1;
+  let parameters = (ins Tile_OptionalInt:$warps, Tile_OptionalInt:$instances, Tile_OptionalInt:$registers);
+}
+
+def Tile_AgentsAttr : Tile_SchedulePart<"Agents", "agents"> {
+  let summary = "Which warps of a CTA do what: a part of the mainloop";
+  let description = [{
+    Either a `producer` and a `consumer`, or a `single` agent.
+
+    | field | value | meaning |
+    |---|---|---|
+    | `producer` | `<…>` | the agent that copies the operands to the stages of the ring, as in `#tile.agent` |
+    | `consumer` | `<…>` | the agent that multiplies, and runs the epilogue |
+    | `single` | `<…>` | the agent that does all; `warps` may be left out: as many as `multiply.atoms` take |
+
+    ```mlir
+    #tile.agents<producer = <warps = 4, registers = 40>, consumer = <warps = 8, instances = 1, registers = 232>>
+    #tile.agents<producer = <warps = 4, registers = 40>, consumer = <warps = 4, instances = 2, registers = 232>>
+    #tile.agents<single = <instances = 1>>
+    ```
+  }];
+  let parameters = (ins Tile_OptionalAttr<"AgentAttr">:$producer, Tile_OptionalAttr<"AgentAttr">:$consumer,
+                        Tile_OptionalAttr<"AgentAttr">:$single);
 }
 
 def Tile_OperandAttr : Tile_SchedulePart<"Operand", "operand"> {
@@ -234,22 +251,26 @@ def Tile_MainloopAttr : Tile_SchedulePart<"Mainloop", "mainloop"> {
     |---|---|---|
     | `k` | integer | K of one step, in elements |
     | `stages` | integer ≥ 2 | number of slots of the ring in shared memory |
-    | `roles` | `single`, `cooperative(n)`, `pingpong(n)` | `single`: every warp copies and multiplies. `cooperative(n)`: one producer warpgroup copies, and n consumer warpgroups share a tile and multiply. `pingpong(n)`: n consumer warpgroups take whole tiles in turn |
-    | `registers` | `[producer, consumer]` | registers per thread that each role requests with setmaxnreg; `[0, 0]`: no setmaxnreg |
-    | `prologue` | `per_tile`, `once` | without roles. `per_tile`: the first stages of each work tile are filled before its K loop. `once`: for the first tile of a CTA only; the last K steps of a tile start the copies of the next one; default `per_tile` |
-    | `unroll` | `none`, `full` | without roles. `full`: the loop over K is unrolled, so that loads, products and stores of its steps are scheduled together; default `none` |
-    | `scales` | `direct`, `staged` | with roles. `direct`: a consumer loads the scales of a K step from global memory. `staged`: the producer copies them by TMA to the slot of the step; default `direct` |
-    | `k_order` | `forward`, `serpentine` | with roles. `serpentine`: every second work tile of a CTA takes its K steps from the last to the first, and so begins with what L2 keeps of the tile before it; default `forward` |
+    | `agents` | `<…>` | which warps copy and which multiply, as in `#tile.agents` |
+    | `prologue` | `per_tile`, `once` | with a single agent. `per_tile`: the first stages of each work tile are filled before its K loop. `once`: for the first tile of a CTA only; the last K steps of a tile start the copies of the next one; default `per_tile` |
+    | `unroll` | `none`, `full` | with a single agent. `full`: the loop over K is unrolled, so that loads, products and stores of its steps are scheduled together; default `none` |
+    | `scales` | `direct`, `staged` | with a producer. `direct`: a consumer loads the scales of a K step from global memory. `staged`: the producer copies them by TMA to the slot of the step; default `direct` |
+    | `k_order` | `forward`, `serpentine` | with a producer. `serpentine`: every second work tile of a CTA takes its K steps from the last to the first, and so begins with what L2 keeps of the tile before it; default `forward` |
     | `a`, `b` | `<…>` | how the operand is copied, as in `#tile.operand` |
 
+    Two shorthands may be written, and are read as agents. `roles = single` is a single agent. `roles = cooperative(n)` is a
+    producer of one warpgroup, and a consumer of n warpgroups that share each tile. `roles = pingpong(n)` is such a producer,
+    and n instances of a consumer of one warpgroup. `registers = [40, 232]` are the registers of the producer and of the
+    consumer.
+
     ```mlir
-    #tile.mainloop<k = 64, stages = 4, roles = cooperative(2), registers = [40, 232],
+    #tile.mainloop<k = 64, stages = 4, agents = <producer = <warps = 4, registers = 40>, consumer = <warps = 8, instances = 1, registers = 232>>,
       a = <copy = tma, swizzle = <3,3,3>>,
       b = <copy = tma, swizzle = <3,3,3>>>
     ```
   }];
-  let parameters = (ins Tile_OptionalInt:$k, Tile_OptionalInt:$stages, Tile_OptionalAttr<"RolesAttr">:$roles,
-                        Tile_OptionalAttr<"::mlir::DenseI64ArrayAttr">:$registers, Tile_OptionalEnum<"RepeatKind">:$prologue,
+  let parameters = (ins Tile_OptionalInt:$k, Tile_OptionalInt:$stages, Tile_OptionalAttr<"AgentsAttr">:$agents,
+                        Tile_OptionalEnum<"RepeatKind">:$prologue,
                         Tile_OptionalEnum<"UnrollKind">:$unroll, Tile_OptionalEnum<"ScalesKind">:$scales,
                         Tile_OptionalEnum<"KOrderKind">:$kOrder,
                         Tile_OptionalAttr<"OperandAttr">:$a, Tile_OptionalAttr<"OperandAttr">:$b);
@@ -291,7 +312,7 @@ def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
     | `cache` | `normal`, `evict_first`, `evict_last` (`tma`), `streaming`, `write_through` (otherwise) | cache policy of the stores; default `normal` |
     | `pack` | `none`, `rows` | `rows`: if base or rows of D or of a full operand are not aligned, the kernel accesses a workspace with aligned rows, and another kernel copies it from or to the matrix; default `none` |
     | `prefetch` | integer | parts ahead of which a full operand is loaded (`rows`); default 0 |
-    | `start` | `all_sums`, `first_rows`, `next_tile` | `first_rows`: with roles; the last K step multiplies the rows of a tile block by block, and the first part is stored once the sums of its rows are complete. `next_tile`: with `direct`; a thread holds D of a tile in registers, and stores it among the products of the CTA's next tile; default `all_sums` |
+    | `start` | `all_sums`, `first_rows`, `next_tile` | `first_rows`: with a producer; the last K step multiplies the rows of a tile block by block, and the first part is stored once the sums of its rows are complete. `next_tile`: with `direct`; a thread holds D of a tile in registers, and stores it among the products of the CTA's next tile; default `all_sums` |
 
     ```mlir
     #tile.epilogue<path = tma, math = registers, tile = [128, 64], buffers = 4, swizzle = <3,3,3>>

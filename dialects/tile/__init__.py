@@ -27,7 +27,6 @@ from .._tile_enum_gen import (  # noqa: F401
     RasterKind,
     RepeatKind,
     ResultKind,
-    RolesKind,
     ScalesKind,
     SchedulerKind,
     Side,

@@ -15,7 +15,6 @@ from .._tile_enum_gen import PromoteKind as PromoteKind
 from .._tile_enum_gen import RasterKind as RasterKind
 from .._tile_enum_gen import RepeatKind as RepeatKind
 from .._tile_enum_gen import ResultKind as ResultKind
-from .._tile_enum_gen import RolesKind as RolesKind
 from .._tile_enum_gen import ScalesKind as ScalesKind
 from .._tile_enum_gen import SchedulerKind as SchedulerKind
 from .._tile_enum_gen import Side as Side

@@ -15,7 +15,7 @@ from mlir import ir
 from tensor_layouts import Layout
 
 from lowtide.dialects._lowtide import RasterAttr
-from lowtide.dialects._tile_enum_gen import KDivisionKind, RasterKind, RolesKind
+from lowtide.dialects._tile_enum_gen import KDivisionKind, RasterKind
 from lowtide.dialects.tile.division import AXES, Cut, KDivision
 from lowtide.dialects.tile.layouts import layout_attr, layout_of
 
@@ -37,41 +37,8 @@ class Order:
         return _call(str(self.kind), self.rows, self.columns)
 
 
-@dataclass(frozen=True)
-class Roles:
-    """How the warps of a CTA share the work, as `#tile.roles`: `consumers` in warpgroups; 0 if it has none."""
-
-    kind: RolesKind
-    consumers: int = 0
-
-    @property
-    def sharing(self) -> int:
-        """Consumer warpgroups that share a tile; 0 if there are none."""
-        return 1 if self.kind is RolesKind.pingpong else self.consumers
-
-    @property
-    def turns(self) -> int:
-        """Groups of consumers that take whole tiles in turn: 1 where all share each tile."""
-        return self.consumers if self.kind is RolesKind.pingpong else 1
-
-    def __str__(self) -> str:
-        return _call(str(self.kind), self.consumers)
-
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")  # a bare identifier of MLIR
-_CALL = re.compile(r"\s*(\w+)\s*(?:\(\s*(-?\d+(?:\s*,\s*-?\d+)*)\s*\))?\s*", re.ASCII)
-
-SINGLE = Roles(RolesKind.single)
-
-
-def cooperative(consumers: int) -> Roles:
-    """One producer warpgroup and `consumers` consumer warpgroups."""
-    return Roles(RolesKind.cooperative, consumers)
-
-
-def pingpong(consumers: int) -> Roles:
-    """One producer warpgroup, and `consumers` consumer warpgroups that take whole tiles in turn."""
-    return Roles(RolesKind.pingpong, consumers)
+CALL = re.compile(r"\s*(\w+)\s*(?:\(\s*(-?\d+(?:\s*,\s*-?\d+)*)\s*\))?\s*", re.ASCII)
 
 
 def grouped(rows: int) -> Order:
@@ -197,9 +164,9 @@ class Word(_Plain):
 
 @dataclass(frozen=True)
 class Call(_Plain):
-    """A word with numbers: an `Order`, `Roles` or `KDivision`; text such as `grouped(8)` is accepted too."""
+    """A word with numbers: an `Order` or a `KDivision`; text such as `grouped(8)` is accepted too."""
 
-    value: type[Order] | type[Roles] | type[KDivision]
+    value: type[Order] | type[KDivision]
     enum: type[IntEnum]
     numbers: Callable[[Any], tuple[int, ...]]
     takes: Mapping[IntEnum, str]  # the numbers of the words that take any, for messages
@@ -208,9 +175,9 @@ class Call(_Plain):
     def form(self) -> str:
         return _alternatives(f"{kind}{self.takes.get(kind, '')}" for kind in self.enum)
 
-    def check(self, value: Any) -> Order | Roles | KDivision:
+    def check(self, value: Any) -> Order | KDivision:
         if isinstance(value, str):
-            call = _CALL.fullmatch(value)
+            call = CALL.fullmatch(value)
             if call is None:
                 raise TypeError
             numbers = [int(number) for number in call[2].split(",")] if call[2] else []
@@ -224,11 +191,11 @@ class Call(_Plain):
             _integer(number)
         return value
 
-    def encode(self, value: Order | Roles | KDivision) -> ir.Attribute:
+    def encode(self, value: Order | KDivision) -> ir.Attribute:
         numbers = ir.DenseI64ArrayAttr.get(self.numbers(value))
         return ir.ArrayAttr.get([ir.StringAttr.get(str(value.kind)), numbers])
 
-    def decode(self, attribute: ir.Attribute) -> Order | Roles | KDivision:
+    def decode(self, attribute: ir.Attribute) -> Order | KDivision:
         word, numbers = ir.ArrayAttr(attribute)
         kind = self.enum[ir.StringAttr(word).value]
         return self.value(kind, *ir.DenseI64ArrayAttr(numbers))  # type: ignore[arg-type]
@@ -286,8 +253,6 @@ ORDER = Call(
     lambda order: (order.rows, order.columns),
     MappingProxyType({kind: ("", "(n)", "(m, n)")[RasterAttr.numbers_of(kind)] for kind in RasterKind}),
 )
-_NUMBERED_ROLES: Mapping[IntEnum, str] = MappingProxyType({RolesKind.cooperative: "(n)", RolesKind.pingpong: "(n)"})
-ROLES = Call(Roles, RolesKind, lambda roles: (roles.consumers,), _NUMBERED_ROLES)
 K_DIVISION = Call(
     KDivision,
     KDivisionKind,

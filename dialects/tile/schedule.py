@@ -2,7 +2,8 @@
 
 A field is named by its path, `mainloop.a.copy`, or by any suffix of it that names no other field: `stages`, `a.copy`,
 `epilogue.tile`. A name of several fields that take words sets all that take the given one: `pack = rows` is of A, B and
-D. Keyword arguments have `_` in place of dots.
+D. Keyword arguments have `_` in place of dots. `roles` and `registers` are shorthands: `roles = cooperative(2)` sets
+fields of `mainloop.agents`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,10 +36,10 @@ from lowtide.dialects._tile_enum_gen import (
 )
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.text import check_text
+from lowtide.dialects.tile.agents import NO_AGENTS, SHORTHANDS, Agents, with_others_left_out
 from lowtide.dialects.tile.fields import (
     K_DIVISION,
     ORDER,
-    ROLES,
     SWIZZLE,
     Extents2,
     Extents3,
@@ -51,104 +52,66 @@ from lowtide.dialects.tile.fields import (
     OneLayout,
     Order,
     Permutation,
-    Roles,
     Word,
 )
 from lowtide.dialects.tile.layouts import SwizzleBits
+from lowtide.dialects.tile.parts import Part, checked_value, is_a
 from lowtide.errors import ScheduleError, with_code
 from lowtide.targets import is_by_threads, loads_registers
 
-PartT = TypeVar("PartT", bound="_Part")
-
-
-def _is(kind: Kind) -> dict[str, Kind]:
-    return {"kind": kind}
-
-
-class _Part:
-    """A part checks the values of its fields when it is made."""
-
-    def __post_init__(self) -> None:
-        for name, kind, default in _entries(type(self)):  # type: ignore[arg-type]
-            value = getattr(self, name)
-            if kind is not None and value is not None:
-                object.__setattr__(self, name, _checked(_path(self, name), kind, value))
-            elif isinstance(default, _Part) and not isinstance(value, type(default)):
-                raise ScheduleError(
-                    f"{_path(self, name)} = {value!r}; it takes a {type(default).__name__} [field-type]"
-                )
-
-
-@cache
-def _entries(part: type) -> tuple[tuple[str, Kind | None, Any], ...]:
-    """The fields of a part: name, kind of values if it is no part, and default."""
-    return tuple((entry.name, entry.metadata.get("kind"), entry.default) for entry in fields(part))
-
-
-def _path(part: _Part, name: str) -> str:
-    return f"{type(part).__name__.lower()}.{name}"
-
-
-def _checked(name: str, kind: Kind, value: Any) -> Any:
-    """The typed value of a field."""
-    try:
-        return kind.check(value)
-    except (TypeError, ValueError) as error:
-        why = f": {error}" if str(error) else ""
-        raise ScheduleError(f"{name} = {value!r}{why}; it takes {kind.form} [field-form]") from None
+PartT = TypeVar("PartT", bound=Part)
 
 
 _LOADS = ("normal", "evict_first", "evict_last")  # hints of loads
 
 
 @dataclass(frozen=True)
-class Grid(_Part):
+class Grid(Part):
     """`#tile.grid`: which CTA computes which tile of D, in which order.
 
     `cluster`, `ctas_per_sm`, `launch`, `tail`, `k_division`, `waves` and `operands` may stay None: [1, 1], one,
     serialized, whole, none, free, as_given.
     """
 
-    tile: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[M, N]")))
-    cluster: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[m, n]")))
-    order: Order | None = field(default=None, metadata=_is(ORDER))
-    scheduler: SchedulerKind | None = field(default=None, metadata=_is(Word(SchedulerKind)))
-    ctas_per_sm: int | None = field(default=None, metadata=_is(Integer()))
-    launch: LaunchKind | None = field(default=None, metadata=_is(Word(LaunchKind)))
-    tail: TailKind | None = field(default=None, metadata=_is(Word(TailKind)))
-    k_division: KDivision | None = field(default=None, metadata=_is(K_DIVISION))
-    waves: WavesKind | None = field(default=None, metadata=_is(Word(WavesKind)))
-    operands: OperandsKind | None = field(default=None, metadata=_is(Word(OperandsKind)))
+    tile: Extents2 | None = field(default=None, metadata=is_a(Integers(2, "[M, N]")))
+    cluster: Extents2 | None = field(default=None, metadata=is_a(Integers(2, "[m, n]")))
+    order: Order | None = field(default=None, metadata=is_a(ORDER))
+    scheduler: SchedulerKind | None = field(default=None, metadata=is_a(Word(SchedulerKind)))
+    ctas_per_sm: int | None = field(default=None, metadata=is_a(Integer()))
+    launch: LaunchKind | None = field(default=None, metadata=is_a(Word(LaunchKind)))
+    tail: TailKind | None = field(default=None, metadata=is_a(Word(TailKind)))
+    k_division: KDivision | None = field(default=None, metadata=is_a(K_DIVISION))
+    waves: WavesKind | None = field(default=None, metadata=is_a(Word(WavesKind)))
+    operands: OperandsKind | None = field(default=None, metadata=is_a(Word(OperandsKind)))
 
 
 @dataclass(frozen=True)
-class Operand(_Part):
+class Operand(Part):
     """`#tile.operand`: how A or B is copied for the multiply.
 
     `stage`, `padding`, `cache`, `load` and `pack` may stay None: as loaded, none, normal, per tile, and none.
     """
 
-    copy: str | None = field(default=None, metadata=_is(Name("the name of an atom, e.g. cp.async.16")))
-    swizzle: SwizzleBits | None = field(default=None, metadata=_is(SWIZZLE))
-    stage: StageOrder | None = field(default=None, metadata=_is(Word(StageOrder)))
-    padding: int | None = field(default=None, metadata=_is(Integer()))
-    cache: CacheHint | None = field(default=None, metadata=_is(Word(CacheHint, _LOADS)))
-    load: RepeatKind | None = field(default=None, metadata=_is(Word(RepeatKind)))
-    pack: PackKind | None = field(default=None, metadata=_is(Word(PackKind)))
+    copy: str | None = field(default=None, metadata=is_a(Name("the name of an atom, e.g. cp.async.16")))
+    swizzle: SwizzleBits | None = field(default=None, metadata=is_a(SWIZZLE))
+    stage: StageOrder | None = field(default=None, metadata=is_a(Word(StageOrder)))
+    padding: int | None = field(default=None, metadata=is_a(Integer()))
+    cache: CacheHint | None = field(default=None, metadata=is_a(Word(CacheHint, _LOADS)))
+    load: RepeatKind | None = field(default=None, metadata=is_a(Word(RepeatKind)))
+    pack: PackKind | None = field(default=None, metadata=is_a(Word(PackKind)))
 
 
 @dataclass(frozen=True)
-class Mainloop(_Part):
+class Mainloop(Part):
     """`#tile.mainloop`: how the loop over K is pipelined, and by which warps."""
 
-    k: int | None = field(default=None, metadata=_is(Integer()))
-    stages: int | None = field(default=None, metadata=_is(Integer()))
-    roles: Roles | None = field(default=None, metadata=_is(ROLES))
-    registers: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[producer, consumer]")))
-    prologue: RepeatKind | None = field(default=None, metadata=_is(Word(RepeatKind)))
-    unroll: UnrollKind | None = field(default=None, metadata=_is(Word(UnrollKind)))
-    scales: ScalesKind | None = field(default=None, metadata=_is(Word(ScalesKind)))
-    k_order: KOrderKind | None = field(default=None, metadata=_is(Word(KOrderKind)))
+    k: int | None = field(default=None, metadata=is_a(Integer()))
+    stages: int | None = field(default=None, metadata=is_a(Integer()))
+    agents: Agents = NO_AGENTS
+    prologue: RepeatKind | None = field(default=None, metadata=is_a(Word(RepeatKind)))
+    unroll: UnrollKind | None = field(default=None, metadata=is_a(Word(UnrollKind)))
+    scales: ScalesKind | None = field(default=None, metadata=is_a(Word(ScalesKind)))
+    k_order: KOrderKind | None = field(default=None, metadata=is_a(Word(KOrderKind)))
     a: Operand = Operand()
     b: Operand = Operand()
 
@@ -158,18 +121,18 @@ class Mainloop(_Part):
 
 
 @dataclass(frozen=True)
-class Multiply(_Part):
+class Multiply(Part):
     """`#tile.multiply`: by which instruction the tiles are multiplied, and by which warps.
 
     `atom_order` and `promote` may stay None: M fastest, and none.
     """
 
-    atom: str | None = field(default=None, metadata=_is(Name("the name of an atom, e.g. mma.m16n8k16")))
-    atoms: Extents3 | None = field(default=None, metadata=_is(Integers(3, "[M, N, K]")))
-    atom_order: Layout | None = field(default=None, metadata=_is(OneLayout("a #tile.layout of (m, n, k)")))
-    permutation: Permutation | None = field(default=None, metadata=_is(Modes()))
-    fragment_buffers: int | None = field(default=None, metadata=_is(Integer()))
-    promote: PromoteKind | None = field(default=None, metadata=_is(Word(PromoteKind)))
+    atom: str | None = field(default=None, metadata=is_a(Name("the name of an atom, e.g. mma.m16n8k16")))
+    atoms: Extents3 | None = field(default=None, metadata=is_a(Integers(3, "[M, N, K]")))
+    atom_order: Layout | None = field(default=None, metadata=is_a(OneLayout("a #tile.layout of (m, n, k)")))
+    permutation: Permutation | None = field(default=None, metadata=is_a(Modes()))
+    fragment_buffers: int | None = field(default=None, metadata=is_a(Integer()))
+    promote: PromoteKind | None = field(default=None, metadata=is_a(Word(PromoteKind)))
 
     @property
     def step(self) -> Extents3:
@@ -180,27 +143,27 @@ class Multiply(_Part):
 
 
 @dataclass(frozen=True)
-class Epilogue(_Part):
+class Epilogue(Part):
     """`#tile.epilogue`: how the accumulators become D.
 
     `buffers`, `store`, `cache`, `pack`, `prefetch` and `start` may stay None: one, 16 bytes, normal, none, 0, and all
     sums.
     """
 
-    path: StorePath | None = field(default=None, metadata=_is(Word(StorePath)))
-    math: EpilogueMath | None = field(default=None, metadata=_is(Word(EpilogueMath)))
-    tile: Extents2 | None = field(default=None, metadata=_is(Integers(2, "[M, N]")))
-    buffers: int | None = field(default=None, metadata=_is(Integer()))
-    swizzle: SwizzleBits | None = field(default=None, metadata=_is(SWIZZLE))
-    store: int | None = field(default=None, metadata=_is(Integer()))
-    cache: CacheHint | None = field(default=None, metadata=_is(Word(CacheHint)))
-    pack: PackKind | None = field(default=None, metadata=_is(Word(PackKind, ("none", "rows"))))
-    prefetch: int | None = field(default=None, metadata=_is(Integer()))
-    start: EpilogueStart | None = field(default=None, metadata=_is(Word(EpilogueStart)))
+    path: StorePath | None = field(default=None, metadata=is_a(Word(StorePath)))
+    math: EpilogueMath | None = field(default=None, metadata=is_a(Word(EpilogueMath)))
+    tile: Extents2 | None = field(default=None, metadata=is_a(Integers(2, "[M, N]")))
+    buffers: int | None = field(default=None, metadata=is_a(Integer()))
+    swizzle: SwizzleBits | None = field(default=None, metadata=is_a(SWIZZLE))
+    store: int | None = field(default=None, metadata=is_a(Integer()))
+    cache: CacheHint | None = field(default=None, metadata=is_a(Word(CacheHint)))
+    pack: PackKind | None = field(default=None, metadata=is_a(Word(PackKind, ("none", "rows"))))
+    prefetch: int | None = field(default=None, metadata=is_a(Integer()))
+    start: EpilogueStart | None = field(default=None, metadata=is_a(Word(EpilogueStart)))
 
 
 @dataclass(frozen=True)
-class Schedule(_Part):
+class Schedule(Part):
     """Every decision that the passes read. The fields and values of each part are `#tile.schedule`'s in docs/.
 
     `target` is not a decision and not in the attribute: it names the target that the schedule is meant for, as presets
@@ -229,19 +192,9 @@ class Schedule(_Part):
         return self.mainloop.scales is ScalesKind.staged
 
     @property
-    def consumers(self) -> int:
-        """Warpgroups that only multiply; 0 where every warp copies and multiplies, or roles are not decided."""
-        return self.mainloop.roles.consumers if self.mainloop.roles is not None else 0
-
-    @property
-    def sharing(self) -> int:
-        """Of the consumers, those that share a tile: all, or 1 where they take tiles in turn."""
-        return self.mainloop.roles.sharing if self.mainloop.roles is not None else 0
-
-    @property
-    def turns(self) -> int:
-        """Groups of consumers that take whole tiles in turn: 1 where all share each tile."""
-        return self.mainloop.roles.turns if self.mainloop.roles is not None else 1
+    def agents(self) -> Agents:
+        """Which warps copy, and which multiply."""
+        return self.mainloop.agents
 
     @property
     def k_division(self) -> KDivision | None:
@@ -306,17 +259,20 @@ class Schedule(_Part):
         changed = replace(self, target=changes.pop("target")) if "target" in changes else self
         given = _Given()
         for name, value in changes.items():
+            if (shorthand := SHORTHANDS.get(name.removeprefix("mainloop_"))) is not None:
+                for path, number in shorthand(value).items():
+                    given.add(path, number, name, shared=False)
+                continue
             paths = _meant(name, value, separator="_")
             for path in paths:
                 given.add(path, value, name, shared=len(paths) > 1)
         return changed.set(given.values)
 
     def set(self, values: Mapping[str, Any]) -> "Schedule":
-        """As `with_`, by path."""
+        """As `with_`, by path. A single agent takes the place of producer and consumer, and they take its place."""
         changed = self
-        for name, value in values.items():
-            path = _resolve(name)
-            checked = None if value is None else _checked(path, _kinds()[path], value)
+        for path, value in with_others_left_out({_resolve(name): value for name, value in values.items()}).items():
+            checked = None if value is None else checked_value(path, _kinds()[path], value)
             changed = _replaced(changed, path.split("."), checked)
         return changed
 
@@ -400,6 +356,8 @@ class _Given:
 
 def _meant(name: str, value: Any, separator: str = ".") -> list[str]:
     """The paths that a name sets to a value: one, or of several fields that take words those that take this one."""
+    if (shorthand := name.removeprefix("mainloop.")) in SHORTHANDS:
+        return [f"mainloop.{shorthand}"]
     found = _spellings(separator).get(name, [])
     words = {path: kind for path in found if isinstance(kind := _kinds()[path], Name | Word)}
     if len(found) > 1 and len(words) == len(found):
@@ -413,7 +371,7 @@ def _kinds() -> Mapping[str, Kind]:
     return dict(_walk(Schedule()))
 
 
-def _walk(part: _Part, prefix: str = "") -> Iterator[tuple[str, Kind]]:
+def _walk(part: Part, prefix: str = "") -> Iterator[tuple[str, Kind]]:
     for entry in fields(part):  # type: ignore[arg-type]
         if (kind := entry.metadata.get("kind")) is not None:
             yield prefix + entry.name, kind
@@ -423,8 +381,9 @@ def _walk(part: _Part, prefix: str = "") -> Iterator[tuple[str, Kind]]:
 
 @cache
 def _part_names() -> Mapping[str, str]:
-    """The path of each part, by its path and by its last step, which is unique."""
-    paths = dict.fromkeys(path.rpartition(".")[0] for path in Schedule.paths())
+    """The path of each part, by its path and by its last step."""
+    leaves = [path.rpartition(".")[0] for path in Schedule.paths()]
+    paths = dict.fromkeys(path for leaf in leaves for path in (leaf.rpartition(".")[0], leaf) if path)
     return {name: path for path in paths for name in (path, path.rpartition(".")[2])}
 
 
@@ -459,7 +418,7 @@ def _replaced(part: PartT, steps: list[str], value: Any) -> PartT:
     return copied
 
 
-def _encoded(part: _Part) -> ir.DictAttr:
+def _encoded(part: Part) -> ir.DictAttr:
     """Nested dictionaries without the fields that are None."""
     entries = {}
     for entry in fields(part):  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from lowtide.compiler.numerics_words import ANY, REPEATABLE, check_numerics
 from lowtide.compiler.problem_ir import seen_by_passes
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile import OperandsKind
+from lowtide.dialects.tile.agents import AGENT_PATHS
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.choice import choose, ranked
@@ -27,7 +28,7 @@ _LOOKED_AT = 2  # times as many are generated per source as are needed: some may
 _ORDERS = ("grouped(4)", "grouped(8)", "grouped(16)", "hilbert", "row")
 _CLUSTERS = ((2, 1), (1, 2))
 _DIVIDED = ("grid.k_division", "grid.operands", "mainloop.k")  # fields of the choice that divide K in the same way
-_KEPT = (*_DIVIDED, "grid.tile", "mainloop.roles")  # fields that its neighbours keep
+_KEPT = (*_DIVIDED, "grid.tile", *AGENT_PATHS)  # fields that its neighbours keep
 
 
 def candidates(
@@ -80,14 +81,14 @@ def _sources(own: Schedule, problem: Problem, target: Target, numerics: str) -> 
         yield Schedule()
     for order in _ORDERS:
         yield kept.with_(order=order)
-    if own.consumers and own.k_division is None and target.max_cluster > 1:
+    if own.agents.has_producer and own.k_division is None and target.max_cluster > 1:
         for cluster in _CLUSTERS:
             yield kept.with_(cluster=cluster)
             yield Schedule().with_(cluster=cluster)
     if not problem.d_is_column_major and not problem.is_batched:
         is_swapped = own.grid.operands is OperandsKind.swapped
         yield Schedule().set({"grid.operands": OperandsKind.as_given if is_swapped else OperandsKind.swapped})
-    if own.consumers and numerics == ANY:
+    if own.agents.has_producer and numerics == ANY:
         yield Schedule().with_(roles="single")
 
 

@@ -33,7 +33,7 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
     Raises ScheduleError for parts that are not whole boxes.
     """
     schedule = epilogue.schedule
-    swizzle, warpgroups = schedule.epilogue.swizzle, schedule.sharing
+    swizzle, warpgroups = schedule.epilogue.swizzle, schedule.agents.consumer.warpgroups
     assert swizzle is not None
     shape = epilogue.part_shape
     if shape[0] != WGMMA_ROWS * warpgroups:

@@ -59,7 +59,6 @@ from lowtide.passes.pipelined.role_work import Work, zero
 from lowtide.passes.support.kernels import COPIERS, PRODUCER, kernels_of, schedule_of
 from lowtide.passes.support.rewriting import before, erase
 from lowtide.targets import Target
-from lowtide.targets.atoms import WARPGROUP_WARPS
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class SpecializeRoles(Pass):
 def _specialize(loops: Sequence[Work], schedule: Schedule) -> None:
     """The roles in place of the loops, which they run one after the other."""
     assert schedule.mainloop.stages is not None
-    registers, turns = schedule.mainloop.registers or (0, 0), schedule.turns
+    registers, turns = schedule.agents.registers, schedule.agents.consumer.turns
     if turns > 1 and len(loops) > 1:
         raise Refusal(
             loops[1].work,
@@ -93,7 +92,7 @@ def _specialize(loops: Sequence[Work], schedule: Schedule) -> None:
         ring = loops[0].staged.make_ring(schedule.mainloop.stages)
         roles = sm.RolesOp(
             ir.ArrayAttr.get([ir.StringAttr.get(producer), ir.StringAttr.get("consumer")]),
-            ir.DenseI64ArrayAttr.get([WARPGROUP_WARPS, WARPGROUP_WARPS * schedule.sharing]),
+            ir.DenseI64ArrayAttr.get([schedule.agents.producer.warps, schedule.agents.consumer.warps]),
             ir.DenseI64ArrayAttr.get(list(registers)),
             2,
             instances=ir.DenseI64ArrayAttr.get([1, turns]) if turns > 1 else None,

@@ -63,7 +63,7 @@ def relaunch(launch: tile.LaunchOp, arguments: Sequence[ir.Value], **attributes:
 
 def is_specialized(schedule: Schedule) -> bool:
     """Whether a schedule asks for roles."""
-    return schedule.consumers > 0
+    return schedule.agents.has_producer
 
 
 def is_direct(kernel: tile.KernelOp) -> bool:

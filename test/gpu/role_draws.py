@@ -11,7 +11,7 @@ from math import ceil
 
 import lowtide as lt
 from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath
-from lowtide.dialects.tile.fields import cooperative
+from lowtide.dialects.tile.agents import cooperative
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import get

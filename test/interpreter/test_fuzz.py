@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 import lowtide as lt
 from lowtide.cli.main import app
-from lowtide.dialects.tile import CacheHint, KDivisionKind, RasterKind, RolesKind, SchedulerKind, StorePath
+from lowtide.dialects.tile import CacheHint, KDivisionKind, RasterKind, SchedulerKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
 from lowtide.passes.cta import launch_preparations
@@ -29,7 +29,6 @@ ENUMS = {
     "grid.order": RasterKind,
     "grid.scheduler": SchedulerKind,
     "grid.k_division": KDivisionKind,
-    "mainloop.roles": RolesKind,
     "epilogue.path": StorePath,
     "epilogue.cache": CacheHint,
 }

@@ -53,13 +53,13 @@ def test_the_tile_advised_for_too_many_accumulators_compiles_and_a_wider_one_doe
             r"512.*256.*\[tma-box\]",
             "[256, 64]",
         ),
-        ("tn", "roles = cooperative(9)", r"take at most cooperative\(4\)", "roles = cooperative(4)"),
+        ("tn", "roles = cooperative(9)", r"take at most roles = cooperative\(4\)", "roles = cooperative(4)"),
         ("tn", "roles = cooperative(7)", r"of at most cooperative\(4\)", "roles = cooperative(4)"),
         ("tn", "grid.tile = [2147483647, 64], k = 32", r"\[accumulators-per-sm\]", "[128, 256]"),
         ("tn", "grid.tile = [128, 100], k = 32, roles = single", r"grid.tile N = 100 .* nearest is 96", "[128, 96]"),
         # N is contiguous in B: 72 columns would not be whole swizzled rows.
         ("nt", "grid.tile = [512, 80], roles = cooperative(4)", r"take grid.tile = \[512, 64\]", "[512, 64]"),
-        ("nt", "roles = cooperative(8)", r"take at most cooperative\(7\)", "roles = cooperative(7)"),
+        ("nt", "roles = cooperative(8)", r"take at most roles = cooperative\(7\)", "roles = cooperative(7)"),
     ],
 )
 def test_what_a_refusal_advises_compiles(layout: str, given: str, message: str, advice: str) -> None:

@@ -105,9 +105,9 @@ LOWERED = [
     ("mma.sync", "atoms", "permutation = [32, 16, 16]", "multiplies by #sm.tiled_mma", r"permutation \[32, 16, 16\]"),
     ("wgmma", "cta", "order = groups(16, 4)", r"has the order groups\(16, 8\)", r"order = groups\(16, 4\); write"),
     ("wgmma", "cta", "scheduler = even_split", "is persistent", "scheduler = even_split; lower again"),
-    ("wgmma", "pipelined", "registers = [32, 232]", r"asks for \[40, 232\] registers", r"\[32, 232\]; write the same"),
+    ("wgmma", "pipelined", "registers = [32, 232]", r"roles of \[40, 232\] registers", r"\[32, 232\]; write the same"),
     ("wgmma", "pipelined", "roles = cooperative(1), atoms = [1, 1, 1], permutation = [64, 128, 16], "
-     "registers = [0, 0], epilogue.tile = [64, 64]", r"has roles of \[4, 8\] warps", r"roles = cooperative\(1\)"),
+     "registers = [0, 0], epilogue.tile = [64, 64]", r"has roles of \[4, 8\] warps", r"agents of \[4, 4\]"),
     ("wgmma", "atoms", "a.copy = tma.3d", "loads boxes of 2 dimensions", "a.copy = tma.3d; lower again"),
     ("wgmma", "atoms", "a.cache = evict_last", r"has cache\(normal\)", "a.cache = evict_last; write the same in both"),
     ("wgmma", "epilogue", "launch = serialized", "is programmatic", "grid.launch = serialized; lower again"),

@@ -16,7 +16,7 @@ import pytest
 import lowtide as lt
 from lowtide.cli import opt_tool
 from lowtide.compiler.presets import PRESETS, ladder_of
-from lowtide.dialects.tile import CacheHint, EpilogueMath, RasterKind, RolesKind, SchedulerKind, StorePath
+from lowtide.dialects.tile import CacheHint, EpilogueMath, RasterKind, SchedulerKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter.numbers import domains
 from lowtide.measurement.bench import ladder_pages
@@ -64,7 +64,7 @@ def test_generated_pages_and_the_ir_in_the_readme_are_current(capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("page", ["docs/schedule.md", "docs/dialects/tile.md"])
-@pytest.mark.parametrize("enum", [CacheHint, EpilogueMath, RasterKind, RolesKind, SchedulerKind, StorePath])
+@pytest.mark.parametrize("enum", [CacheHint, EpilogueMath, RasterKind, SchedulerKind, StorePath])
 def test_every_word_of_a_schedule_is_described(page: str, enum: type[IntEnum]) -> None:
     missing = [word for word in map(str, enum) if not re.search(rf"`{word}\b", text_of(page))]
     assert not missing, f"{page} does not describe {', '.join(missing)}"

@@ -27,7 +27,6 @@ from lowtide.dialects.tile import (
     PromoteKind,
     RasterKind,
     RepeatKind,
-    RolesKind,
     ScalesKind,
     SchedulerKind,
     StageOrder,
@@ -146,6 +145,17 @@ def test_every_layout_of_a_and_b_has_code_of_its_own(target: str) -> None:
     assert check(outcomes(GemmLayout, code)) == set(map(str, GemmLayout))
 
 
+class Roles(IntEnum):
+    """The words of the shorthand for agents."""
+
+    single = 0
+    cooperative = 1
+    pingpong = 2
+
+    def __str__(self) -> str:
+        return self.name
+
+
 # Whole tiles of few K steps, which are stored during the next one.
 _HELD = ", epilogue.path = direct, roles = single, prologue = once, unroll = full, k = 256, grid.tile = [64, 64]"
 
@@ -153,7 +163,7 @@ _HELD = ", epilogue.path = direct, roles = single, prologue = once, unroll = ful
 @pytest.mark.parametrize(
     ("field", "enum", "taken"),
     [
-        ("roles", RolesKind, {"sm_80": {"single"}, "sm_90a": {"single", "cooperative", "pingpong"}}),
+        ("roles", Roles, {"sm_80": {"single"}, "sm_90a": {"single", "cooperative", "pingpong"}}),
         ("tail", TailKind, {"sm_80": {"whole"}, "sm_90a": {"whole", "halves"}}),
         ("waves", WavesKind, {"sm_80": {"free"}, "sm_90a": {"free", "synchronized"}}),
         ("path", StorePath, {"sm_80": {"smem", "direct"}, "sm_90a": {"smem", "direct", "tma"}}),

@@ -45,6 +45,10 @@ VALUES = {
     "grid.cluster": ("[2, 1]", "[3, 1]", "[4, 4]"),
     "grid.k_division": ("split(999)", "scatter(3)", "stream_k", "tail(2)", "scatter_tail(4)"),
     "mainloop.roles": ("single", "cooperative(1)", "cooperative(2)", "cooperative(9)", "pingpong(2)"),
+    "agents.producer.warps": ("8",),
+    "agents.consumer.warps": ("2", "8"),
+    "agents.consumer.instances": ("0", "2"),
+    "agents.single.instances": ("2",),
     "mainloop.k": ("8", "100", "512"),
     "mainloop.stages": ("1", "16", "65"),
     "mainloop.prologue": ("once",),
@@ -77,6 +81,9 @@ VALUES = {
     "epilogue.swizzle": ("<4,3,4>", "<1,2,3>"),
 }
 PAIRS = (
+    ("agents.consumer.instances = 2", "agents.consumer.warps = 8"),
+    ("agents.consumer.warps = 8", "agents.single.instances = 1"),
+    ("agents.single.instances = 1", "agents.single.warps = 4"),
     ("mainloop.roles = cooperative(2)", "grid.scheduler = one_shot"),
     ("mainloop.roles = cooperative(2)", "multiply.fragment_buffers = 2"),
     ("mainloop.roles = cooperative(2)", "grid.tile = [256, 224]"),

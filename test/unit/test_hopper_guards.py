@@ -157,7 +157,7 @@ def test_the_compiler_sets_the_registers_at_entry_and_ptxas_confirms_them(kernel
     assert ".maxntid 384, 1, 1\n" in kernel.ptx and ".maxnreg 168\n" in kernel.ptx
     assembly = kernel.assembly
     assert assembly is not None and assembly.registers == 168 == 65536 // 384 // 8 * 8
-    assert kernel.schedule.mainloop.registers == (40, 232) and 3 * assembly.registers >= 40 + 2 * 232
+    assert kernel.schedule.agents.registers == (40, 232) and 3 * assembly.registers >= 40 + 2 * 232
 
 
 def test_a_kernel_whose_roles_keep_their_registers_has_no_bound_on_them() -> None:

@@ -12,7 +12,7 @@ from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import GemmLayout
-from lowtide.dialects.tile.fields import cooperative
+from lowtide.dialects.tile.agents import cooperative
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.choice import choose
@@ -111,7 +111,7 @@ def test_what_is_chosen_for_two_consumers_neither_spills_nor_serialises() -> Non
     assembly = kernel.assembly
     assert assembly is not None
     assert (assembly.registers, assembly.spill_stores, assembly.spill_loads, assembly.warnings) == (168, 0, 0, ())
-    assert kernel.schedule.mainloop.registers == (40, 232)
+    assert kernel.schedule.agents.registers == (40, 232)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_stages_are_swizzled_as_widely_as_their_rows_allow(
 def test_roles_are_refused_where_there_is_no_wgmma(target: str) -> None:
     with pytest.raises(
         ScheduleError,
-        match=rf"roles = cooperative\(2\): .* {target} does not have; take roles = single, or target sm_90a"
+        match=rf"wgmma, which {target} does not have; take roles = single, or target sm_90a"
         r".*\[roles-target\]",
     ):
         choose(PROBLEM, get(target), Schedule().with_(roles=cooperative(2)))
@@ -224,7 +224,7 @@ def test_sums_in_f16_are_multiplied_as_those_in_f32_are(layout: GemmLayout) -> N
     for m, n, k in ((4096, 4096, 4096), (8192, 8192, 8192), (300, 520, 264), (None, None, None)):
         in_f32 = replace(PROBLEM, m=m, n=n, k=k, a="f16", b="f16", d="f16", layout=layout)
         chosen = choose(replace(in_f32, acc="f16"), SM_90A, Schedule()).schedule
-        assert chosen.consumers and chosen == choose(in_f32, SM_90A, Schedule()).schedule
+        assert chosen.agents.consumer.all_warpgroups and chosen == choose(in_f32, SM_90A, Schedule()).schedule
 
 
 @pytest.mark.parametrize(
@@ -243,9 +243,14 @@ def test_a_register_holds_two_sums_in_f16(fields: str, columns: int) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ("roles = foo", "roles = foo is not single, cooperative or pingpong"),
-        ("roles = cooperative(0)", r"\[roles-cooperative-number\]"),
+        ("roles = foo", r"roles = foo is not single, cooperative or pingpong \[roles-word\]"),
+        ("roles = cooperative(0)", r"\[roles-number\]"),
         ("roles = single(1)", r"\[roles-single-number\]"),
+        ("agents.producer.warps = 8", r"one instance of 4 warps; take producer.warps = 4 \[producer-warps\]"),
+        ("agents.consumer.warps = 6", r"are no whole warpgroups; nearest is 4 \[consumer-warps\]"),
+        ("consumer = <warps = 8, instances = 2>", r"take consumer.warps = 4, or .* \[consumer-instances\]"),
+        ("agents.consumer.warps = 8, agents.single.instances = 1", r"a single agent does all: .* \[agents-single\]"),
+        ("agents.single.warps = 4", r"leave single.warps and single.registers out \[single-fields\]"),
         ("registers = [-40, 232]", r"\[registers-range\]"),
         ("roles = single, registers = [40, 232]", r"\[registers-roles\]"),
         ("roles = cooperative(2), registers = [40, 240]", r"520.*\[registers-sum\]"),
@@ -264,7 +269,7 @@ def test_a_register_holds_two_sums_in_f16(fields: str, columns: int) -> None:
         ("grid.tile = [128, 72], k = 64, roles = cooperative(2), b.copy = tma.6d", r"b.*tma\.6d.*\[copy-words\]"),
         (
             "grid.tile = [128, 128], k = 64, roles = cooperative(2), a.copy = ld.global.16, b.copy = ld.global.16",
-            r"roles = cooperative\(2\) go with a.copy = tma and wgmma, not ld.global.16 and wgmma.*\[roles-copy\]",
+            r"a producer and a consumer go with a.copy = tma and wgmma, not ld.global.16 and wgmma.*\[roles-copy\]",
         ),
         ("roles = cooperative(2), a.cache = evict_soon", "cache = evict_soon is not normal, evict_first"),
     ],
@@ -286,5 +291,5 @@ def test_what_threads_convert_is_multiplied_by_mma_sync_unless_it_is_packed_weig
     message = broken_rule(choose(PROBLEM, SM_90A, Schedule()).schedule, problem, SM_90A)
     assert message is not None and message.endswith("take roles = single [converted-roles]")
     schedule = choose(problem, SM_90A, Schedule()).schedule
-    assert not schedule.consumers and schedule.multiply.fragment_buffers == 1
+    assert not schedule.agents.has_producer and schedule.multiply.fragment_buffers == 1
     assert slot_bytes(schedule, problem)[0] * 2 == slot_bytes(schedule, PROBLEM)[0]

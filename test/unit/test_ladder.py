@@ -156,7 +156,9 @@ def test_a_store_past_the_edge_of_the_small_problem_makes_a_step_wrong(
 @pytest.mark.usefixtures("no_gpu")
 def sums(preset: Preset) -> int:
     """Of a tile, held by each thread of the consumers that share it."""
-    return math.prod(preset.schedule.grid.tile or ()) // (WARPGROUP_THREADS * (preset.schedule.sharing or 1))
+    return math.prod(preset.schedule.grid.tile or ()) // (
+        WARPGROUP_THREADS * (preset.schedule.agents.consumer.warpgroups or 1)
+    )
 
 
 @pytest.mark.parametrize("name", [name for name, step in ladder_of("sm_90a").items() if sums(step) >= 192])

@@ -128,7 +128,7 @@ def test_an_operand_of_the_epilogue_is_not_named_like_the_scales():
     ("schedule", "message"),
     [
         ("roles = cooperative(1), operands = as_given", r"take swapped, or roles = single.*\[weights-order\]"),
-        ("roles = pingpong(2)", r"take cooperative.*\[weights-turns\]"),
+        ("roles = pingpong(2)", r"take roles = cooperative.*\[weights-turns\]"),
         ("roles = cooperative(2), a.copy = cp.async.16", r"they stay packed in stages; take tma.*\[weights-copy-a\]"),
         ("roles = cooperative(2), grid.tile = [256, 64], tail = halves", r"take whole.*\[weights-tail\]"),
         ("roles = cooperative(2), promote = none", "take promote = per_step"),
@@ -158,7 +158,7 @@ def test_weights_with_sums_in_f16_are_multiplied_by_mma_sync_without_groups_alon
     fields = {"a": "f16", "d": "f16", "acc": "f16"}
     whole, groups = lt.GemmSpec(**fields, b="s8"), lt.GemmSpec(**fields, b="s4", group=128)
     kernel = lt.compile_gemm(whole, target=target)
-    assert str(kernel.schedule.mainloop.roles) == "single" and "f16.f16.f16.f16" in kernel.ptx
+    assert kernel.schedule.agents.is_single and "f16.f16.f16.f16" in kernel.ptx
     with pytest.raises(lt.ScheduleError, match=r"added in f32; take that acc \[weights-acc-of-groups\]"):
         lt.compile_gemm(groups, target=target)
     lt.compile_gemm(replace(groups, acc="f32"), target=target)

@@ -100,7 +100,7 @@ def test_the_best_preset_leaves_everything_to_be_chosen_and_gets_roles(layout: G
     best = lt.presets["sm90-best"]
     assert best == Schedule() and best.target == "sm_90a"
     chosen = choose(replace(PROBLEM, layout=layout), get("sm_90a"), best).schedule
-    assert chosen.consumers > 0 and chosen.epilogue.path is StorePath.tma
+    assert chosen.agents.has_producer and chosen.epilogue.path is StorePath.tma
     assert (chosen.mainloop.a.copy, chosen.mainloop.b.copy) == ("tma", "tma")
 
 

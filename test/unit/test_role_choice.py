@@ -23,8 +23,9 @@ from lowtide.dialects.tile import (
     TailKind,
     WavesKind,
 )
+from lowtide.dialects.tile.agents import SINGLE, cooperative, pingpong
 from lowtide.dialects.tile.division import KDivision
-from lowtide.dialects.tile.fields import SINGLE, Order, cooperative, pingpong
+from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.choice import Choice, choose
@@ -47,8 +48,8 @@ TILES = [
 def test_promoted_sums_are_shared_by_consumers_with_one_block_of_rows_each(size: Size) -> None:
     bytes_ = replace(problem(*size), a="e4m3", b="e4m3")
     schedule = chosen(bytes_)
-    assert schedule.promotes and schedule.turns == 1 and schedule.sharing >= 2
-    assert schedule.tile_mnk[0] == 64 * schedule.sharing and schedule.tile_mnk[2] == 128
+    assert schedule.promotes and schedule.agents.consumer.turns == 1 and schedule.agents.consumer.warpgroups >= 2
+    assert schedule.tile_mnk[0] == 64 * schedule.agents.consumer.warpgroups and schedule.tile_mnk[2] == 128
     fast = chosen(replace(bytes_, is_fast=True))
     assert not fast.promotes and fast.tile_mnk[2] == 128
 
@@ -77,7 +78,7 @@ def test_staged_scales_are_read_early_where_they_are_few(name: str) -> None:
 )
 def test_consumers_take_turns_where_epilogues_are_a_large_part_of_the_time(size: Size) -> None:
     schedule = chosen(problem(*size))
-    assert (schedule.tile_mnk, schedule.mainloop.roles) == ((128, 192, 64), pingpong(2))
+    assert schedule.tile_mnk == (128, 192, 64) and schedule.agents.values() == pingpong(2).values()
     assert (schedule.multiply.atoms, schedule.epilogue.tile) == ((1, 1, 1), (64, 64))
 
 
@@ -87,14 +88,14 @@ def test_consumers_take_turns_where_epilogues_are_a_large_part_of_the_time(size:
 def test_consumers_that_take_turns_keep_registers_for_the_epilogue(changes: dict[str, Any]) -> None:
     schedule = chosen(replace(problem(8192, 8192, 512), **changes))
     m, n, _ = schedule.tile_mnk
-    assert m * n // (128 * schedule.sharing) <= 128
+    assert m * n // (128 * schedule.agents.consumer.warpgroups) <= 128
 
 
 @pytest.mark.parametrize(("size", "tile", "consumers"), [*TILES, ((512, 512, 512), (64, 64), 1)])
 def test_the_tile_of_least_cost_is_chosen(size: Size, tile: tuple[int, int], consumers: int) -> None:
     schedule = chosen(problem(*size))
     assert schedule.tile_mnk == (*tile, 64)
-    assert schedule.mainloop.roles == cooperative(consumers)
+    assert schedule.agents.values() == cooperative(consumers).values()
     assert schedule.multiply.atom == f"wgmma.m64n{tile[1]}k16"
     assert (schedule.mainloop.a.copy, schedule.mainloop.b.copy) == ("tma", "tma")
     assert schedule.epilogue.path is StorePath.tma
@@ -291,7 +292,7 @@ def test_a_full_operand_is_read_in_rows_beside_few_accumulators(layout: GemmLayo
     assert schedule.epilogue.prefetch == min(4, m // rows * (n // columns) - 1)  # of 32 bytes each
     assert (schedule.epilogue.path, schedule.epilogue.math) == (StorePath.smem, EpilogueMath.rows)
     m, n, _ = schedule.tile_mnk
-    assert m * n // (128 * schedule.consumers) <= 128
+    assert m * n // (128 * schedule.agents.consumer.all_warpgroups) <= 128
 
 
 @pytest.mark.parametrize(
@@ -314,9 +315,9 @@ def test_every_whole_part_has_a_buffer_where_they_fit(size: Size, part: tuple[in
 @pytest.mark.parametrize("d", ["bf16", "f32"])
 def test_functions_without_tma_stores_have_room_beside_the_accumulators(size: Size, d: str) -> None:
     schedule = chosen(replace(problem(*size, d=d, kinds=(OperandKind.full,)), has_math=True))
-    (m, n, _), consumers = schedule.tile_mnk, schedule.sharing
+    (m, n, _), consumers = schedule.tile_mnk, schedule.agents.consumer.warpgroups
     assert schedule.epilogue.path is StorePath.smem and m == 64 * consumers
-    is_alone = consumers == schedule.turns == 1
+    is_alone = consumers == schedule.agents.consumer.turns == 1
     assert n // 2 <= (64 if is_alone or d == "f32" else 128)
 
 
@@ -343,7 +344,7 @@ def test_functions_change_nothing_where_stores_are_by_tma() -> None:
 def test_targets_without_wgmma_choose_cp_async_and_mma_sync(target: str, size: int | None, expected: str) -> None:
     schedule = choose(problem(size), get(target), Schedule()).schedule
     assert_kept(schedule, expected)
-    assert schedule.mainloop.roles == SINGLE
+    assert schedule.agents == SINGLE
     assert schedule.multiply.atom == "mma.m16n8k16"
     assert (schedule.mainloop.a.copy, schedule.mainloop.b.copy) == ("cp.async.16", "cp.async.16")
     assert (schedule.epilogue.path, schedule.grid.scheduler) == (StorePath.smem, SchedulerKind.one_shot)
@@ -398,7 +399,7 @@ def test_a_choice_for_any_problem_is_legal_and_has_roles(number: int) -> None:
         choice = choose(of, SM_90A, Schedule())
         of = of.swap() if choice.schedule.grid.operands is OperandsKind.swapped else of  # as the kernel computes it
         assert broken_rule(choice.schedule, of, SM_90A) is None, of
-        assert choice.schedule.consumers > 0, of
+        assert choice.schedule.agents.has_producer, of
         assert shared_memory_bytes(choice.schedule, of) <= SM_90A.smem_bytes_per_cta, of
         assert all(reasons_of(choice).values()), of
 

@@ -6,10 +6,9 @@ from role_problems import LARGE, SM_90A, assert_kept, chosen, problem
 from lowtide.dialects.tile import (
     GemmLayout,
     OperandKind,
-    RolesKind,
     StorePath,
 )
-from lowtide.dialects.tile.fields import SINGLE, cooperative
+from lowtide.dialects.tile.agents import SINGLE, cooperative
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.choice import choose
@@ -36,7 +35,7 @@ from lowtide.targets import get
 )
 def test_what_only_a_schedule_without_roles_has_leads_to_one(fields: str) -> None:
     schedule = chosen(LARGE, fields)
-    assert schedule.mainloop.roles == SINGLE
+    assert schedule.agents == SINGLE
     assert schedule.multiply.atom == "mma.m16n8k16"
     assert (schedule.mainloop.a.copy, schedule.mainloop.b.copy) == ("cp.async.16", "cp.async.16")
     assert_kept(schedule, fields)
@@ -81,7 +80,7 @@ def test_what_only_a_schedule_without_roles_has_leads_to_one(fields: str) -> Non
 )
 def test_what_roles_go_with_stays_and_leads_to_them(fields: str) -> None:
     schedule = chosen(LARGE, fields)
-    assert schedule.mainloop.roles is not None and schedule.mainloop.roles.kind is not RolesKind.single
+    assert schedule.agents.has_producer
     assert_kept(schedule, fields)
     assert broken_rule(schedule, LARGE, SM_90A) is None
 
@@ -111,8 +110,8 @@ def test_what_only_tma_stores_have_leads_to_them_where_n_comes_at_run_time(field
             LARGE,
             r"a TMA box of 320 rows; at most 256: take a smaller CTA tile, of at most cooperative\(4\)",
         ),
-        ("roles = cooperative(8)", LARGE, r"1152 threads.*take at most cooperative\(4\)"),
-        ("roles = cooperative(8)", problem(4096, layout=GemmLayout.nt), r"take at most cooperative\(7\)"),
+        ("roles = cooperative(8)", LARGE, r"1152 threads.*take at most roles = cooperative\(4\)"),
+        ("roles = cooperative(8)", problem(4096, layout=GemmLayout.nt), r"take at most roles = cooperative\(7\)"),
         (
             "atom = wgmma.m64n264k16",
             LARGE,
@@ -193,7 +192,7 @@ def test_no_way_out_leads_to_roles_that_the_target_lacks(fields: str, message: s
 
 @pytest.mark.parametrize(("rows", "consumers"), [(64, 1), (128, 2), (256, 2), (192, 3)])
 def test_the_rows_of_a_given_tile_decide_the_consumers(rows: int, consumers: int) -> None:
-    assert chosen(LARGE, f"grid.tile = [{rows}, 128], k = 64").mainloop.roles == cooperative(consumers)
+    assert chosen(LARGE, f"grid.tile = [{rows}, 128], k = 64").agents.values() == cooperative(consumers).values()
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_86", "sm_89", "sm_90"])

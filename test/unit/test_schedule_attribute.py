@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from lowtide.dialects.tile import CacheHint, RasterKind, RolesKind
-from lowtide.dialects.tile.fields import Order, Roles, cooperative
+from lowtide.dialects.tile import CacheHint, RasterKind
+from lowtide.dialects.tile.agents import SINGLE
+from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.schedule import Grid, Operand, Schedule
 from lowtide.errors import ScheduleError
 
@@ -20,7 +21,7 @@ def nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
 # Values ---------------------------------------------------------------------------------------------------------------
 
 ORDERS_TAKEN = r"it takes row, column, grouped\(n\), groups\(m, n\) or hilbert"
-ROLES_TAKEN = r"it takes single, cooperative\(n\) or pingpong\(n\)"
+ROLES_TAKEN = r"it takes single, cooperative\(n\) with n at least 1, or pingpong\(n\) with n at least 2 \[roles-form\]"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,11 @@ ROLES_TAKEN = r"it takes single, cooperative\(n\) or pingpong\(n\)"
         ("a_swizzle", "<3,3,3>", r"swizzle = '<3,3,3>'.*<B,M,S>.*\[field-form\]"),
         ("permutation", (16, True, 16), r"multiply\.permutation = \(16, True, 16\).*\[M, N, K\].*\[field-form\]"),
         ("order", Order(RasterKind.grouped, True), ORDERS_TAKEN),
-        ("roles", cooperative(True), ROLES_TAKEN),
+        ("roles", "cooperative(True)", ROLES_TAKEN),
+        ("roles", "single(1)", ROLES_TAKEN),
+        ("roles", "cooperative", ROLES_TAKEN),
+        ("roles", "pingpong(1)", ROLES_TAKEN),
+        ("consumer_warps", True, r"mainloop\.agents\.consumer\.warps = True.*an integer"),
         ("stages", 2**63, r"mainloop\.stages = 9223372036854775808: more than 64 bits"),
         ("permutation", (16, -(2**63) - 1, 16), r"multiply\.permutation = .*: more than 64 bits"),
         # Words.
@@ -53,8 +58,8 @@ ROLES_TAKEN = r"it takes single, cooperative\(n\) or pingpong\(n\)"
         ("order", RasterKind.row, ORDERS_TAKEN),
         ("order", Order("grouped", 8), ORDERS_TAKEN),
         ("order", "grouped(8", rf"grid\.order = 'grouped\(8'; {ORDERS_TAKEN}"),
-        ("order", Roles(RolesKind.single), ORDERS_TAKEN),
-        ("roles", "producer(1)", rf"mainloop\.roles = .*: not single, cooperative or pingpong; {ROLES_TAKEN}"),
+        ("order", SINGLE, ORDERS_TAKEN),
+        ("roles", "producer(1)", rf"mainloop\.roles = 'producer\(1\)'; {ROLES_TAKEN}"),
         ("roles", ("cooperative", 2), ROLES_TAKEN),
         ("scheduler", "one", r"grid\.scheduler = 'one': not one_shot, persistent or even_split"),
         ("scheduler", 0, r"grid\.scheduler = 0; it takes one_shot, persistent or even_split"),
@@ -97,8 +102,6 @@ ILLEGAL = [
     ("order", "grouped(0)", "order = grouped(0)"),
     ("order", "grouped(8, 8)", "order = grouped(8, 8)"),
     ("order", "groups(8)", "order = groups(8)"),
-    ("roles", "single(1)", "roles = single(1)"),
-    ("roles", "cooperative", "roles = cooperative"),
     ("a_swizzle", (-1, 3, 3), "a.swizzle = <-1,3,3>"),
     ("b_swizzle", (3, 3, 200), "b.swizzle = <3,3,200>"),
     ("epilogue_swizzle", (3, 3, 2), "epilogue.swizzle = <3,3,2>"),
@@ -138,6 +141,10 @@ def test_numbers_that_no_schedule_has_are_refused_alike_as_a_value_and_as_text(
         ("order = r", r"order = r is not row, column, grouped, groups or hilbert"),
         ("order = groups(1, 2, 3)", r"\[order-numbers\]"),
         ("roles = cooperative(1, 2)", r"\[roles-numbers\]"),
+        ("roles = single(1)", r"\[roles-single-number\]"),
+        ("roles = cooperative", r"\[roles-number\]"),
+        ("roles = pingpong(1)", r"\[roles-number\]"),
+        ("#tile.schedule<mainloop = <roles = single, agents = <single = <instances = 1>>>>", r"\[agents-twice\]"),
         ("scheduler = one", r"scheduler = one is not one_shot, persistent or even_split"),
         ("a.cache = often", r"cache = often is not normal, evict_first"),
         ("atom = 3", r"atom takes the name of an atom, e\.g\. mma\.m16n8k16"),
@@ -164,7 +171,10 @@ def names_of(path: str) -> list[str]:
 
 
 MEANINGS = Counter(name for path in Schedule.paths() for name in names_of(path))
+SHORT_AND_AMBIGUOUS = {"registers"}  # of each agent, and the shorthand for those of producer and consumer
 AMBIGUOUS = {
+    "warps": "mainloop.agents.producer.warps or mainloop.agents.consumer.warps or mainloop.agents.single.warps",
+    "instances": " or ".join(f"mainloop.agents.{name}.instances" for name in ("producer", "consumer", "single")),
     "tile": "grid.tile or epilogue.tile",
     "copy": "mainloop.a.copy or mainloop.b.copy",
     "swizzle": "mainloop.a.swizzle or mainloop.b.swizzle or epilogue.swizzle",
@@ -177,7 +187,7 @@ AMBIGUOUS = {
 
 
 def test_the_ambiguous_names_are_known() -> None:
-    assert {name for name, count in MEANINGS.items() if count > 1} == set(AMBIGUOUS)
+    assert {name for name, count in MEANINGS.items() if count > 1} == {*AMBIGUOUS, *SHORT_AND_AMBIGUOUS}
 
 
 # Names of fields that take words: these set all of them.

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, RasterKind, RepeatKind
-from lowtide.dialects.tile.fields import SINGLE, Order
+from lowtide.dialects.tile.agents import SINGLE
+from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.choice import choose

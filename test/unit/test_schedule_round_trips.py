@@ -12,7 +12,7 @@ from mlir import ir
 from tensor_layouts import Layout
 
 from lowtide.compiler.contexts import make_context
-from lowtide.dialects.tile import CacheHint, KDivisionKind, RasterKind, RolesKind, SchedulerKind
+from lowtide.dialects.tile import CacheHint, KDivisionKind, RasterKind, SchedulerKind
 from lowtide.dialects.tile.fields import (
     SWIZZLE,
     Call,
@@ -23,7 +23,6 @@ from lowtide.dialects.tile.fields import (
     Name,
     OneLayout,
     Order,
-    Roles,
     Word,
 )
 from lowtide.dialects.tile.schedule import Schedule
@@ -53,10 +52,10 @@ ATOMS = ("cp.async.16", "tma", "tma.3d", "mma.m16n8k16", "wgmma.m64n256k16")
 LAYOUTS = (Layout(16, 1), Layout((2, 8), (8, 1)), Layout(((2, 2), 4), ((1, 8), 2)))
 
 
-FIELDS = {Order: "order", Roles: "roles", KDivision: "k_division"}
+FIELDS = {Order: "order", KDivision: "k_division"}
 
 
-def is_legal(value: Order | Roles | KDivision) -> bool:
+def is_legal(value: Order | KDivision) -> bool:
     try:
         str(Schedule().with_(**{FIELDS[type(value)]: value}))
     except ScheduleError:
@@ -71,7 +70,6 @@ CALLS: dict[type, list[Any]] = {
         for order in (Order(kind), Order(kind, 1), Order(kind, 8), Order(kind, 3, 5), Order(kind, 16, 1))
         if is_legal(order)
     ],
-    Roles: [roles for kind in RolesKind for roles in (Roles(kind), Roles(kind, 1), Roles(kind, 7)) if is_legal(roles)],
     KDivision: [
         division
         for kind in KDivisionKind
@@ -105,6 +103,8 @@ def random_value(kind: Any, rng: random.Random) -> Any:
 def random_schedule(rng: random.Random, optional: float = 0.4) -> Schedule:
     """Any values; each field is left open with the probability `optional`."""
     drawn = {path: random_value(kind, rng) for path, kind in KINDS.items() if rng.random() >= optional}
+    if any("agents.single" in path for path in drawn):
+        drawn = {path: value for path, value in drawn.items() if "agents" not in path or "single" in path}
     return Schedule().set(drawn)
 
 
@@ -133,7 +133,7 @@ def test_a_schedule_is_read_back_as_it_was_printed(number: int) -> None:
 
 def words(value: Any) -> list[IntEnum]:
     """The words of enums in a value."""
-    kind = value.kind if isinstance(value, (Order, Roles, KDivision)) else value
+    kind = value.kind if isinstance(value, (Order, KDivision)) else value
     return [kind] if isinstance(kind, IntEnum) else []
 
 
@@ -142,7 +142,7 @@ def test_the_schedules_drawn_have_every_field_and_every_word() -> None:
     assert {path for schedule in drawn for path in schedule.decided()} == set(Schedule.paths())
     found = {(type(w), w) for schedule in drawn for value in schedule.decided().values() for w in words(value)}
     enums = {kind.enum for kind in KINDS.values() if isinstance(kind, (Word, Call))}
-    assert {RasterKind, RolesKind, SchedulerKind, CacheHint} <= enums
+    assert {RasterKind, SchedulerKind, CacheHint} <= enums
     assert found == {(enum, word) for enum in enums for word in enum}
 
 
@@ -180,15 +180,30 @@ def names_of(path: str) -> list[str]:
 
 def test_every_end_of_a_path_that_is_no_other_fields_names_the_field() -> None:
     meanings = Counter(name for path in Schedule.paths() for name in names_of(path))
-    drawn = random_schedule(random.Random(0), optional=0)
+    rng = random.Random(0)
     for path in Schedule.paths():
         for name in names_of(path):
             if meanings[name] > 1:
                 continue
-            only = Schedule().set({path: drawn.get(path)})
-            assert only.get(name) == drawn.get(name) == drawn.get(path)
-            assert Schedule().with_(**{name.replace(".", "_"): drawn.get(path)}) == only
-            assert Schedule.parse(f"{name} = {drawn.texts()[path]}") == only
+            only = Schedule().set({path: random_value(KINDS[path], rng)})
+            assert only.get(name) == only.get(path)
+            assert Schedule().with_(**{name.replace(".", "_"): only.get(path)}) == only
+            assert Schedule.parse(f"{name} = {only.texts()[path]}") == only
+
+
+@pytest.mark.parametrize("roles", ["single", "cooperative(1)", "cooperative(3)", "pingpong(2)"])
+def test_roles_and_registers_are_short_for_agents(roles: str) -> None:
+    as_keywords = Schedule().with_(roles=roles, registers=(40, 232))
+    assert Schedule.parse(f"roles = {roles}, registers = [40, 232]") == as_keywords
+    assert Schedule.parse(f"#tile.schedule<mainloop = <registers = [40, 232], roles = {roles}>>") == as_keywords
+    assert as_keywords.agents.registers == (40, 232) and as_keywords.with_(roles=None).agents.values() == {}
+    assert "roles" not in str(as_keywords) and Schedule.parse(str(as_keywords)) == as_keywords
+
+
+def test_a_single_agent_takes_the_place_of_producer_and_consumer() -> None:
+    shared, single = Schedule().with_(roles="cooperative(2)"), Schedule().with_(roles="single")
+    assert shared.with_(roles="single") == shared.set(single.decided()) == single
+    assert single.with_(roles="cooperative(2)") == single.set(shared.decided()) == shared
 
 
 def test_text_may_give_parts() -> None:

@@ -89,7 +89,7 @@ def axes_of(schedule: Schedule, problem: Problem) -> tuple[Axis, Axis, Axis]:
     if schedule.epilogue.path is not StorePath.direct and schedule.epilogue.tile is not None:
         parts_m, parts_n = schedule.epilogue.tile
     m, n, k = mma_atom(mma_atom_name(schedule, problem)).shape_mnk
-    sharing = max(schedule.sharing, 1)
+    sharing = max(schedule.agents.consumer.warpgroups, 1)
     of_m = [*_parts("M", tile_m, parts_m), *_consumers(tile_m, sharing), *_inside("M", m, f"an mma of {m} rows")]
     of_n = [*_parts("N", tile_n, parts_n), *_inside("N", n, f"an mma of {n} columns")]
     of_k = list(_inside("K", k, f"an mma of depth {k}"))
@@ -277,7 +277,7 @@ def _loops(schedule: Schedule, has_no_k: bool) -> Iterator[Share]:
             f"a later tile of a CTA begins in phase {phase}",
             lambda work, n=phase: any(begun // stages % 2 == n for begun in _begun(work)),  # type: ignore[misc]
         )
-    if schedule.consumers == 0:  # the last steps of a tile start the copies of the next
+    if not schedule.agents.has_producer:  # the last steps of a tile start the copies of the next
         for length in range(1, stages + 1):
             yield Share(
                 "ring",
@@ -319,11 +319,11 @@ def _scheduler(schedule: Schedule) -> Iterator[Share]:
     yield Share("waves", "one work tile more than fit at a time", lambda work: 1 < fit(work) == units(work) - 1)
     yield Share("waves", "two waves of work tiles and a rest", lambda work: 1 < fit(work) < units(work) / 2)
     yield Share("waves", "a CTA with three items", lambda work: any(len(items) == 3 for items in work.items))
-    for items in range(1, schedule.turns + 2 if schedule.turns > 1 else 0):
+    for items in range(1, schedule.agents.consumer.turns + 2 if schedule.agents.consumer.turns > 1 else 0):
         plural = "" if items == 1 else "s"
         yield Share(
             "turns",
-            f"a CTA with {items} tile{plural} for {schedule.turns} consumers",
+            f"a CTA with {items} tile{plural} for {schedule.agents.consumer.turns} consumers",
             lambda work, n=items: any(len(own) == n for own in work.items),  # type: ignore[misc]
         )
     if grid.scheduler is SchedulerKind.even_split:

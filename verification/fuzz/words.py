@@ -80,7 +80,7 @@ _KEPT: Mapping[str, str] = MappingProxyType(
         "grid.scheduler": "persistent",
         "mainloop.k": "32",
         "mainloop.stages": "2",
-        "mainloop.roles": "single",
+        "mainloop.agents.single.instances": "1",
         "mainloop.prologue": "once",
         "multiply.fragment_buffers": "1",
     }
@@ -149,10 +149,13 @@ _RUN: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-# Fields whose values are names or numbers: how operands are copied, and how wide D is stored.
+# Fields whose values are names or numbers: agents, how operands are copied, and how wide D is stored.
 _COPIES = ("tma", "cp.async.16", "cp.async.4", "staged.16", "staged.2", "realigned.16", "realigned.4", "ld.global.2")
 _VALUES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "mainloop.agents.consumer.warps": ("4", "8"),
+        "mainloop.agents.consumer.instances": ("1", "2"),
+        "mainloop.agents.single.instances": ("1",),
         "mainloop.a.copy": _COPIES,
         "mainloop.b.copy": _COPIES,
         "epilogue.store": ("16", "4", "2"),

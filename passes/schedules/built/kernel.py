@@ -228,7 +228,11 @@ def _same_swizzle(op: ir.OpView, what: str, type_: ir.Type, field: str, schedule
 
 def _same_stage(op: ir.OpView, operand: str, type_: ir.Type, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
     """A stage without roles is contiguous along the dimension, and padded, as the schedule says."""
-    if schedule.consumers or not isinstance(type_, ir.MemRefType) or not isinstance(type_.layout, tile.LayoutAttr):
+    if (
+        schedule.agents.has_producer
+        or not isinstance(type_, ir.MemRefType)
+        or not isinstance(type_.layout, tile.LayoutAttr)
+    ):
         return
     found, planned = layout_of(type_.layout)[0], planned_stage(operand, schedule, problem)
     if found != planned:
@@ -303,15 +307,16 @@ def _operand_filled(buffer: ir.Value) -> Operand | None:
 
 def _roles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
     for roles in walk(kernel, sm.RolesOp):
-        mainloop = schedule.mainloop
-        instances = list(roles.instances or (1, 1))
-        if (list(roles.warps), instances) != ([4, 4 * schedule.sharing], [1, schedule.turns]):
-            built = f"has roles of {list(roles.warps)} warps"
-            built += f", in {instances} instances" if max(instances) > 1 else ""
-            yield refusal(roles, built, f"roles = {mainloop.roles}", AGAIN)
-        if tuple(roles.registers) != mainloop.registers:
-            scheduled = f"registers = {list(mainloop.registers or ())}"
-            yield refusal(roles, f"asks for {list(roles.registers)} registers", scheduled, BOTH)
+        producer, consumer = schedule.agents.producer, schedule.agents.consumer
+        for key, found, of_producer, of_consumer in (
+            ("warps", roles.warps, producer.warps, consumer.warps),
+            ("instances", roles.instances or (1, 1), 1, consumer.instances),
+            ("registers", roles.registers, producer.registers, consumer.registers),
+        ):
+            if list(found) != [of_producer, of_consumer]:
+                scheduled = f"agents of [{of_producer}, {of_consumer}]"
+                way_out = BOTH if key == "registers" else AGAIN
+                yield refusal(roles, f"has roles of {list(found)} {key}", scheduled, way_out)
 
 
 def _k_order(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:

@@ -34,7 +34,7 @@ def asks_for_roles(given: Schedule) -> bool:
     return (
         any(operand.copy in TMA_RANKS or operand.cache not in _NO_HINT for operand in operands)
         or issuer_of(given.multiply.atom) == "warpgroup"
-        or given.mainloop.registers not in (None, (0, 0))
+        or any(given.agents.registers)
         or given.grid.tail is TailKind.halves
         or given.grid.waves is WavesKind.synchronized
         or given.turns_k_around

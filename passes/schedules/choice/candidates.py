@@ -23,8 +23,9 @@ from lowtide.dialects.tile import (
     StorePath,
     TailKind,
 )
+from lowtide.dialects.tile.agents import AGENT_PATHS, REGISTER_PATHS, SINGLE, Agent, Agents, cooperative, pingpong
 from lowtide.dialects.tile.division import KDivision
-from lowtide.dialects.tile.fields import Extents3, Order, Roles, cooperative, pingpong
+from lowtide.dialects.tile.fields import Extents3, Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.choice import short_k, tiles
@@ -39,7 +40,7 @@ from lowtide.passes.schedules.rules.multiply import column_step, widest
 from lowtide.passes.support.matrix_layouts import b_is_nk
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import Target
-from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, wgmma_widths
+from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS, WGMMA_ROWS, wgmma_widths
 
 Fields: TypeAlias = Mapping[str, Any]
 """By path."""
@@ -52,7 +53,7 @@ _ACCUMULATORS_BESIDE_COLUMNS = 64  # if it holds elements of one that lies by co
 _ACCUMULATORS_BESIDE_FUNCTIONS, _FEW_BESIDE_FUNCTIONS = 128, 64
 
 _OF_SHARED_TILES = (
-    "mainloop.registers",
+    *REGISTER_PATHS,
     "multiply.atom",
     "multiply.atoms",
     "multiply.permutation",
@@ -63,7 +64,7 @@ _MOST_NARROW_PARTS = 16  # part 0 adds the sums of all others
 _WORTH_DIVIDING = 0.96  # of the cycles of whole tiles: what the estimate may be wrong by
 _WORTH_DIVIDING_NARROW = 0.9
 
-_OF_TILES = ("mainloop.k", "mainloop.roles")
+_OF_TILES = ("mainloop.k", *AGENT_PATHS)
 # Given fields beside which K may be divided, and their values: with a producer and without. Any other may be of whole
 # tiles. `()`: any value.
 _BESIDE_DIVISION: Mapping[bool, Mapping[str, tuple[Any, ...]]] = MappingProxyType(
@@ -76,7 +77,7 @@ _BESIDE_DIVISION: Mapping[bool, Mapping[str, tuple[Any, ...]]] = MappingProxyTyp
             "epilogue.path": (StorePath.direct,),
             **{path: () for path in Schedule.paths() if path.startswith("mainloop.") and path not in _OF_TILES},
         },
-        False: {"grid.scheduler": (SchedulerKind.one_shot,), "mainloop.roles": ()},
+        False: {"grid.scheduler": (SchedulerKind.one_shot,), **dict.fromkeys(SINGLE.values(), ())},
     }
 )
 
@@ -133,15 +134,16 @@ def _of_warps(one: WarpTile, given: Schedule) -> Fields:
     return found if given.is_direct else found | {"mainloop.stages": one.stages}
 
 
-def _attempts(given: Schedule, problem: Problem) -> Iterator[tuple[Schedule, tuple[Roles, ...]]]:
+def _attempts(given: Schedule, problem: Problem) -> Iterator[tuple[Schedule, tuple[Agents, ...]]]:
     """The given fields with the agents to try. Where requests to L2 limit the loads, tiles of three consumers compete
     with the others. Consumers take whole tiles in turn unless a given field may be of tiles that they share."""
     one, two, three = cooperative(1), cooperative(2), cooperative(3)
     takes_turns = given.grid.tail is not TailKind.halves and all(given.get(path) is None for path in _OF_SHARED_TILES)
     usual = (one, two, pingpong(2)) if takes_turns else (one, two)
-    groups: tuple[tuple[Roles, ...], ...] = (usual, (three,))
-    if given.mainloop.roles is not None:
-        groups = ((given.mainloop.roles,),)
+    groups: tuple[tuple[Agents, ...], ...] = (usual, (three,))
+    if given.agents.has_producer:
+        consumer = Agent(given.agents.consumer.warps or WARPGROUP_WARPS, given.agents.consumer.turns)
+        groups = ((Agents(Agent(WARPGROUP_WARPS), consumer),),)
     elif given.grid.tile is not None:
         groups = ((two, one, three),)
     elif problem.weights:
@@ -154,13 +156,13 @@ def _attempts(given: Schedule, problem: Problem) -> Iterator[tuple[Schedule, tup
         yield from ((by_threads, kinds) for kinds in groups)
 
 
-def _with_producer(given: Schedule, kinds: tuple[Roles, ...], problem: Problem, target: Target) -> Sequence[Fields]:
+def _with_producer(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: Target) -> Sequence[Fields]:
     """Tiles for some of these agents, alone and, where that may gain, in clusters that share loads.
 
     Clusters gain where rows do not start on sectors of L2 (H200: 4096×4104×4104 1.25 times as fast), nothing elsewhere.
     """
     found = [
-        {"grid.tile": shape[:2], "mainloop.k": shape[2], "mainloop.roles": agents}
+        {"grid.tile": shape[:2], "mainloop.k": shape[2], **agents.values()}
         for shape, agents in _shapes(given, kinds, problem, target)
     ]
     if given.grid.cluster is not None or target.max_cluster < 2:
@@ -171,18 +173,22 @@ def _with_producer(given: Schedule, kinds: tuple[Roles, ...], problem: Problem, 
 
 
 def _shapes(
-    given: Schedule, kinds: tuple[Roles, ...], problem: Problem, target: Target
-) -> list[tuple[Extents3, Roles]]:
+    given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: Target
+) -> list[tuple[Extents3, Agents]]:
     """M, N and K of a step, and the agents that compute it."""
     depth = given.mainloop.k or _depth(problem)
     if given.grid.tile is not None:
         rows, columns = given.grid.tile
-        dealt = [agents for agents in kinds if rows % (WGMMA_ROWS * agents.sharing) == 0]
-        return [((rows, columns, depth), agents) for agents in dealt or [min(kinds, key=lambda kind: kind.sharing)]]
+        dealt = [agents for agents in kinds if rows % (WGMMA_ROWS * agents.consumer.warpgroups) == 0]
+        return [
+            ((rows, columns, depth), agents)
+            for agents in dealt or [min(kinds, key=lambda kind: kind.consumer.warpgroups)]
+        ]
     if problem.weights:
         return [_of_weights(given, kinds, problem, target)]
     rows_of = [entry for entry in tiles.ROWS if entry[1] in kinds] or [
-        (WGMMA_ROWS * agents.sharing, agents, widest(agents.consumers, problem, target)) for agents in kinds
+        (WGMMA_ROWS * agents.consumer.warpgroups, agents, widest(agents.consumer.all_warpgroups, problem, target))
+        for agents in kinds
     ]
     legal, found, fitting = wgmma_widths(problem.a, problem.b, problem.acc), [], []
     for rows, agents, most_n in rows_of:
@@ -191,22 +197,29 @@ def _shapes(
             # With a narrower last part of each tile, consumers that take turns were up to 13 % slower (H200, N = 176),
             # with a narrower last tile of each matrix of a batch up to 10 % (16 × 2048×2048×128, 128×192 instead of
             # 128×128).
-            if agents.turns > 1 and agents != given.mainloop.roles and not _suits_turns(n, problem):
+            if agents.consumer.turns > 1 and not given.agents.has_producer and not _suits_turns(n, problem):
                 continue
             found.append(((rows, n, depth), agents))
-            has_room = rows * n // (WARPGROUP_THREADS * agents.sharing) <= most
-            if n <= most_n and n in legal and has_room and (not is_one_block or rows == WGMMA_ROWS * agents.sharing):
+            has_room = rows * n // (WARPGROUP_THREADS * agents.consumer.warpgroups) <= most
+            if (
+                n <= most_n
+                and n in legal
+                and has_room
+                and (not is_one_block or rows == WGMMA_ROWS * agents.consumer.warpgroups)
+            ):
                 fitting.append(found[-1])
     return fitting or found  # if the given fields leave no tile that fits, the rules say why
 
 
-def _of_weights(given: Schedule, kinds: tuple[Roles, ...], problem: Problem, target: Target) -> tuple[Extents3, Roles]:
+def _of_weights(
+    given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: Target
+) -> tuple[Extents3, Agents]:
     """A tile with as many columns as D has, that is rows of A as it was asked for, or 64: weights, which are rows, are
     converted for each tile again. Of two blocks of 64 rows for each consumer, or of one where tiles are few."""
     step, depth = column_step(problem), given.mainloop.k or _depth(problem)
     columns = wgmma_width(given) or min(tiles.NARROWEST, -(-(problem.n or tiles.NARROWEST) // step) * step)
     blocks = [(2, agents) for agents in kinds[:1]] + [(1, agents) for agents in kinds]
-    found = [((WGMMA_ROWS * each * agents.sharing, columns, depth), agents) for each, agents in blocks]
+    found = [((WGMMA_ROWS * each * agents.consumer.warpgroups, columns, depth), agents) for each, agents in blocks]
     enough = (one for one in found if (problem.tiles(one[0]) or target.sm_count) >= _MOST_OF * target.sm_count)
     return next(enough, found[-1])
 
@@ -225,7 +238,7 @@ def _suits_turns(n: int, problem: Problem) -> bool:
     return n < tiles.NARROWEST or (n % tiles.NARROWEST == 0 and is_whole)
 
 
-def _room(agents: Roles, given: Schedule, problem: Problem) -> tuple[float, bool]:
+def _room(agents: Agents, given: Schedule, problem: Problem) -> tuple[float, bool]:
     """The most accumulators of a thread beside which the epilogue has enough registers; and whether only tiles of one
     block of rows per consumer leave them."""
     most, by_tma = inf, stores_by_tma(given, problem)
@@ -233,11 +246,11 @@ def _room(agents: Roles, given: Schedule, problem: Problem) -> tuple[float, bool
         most = _ACCUMULATORS_BESIDE_COLUMNS if problem.d_is_column_major else _ACCUMULATORS_BESIDE_ROWS
     # The tallest tile of a consumer that takes turns leaves no registers for functions, row addresses, or a run-time N.
     is_simple = by_tma and problem.compiled.n is not None and not problem.has_math
-    if agents.turns > 1 and not is_simple:
+    if agents.consumer.turns > 1 and not is_simple:
         most = min(most, _ACCUMULATORS_BESIDE_FUNCTIONS)
     if not problem.has_math or by_tma:
         return most, False
-    is_tight = agents.consumers == 1 or results_fill_registers(problem)  # one consumer has no setmaxnreg
+    is_tight = agents.consumer.all_warpgroups == 1 or results_fill_registers(problem)  # one consumer has no setmaxnreg
     return min(most, _FEW_BESIDE_FUNCTIONS if is_tight else _ACCUMULATORS_BESIDE_FUNCTIONS), True
 
 
@@ -279,7 +292,7 @@ def _divided_by_consumers(problem: Problem, target: Target) -> Iterator[Fields]:
                 "grid.k_division": KDivision(KDivisionKind.split if narrow else KDivisionKind.scatter, parts),
                 "grid.order": Order(order),
                 "mainloop.k": depth,
-                "mainloop.roles": agents,
+                **agents.values(),
             }
 
 

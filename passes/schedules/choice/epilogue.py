@@ -55,7 +55,7 @@ _STEPS_BEFORE_FIRST_ROWS = 16
 
 def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     """Decides how the accumulators reach D, and where the region runs."""
-    by_tma = schedule.consumers > 0 and may_store_by_tma(schedule, problem)
+    by_tma = schedule.agents.has_producer and may_store_by_tma(schedule, problem)
     division = schedule.k_division
     if division is not None and division.is_scattered and not (division.is_of_tail and by_tma):
         schedule = schedule.filled({"epilogue.path": StorePath.direct})
@@ -65,7 +65,7 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     is_light = not reads_rows and not problem.has_math and along_k == 1 and not is_converted
     is_wide = schedule.multiply.atom == FMA or 2 * element_type(problem.d).bits >= _WIDEST_BITS
     # So narrow that a warpgroup has more threads than 64 rows have vectors.
-    may_be_narrow = schedule.consumers > 0 and schedule.epilogue.tile is None
+    may_be_narrow = schedule.agents.has_producer and schedule.epilogue.tile is None
     is_narrow = may_be_narrow and schedule.tile_mnk[1] * element_type(problem.d).bits < 2 * _WIDEST_BITS
     by_threads = StorePath.direct if (is_wide or is_narrow) and is_light else StorePath.smem
     by_threads = StorePath.direct if problem.d_is_column_major else by_threads
@@ -78,7 +78,7 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
 
 def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
     """Decides tile, buffers and hints; and the swizzle of scratch that TMA stores."""
-    if not schedule.consumers:
+    if not schedule.agents.has_producer:
         return schedule.filled({"epilogue.tile": _tile(schedule, problem)})
     if schedule.epilogue.path is not StorePath.tma:
         schedule = schedule.filled({"epilogue.tile": _tile_beside_roles(schedule, problem)})
@@ -156,7 +156,7 @@ def _prefetch(schedule: Schedule, problem: Problem, target: Target) -> int:
         return 0
     (m, n, _), part = schedule.tile_mnk, schedule.epilogue.tile
     assert part is not None
-    held = (schedule.mainloop.registers or (0, 0))[1] or registers_at_entry(threads_of(schedule), target)
+    held = schedule.agents.consumer.registers or registers_at_entry(threads_of(schedule), target)
     elements = part[0] * part[1] // multiplying_threads(schedule)
     beside = held - m * n // multiplying_threads(schedule) - 2 * elements
     share = _PREFETCHED if stores_whole_rows(problem.compiled) else _PREFETCHED_OF_ANY_ROWS
@@ -179,7 +179,7 @@ def _boxes(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     else:  # as wide as a box can be; what is left of N is a narrower part
         bits = next((bits for bits in (3, 2, 1) if n >= 1 << (bits + unit)), 0)
     return {
-        "epilogue.tile": (WGMMA_ROWS * schedule.sharing, 1 << (bits + unit)),
+        "epilogue.tile": (WGMMA_ROWS * schedule.agents.consumer.warpgroups, 1 << (bits + unit)),
         "epilogue.swizzle": (bits, unit, 3),
     }
 

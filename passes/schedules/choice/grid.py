@@ -45,7 +45,7 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     With roles also programmatic launch and, where they gain, a tail in halves or parts, and waves in step or K turned
     around; without them the CTAs per SM.
     """
-    if not schedule.consumers:
+    if not schedule.agents.has_producer:
         once = schedule.mainloop.prologue is RepeatKind.once
         chosen = {
             "grid.order": grouped(8),

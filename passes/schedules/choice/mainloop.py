@@ -6,7 +6,7 @@ from typing import Any
 
 from lowtide import targets
 from lowtide.dialects.tile import ScalesKind, StageOrder
-from lowtide.dialects.tile.fields import SINGLE, Extents2
+from lowtide.dialects.tile.agents import REGISTER_PATHS, SINGLE
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -32,17 +32,17 @@ _NO_SWIZZLE: SwizzleBits = (0, 3, 3)
 
 def scales(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     """How scales of blocks are loaded: by a producer that also loads A and B by TMA, if there is one."""
-    by_tma = schedule.consumers > 0 and not schedule.copied_by_threads
+    by_tma = schedule.agents.has_producer and not schedule.copied_by_threads
     return {"mainloop.scales": ScalesKind.staged} if problem.is_scaled and by_tma else {}
 
 
 def follow(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     """The fields that follow from the tile and the consumers, except the stages and, without roles, the swizzles."""
-    if not schedule.consumers:
+    if not schedule.agents.has_producer:
         operands = (_operand(name, schedule, problem) for name in OPERANDS)
-        return {"mainloop.roles": SINGLE} | {path: value for fields in operands for path, value in fields.items()}
+        return SINGLE.values() | {path: value for fields in operands for path, value in fields.items()}
     return {
-        "mainloop.registers": _registers(schedule.consumers, bool(schedule.copied_by_threads)),
+        **_registers(schedule.agents.consumer.all_warpgroups, bool(schedule.copied_by_threads)),
         "mainloop.a.copy": "tma",
         "mainloop.b.copy": "tma",
         "mainloop.a.swizzle": _panel_swizzle("a", schedule, problem),
@@ -86,15 +86,17 @@ def _widest_staged(name: Operand, schedule: Schedule, problem: Problem) -> str |
     return None
 
 
-def _registers(consumers: int, by_threads: bool) -> Extents2:
-    """Registers per thread of producer and consumer. A producer that issues one box per panel spills below 40; one
-    whose threads copy has loads in flight.
+def _registers(consumers: int, by_threads: bool) -> Mapping[str, int]:
+    """Registers per thread of producer and consumer, by path. A producer that issues one box per panel spills below
+    40; one whose threads copy has loads in flight.
 
     With one consumer the registers at entry are enough.
     """
     if by_threads:
-        return {2: (120, 192), 3: (104, 136)}.get(consumers, (0, 0))
-    return {2: (40, 232), 3: (32, 160), 4: (32, 112)}.get(consumers, (0, 0))
+        both = {2: (120, 192), 3: (104, 136)}.get(consumers, (0, 0))
+    else:
+        both = {2: (40, 232), 3: (32, 160), 4: (32, 112)}.get(consumers, (0, 0))
+    return dict(zip(REGISTER_PATHS, both, strict=True))
 
 
 def _panel_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleBits:

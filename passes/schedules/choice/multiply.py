@@ -30,7 +30,7 @@ _WIDEST_BITS = 128  # of a load
 
 def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
     """The fields that follow from the tile and the consumers, or the warps, by path."""
-    consumers, (_, n, _) = schedule.sharing, schedule.tile_mnk
+    consumers, (_, n, _) = schedule.agents.consumer.warpgroups, schedule.tile_mnk
     if consumers:
         depth, width = wgmma_k(problem.a), wgmma_width(schedule) or _width(schedule, problem)
         return {
@@ -62,15 +62,13 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
 def _width(schedule: Schedule, problem: Problem) -> int:
     """N of the wgmmas: the tile's; where each column has scales half of a wide one's, so that a thread holds those of
     one half, which is added while the other is multiplied."""
-    assert schedule.mainloop.roles is not None
-    n, is_wide = schedule.tile_mnk[1], is_wide_for_scales(schedule.tile_mnk, schedule.mainloop.roles)
+    n, is_wide = schedule.tile_mnk[1], is_wide_for_scales(schedule.tile_mnk, schedule.agents)
     return n // 2 if schedule.stages_scales and is_wide and _scales_columns(problem) else n
 
 
 def _promotion(schedule: Schedule, problem: Problem) -> PromoteKind:
     """With roles: staged scales of the next K step are read early, where registers hold those of two steps."""
-    assert schedule.mainloop.roles is not None
-    are_few = holds_few_scales(schedule.tile_mnk, schedule.mainloop.roles) and not _scales_columns(problem)
+    are_few = holds_few_scales(schedule.tile_mnk, schedule.agents) and not _scales_columns(problem)
     return PromoteKind.overlapped if schedule.stages_scales and are_few else PromoteKind.per_step
 
 

@@ -38,7 +38,7 @@ def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
     readers = {"a": problem.n, "b": problem.m}
     lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
     turned = [name for name, is_last in lies.items() if not is_last]
-    is_open = not given.consumers and not asks_for_roles(given)
+    is_open = not given.agents.has_producer and not asks_for_roles(given)
     if is_open and has_other and any((readers[name] or _LEAST_READERS) < _LEAST_READERS for name in turned):
         return given
     return given.filled({PACK_FIELDS[name]: PackKind.transposed for name in turned})

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from tensor_layouts import Layout
 
 from lowtide.dialects.tile import EpilogueMath, OperandKind, PromoteKind, RepeatKind, SchedulerKind, StorePath
+from lowtide.dialects.tile.agents import REGISTER_PATHS
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.facts.alignment import (
     MATRICES,
@@ -35,7 +36,9 @@ _WITH_PRODUCER: Reasons = MappingProxyType(
         "grid.tail": "the last wave is at most half full: as half tiles it takes about half the time",
         "grid.waves": "a wave reads more than L2 holds: CTAs in step read the same part of it",
         "mainloop.k_order": "a tile begins with what L2 still keeps of the tiles before it",
-        "mainloop.registers": "moved from the producer, which needs few, to the accumulators",
+        **dict.fromkeys(REGISTER_PATHS, "moved from the producer, which needs few, to the accumulators"),
+        "mainloop.agents.producer.warps": "a warpgroup, whose registers can be moved",
+        "mainloop.agents.consumer.instances": "they share each tile",
         "mainloop.scales": "loads of consumers would wait behind those of the next stages",
         "mainloop.a.copy": _COPIES,
         "mainloop.b.copy": _COPIES,
@@ -58,7 +61,7 @@ _WITHOUT: Reasons = MappingProxyType(
         "grid.ctas_per_sm": "128 registers do for a thread, and more warps hide more latency",
         "grid.order": "bands of 8 tile rows keep the operands of CTAs in flight in L2",
         "grid.scheduler": "one CTA per work tile; the hardware balances them",
-        "mainloop.roles": "every warp copies and multiplies; cp.async needs no separate warp",
+        "mainloop.agents.single.instances": "every warp copies and multiplies; cp.async needs no separate warp",
         "mainloop.prologue": "K has few steps: the next tile's first loads are in flight while this one is stored",
         "mainloop.unroll": "the few steps of K and the epilogue are scheduled together",
         "mainloop.a.load": "the work tiles of a CTA share A",
@@ -99,7 +102,7 @@ OF_FEW_STEPS: Reasons = MappingProxyType(
 
 def reasons(schedule: Schedule, problem: Problem, why_tile: str) -> dict[str, str]:
     """A sentence for each field, also of some that the schedule leaves out."""
-    own = _with_producer if schedule.consumers else _without
+    own = _with_producer if schedule.agents.has_producer else _without
     found = dict.fromkeys(("grid.tile", "grid.k_division", "mainloop.k"), why_tile) | own(schedule, problem)
     if why_tile == OF_FEW_STEPS["grid.tile"]:
         found |= OF_FEW_STEPS
@@ -130,11 +133,13 @@ def _with_producer(schedule: Schedule, problem: Problem) -> dict[str, str]:
         found["grid.order"] = "all tiles are in flight at once, and neighbouring CTAs read the same rows of A"
     ring = f"{ring_bytes(schedule, problem)} bytes of ring"
     found["mainloop.stages"] = f"the most that fit beside the epilogue's scratch, up to 8; {ring}"
-    several = "s" if schedule.consumers > 1 else ""
-    in_turn = ", one of which stores its tile while the next multiplies" if schedule.turns > 1 else ""
-    found["mainloop.roles"] = f"a producer runs ahead of {schedule.consumers} consumer warpgroup{several}{in_turn}"
-    if schedule.mainloop.registers == (0, 0):
-        found["mainloop.registers"] = "with one consumer the registers at entry are enough"
+    count, turns = schedule.agents.consumer.all_warpgroups, schedule.agents.consumer.turns
+    consumers = f"{count} consumer warpgroup{'s' if count > 1 else ''}"
+    found["mainloop.agents.consumer.warps"] = f"a producer runs ahead of {consumers}"
+    if turns > 1:
+        found["mainloop.agents.consumer.instances"] = "one stores its tile while the next multiplies"
+    if not any(schedule.agents.registers):
+        found |= dict.fromkeys(REGISTER_PATHS, "with one consumer the registers at entry are enough")
     if schedule.multiply.promote is PromoteKind.overlapped:
         found["multiply.promote"] += "; the scales of the next K step are read while this one is multiplied"
     if schedule.epilogue.path is StorePath.tma:
@@ -168,7 +173,7 @@ def _without(schedule: Schedule, problem: Problem) -> dict[str, str]:
             found[f"mainloop.{name}.padding"] = "the rows of 8 k begin in different banks"
             found[f"mainloop.{name}.swizzle"] = "padding takes its place"
     if schedule.is_direct:
-        found["mainloop.roles"] = "every warp loads and multiplies its own fragments"
+        found["mainloop.agents.single.instances"] = "every warp loads and multiplies its own fragments"
     else:
         ring = f"{ring_bytes(schedule, problem)} bytes of ring"
         found["mainloop.stages"] = f"deep enough to cover the latency of global memory; {ring}"

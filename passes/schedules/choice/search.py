@@ -58,11 +58,11 @@ def legal(problem: Problem, target: Target, given: Schedule) -> Iterator[Found]:
     legal, without. Raises ScheduleError if there are none."""
     for_producer = transposing(given, problem, target)
     search = _Search(for_producer, multiplied(for_producer, problem), target, with_producer=True)
-    if given.consumers:
+    if given.agents.has_producer:
         yield from search.found()
         return
     why_not = ""
-    may_have_roles = given.mainloop.roles is None and not given.copied_by_threads
+    may_have_roles = not given.agents.is_single and not given.copied_by_threads
     converts_none_but_a = problem.packed == "a" or not any(problem.converted)
     takes_wgmma = converts_none_but_a and multiplies_by_wgmma(problem.a, problem.b)
     if may_have_roles and has_wgmma(target) and takes_wgmma:

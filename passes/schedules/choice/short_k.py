@@ -23,7 +23,8 @@ from lowtide.dialects.tile import (
     StorePath,
     UnrollKind,
 )
-from lowtide.dialects.tile.fields import SINGLE, Extents2, Extents3, Order
+from lowtide.dialects.tile.agents import SINGLE
+from lowtide.dialects.tile.fields import Extents2, Extents3, Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.rules.grid import has_griddepcontrol
@@ -66,7 +67,7 @@ _FORMS = (
 )
 
 # Given fields that leave the others open. Any other may mean another kernel.
-_COMPATIBLE = ("grid.tile", "grid.launch", "mainloop.k", "mainloop.roles")
+_COMPATIBLE = ("grid.tile", "grid.launch", "mainloop.k", *SINGLE.values())
 
 
 def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[Mapping[str, Any]]:
@@ -110,7 +111,7 @@ def _fields(form: _Form, problem: Problem, target: Target) -> dict[str, Any]:
         "grid.ctas_per_sm": form.ctas_per_sm,
         "mainloop.k": _DEPTH,
         "mainloop.stages": form.stages or form.stages_per_step * steps,
-        "mainloop.roles": SINGLE,
+        **SINGLE.values(),
         "mainloop.prologue": RepeatKind.once,
         "mainloop.unroll": UnrollKind.full,
         "multiply.atoms": form.warps,

@@ -35,14 +35,14 @@ def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None
     if problem.weights is None or problem.acc != EPILOGUE_TYPE or not has_wgmma(target):
         return None
     is_low = problem.m is not None and problem.m <= _MOST_ROWS_OF_MMA_SYNC
-    if not given.consumers and (given.decided() or is_low):
+    if not given.agents.has_producer and (given.decided() or is_low):
         return None
     return "wgmma takes A from registers, where packed weights are converted"
 
 
 def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Target) -> str | None:
     """Why the second schedule, of the swapped product, is chosen in place of the first; None where it is not."""
-    if not as_given.consumers or not swapped.consumers:
+    if not as_given.agents.has_producer or not swapped.agents.has_producer:
         return None
     known = replace(problem, n=problem.n or _ASSUMED_EXTENT, k=problem.k or _ASSUMED_EXTENT)
     own = cost(as_given, known, target)

@@ -8,7 +8,8 @@ from math import prod
 from types import MappingProxyType
 
 from lowtide.dialects.tile import OperandKind
-from lowtide.dialects.tile.fields import Extents2, Extents3, Roles, cooperative, pingpong
+from lowtide.dialects.tile.agents import Agents, cooperative, pingpong
+from lowtide.dialects.tile.fields import Extents2, Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import WEIGHT_BLOCK, element_type
 from lowtide.passes.schedules.choice.multiply import multiplies_by_fma, pairs_rows
@@ -168,7 +169,7 @@ NO_SPLITS = Splits((), most_parts=1, most_ctas=0, most_threads=0, beside_operand
 # With a producer: rows of a CTA tile and the consumers that multiply, with the largest N whose accumulators fit.
 # Multiples of 8 up to that N are candidates: the cheapest is the one that fills the last wave. With four or more
 # consumers each has 64 rows.
-ROWS: tuple[tuple[int, Roles, int], ...] = (
+ROWS: tuple[tuple[int, Agents, int], ...] = (
     (256, cooperative(2), 192),
     (192, cooperative(3), 200),
     (128, cooperative(2), 256),
@@ -184,6 +185,6 @@ DEPTH_BITS_OF_PIECES = 2048
 CLUSTERS: tuple[Extents2, ...] = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 4))  # to choose among
 
 # Of divided K: rows, and the consumers that share them; of so many columns. As narrow as a swapped product of few rows.
-DIVIDED_ROWS: tuple[tuple[int, Roles], ...] = ((64, cooperative(1)), (128, cooperative(2)))
+DIVIDED_ROWS: tuple[tuple[int, Agents], ...] = ((64, cooperative(1)), (128, cooperative(2)))
 DIVIDED_COLUMNS = range(64, 257, 32)
 NARROW_ROWS = 64

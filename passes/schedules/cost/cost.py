@@ -11,8 +11,9 @@ from math import ceil, gcd, hypot, prod
 from typing import TypeAlias
 
 from lowtide.dialects.tile import KDivisionKind, RepeatKind, TailKind
+from lowtide.dialects.tile.agents import SINGLE
 from lowtide.dialects.tile.division import KDivision
-from lowtide.dialects.tile.fields import SINGLE, Extents3
+from lowtide.dialects.tile.fields import Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, element_type
 from lowtide.passes.schedules.cost.calibration import EXCHANGE_OF_TAIL, Calibration, of_consumers, of_warps
@@ -83,7 +84,7 @@ def cost(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None
 
     `tail`: how the last wave of whole tiles runs; None: the cheapest way, or K divided as the schedule says.
     """
-    if not schedule.consumers:
+    if not schedule.agents.has_producer:
         return _without_producer(schedule, problem, target)
     tile, division = tile_of(schedule), schedule.k_division
     ways = tails(tile, problem, target, widest_box(problem))
@@ -100,7 +101,7 @@ def rank(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None
     """The cost, and what decides between equal ones: with a producer, how often the larger operand is read, then the
     size of the tile."""
     cycles = cost(schedule, problem, target, tail)
-    if not schedule.consumers:
+    if not schedule.agents.has_producer:
         return (cycles,)
     tile = tile_of(schedule)
     return cycles, reads_of_larger(tile, problem), -tile.shape[0] * tile.shape[1]
@@ -134,7 +135,7 @@ class _Grid:
 def _with_producer(tile: Tile, problem: Problem, target: Target, ways: Sequence[Tail]) -> float:
     """The cost of tiles that consumers multiply, the last wave in the cheapest of these ways."""
     parts = next((way.parts for way in ways if isinstance(way, KDivision) and not way.is_of_tail), 1)
-    found = of_consumers(tile.agents.turns, problem, is_whole=parts == 1)
+    found = of_consumers(tile.agents.consumer.turns, problem, is_whole=parts == 1)
     clusters, at_once = clusters_of(tile, problem) * parts, clusters_at_once(tile, target)
     saturated = min(1.0, found.saturation * min(1.0, clusters * prod(tile.cluster) / target.sm_count))
     exchange = _exchange(tile.shape, parts, problem, found)
@@ -161,9 +162,9 @@ def _of_consumers(tile: Tile, problem: Problem, found: Calibration, saturated: f
     (rows, columns, depth), agents = tile.shape, tile.agents
     slowdown = 1 + found.by_l2 * per_product(tile, problem) + found.by_shared_memory * (1 / WGMMA_ROWS + 1 / columns)
     products = prod(tile.shape) * element_type(problem.a).bits / _WGMMA_BITS_PER_CYCLE * _promotion(tile, problem)
-    several = _THREE_CONSUMERS if agents.sharing > 2 else 1
+    several = _THREE_CONSUMERS if agents.consumer.warpgroups > 2 else 1
     beside = found.tile + (found.narrow_part if columns % 64 else 0)
-    beside += found.tall if rows > WGMMA_ROWS * agents.sharing else 0
+    beside += found.tall if rows > WGMMA_ROWS * agents.consumer.warpgroups else 0
     beside += found.shared_sectors if columns * element_type(problem.d).bits // 8 % SECTOR_BYTES else 0
     return _Work(
         steps=ceil(ceil(sizes_of(problem)[2] / depth) / parts),
@@ -177,7 +178,7 @@ def _promotion(tile: Tile, problem: Problem) -> float:
     """How much longer wgmmas take because their sums are promoted."""
     if not problem.promotes:
         return 1.0
-    (rows, columns, _), sharing = tile.shape, tile.agents.sharing
+    (rows, columns, _), sharing = tile.shape, tile.agents.consumer.warpgroups
     # Each part of a tile's columns that lies within a block, wherever the tile begins, has a scale of its own.
     parts = columns // gcd(columns, SCALE_BLOCK) if problem.is_scaled else 0
     scaled = 1 + _SCALED_PARTS * parts
@@ -202,12 +203,12 @@ def tails(tile: Tile, problem: Problem, target: Target, box: int | None) -> list
     at_once, (rows, columns, depth) = clusters_at_once(tile, target), tile.shape
     full, over = divmod(clusters_of(tile, problem), at_once)
     found: list[Tail] = [TailKind.whole]
-    if not full or not over or tile.agents.turns > 1:
+    if not full or not over or tile.agents.consumer.turns > 1:
         return found
     if (
         problem.tiles(tile.shape) is not None
         and 2 * over <= at_once
-        and not rows % (2 * WGMMA_ROWS * tile.agents.sharing)
+        and not rows % (2 * WGMMA_ROWS * tile.agents.consumer.warpgroups)
     ):
         found.append(TailKind.halves)
     parts = min(at_once // over, ceil(sizes_of(problem)[2] / depth))

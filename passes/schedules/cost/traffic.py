@@ -6,7 +6,8 @@ Extents known only at run time are taken as 4096.
 from dataclasses import dataclass
 from math import ceil, inf, prod, sqrt
 
-from lowtide.dialects.tile.fields import Extents2, Extents3, Roles
+from lowtide.dialects.tile.agents import Agents
+from lowtide.dialects.tile.fields import Extents2, Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.rules.tma import contiguous_extent
@@ -40,14 +41,13 @@ class Tile:
     """A CTA tile (M, N, and K of a step), the agents that compute it, and the CTAs along M and N that share loads."""
 
     shape: Extents3
-    agents: Roles
+    agents: Agents
     cluster: Extents2 = (1, 1)
 
 
 def tile_of(schedule: Schedule) -> Tile:
     """The tile of a schedule that decides it and its agents."""
-    assert schedule.mainloop.roles is not None
-    return Tile(schedule.tile_mnk, schedule.mainloop.roles, schedule.cluster)
+    return Tile(schedule.tile_mnk, schedule.agents, schedule.cluster)
 
 
 def sizes_of(problem: Problem) -> tuple[int, int, int]:

@@ -5,7 +5,8 @@ from math import prod
 from operator import mul
 
 from lowtide.dialects.tile import EpilogueMath, RepeatKind, StorePath, TailKind, WorkPart
-from lowtide.dialects.tile.fields import Extents2, Extents3, Roles
+from lowtide.dialects.tile.agents import Agents
+from lowtide.dialects.tile.fields import Extents2, Extents3
 from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.elements import element_type
 from lowtide.passes.support.atoms import keeps_transposed
@@ -83,14 +84,14 @@ def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
     sizes = [warps_along_k(schedule) * rows * columns * bits // 8] * scratch_buffers(schedule)
     if narrow := narrow_columns(schedule):
         sizes.append(rows * narrow * bits // 8)
-    if schedule.turns > 1:  # each has its own buffers
-        return schedule.turns * sum(map(aligned, sizes))
+    if schedule.agents.consumer.turns > 1:  # each has its own buffers
+        return schedule.agents.consumer.turns * sum(map(aligned, sizes))
     return sum(aligned(size) for size in sizes[:-1]) + sizes[-1]
 
 
 def warps_along_k(schedule: Schedule) -> int:
     """Warps that share each element of the CTA tile, each with its part of every K step."""
-    return schedule.multiply.atoms[2] if schedule.multiply.atoms is not None and not schedule.consumers else 1
+    return schedule.multiply.atoms[2] if schedule.multiply.atoms is not None and not schedule.agents.has_producer else 1
 
 
 def scratch_buffers(schedule: Schedule) -> int:
@@ -106,7 +107,7 @@ def narrow_columns(schedule: Schedule) -> int:
 
 def runs_ahead(schedule: Schedule) -> bool:
     """Whether the ring is filled for the next tile while this one is stored, so that it is never free."""
-    return schedule.consumers > 0 or schedule.mainloop.prologue is RepeatKind.once
+    return schedule.agents.has_producer or schedule.mainloop.prologue is RepeatKind.once
 
 
 def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
@@ -119,8 +120,10 @@ def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
     for size, copies in _slots(schedule, problem):
         ring += copies * size
         end = aligned(end) + copies * size
-    if schedule.consumers:  # the producer runs ahead, so the ring is never free; two mbarriers per slot
-        mbarriers = 2 * schedule.mainloop.stages + (schedule.turns if schedule.turns > 1 else 0)
+    if schedule.agents.has_producer:  # the producer runs ahead, so the ring is never free; two mbarriers per slot
+        mbarriers = 2 * schedule.mainloop.stages + (
+            schedule.agents.consumer.turns if schedule.agents.consumer.turns > 1 else 0
+        )
         return (aligned(end) + scratch if scratch else end) + MBARRIER_BYTES * mbarriers
     return end if scratch <= ring and not runs_ahead(schedule) else aligned(end) + scratch
 
@@ -132,8 +135,8 @@ def aligned(offset: int) -> int:
 
 def threads_of(schedule: Schedule) -> int:
     """Threads per CTA: those of the atoms, or of one producer and the consumer warpgroups."""
-    if schedule.consumers:
-        return WARPGROUP_THREADS * (1 + schedule.consumers)
+    if schedule.agents.has_producer:
+        return WARPGROUP_THREADS * (1 + schedule.agents.consumer.all_warpgroups)
     assert schedule.multiply.atoms is not None
     m, n, k = schedule.multiply.atoms
     return threads_of_atom(schedule.multiply.atom) * m * n * k
@@ -141,7 +144,7 @@ def threads_of(schedule: Schedule) -> int:
 
 def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:
     """Resident CTAs per SM, by shared memory, threads and an estimate of the registers."""
-    if schedule.consumers:
+    if schedule.agents.has_producer:
         return 1  # its ring takes most of the shared memory, and its roles share out all registers
     threads = threads_of(schedule)
     m, n, _ = schedule.tile_mnk
@@ -152,7 +155,7 @@ def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:
 
 def multiplying_threads(schedule: Schedule) -> int:
     """Threads that hold the accumulators of one tile."""
-    return WARPGROUP_THREADS * schedule.sharing or threads_of(schedule)
+    return WARPGROUP_THREADS * schedule.agents.consumer.warpgroups or threads_of(schedule)
 
 
 def swizzle_base(element: str) -> int:
@@ -168,13 +171,13 @@ def registers_at_entry(threads: int, target: Target) -> int:
     return min(256, target.registers_per_sm // threads // 8 * 8)
 
 
-def holds_few_scales(tile: Extents3, roles: Roles) -> bool:
+def holds_few_scales(tile: Extents3, roles: Agents) -> bool:
     """Whether a consumer has one block of 64 rows, and few parts of its columns lie in blocks of their own."""
     m, n, _ = tile
-    return m == WGMMA_ROWS * roles.sharing and n % 16 == 0
+    return m == WGMMA_ROWS * roles.consumer.warpgroups and n % 16 == 0
 
 
-def is_wide_for_scales(tile: Extents3, roles: Roles) -> bool:
+def is_wide_for_scales(tile: Extents3, roles: Agents) -> bool:
     """Whether such a tile is wide enough for two blocks of columns."""
     return holds_few_scales(tile, roles) and tile[1] >= _WIDE_SCALED
 

@@ -14,7 +14,7 @@ def timing_of(schedule: Schedule, rows: int) -> Timing:
     once would hold up the fragments as the stores do.
     """
     start = StoreStart[str(schedule.epilogue.start or EpilogueStart.all_sums)]
-    if start is StoreStart.first_rows and rows <= WGMMA_ROWS * schedule.sharing:
+    if start is StoreStart.first_rows and rows <= WGMMA_ROWS * schedule.agents.consumer.warpgroups:
         start = StoreStart.all_sums
     return Timing(
         stores=start,

@@ -47,7 +47,7 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
                 f"{name}.padding goes with cp.async, not TMA, whose boxes have no gaps; take 0, and a swizzle"
                 " [tma-padding]"
             )
-    if any(by_tma) or schedule.consumers:
+    if any(by_tma) or schedule.agents.has_producer:
         yield from boxes(schedule, problem, target)
         yield from _by_producer(schedule, problem)
         return
@@ -128,7 +128,7 @@ def packing(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
 
 def _by_producer(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """Copies that the warpgroup of a producer can share, to stages that lie as TMA would leave them."""
-    for name in _OPERANDS if schedule.consumers else ():
+    for name in _OPERANDS if schedule.agents.has_producer else ():
         operand = schedule.mainloop.operand(name)
         if name not in schedule.copied_by_threads:
             continue

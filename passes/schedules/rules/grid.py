@@ -94,7 +94,7 @@ def launch(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 
 def tail(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """A tail in halves: of a persistent grid with roles, whose half tiles still have 64 rows for each consumer."""
-    grid, consumers = schedule.grid, schedule.consumers
+    grid, consumers = schedule.grid, schedule.agents.consumer.all_warpgroups
     if grid.tail is not TailKind.halves:
         return
     assert grid.tile is not None
@@ -108,7 +108,7 @@ def tail(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
             "tail = halves goes on with the ring of the full waves, which roles = single drains after each tile; "
             f"take {roles_or('whole', problem, target)} [tail-roles]"
         )
-    elif schedule.turns > 1:
+    elif schedule.agents.consumer.turns > 1:
         yield (
             "tail = halves is a second loop over tiles, in which turns begin anew; take whole, or cooperative(2)"
             " [tail-turns]"
@@ -131,7 +131,7 @@ def waves(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
             "waves = synchronized waits for CTAs that run at the same time, which those of one_shot do not; take free"
             " [waves-scheduler]"
         )
-    elif not schedule.consumers:
+    elif not schedule.agents.has_producer:
         yield (
             "waves = synchronized lets the producer wait while the consumers multiply, but roles = single has none; "
             f"take {roles_or('free', problem, target)} [waves-roles]"
@@ -188,7 +188,7 @@ def cluster(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
 def cluster_shares(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """CTAs share TMA loads: each loads a part of the rows of a stage, from where the pattern of its swizzle begins."""
     shape = schedule.cluster
-    if shape != (1, 1) and not schedule.consumers:
+    if shape != (1, 1) and not schedule.agents.has_producer:
         yield (
             f"grid.cluster = {list(shape)} shares TMA loads, which only roles have; "
             f"take {roles_or('grid.cluster = [1, 1]', problem, target)} [cluster-roles]"
@@ -248,10 +248,11 @@ def k_division(schedule: Schedule, problem: Problem, target: Target) -> Iterator
             f"k_division = {division} shares the last wave already; take tail = whole, or k_division = none"
             " [division-tail]"
         )
-    if schedule.turns > 1:
+    if schedule.agents.consumer.turns > 1:
         yield (
             f"k_division = {division} has work items of unequal length, and consumers that take turns skip tiles of "
-            f"equal length; take roles = cooperative({schedule.turns}), or k_division = none [division-turns]"
+            f"equal length; take roles = cooperative({schedule.agents.consumer.turns}), or k_division = none"
+            " [division-turns]"
         )
     if warps_along_k(schedule) > 1:
         m, n, k = schedule.multiply.atoms or (1, 1, 1)
@@ -282,7 +283,7 @@ def _shares(schedule: Schedule, division: KDivision) -> Iterator[str]:
     too."""
     _, n, _ = schedule.tile_mnk
     epilogue, parts, by_tma = schedule.epilogue, division.parts, division.is_of_tail
-    step = 8 if schedule.consumers else schedule.multiply.step[1]
+    step = 8 if schedule.agents.has_producer else schedule.multiply.step[1]
     boxes = epilogue.tile if by_tma and epilogue.path is StorePath.tma else None
     step = step if boxes is None else lcm(step, boxes[1])
     if n % (parts * step):

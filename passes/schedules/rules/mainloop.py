@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from lowtide.dialects.tile import CacheHint, RasterKind, RepeatKind, SchedulerKind, TailKind, UnrollKind, WavesKind
+from lowtide.dialects.tile.agents import Agents
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.facts.resources import (
@@ -18,7 +19,7 @@ from lowtide.passes.support.atoms import GLOBAL_LOADS, RING_COPIES, TMA_RANKS
 from lowtide.passes.support.matrix_layouts import a_is_mk
 from lowtide.passes.support.problem import Problem
 from lowtide.targets import KNOWN, Target, family_of, issuer_of
-from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, Operand
+from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS, WGMMA_ROWS, Operand
 
 OPERANDS: tuple[Operand, ...] = ("a", "b")
 _MOST_PADDING = 1024  # elements
@@ -29,11 +30,11 @@ _LOAD_HINTS = (CacheHint.normal, CacheHint.evict_first, CacheHint.evict_last)
 def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """The fields that are words or numbers, if they are given."""
     mainloop = schedule.mainloop
-    if schedule.consumers and not has_wgmma(target):
+    if schedule.agents.has_producer and not has_wgmma(target):
         first = next(known.name for known in KNOWN if has_wgmma(known))
         yield (
-            f"roles = {mainloop.roles}: consumers multiply by wgmma, which {target.name} does not have; take roles = "
-            f"single, or target {first} [roles-target]"
+            f"a consumer multiplies by wgmma, which {target.name} does not have; take roles = single, or target {first}"
+            " [roles-target]"
         )
     if mainloop.k is not None and mainloop.k < 1:
         yield f"k = {mainloop.k}: a step is at least 1 deep; nearest is 1 [k-depth]"
@@ -42,13 +43,7 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             f"stages = {mainloop.stages} is out of range: 2 to 64; nearest is {2 if mainloop.stages < 2 else 64}"
             " [stages-range]"
         )
-    for count in mainloop.registers or ():
-        if count != 0 and (count % 8 or not 24 <= count <= 256):
-            legal = [each and min(max(round(each / 8) * 8, 24), 256) for each in mainloop.registers or ()]
-            yield (
-                f"registers = {list(mainloop.registers or ())}: setmaxnreg takes multiples of 8 from 24 to 256, or 0 "
-                f"to leave them; nearest is {legal} [registers-range]"
-            )
+    yield from _agents(schedule.agents)
     for name in OPERANDS:
         operand, allowed = mainloop.operand(name), (*RING_COPIES, *TMA_RANKS, *GLOBAL_LOADS)
         if operand.copy is not None and operand.copy not in allowed:
@@ -68,9 +63,38 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             )
 
 
+def _agents(agents: Agents) -> Iterator[str]:
+    """The numbers of each agent; and that a single agent has no other beside it."""
+    for count in agents.registers:
+        if count != 0 and (count % 8 or not 24 <= count <= 256):
+            legal = [each and min(max(round(each / 8) * 8, 24), 256) for each in agents.registers]
+            yield (
+                f"registers = {list(agents.registers)}: setmaxnreg takes multiples of 8 from 24 to 256, or 0 to leave "
+                f"them; nearest is {legal} [registers-range]"
+            )
+    if agents.producer.warps not in (None, WARPGROUP_WARPS) or agents.producer.instances not in (None, 1):
+        yield f"a producer has one instance of {WARPGROUP_WARPS} warps; take producer.warps = 4 [producer-warps]"
+    consumer = agents.consumer
+    if consumer.warps is not None and (consumer.warps < 1 or consumer.warps % WARPGROUP_WARPS):
+        nearest = max(consumer.warps // WARPGROUP_WARPS, 1) * WARPGROUP_WARPS
+        yield f"consumer.warps = {consumer.warps} are no whole warpgroups; nearest is {nearest} [consumer-warps]"
+    if consumer.turns < 1 or (consumer.turns > 1 and consumer.warpgroups > 1):
+        yield (
+            f"consumer.instances = {consumer.instances} of {consumer.warps} warps: instances that take tiles in turn "
+            "have 4 warps each; take consumer.warps = 4, or consumer.instances = 1 [consumer-instances]"
+        )
+    if agents.is_single and (agents.has_producer or agents.producer.warps is not None):
+        yield "a single agent does all: leave producer and consumer out, or single [agents-single]"
+    if agents.single.turns != 1 or agents.single.warps is not None or agents.single.registers is not None:
+        yield (
+            "a single agent has one instance, as many warps as multiply.atoms take, and the registers that ptxas gives "
+            "it; leave single.warps and single.registers out [single-fields]"
+        )
+
+
 def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Fields that roles require together; and atoms that only roles have."""
-    if not schedule.consumers:
+    if not schedule.agents.has_producer:
         yield from _without_roles(schedule, problem, target)
         return
     yield from _too_many(schedule, problem, target)
@@ -83,15 +107,15 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
             single = "an atom of wgmma, or roles = single" if _wgmma_multiplies(problem, target) else "roles = single"
             way_out = f"{name}.copy = tma" if by_wgmma else single
             yield (
-                f"roles = {schedule.mainloop.roles} go with {name}.copy = tma and wgmma, not {found}; take {way_out}"
+                f"a producer and a consumer go with {name}.copy = tma and wgmma, not {found}; take {way_out}"
                 " [roles-copy]"
             )
     yield from _copied_by_threads(schedule)
     yield from _staged_scales(schedule, problem)
     yield from _k_order(schedule, problem)
-    if multiply.atoms != (schedule.sharing, 1, 1):
+    if multiply.atoms != (sharing := schedule.agents.consumer.warpgroups, 1, 1):
         counted = "the consumer warpgroups that share a tile"
-        yield f"atoms = {list(multiply.atoms or ())} count {counted}; take [{schedule.sharing}, 1, 1] [roles-atoms]"
+        yield f"atoms = {list(multiply.atoms or ())} count {counted}; take [{sharing}, 1, 1] [roles-atoms]"
     if schedule.grid.scheduler is SchedulerKind.one_shot:
         yield (
             "scheduler = one_shot with roles, whose ring outlives a tile; take scheduler = persistent or even_split"
@@ -120,7 +144,7 @@ def _copied_by_threads(schedule: Schedule) -> Iterator[str]:
                 f"{found} goes with waves = free, since one thread of a producer waits for a wave; take that"
                 " [producer-waves]"
             )
-        if schedule.turns > 1:
+        if schedule.agents.consumer.turns > 1:
             yield f"{found} goes with consumers that share a tile; take roles = cooperative(2) [producer-turns]"
 
 
@@ -165,12 +189,9 @@ def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iter
             yield f"{name} = {found} needs a producer and consumers; take {way_out} [atom-roles]"
     if schedule.is_direct:
         yield from _direct(schedule, problem)
-    registers = schedule.mainloop.registers
-    if registers not in (None, (0, 0)):
-        yield (
-            f"registers = {list(registers or ())} are those of roles; take {roles_or('[0, 0]', problem, target)}"
-            " [registers-roles]"
-        )
+    if any(schedule.agents.registers):
+        way_out = roles_or("[0, 0]", problem, target)
+        yield f"registers = {list(schedule.agents.registers)} are those of roles; take {way_out} [registers-roles]"
 
 
 def _direct(schedule: Schedule, problem: Problem) -> Iterator[str]:
@@ -202,7 +223,7 @@ def prologue(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
             "prologue = once keeps stages filled, and loads from global memory have none; take per_tile"
             " [prologue-direct]"
         )
-    if schedule.consumers:
+    if schedule.agents.has_producer:
         yield (
             "prologue = once goes with roles = single: a producer runs ahead by itself; take per_tile [prologue-roles]"
         )
@@ -234,7 +255,7 @@ def loaded_once(schedule: Schedule, problem: Problem, target: Target) -> Iterato
             unknown = " and ".join([side] * (extent is None) + ["K"] * (steps is None))
             yield f"{name}.load = once needs a known {unknown}; take {name}.load = per_tile [load-once-known]"
         if schedule.mainloop.prologue is not RepeatKind.once:
-            fills_once = not schedule.consumers and not schedule.is_direct and schedule.k_division is None
+            fills_once = not schedule.agents.has_producer and not schedule.is_direct and schedule.k_division is None
             ways = f"prologue = once, or {name}.load = per_tile" if fills_once else f"{name}.load = per_tile"
             yield f"{name}.load = once needs a ring that outlives a work tile; take {ways} [load-once-ring]"
         if problem.is_batched:
@@ -275,7 +296,7 @@ def unroll(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     """A loop is unrolled where the steps are few, and known."""
     if schedule.mainloop.unroll is not UnrollKind.full:
         return
-    if schedule.consumers:
+    if schedule.agents.has_producer:
         yield (
             "unroll = full goes with roles = single: ptxas unrolls the loops of roles as it likes; take unroll = none"
             " [unroll-roles]"
@@ -300,14 +321,14 @@ def unroll(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 def _too_many(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Warpgroups are limited by threads per CTA, and by the TMA box of their rows of A if A has K contiguous."""
     threads = threads_of(schedule)
-    assert schedule.mainloop.roles is not None
     if threads > target.max_threads_per_cta:
         most = target.max_threads_per_cta // WARPGROUP_THREADS - 1
-        if a_is_mk(problem.layout) and schedule.turns == 1:
+        word = "pingpong" if schedule.agents.consumer.turns > 1 else "cooperative"
+        if a_is_mk(problem.layout) and schedule.agents.consumer.turns == 1:
             most = min(most, MAX_BOX_SIDE // WGMMA_ROWS)
         yield (
-            f"roles = {schedule.mainloop.roles} are {threads} threads, {target.name} has at most "
-            f"{target.max_threads_per_cta} per CTA; take at most {schedule.mainloop.roles.kind}({most})"
+            f"a producer and its consumers are {threads} threads, {target.name} has at most "
+            f"{target.max_threads_per_cta} per CTA; take at most roles = {word}({most})"
             " [too-many-threads]"
         )
 
@@ -338,8 +359,8 @@ def _wgmma_multiplies(problem: Problem, target: Target) -> bool:
 
 def _maxnreg(schedule: Schedule, target: Target) -> Iterator[str]:
     """setmaxnreg moves registers between roles: a sum above the registers at entry would wait forever."""
-    producer, consumer = schedule.mainloop.registers or (0, 0)
-    consumers = schedule.consumers
+    producer, consumer = schedule.agents.registers
+    consumers = schedule.agents.consumer.all_warpgroups
     if (producer == 0) != (consumer == 0):
         yield f"registers = [{producer}, {consumer}]: both roles ask for registers, or none (0) [registers-both]"
     each = registers_at_entry(threads_of(schedule), target)

@@ -44,7 +44,7 @@ def threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
     """Number of warps per CTA."""
     atoms, needed = schedule.multiply.atoms, threads_of(schedule)
     assert atoms is not None
-    if needed > target.max_threads_per_cta and not schedule.consumers:
+    if needed > target.max_threads_per_cta and not schedule.agents.has_producer:
         yield (
             f"atoms = {list(atoms)} are {needed} threads, {target.name} has at most {target.max_threads_per_cta} per "
             f"CTA; take at most {target.max_threads_per_cta // 32} warps [atoms-threads]"
@@ -59,7 +59,7 @@ def threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
             f"atoms = {list(atoms)}: warps along K, not threads of {FMA}, have their sums added; take 1 along K"
             " [threads-along-k]"
         )
-    if atoms[2] != 1 and not schedule.consumers and schedule.epilogue.math is not EpilogueMath.rows:
+    if atoms[2] != 1 and not schedule.agents.has_producer and schedule.epilogue.math is not EpilogueMath.rows:
         yield (
             f"atoms = {list(atoms)}: the sums of {atoms[2]} warps along K meet in rows of shared memory; take "
             "epilogue.path = smem with epilogue.math = rows, or 1 along K [warps-along-k]"
@@ -103,7 +103,7 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
     """Sums of narrow floats are promoted unless they may be fast; a K step is then no longer than such a sum."""
     promotes, k = schedule.promotes, schedule.tile_mnk[2]
     overlaps = schedule.multiply.promote is PromoteKind.overlapped
-    if overlaps and not schedule.consumers:
+    if overlaps and not schedule.agents.has_producer:
         yield "promote = overlapped goes with a producer and consumers; take promote = per_step [promote-roles]"
     if overlaps and problem.weights:
         yield (
@@ -137,7 +137,7 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
             f"k = {k}: {SCALE_BLOCK} products share a scale, so that many are a whole number of K steps; nearest is "
             f"k = {nearest} [scale-block]"
         )
-    if problem.is_scaled and not schedule.consumers:
+    if problem.is_scaled and not schedule.agents.has_producer:
         yield "scales of blocks go with a producer and consumers; take roles = cooperative(2), on sm_90a [scales-roles]"
     if promotes and schedule.multiply.atom == FMA:
         yield f"promote = per_step: {FMA} rounds each sum to {problem.acc} as it is; take promote = none [promote-fma]"
@@ -153,12 +153,12 @@ def _lacking(schedule: Schedule, problem: Problem, target: Target) -> str:
     """That the target has no such atom, and which of its atoms take these types."""
     name = mma_atom_name(schedule, problem)
     types, atoms = f".{types_of_atom(problem.acc, problem.a, problem.b)}", atoms_for(problem, target)
-    usable = [known for known in atoms if (issuer_of(known) == "warpgroup") == (schedule.consumers > 0)]
+    usable = [known for known in atoms if (issuer_of(known) == "warpgroup") == schedule.agents.has_producer]
     if not atoms:
         first = next((one.name for one in KNOWN if any(known.endswith(types) for known in one.mma_atoms)), None)
         way_out = f"{target.name} has none for these types; "
         way_out += "take f32 accumulators" if first is None else f"take target {first}, or convert"
-    elif not usable and not schedule.consumers:
+    elif not usable and not schedule.agents.has_producer:
         way_out = f"{target.name} multiplies these types by wgmma alone; take roles = cooperative(2)"
     elif not usable:
         way_out = f"{target.name} has none for these types with roles; take roles = single with atom = {atoms[-1]}"
@@ -177,7 +177,9 @@ def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterat
     """The accumulators per thread are limited by the registers that an instruction can address."""
     m, n, _ = schedule.tile_mnk
     each = m * n * warps_along_k(schedule) // multiplying_threads(schedule) * element_type(problem.acc).bits // 32
-    if problem.promotes and not problem.weights and not schedule.consumers:  # beside all sums, those of one step
+    if (
+        problem.promotes and not problem.weights and not schedule.agents.has_producer
+    ):  # beside all sums, those of one step
         each *= 2
     if each >= target.registers_per_thread:
         yield (
@@ -188,7 +190,7 @@ def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterat
 
 def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Blocks of 64 rows of A are assigned round-robin to the consumer warpgroups; one wgmma per block and k-slice."""
-    consumers = schedule.sharing
+    consumers = schedule.agents.consumer.warpgroups
     if not consumers:
         return
     m, n, k = tiled_mma(schedule, problem).atom.shape_mnk
@@ -209,10 +211,10 @@ def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
 
 def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """A consumer's accumulators stay in registers, those of each block of 64 rows in turn."""
-    consumers, (m, n, _) = schedule.sharing, schedule.tile_mnk
+    consumers, (m, n, _) = schedule.agents.consumer.warpgroups, schedule.tile_mnk
     blocks, width = m // (WGMMA_ROWS * consumers), tiled_mma(schedule, problem).atom.shape_mnk[1]
     entry = registers_at_entry(threads_of(schedule), target)
-    has = min((schedule.mainloop.registers or (0, 0))[1] or entry, target.registers_per_thread)
+    has = min(schedule.agents.consumer.registers or entry, target.registers_per_thread)
     step, each = column_step(problem), _registers_of(n, problem)
     if each + _BESIDE_WGMMA > entry:
         by_entry = _columns_in(entry - _BESIDE_WGMMA, problem) // step * step
@@ -243,7 +245,7 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
 def _more_registers(needed: int, consumers: int, schedule: Schedule, entry: int, target: Target) -> str:
     """`registers` that give each thread of a consumer as many as it needs, as another way out; empty if none do."""
     producer, consumer = _LEAST_REGISTERS, -(-needed // 8) * 8
-    warpgroups = schedule.consumers
+    warpgroups = schedule.agents.consumer.all_warpgroups
     if needed > target.registers_per_thread or producer + warpgroups * consumer > (1 + warpgroups) * entry:
         return ""
     return f", or registers = [{producer}, {consumer}]"

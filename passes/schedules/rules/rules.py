@@ -59,8 +59,11 @@ _OF_THE_RING = ("mainloop.stages", "mainloop.a.swizzle", "mainloop.b.swizzle")
 
 
 def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    # Only roles have registers of their own.
-    optional = OPTIONAL if schedule.consumers else (*OPTIONAL, "mainloop.registers")
+    agents = schedule.agents
+    names = ("producer.warps", "consumer.", "producer.registers") if agents.has_producer else ("single.instances",)
+    own = tuple(f"mainloop.agents.{name}" for name in names)
+    others = (path for path in Schedule.paths() if path.startswith("mainloop.agents.") and not path.startswith(own))
+    optional = (*OPTIONAL, *others)
     if schedule.is_direct:
         optional = (*optional, *_OF_THE_RING)
     missing = [path for path in Schedule.paths() if path not in optional and schedule.get(path) is None]

@@ -32,7 +32,7 @@ def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         at = f"operand {operand}: rows of {row_bytes} bytes with {operand}.swizzle = <{bits},{base},{shift}>"
         rows //= sharing(operand, schedule.cluster)[1]
         if rows > MAX_BOX_SIDE and operand not in schedule.copied_by_threads:
-            smallest = rows == WGMMA_ROWS * schedule.sharing
+            smallest = rows == WGMMA_ROWS * schedule.agents.consumer.warpgroups
             fewer = f", of at most cooperative({MAX_BOX_SIDE // WGMMA_ROWS})" if smallest else ""
             yield (
                 f"operand {operand}: a TMA box of {rows} rows; at most {MAX_BOX_SIDE}: take a smaller CTA tile{fewer}"

@@ -19,12 +19,12 @@ def conversions(schedule: Schedule, problem: Problem, target: Target) -> Iterato
     for name, given in zip("ab", problem.converted, strict=True):
         if given is None:
             continue
-        if schedule.consumers and name != problem.packed:
+        if schedule.agents.has_producer and name != problem.packed:
             yield (
-                f"roles = {schedule.mainloop.roles} with {name} of {given}, which threads convert: wgmma reads shared "
+                f"a producer and a consumer with {name} of {given}, which threads convert: wgmma reads shared "
                 "memory; take roles = single [converted-roles]"
             )
-        if not schedule.consumers and schedule.multiply.fragment_buffers != 1:
+        if not schedule.agents.has_producer and schedule.multiply.fragment_buffers != 1:
             yield (
                 f"fragment_buffers = 2 with {name} of {given}, whose slices are converted where they are multiplied; "
                 "take 1 [converted-buffers]"
@@ -41,17 +41,14 @@ def weights(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
             f"acc = {problem.acc} {why} in groups, whose scaled sums are added in {EPILOGUE_TYPE}; take that acc"
             " [weights-acc-of-groups]"
         )
-    yield from (_for_wgmma if schedule.consumers else _for_mma_sync)(schedule, problem, why)
+    yield from (_for_wgmma if schedule.agents.has_producer else _for_mma_sync)(schedule, problem, why)
     yield from _steps(schedule, problem)
 
 
 def _for_wgmma(schedule: Schedule, problem: Problem, why: str) -> Iterator[str]:
     """A wgmma takes A, and not B, from registers."""
-    if schedule.turns > 1:
-        yield (
-            f"roles = {schedule.mainloop.roles} {why}, of which consumers share a tile; take cooperative(2)"
-            " [weights-turns]"
-        )
+    if schedule.agents.consumer.turns > 1:
+        yield (f"consumers that take tiles in turn {why}; take roles = cooperative(2) [weights-turns]")
     if problem.acc != EPILOGUE_TYPE:
         yield (
             f"acc = {problem.acc} {why}: steps of K are added in {EPILOGUE_TYPE}; take that acc, or roles = single"
@@ -104,7 +101,7 @@ def _steps(schedule: Schedule, problem: Problem) -> Iterator[str]:
         )
     if atoms is not None and atoms[2] != 1:
         yield f"atoms = {list(atoms)}: a thread holds all of a block of packed weights; take 1 along K [weights-warps]"
-    if problem.stream("b").rows > 1 and not schedule.consumers:
+    if problem.stream("b").rows > 1 and not schedule.agents.has_producer:
         try:
             packed_tv(tiled_mma(schedule, problem), "b", schedule.tile_mnk[1], problem.stream("b").rows)
         except ScheduleError as error:

@@ -66,7 +66,7 @@ _ORDER = (
         Kind.ORDER,
         _LEVEL,
         r"nvvm\.barrier id = (?P<i>%\w+) number_of_threads = %\w+",
-        ("all warpgroups at one barrier", where(r"cooperative\([2-9]|pingpong", fixed(7, "i32", LLVM))),
+        ("all warpgroups at one barrier", where(r"consumer = <warps = (?!4, instances = 1\b)", fixed(7, "i32", LLVM))),
     ),
 )
 
@@ -85,7 +85,7 @@ _WORK = (
         (
             "a trip too many",
             where(
-                r"roles = (cooperative|pingpong)|wgmma\.mma_async",
+                r"consumer = <|wgmma\.mma_async",
                 value(
                     "high",
                     f"%planted_one = {LLVM.constant(1, 'i32')}",

@@ -163,7 +163,7 @@ _DETAILS: tuple[Operator, ...] = (
         Kind.ORDER,
         _NVVM,
         r"nvvm\.barrier id = (?P<i>%\w+) number_of_threads = %c128_i32",
-        ("all warpgroups at one barrier", where(r"cooperative\([2-9]|pingpong", fixed(7, "i32"))),
+        ("all warpgroups at one barrier", where(r"consumer = <warps = (?!4, instances = 1\b)", fixed(7, "i32"))),
     ),
     *rows(
         Kind.ORDER,

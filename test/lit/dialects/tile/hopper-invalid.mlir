@@ -6,7 +6,7 @@ module attributes {test.bad = #tile.schedule<mainloop = <roles = 2>>} {}
 
 // -----
 
-// expected-error @below {{[field-word]}}
+// expected-error @below {{[roles-word]}}
 module attributes {test.bad = #tile.schedule<mainloop = <roles = pair>>} {}
 
 // -----
@@ -16,12 +16,12 @@ module attributes {test.bad = #tile.schedule<mainloop = <roles = single(2)>>} {}
 
 // -----
 
-// expected-error @below {{roles = cooperative needs the number of consumer warpgroups, e.g. cooperative(2) [roles-cooperative-number]}}
+// expected-error @below {{roles = cooperative needs the number of consumer warpgroups, at least 1, e.g. cooperative(2) [roles-number]}}
 module attributes {test.bad = #tile.schedule<mainloop = <roles = cooperative>>} {}
 
 // -----
 
-// expected-error @below {{roles = pingpong needs the number of consumer warpgroups, at least 2, e.g. pingpong(2) [roles-pingpong-number]}}
+// expected-error @below {{roles = pingpong needs the number of consumer warpgroups, at least 2, e.g. pingpong(2) [roles-number]}}
 module attributes {test.bad = #tile.schedule<mainloop = <roles = pingpong(1)>>} {}
 
 // -----
@@ -190,3 +190,8 @@ module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, r
 
 // expected-error @below {{expected 'operands', 'empty', 'swapped', 'fast', 'by_columns', 'group' or 'by' [problem-clause]}}
 module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], full = [m]>} {}
+
+// -----
+
+// expected-error @below {{`roles` and `registers` are short for `agents`, give these or that [agents-twice]}}
+module attributes {test.bad = #tile.schedule<mainloop = <agents = <single = <instances = 1>>, roles = single>>} {}

@@ -8,7 +8,8 @@
 // CHECK-DAG: #[[EMPTY:.+]] = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], operands = [full f32], empty = [n, k], swapped, fast>
 // CHECK-DAG: #[[OPERANDS:.+]] = #tile.problem<nt, a = f16, b = f16, acc = f16, results = [full f32], operands = [per_column bf16, scalar f32]>
 // CHECK: #[[COOPERATIVE:.+]] = #tile.schedule<
-// CHECK-NEXT:   mainloop = <stages = 4, roles = cooperative(2), registers = [40, 232]>,
+// CHECK-NEXT:   mainloop = <stages = 4,
+// CHECK-NEXT:     agents = <producer = <warps = 4, registers = 40>, consumer = <warps = 8, instances = 1, registers = 232>>>,
 // CHECK-NEXT:   multiply = <fragment_buffers = 1>>
 // CHECK: module attributes {test.cooperative = #[[COOPERATIVE]], test.empty = #[[EMPTY]], test.operands = #[[OPERANDS]], test.plain = #[[PLAIN]]}
 module attributes {

@@ -10,7 +10,8 @@
 // CHECK-DAG: #[[PERMUTED:.+]] = #tile.layout<(8,2):(1,8)>
 // CHECK: #[[FULL:.+]] = #tile.schedule<
 // CHECK-NEXT:   grid = <tile = [128, 256], order = groups(16, 8), scheduler = persistent>,
-// CHECK-NEXT:   mainloop = <k = 64, stages = 4, roles = single, registers = [0, 0],
+// CHECK-NEXT:   mainloop = <k = 64, stages = 4,
+// CHECK-NEXT:     agents = <producer = <registers = 0>, consumer = <registers = 0>, single = <instances = 1>>,
 // CHECK-NEXT:     a = <copy = cp.async.16, swizzle = <3,3,3>, cache = evict_last>,
 // CHECK-NEXT:     b = <copy = cp.async.16>>,
 // CHECK-NEXT:   multiply = <atom = mma.m16n8k16, atoms = [2, 4, 1], permutation = [32, 64, 16], fragment_buffers = 2>,

@@ -196,7 +196,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: roles = cooperative(8) are 1152 threads, sm_90a has at most 1024 per CTA; take at most cooperative(4) [too-many-threads]}}
+  // expected-error @below {{choose-schedule: a producer and its consumers are 1152 threads, sm_90a has at most 1024 per CTA; take at most roles = cooperative(4) [too-many-threads]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(8)>, multiply = <permutation = [128, 8, 16]>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -212,7 +212,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: a.copy = tma needs a producer and consumers; take roles = cooperative(2) with wgmma, or a.copy = cp.async.16 [atom-roles]}}
+  // expected-error @below {{choose-schedule: no schedule fits: a producer and a consumer go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: a.copy = tma needs a producer and consumers; take roles = cooperative(2) with wgmma, or a.copy = cp.async.16 [atom-roles]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <a = <copy = tma>>, multiply = <atom = mma.m16n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -242,7 +242,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: registers = [40, 232] are those of roles; take roles = cooperative(2) with wgmma, or [0, 0] [registers-roles]}}
+  // expected-error @below {{choose-schedule: no schedule fits: a producer and a consumer go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: registers = [40, 232] are those of roles; take roles = cooperative(2) with wgmma, or [0, 0] [registers-roles]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [40, 232]>, multiply = <atom = mma.m16n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -273,7 +273,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: b.copy = tma needs a producer and consumers; take roles = cooperative(2) with wgmma, or b.copy = cp.async.16 [atom-roles]}}
+  // expected-error @below {{choose-schedule: no schedule fits: a producer and a consumer go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: b.copy = tma needs a producer and consumers; take roles = cooperative(2) with wgmma, or b.copy = cp.async.16 [atom-roles]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <copy = tma>>, multiply = <atom = mma.m16n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -515,7 +515,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: roles = cooperative(2) go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: a.cache = evict_first goes with a.copy = tma, not cp.async.16; take normal [cache-copy]}}
+  // expected-error @below {{choose-schedule: no schedule fits: a producer and a consumer go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: a.cache = evict_first goes with a.copy = tma, not cp.async.16; take normal [cache-copy]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <a = <cache = evict_first>>, multiply = <atom = mma.m16n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

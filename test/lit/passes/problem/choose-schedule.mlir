@@ -5,7 +5,8 @@
 // Every field is decided: tile and warps by cost, the others from them, each swizzle by counting conflicts.
 // CHECK:      #schedule = #tile.schedule<
 // CHECK-NEXT:   grid = <tile = [[LARGE:.+]], order = grouped(8), scheduler = one_shot>,
-// CHECK-NEXT:   mainloop = <k = {{[0-9]+}}, stages = {{[0-9]+}}, roles = single,
+// CHECK-NEXT:   mainloop = <k = {{[0-9]+}}, stages = {{[0-9]+}},
+// CHECK-NEXT:   agents = <single = <instances = 1>>,
 // CHECK-NEXT:     a = <copy = cp.async.16, swizzle = <{{.+}}>>,
 // CHECK-NEXT:     b = <copy = cp.async.16, swizzle = <{{.+}}>>>,
 // CHECK-NEXT:   multiply = <atom = mma.m16n8k16, atoms = {{.+}}, permutation = {{.+}}, fragment_buffers = 2>,
@@ -111,7 +112,8 @@ func.func @other_layout(%a: !mat, %b: !mat, %d: !mat) {
 // Given fields stay as they are, in whatever order they were written; `auto` is as good as left out; what depends on
 // them follows.
 // CHECK:      grid = <tile = [96, 48], order = row, scheduler = persistent>,
-// CHECK-NEXT: mainloop = <k = 64, stages = 5, roles = single,
+// CHECK-NEXT: mainloop = <k = 64, stages = 5,
+// CHECK-NEXT: agents = <single = <instances = 1>>,
 // CHECK-NEXT: a = <copy = {{.+}}, swizzle = <1,4,3>, pack = rows>
 // CHECK-NEXT: b = <copy = {{.+}}, swizzle = <3,3,3>, pack = rows>
 // CHECK-NEXT: multiply = <atom = mma.m16n8k16, atoms = [3, 1, 1], permutation = [48, 16, 16], fragment_buffers = 1>
@@ -166,7 +168,8 @@ func.func @smaller_atom(%a: !mat, %b: !mat, %d: !mat) {
 
 // A target with wgmma takes a producer and consumers, and the tile that fills the last wave, or half of it as half tiles.
 // CHECK:      grid = <tile = [256, 192], {{.*}} scheduler = persistent{{.*}}, tail = halves>,
-// CHECK-NEXT: mainloop = <k = 64, stages = 3, roles = cooperative(2), registers = [40, 232],
+// CHECK-NEXT: mainloop = <k = 64, stages = 3,
+// CHECK-NEXT: agents = <producer = <warps = 4, registers = 40>, consumer = <warps = 8, instances = 1, registers = 232>>,
 // CHECK-NEXT: a = <copy = tma,
 // CHECK-NEXT: b = <copy = tma,
 // CHECK-NEXT: multiply = <atom = wgmma.m64n192k16, atoms = [2, 1, 1], permutation = [128, 192, 16],
@@ -186,7 +189,7 @@ func.func @roles(%a: memref<8192x8192xbf16>, %b: memref<8192x8192xbf16>, %d: mem
 
 // Panels of an N-contiguous B are whole, and rows of D that may end within 16 bytes are not stored by TMA.
 // CHECK: grid = <tile = [128, 256],
-// CHECK: roles = cooperative(2)
+// CHECK: consumer = <warps = 8,
 // CHECK: epilogue = <path = smem,
 // CHECK-LABEL: func.func @run_time_extents
 !mat = memref<?x?xbf16, strided<[?, 1]>>
@@ -204,7 +207,7 @@ func.func @run_time_extents(%a: !mat, %b: !mat, %d: !mat) {
 
 // A field that only cp.async and mma.sync have leads to them, on any target.
 // CHECK: grid = <tile = [128, 128], {{.*}} scheduler = one_shot>
-// CHECK: roles = single
+// CHECK: single = <instances = 1>
 // CHECK: multiply = <atom = mma.m16n8k16, atoms = [2, 2, 1],
 // CHECK: epilogue = <path = smem,
 // CHECK-LABEL: func.func @warps_given

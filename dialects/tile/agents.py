@@ -1,0 +1,140 @@
+"""`#tile.agents` in Python: which warps of a CTA copy and which multiply. `roles` and `registers` are shorthands."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from lowtide.dialects.tile.fields import CALL, Integer, Integers
+from lowtide.dialects.tile.parts import Part, checked_value, is_a
+from lowtide.errors import ScheduleError
+from lowtide.targets.atoms import WARPGROUP_WARPS
+
+_NAMES, _KEYS = ("producer", "consumer", "single"), ("warps", "instances")
+# The fields of a schedule that say which agents there are, and the registers of producer and consumer.
+AGENT_PATHS = tuple(f"mainloop.agents.{name}.{key}" for name in _NAMES for key in _KEYS)
+REGISTER_PATHS = tuple(f"mainloop.agents.{name}.registers" for name in _NAMES[:2])
+
+
+@dataclass(frozen=True)
+class Agent(Part):
+    """`#tile.agent`: a set of warps that run one program. `warps` are those of one instance; `registers`, per thread,
+    are requested with setmaxnreg, unless they are 0."""
+
+    warps: int | None = field(default=None, metadata=is_a(Integer()))
+    instances: int | None = field(default=None, metadata=is_a(Integer()))
+    registers: int | None = field(default=None, metadata=is_a(Integer()))
+
+    @property
+    def warpgroups(self) -> int:
+        """Warpgroups of one instance, which share each work tile; 0 if its warps are not decided."""
+        return (self.warps or 0) // WARPGROUP_WARPS
+
+    @property
+    def turns(self) -> int:
+        """Instances, which take work tiles in turn; 1 if that is not decided."""
+        return self.instances or 1
+
+    @property
+    def all_warpgroups(self) -> int:
+        """Warpgroups of all instances; 0 if the warps are not decided."""
+        return self.warpgroups * self.turns
+
+
+@dataclass(frozen=True)
+class Agents(Part):
+    """`#tile.agents`: a producer, which copies, and a consumer, which multiplies and runs the epilogue; or a single
+    agent, which does all."""
+
+    producer: Agent = Agent()
+    consumer: Agent = Agent()
+    single: Agent = Agent()
+
+    @property
+    def has_producer(self) -> bool:
+        """Whether one agent copies and another multiplies; False if that is not decided."""
+        return self.consumer.warps is not None or self.consumer.instances is not None
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one agent does all; False if that is not decided."""
+        return self.single.instances is not None
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """Registers per thread of producer and consumer; 0 if they request none, or that is not decided."""
+        return self.producer.registers or 0, self.consumer.registers or 0
+
+    def values(self) -> dict[str, int]:
+        """Which agents there are, by the paths of the fields in the schedule. Registers are left out."""
+        agents = {"producer": self.producer, "consumer": self.consumer, "single": self.single}
+        values = {f"{name}.{key}": getattr(agent, key) for name, agent in agents.items() for key in _KEYS}
+        return {f"mainloop.agents.{path}": value for path, value in values.items() if value is not None}
+
+
+def with_others_left_out(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of fields by path; where these give a single agent it takes the place of producer and consumer, and these
+    that of a single agent, unless both are given."""
+    given = {path for path in AGENT_PATHS if values.get(path) is not None}
+    alone = {path for path in AGENT_PATHS if path.startswith("mainloop.agents.single")}
+    others = set(AGENT_PATHS) - alone if given & alone else alone if given else set()
+    return {**dict.fromkeys(others), **values}
+
+
+NO_AGENTS = Agents()  # not decided
+SINGLE = Agents(single=Agent(instances=1))
+
+
+def cooperative(warpgroups: int) -> Agents:
+    """A producer warpgroup, and so many consumer warpgroups that share each work tile."""
+    return _with_producer(warpgroups, 1)
+
+
+def pingpong(warpgroups: int) -> Agents:
+    """A producer warpgroup, and so many consumer warpgroups that take whole work tiles in turn."""
+    return _with_producer(1, warpgroups)
+
+
+def _with_producer(warpgroups: int, instances: int) -> Agents:
+    consumer = Agent(warps=WARPGROUP_WARPS * warpgroups, instances=instances)
+    return Agents(producer=Agent(warps=WARPGROUP_WARPS), consumer=consumer)
+
+
+_ROLES: Mapping[str, tuple[Callable[[int], Agents], int]] = MappingProxyType(
+    {"cooperative": (cooperative, 1), "pingpong": (pingpong, 2)}
+)  # by word, with the least number that it takes
+
+
+def _roles(value: Any) -> dict[str, int | None]:
+    """The fields that `roles = value` sets: all but registers."""
+    if value is None:
+        return dict.fromkeys(AGENT_PATHS)
+    agents = value if isinstance(value, Agents) else _agents_of(value)
+    return {**agents.values()}
+
+
+def _agents_of(value: Any) -> Agents:
+    call = CALL.fullmatch(value) if isinstance(value, str) else None
+    word, numbers = (call[1], [int(number) for number in (call[2] or "").split(",") if number]) if call else ("", [])
+    if word == "single" and not numbers:
+        return SINGLE
+    make, least = _ROLES.get(word, (cooperative, 1))
+    if word not in _ROLES or len(numbers) != 1 or not least <= numbers[0] < 2**31:
+        forms = "single, cooperative(n) with n at least 1, or pingpong(n) with n at least 2"
+        raise ScheduleError(f"mainloop.roles = {value!r}; it takes {forms} [roles-form]")
+    return make(numbers[0])
+
+
+def _registers(value: Any) -> dict[str, int | None]:
+    """The fields that `registers = [producer, consumer]` sets."""
+    both = (
+        (None, None)
+        if value is None
+        else checked_value("mainloop.registers", Integers(2, "[producer, consumer]"), value)
+    )
+    return dict(zip(REGISTER_PATHS, both, strict=True))
+
+
+SHORTHANDS: Mapping[str, Callable[[Any], dict[str, int | None]]] = MappingProxyType(
+    {"roles": _roles, "registers": _registers}
+)  # of fields of the agents
