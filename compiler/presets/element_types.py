@@ -17,6 +17,12 @@ SM90A_F64 = {
         "the larger mma.sync of f64, eight warps on a tile twice as wide",
         _F64.with_(grid_tile=(128, 128), atoms=(4, 2, 1)),
     ),
+    "sm90-f64-tma": (
+        "a producer that loads by TMA; rows and K in an order in which warps load fragments without bank conflicts",
+        _F64.with_(
+            grid_tile=(128, 64), roles="cooperative(2)", scheduler="persistent", atom="mma.m16n8k16", atoms=(4, 2, 1)
+        ),
+    ),
     "sm90-f64-best": ("everything chosen for the shape", Schedule()),
 }
 

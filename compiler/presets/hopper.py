@@ -35,6 +35,21 @@ PINGPONG = TMA_STORES.with_(
 )
 
 SM90A = {
+    "sm90-tma-mma-sync": (
+        "a producer that loads by TMA, and eight warps that multiply by mma.sync",
+        Schedule().with_(
+            grid_tile=(128, 128),
+            k=64,
+            roles="cooperative(2)",
+            stages=4,
+            order="row",
+            scheduler="persistent",
+            launch="serialized",
+            atom="mma.m16n8k16",
+            atoms=(2, 4, 1),
+            epilogue_path="direct",
+        ),
+    ),
     "sm90-tma-wgmma": (
         "TMA loads with the 128 B swizzle, mbarriers, wgmma m64n64k16, two stages",
         _ONE_CONSUMER.with_(grid_tile=(64, 64), stages=2),

@@ -57,7 +57,7 @@ from lowtide.dialects.tile.fields import (
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.parts import Part, checked_value, is_a
 from lowtide.errors import ScheduleError, with_code
-from lowtide.targets import is_by_threads, loads_registers
+from lowtide.targets import is_by_threads, issuer_of, loads_registers
 
 PartT = TypeVar("PartT", bound=Part)
 
@@ -133,6 +133,11 @@ class Multiply(Part):
     permutation: Permutation | None = field(default=None, metadata=is_a(Modes()))
     fragment_buffers: int | None = field(default=None, metadata=is_a(Integer()))
     promote: PromoteKind | None = field(default=None, metadata=is_a(Word(PromoteKind)))
+
+    @property
+    def by_warpgroups(self) -> bool:
+        """Whether warpgroups issue the instruction, which then reads shared memory; False if it is not decided."""
+        return issuer_of(self.atom) == "warpgroup"
 
     @property
     def step(self) -> Extents3:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from lowtide.interpreter.machine.agents import AgentState, Barrier, Cta, Steps, Wait
 from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import uniform, whole_warp
+from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers.cells import Described
 
 
@@ -101,9 +102,11 @@ def name_with_end(cta: Cta, agent: int) -> str:
     return f"{cta.machine.seats[agent].name}{' (ended)' if has_ended else ''}"
 
 
-def without_roles(state: AgentState, op: Described) -> None:
-    """Raise InterpreterError inside sm.roles for an op that is interpreted per warp: agents of roles are not warps."""
-    if state.machine.roles:
+def by_warp(state: AgentState, op: Described) -> None:
+    """Raise InterpreterError for an op of a warp in a role whose agents are not warps."""
+    if state.seat.lanes != WARP:
         raise violation(
-            state, op, "not interpreted in a role; there copies are by TMA and products by wgmma [no-role-here]"
+            state,
+            op,
+            "a warp executes it, but the agents of this role are not warps; take an op of theirs [no-role-here]",
         )

@@ -2,8 +2,8 @@
 
 Without roles there is one agent for the whole CTA at collective levels, else one per warp. With `sm.roles` there is one
 per role at collective levels. Otherwise there is one for a producer role, because one elected thread does all its work,
-and one per warpgroup of a consumer role. An agent runs the kernel from its first op, and inside `sm.roles` only its
-role's region.
+and one per warpgroup of a consumer role, or one per warp if its warps multiply. An agent runs the kernel from its first
+op, and inside `sm.roles` only its role's region.
 """
 
 from dataclasses import dataclass
@@ -64,10 +64,10 @@ def _seats_of_roles(collective: bool, roles: tuple[Role, ...]) -> tuple[Seat, ..
             elif collective:
                 seats.append(Seat(len(seats), own, WARP, 0, index, groups, instance))
             else:
-                lanes = WARP * WARPGROUP
+                each, word = (1, "warp") if role.by_warp else (WARPGROUP, "warpgroup")
                 seats += [
-                    Seat(len(seats) + group, f"{own} warpgroup {group}", lanes, lanes * group, index, 1, instance)
-                    for group in range(groups)
+                    Seat(len(seats) + n, f"{own} {word} {n}", WARP * each, WARP * each * n, index, 1, instance)
+                    for n in range(role.warps // each)
                 ]
     return tuple(seats)
 
@@ -80,4 +80,4 @@ def everyone(seats: tuple[Seat, ...]) -> Team:
 def team_of(seats: tuple[Seat, ...], role: int, instance: int = 0) -> Team:
     """The agents of one instance of a role."""
     members = [seat for seat in seats if (seat.role, seat.instance) == (role, instance)]
-    return Team(members[0].name.split(" warpgroup")[0], tuple(seat.index for seat in members))
+    return Team(members[0].name.split(" warp")[0], tuple(seat.index for seat in members))

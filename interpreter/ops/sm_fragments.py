@@ -15,7 +15,7 @@ from lowtide.elements import element_of_ir
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware, maxima
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.barriers import barrier, together, without_roles
+from lowtide.interpreter.machine.barriers import barrier, by_warp, together
 from lowtide.interpreter.machine.matrices import Matrix, Window, is_inside, load_elements, store_elements
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.machine.weights import fields_as_numbers, placed
@@ -82,10 +82,10 @@ def _prepare_ldmatrix(op: DecodedOp, program: Program) -> None:
 def ldmatrix(state: AgentState, op: DecodedOp) -> None:
     buffer: SharedBuffer = state.values[op.operands[0]]
     together(state, op)
-    without_roles(state, op)
+    by_warp(state, op)
     buffer.check(state, op, "read")
     offsets, matrices, trans, run = op.data
-    offsets = offsets[state.warp]
+    offsets = offsets[state.thread[0] // len(state.lanes)]
     addresses = buffer.address + offsets.reshape(-1)
     rows = state.cta.shared.load(state.access(op), addresses, buffer.type.element.name, run)
     groups = [hardware.ldmatrix(group, matrices, trans) for group in rows.reshape(len(offsets), -1, run)]
@@ -165,7 +165,7 @@ def unpack_weights(state: AgentState, op: DecodedOp) -> None:
 def mma_sync(state: AgentState, op: DecodedOp) -> None:
     """Each warp's atoms, k outermost; values count atom registers first, then atoms along rows, then along columns."""
     together(state, op)
-    without_roles(state, op)
+    by_warp(state, op)
     a, b, c = (state.values[slot] for slot in op.operands)
     fragments, (atoms_m, atoms_n, atoms_k) = op.data
     if fragments is None:
@@ -210,7 +210,7 @@ def _fma(state: AgentState, op: DecodedOp, a: Values, b: Values, c: Values) -> V
 def sum_over_k(state: AgentState, op: DecodedOp) -> Steps:
     """The accumulators of the warps along K, the slowest of a CTA, added in order; each thread takes its own."""
     together(state, op)
-    without_roles(state, op)
+    by_warp(state, op)
     partial, result = _fragment(op.operand_types[0]), _fragment(op.result_types[0])
     count = op.source.attributes["mma"].atoms[2]
     given = state.cta.exchanged

@@ -10,7 +10,7 @@ from lowtide.interpreter.machine.barriers import barrier, together
 from lowtide.interpreter.machine.execution import run_block, violation
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.shared_buffers import name_of, reserve
-from lowtide.interpreter.machine.teams import COPIERS, PRODUCER
+from lowtide.interpreter.machine.teams import COPIERS, PRODUCER, WARP, WARPGROUP
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedBlock, Program, RingUsers, Role
@@ -26,9 +26,15 @@ def _prepare_roles(op: DecodedOp, program: Program) -> None:
         raise InterpreterError(f"{op.describe()}: a kernel has one sm.roles, outermost in it [one-roles]")
     names, warps = op.attributes["names"], op.attributes["warps"]
     instances = op.attributes.get("instances", (1,) * len(names))
-    program.roles = tuple(Role(*role) for role in zip(names, warps, instances, strict=True))
+    by_warp = map(_multiplies_by_warp, op.regions)
+    program.roles = tuple(Role(*role) for role in zip(names, warps, instances, by_warp, strict=True))
     for index, region in enumerate(op.regions):
         _note_rings(program, region, index)
+
+
+def _multiplies_by_warp(block: DecodedBlock) -> bool:
+    """Whether the products of a role are those of warps."""
+    return any(op.name == "sm.mma_sync" or any(map(_multiplies_by_warp, op.regions)) for op in block.ops)
 
 
 def _note_rings(program: Program, block: DecodedBlock, role: int) -> None:
@@ -139,8 +145,10 @@ def mbarrier_arrive(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     if state.team is state.cta.everyone:
         raise violation(state, op, "warpgroups of a role arrive; arrive inside sm.roles [arrive-in-role]")
-    expected = op.attributes.get("bytes", 0)
-    each = state.seat.arrivals * (len(state.lanes) // 32 if op.attributes.get("each_warp", False) else 1)
+    expected, each_warp = op.attributes.get("bytes", 0), op.attributes.get("each_warp", False)
+    if not each_warp and state.seat.first % (WARP * WARPGROUP):
+        return  # a warp; the first of its warpgroup arrives
+    each = state.seat.arrivals * (len(state.lanes) // WARP if each_warp else 1)
     for found in _mbarriers(state, op, op.operands[:2], _line(op, "receivers")):
         mbarriers.arrive(state, op, found, each, expected * state.seat.arrivals)
 

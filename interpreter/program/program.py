@@ -26,11 +26,13 @@ class DecodedBlock:
 
 @dataclass(frozen=True)
 class Role:
-    """A region of `sm.roles`, run by `instances` groups of `warps` warps."""
+    """A region of `sm.roles`, run by `instances` groups of `warps` warps. `by_warp`: each warp is an agent, because
+    warps multiply, and not warpgroups."""
 
     name: str
     warps: int
     instances: int = 1
+    by_warp: bool = False
 
 
 @dataclass(eq=False)

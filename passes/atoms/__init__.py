@@ -16,12 +16,12 @@ from lowtide.passes.steps import Step
 
 STEPS = (
     Step(BindMmaAtoms, "first of the bindings: the fragments' layouts decide how shared memory is read"),
-    Step(BindWgmma, "where the schedule has roles: what a release waits for is known once the mma is bound"),
-    Step(BindTma, "then the ring's verbs: bytes and arrivals are counted from the copies and roles"),
+    Step(BindWgmma, "the same where warpgroups issue the products: what a release waits for is then known"),
     Step(BindCopyAtoms, "the layout of copies depends on the threads of the tiled mma"),
     Step(CarryStagedLoads, "once copies through registers are loads and stores"),
     Step(SplitKSlices, "once the mma atom sets the depth of a slice"),
     Step(DoubleBufferFragments, "needs the slices, and one ldmatrix for each"),
+    Step(BindTma, "after every pass that moves the ring's verbs: bytes and arrivals are counted from copies and roles"),
     Step(BindRingToCpAsync, "after every pass that moves waits: the depth of a wait is counted from the commits"),
     Step("cse", "one constant each", "simplify"),
 )

@@ -31,7 +31,7 @@ from lowtide.passes.support.atoms import (
 )
 from lowtide.passes.support.buffers import is_transposed_buffer
 from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.kernels import kernels_of, schedule_of
+from lowtide.passes.support.kernels import kernels_of_one_agent, schedule_of
 from lowtide.passes.support.rewriting import before, defining_op, erase
 from lowtide.targets import Target
 
@@ -45,7 +45,7 @@ class BindCopyAtoms(Pass):
     gives: ClassVar[Level] = Level.ATOMS
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in kernels_of(module, roles=False):
+        for kernel in kernels_of_one_agent(module):
             schedule = schedule_of(kernel, "mainloop.a.copy", "mainloop.b.copy", "multiply.atoms")
             for copy in walk(kernel, sm.CopyAsyncOp):
                 view, name = copy.source.type, _operand_filled(copy)

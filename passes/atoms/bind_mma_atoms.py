@@ -39,7 +39,7 @@ from lowtide.passes.support.atoms import (
     tiled_mma_attr,
 )
 from lowtide.passes.support.clusters import OPERANDS
-from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
+from lowtide.passes.support.kernels import kernels_by_issuer, main_loop, problem_of, schedule_of
 from lowtide.passes.support.operand_loads import load_operand
 from lowtide.passes.support.partial_sums import bind_shares, bind_sums
 from lowtide.passes.support.problem import Problem
@@ -57,7 +57,7 @@ class BindMmaAtoms(Pass):
     gives: ClassVar[Level] = Level.ATOMS
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in kernels_of(module, roles=False):
+        for kernel in kernels_by_issuer(module, warpgroups=False):
             schedule = schedule_of(kernel, "multiply.atom", "multiply.atoms", "multiply.permutation")
             for mma in walk(kernel, tile.MmaOp):
                 problem = problem_of(kernel)

@@ -28,15 +28,16 @@ After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, sw
                  sm.tma_load %map3[%k / 128, %m] to %as signals %full[%w]; …
          Threads read them, so that each warp releases the slot: %empty = sm.mbarriers arrivals(8);
                  sm.mbarrier_arrive %empty[%slot] each_warp after %retired
+         So does each warp that loads fragments for mma.sync. Its loads are over when it arrives: there is no `after`.
          With grid.cluster = [2, 1] the two CTAs share B, of which each loads half and sends it to both; a slot is free
          when the consumers of all CTAs that its loads write to have released it:
                  sm.tma_load %map2[%n, %k] to %b signals %full[%w] multicast(column)
                  %empty = sm.mbarriers arrivals(4);  sm.mbarrier_arrive %empty[%slot] to(column) after %retired
                  sm.cluster_barrier before and after the roles
 Needs    level atoms, roles.
-Refuses  copies from a matrix that is not a kernel argument; a release without the proof that a wgmma is done; a slot
-         that is not committed exactly once; roles other than one producer (or copiers) and one consumer; more or fewer
-         than one ring; a kernel without exactly one launch.
+Refuses  copies from a matrix that is not a kernel argument; a release without the proof that a wgmma that reads the
+         slot is done; a slot that is not committed exactly once; roles other than one producer (or copiers) and one
+         consumer; more or fewer than one ring; a kernel without exactly one launch.
 Test     test/lit/passes/atoms/bind-tma.mlir, bind-tma-{copiers,tail,invalid}.mlir
 """
 
@@ -62,7 +63,7 @@ from lowtide.passes.support.builder import Builder
 from lowtide.passes.support.cache_hints import written
 from lowtide.passes.support.clusters import OPERANDS, Lines, sharing
 from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.kernels import COPIERS, PRODUCER, bytes_of, kernels_of, schedule_of
+from lowtide.passes.support.kernels import COPIERS, PRODUCER, bytes_of, kernels_with_producer, schedule_of
 from lowtide.passes.support.rewriting import after, before, erase, rebuild_loop, uses
 from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
 from lowtide.targets import Target
@@ -78,7 +79,7 @@ class BindTma(Pass):
     gives: ClassVar[Level] = Level.ATOMS
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in kernels_of(module, roles=True):
+        for kernel in kernels_with_producer(module):
             launch = launch_of(module, kernel)
             with kernel.operation.location:
                 _bind(kernel, launch, schedule_of(kernel))
@@ -103,7 +104,8 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> N
     if lines.cross is not None:
         with after(roles[0]):
             sm.ClusterBarrierOp()
-    for release in walk(kernel, sm.ConsumerReleaseOp):
+    by_warps = walk(kernel, sm.MmaSyncOp)
+    for release in () if by_warps else walk(kernel, sm.ConsumerReleaseOp):
         if release.retired is None:
             raise Refusal(
                 release, "releases a slot without the proof (`after`) that what reads it is done [release-proof]"
@@ -121,7 +123,8 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> N
 
 def _reads_by_threads(kernel: tile.KernelOp) -> bool:
     """Whether consumers read slots other than by wgmma, whose reads end with the warpgroup's wait."""
-    return any(is_shared(load.source.type) for load in walk(kernel, sm.LoadScalesOp))
+    from_slots = any(is_shared(load.source.type) for load in walk(kernel, sm.LoadScalesOp))
+    return from_slots or bool(walk(kernel, sm.MmaSyncOp))
 
 
 def _ring(kernel: tile.KernelOp) -> sm.RingType:

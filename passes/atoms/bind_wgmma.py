@@ -52,7 +52,7 @@ from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr
 from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import kernels_of, main_loop, problem_of, schedule_of
+from lowtide.passes.support.kernels import kernels_by_issuer, main_loop, problem_of, schedule_of
 from lowtide.passes.support.operand_kinds import SCALES
 from lowtide.passes.support.partial_sums import bind_shares, bind_sums
 from lowtide.passes.support.promotion import add_promoted, load_factors
@@ -73,7 +73,7 @@ class BindWgmma(Pass):
     gives: ClassVar[Level] = Level.ATOMS
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in kernels_of(module, roles=True):
+        for kernel in kernels_by_issuer(module, warpgroups=True):
             schedule = schedule_of(kernel)
             for mma in walk(kernel, tile.MmaOp):
                 problem = problem_of(kernel)

@@ -13,6 +13,7 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[0, 0]; load slice 0 of it
            %full2, %a2, %b2 = sm.consumer_wait %ring[next]; load slice 0 of it
            mma slice 1 }
          sm.consumer_release %ring, %full                  (the slot that was waited for last; zeros past K)
+         In a role, whose slots another one fills, no slot is read ahead: slices are loaded ahead within a K step.
 Needs    level atoms, after split-k-slices; the schedule's `fragment_buffers` = 2 (with 1 it does nothing).
 Refuses  a loop of another form.
 Test     test/lit/passes/atoms/double-buffer-fragments.mlir, double-buffer-fragments-invalid.mlir
@@ -45,9 +46,14 @@ class DoubleBufferFragments(Pass):
         for kernel in gemm_kernels(module):
             if schedule_of(kernel, "multiply.fragment_buffers").multiply.fragment_buffers != 2:
                 continue
+            reads_on = not walk(kernel, sm.RolesOp)
             for wait in walk(kernel, sm.ConsumerWaitOp):
                 with wait.operation.location:
-                    _rotate(_SlicedLoop.match(main_loop(wait), wait))
+                    sliced = _SlicedLoop.match(main_loop(wait), wait)
+                    _move_loads_ahead(sliced)
+                    sliced.release.operation.move_before(sliced.mmas[-1].operation)
+                    if reads_on:
+                        _rotate(sliced)
 
 
 @dataclass(frozen=True)
@@ -87,15 +93,15 @@ class _SlicedLoop:
 
 
 def _rotate(sliced: _SlicedLoop) -> None:
+    """The first slice is loaded one round ahead. What it reads past the last K step are slots that the loop itself has
+    filled with zeros."""
     loop, ring = sliced.loop, sliced.wait.ring
     cursor = [list(loop.inner_iter_args).index(value) for value in (sliced.wait.index, sliced.wait.phase)]
     with before(loop):
         first = sm.ConsumerWaitOp(ring, *(loop.initArgs[i] for i in cursor))
         first_fragments = [same_load(load, buffer) for load, buffer in zip(sliced.loads[0], first.buffers, strict=True)]
         start = sm.RingAdvanceOp(ring, first.index, first.phase)
-    _move_loads_ahead(sliced)
-    # At the loop's end: give the slot back, wait for the next one and load its first slice, before the last mma.
-    sliced.release.operation.move_before(sliced.mmas[-1].operation)
+    # At the loop's end: wait for the next slot and load its first slice, before the last mma.
     with before(sliced.mmas[-1]):
         following = sm.ConsumerWaitOp(ring, sliced.wait.index, sliced.wait.phase)
         next_fragments = [

@@ -156,7 +156,8 @@ def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]
     loads = [load for role in loading for top in ops_in(role.body) for load in walk(top, sm.TmaLoadOp)]
     written = union(multicast_of(load) for load in loads)
     for role in roles:
-        if not (role.has(sm.WgmmaOp) or role.has(sm.WgmmaPromoteOp)):
+        by_wgmma, by_threads = role.has(sm.WgmmaOp) or role.has(sm.WgmmaPromoteOp), role.has(sm.MmaSyncOp)
+        if not (by_wgmma or by_threads):
             continue
         for arrive in role.uses(sm.MbarrierArriveOp, barriers):
             if receivers_of(arrive) is not written:
@@ -166,13 +167,13 @@ def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]
                     f"for its release; write {'no to(…)' if written is None else f'to({written})'}"
                     " [release-to-cluster]",
                 )
-            if role.reads_scales and not arrive.each_warp:
+            if (by_threads or role.reads_scales) and not arrive.each_warp:
                 yield Refusal(
                     arrive,
-                    "releases a slot for a warpgroup, but each of its warps reads scales there; write each_warp"
+                    "releases a slot for a warpgroup, but each of its warps reads it by itself; write each_warp"
                     " [release-each-warp]",
                 )
-            if arrive.retired is None:
+            if by_wgmma and arrive.retired is None:
                 yield Refusal(
                     arrive,
                     "releases a slot that wgmma may still read; write `after` and what the sm.mma_wait for it, or its "

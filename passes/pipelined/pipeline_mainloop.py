@@ -49,7 +49,7 @@ from lowtide.dialects.tile.work import Place, work_like
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
 from lowtide.passes.support.builder import Builder, constant_of, is_multiple
-from lowtide.passes.support.kernels import is_direct, kernels_of, launches_of, schedule_of
+from lowtide.passes.support.kernels import is_direct, kernels_of_one_agent, launches_of, schedule_of
 from lowtide.passes.support.rewriting import before, erase, move_region, replace
 from lowtide.targets import Target
 
@@ -69,7 +69,7 @@ class PipelineMainloop(Pass):
     gives: ClassVar[Level] = Level.PIPELINED
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in kernels_of(module, roles=False):
+        for kernel in kernels_of_one_agent(module):
             if is_direct(kernel):
                 continue
             schedule = schedule_of(kernel, "mainloop.stages")

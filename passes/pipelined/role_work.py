@@ -72,8 +72,11 @@ class Work:
             tile.YieldOp(emit(Place.of(work), list(body.arguments)[-len(inits) :]))
         return list(work.results_)
 
-    def emit_turns(self, ring: ir.Value, turn: ir.Value) -> None:
-        """The work tiles of an instance: it skips the K steps of the tiles that the others take."""
+    def emit_turns(self, ring: ir.Value, turn: ir.Value, by_warpgroups: bool) -> None:
+        """The work tiles of an instance: it skips the K steps of the tiles that the others take.
+
+        Warps that multiply by themselves meet before one of them passes the turn on.
+        """
         build, turns = Builder.index(), turn.type.count
         instance, steps = sm.RoleInstanceOp().result, self._k_steps()
         first = sm.RingAdvanceOp(ring, zero(), zero(), count=build.mul(instance, steps))
@@ -85,6 +88,8 @@ class Work:
             *cursor, parity = carried
 
             def pass_turn() -> None:
+                if not by_warpgroups:
+                    sm.BarrierOp()
                 sm.MbarrierArriveOp(turn, following)
 
             sm.MbarrierWaitOp(turn, instance, parity)

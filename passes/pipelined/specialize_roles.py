@@ -31,7 +31,7 @@ After    %ring = sm.ring : !sm.ring<4 x [A, B]>
              tile.work_tiles … in_turn iter_args(%r, %rp, %tp) {
                sm.mbarrier_wait %turn[%instance, %tp];  sm.barrier               (all its warps have taken the turn)
                scf.for … { … }
-               sm.mbarrier_arrive %turn[%instance + 1 mod 2]
+               sm.mbarrier_arrive %turn[%instance + 1 mod 2]                    (after a sm.barrier, if warps multiply)
                sm.ring_advance %ring[…] by %steps                               (the K steps of the other's tile)
                tile.store … } }
          One instance stores its tile while the other multiplies, but only one at a time reads the ring: otherwise
@@ -56,7 +56,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.role_work import Work, zero
-from lowtide.passes.support.kernels import COPIERS, PRODUCER, kernels_of, schedule_of
+from lowtide.passes.support.kernels import COPIERS, PRODUCER, kernels_with_producer, schedule_of
 from lowtide.passes.support.rewriting import before, erase
 from lowtide.targets import Target
 
@@ -70,7 +70,7 @@ class SpecializeRoles(Pass):
     gives: ClassVar[Level] = Level.PIPELINED
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in kernels_of(module, roles=True):
+        for kernel in kernels_with_producer(module):
             schedule = schedule_of(kernel, "mainloop.stages")
             loops = [Work.match(work) for work in walk(kernel, tile.WorkTilesOp)]
             if loops:
@@ -108,7 +108,9 @@ def _specialize(loops: Sequence[Work], schedule: Schedule) -> None:
         tile.YieldOp([])
     with ir.InsertionPoint(consumer):
         if turn is not None:
-            loops[0].emit_turns(ring, turn)
+            loops[0].emit_turns(
+                ring, turn, by_warpgroups=schedule.multiply.atom is None or schedule.multiply.by_warpgroups
+            )
         else:
             cursor = [zero()] * 2
             for loop in loops:

@@ -2,7 +2,7 @@
 
 Before   %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1)>, workgroup>
 After    %as = sm.alloc : memref<128x32xbf16, #tile.layout<(128,32):(32,1), swizzle<2,3,3>>, workgroup>
-         With roles, where TMA fills the stages and wgmma reads them, rows wider than the swizzle are split into
+         Where a producer fills the stages, as TMA does, rows wider than the swizzle are split into
          consecutive panels: 128x128 with swizzle<3,3,3> is (128,(64,2)):(64,(1,8192)).
          With stage = transposed, rows are contiguous; padding parts them: with 4 elements 128x8 is (128,8):(1,132).
 Needs    level smem, and a schedule with `a.swizzle` and `b.swizzle`, which choose-schedule picks by counting bank
@@ -24,7 +24,7 @@ from lowtide.dialects.tile.schedule import Operand
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.atoms import stage_layout
-from lowtide.passes.support.kernels import gemm_kernels, is_direct, is_specialized, schedule_of
+from lowtide.passes.support.kernels import gemm_kernels, is_direct, schedule_of
 from lowtide.passes.support.panels import panel_layout
 from lowtide.passes.support.rewriting import before, defining_op, replace
 from lowtide.targets import Target
@@ -55,7 +55,7 @@ class AssignSmemLayouts(Pass):
                         )
                     if swizzle is not None:
                         operand = schedule.mainloop.operand(name.lower())
-                        _lay_out(alloc, operand, swizzle, is_specialized(schedule))
+                        _lay_out(alloc, operand, swizzle, schedule.agents.has_producer)
 
 
 def _lay_out(alloc: sm.AllocOp, operand: Operand, swizzle: SwizzleBits, in_panels: bool) -> None:

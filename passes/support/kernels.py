@@ -22,9 +22,19 @@ def gemm_kernels(module: ir.Module) -> list[tile.KernelOp]:
 PRODUCER, COPIERS = "producer", "copiers"
 
 
-def kernels_of(module: ir.Module, *, roles: bool) -> list[tile.KernelOp]:
-    """The kernels whose schedule has roles (a producer and consumers), or those without roles."""
-    return [kernel for kernel in gemm_kernels(module) if is_specialized(schedule_if_any(kernel)) == roles]
+def kernels_with_producer(module: ir.Module) -> list[tile.KernelOp]:
+    """The kernels in which one agent copies and another multiplies."""
+    return [kernel for kernel in gemm_kernels(module) if schedule_if_any(kernel).agents.has_producer]
+
+
+def kernels_of_one_agent(module: ir.Module) -> list[tile.KernelOp]:
+    """The kernels in which one agent copies and multiplies."""
+    return [kernel for kernel in gemm_kernels(module) if not schedule_if_any(kernel).agents.has_producer]
+
+
+def kernels_by_issuer(module: ir.Module, *, warpgroups: bool) -> list[tile.KernelOp]:
+    """The kernels whose products warpgroups issue, or those whose products warps or threads issue."""
+    return [kernel for kernel in gemm_kernels(module) if schedule_if_any(kernel).multiply.by_warpgroups == warpgroups]
 
 
 def scheduled_kernels(module: ir.Module) -> dict[str, ir.Operation]:
@@ -59,11 +69,6 @@ def relaunch(launch: tile.LaunchOp, arguments: Sequence[ir.Value], **attributes:
     with ir.InsertionPoint(launch), launch.operation.location:
         ir.Operation.create("tile.launch", operands=[*before_arguments, *arguments], attributes={**kept, **attributes})
     launch.operation.erase()
-
-
-def is_specialized(schedule: Schedule) -> bool:
-    """Whether a schedule asks for roles."""
-    return schedule.agents.has_producer
 
 
 def is_direct(kernel: tile.KernelOp) -> bool:

@@ -239,7 +239,7 @@ def test_a_planted_fault_of_overlapped_sums_shows(overlapped, fault):
         (
             spec(dtype="e4m3", d="f32"),
             "roles = single",
-            r"goes with a producer and consumers; take promote = per_step.*\[promote-roles\]",
+            r"goes with a producer and wgmma; take promote = per_step.*\[promote-roles\]",
         ),
         (
             spec(dtype="bf16", b="s4", group=64),

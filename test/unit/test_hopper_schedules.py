@@ -197,7 +197,7 @@ def test_stages_are_swizzled_as_widely_as_their_rows_allow(
 def test_roles_are_refused_where_there_is_no_wgmma(target: str) -> None:
     with pytest.raises(
         ScheduleError,
-        match=rf"wgmma, which {target} does not have; take roles = single, or target sm_90a"
+        match=rf"that {target} does not have; take roles = single, or target sm_90a"
         r".*\[roles-target\]",
     ):
         choose(PROBLEM, get(target), Schedule().with_(roles=cooperative(2)))
@@ -246,6 +246,13 @@ def test_a_register_holds_two_sums_in_f16(fields: str, columns: int) -> None:
         ("roles = foo", r"roles = foo is not single, cooperative or pingpong \[roles-word\]"),
         ("roles = cooperative(0)", r"\[roles-number\]"),
         ("roles = single(1)", r"\[roles-single-number\]"),
+        ("roles = cooperative(2), atom = fma.m1n1k1", r"not fma.m1n1k1; take atom = mma.m16n8k16 \[roles-atom\]"),
+        ("roles = cooperative(2), atom = mma.m16n8k16, atoms = [2, 2, 1]", r"take \[8, 1, 1\] \[consumer-atoms\]"),
+        ("roles = cooperative(2), atom = mma.m16n8k16, cluster = [2, 1]", r"cluster = \[1, 1\].*\[consumer-mma\]"),
+        (
+            "roles = cooperative(2), atom = mma.m16n8k16, grid.tile = [192, 256], k = 64, registers = [40, 208]",
+            r"take more warps or a smaller tile \[accumulators-of-consumer\]",
+        ),
         ("agents.producer.warps = 8", r"one instance of 4 warps; take producer.warps = 4 \[producer-warps\]"),
         ("agents.consumer.warps = 6", r"are no whole warpgroups; nearest is 4 \[consumer-warps\]"),
         ("consumer = <warps = 8, instances = 2>", r"take consumer.warps = 4, or .* \[consumer-instances\]"),
@@ -269,7 +276,7 @@ def test_a_register_holds_two_sums_in_f16(fields: str, columns: int) -> None:
         ("grid.tile = [128, 72], k = 64, roles = cooperative(2), b.copy = tma.6d", r"b.*tma\.6d.*\[copy-words\]"),
         (
             "grid.tile = [128, 128], k = 64, roles = cooperative(2), a.copy = ld.global.16, b.copy = ld.global.16",
-            r"a producer and a consumer go with a.copy = tma and wgmma, not ld.global.16 and wgmma.*\[roles-copy\]",
+            r"a producer and a consumer go with a.copy = tma, not ld.global.16 beside wgmma.*\[roles-copy\]",
         ),
         ("roles = cooperative(2), a.cache = evict_soon", "cache = evict_soon is not normal, evict_first"),
     ],

@@ -116,7 +116,7 @@ def test_warps_without_roles_do_not_store_by_tma() -> None:
         choose(problem(), SM_90A, Schedule.parse("roles = single, epilogue.path = tma"))
     with pytest.raises(
         ScheduleError,
-        match=r"by warpgroups of a role; take epilogue.path = smem: sm_80 has no wgmma \[tma-store-roles\]$",
+        match=r"stores the rows of wgmmas; take epilogue.path = smem: sm_80 has no wgmma \[tma-store-roles\]$",
     ):
         choose(problem(), get("sm_80"), Schedule.parse("epilogue.path = tma"))
 

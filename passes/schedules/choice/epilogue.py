@@ -55,7 +55,7 @@ _STEPS_BEFORE_FIRST_ROWS = 16
 
 def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     """Decides how the accumulators reach D, and where the region runs."""
-    by_tma = schedule.agents.has_producer and may_store_by_tma(schedule, problem)
+    by_tma = schedule.multiply.by_warpgroups and may_store_by_tma(schedule, problem)
     division = schedule.k_division
     if division is not None and division.is_scattered and not (division.is_of_tail and by_tma):
         schedule = schedule.filled({"epilogue.path": StorePath.direct})

@@ -1,21 +1,22 @@
 """How the multiply of a schedule is chosen: the atom and the tiled mma, from the CTA tile and its warps."""
 
 from collections.abc import Mapping
-from math import gcd, prod
+from math import gcd, isqrt, prod
 from typing import Any
 
 from tensor_layouts import Layout
 
 from lowtide.dialects.tile import OperandKind, PromoteKind, RepeatKind
-from lowtide.dialects.tile.fields import Extents3
+from lowtide.dialects.tile.fields import Extents3, Permutation
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.choice.asked_for import wgmma_width
+from lowtide.passes.schedules.choice.permutation import of_fewest_conflicts
 from lowtide.passes.schedules.facts.resources import REGISTER_BITS, holds_few_scales, is_wide_for_scales
 from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk
 from lowtide.passes.support.operand_loads import LDMATRIX_BITS
 from lowtide.passes.support.problem import Problem
-from lowtide.targets import MmaAtom, Target, mma_atom, types_of_atom
+from lowtide.targets import MmaAtom, Target, issuer_of, mma_atom, types_of_atom
 from lowtide.targets.atoms import FMA, WGMMA_ROWS, wgmma_k
 
 _LANES_ALONG_K, _LANES_ALONG_ROWS = 4, 8  # of an mma's fragments of A and B
@@ -31,7 +32,7 @@ _WIDEST_BITS = 128  # of a load
 def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
     """The fields that follow from the tile and the consumers, or the warps, by path."""
     consumers, (_, n, _) = schedule.agents.consumer.warpgroups, schedule.tile_mnk
-    if consumers:
+    if schedule.agents.has_producer and issuer_of(schedule.multiply.atom) in (None, "warpgroup"):
         depth, width = wgmma_k(problem.a), wgmma_width(schedule) or _width(schedule, problem)
         return {
             "multiply.atoms": (consumers, 1, 1),
@@ -41,6 +42,8 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
         } | ({"multiply.promote": _promotion(schedule, problem)} if problem.promotes or problem.weights else {})
     if multiplies_by_fma(schedule, problem, target):
         return _of_fma(schedule, problem)
+    if schedule.agents.has_producer:  # by mma.sync
+        schedule = schedule.filled({"multiply.atoms": _dealt(schedule.agents.consumer.warps or 1)})
     assert schedule.multiply.atoms is not None
     warps_m, warps_n, warps_k = schedule.multiply.atoms
     atom = _atom(schedule, problem, target)
@@ -52,11 +55,22 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
         return _of_weights(rows, depth * warps_k, schedule, problem)
     if atom is not None and m == 2 * _LANES_ALONG_ROWS and pairs_rows(problem) and not schedule.is_direct:
         rows = _pairs_of_rows(rows, schedule, problem)
+    atom_name = "mma.m16n8k16" if atom is None else mma_shape(atom)
+    permutation: Permutation = (rows[0], rows[1], by_k if warps_k == 1 else depth * warps_k)
+    if schedule.agents.has_producer:  # whose stages lie as TMA leaves them
+        permutation = of_fewest_conflicts(schedule.filled({"multiply.atom": atom_name}), permutation, problem)
     return {
-        "multiply.atom": "mma.m16n8k16" if atom is None else mma_shape(atom),
-        "multiply.permutation": (*rows, by_k if warps_k == 1 else depth * warps_k),
+        "multiply.atom": atom_name,
+        "multiply.atoms": schedule.multiply.atoms,
+        "multiply.permutation": permutation,
         "multiply.fragment_buffers": _fragment_buffers(schedule, problem),
     } | ({"multiply.promote": PromoteKind.per_step} if problem.promotes else {})
+
+
+def _dealt(warps: int) -> Extents3:
+    """So many warps along M and N, near a square."""
+    along_m = next(count for count in range(isqrt(warps), 0, -1) if warps % count == 0)
+    return along_m, warps // along_m, 1
 
 
 def _width(schedule: Schedule, problem: Problem) -> int:

@@ -140,6 +140,10 @@ def _with_producer(schedule: Schedule, problem: Problem) -> dict[str, str]:
         found["mainloop.agents.consumer.instances"] = "one stores its tile while the next multiplies"
     if not any(schedule.agents.registers):
         found |= dict.fromkeys(REGISTER_PATHS, "with one consumer the registers at entry are enough")
+    if not schedule.multiply.by_warpgroups:
+        usual = {path: why for path, why in _WITHOUT.items() if path.startswith("multiply.")}
+        by_banks = "rows and K in the order in which fragments are loaded with the fewest bank conflicts"
+        found |= usual | _by_mma_sync(schedule, problem) | {"multiply.permutation": by_banks}
     if schedule.multiply.promote is PromoteKind.overlapped:
         found["multiply.promote"] += "; the scales of the next K step are read while this one is multiplied"
     if schedule.epilogue.path is StorePath.tma:

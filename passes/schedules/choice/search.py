@@ -23,7 +23,7 @@ from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules.mainloop import has_wgmma
 from lowtide.passes.schedules.rules.rules import broken_rule
 from lowtide.passes.support.problem import Problem
-from lowtide.targets import Target
+from lowtide.targets import Target, issuer_of
 from lowtide.targets.atoms import multiplies_by_wgmma
 
 _SHOWN = 6  # candidates in the reason
@@ -63,6 +63,7 @@ def legal(problem: Problem, target: Target, given: Schedule) -> Iterator[Found]:
         return
     why_not = ""
     may_have_roles = not given.agents.is_single and not given.copied_by_threads
+    may_have_roles = may_have_roles and issuer_of(given.multiply.atom) in (None, "warpgroup")  # mma.sync on request
     converts_none_but_a = problem.packed == "a" or not any(problem.converted)
     takes_wgmma = converts_none_but_a and multiplies_by_wgmma(problem.a, problem.b)
     if may_have_roles and has_wgmma(target) and takes_wgmma:

@@ -50,6 +50,8 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     if any(by_tma) or schedule.agents.has_producer:
         yield from boxes(schedule, problem, target)
         yield from _by_producer(schedule, problem)
+        for name in _OPERANDS if not schedule.multiply.by_warpgroups else ():
+            yield from _fragments(name, schedule, problem)
         return
     if schedule.is_direct:
         yield from _global_loads(schedule, problem)
@@ -58,21 +60,26 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         copy = schedule.mainloop.operand(name).copy
         assert copy is not None
         shape = problem.stream(name).box(schedule.tile_mnk)
-        rows = schedule.tile_mnk[_OPERANDS.index(name)]
         try:
             transposed = keeps_transposed(name, schedule)
             fill_copy(copy, shape, threads_of(schedule), element_type(problem.stream(name).element).bits, transposed)
         except ScheduleError as error:
             yield f"operand {name}: {error}"
-        mma = tiled_mma(schedule, problem)
         if transposed:
-            yield from _transposing(name, schedule, problem, mma)
-        try:
-            along_rows = is_transposed(name, problem.layout) != transposed
-            if name != problem.packed:  # how those are loaded is checked with them
-                operand_access(mma, name, (rows, mma.tile_mnk[2]), along_rows, problem.stream(name).element)
-        except ScheduleError as error:  # names the operand itself
-            yield str(error)
+            yield from _transposing(name, schedule, problem, tiled_mma(schedule, problem))
+        yield from _fragments(name, schedule, problem)
+
+
+def _fragments(name: Operand, schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """A stage from which the fragments of the tiled mma can be loaded."""
+    if name == problem.packed:
+        return  # how those are loaded is checked with them
+    mma, rows = tiled_mma(schedule, problem), schedule.tile_mnk[_OPERANDS.index(name)]
+    along_rows = is_transposed(name, problem.layout) != keeps_transposed(name, schedule)
+    try:
+        operand_access(mma, name, (rows, mma.tile_mnk[2]), along_rows, problem.stream(name).element)
+    except ScheduleError as error:  # names the operand itself
+        yield str(error)
 
 
 def _through_registers(schedule: Schedule, problem: Problem) -> Iterator[str]:

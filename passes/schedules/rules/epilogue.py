@@ -125,8 +125,8 @@ def start(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
 def _first_rows(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """First rows: those of a block of 64 for each consumer, whose sums a known last K step completes before others."""
     found, rows = "epilogue.start = first_rows", WGMMA_ROWS * schedule.agents.consumer.warpgroups
-    if schedule.agents.consumer.turns != 1 or not schedule.agents.has_producer:
-        yield (f"{found} is for a producer and a consumer of one instance; take all_sums [start-turns]")
+    if schedule.agents.consumer.turns != 1 or not schedule.multiply.by_warpgroups:
+        yield (f"{found} is for wgmma and a consumer of one instance; take all_sums [start-turns]")
     elif schedule.epilogue.path is not StorePath.tma:
         yield f"{found} stores by TMA, not by epilogue.path = {schedule.epilogue.path}; take all_sums [start-path]"
     elif schedule.tile_mnk[0] < 2 * rows:
@@ -178,13 +178,13 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     if path is StorePath.direct:
         return
     assert schedule.epilogue.tile is not None
-    if path is StorePath.tma and not schedule.agents.has_producer:
+    if path is StorePath.tma and not schedule.multiply.by_warpgroups:
         way_out = roles_or("epilogue.path = smem", problem, target)
-        yield f"epilogue.path = tma stores by warpgroups of a role; take {way_out} [tma-store-roles]"
+        yield f"epilogue.path = tma stores the rows of wgmmas; take {way_out} [tma-store-roles]"
         return
     step_m, step_n, _ = schedule.multiply.step
     # The columns of a wgmma are held in runs of 8; a part of the tile may have any number of runs.
-    steps = (step_m, 8 if schedule.agents.has_producer else step_n)
+    steps = (step_m, 8 if schedule.multiply.by_warpgroups else step_n)
     for letter, extent, part, step in zip("MN", schedule.tile_mnk, schedule.epilogue.tile, steps, strict=False):
         may_be_narrow = letter == "N" and path is StorePath.tma and part <= extent  # its last part
         if part % step or (extent % part and not may_be_narrow):

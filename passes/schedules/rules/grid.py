@@ -283,7 +283,7 @@ def _shares(schedule: Schedule, division: KDivision) -> Iterator[str]:
     too."""
     _, n, _ = schedule.tile_mnk
     epilogue, parts, by_tma = schedule.epilogue, division.parts, division.is_of_tail
-    step = 8 if schedule.agents.has_producer else schedule.multiply.step[1]
+    step = 8 if schedule.multiply.by_warpgroups else schedule.multiply.step[1]
     boxes = epilogue.tile if by_tma and epilogue.path is StorePath.tma else None
     step = step if boxes is None else lcm(step, boxes[1])
     if n % (parts * step):

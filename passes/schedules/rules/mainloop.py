@@ -1,6 +1,7 @@
 """What the mainloop of a schedule must satisfy: stages, roles and their registers, prologues, shared memory."""
 
 from collections.abc import Iterator
+from math import prod
 
 from lowtide.dialects.tile import CacheHint, RasterKind, RepeatKind, SchedulerKind, TailKind, UnrollKind, WavesKind
 from lowtide.dialects.tile.agents import Agents
@@ -33,9 +34,13 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     if schedule.agents.has_producer and not has_wgmma(target):
         first = next(known.name for known in KNOWN if has_wgmma(known))
         yield (
-            f"a consumer multiplies by wgmma, which {target.name} does not have; take roles = single, or target {first}"
-            " [roles-target]"
+            f"a producer and a consumer share the registers of a CTA by instructions that {target.name} does not have; "
+            f"take roles = single, or target {first} [roles-target]"
         )
+    atom = schedule.multiply.atom
+    if schedule.agents.has_producer and issuer_of(atom) == "thread":
+        other = _other_atom(problem, target)
+        yield f"a producer and a consumer go with wgmma or mma.sync, not {atom}; take atom = {other} [roles-atom]"
     if mainloop.k is not None and mainloop.k < 1:
         yield f"k = {mainloop.k}: a step is at least 1 deep; nearest is 1 [k-depth]"
     if mainloop.stages is not None and not 2 <= mainloop.stages <= 64:
@@ -101,32 +106,49 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     multiply = schedule.multiply
     for name in OPERANDS:
         copy = schedule.mainloop.operand(name).copy
-        by_wgmma = issuer_of(multiply.atom) == "warpgroup"
-        if copy not in (*TMA_RANKS, *RING_COPIES) or not by_wgmma:
-            found = f"{copy} and {multiply.atom}"
-            single = "an atom of wgmma, or roles = single" if _wgmma_multiplies(problem, target) else "roles = single"
-            way_out = f"{name}.copy = tma" if by_wgmma else single
+        if copy not in (*TMA_RANKS, *(RING_COPIES if multiply.by_warpgroups else ())):
             yield (
-                f"a producer and a consumer go with {name}.copy = tma and wgmma, not {found}; take {way_out}"
-                " [roles-copy]"
+                f"a producer and a consumer go with {name}.copy = tma, not {copy} beside {multiply.atom}; take "
+                f"{name}.copy = tma [roles-copy]"
             )
     yield from _copied_by_threads(schedule)
     yield from _staged_scales(schedule, problem)
     yield from _k_order(schedule, problem)
-    if multiply.atoms != (sharing := schedule.agents.consumer.warpgroups, 1, 1):
-        counted = "the consumer warpgroups that share a tile"
-        yield f"atoms = {list(multiply.atoms or ())} count {counted}; take [{sharing}, 1, 1] [roles-atoms]"
+    yield from _of_wgmma(schedule) if multiply.by_warpgroups else _of_mma_sync(schedule, problem)
     if schedule.grid.scheduler is SchedulerKind.one_shot:
         yield (
             "scheduler = one_shot with roles, whose ring outlives a tile; take scheduler = persistent or even_split"
             " [roles-scheduler]"
         )
-    if multiply.fragment_buffers != 1:
-        yield (
-            f"fragment_buffers = {multiply.fragment_buffers} with roles: wgmma reads shared memory; take 1"
-            " [roles-buffers]"
-        )
     yield from _maxnreg(schedule, target)
+
+
+def _of_wgmma(schedule: Schedule) -> Iterator[str]:
+    """One atom along M for each warpgroup, which reads the stages."""
+    multiply, sharing = schedule.multiply, schedule.agents.consumer.warpgroups
+    if multiply.atoms != (sharing, 1, 1):
+        counted = "the consumer warpgroups that share a tile"
+        yield f"atoms = {list(multiply.atoms or ())} count {counted}; take [{sharing}, 1, 1] [roles-atoms]"
+    if multiply.fragment_buffers != 1:
+        yield (f"fragment_buffers = {multiply.fragment_buffers}: wgmma reads shared memory; take 1 [roles-buffers]")
+
+
+def _of_mma_sync(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """One atom for each warp of a consumer; tiles are whole, and their sums stay in the warps that have them."""
+    atoms, warps = schedule.multiply.atoms or (1, 1, 1), schedule.agents.consumer.warps
+    if prod(atoms) != warps or atoms[2] != 1:
+        yield (
+            f"atoms = {list(atoms)} are {prod(atoms)} warps, a consumer has {warps}, none of them along K; take "
+            f"[{warps}, 1, 1] [consumer-atoms]"
+        )
+    for found, way_out in (
+        (schedule.cluster != (1, 1), "cluster = [1, 1]"),
+        (schedule.grid.tail is TailKind.halves, "tail = whole"),
+        (schedule.multiply.atom_order is not None, "no atom_order"),
+        (problem.weights is not None, "roles = single for packed weights"),
+    ):
+        if found:
+            yield f"a consumer of {schedule.multiply.atom} goes with {way_out}; take that [consumer-mma]"
 
 
 def _copied_by_threads(schedule: Schedule) -> Iterator[str]:

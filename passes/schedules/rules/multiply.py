@@ -59,7 +59,7 @@ def threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
             f"atoms = {list(atoms)}: warps along K, not threads of {FMA}, have their sums added; take 1 along K"
             " [threads-along-k]"
         )
-    if atoms[2] != 1 and not schedule.agents.has_producer and schedule.epilogue.math is not EpilogueMath.rows:
+    if atoms[2] != 1 and not schedule.multiply.by_warpgroups and schedule.epilogue.math is not EpilogueMath.rows:
         yield (
             f"atoms = {list(atoms)}: the sums of {atoms[2]} warps along K meet in rows of shared memory; take "
             "epilogue.path = smem with epilogue.math = rows, or 1 along K [warps-along-k]"
@@ -103,8 +103,8 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
     """Sums of narrow floats are promoted unless they may be fast; a K step is then no longer than such a sum."""
     promotes, k = schedule.promotes, schedule.tile_mnk[2]
     overlaps = schedule.multiply.promote is PromoteKind.overlapped
-    if overlaps and not schedule.agents.has_producer:
-        yield "promote = overlapped goes with a producer and consumers; take promote = per_step [promote-roles]"
+    if overlaps and not schedule.multiply.by_warpgroups:
+        yield "promote = overlapped goes with a producer and wgmma; take promote = per_step [promote-roles]"
     if overlaps and problem.weights:
         yield (
             "promote = overlapped: packed weights are converted between K steps; take promote = per_step"
@@ -137,7 +137,7 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
             f"k = {k}: {SCALE_BLOCK} products share a scale, so that many are a whole number of K steps; nearest is "
             f"k = {nearest} [scale-block]"
         )
-    if problem.is_scaled and not schedule.agents.has_producer:
+    if problem.is_scaled and not schedule.multiply.by_warpgroups:
         yield "scales of blocks go with a producer and consumers; take roles = cooperative(2), on sm_90a [scales-roles]"
     if promotes and schedule.multiply.atom == FMA:
         yield f"promote = per_step: {FMA} rounds each sum to {problem.acc} as it is; take promote = none [promote-fma]"
@@ -177,22 +177,28 @@ def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterat
     """The accumulators per thread are limited by the registers that an instruction can address."""
     m, n, _ = schedule.tile_mnk
     each = m * n * warps_along_k(schedule) // multiplying_threads(schedule) * element_type(problem.acc).bits // 32
-    if (
-        problem.promotes and not problem.weights and not schedule.agents.has_producer
-    ):  # beside all sums, those of one step
-        each *= 2
+    if problem.promotes and not problem.weights and not schedule.multiply.by_warpgroups:
+        each *= 2  # beside all sums, those of one step
     if each >= target.registers_per_thread:
         yield (
             f"grid.tile = [{m}, {n}] needs {each} accumulator registers per thread, {target.name} has "
             f"{target.registers_per_thread}; take more warps or a smaller tile [accumulators-per-thread]"
         )
+    if schedule.agents.has_producer and not schedule.multiply.by_warpgroups:
+        has = schedule.agents.consumer.registers or registers_at_entry(threads_of(schedule), target)
+        if each + _BESIDE_ACCUMULATORS > has:
+            yield (
+                f"grid.tile = [{m}, {n}] needs {each} accumulator registers per thread and about "
+                f"{_BESIDE_ACCUMULATORS} beside them, a consumer's thread has {has}; take more warps or a smaller tile"
+                " [accumulators-of-consumer]"
+            )
 
 
 def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Blocks of 64 rows of A are assigned round-robin to the consumer warpgroups; one wgmma per block and k-slice."""
-    consumers = schedule.agents.consumer.warpgroups
-    if not consumers:
+    if not schedule.multiply.by_warpgroups:
         return
+    consumers = schedule.agents.consumer.warpgroups
     m, n, k = tiled_mma(schedule, problem).atom.shape_mnk
     rows, columns, _ = schedule.tile_mnk
     step = m * consumers

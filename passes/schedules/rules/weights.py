@@ -41,7 +41,7 @@ def weights(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
             f"acc = {problem.acc} {why} in groups, whose scaled sums are added in {EPILOGUE_TYPE}; take that acc"
             " [weights-acc-of-groups]"
         )
-    yield from (_for_wgmma if schedule.agents.has_producer else _for_mma_sync)(schedule, problem, why)
+    yield from (_for_wgmma if schedule.multiply.by_warpgroups else _for_mma_sync)(schedule, problem, why)
     yield from _steps(schedule, problem)
 
 

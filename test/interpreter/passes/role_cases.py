@@ -17,6 +17,17 @@ PANELS = "roles = cooperative(2), grid.tile = [256, 96], k = 32, stages = 2, epi
 PINGPONG = "roles = pingpong(2), grid.tile = [64, 32], k = 64, stages = 3"
 FIRST_ROWS = "roles = cooperative(1), grid.tile = [128, 32], k = 64, stages = 2, epilogue.tile = [64, 16]"
 FIRST_ROWS_TWO = "roles = cooperative(2), grid.tile = [256, 16], k = 64, stages = 3, epilogue.tile = [128, 16]"
+# Products by warps, which load fragments from the panels that TMA fills
+WARPS = "roles = cooperative(1), atom = mma.m16n8k16, atoms = [2, 2, 1], grid.tile = [64, 32], k = 32, stages = 3"
+BY_WARPS = (
+    "specialize-roles",
+    "bind-mma-atoms",
+    "split-k-slices",
+    "double-buffer-fragments",
+    "bind-tma",
+    "lower-epilogue",
+    *("verify-mbarriers", "convert-sm-to-nvvm"),
+)
 EVERY = (
     "tile-to-ctas",
     "promote-operands-to-smem",
@@ -68,6 +79,24 @@ def _first_rows(name: str, steps: int, schedule: str) -> Case:
 
 
 CASES = [
+    _case("roles-warps", PLAIN, WARPS, BY_WARPS),
+    _case("roles-warps-every-kind", EVERY_KIND, f"{WARPS}, fragment_buffers = 1", BY_WARPS[-3:]),
+    Case(
+        "roles-warps-in-turn",
+        WARPS.replace("cooperative(1)", "pingpong(2)"),
+        ((300, 60, 70),),
+        BY_WARPS,
+        spec("nt", d="f32"),
+        SM_90A,
+    ),
+    Case(
+        "roles-warps-f64",
+        WARPS,
+        ((130, 60, 70),),
+        ("assign-smem-layouts", *BY_WARPS),
+        spec(dtype="f64", d="f64"),
+        SM_90A,
+    ),
     _case("roles-one", PLAIN, ONE, (*EVERY, *VERIFY, "convert-ptx-ops-to-asm")),
     _case("roles-two", PLAIN, TWO),
     _case("roles-direct", PLAIN, f"{TWO}, epilogue.path = direct"),

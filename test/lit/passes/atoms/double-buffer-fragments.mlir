@@ -118,4 +118,43 @@ tile.kernel @single(%k: index) attributes {schedule = #tile.schedule<multiply = 
   sm.producer_tail %ring : !ring
   tile.return
 }
+// A role reads slots that another one fills, none past K: no slot is waited for ahead. The last slice is loaded, and the
+// slot released, ahead of the last mma.
+// CHECK-LABEL: tile.kernel @role
+// CHECK:       consumer
+// CHECK-NOT:   sm.ldmatrix
+// CHECK:       scf.for
+// CHECK-NEXT:    %[[SLOT:.+]], %[[A:.+]], %[[B:.+]] = sm.consumer_wait
+// CHECK-NEXT:    %[[FA0:.+]] = sm.ldmatrix %[[A]][0, 0]
+// CHECK-NEXT:    %[[FB0:.+]] = sm.ldmatrix %[[B]][0, 0]
+// CHECK-NEXT:    %[[FA1:.+]] = sm.ldmatrix %[[A]][0, 16]
+// CHECK-NEXT:    %[[FB1:.+]] = sm.ldmatrix %[[B]][0, 16]
+// CHECK-NEXT:    sm.mma_sync %[[FA0]], %[[FB0]]
+// CHECK-NEXT:    sm.consumer_release %{{.+}}, %[[SLOT]]
+// CHECK-NEXT:    sm.mma_sync %[[FA1]], %[[FB1]]
+tile.kernel @role(%k: index) attributes {schedule = #tile.schedule<multiply = <fragment_buffers = 2>>} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %ring = sm.ring : !ring
+  sm.roles {
+    producer warps(4) {
+    }
+    consumer warps(4) {
+      %zero = sm.splat 0.0 : !c
+      %acc:3 = scf.for %i = %c0 to %k step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!c, index, index) {
+        %full, %a, %b = sm.consumer_wait %ring[%r, %rp] : !ring
+        %fa0 = sm.ldmatrix %a[0, 0] by "ldmatrix.x4" : !buffer to !a
+        %fb0 = sm.ldmatrix %b[0, 0] by "ldmatrix.x4" : !buffer to !b
+        %p0 = sm.mma_sync %fa0, %fb0, %c by #mma : !a, !b, !c
+        %fa1 = sm.ldmatrix %a[0, 16] by "ldmatrix.x4" : !buffer to !a
+        %fb1 = sm.ldmatrix %b[0, 16] by "ldmatrix.x4" : !buffer to !b
+        %p1 = sm.mma_sync %fa1, %fb1, %p0 by #mma : !a, !b, !c
+        sm.consumer_release %ring, %full : !ring, !sm.slot<read>
+        %r2, %rp2 = sm.ring_advance %ring[%r, %rp] : !ring
+        scf.yield %p1, %r2, %rp2 : !c, index, index
+      }
+    }
+  }
+  tile.return
+}
 }

@@ -326,7 +326,7 @@ tile.kernel @scales(%map: !sm.tensor_map<1x64xf32>) {
       %x, %y, %s = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!a, !b, !rs]>
       %rows = sm.load_scales row_scale %s[%c0, %c0] : !rs to !acc
       %sum, %done = sm.wgmma_promote tn %x, %y into %zero scaled(%rows : !acc, %rows : !acc) by <wgmma.m64n8k32.f32.e4m3, atoms [1, 1, 1]> : !a, !b, !acc
-      // expected-error @below {{verify-mbarriers: releases a slot for a warpgroup, but each of its warps reads scales there; write each_warp [release-each-warp]}}
+      // expected-error @below {{verify-mbarriers: releases a slot for a warpgroup, but each of its warps reads it by itself; write each_warp [release-each-warp]}}
       sm.mbarrier_arrive %empty[%c0] after %done : !sm.mbarriers<2>
     }
   }

@@ -95,7 +95,7 @@ func.func @element(%a: !mat, %b: !mat, %d: !wide) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90"} {
 func.func @wgmma(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: a consumer multiplies by wgmma, which sm_90 does not have; take roles = single, or target sm_90a}}
+  // expected-error @below {{choose-schedule: a producer and a consumer share the registers of a CTA by instructions that sm_90 does not have; take roles = single, or target sm_90a}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <roles = cooperative(2)>, multiply = <atom = wgmma.m64n128k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

@@ -212,7 +212,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: a producer and a consumer go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: a.copy = tma needs a producer and consumers; take roles = cooperative(2) with wgmma, or a.copy = cp.async.16 [atom-roles]}}
+  // expected-error @below {{choose-schedule: no schedule fits: a.copy = tma needs a producer and consumers; take roles = cooperative(2) with wgmma, or a.copy = cp.async.16 [atom-roles]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <a = <copy = tma>>, multiply = <atom = mma.m16n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -242,7 +242,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: a producer and a consumer go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: registers = [40, 232] are those of roles; take roles = cooperative(2) with wgmma, or [0, 0] [registers-roles]}}
+  // expected-error @below {{choose-schedule: no schedule fits: registers = [40, 232] are those of roles; take roles = cooperative(2) with wgmma, or [0, 0] [registers-roles]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <registers = [40, 232]>, multiply = <atom = mma.m16n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -273,7 +273,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: a producer and a consumer go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: b.copy = tma needs a producer and consumers; take roles = cooperative(2) with wgmma, or b.copy = cp.async.16 [atom-roles]}}
+  // expected-error @below {{choose-schedule: no schedule fits: b.copy = tma needs a producer and consumers; take roles = cooperative(2) with wgmma, or b.copy = cp.async.16 [atom-roles]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <copy = tma>>, multiply = <atom = mma.m16n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -337,7 +337,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: fragment_buffers = 2 with roles: wgmma reads shared memory; take 1; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2) with wgmma, or atom = mma.m16n8k16}}
+  // expected-error @below {{choose-schedule: no schedule fits: fragment_buffers = 2: wgmma reads shared memory; take 1; nor with roles = single: atom = wgmma.m64n8k16 needs a producer and consumers; take roles = cooperative(2) with wgmma, or atom = mma.m16n8k16}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<multiply = <atom = wgmma.m64n8k16, fragment_buffers = 2>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -515,7 +515,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: a producer and a consumer go with a.copy = tma and wgmma, not tma and mma.m16n8k16; take an atom of wgmma, or roles = single; nor with roles = single: a.cache = evict_first goes with a.copy = tma, not cp.async.16; take normal [cache-copy]}}
+  // expected-error @below {{choose-schedule: no schedule fits: a.cache = evict_first goes with a.copy = tma, not cp.async.16; take normal [cache-copy]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <a = <cache = evict_first>>, multiply = <atom = mma.m16n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
