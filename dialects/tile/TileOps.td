@@ -26,18 +26,18 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
   let description = [{
     Describes the problem, not how it is solved. `layout` specifies how A and B are stored (the last dimension is
     contiguous): `tn` A (M,K), B (N,K); `tt` A (M,K), B (K,N); `nn` A (K,M), B (N,K); `nt` A (K,M), B (K,N). D is (M,N).
-    Products are summed in the accumulator's type; `fast` sums may be less precise, as mma instructions leave them. `by`
-    names a sum of products of narrower pieces that A · B is computed by. If A and B have the type of the pieces, they are
-    the pieces, which `tile.pack` has made.
+    Products are summed in the accumulator's type; with `fast`, sums may have the lower precision of mma instructions.
+    `by` names a sum of products of narrower pieces that computes A · B. If A and B have the type of the pieces, they
+    are the pieces, which `tile.pack` made.
 
-    The op writes its results. The region computes one element of each result, in their order, from the accumulator and
-    one element of each operand. A `full` result, such as D, has one element per element of A · B. All full results have
-    the same type of elements and lie in the same way. An `amax` result is one f32: it becomes the largest absolute value
-    of what the region yields for it, NaN if one of these values is NaN, and 0 if there are none.
+    The op writes its results. The region computes one element of each result, in order, from the accumulator and one
+    element of each operand. A `full` result, such as D, has one element per element of A · B. All full results have the
+    same element type and layout. An `amax` result is one f32: the largest absolute value of the values that the region
+    yields for it, NaN if any of them is NaN, and 0 if there are none.
 
-    A `full` operand has one element per element of D, `per_row` and `per_column` operands
-    are vectors of length M and N, and a `scalar` operand is one run-time value. A full operand may lie where a full
-    result does: all of it is read before any of that is written.
+    A `full` operand has one element per element of D, `per_row` and `per_column` operands are vectors of length M and
+    N, and a `scalar` operand is one run-time value. A full operand may be a full result: all of it is read before any
+    of that result is written.
 
     Block scales come last, one operand for rows and one for columns, and are not passed to the region. The products of
     each 128 of K are summed separately, and their sum is multiplied by the scales of its row and of its column. A
@@ -54,8 +54,8 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     of a group is subtracted from its weights; only as many of its bits count as a weight has. Neither operand has an
     argument in the region.
 
-    A batch has three dimensions: A, B and D then are as many matrices, one for each product, and the batch is the first
-    dimension. An operand of the epilogue that has the batch too has one part for each; one without it is shared.
+    In a batch, A, B and D have three dimensions. The first is the batch, with one matrix for each product. An operand
+    of the epilogue may have it too; an operand without it is shared.
 
     ```mlir
     tile.gemm tn %a, %b into %d acc(f32) operands(per_column %bias : memref<?xbf16>)
@@ -237,30 +237,30 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     order and scheduler apply to super-tiles. CTA r of a cluster computes the tile in row r / n and column r mod n, even
     if that tile is past the edge; its windows are then empty.
 
-    A work item has named coordinates, which the body takes as arguments, followed by the loop-carried values, as in
-    scf.for. They are `m` and `n`, the first row and the first column of the tile, and those that a clause adds:
+    A work item has named coordinates. They are arguments of the body, followed by the loop-carried values, as in
+    scf.for. `m` and `n` are the first row and the first column of the tile. Clauses add others:
 
-    - `batch(%b of %B)`: the tiles of B matrices, one matrix after another. `batch` is the number of the matrix.
-      Scheduler, parts and division of K are those of all tiles.
+    - `batch(%b of %B)`: the tiles of B matrices, one matrix after another. `batch` is the index of the matrix.
+      Scheduler, parts and division of K apply to all tiles.
     - `groups(%g to %rows_end of %ends)`: the rows are grouped. Group g has the rows from `ends[g - 1]`, or 0, up to
-      `ends[g]`; an end is clamped to [the end before, `rows`], and rows after the last end belong to no group. The tiles
-      of a group begin at its first row, and come after those of the group before. `group` is the number of the group,
-      and `rows_end` the end of its rows: the rows of the tile from there on do not count. They may be loaded, and are
+      `ends[g]`. An end is clamped to [the end before, `rows`], and rows after the last end belong to no group. The
+      tiles of a group begin at its first row, and follow the tiles of the group before. `group` is the index of the
+      group, and `rows_end` the end of its rows: rows of the tile from there on may be loaded, but do not count and are
       not stored. A group without rows has no tiles.
-    - `k(%k0 to %k1 of %K by 64)`: a work item is a range of K of a tile, from `k0` to `k1`. It is never empty, since
-      agents count on a first step: K is at least 1, and who launches gives A and B zeros of K = 1 in place of K = 0.
+    - `k(%k0 to %k1 of %K by 64)`: a work item is a range of K of a tile, from `k0` to `k1`. It is never empty, because
+      agents rely on a first step: K is at least 1, and for K = 0 the host passes A and B of zeros with K = 1.
 
-    How K is divided is said next (`#tile.k_division`): `split n`, `scatter n`, `stream_k`, `hybrid`, `tail n` or
-    `scatter_tail n`. `part` says which part of its tile the item is (0 begins at K = 0), `parts` how many parts the tile
-    has, and `slot` is the slot of part 0; part p has that slot plus p. Slots are below the number of items (`split`,
-    `scatter`), of CTAs (`stream_k`, `hybrid`) or n times that (`tail`, `scatter_tail`); those of the parts 0 of tiles in
-    several parts are distinct, and so are those of all other parts.
+    The division of K follows (`#tile.k_division`): `split n`, `scatter n`, `stream_k`, `hybrid`, `tail n` or
+    `scatter_tail n`. `part` is the index of the item's part of its tile (part 0 begins at K = 0), `parts` the number of
+    parts of the tile, and `slot` the slot of part 0; part p has that slot plus p. Slots are less than the number of
+    items (`split`, `scatter`), of CTAs (`stream_k`, `hybrid`), or n times the number of CTAs (`tail`, `scatter_tail`).
+    For tiles in several parts, the slots of parts 0 are distinct, and so are the slots of all other parts.
 
-    Of the parts of a tile, part 0 comes last: the others are items of CTAs with lower numbers, or earlier items of the
-    same CTA. With `scatter`, all parts of a tile are items of one round, in which each CTA has one, and CTAs with
+    Part 0 of a tile comes last: the other parts are items of CTAs with lower numbers, or earlier items of the same CTA.
+    With `scatter`, all parts of a tile are items of one round, in which each CTA has one item, and CTAs with
     neighbouring numbers have the same part of neighbouring tiles. A super-tile of a cluster counts as a tile: its CTAs
     have the same part of it. With `scatter_tail`, the parts of a tile wait for each other too: they are items of one
-    round, and those of earlier rounds come first in every CTA.
+    round, and items of earlier rounds come first in every CTA.
 
     ```mlir
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<grouped 16>) persistent {
@@ -454,12 +454,12 @@ def Tile_PromoteOp : Tile_Op<"promote", [AttrSizedOperandSegments,
 def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile_NamesArguments]> {
   let summary = "Applies the epilogue to an accumulator and writes the results";
   let description = [{
-    The windows of the full results start at the given offsets, have the accumulator's shape, and are clipped at the edges
-    of the matrices. In a batch the number of the matrix comes first. The region is the same as in `tile.gemm`. The
-    accumulator is a CTA-wide tile, or a fragment from level `atoms` on. Operands are read before results are written,
-    within the window, so that a full operand may be a full result. An `amax` is raised to the largest absolute value of
-    what the region yields for it, for the window's elements inside the matrices: whoever launches sets it to zero before
-    (`tile.prepare`).
+    The windows of the full results start at the given offsets, have the accumulator's shape, and are clipped at the
+    edges of the matrices. In a batch, the index of the matrix comes first. The region is the same as in `tile.gemm`.
+    The accumulator is a CTA-wide tile, or a fragment from level `atoms` on. Operands are read before results are
+    written, within the window, so that a full operand may be a full result. An `amax` is raised to the largest absolute
+    value of the values that the region yields for it, for the window's elements inside the matrices; the host sets it
+    to zero before the launch (`tile.prepare`).
 
     With `part`, the accumulator is the sum over one range of K only, and the sum of all parts of the tile is stored.
     `divide-k` replaces this form with ops that exchange partial sums.

@@ -18,7 +18,7 @@ def Tile_OperandKind : Tile_Enum<"OperandKind", "the part of D or of K that each
     I32EnumAttrCase<"row_scale", 6>, I32EnumAttrCase<"column_scale", 7>, I32EnumAttrCase<"row_block_scale", 8>,
     I32EnumAttrCase<"column_block_scale", 9>]>;
 
-def Tile_ResultKind : Tile_Enum<"ResultKind", "what a result has one element for", [
+def Tile_ResultKind : Tile_Enum<"ResultKind", "whether a result has one element per element of A · B, or one in total", [
     I32EnumAttrCase<"full", 0>, I32EnumAttrCase<"amax", 1>]>;
 
 def Tile_RasterKind : Tile_Enum<"RasterKind", "order in which work tiles are assigned", [
@@ -138,7 +138,7 @@ def Tile_RasterAttr : Tile_Attr<"Raster", "raster"> {
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    // How many numbers a word takes.
+    // The number of arguments of a word.
     static unsigned numbersOf(RasterKind kind) {
       return kind == RasterKind::grouped ? 1 : kind == RasterKind::groups ? 2 : 0;
     }
@@ -347,18 +347,18 @@ def Tile_ScheduleAttr : Tile_SchedulePart<"Schedule", "schedule"> {
 }
 
 def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
-  let summary = "What a kernel computes: layout and element types of A, B, the accumulator, the results and the epilogue's operands";
+  let summary = "The problem of a kernel: layout and element types of A, B, the accumulator, the results and the epilogue's operands";
   let description = [{
-    The host function has the problem that was asked for, from the first pass on that exchanges, transposes or splits A
-    and B. A kernel has what it multiplies, from level `cta` on, so that passes need not infer types from the remaining
-    ops. The arguments of both are A, B, the `results` and the `operands`, in this order. Sums are `fast` where they may be less precise than `acc`, as mma
-    instructions leave them. The memrefs give the extents. `empty` names those of M, N and K that are
-    known to be 0. To the kernel such an extent is known at run time, as any other that may be 0; whoever calls checks
-    it, and passes zeros of another K where K is empty, so that D is the epilogue of 0. A kernel's problem is `swapped`
-    if its A is the B that was asked for, as `swap-operands` leaves it. Full results and operands are stored `by_columns`
-    or by rows. A `b` that is no type of A is
-    that of packed weights, which are converted to A's; with `group`, sums of so much of K are scaled. With `by`, A and
-    B are computed as sums of products of pieces; those of a kernel are the pieces, as `split-operands` leaves them.
+    The host function has the requested problem, from the first pass on that exchanges, transposes or splits A and B. A
+    kernel has the problem of its products, from level `cta` on, so that passes need not infer types from the remaining
+    ops. The arguments of both are A, B, the `results` and the `operands`, in this order. With `fast`, sums may have the
+    lower precision of mma instructions. The memrefs give the extents. `empty` names the extents among M, N and K that
+    are known to be 0. The kernel treats such an extent as a run-time extent that may be 0. The caller checks it and, if
+    K is empty, passes zeros of another K, so that D is the epilogue of 0. A kernel's problem is `swapped` if its A is
+    the requested B, as after `swap-operands`. Full results and operands are stored `by_columns` or by rows. A `b` that
+    cannot be multiplied by A's type is the type of packed weights, which are converted to A's; with `group`, sums over
+    that much of K are scaled. With `by`, A · B is computed as a sum of products of pieces; A and B of a kernel are the
+    pieces, as after `split-operands`.
 
     ```mlir
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], operands = [per_column bf16, scalar f32]>
