@@ -171,10 +171,8 @@ def test_what_goes_with_roles_is_advised_roles_only_where_wgmma_has_the_types(gi
     compile_gemm(SPEC, target="sm_90a", schedule=roles)
 
 
-@pytest.mark.parametrize(("spec", "advice"), [(SPEC, "an atom of wgmma, or roles = single"), (None, "roles = single")])
-def test_roles_with_mma_sync_name_what_fits(spec: lt.GemmSpec | None, advice: str) -> None:
-    spec = spec or lt.GemmSpec(m=4096, n=4096, k=4096, **F64)
-    with pytest.raises(lt.ScheduleError) as caught:
-        compile_gemm(spec, target="sm_90a", schedule=f"roles = cooperative(2), {MMA_SYNC}")
-    assert str(caught.value).splitlines()[0].endswith(f"not tma and mma.m16n8k16; take {advice} [roles-copy]")
-    compile_gemm(spec, target="sm_90a", schedule=f"roles = single, {MMA_SYNC}")
+@pytest.mark.parametrize("spec", [SPEC, lt.GemmSpec(m=4096, n=4096, k=4096, **F64)], ids=["bf16", "f64"])
+def test_mma_sync_has_a_producer_only_if_that_is_asked_for(spec: lt.GemmSpec) -> None:
+    for roles, has_producer in (("roles = cooperative(2), ", True), ("roles = single, ", False), ("", False)):
+        kernel = compile_gemm(spec, target="sm_90a", schedule=f"{roles}{MMA_SYNC}")
+        assert kernel.schedule.agents.has_producer == has_producer
