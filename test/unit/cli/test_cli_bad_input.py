@@ -65,7 +65,7 @@ def test_null_characters_are_no_module() -> None:
 
 @pytest.mark.parametrize("path", [None, "a\0b", b"x", ""])
 def test_what_is_no_path_holds_no_bundle(path: object) -> None:
-    with pytest.raises(LoadError, match=r"cannot load .*: (it is .*; pass a str|a path is not empty)"):
+    with pytest.raises(LoadError, match=r"cannot load .*(it is .*; pass a str|\[path-empty\])"):
         lt.runtime.load_bundle(path)
     with pytest.raises(LoadError, match="cannot bundle into "):
         lt.bundle([lt.GemmSpec(a="bf16", b="bf16", d="bf16")], path)
