@@ -161,9 +161,13 @@ def _record(case: Case, folder: Path) -> str:
 
 def _compare(case: Case, folder: Path, translations: list[tuple[str, str]]) -> str:
     """What differs; or nothing."""
+    if not (folder / f"{case.name}.ptx").is_file():
+        return f"{case.name}: not recorded"
     recorded, old = ((folder / f"{case.name}.{kind}").read_text() for kind in ("schedule", "ptx"))
     for before, after in translations:
         recorded = recorded.replace(before, after)
+    if recorded:  # shorthands are printed as what they stand for
+        recorded = f"{lt.Schedule.parse(recorded)}\n"
     chosen, new = _compile(case)
     found = f"{case.name}: chosen\n  {chosen.strip()}\nin place of\n  {recorded.strip()}\n" * (chosen != recorded)
     if chosen != recorded and recorded:

@@ -135,6 +135,11 @@ class Problem:
         return replace(self, a=row.piece, b=row.piece, k=k, layout=GemmLayout.tn)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether sums are converted and stored as D, and nothing else is read, computed or given."""
+        return not self.kinds and not self.has_math and self.results == (ResultKind.full,)
+
+    @property
     def scales(self) -> tuple[Stream, ...]:
         """The scales of the sums of blocks of K: those of rows and those of columns, or none."""
         found = (SCALES[kind] for kind in self.kinds if kind in SCALES)

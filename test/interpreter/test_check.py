@@ -122,7 +122,7 @@ def test_a_dropped_barrier_is_the_fault_of_the_pass_that_dropped_it(
     guilty = checked(tmp_path).guilty
     assert guilty is not None and guilty.before is not None
     assert (guilty.level, guilty.step) == ("atoms", "bind-ring-to-cp-async")
-    assert guilty.before.name.endswith("double-buffer-fragments.mlir")
+    assert guilty.before.name.endswith("bind-tma.mlir")
     assert guilty.outcome.finding is Finding.broken
     assert "sm.ldmatrix" in guilty.op
     assert "sm.barrier" in guilty.before.read_text() or "consumer_wait" in guilty.before.read_text()

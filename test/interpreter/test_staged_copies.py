@@ -113,7 +113,7 @@ def test_a_planted_fault_is_found(kernels, fault):
             spec(),
             "sm_90a",
             "a.copy = ld.global.2, roles = cooperative(2)",
-            r"cooperative\(2\) go with a.copy = tma.*\[roles-copy\]",
+            r"take a.copy = tma \[roles-copy\]",
         ),
         (
             spec(),

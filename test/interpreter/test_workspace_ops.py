@@ -28,7 +28,8 @@ module attributes {tile.level = "nvvm", tile.target = "sm_80"} {
     return
   }
   gpu.module @kernels {
-    gpu.func @kernel(%d: !llvm.ptr<1>, %w: !llvm.ptr<1>, %c: !llvm.ptr<1>, %l: i32) kernel {
+    gpu.func @kernel(%d: !llvm.ptr<1>, %w: !llvm.ptr<1>, %c: !llvm.ptr<1>, %l: i32) kernel
+        attributes {problem = #problem} {
       %lane = nvvm.read.ptx.sreg.tid.x : i32
       %zero = arith.constant 0 : i32
       %is_mine = arith.cmpi slt, %lane, %l : i32

@@ -102,7 +102,7 @@ def test_a_profiler_that_fails_ends_the_program_with_its_words(counters: ModuleT
 
 @pytest.mark.parametrize(
     "arguments, message",
-    [(["measure"], "measure needs a FOLDER"), (["--ncu", "no-such-ncu"], "no-such-ncu is not there; install Nsight")],
+    [(["measure"], "measure needs a FOLDER"), (["--ncu", "no-such-ncu"], "no-such-ncu was not found; install Nsight")],
 )
 def test_what_cannot_be_done_ends_with_a_message(arguments: list[str], message: str) -> None:
     done = subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, check=False)

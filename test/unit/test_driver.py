@@ -342,7 +342,7 @@ def test_a_fault_in_a_pass_has_a_reproducer_too(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(TileToCtas, "run", crash)
     with pytest.raises(
-        PassError, match=r"tile-to-ctas stopped with AttributeError: no such thing; this is a fault.*\[pass-stopped\]"
+        PassError, match=r"tile-to-ctas stopped with AttributeError: no such thing; .*\[pass-stopped\]"
     ) as e:
         lower(problem(), dump_dir=tmp_path)
     assert isinstance(e.value.__cause__, AttributeError)

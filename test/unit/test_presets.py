@@ -28,8 +28,8 @@ def test_every_preset_is_a_legal_schedule_of_the_target_that_it_names(name: str)
     assert schedule.target in ("sm_80", "sm_89", "sm_90a")
     for dtype in preset.dtypes:
         spec = preset.spec(dtype)
-        types = {"a": spec.a, "b": spec.multiplied_b, "d": spec.d, "acc": spec.sums}
-        types |= {"weights": spec.b, "group": spec.group} if spec.is_mixed else {}
+        types = {"a": spec.a, "b": spec.multiplied[1], "d": spec.d, "acc": spec.sums}
+        types |= {"converted": (None, spec.b), "group": spec.group} if spec.is_mixed else {}
         scales = [operand for operand in spec.operands if operand.kind.is_block_scale]
         form = {
             "is_batched": spec.is_batched,

@@ -109,7 +109,7 @@ def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
     """
     m, n, _ = schedule.tile_mnk
     threads = threads_of(schedule)
-    if m * n > _ACCUMULATORS_OF_FMA * threads or problem.kinds or problem.has_math:
+    if m * n > _ACCUMULATORS_OF_FMA * threads or not problem.is_plain:
         return 1
     if threads % target.warp_size:  # which a rule refuses
         return 1

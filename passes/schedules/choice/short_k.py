@@ -72,7 +72,7 @@ _COMPATIBLE = ("grid.tile", "grid.launch", "mainloop.k", *SINGLE.values())
 
 def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[Mapping[str, Any]]:
     """Sets of fields, the best first; none if given fields, types, edges or extents do not suit them."""
-    is_plain = not (problem.weights or problem.kinds or problem.has_math or problem.d_is_column_major)
+    is_plain = problem.is_plain and not (problem.weights or problem.d_is_column_major)
     if not is_plain or problem.layout is not GemmLayout.tn:
         return  # an unrolled loop leaves no registers for them, nor for transposed fragments; its stores are of rows
     if max(element_type(name).bits for name in (problem.a, problem.b, problem.d)) > _MOST_BITS:

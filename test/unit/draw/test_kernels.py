@@ -217,8 +217,8 @@ def test_what_cannot_be_shown_of_a_kernel_is_refused(mma: str, wgmma: str, tmp_p
     with pytest.raises(lt.Error, match=r"cannot read .*missing.mlir"):
         lt.draw(tmp_path / "missing.mlir", tmp_path / "x.svg")
     for arguments, message in (
-        (("<3,3,3>", "--m", "64"), "--m beside '<3,3,3>'"),
-        (("<3,3,3>", "--schedule", "stages = 3"), "--schedule beside"),
+        (("<3,3,3>", "--m", "64"), "[draw-beside]"),
+        (("<3,3,3>", "--schedule", "stages = 3"), "[draw-beside]"),
         (("<3,3,3>", "--show", "banks"), "[views-of-kernel]"),
         (("--shape", "8x8"), "--shape is for a thread-value layout"),
         (("--target", "sm_80", "--schedule", "stages = 1"), "stages"),
