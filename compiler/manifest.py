@@ -23,12 +23,12 @@ from lowtide.elements import element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.facts.alignment import alignments_of, is_packed, moved_alignment
-from lowtide.passes.support.element_types import element_name
-from lowtide.passes.support.kernels import cluster_shape
-from lowtide.passes.support.matrix_layouts import is_column_major
-from lowtide.passes.support.operand_kinds import acts_in_the_sum
-from lowtide.passes.support.problem import Problem, problem_in
-from lowtide.passes.support.rewriting import defining_op, memory_of, uses
+from lowtide.passes.support.ir.rewriting import defining_op, memory_of, uses
+from lowtide.passes.support.problem.element_types import element_name
+from lowtide.passes.support.problem.kernels import cluster_shape
+from lowtide.passes.support.problem.matrix_layouts import is_column_major
+from lowtide.passes.support.problem.operand_kinds import acts_in_the_sum
+from lowtide.passes.support.problem.problem import Problem, problem_in
 from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.manifest import BATCH, FORMAT, KIND_DIMS, OUTPUT_DIMS, PACKED_ROWS, is_mixed, matrix_dims
 

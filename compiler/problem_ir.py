@@ -16,7 +16,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.choice.asked import set_expected
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
 FUNCTION = "gemm"

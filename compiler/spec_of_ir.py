@@ -25,10 +25,10 @@ from lowtide.dialects.tile import ResultKind
 from lowtide.elements import INTEGER_TYPE, element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
-from lowtide.passes.support.element_types import element_name
-from lowtide.passes.support.matrix_layouts import is_column_major
-from lowtide.passes.support.problem import Problem, first_full
-from lowtide.passes.support.rewriting import defining_op, values_from_outside
+from lowtide.passes.support.ir.rewriting import defining_op, values_from_outside
+from lowtide.passes.support.problem.element_types import element_name
+from lowtide.passes.support.problem.matrix_layouts import is_column_major
+from lowtide.passes.support.problem.problem import Problem, first_full
 from lowtide.runtime.manifest import OUTPUT_DIMS, matrix_dims
 
 Epilogue = Callable[..., Any]

@@ -14,9 +14,9 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import gemm_layout, k_division
 from lowtide.dialects.tile import KDivisionKind
 from lowtide.passes.base import walk
-from lowtide.passes.support.atoms import tiled_mma_of
-from lowtide.passes.support.matrix_layouts import a_is_mk
-from lowtide.passes.support.rewriting import defining_op
+from lowtide.passes.support.agents.atoms import tiled_mma_of
+from lowtide.passes.support.ir.rewriting import defining_op
+from lowtide.passes.support.problem.matrix_layouts import a_is_mk
 
 _STEP = 2  # index of K in (M, N, K)
 

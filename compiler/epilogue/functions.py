@@ -72,25 +72,25 @@ def clamp(x: Any, low: Any, high: Any) -> Any:
 
 @_folds
 def exp(x: Any) -> Any:
-    """eˣ, with the error of `lowtide.passes.support.math_formulas.EXP`."""
+    """eˣ, with the error of `lowtide.passes.support.ir.math_formulas.EXP`."""
     return _call("exp", np.exp, x)
 
 
 @_folds
 def log(x: Any) -> Any:
-    """The natural logarithm: −∞ at 0, NaN below; the error is that of `lowtide.passes.support.math_formulas.LOG`."""
+    """The natural logarithm: −∞ at 0, NaN below; the error is that of `lowtide.passes.support.ir.math_formulas.LOG`."""
     return _call("log", np.log, x)
 
 
 @_folds
 def tanh(x: Any) -> Any:
-    """The hyperbolic tangent, with the error of `lowtide.passes.support.math_formulas.TANH`."""
+    """The hyperbolic tangent, with the error of `lowtide.passes.support.ir.math_formulas.TANH`."""
     return _call("tanh", np.tanh, x)
 
 
 @_folds
 def erf(x: Any) -> Any:
-    """The error function 2/√π ∫₀ˣ e^{−t²} dt, with the error of `lowtide.passes.support.math_formulas.ERF`."""
+    """The error function 2/√π ∫₀ˣ e^{−t²} dt, with the error of `lowtide.passes.support.ir.math_formulas.ERF`."""
     return _call("erf", erf_of_arrays, x)
 
 
@@ -102,7 +102,7 @@ def sqrt(x: Any) -> Any:
 
 @_folds
 def rsqrt(x: Any) -> Any:
-    """1/√x: ∞ at 0, NaN below; the error is that of `lowtide.passes.support.math_formulas.RSQRT_APPROX`."""
+    """1/√x: ∞ at 0, NaN below; the error is that of `lowtide.passes.support.ir.math_formulas.RSQRT_APPROX`."""
     return _call("rsqrt", lambda y: 1.0 / np.sqrt(y), x)
 
 

@@ -14,10 +14,10 @@ from lowtide.inspection.draw.panels import Panel
 from lowtide.inspection.explain.accesses import SharedAccess
 from lowtide.inspection.explain.names import SCRATCH, UNKNOWN, Names
 from lowtide.passes.base import walk
-from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk
-from lowtide.passes.support.operand_loads import is_operand_load
-from lowtide.passes.support.wgmmas import fragment_of, wgmmas
+from lowtide.passes.support.agents.wgmmas import fragment_of, wgmmas
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk
+from lowtide.passes.support.streams.operand_loads import is_operand_load
 from lowtide.targets import WarpAccess
 from lowtide.targets.ldmatrix import elements_per_register, row_addresses
 from lowtide.targets.tv import extents

@@ -19,7 +19,7 @@ from lowtide.inspection.draw.atoms import copy_atom_picture, mma_atom_picture
 from lowtide.inspection.draw.layouts import layout_picture, swizzle_picture
 from lowtide.inspection.draw.panels import Picture
 from lowtide.inspection.draw.tiled import fragment_picture, mma_picture, shape_of_copy
-from lowtide.passes.support.atoms import tiled_mma_of
+from lowtide.passes.support.agents.atoms import tiled_mma_of
 from lowtide.targets import COPY_ATOMS, MMA_ATOMS
 from lowtide.targets.tv import Shape
 

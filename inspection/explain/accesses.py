@@ -34,10 +34,10 @@ from lowtide.inspection.explain.hopper import (
 )
 from lowtide.inspection.explain.names import SCRATCH, UNKNOWN, Names, cache_hint
 from lowtide.passes.base import walk
-from lowtide.passes.support.buffers import is_shared, is_transposed_buffer
-from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.operand_kinds import SCALES
-from lowtide.passes.support.operand_loads import is_operand_load
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.problem.operand_kinds import SCALES
+from lowtide.passes.support.streams.buffers import is_shared, is_transposed_buffer
+from lowtide.passes.support.streams.operand_loads import is_operand_load
 from lowtide.targets import Conflict, Sectors, WarpAccess, sectors_per_request, worst_request
 from lowtide.targets.banks import LINE_BYTES
 from lowtide.targets.ldmatrix import elements_per_register, row_addresses

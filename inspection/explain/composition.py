@@ -17,10 +17,10 @@ from lowtide.interpreter.machine.work_order import WorkOrder
 from lowtide.interpreter.ops.tile import work_order
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.facts.resources import registers_at_entry, threads_of
-from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.element_types import buffer_bytes, element_bits
-from lowtide.passes.support.kernels import cluster_shape, copies_of, instances_of, role_instances
-from lowtide.passes.support.wgmmas import fragment_of, registers_of, wgmmas
+from lowtide.passes.support.agents.wgmmas import fragment_of, registers_of, wgmmas
+from lowtide.passes.support.ir.builder import constant_of
+from lowtide.passes.support.problem.element_types import buffer_bytes, element_bits
+from lowtide.passes.support.problem.kernels import cluster_shape, copies_of, instances_of, role_instances
 from lowtide.targets import Target
 
 # The ops that compute a grid.

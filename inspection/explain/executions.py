@@ -8,7 +8,7 @@ from mlir import ir
 from mlir.dialects import arith
 
 from lowtide.dialects import tile
-from lowtide.passes.support.builder import constant_of
+from lowtide.passes.support.ir.builder import constant_of
 
 # The ops that compute offsets of windows.
 _SUMS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(

@@ -32,7 +32,7 @@ from lowtide.inspection.explain.packing import Packing, packing_of
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.choice.asked import PassedOver, choice_for, passed_over_in, set_passed_over
 from lowtide.passes.schedules.choice.choice import Choice
-from lowtide.passes.support.kernels import gemm_kernels, launches_of, problem_of, schedule_of
+from lowtide.passes.support.problem.kernels import gemm_kernels, launches_of, problem_of, schedule_of
 from lowtide.targets import Target
 
 FORMAT = 1

@@ -11,8 +11,8 @@ from tensor_layouts import Layout, Swizzle, compose, mode, size
 
 from lowtide.dialects.tile.layouts import layout_of
 from lowtide.errors import ScheduleError
-from lowtide.passes.support.buffers import is_transposed_buffer
-from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.streams.buffers import is_transposed_buffer
 from lowtide.targets import Conflict, worst_conflict
 from lowtide.targets.banks import AccessKind
 from lowtide.targets.tv import offsets

@@ -24,11 +24,11 @@ from lowtide.errors import IRError, ScheduleError
 from lowtide.inspection.explain.executions import executions, summed
 from lowtide.inspection.explain.names import Names, cache_hint
 from lowtide.passes.base import walk
-from lowtide.passes.support.atoms import is_transposed, tiled_mma_of
-from lowtide.passes.support.clusters import members
-from lowtide.passes.support.element_types import buffer_bytes, element_bits
-from lowtide.passes.support.kernels import cluster_shape
-from lowtide.passes.support.wgmmas import Wgmma, fragment_of, wgmmas
+from lowtide.passes.support.agents.atoms import is_transposed, tiled_mma_of
+from lowtide.passes.support.agents.clusters import members
+from lowtide.passes.support.agents.wgmmas import Wgmma, fragment_of, wgmmas
+from lowtide.passes.support.problem.element_types import buffer_bytes, element_bits
+from lowtide.passes.support.problem.kernels import cluster_shape
 from lowtide.targets import Conflict, Sectors
 
 # For 16-bit operands, by the tensor cores of one SM: 989 TFLOP/s of an H100's 132 SMs at 1.83 GHz (NVIDIA H100 Tensor

@@ -11,8 +11,8 @@ from lowtide.dialects.tile import OperandKind
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.facts.alignment import WIDEST, alignments_in, moved_alignment
-from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.rewriting import memory_of
+from lowtide.passes.support.ir.rewriting import memory_of
+from lowtide.passes.support.problem.element_types import element_bits
 
 # The assumed row stride in bytes if it is known only at run time: a whole number of sectors.
 ASSUMED_ROW_STRIDE = 8192

@@ -7,7 +7,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts.alignment import MATRICES, is_packed, is_packed_transposed, moved_alignment
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 
 # Of the copying kernel, read and written: measured on an H200 at 4096×4096 bf16, partly held in L2.
 _BYTES_PER_MICROSECOND = 3.2e6

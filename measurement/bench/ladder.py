@@ -21,7 +21,7 @@ from lowtide.errors import Error
 from lowtide.measurement.bench.contest import Contest, Standings, interval, rates
 from lowtide.measurement.bench.cublaslt_search import WITH_SWEEP
 from lowtide.measurement.bench.gpu_timing import KINDS, Contender, ratio, spread
-from lowtide.passes.support.kernels import gemm_kernels
+from lowtide.passes.support.problem.kernels import gemm_kernels
 from lowtide.verification.checking.gpu_run import run_on_gpu
 from lowtide.verification.checking.interpretation import inputs_for
 from lowtide.verification.checking.interpretation import run as interpret

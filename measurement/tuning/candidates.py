@@ -20,7 +20,7 @@ from lowtide.dialects.tile.agents import AGENT_PATHS
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.choice import choose, ranked
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
 MOST = 24

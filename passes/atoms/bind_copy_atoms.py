@@ -22,17 +22,17 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts.resources import threads_of
-from lowtide.passes.support.atoms import (
+from lowtide.passes.support.agents.atoms import (
     RING_COPIES,
     STAGED_COPIES,
     copy_through_registers,
     fill_copy,
     tiled_copy_attr,
 )
-from lowtide.passes.support.buffers import is_transposed_buffer
-from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.kernels import kernels_of_one_agent, schedule_of
-from lowtide.passes.support.rewriting import before, defining_op, erase
+from lowtide.passes.support.ir.rewriting import before, defining_op, erase
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.problem.kernels import kernels_of_one_agent, schedule_of
+from lowtide.passes.support.streams.buffers import is_transposed_buffer
 from lowtide.targets import Target
 
 

@@ -31,20 +31,20 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts.resources import multiplying_threads
-from lowtide.passes.support.atoms import (
+from lowtide.passes.support.agents.atoms import (
     fragment_type,
     mma_atom_name,
     rows_of_part,
     tiled_mma,
     tiled_mma_attr,
 )
-from lowtide.passes.support.clusters import OPERANDS
-from lowtide.passes.support.kernels import kernels_by_issuer, main_loop, problem_of, schedule_of
-from lowtide.passes.support.operand_loads import load_operand
-from lowtide.passes.support.partial_sums import bind_shares, bind_sums
-from lowtide.passes.support.problem import Problem
-from lowtide.passes.support.promotion import add_promoted, load_factors
-from lowtide.passes.support.rewriting import after, before, defining_op, erase_if_unused, rebuild_loop, replace
+from lowtide.passes.support.agents.clusters import OPERANDS
+from lowtide.passes.support.ir.rewriting import after, before, defining_op, erase_if_unused, rebuild_loop, replace
+from lowtide.passes.support.problem.kernels import kernels_by_issuer, main_loop, problem_of, schedule_of
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.passes.support.streams.operand_loads import load_operand
+from lowtide.passes.support.streams.promotion import add_promoted, load_factors
+from lowtide.passes.support.work.partial_sums import bind_shares, bind_sums
 from lowtide.targets import Target, TiledMma
 
 

@@ -27,8 +27,8 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.work import carried_by
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.rewriting import before, erase, ops_in, rebuild_loop, uses
+from lowtide.passes.support.ir.builder import constant_of
+from lowtide.passes.support.ir.rewriting import before, erase, ops_in, rebuild_loop, uses
 from lowtide.targets import Target
 
 

@@ -51,21 +51,21 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.atoms import (
+from lowtide.passes.support.agents.atoms import (
     CP_ASYNC_COPIES,
     TMA_RANKS,
     copy_through_registers,
     fill_copy,
     tiled_copy_attr,
 )
-from lowtide.passes.support.buffers import is_shared
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.cache_hints import written
-from lowtide.passes.support.clusters import OPERANDS, Lines, sharing
-from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.kernels import COPIERS, PRODUCER, bytes_of, kernels_with_producer, schedule_of
-from lowtide.passes.support.rewriting import after, before, erase, rebuild_loop, uses
-from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
+from lowtide.passes.support.agents.clusters import OPERANDS, Lines, sharing
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.ir.rewriting import after, before, erase, rebuild_loop, uses
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.problem.kernels import COPIERS, PRODUCER, bytes_of, kernels_with_producer, schedule_of
+from lowtide.passes.support.streams.buffers import is_shared
+from lowtide.passes.support.streams.cache_hints import written
+from lowtide.passes.support.streams.tensor_map_arguments import TensorMapArguments, launch_of
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS, Operand
 

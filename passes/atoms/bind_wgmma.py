@@ -50,15 +50,15 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.sm.timing import keep_timing
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr
-from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import kernels_by_issuer, main_loop, problem_of, schedule_of
-from lowtide.passes.support.operand_kinds import SCALES
-from lowtide.passes.support.partial_sums import bind_shares, bind_sums
-from lowtide.passes.support.promotion import add_promoted, load_factors
-from lowtide.passes.support.rewriting import after, before, defining_op, erase, erase_if_unused, ops_in, uses
-from lowtide.passes.support.weight_loads import load_zero_points, weight_load
-from lowtide.passes.support.weights import with_weights_as_a
+from lowtide.passes.support.agents.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.ir.builder import Builder, constant_of
+from lowtide.passes.support.ir.rewriting import after, before, defining_op, erase, erase_if_unused, ops_in, uses
+from lowtide.passes.support.problem.kernels import kernels_by_issuer, main_loop, problem_of, schedule_of
+from lowtide.passes.support.problem.operand_kinds import SCALES
+from lowtide.passes.support.streams.promotion import add_promoted, load_factors
+from lowtide.passes.support.streams.weight_loads import load_zero_points, weight_load
+from lowtide.passes.support.streams.weights import with_weights_as_a
+from lowtide.passes.support.work.partial_sums import bind_shares, bind_sums
 from lowtide.targets import Target, TiledMma
 
 _STEPS_AHEAD = 2

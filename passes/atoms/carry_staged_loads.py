@@ -32,7 +32,7 @@ from mlir.dialects import arith, scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.rewriting import after, before, defining_op, erase, erase_if_unused, ops_in, rebuild_loop
+from lowtide.passes.support.ir.rewriting import after, before, defining_op, erase, erase_if_unused, ops_in, rebuild_loop
 from lowtide.targets import Target
 
 

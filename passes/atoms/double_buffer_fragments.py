@@ -28,9 +28,9 @@ from mlir.dialects import scf
 from lowtide.dialects import sm
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.kernels import gemm_kernels, main_loop, schedule_of
-from lowtide.passes.support.operand_loads import OperandLoad, is_operand_load, same_load
-from lowtide.passes.support.rewriting import after, before, defining_op, ops_in, rebuild_loop
+from lowtide.passes.support.ir.rewriting import after, before, defining_op, ops_in, rebuild_loop
+from lowtide.passes.support.problem.kernels import gemm_kernels, main_loop, schedule_of
+from lowtide.passes.support.streams.operand_loads import OperandLoad, is_operand_load, same_load
 from lowtide.targets import Target
 
 

@@ -23,9 +23,9 @@ from lowtide.dialects import sm
 from lowtide.dialects.levels import Level
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.atoms import tiled_mma_of
-from lowtide.passes.support.operand_loads import erase_load, operand_slices
-from lowtide.passes.support.rewriting import before, replace
+from lowtide.passes.support.agents.atoms import tiled_mma_of
+from lowtide.passes.support.ir.rewriting import before, replace
+from lowtide.passes.support.streams.operand_loads import erase_load, operand_slices
 from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import Operand
 

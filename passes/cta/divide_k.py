@@ -38,11 +38,11 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import ResultKind
 from lowtide.dialects.tile.division import Adder, Cut, Tiles
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.kernels import cluster_shape, launches_of, problem_of, relaunch
-from lowtide.passes.support.matrix_layouts import dims_of_a
-from lowtide.passes.support.problem import is_batch, results_in
-from lowtide.passes.support.rewriting import before, copy_region, erase, extent
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.ir.rewriting import before, copy_region, erase, extent
+from lowtide.passes.support.problem.kernels import cluster_shape, launches_of, problem_of, relaunch
+from lowtide.passes.support.problem.matrix_layouts import dims_of_a
+from lowtide.passes.support.problem.problem import is_batch, results_in
 from lowtide.targets import Target
 
 _SEMAPHORE_BITS = 32

@@ -10,12 +10,12 @@ from lowtide.dialects.tile.division import Adder, Cut, KDivision, Tiles
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, WEIGHT_BLOCK, WEIGHT_ROWS
 from lowtide.passes.schedules.facts.resources import ctas_per_sm, threads_of
-from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import cluster_clause
-from lowtide.passes.support.matrix_layouts import dims_of_a, dims_of_b
-from lowtide.passes.support.operand_kinds import SCALES, acts_in_the_sum, operand_is_batched
-from lowtide.passes.support.problem import Problem, is_batch
-from lowtide.passes.support.rewriting import before, extent
+from lowtide.passes.support.ir.builder import Builder, constant_of
+from lowtide.passes.support.ir.rewriting import before, extent
+from lowtide.passes.support.problem.kernels import cluster_clause
+from lowtide.passes.support.problem.matrix_layouts import dims_of_a, dims_of_b
+from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum, operand_is_batched
+from lowtide.passes.support.problem.problem import Problem, is_batch
 from lowtide.targets import Target
 
 MOST_WORK_ITEMS = 2**31  # exclusive: in a kernel their numbers are unsigned, of 32 bits

@@ -43,8 +43,12 @@ from lowtide.dialects.enums import results_of
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import ResultKind, Side
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.copy_units import (
+from lowtide.passes.support.ir.builder import Builder, constant_of
+from lowtide.passes.support.ir.rewriting import before, erase, extent, outer_strides, replace, uses
+from lowtide.passes.support.problem.element_types import element_bits, element_name
+from lowtide.passes.support.problem.kernels import gemm_kernels, launches_of
+from lowtide.passes.support.problem.problem import decomposition_of
+from lowtide.passes.support.streams.copy_units import (
     PATCH_ROWS,
     PATCH_UNITS,
     TRANSPOSING_THREADS,
@@ -53,11 +57,7 @@ from lowtide.passes.support.copy_units import (
     side_of_tile,
     units_of_row,
 )
-from lowtide.passes.support.element_types import element_bits, element_name
-from lowtide.passes.support.kernels import gemm_kernels, launches_of
-from lowtide.passes.support.problem import decomposition_of
-from lowtide.passes.support.rewriting import before, erase, extent, outer_strides, replace, uses
-from lowtide.passes.support.workspaces import any_extents, row_stride, view, workspace
+from lowtide.passes.support.streams.workspaces import any_extents, row_stride, view, workspace
 from lowtide.targets import Target
 
 _CLEARING_THREADS, _THREADS = 32, PATCH_ROWS * PATCH_UNITS

@@ -52,12 +52,12 @@ from lowtide.dialects.tile.work import Place, add_body
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.cta.host_side import counter_type, emit_host
 from lowtide.passes.schedules.facts.resources import work_loops
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.kernels import cluster_clause, schedule_of
-from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk, dims_of_a
-from lowtide.passes.support.operand_kinds import SCALES, acts_in_the_sum
-from lowtide.passes.support.problem import Problem, is_batch, keep_asked, problem_attribute
-from lowtide.passes.support.rewriting import copy_region, defining_op, erase, extent, values_from_outside
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.ir.rewriting import copy_region, defining_op, erase, extent, values_from_outside
+from lowtide.passes.support.problem.kernels import cluster_clause, schedule_of
+from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk, dims_of_a
+from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum
+from lowtide.passes.support.problem.problem import Problem, is_batch, keep_asked, problem_attribute
 from lowtide.targets import Target
 
 # The schedule fields that it reads, and those that also determine the number of CTAs per SM.

@@ -18,8 +18,8 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts.resources import MBARRIER_BYTES, aligned
-from lowtide.passes.support.copy_units import staged_bytes
-from lowtide.passes.support.kernels import bytes_of, copies_of, launches_of, role_instances
+from lowtide.passes.support.problem.kernels import bytes_of, copies_of, launches_of, role_instances
+from lowtide.passes.support.streams.copy_units import staged_bytes
 from lowtide.targets import Target
 
 

@@ -5,7 +5,7 @@ from tensor_layouts import Layout
 
 from lowtide.dialects import sm
 from lowtide.dialects.tile.layouts import tv_of
-from lowtide.passes.support.atoms import fragment_type
+from lowtide.passes.support.agents.atoms import fragment_type
 from lowtide.targets.tv import extents
 
 

@@ -50,13 +50,13 @@ from lowtide.passes.epilogue.parts import Epilogue, Part, held_run
 from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.epilogue.stores import store_by_tma
 from lowtide.passes.schedules.facts.resources import runs_ahead
-from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
-from lowtide.passes.support.buffers import buffer_type
-from lowtide.passes.support.element_types import buffer_bytes, element_bits
-from lowtide.passes.support.kernels import gemm_kernels, schedule_of
-from lowtide.passes.support.rewriting import before, erase
-from lowtide.passes.support.tensor_map_arguments import TensorMapArguments, launch_of
-from lowtide.passes.support.wgmmas import wgmmas
+from lowtide.passes.support.agents.atoms import fragment_type, tiled_mma_of
+from lowtide.passes.support.agents.wgmmas import wgmmas
+from lowtide.passes.support.ir.rewriting import before, erase
+from lowtide.passes.support.problem.element_types import buffer_bytes, element_bits
+from lowtide.passes.support.problem.kernels import gemm_kernels, schedule_of
+from lowtide.passes.support.streams.buffers import buffer_type
+from lowtide.passes.support.streams.tensor_map_arguments import TensorMapArguments, launch_of
 from lowtide.targets import Target
 
 # What it reads of the schedule.

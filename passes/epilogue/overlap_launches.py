@@ -28,8 +28,8 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import LaunchKind
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.kernels import gemm_kernels, launches_of, schedule_if_any
-from lowtide.passes.support.rewriting import before
+from lowtide.passes.support.ir.rewriting import before
+from lowtide.passes.support.problem.kernels import gemm_kernels, launches_of, schedule_if_any
 from lowtide.targets import Target
 
 

@@ -14,14 +14,21 @@ from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.epilogue.largest import Largest
 from lowtide.passes.schedules.facts.resources import multiplying_threads
-from lowtide.passes.support.arithmetic import add
-from lowtide.passes.support.atoms import EpilogueAccess, fragment_run, fragment_type, part_of, rows_of_part, stacked_tv
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.cache_hints import written
-from lowtide.passes.support.element_types import element_bits, element_name
-from lowtide.passes.support.matrix_layouts import is_column_major
-from lowtide.passes.support.operand_kinds import operand_is_batched
-from lowtide.passes.support.rewriting import copy_region, defining_op
+from lowtide.passes.support.agents.atoms import (
+    EpilogueAccess,
+    fragment_run,
+    fragment_type,
+    part_of,
+    rows_of_part,
+    stacked_tv,
+)
+from lowtide.passes.support.ir.arithmetic import add
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.ir.rewriting import copy_region, defining_op
+from lowtide.passes.support.problem.element_types import element_bits, element_name
+from lowtide.passes.support.problem.matrix_layouts import is_column_major
+from lowtide.passes.support.problem.operand_kinds import operand_is_batched
+from lowtide.passes.support.streams.cache_hints import written
 from lowtide.targets import TiledMma
 
 Origin = tuple[ir.Value, ir.Value]

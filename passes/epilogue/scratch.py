@@ -8,9 +8,9 @@ from mlir import ir
 
 from lowtide.dialects import sm, tile
 from lowtide.passes.base import walk
-from lowtide.passes.support.element_types import buffer_bytes
-from lowtide.passes.support.kernels import instances_of
-from lowtide.passes.support.rewriting import after
+from lowtide.passes.support.ir.rewriting import after
+from lowtide.passes.support.problem.element_types import buffer_bytes
+from lowtide.passes.support.problem.kernels import instances_of
 
 
 def _block(kernel: tile.KernelOp) -> ir.Block:

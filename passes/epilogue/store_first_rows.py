@@ -31,10 +31,10 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.sm import StoreStart
 from lowtide.dialects.sm.timing import Timing
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.atoms import fragment_type, tiled_mma_of
-from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import gemm_kernels
-from lowtide.passes.support.rewriting import after, before, copy_ops, ops_in, uses
+from lowtide.passes.support.agents.atoms import fragment_type, tiled_mma_of
+from lowtide.passes.support.ir.builder import Builder, constant_of
+from lowtide.passes.support.ir.rewriting import after, before, copy_ops, ops_in, uses
+from lowtide.passes.support.problem.kernels import gemm_kernels
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
 

@@ -19,11 +19,11 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.epilogue.parts import Epilogue, Part, held_run
 from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.schedules.facts.resources import scratch_buffers
-from lowtide.passes.support.buffers import buffer_type
-from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.panels import panel_layout
-from lowtide.passes.support.rewriting import after
-from lowtide.passes.support.tensor_map_arguments import TensorMapArguments
+from lowtide.passes.support.ir.rewriting import after
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.streams.buffers import buffer_type
+from lowtide.passes.support.streams.panels import panel_layout
+from lowtide.passes.support.streams.tensor_map_arguments import TensorMapArguments
 from lowtide.targets.atoms import WGMMA_ROWS
 
 

@@ -26,12 +26,12 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import multicast_of, receivers_of
 from lowtide.dialects.sm import ClusterLine
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.buffers import is_shared
-from lowtide.passes.support.clusters import members, union
-from lowtide.passes.support.element_types import buffer_bytes
-from lowtide.passes.support.kernels import PRODUCER, cluster_shape, launches_of
-from lowtide.passes.support.panels import SWIZZLE_ROWS
-from lowtide.passes.support.rewriting import ops_in
+from lowtide.passes.support.agents.clusters import members, union
+from lowtide.passes.support.ir.rewriting import ops_in
+from lowtide.passes.support.problem.element_types import buffer_bytes
+from lowtide.passes.support.problem.kernels import PRODUCER, cluster_shape, launches_of
+from lowtide.passes.support.streams.buffers import is_shared
+from lowtide.passes.support.streams.panels import SWIZZLE_ROWS
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_WARPS
 

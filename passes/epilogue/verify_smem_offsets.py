@@ -25,9 +25,9 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import layout_of
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts.resources import MBARRIER_BYTES, aligned
-from lowtide.passes.support.copy_units import staged_bytes
-from lowtide.passes.support.element_types import buffer_bytes, element_bits
-from lowtide.passes.support.kernels import copies_of, launches_of, role_instances
+from lowtide.passes.support.problem.element_types import buffer_bytes, element_bits
+from lowtide.passes.support.problem.kernels import copies_of, launches_of, role_instances
+from lowtide.passes.support.streams.copy_units import staged_bytes
 from lowtide.targets import Target
 
 _VECTOR_BYTES = 16

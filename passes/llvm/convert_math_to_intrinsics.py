@@ -17,7 +17,7 @@ from mlir import ir
 from mlir.dialects import llvm, vector
 
 from lowtide.passes.base import Pass, Refusal
-from lowtide.passes.support.math_types import check_type, math_ops
+from lowtide.passes.support.ir.math_types import check_type, math_ops
 from lowtide.targets import Target
 
 # math op -> LLVM intrinsic, and in the comment the instruction that NVPTX selects for it

@@ -29,8 +29,8 @@ from lowtide.dialects.tile import CacheHint
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.element_types import element_bits, element_name
-from lowtide.passes.support.rewriting import before, erase, replace
+from lowtide.passes.support.ir.rewriting import before, erase, replace
+from lowtide.passes.support.problem.element_types import element_bits, element_name
 from lowtide.targets import Target
 
 # Cache operators by hint (PTX ISA, "Cache Operators").

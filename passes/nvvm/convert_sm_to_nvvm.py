@@ -45,11 +45,11 @@ from lowtide.passes.nvvm.thread.signatures import (
 )
 from lowtide.passes.nvvm.work import partial_sums, work_tiles
 from lowtide.passes.schedules.facts.resources import registers_at_entry
-from lowtide.passes.support.atoms import tiled_mma_of
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.kernels import cluster_shape, launches_of
-from lowtide.passes.support.rewriting import erase, ops_in
-from lowtide.passes.support.wgmmas import Wgmma, wgmmas
+from lowtide.passes.support.agents.atoms import tiled_mma_of
+from lowtide.passes.support.agents.wgmmas import Wgmma, wgmmas
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.ir.rewriting import erase, ops_in
+from lowtide.passes.support.problem.kernels import cluster_shape, launches_of
 from lowtide.targets import Target
 
 MODULE_NAME = "kernels"

@@ -18,9 +18,9 @@ from mlir import ir
 from mlir.dialects import arith, math
 
 from lowtide.passes.base import Pass, Refusal
-from lowtide.passes.support import math_formulas as formulas
-from lowtide.passes.support.math_types import check_type, math_ops
-from lowtide.passes.support.rewriting import defining_op
+from lowtide.passes.support.ir import math_formulas as formulas
+from lowtide.passes.support.ir.math_types import check_type, math_ops
+from lowtide.passes.support.ir.rewriting import defining_op
 from lowtide.targets import Target
 
 # What one PTX instruction computes: fma.rn, ex2.approx, lg2.approx, sqrt.rn, rsqrt.approx, abs, copysign.

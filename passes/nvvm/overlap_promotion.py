@@ -31,8 +31,8 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.sm import SlotRead
 from lowtide.dialects.sm.timing import Timing
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.rewriting import before, copy_ops, erase, erase_if_unused, ops_in, rebuild_loop
+from lowtide.passes.support.ir.builder import constant_of
+from lowtide.passes.support.ir.rewriting import before, copy_ops, erase, erase_if_unused, ops_in, rebuild_loop
 from lowtide.targets import Target
 
 

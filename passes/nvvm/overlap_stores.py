@@ -29,8 +29,8 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.sm import StoreStart
 from lowtide.dialects.sm.timing import Timing
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.rewriting import before, copy_ops, defining_op, erase, ops_in, rebuild_loop
+from lowtide.passes.support.ir.builder import constant_of
+from lowtide.passes.support.ir.rewriting import before, copy_ops, defining_op, erase, ops_in, rebuild_loop
 from lowtide.targets import Target
 
 _WAY_OUT = "take epilogue.start = all_sums, and lower again from level problem"

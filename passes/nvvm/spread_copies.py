@@ -27,7 +27,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.sm import CopyIssue
 from lowtide.dialects.sm.timing import Timing
 from lowtide.passes.base import Pass, walk
-from lowtide.passes.support.rewriting import ops_in
+from lowtide.passes.support.ir.rewriting import ops_in
 from lowtide.targets import Target
 
 

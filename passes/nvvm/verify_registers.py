@@ -25,8 +25,8 @@ from mlir.dialects import arith, gpu, nvvm, scf
 from lowtide.dialects import tile
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.schedules.facts.resources import registers_at_entry
-from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.kernels import launches_of
+from lowtide.passes.support.ir.builder import constant_of
+from lowtide.passes.support.problem.kernels import launches_of
 from lowtide.targets import Target
 
 _WARP, _WARPGROUP = 32, 128

@@ -22,8 +22,8 @@ from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, walk
 from lowtide.passes.schedules.facts.timing import timing_of
-from lowtide.passes.support.kernels import gemm_kernels, schedule_if_any
-from lowtide.passes.support.rewriting import ops_in
+from lowtide.passes.support.ir.rewriting import ops_in
+from lowtide.passes.support.problem.kernels import gemm_kernels, schedule_if_any
 from lowtide.targets import Target
 
 

@@ -48,9 +48,9 @@ from lowtide.dialects.tile import RasterKind, RepeatKind, SchedulerKind
 from lowtide.dialects.tile.work import Place, work_like
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
-from lowtide.passes.support.builder import Builder, constant_of, is_multiple
-from lowtide.passes.support.kernels import is_direct, kernels_of_one_agent, launches_of, schedule_of
-from lowtide.passes.support.rewriting import before, erase, move_region, replace
+from lowtide.passes.support.ir.builder import Builder, constant_of, is_multiple
+from lowtide.passes.support.ir.rewriting import before, erase, move_region, replace
+from lowtide.passes.support.problem.kernels import is_direct, kernels_of_one_agent, launches_of, schedule_of
 from lowtide.targets import Target
 
 Cursor: TypeAlias = tuple[ir.Value, ir.Value]  # slot and phase

@@ -12,8 +12,8 @@ from lowtide.dialects.sm.timing import keep_timing
 from lowtide.dialects.tile.work import Place, add_body, work_like
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.pipelined.staged_loop import StagedLoop
-from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.rewriting import defining_op, ops_in, uses
+from lowtide.passes.support.ir.builder import Builder, constant_of
+from lowtide.passes.support.ir.rewriting import defining_op, ops_in, uses
 
 EmitTile: TypeAlias = Callable[[Place, list[ir.Value]], list[ir.Value]]  # of an item's place and what is carried
 # What may take the sum of a K loop, and what else exchanges partial sums

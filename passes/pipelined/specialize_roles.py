@@ -56,8 +56,8 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.pipelined.role_work import Work, zero
-from lowtide.passes.support.kernels import COPIERS, PRODUCER, kernels_with_producer, schedule_of
-from lowtide.passes.support.rewriting import before, erase
+from lowtide.passes.support.ir.rewriting import before, erase
+from lowtide.passes.support.problem.kernels import COPIERS, PRODUCER, kernels_with_producer, schedule_of
 from lowtide.targets import Target
 
 

@@ -9,9 +9,9 @@ from mlir.dialects import arith, scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.work import Place
 from lowtide.passes.base import Refusal
-from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import bytes_of, main_loop
-from lowtide.passes.support.rewriting import defining_op, uses
+from lowtide.passes.support.ir.builder import Builder, constant_of
+from lowtide.passes.support.ir.rewriting import defining_op, uses
+from lowtide.passes.support.problem.kernels import bytes_of, main_loop
 
 _PARTS = (
     tile.ViewOp,

@@ -39,12 +39,12 @@ from lowtide.passes.schedules.facts.alignment import (
     moved_alignment,
     multiplied,
 )
-from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.operand_kinds import SCALES
-from lowtide.passes.support.problem import Problem, keep_asked
-from lowtide.passes.support.rewriting import after, before, defining_op
-from lowtide.passes.support.streams import ALIGNMENT
-from lowtide.passes.support.workspaces import pack
+from lowtide.passes.support.ir.rewriting import after, before, defining_op
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.problem.operand_kinds import SCALES
+from lowtide.passes.support.problem.problem import Problem, keep_asked
+from lowtide.passes.support.streams.streams import ALIGNMENT
+from lowtide.passes.support.streams.workspaces import pack
 from lowtide.targets import Target
 
 

@@ -19,8 +19,8 @@ from lowtide.passes.schedules.built.kernel import mismatches
 from lowtide.passes.schedules.built.launches import launch_mismatches
 from lowtide.passes.schedules.built.timings import timing_mismatches
 from lowtide.passes.schedules.rules.rules import broken_rule
-from lowtide.passes.support.kernels import gemm_kernels, problem_of, schedule_of
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.kernels import gemm_kernels, problem_of, schedule_of
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
 

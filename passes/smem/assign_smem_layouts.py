@@ -23,10 +23,10 @@ from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr
 from lowtide.dialects.tile.schedule import Operand
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.atoms import stage_layout
-from lowtide.passes.support.kernels import gemm_kernels, is_direct, schedule_of
-from lowtide.passes.support.panels import panel_layout
-from lowtide.passes.support.rewriting import before, defining_op, replace
+from lowtide.passes.support.agents.atoms import stage_layout
+from lowtide.passes.support.ir.rewriting import before, defining_op, replace
+from lowtide.passes.support.problem.kernels import gemm_kernels, is_direct, schedule_of
+from lowtide.passes.support.streams.panels import panel_layout
 from lowtide.targets import Target
 
 

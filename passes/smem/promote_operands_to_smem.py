@@ -36,11 +36,11 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import operand_kind
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.buffers import buffer_type
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.kernels import gemm_kernels, is_direct, schedule_if_any
-from lowtide.passes.support.operand_kinds import SCALES
-from lowtide.passes.support.rewriting import after, before, defining_op, erase_if_unused, uses
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.ir.rewriting import after, before, defining_op, erase_if_unused, uses
+from lowtide.passes.support.problem.kernels import gemm_kernels, is_direct, schedule_if_any
+from lowtide.passes.support.problem.operand_kinds import SCALES
+from lowtide.passes.support.streams.buffers import buffer_type
 from lowtide.targets import Target
 
 

@@ -28,8 +28,8 @@ from lowtide.dialects.tile import (
 from lowtide.dialects.tile.fields import Order
 from lowtide.elements import element_type
 from lowtide.passes.schedules.choice.choice import choose
-from lowtide.passes.support.matrix_layouts import swapped_layout
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.matrix_layouts import swapped_layout
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
 
 _MOST_TRIES = 400

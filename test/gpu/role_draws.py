@@ -13,7 +13,7 @@ import lowtide as lt
 from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath
 from lowtide.dialects.tile.agents import cooperative
 from lowtide.passes.schedules.choice.choice import choose
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
 
 LAYOUTS = tuple(map(str, GemmLayout))

@@ -31,7 +31,7 @@ from lowtide.passes.cta.tile_to_ctas import TileToCtas
 from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
 from lowtide.passes.nvvm.work import work_tiles
 from lowtide.passes.smem.assign_smem_layouts import AssignSmemLayouts
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 from lowtide.verification.checking.check import check_subject
 from lowtide.verification.checking.check_result import CheckResult

@@ -12,7 +12,7 @@ from lowtide.dialects.tile import RasterKind, SchedulerKind
 from lowtide.interpreter.machine.work_order import WorkOrder
 from lowtide.interpreter.numbers.domains import domain
 from lowtide.passes.nvvm.work import hilbert
-from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.ir.builder import Builder
 
 Place = tuple[int, int]
 ORDER = WorkOrder(SchedulerKind.one_shot, RasterKind.hilbert)

@@ -12,7 +12,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
 from lowtide.passes.schedules.choice.permutation import conflicts
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 
 SPEC = spec(d="f32")
 WARPS = (

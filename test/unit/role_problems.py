@@ -3,7 +3,7 @@
 from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice.choice import choose
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
 
 SM_90A = get("sm_90a")

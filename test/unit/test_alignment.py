@@ -5,7 +5,7 @@ import pytest
 import lowtide as lt
 from lowtide.dialects.tile import GemmLayout
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.verification.checking.places import places_of
 
 SMALL = "grid.tile = [32, 32], k = 32, stages = 2, atoms = [2, 1, 1]"

@@ -9,7 +9,7 @@ from mlir import ir
 from mlir.dialects import func
 from mlir.passmanager import PassManager
 
-from lowtide.passes.support.builder import Builder, constant_of, is_multiple
+from lowtide.passes.support.ir.builder import Builder, constant_of, is_multiple
 
 CASTS = ("zext", "sext", "trunc", "index_cast")
 OTHERS = ("constant", "index", "select")

@@ -15,7 +15,7 @@ from lowtide.compiler.cubin import instruction_count
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 
 TARGET = "sm_90a"
 

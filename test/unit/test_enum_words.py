@@ -40,7 +40,7 @@ from lowtide.passes.base import walk
 from lowtide.passes.llvm.convert_ptx_ops_to_asm import ConvertPtxOpsToAsm
 from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
 from lowtide.passes.nvvm.work import work_tiles
-from lowtide.passes.support.operand_kinds import SCALES
+from lowtide.passes.support.problem.operand_kinds import SCALES
 
 TARGETS = ("sm_80", "sm_90a")
 

@@ -17,7 +17,7 @@ from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import EpilogueGraph, trace
 from lowtide.compiler.epilogue.trace import FUNCTIONS
 from lowtide.compiler.spec import GemmSpec
-from lowtide.passes.support import math_formulas as formulas
+from lowtide.passes.support.ir import math_formulas as formulas
 from lowtide.runtime.epilogue import evaluate as evaluate_program
 from lowtide.verification.checking.bound import Interval, propagate
 

@@ -16,7 +16,7 @@ from lowtide.compiler.problem_ir import problem_text
 from lowtide.dialects import tile
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.choice.choice import choose
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
 
 Fields = dict[str, str]

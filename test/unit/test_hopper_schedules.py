@@ -18,7 +18,7 @@ from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes, slot_bytes
 from lowtide.passes.schedules.rules.rules import broken_rule
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
 
 SM_90A = get("sm_90a")

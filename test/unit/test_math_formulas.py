@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from lowtide.passes.support import math_formulas as formulas
+from lowtide.passes.support.ir import math_formulas as formulas
 
 ERF = np.vectorize(math.erf, otypes=[np.float64])
 

@@ -20,10 +20,10 @@ from lowtide.compiler.contexts import make_context
 from lowtide.dialects.tile import GemmLayout
 from lowtide.elements import ElementType, element_type
 from lowtide.passes.schedules.facts import resources as facts
-from lowtide.passes.support.atoms import fill_copy
-from lowtide.passes.support.element_types import buffer_bytes
-from lowtide.passes.support.panels import Panels
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.atoms import fill_copy
+from lowtide.passes.support.problem.element_types import buffer_bytes
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.passes.support.streams.panels import Panels
 from lowtide.targets import MmaAtom, atoms, known
 
 TOY = dataclasses.replace(element_type("bf16"), name="toy", ir="i16")

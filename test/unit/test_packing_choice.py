@@ -11,7 +11,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.facts.alignment import alignments_of
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 
 TYPES = ("f16", "bf16", "f32", "tf32", "f64", "s8", "u8", "e4m3", "e5m2")
 ODD = ((129, 257, 129), (17, 3, 5), (5, 7, 0), (20, 1030, 70))

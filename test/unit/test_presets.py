@@ -15,7 +15,7 @@ from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.choice.choice import choose
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
 
 PROBLEM = Problem(4096, 4096, 4096, "bf16", "bf16", "f32", "bf16", GemmLayout.tn)

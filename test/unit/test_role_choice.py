@@ -31,7 +31,7 @@ from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.choice import Choice, choose
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes
 from lowtide.passes.schedules.rules.rules import broken_rule
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
 
 # Tiles ----------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.rules.rules import broken_rule
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
 
 

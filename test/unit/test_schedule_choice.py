@@ -13,7 +13,7 @@ from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes, threads_of
 from lowtide.passes.schedules.rules.rules import broken_rule
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
 
 LARGE = Problem(4096, 4096, 4096, "bf16", "bf16", "f32", "bf16", GemmLayout.tn)

@@ -9,7 +9,7 @@ from lowtide import targets
 from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandsKind
 from lowtide.dialects.tile.division import KDivision
 from lowtide.passes.schedules.choice.choice import Choice, choose
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 
 
 def chosen(

@@ -14,7 +14,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import PassError, ScheduleError
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.facts.resources import scratch_buffers, scratch_bytes, shared_memory_bytes
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
 
 SM_90A = get("sm_90a")

@@ -1,7 +1,7 @@
 """Interval arithmetic on a traced epilogue: limits of the computed values.
 
 Computed in float64. Each operation's exact image of the intervals is widened by the error of the kernel's operation:
-half an ulp if it rounds correctly, the error in passes/support/math_formulas.py if it approximates. A value that may
+half an ulp if it rounds correctly, the error in passes/support/ir/math_formulas.py if it approximates. A value that may
 overflow has an infinite end.
 
 An interval also says whether the value may be NaN (∞ − ∞, 0 · ∞, 0 / 0, ∞ / ∞, a root or logarithm of a value that may
@@ -18,7 +18,7 @@ from lowtide.compiler.epilogue.evaluate import of_integers
 from lowtide.compiler.epilogue.operands import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
 from lowtide.elements import INTEGER_TYPE, element_type
-from lowtide.passes.support import math_formulas as formulas
+from lowtide.passes.support.ir import math_formulas as formulas
 from lowtide.runtime.dtypes import round_to
 
 

@@ -24,7 +24,7 @@ from lowtide.interpreter.machine.paths import merged
 from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.keywords import check_keywords
 from lowtide.passes.schedules.facts.alignment import WIDEST
-from lowtide.passes.support.atoms import mma_atom_name
+from lowtide.passes.support.agents.atoms import mma_atom_name
 from lowtide.targets import mma_atom
 from lowtide.verification.checking.check_result import Branches, CheckResult, Verified
 from lowtide.verification.checking.cover import Cover, Shape, as_asked, cover_of

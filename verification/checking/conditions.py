@@ -17,8 +17,8 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS, element_type
 from lowtide.passes.schedules.facts.alignment import is_packed, moved_alignment
 from lowtide.passes.schedules.facts.resources import multiplying_threads, runs_ahead
-from lowtide.passes.support.atoms import TMA_RANKS, epilogue_rows, is_transposed, mma_atom_name
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.atoms import TMA_RANKS, epilogue_rows, is_transposed, mma_atom_name
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import COPY_ATOMS, mma_atom
 from lowtide.verification.checking.workload import Work
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import count, cycle, product
 
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 from lowtide.verification.checking.conditions import (
     MATRICES,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.facts.alignment import MATRICES, WIDEST, alignments_of, moved_alignment
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 
 Bytes = tuple[int, int, int]
 """Of A, B and D."""

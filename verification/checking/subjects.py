@@ -21,7 +21,7 @@ from lowtide.interpreter.host import LEVELS
 from lowtide.passes.base import walk
 from lowtide.passes.pipeline import STEPS
 from lowtide.passes.schedules.facts.alignment import multiplied
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.runtime import storage
 from lowtide.targets import Target, get
 from lowtide.verification.checking.places import Place, places_of

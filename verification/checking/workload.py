@@ -12,7 +12,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter.machine.clusters import clusters_at_a_time
 from lowtide.interpreter.machine.work_order import WorkItem, WorkOrder
 from lowtide.passes.schedules.facts.resources import ctas_per_sm, work_loops
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
 

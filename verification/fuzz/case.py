@@ -17,7 +17,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, IRError, PassError, ScheduleError, SpecError
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.facts.alignment import WIDEST
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import accumulator_types, get
 from lowtide.verification.checking.conditions import Axis, axes_of, least_steps
 from lowtide.verification.checking.interpretation import Batch, estimated_seconds

@@ -22,7 +22,7 @@ from lowtide.interpreter import Loaded, Report
 from lowtide.interpreter.numbers.domains import ExactDomain, FloatDomain
 from lowtide.passes.base import Pass
 from lowtide.passes.pipeline import ENTRY_STEP
-from lowtide.passes.support.problem import problem_in
+from lowtide.passes.support.problem.problem import problem_in
 from lowtide.runtime.weights import pack_weights
 from lowtide.targets import get
 from lowtide.verification.checking import interpretation

@@ -18,9 +18,9 @@ from lowtide.passes.nvvm.accesses.runs import (
 from lowtide.passes.nvvm.thread.context import Context, atom_of
 from lowtide.passes.nvvm.thread.memory import both, global_pointer, is_before_edge, pointer_beyond, shared_access
 from lowtide.passes.nvvm.thread.values import Window, gathered, in_value_order, vector_type
-from lowtide.passes.support.buffers import is_transposed_buffer
-from lowtide.passes.support.builder import Scalar
-from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.ir.builder import Scalar
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.streams.buffers import is_transposed_buffer
 from lowtide.targets import family_of, split_coordinates
 
 

@@ -25,8 +25,8 @@ from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import both, element_pointer, global_pointer, is_before_edge, pointer_beyond
 from lowtide.passes.nvvm.thread.thread_offsets import layout_offset
 from lowtide.passes.nvvm.thread.values import Fragment, Window, gathered, in_value_order, regroup, vector_type
-from lowtide.passes.support.arithmetic import number
-from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.ir.arithmetic import number
+from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.targets import SplitCoordinates, split_coordinates
 
 Store = Callable[[ir.Value, ir.Value, int], None]

@@ -13,7 +13,7 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.context import Context, atom_of
 from lowtide.passes.nvvm.thread.memory import shared_access
 from lowtide.passes.nvvm.thread.values import Fragment, regroup
-from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.targets import split_coordinates
 from lowtide.targets.ldmatrix import check_rows, elements_per_register, row_addresses
 from lowtide.targets.tv import extents

@@ -9,7 +9,7 @@ from lowtide.passes.nvvm.accesses.runs import thread_origin
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import both, is_before_edge
 from lowtide.passes.nvvm.thread.values import Fragment, GlobalMatrix, element_of, vector_type
-from lowtide.passes.support.arithmetic import number
+from lowtide.passes.support.ir.arithmetic import number
 from lowtide.targets import split_coordinates
 
 _CHAINS = 4  # of maxima that do not wait for each other

@@ -17,8 +17,8 @@ from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import both, element_pointer, global_pointer, is_before_edge
 from lowtide.passes.nvvm.thread.unrolling import keep_rolled
 from lowtide.passes.nvvm.thread.values import Window, elements_from, shuffle, vector_type
-from lowtide.passes.support.arithmetic import number
-from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.ir.arithmetic import number
+from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.targets import SplitCoordinates
 
 

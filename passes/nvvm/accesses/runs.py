@@ -12,7 +12,7 @@ from lowtide.passes.nvvm.thread.context import Context, atom_of
 from lowtide.passes.nvvm.thread.memory import Inside, inside
 from lowtide.passes.nvvm.thread.thread_offsets import layout_offset
 from lowtide.passes.nvvm.thread.values import Window
-from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.targets import SplitCoordinates, fragment_loads
 from lowtide.targets.tv import Runs, extents, runs
 

@@ -16,9 +16,9 @@ from lowtide.passes.nvvm.thread.control import offset_of
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.thread_offsets import layout_offset
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, Offset, Repeated, SharedBuffer
-from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.operand_kinds import SCALES
-from lowtide.passes.support.streams import Stream
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.problem.operand_kinds import SCALES
+from lowtide.passes.support.streams.streams import Stream
 from lowtide.targets import SplitCoordinates, split_coordinates
 
 

@@ -14,7 +14,7 @@ from lowtide.passes.nvvm.agents.roles import barrier_pointer
 from lowtide.passes.nvvm.thread.clusters import CLUSTER_SPACE
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer
-from lowtide.passes.support.panels import SWIZZLE_ROWS, Panels
+from lowtide.passes.support.streams.panels import SWIZZLE_ROWS, Panels
 
 # L2 cache-policy operands by cache hint, as createpolicy.fractional returns them for fraction 1.0 (PTX ISA,
 # "createpolicy"). The ISA does not define the encoding; these are the constants that compilers pass.

@@ -9,7 +9,7 @@ from lowtide.passes.nvvm.accesses.tma import cache_policy, matrix_of
 from lowtide.passes.nvvm.agents.barriers import first_of_warpgroup
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer
-from lowtide.passes.support.panels import SWIZZLE_ROWS, Panels
+from lowtide.passes.support.streams.panels import SWIZZLE_ROWS, Panels
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
 _ALIGNMENT = 128  # bytes, of a box in shared memory

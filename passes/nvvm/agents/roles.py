@@ -16,10 +16,10 @@ from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.control import LowerBlock
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.schedules.facts.resources import MBARRIER_BYTES
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.kernels import PRODUCER, instances_of
-from lowtide.passes.support.rewriting import following
-from lowtide.passes.support.wgmmas import wgmmas
+from lowtide.passes.support.agents.wgmmas import wgmmas
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.ir.rewriting import following
+from lowtide.passes.support.problem.kernels import PRODUCER, instances_of
 from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS
 
 _WAIT_TICKS = 10_000_000  # nanoseconds that one try_wait may sleep; it is tried again

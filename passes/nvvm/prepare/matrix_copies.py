@@ -11,9 +11,9 @@ from mlir.dialects import llvm, nvvm, scf
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer, place_pointer
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, elements_from, vector_type
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.copy_units import UNIT_BYTES, units_of_row
-from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.streams.copy_units import UNIT_BYTES, units_of_row
 
 
 def copy_matrix(context: Context, source: GlobalMatrix, target: GlobalMatrix) -> None:

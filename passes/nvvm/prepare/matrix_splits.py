@@ -20,10 +20,10 @@ from lowtide.elements import element_type
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer, place_pointer
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, element_of, vector_type
-from lowtide.passes.support.arithmetic import number
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.copy_units import PATCH_ROWS, PATCH_UNITS, patches
-from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.ir.arithmetic import number
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.streams.copy_units import PATCH_ROWS, PATCH_UNITS, patches
 
 _Place = tuple[ir.Value, ir.Value, ir.Value, ir.Value]  # of a batch, of its row, the first k, K
 

@@ -17,8 +17,9 @@ from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.unrolling import keep_rolled
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, vector_type
-from lowtide.passes.support.builder import Builder, Scalar
-from lowtide.passes.support.copy_units import (
+from lowtide.passes.support.ir.builder import Builder, Scalar
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.streams.copy_units import (
     STAGED_ROW_BYTES,
     TILE_BYTES,
     TRANSPOSING_THREADS,
@@ -26,7 +27,6 @@ from lowtide.passes.support.copy_units import (
     side_of_tile,
     staged_offset,
 )
-from lowtide.passes.support.element_types import element_bits
 
 _UNITS = TILE_BYTES // UNIT_BYTES  # of a row
 _ROWS_AT_ONCE = TRANSPOSING_THREADS // _UNITS

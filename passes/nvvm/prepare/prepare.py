@@ -10,8 +10,8 @@ from lowtide.passes.nvvm.prepare.matrix_splits import split_matrix
 from lowtide.passes.nvvm.prepare.matrix_transposes import transpose_matrix
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.values import GlobalMatrix
-from lowtide.passes.support.arithmetic import number
-from lowtide.passes.support.problem import decomposition_of
+from lowtide.passes.support.ir.arithmetic import number
+from lowtide.passes.support.problem.problem import decomposition_of
 
 
 def lower_prepare(context: Context, op: tile.PrepareOp) -> None:

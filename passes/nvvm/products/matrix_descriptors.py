@@ -11,8 +11,8 @@ from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer
-from lowtide.passes.support.atoms import is_transposed
-from lowtide.passes.support.panels import Panels
+from lowtide.passes.support.agents.atoms import is_transposed
+from lowtide.passes.support.streams.panels import Panels
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
 # Addresses and offsets count units of 16 bytes, and have 18 bits.

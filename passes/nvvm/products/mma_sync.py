@@ -15,7 +15,7 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.values import Fragment, element_of, regroup, vector_type
-from lowtide.passes.support.atoms import tiled_mma_of
+from lowtide.passes.support.agents.atoms import tiled_mma_of
 from lowtide.targets import MmaAtom, TiledMma, coordinates
 
 _REGISTER_BITS = 32  # of the registers that hold several narrow operands

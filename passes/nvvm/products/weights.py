@@ -22,8 +22,8 @@ from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.values import Fragment, element_of, regroup, vector_type
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.weights import held_at
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.streams.weights import held_at
 from lowtide.targets import coordinates
 
 _WORD_BYTES = 4

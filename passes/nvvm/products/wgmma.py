@@ -18,10 +18,10 @@ from lowtide.passes.nvvm.products.scale_factors import scale_factors
 from lowtide.passes.nvvm.thread.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.values import Fragment, Pending, regroup, vector_type
-from lowtide.passes.support.arithmetic import add
-from lowtide.passes.support.atoms import tiled_mma_of
-from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.weights import with_weights_as_a
+from lowtide.passes.support.agents.atoms import tiled_mma_of
+from lowtide.passes.support.ir.arithmetic import add
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.streams.weights import with_weights_as_a
 from lowtide.targets import MmaAtom, TiledMma
 from lowtide.targets.tv import extents
 

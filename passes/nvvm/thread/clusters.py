@@ -7,7 +7,7 @@ from mlir import ir
 from mlir.dialects import nvvm
 
 from lowtide.dialects.sm import ClusterLine
-from lowtide.passes.support.builder import Builder, Scalar
+from lowtide.passes.support.ir.builder import Builder, Scalar
 
 CLUSTER_SPACE = 7  # the address space of shared memory in a cluster
 

@@ -14,8 +14,8 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.attributes import enum_attribute
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.values import Fragment, held_type, regroup, shuffle, vector_type
-from lowtide.passes.support.arithmetic import number_attribute
-from lowtide.passes.support.rewriting import defining_op
+from lowtide.passes.support.ir.arithmetic import number_attribute
+from lowtide.passes.support.ir.rewriting import defining_op
 from lowtide.targets import coordinates
 from lowtide.targets.tv import extents
 

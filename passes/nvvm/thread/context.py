@@ -8,7 +8,7 @@ from mlir import ir
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.clusters import ClusterPlace
 from lowtide.passes.nvvm.thread.values import Fragment, Lowered, SharedBuffer, Window
-from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.ir.builder import Builder
 from lowtide.targets import CopyAtom, copy_atom, family_of
 
 

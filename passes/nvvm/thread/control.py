@@ -28,10 +28,10 @@ from lowtide.passes.nvvm.thread.values import (
     unflatten,
 )
 from lowtide.passes.schedules.facts.resources import aligned
-from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.element_types import buffer_bytes
-from lowtide.passes.support.kernels import copies_of
-from lowtide.passes.support.operand_kinds import SCALES
+from lowtide.passes.support.ir.builder import constant_of
+from lowtide.passes.support.problem.element_types import buffer_bytes
+from lowtide.passes.support.problem.kernels import copies_of
+from lowtide.passes.support.problem.operand_kinds import SCALES
 
 LowerBlock = Callable[[Context, ir.Block], None]
 

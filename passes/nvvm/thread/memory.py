@@ -16,8 +16,8 @@ from lowtide.errors import ScheduleError
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.thread_offsets import ThreadOffset
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, SharedBuffer, Window
-from lowtide.passes.support.builder import Builder, Scalar, constant_of
-from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.ir.builder import Builder, Scalar, constant_of
+from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.targets.tv import offsets
 
 _DYNAMIC = -(2**31)  # llvm.getelementptr's marker for an index that is an operand

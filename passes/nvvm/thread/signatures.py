@@ -8,10 +8,10 @@ from mlir.dialects import llvm, memref
 from lowtide.dialects import sm, tile
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.values import TENSOR_MAPS_ATTRIBUTE, GlobalExtents, GlobalMatrix, held_type
-from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.kernels import relaunch
-from lowtide.passes.support.matrix_layouts import is_column_major
-from lowtide.passes.support.rewriting import before, extent, outer_strides, uses
+from lowtide.passes.support.ir.builder import Builder, constant_of
+from lowtide.passes.support.ir.rewriting import before, extent, outer_strides, uses
+from lowtide.passes.support.problem.kernels import relaunch
+from lowtide.passes.support.problem.matrix_layouts import is_column_major
 
 _GLOBAL = 1  # address space
 

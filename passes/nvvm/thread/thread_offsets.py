@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tensor_layouts import Layout, flatten
 
 from lowtide.dialects.tile.layouts import SwizzleBits, swizzle_offset
-from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.ir.builder import Builder
 from lowtide.targets.tv import offsets as evaluate
 
 

@@ -8,9 +8,9 @@ from lowtide.dialects.sm import StepForm
 from lowtide.dialects.sm.timing import Timing
 from lowtide.passes.base import walk
 from lowtide.passes.nvvm.thread.context import Context
-from lowtide.passes.support.atoms import tiled_mma_of
-from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.wgmmas import Wgmma, fragment_of, registers_of, wgmmas
+from lowtide.passes.support.agents.atoms import tiled_mma_of
+from lowtide.passes.support.agents.wgmmas import Wgmma, fragment_of, registers_of, wgmmas
+from lowtide.passes.support.ir.builder import constant_of
 
 # ptxas unrolls a short loop together with the copies before it. If the same threads copy and multiply, there are not
 # enough registers for that. With roles unrolling gains up to 2 % (1024³ on an H200), but consumers that

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from lowtide.dialects import sm
 from lowtide.dialects.tile import OperandKind
 from lowtide.elements import element_of_ir
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.element_types import HELD_BYTE
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.problem.element_types import HELD_BYTE
 from lowtide.targets.tv import Runs
 
 # On a kernel: the positions of the arguments that are tensor maps.

@@ -16,7 +16,7 @@ from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.values import GlobalMatrix
 from lowtide.passes.nvvm.work.orders import Pair
-from lowtide.passes.support.builder import Builder, Scalar
+from lowtide.passes.support.ir.builder import Builder, Scalar
 
 
 class Spot(NamedTuple):

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from mlir import ir
 from mlir.dialects import scf
 
-from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.ir.builder import Builder
 
 Pair: TypeAlias = tuple[ir.Value, ir.Value]  # along M, along N
 

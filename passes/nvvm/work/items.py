@@ -18,7 +18,7 @@ from lowtide.dialects.tile.division import Adder, Cut, Tiles
 from lowtide.passes.nvvm.thread.clusters import ClusterPlace
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.work.schedulers import Bounds, Worker
-from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.ir.builder import Builder
 
 
 class Item(NamedTuple):

@@ -11,7 +11,7 @@ from mlir import ir
 from lowtide.dialects import tile
 from lowtide.dialects.tile import RasterKind
 from lowtide.passes.nvvm.work.hilbert import place_on_hilbert_curve
-from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.ir.builder import Builder
 
 Pair: TypeAlias = tuple[ir.Value, ir.Value]  # along M, along N
 Order: TypeAlias = Callable[[Builder, tile.RasterAttr, ir.Value, Pair], Pair]

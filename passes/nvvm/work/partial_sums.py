@@ -18,9 +18,9 @@ from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.unrolling import keep_rolled
 from lowtide.passes.nvvm.thread.values import Fragment, GlobalMatrix, regroup, vector_type
-from lowtide.passes.support.arithmetic import add
-from lowtide.passes.support.builder import constant_of
-from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.ir.arithmetic import add
+from lowtide.passes.support.ir.builder import constant_of
+from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.targets import coordinates
 from lowtide.targets.tv import extents
 

@@ -9,7 +9,7 @@ from mlir.dialects import nvvm
 
 from lowtide.dialects.tile import SchedulerKind
 from lowtide.passes.nvvm.thread.context import Context
-from lowtide.passes.support.builder import Builder
+from lowtide.passes.support.ir.builder import Builder
 
 Bounds: TypeAlias = tuple[ir.Value, ir.Value, ir.Value]  # first, end, step
 

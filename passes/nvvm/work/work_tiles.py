@@ -22,7 +22,7 @@ from lowtide.passes.nvvm.work.grids import Grids, grids_of
 from lowtide.passes.nvvm.work.items import PARTS, Item, Items, items_of
 from lowtide.passes.nvvm.work.orders import ORDERS
 from lowtide.passes.nvvm.work.schedulers import LOOPS, Bounds, Worker, in_turn
-from lowtide.passes.support.kernels import cluster_shape
+from lowtide.passes.support.problem.kernels import cluster_shape
 
 Word = TypeVar("Word", bound=IntEnum)
 Lowering = TypeVar("Lowering")

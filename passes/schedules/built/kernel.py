@@ -46,19 +46,19 @@ from lowtide.passes.schedules.facts.resources import (
     warps_along_k,
     work_loops,
 )
-from lowtide.passes.support.atoms import (
+from lowtide.passes.support.agents.atoms import (
     STAGED_COPIES,
     TMA_RANKS,
     planned_stage,
     tiled_mma,
     tiled_mma_attr,
 )
-from lowtide.passes.support.clusters import OPERANDS, sharing
-from lowtide.passes.support.element_types import element_name
-from lowtide.passes.support.kernels import cluster_shape
-from lowtide.passes.support.problem import Problem
-from lowtide.passes.support.rewriting import defining_op, ops_in, uses
-from lowtide.passes.support.wgmmas import wgmmas
+from lowtide.passes.support.agents.clusters import OPERANDS, sharing
+from lowtide.passes.support.agents.wgmmas import wgmmas
+from lowtide.passes.support.ir.rewriting import defining_op, ops_in, uses
+from lowtide.passes.support.problem.element_types import element_name
+from lowtide.passes.support.problem.kernels import cluster_shape
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets.atoms import Operand, copy_atom
 
 AGAIN = "lower again from level problem with it"

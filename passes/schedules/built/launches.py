@@ -13,7 +13,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.schedules.built.kernel import AGAIN, refusal
 from lowtide.passes.schedules.facts.resources import threads_of
-from lowtide.passes.support.kernels import cluster_shape, scheduled_kernels
+from lowtide.passes.support.problem.kernels import cluster_shape, scheduled_kernels
 
 
 def launch_mismatches(module: ir.Module) -> Iterator[Refusal]:

@@ -17,8 +17,8 @@ from lowtide.passes.base import Refusal, walk
 from lowtide.passes.schedules.built.kernel import AGAIN, BOTH, refusal
 from lowtide.passes.schedules.facts.resources import work_loops
 from lowtide.passes.schedules.facts.timing import timing_of
-from lowtide.passes.support.kernels import gemm_kernels, schedule_if_any, scheduled_kernels
-from lowtide.passes.support.rewriting import ops_in
+from lowtide.passes.support.ir.rewriting import ops_in
+from lowtide.passes.support.problem.kernels import gemm_kernels, schedule_if_any, scheduled_kernels
 
 _PRODUCTS = (tile.MmaOp, sm.MmaSyncOp, sm.WgmmaOp, sm.WgmmaPromoteOp)
 _CTAS = ("ctas_per_sm", "nvvm.minctasm")  # the attribute before level nvvm, and from there on

@@ -17,7 +17,7 @@ from lowtide.dialects import tile
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import IRError
 from lowtide.passes.schedules.choice.choice import Choice, choose
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
 EXPECTED = "tile.expected"

@@ -18,9 +18,9 @@ from lowtide.dialects.tile import (
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.rules.epilogue import STORE_HINTS, stores_whole_rows
-from lowtide.passes.support.atoms import TMA_RANKS
-from lowtide.passes.support.matrix_layouts import k_is_contiguous
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.atoms import TMA_RANKS
+from lowtide.passes.support.problem.matrix_layouts import k_is_contiguous
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import has_mma_sync, has_wgmma, issuer_of
 
 # 4095×4097×4103 on an H200: TMA stores to a workspace take 7 % less time than stores through threads.

@@ -37,8 +37,8 @@ from lowtide.passes.schedules.cost.calibration import is_narrow
 from lowtide.passes.schedules.cost.traffic import straddles_sectors
 from lowtide.passes.schedules.facts.resources import REGISTER_BITS, results_fill_registers
 from lowtide.passes.schedules.rules.multiply import column_step, widest
-from lowtide.passes.support.matrix_layouts import b_is_nk
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.matrix_layouts import b_is_nk
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS, WGMMA_ROWS, wgmma_widths
 

@@ -18,7 +18,7 @@ from lowtide.passes.schedules.choice.search import in_turn, legal
 from lowtide.passes.schedules.choice.sparing import WHY, sparing
 from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules.rules import broken_field
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 
 

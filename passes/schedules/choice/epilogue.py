@@ -22,8 +22,8 @@ from lowtide.passes.schedules.facts.resources import (
     warps_along_k,
 )
 from lowtide.passes.schedules.rules.epilogue import start, stores_whole_rows
-from lowtide.passes.support.atoms import epilogue_rows, part_of, tiled_mma
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.atoms import epilogue_rows, part_of, tiled_mma
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import FMA, WGMMA_ROWS
 from lowtide.targets.tv import neighbours

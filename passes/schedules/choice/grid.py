@@ -21,7 +21,7 @@ from lowtide.passes.schedules.cost.cost import Tail, cost, tails, widest_box
 from lowtide.passes.schedules.cost.traffic import tile_of, wave_bytes
 from lowtide.passes.schedules.facts.resources import threads_of
 from lowtide.passes.schedules.rules.grid import has_griddepcontrol
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import FMA
 

@@ -13,15 +13,15 @@ from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes, swizzle_base, threads_of
 from lowtide.passes.schedules.rules.tma import panel_swizzle
-from lowtide.passes.support.atoms import (
+from lowtide.passes.support.agents.atoms import (
     STAGED_COPIES,
     fill_copy,
     is_transposed,
     keeps_transposed,
     tiled_mma,
 )
-from lowtide.passes.support.operand_loads import stage_access
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.passes.support.streams.operand_loads import stage_access
 from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import FMA, Operand
 

@@ -13,9 +13,9 @@ from lowtide.elements import element_type
 from lowtide.passes.schedules.choice.asked_for import wgmma_width
 from lowtide.passes.schedules.choice.permutation import of_fewest_conflicts
 from lowtide.passes.schedules.facts.resources import REGISTER_BITS, holds_few_scales, is_wide_for_scales
-from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk
-from lowtide.passes.support.operand_loads import LDMATRIX_BITS
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.passes.support.streams.operand_loads import LDMATRIX_BITS
 from lowtide.targets import MmaAtom, Target, issuer_of, mma_atom, types_of_atom
 from lowtide.targets.atoms import FMA, WGMMA_ROWS, wgmma_k
 

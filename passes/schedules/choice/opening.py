@@ -6,7 +6,7 @@ Which these are is not written here: optional fields are left out one by one, as
 from lowtide.dialects.tile import OperandsKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.rules.rules import OPTIONAL, broken_rule
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
 

@@ -18,8 +18,8 @@ from lowtide.passes.schedules.facts.alignment import (
     PACK_FIELDS,
     moved_alignment,
 )
-from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk, k_is_last
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk, k_is_last
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, has_wgmma, issuer_of, types_of_atom
 
 # Rows or columns of D, at least, for which an operand is transposed where mma.sync takes it as it lies. On an H200, s8

@@ -4,7 +4,7 @@ from lowtide.dialects.tile import StorePath
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice import epilogue, grid, mainloop, multiply, packing
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 
 SWIZZLES = ("mainloop.a.swizzle", "mainloop.b.swizzle", "epilogue.swizzle")

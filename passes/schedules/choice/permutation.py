@@ -15,10 +15,10 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.rules.tma import panel_swizzle
-from lowtide.passes.support.atoms import is_transposed, tiled_mma
-from lowtide.passes.support.operand_loads import operand_access
-from lowtide.passes.support.panels import panel_layout
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.atoms import is_transposed, tiled_mma
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.passes.support.streams.operand_loads import operand_access
+from lowtide.passes.support.streams.panels import panel_layout
 from lowtide.targets import shared_access_conflicts
 from lowtide.targets.atoms import Operand
 

@@ -16,8 +16,8 @@ from lowtide.passes.schedules.facts.alignment import (
     moved_alignment,
 )
 from lowtide.passes.schedules.facts.resources import ring_bytes, runs_ahead, warps_along_k
-from lowtide.passes.support.atoms import STAGED_COPIES, keeps_transposed
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.atoms import STAGED_COPIES, keeps_transposed
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets.atoms import FMA
 
 Reasons = Mapping[str, str]

@@ -22,7 +22,7 @@ from lowtide.passes.schedules.cost.cost import cost, rank
 from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules.mainloop import has_wgmma
 from lowtide.passes.schedules.rules.rules import broken_rule
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, issuer_of
 from lowtide.targets.atoms import multiplies_by_wgmma
 

@@ -28,7 +28,7 @@ from lowtide.dialects.tile.fields import Extents2, Extents3, Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.rules.grid import has_griddepcontrol
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
 _STORE_BITS = 128  # of a store of one thread

@@ -10,7 +10,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import EPILOGUE_TYPE
 from lowtide.passes.schedules.cost.cost import cost
 from lowtide.passes.schedules.rules.mainloop import has_wgmma
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
 

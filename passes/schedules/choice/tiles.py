@@ -13,10 +13,10 @@ from lowtide.dialects.tile.fields import Extents2, Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import WEIGHT_BLOCK, element_type
 from lowtide.passes.schedules.choice.multiply import multiplies_by_fma, pairs_rows
-from lowtide.passes.support.atoms import STAGED_COPIES
-from lowtide.passes.support.matrix_layouts import k_is_contiguous
-from lowtide.passes.support.operand_loads import LDMATRIX_BITS
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.atoms import STAGED_COPIES
+from lowtide.passes.support.problem.matrix_layouts import k_is_contiguous
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.passes.support.streams.operand_loads import LDMATRIX_BITS
 from lowtide.targets import Target
 
 

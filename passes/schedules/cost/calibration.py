@@ -8,7 +8,7 @@ from types import MappingProxyType
 from lowtide.dialects.tile.division import Adder
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.facts.resources import runs_ahead
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 
 
 @dataclass(frozen=True)

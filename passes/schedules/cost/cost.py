@@ -31,8 +31,8 @@ from lowtide.passes.schedules.cost.traffic import (
     tile_of,
 )
 from lowtide.passes.schedules.facts.resources import ctas_per_sm, is_wide_for_scales, threads_of
-from lowtide.passes.support.atoms import mma_atom_name
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.atoms import mma_atom_name
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import MMA_ATOMS, Target
 from lowtide.targets.atoms import FMA, WGMMA_ROWS
 

@@ -11,8 +11,8 @@ from lowtide.dialects.tile.fields import Extents2, Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.rules.tma import contiguous_extent
-from lowtide.passes.support.clusters import OPERANDS, sharing
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.clusters import OPERANDS, sharing
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import Operand
 

@@ -15,9 +15,9 @@ from lowtide.dialects.tile import PackKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts.resources import multiplying_threads
-from lowtide.passes.support.atoms import GLOBAL_LOADS, TMA_RANKS, epilogue_rows, fragment_run, tiled_mma
-from lowtide.passes.support.matrix_layouts import k_is_last
-from lowtide.passes.support.problem import Problem, problem_in
+from lowtide.passes.support.agents.atoms import GLOBAL_LOADS, TMA_RANKS, epilogue_rows, fragment_run, tiled_mma
+from lowtide.passes.support.problem.matrix_layouts import k_is_last
+from lowtide.passes.support.problem.problem import Problem, problem_in
 
 # Base and strides of a tensor map (CUDA driver API, cuTensorMapEncodeTiled); the widest access of a thread.
 WIDEST = 16

@@ -9,9 +9,9 @@ from lowtide.dialects.tile.agents import Agents
 from lowtide.dialects.tile.fields import Extents2, Extents3
 from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.elements import element_type
-from lowtide.passes.support.atoms import keeps_transposed
-from lowtide.passes.support.clusters import OPERANDS
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.atoms import keeps_transposed
+from lowtide.passes.support.agents.clusters import OPERANDS
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, types_of_atom
 from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, threads_of_atom
 

@@ -15,7 +15,7 @@ from lowtide.passes.schedules.facts.alignment import (
 )
 from lowtide.passes.schedules.facts.resources import threads_of
 from lowtide.passes.schedules.rules.tma import boxes
-from lowtide.passes.support.atoms import (
+from lowtide.passes.support.agents.atoms import (
     STAGED_COPIES,
     TMA_RANKS,
     fill_copy,
@@ -23,9 +23,9 @@ from lowtide.passes.support.atoms import (
     keeps_transposed,
     tiled_mma,
 )
-from lowtide.passes.support.matrix_layouts import k_is_last
-from lowtide.passes.support.operand_loads import LDMATRIX_BITS, global_loads, operand_access
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.matrix_layouts import k_is_last
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.passes.support.streams.operand_loads import LDMATRIX_BITS, global_loads, operand_access
 from lowtide.targets import Target, TiledMma
 from lowtide.targets.atoms import WARPGROUP_THREADS, Operand
 

@@ -26,8 +26,8 @@ from lowtide.passes.schedules.facts.resources import (
 from lowtide.passes.schedules.rules.copies import swizzle_of
 from lowtide.passes.schedules.rules.mainloop import roles_or
 from lowtide.passes.schedules.rules.tma import MAX_BOX_SIDE
-from lowtide.passes.support.atoms import rows_of_part
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.atoms import rows_of_part
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
 

@@ -16,9 +16,9 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes, threads_of, warps_along_k
 from lowtide.passes.schedules.rules.mainloop import roles_or
-from lowtide.passes.support.clusters import OPERANDS, sharing
-from lowtide.passes.support.panels import SWIZZLE_ROWS
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.clusters import OPERANDS, sharing
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.passes.support.streams.panels import SWIZZLE_ROWS
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
 

@@ -16,9 +16,9 @@ from lowtide.passes.schedules.facts.resources import (
     threads_of,
 )
 from lowtide.passes.schedules.rules.tma import MAX_BOX_SIDE
-from lowtide.passes.support.atoms import GLOBAL_LOADS, RING_COPIES, TMA_RANKS
-from lowtide.passes.support.matrix_layouts import a_is_mk
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.atoms import GLOBAL_LOADS, RING_COPIES, TMA_RANKS
+from lowtide.passes.support.problem.matrix_layouts import a_is_mk
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import KNOWN, Target, family_of, issuer_of
 from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS, WGMMA_ROWS, Operand
 

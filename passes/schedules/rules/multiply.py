@@ -17,9 +17,9 @@ from lowtide.passes.schedules.facts.resources import (
     threads_of,
     warps_along_k,
 )
-from lowtide.passes.support.atoms import mma_atom_name, tiled_mma
-from lowtide.passes.support.matrix_layouts import b_is_nk, k_is_contiguous, k_is_last
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.atoms import mma_atom_name, tiled_mma
+from lowtide.passes.support.problem.matrix_layouts import b_is_nk, k_is_contiguous, k_is_last
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import KNOWN, MMA_ATOMS, Target, accumulator_types, issuer_of, types_of_atom
 from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, wgmma_k, wgmma_widths
 

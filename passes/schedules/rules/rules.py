@@ -15,7 +15,7 @@ from lowtide.passes.schedules.rules import grid as grid_rules
 from lowtide.passes.schedules.rules import mainloop as mainloop_rules
 from lowtide.passes.schedules.rules import multiply as multiply_rules
 from lowtide.passes.schedules.rules import weights as weight_rules
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, operand_types
 
 Rule = Callable[[Schedule, Problem, Target], Iterator[str]]

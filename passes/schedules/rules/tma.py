@@ -7,10 +7,10 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts.resources import swizzle_base
-from lowtide.passes.support.atoms import TMA_RANKS, is_transposed
-from lowtide.passes.support.clusters import sharing
-from lowtide.passes.support.panels import panel_width
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.agents.atoms import TMA_RANKS, is_transposed
+from lowtide.passes.support.agents.clusters import sharing
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.passes.support.streams.panels import panel_width
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS, Operand
 

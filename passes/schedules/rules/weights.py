@@ -6,9 +6,9 @@ from lowtide.dialects.tile import OperandsKind, RepeatKind, TailKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import EPILOGUE_TYPE, WEIGHT_BLOCK
 from lowtide.errors import ScheduleError
-from lowtide.passes.support.atoms import CP_ASYNC_COPIES, TMA_RANKS, keeps_transposed, tiled_mma
-from lowtide.passes.support.problem import Problem
-from lowtide.passes.support.weights import packed_tv
+from lowtide.passes.support.agents.atoms import CP_ASYNC_COPIES, TMA_RANKS, keeps_transposed, tiled_mma
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.passes.support.streams.weights import packed_tv
 from lowtide.targets import Target
 
 WEIGHT_ATOM = "mma.m16n8k16"

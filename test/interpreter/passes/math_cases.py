@@ -10,7 +10,7 @@ import numpy as np
 from compiled import spec
 
 import lowtide as lt
-from lowtide.passes.support import math_formulas
+from lowtide.passes.support.ir import math_formulas
 
 SCHEDULE = "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], epilogue.path = direct"
 ABSOLUTE = spec(epilogue=lambda acc: abs(acc - 1.0))

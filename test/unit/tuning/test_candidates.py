@@ -10,7 +10,7 @@ from lowtide.errors import SpecError
 from lowtide.measurement.tuning.candidates import candidates, order_of
 from lowtide.passes.schedules.choice.choice import choose, ranked
 from lowtide.passes.schedules.rules.rules import broken_rule
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
 
 SIZES = [

@@ -4,8 +4,8 @@ from mlir import ir
 
 from lowtide.dialects import tile
 from lowtide.passes.base import Refusal, walk
-from lowtide.passes.support.atoms import fragment_type, part_of
-from lowtide.passes.support.rewriting import before, replace, uses
+from lowtide.passes.support.agents.atoms import fragment_type, part_of
+from lowtide.passes.support.ir.rewriting import before, replace, uses
 from lowtide.targets import TiledMma
 
 

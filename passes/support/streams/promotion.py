@@ -4,8 +4,8 @@ from mlir import ir
 from mlir.dialects import arith, math
 
 from lowtide.dialects import sm, tile
-from lowtide.passes.support.arithmetic import add
-from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.ir.arithmetic import add
+from lowtide.passes.support.problem.element_types import element_bits
 
 
 def load_factors(scale: ir.Value, accumulator: sm.FragmentType) -> ir.Value:

@@ -9,7 +9,7 @@ from lowtide.decompositions import Decomposition
 from lowtide.dialects import tile
 from lowtide.dialects.tile import Precision, Side
 from lowtide.elements import element_type
-from lowtide.passes.support.builder import Builder, Scalar
+from lowtide.passes.support.ir.builder import Builder, Scalar
 
 ROW_BYTES = 128  # to which the rows of a workspace are aligned: a line of the L2 cache
 

@@ -7,8 +7,8 @@ from mlir.dialects import memref, scf
 
 from lowtide.dialects import tile
 from lowtide.dialects.sm.timing import keep_timing
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.matrix_layouts import is_column_major
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.problem.matrix_layouts import is_column_major
 
 
 def extent(memref_: ir.Value, dim: int) -> ir.Value:

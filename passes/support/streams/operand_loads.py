@@ -12,14 +12,14 @@ from lowtide.dialects.tile import GemmLayout
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
-from lowtide.passes.support.atoms import fragment_type, is_transposed
-from lowtide.passes.support.buffers import is_transposed_buffer
-from lowtide.passes.support.builder import Builder
-from lowtide.passes.support.element_types import element_name
-from lowtide.passes.support.problem import Problem
-from lowtide.passes.support.rewriting import defining_op, erase_if_unused
-from lowtide.passes.support.weight_loads import is_weight_load, load_zero_points, weight_load, weight_slices
-from lowtide.passes.support.weights import weight_access
+from lowtide.passes.support.agents.atoms import fragment_type, is_transposed
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.ir.rewriting import defining_op, erase_if_unused
+from lowtide.passes.support.problem.element_types import element_name
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.passes.support.streams.buffers import is_transposed_buffer
+from lowtide.passes.support.streams.weight_loads import is_weight_load, load_zero_points, weight_load, weight_slices
+from lowtide.passes.support.streams.weights import weight_access
 from lowtide.targets import FragmentLoads, TiledMma, WarpAccess
 from lowtide.targets.atoms import Operand
 

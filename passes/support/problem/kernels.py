@@ -9,8 +9,8 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal, walk
-from lowtide.passes.support.element_types import buffer_bytes
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.element_types import buffer_bytes
+from lowtide.passes.support.problem.problem import Problem
 
 
 def gemm_kernels(module: ir.Module) -> list[tile.KernelOp]:

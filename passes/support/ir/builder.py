@@ -14,7 +14,7 @@ from typing import TypeAlias
 from mlir import ir
 from mlir.dialects import arith
 
-from lowtide.passes.support import folding
+from lowtide.passes.support.ir import folding
 
 Scalar: TypeAlias = ir.Value | int
 

@@ -13,10 +13,10 @@ from lowtide.dialects.tile.layouts import layout_attr, layout_of, tv_attr
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
-from lowtide.passes.support.buffers import is_transposed_buffer
-from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.matrix_layouts import a_is_mk, b_is_nk
-from lowtide.passes.support.problem import Problem
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.passes.support.streams.buffers import is_transposed_buffer
 from lowtide.targets import TiledCopy, TiledMma
 from lowtide.targets.banks import SECTOR_BYTES
 from lowtide.targets.tv import neighbours

@@ -7,8 +7,8 @@ and each thread finds its own (`nvvm`).
 from mlir import ir
 
 from lowtide.dialects import tile
-from lowtide.passes.support.builder import Builder, Scalar
-from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.ir.builder import Builder, Scalar
+from lowtide.passes.support.problem.element_types import element_bits
 
 UNIT_BYTES = 16
 TRANSPOSING_THREADS = 128  # of a CTA that transposes a tile

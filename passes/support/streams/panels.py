@@ -13,7 +13,7 @@ from tensor_layouts import Layout
 from lowtide.dialects.tile import LayoutAttr
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
 from lowtide.errors import ScheduleError
-from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.problem.element_types import element_bits
 
 SWIZZLE_ROWS = 8  # of a panel, after which the pattern of its swizzle repeats
 

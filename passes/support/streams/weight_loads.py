@@ -7,9 +7,9 @@ from mlir import ir
 
 from lowtide.dialects import sm, tile
 from lowtide.elements import WEIGHT_BLOCK, element_of_ir
-from lowtide.passes.support.atoms import fragment_type
-from lowtide.passes.support.rewriting import defining_op
-from lowtide.passes.support.weights import WEIGHT_LOAD, packed_tv
+from lowtide.passes.support.agents.atoms import fragment_type
+from lowtide.passes.support.ir.rewriting import defining_op
+from lowtide.passes.support.streams.weights import WEIGHT_LOAD, packed_tv
 from lowtide.targets import TiledMma
 from lowtide.targets.atoms import Operand
 

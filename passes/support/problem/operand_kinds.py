@@ -4,7 +4,7 @@ from mlir import ir
 
 from lowtide.dialects.tile import OperandKind
 from lowtide.elements import EPILOGUE_TYPE, SCALE_BLOCK
-from lowtide.passes.support.streams import Stream
+from lowtide.passes.support.streams.streams import Stream
 
 # What of a tile.gemm's operands acts in the sum, and has no argument in the epilogue.
 _IN_THE_SUM = frozenset(

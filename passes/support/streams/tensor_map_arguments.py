@@ -8,12 +8,12 @@ from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.layouts import layout_of, swizzle_attr
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
-from lowtide.passes.support.builder import Builder, constant_of
-from lowtide.passes.support.element_types import element_bits
-from lowtide.passes.support.kernels import launches_of, relaunch, schedule_if_any
-from lowtide.passes.support.panels import Panels
-from lowtide.passes.support.problem import is_batch
-from lowtide.passes.support.rewriting import before, extent
+from lowtide.passes.support.ir.builder import Builder, constant_of
+from lowtide.passes.support.ir.rewriting import before, extent
+from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.problem.kernels import launches_of, relaunch, schedule_if_any
+from lowtide.passes.support.problem.problem import is_batch
+from lowtide.passes.support.streams.panels import Panels
 
 
 def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:

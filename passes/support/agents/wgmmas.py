@@ -7,7 +7,7 @@ from mlir import ir
 from lowtide.dialects import sm
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import walk
-from lowtide.passes.support.element_types import element_bits
+from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.targets.tv import extents
 
 _REGISTER_BITS = 32

@@ -13,8 +13,8 @@ from lowtide.dialects.enums import gemm_layout, operand_kinds, result_kinds, res
 from lowtide.dialects.tile import GemmLayout, OperandKind, Precision, ResultKind
 from lowtide.elements import element_type, multiplied_types, promotes
 from lowtide.errors import ScheduleError
-from lowtide.passes.support.element_types import element_name
-from lowtide.passes.support.matrix_layouts import (
+from lowtide.passes.support.problem.element_types import element_name
+from lowtide.passes.support.problem.matrix_layouts import (
     a_is_mk,
     b_is_nk,
     dims_of_a,
@@ -23,8 +23,8 @@ from lowtide.passes.support.matrix_layouts import (
     swapped_layout,
     turned_layout,
 )
-from lowtide.passes.support.operand_kinds import SCALES, acts_in_the_sum, swapped_kind
-from lowtide.passes.support.streams import Stream
+from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum, swapped_kind
+from lowtide.passes.support.streams.streams import Stream
 
 T = TypeVar("T")
 

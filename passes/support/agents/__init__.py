@@ -1,0 +1,1 @@
+"""Which warps and CTAs do what, by which instructions."""

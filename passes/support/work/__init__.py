@@ -1,0 +1,1 @@
+"""Sums that several work items share."""
