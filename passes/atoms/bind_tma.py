@@ -29,6 +29,8 @@ After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, sw
          Threads read them, so that each warp releases the slot: %empty = sm.mbarriers arrivals(8);
                  sm.mbarrier_arrive %empty[%slot] each_warp after %retired
          So does each warp that loads fragments for mma.sync. Its loads are over when it arrives: there is no `after`.
+         A fence orders these loads before the next TMA write of the slot, which is of another proxy (PTX ISA, "Async
+         proxy"). Without it an H100 gave wrong sums: sm.fence_proxy_async;  sm.mbarrier_arrive %empty[%slot] each_warp
          With grid.cluster = [2, 1] the two CTAs share B, of which each loads half and sends it to both; a slot is free
          when the consumers of all CTAs that its loads write to have released it:
                  sm.tma_load %map2[%n, %k] to %b signals %full[%w] multicast(column)
@@ -269,6 +271,8 @@ def _bind_consumer(wait: sm.ConsumerWaitOp, full: ir.Value) -> None:
 
 def _bind_release(release: sm.ConsumerReleaseOp, empty: ir.Value, lines: Lines, by_warp: bool) -> None:
     with before(release), release.operation.location:
+        if by_warp and release.retired is None:  # threads have read the slot, which the async proxy writes next
+            sm.FenceProxyAsyncOp()
         sm.MbarrierArriveOp(
             empty, _index_of(release.slot), receivers=lines.cross, retired=release.retired, each_warp=by_warp or None
         )

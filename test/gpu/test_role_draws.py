@@ -6,8 +6,8 @@ from role_draws import KERNELS, Draw, draw, kind, refusal
 
 # By field: the values as they print; "None" where it is left to be chosen.
 DRAWN = {
-    "roles": {f"cooperative({consumers})" for consumers in role_draws.CONSUMERS},
-    "registers": {str(registers) for of_some in role_draws.REGISTERS.values() for registers in of_some},
+    "agents.consumer.warps": {str(4 * consumers) for consumers in role_draws.CONSUMERS},
+    "agents.consumer.registers": {str(each and each[1]) for some in role_draws.REGISTERS.values() for each in some},
     "a.copy": role_draws.COPIES,
     "b.copy": role_draws.COPIES,
     "stages": ("2", "3", "4", "5"),

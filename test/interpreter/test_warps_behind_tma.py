@@ -23,7 +23,8 @@ FAULTS = [
     Fault(
         "released before the loads",
         "atoms",
-        r"^((?: *%.* = sm\.ldmatrix .*\n)+)((?: *%.* = sm\.mma_sync .*\n)*)( *sm\.mbarrier_arrive .* each_warp .*\n)",
+        r"^((?: *%.* = sm\.ldmatrix .*\n)+)((?: *%.* = sm\.mma_sync .*\n)*)"
+        r"( *sm\.fence_proxy_async\n *sm\.mbarrier_arrive .* each_warp .*\n)",
         r"\3\1\2",
         "race",
     ),
@@ -56,3 +57,13 @@ def test_f64_is_loaded_without_conflicts(layout: str) -> None:
     facts = Problem(None, None, None, "f64", "f64", "f64", "f64", GemmLayout[layout])
     usual: Schedule = kernel.schedule.with_(permutation=(32, 32, 16))
     assert conflicts(kernel.schedule, facts)[0] == 1 < conflicts(usual, facts)[0]
+
+
+@pytest.mark.parametrize("schedule", ["sm90-tma-mma-sync", "roles = pingpong(2), atom = mma.m16n8k16"])
+def test_a_fence_orders_the_loads_of_warps_before_tma_fills_the_slot_again(schedule: str) -> None:
+    spec = lt.GemmSpec(m=256, n=256, k=256, a="bf16", b="bf16", d="bf16")
+    kernel = lt.compile_gemm(spec, target="sm_90a", schedule=schedule)
+    lines = [line.strip() for line in kernel.levels["atoms"].splitlines()]
+    releases = [place for place, line in enumerate(lines) if "sm.mbarrier_arrive" in line and "each_warp" in line]
+    assert releases and all(lines[place - 1] == "sm.fence_proxy_async" for place in releases)
+    assert kernel.ptx.count("fence.proxy.async.shared::cta;") >= len(releases)
