@@ -6,6 +6,7 @@ import pytest
 from gemm_checks import check
 
 import lowtide as lt
+from lowtide.dialects.tile import EpilogueStart
 
 pytest.importorskip("torch")
 
@@ -19,7 +20,7 @@ def test_each_tile_of_a_tall_product_is_stored(dtype: str, k: int, tiles: int) -
     spec = lt.GemmSpec(m=64 * tiles, n=256, k=k, a=dtype, b=dtype, d=dtype)
     kernel = lt.compile_gemm(spec, target="sm_90")
     assert kernel.schedule.grid.tile == (64, 256) and kernel.schedule.mainloop.stages == 2 * k // 64
-    assert kernel.schedule.epilogue.buffers == (None if k == 128 else 2)
+    assert (kernel.schedule.epilogue.start is EpilogueStart.next_tile) == (k != 128)
     rng = np.random.default_rng(k)
     for _ in range(2):
         check(spec, kernel, (spec.m, spec.n, spec.k), rng)
@@ -32,7 +33,7 @@ def test_tiles_that_are_held_are_stored_in_every_layout(layout: str, ctas: int, 
     schedule = (
         f"grid.tile = [64, 64], k = 32, stages = {stages}, atoms = [2, 2, 1], scheduler = persistent, order = row, "
         f"ctas_per_sm = {ctas}, prologue = once, unroll = full, b.load = once, epilogue.path = direct, "
-        "epilogue.buffers = 2"
+        "epilogue.start = next_tile"
     )
     kernel = lt.compile_gemm(spec, target="sm_80", schedule=schedule)
     check(spec, kernel, (spec.m, spec.n, spec.k), np.random.default_rng(0))
