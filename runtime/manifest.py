@@ -109,7 +109,7 @@ KIND_DIMS: dict[str, tuple[str, ...]] = {
     "column_block_scale": ("n/128", "k/128"),
 }
 BATCH = "batch"
-PACKED_ROWS = "packed_rows"  # in place of n: rows of bytes, each of which holds weights of two rows
+PACKED_ROWS = "packed_rows"  # in place of n: rows of bytes; each holds the weights of two rows
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _REQUIRED: dict[str, type] = {
     "lowtide": str,

@@ -8,8 +8,8 @@ from lowtide.targets.atoms import FMA
 # Layouts of 16 × 16 threads: in order, and as 2 × 4 warps of 8 × 4 threads.
 _IN_ORDER = Layout((16, 16, 1), (1, 16, 256))
 _IN_WARPS = Layout(((8, 2), (4, 4), 1), ((1, 32), (8, 64), 256))
-# Pieces of 64 rows or columns, of which each thread holds four neighbours; and whole warp tiles of 64 × 32, of which it
-# holds two pieces of four.
+# In a piece of 64 rows or columns each thread holds four neighbours; in a whole warp tile of 64 × 32 it holds two
+# pieces of four.
 _PIECES = Layout((16, 4), (4, 1))
 _WARP_ROWS, _WARP_COLUMNS = Layout((8, 2, 4, 2), (4, 64, 1, 32)), Layout((4, 4, 4, 2), (4, 32, 1, 16))
 

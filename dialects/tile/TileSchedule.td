@@ -311,7 +311,7 @@ def Tile_EpilogueAttr : Tile_SchedulePart<"Epilogue", "epilogue"> {
     | `store` | 16, 8, 4 or 2 | the most bytes that a thread stores at once (`smem`, `direct`); default 16 |
     | `cache` | `normal`, `evict_first`, `evict_last` (`tma`), `streaming`, `write_through` (otherwise) | cache policy of the stores; default `normal` |
     | `pack` | `none`, `rows` | `rows`: if base or rows of D or of a full operand are not aligned, the kernel accesses a workspace with aligned rows, and another kernel copies it from or to the matrix; default `none` |
-    | `prefetch` | integer | parts ahead of which a full operand is loaded (`rows`); default 0 |
+    | `prefetch` | integer | how many parts ahead a full operand is loaded (`rows`); default 0 |
     | `start` | `all_sums`, `first_rows`, `next_tile` | `first_rows`: with a producer; the last K step multiplies the rows of a tile block by block, and the first part is stored once the sums of its rows are complete. `next_tile`: with `direct`; a thread holds D of a tile in registers, and stores it among the products of the CTA's next tile; default `all_sums` |
 
     ```mlir

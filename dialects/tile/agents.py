@@ -73,8 +73,8 @@ class Agents(Part):
 
 
 def with_others_left_out(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of fields by path; where these give a single agent it takes the place of producer and consumer, and these
-    that of a single agent, unless both are given."""
+    """Values of fields by path. If they give a single agent, producer and consumer are set to None; if they give one of
+    these, a single agent is. If they give both, nothing is left out."""
     given = {path for path in AGENT_PATHS if values.get(path) is not None}
     alone = {path for path in AGENT_PATHS if path.startswith("mainloop.agents.single")}
     others = set(AGENT_PATHS) - alone if given & alone else alone if given else set()
@@ -105,12 +105,12 @@ _ROLES: Mapping[str, tuple[Callable[[int], Agents], int]] = MappingProxyType(
 )  # by word, with the least number that it takes
 
 
-def _roles(value: Any) -> dict[str, int | None]:
+def _roles(value: Any) -> Mapping[str, int | None]:
     """The fields that `roles = value` sets: all but registers."""
     if value is None:
         return dict.fromkeys(AGENT_PATHS)
     agents = value if isinstance(value, Agents) else _agents_of(value)
-    return {**agents.values()}
+    return agents.values()
 
 
 def _agents_of(value: Any) -> Agents:
@@ -125,7 +125,7 @@ def _agents_of(value: Any) -> Agents:
     return make(numbers[0])
 
 
-def _registers(value: Any) -> dict[str, int | None]:
+def _registers(value: Any) -> Mapping[str, int | None]:
     """The fields that `registers = [producer, consumer]` sets."""
     both = (
         (None, None)
@@ -135,6 +135,6 @@ def _registers(value: Any) -> dict[str, int | None]:
     return dict(zip(REGISTER_PATHS, both, strict=True))
 
 
-SHORTHANDS: Mapping[str, Callable[[Any], dict[str, int | None]]] = MappingProxyType(
+SHORTHANDS: Mapping[str, Callable[[Any], Mapping[str, int | None]]] = MappingProxyType(
     {"roles": _roles, "registers": _registers}
 )  # of fields of the agents

@@ -14,7 +14,7 @@ Part = Mapping[str, range]
 # Limits of a readable picture.
 MOST_CELLS = 8192
 MOST_SIDE = 128
-MOST_ELEMENTS = 1 << 20  # of a subject of which a part is drawn
+MOST_ELEMENTS = 1 << 20  # of a subject that is drawn in part
 
 
 def check_elements(name: str, count: int) -> None:

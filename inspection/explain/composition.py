@@ -82,7 +82,7 @@ class Grid:
     k_division: str | None = None
     """How CTAs share the K of a tile; None if they do not."""
     shared_tiles: int | None = None
-    """Tiles of which several CTAs compute parts."""
+    """Tiles that several CTAs compute in parts."""
     waiting: int | None = None
     """Parts whose CTA waits for the other parts of the tile to add them: part 0, or each if all add shares."""
     partial_sums: int | None = None

@@ -111,7 +111,7 @@ class Span:
     """`size` bytes from each of n addresses, checked to be in bounds and multiples of `chunk` bytes.
 
     `units`: the units of the memory's state: array (n, size / unit). `words`: the same for words of `word` bytes, the
-    largest size of which the bytes are whole words.
+    largest size that divides the bytes.
     """
 
     __slots__ = ("_elements", "_is_disjoint", "addresses", "chunk", "end", "size", "unit", "units", "word", "words")

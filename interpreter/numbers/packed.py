@@ -23,10 +23,10 @@ _REGISTER_BYTES = 4
 _BYTES = {row.ir: row.bytes for row in ELEMENTS.values() if row.is_float}
 
 PACKED_TYPES: tuple[str, ...] = tuple(row.ir for row in ELEMENTS.values() if row.is_float and row.bits == 16)
-"""The types, by MLIR name, of which a 32-bit register holds two."""
+"""Types, by MLIR name, with two elements in a 32-bit register."""
 
 NARROW_TYPES: tuple[str, ...] = tuple(row.ir for row in ELEMENTS.values() if row.is_float and row.bits <= 16)
-"""The types of which a register may hold several."""
+"""Types with several elements in a register."""
 
 
 @dataclass(eq=False, slots=True)

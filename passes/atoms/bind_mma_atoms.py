@@ -11,9 +11,8 @@ After    %fa = sm.ldmatrix %a[0, 0] by "ldmatrix.x4" : memref<128x32xbf16, …> 
            %s = sm.load_global %scales by "ld.global.2" : !tile.view<16x128xbf16> to !sm.fragment<16x128xbf16, #tv2>
            %p = sm.mma_sync %fa, %fb, %zero by …
            %c2 = sm.map %p, %c, %s { math.fma } : !sm.fragment<16x128xf32, #tv2>
-         With several atoms along K
-         (atoms = [2, 2, 2]), each of which multiplies its part of every K step, sm.sum_over_k adds their accumulators
-         after the loop.
+         With several atoms along K (atoms = [2, 2, 2]) each multiplies its part of every K step, and sm.sum_over_k adds
+         their accumulators after the loop.
 Needs    level pipelined; a complete schedule.
 Refuses  an accumulator that does not start from tile.splat or end in tile.store; an atom that the target lacks.
 Test     test/lit/passes/atoms/bind-mma-atoms.mlir, bind-mma-atoms-{promote,weights,invalid}.mlir

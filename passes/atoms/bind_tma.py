@@ -31,7 +31,7 @@ After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, sw
          So does each warp that loads fragments for mma.sync. Its loads are over when it arrives: there is no `after`.
          A fence orders these loads before the next TMA write of the slot, which is of another proxy (PTX ISA, "Async
          proxy"). Without it an H100 gave wrong sums: sm.fence_proxy_async;  sm.mbarrier_arrive %empty[%slot] each_warp
-         With grid.cluster = [2, 1] the two CTAs share B, of which each loads half and sends it to both; a slot is free
+         With grid.cluster = [2, 1] the two CTAs share B: each loads half and sends it to both. A slot is free
          when the consumers of all CTAs that its loads write to have released it:
                  sm.tma_load %map2[%n, %k] to %b signals %full[%w] multicast(column)
                  %empty = sm.mbarriers arrivals(4);  sm.mbarrier_arrive %empty[%slot] to(column) after %retired

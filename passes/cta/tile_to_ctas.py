@@ -253,8 +253,8 @@ def _of_group(
     problem: Problem,
     tile_mnk: tuple[int, int, int],
 ) -> ir.Value:
-    """The window of what the group at (k, n) has: a factor for each column of D, or a zero point for each row of B; of
-    swapped operands for each row of both D and A, n of which is m."""
+    """The window of the factors or zero points of the group at (k, n): a factor for each column of D, or a zero point
+    for each row of B. With swapped operands it is for each row of D or of A, and n is m."""
     (k, n), (tile_m, tile_n, tile_k) = place, tile_mnk
     is_scale, is_a = kind is OperandKind.group_scale, problem.packed == "a"
     shape = (tile_m, tile_n) if is_scale else (tile_m if is_a else tile_n, tile_k)

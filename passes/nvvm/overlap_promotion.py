@@ -15,7 +15,7 @@ After    %s0, %a0 = head of the first step, if there is one
          between the sum of one step and the products of the next. Where several groups of products are in flight, the
          head stands before the last wait, behind the sums of the groups before.
 Needs    a loop whose timing has slot = step_before, as convert-sm-to-nvvm leaves it.
-Refuses  a loop that adds products without waiting for a slot first, or of which the next slot follows from products.
+Refuses  a loop that adds products without waiting for a slot first, or whose next slot depends on products.
 Test     test/lit/passes/nvvm/overlap-promotion.mlir, overlap-promotion-invalid.mlir
 """
 

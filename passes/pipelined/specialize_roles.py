@@ -15,8 +15,8 @@ After    %ring = sm.ring : !sm.ring<4 x [A, B]>
          may have several such loops in sequence; cursors also continue from loop to loop. The slots have the size of
          the first loop's buffers, and a later loop with smaller ones uses a prefix of each (`sm.prefix`).
          What follows the K loop, such as the exchange of partial sums, goes to the consumer.
-         Where the schedule has copies by threads (a.copy = staged.2), the first role is `copiers`, all of whose threads
-         run, not `producer`, of which one does.
+         With copies by threads (a.copy = staged.2) the first role is `copiers`, and all its threads run. Otherwise it
+         is `producer`, and one thread runs.
          A tile.promote stays behind the tile.mma whose product it adds, and the loop carries the sums.
          A tile.await_wave at the start of a work tile becomes the producer's.
          With k_order = serpentine the producer takes the K steps of every second work tile from the last to the first:

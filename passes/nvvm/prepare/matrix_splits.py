@@ -62,8 +62,8 @@ def _in_rows(context: Context, rows: ir.Value | int, in_row: ir.Value) -> tuple[
 
 
 def _in_patches(context: Context, rows: ir.Value | int, in_row: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """As `_in_rows`: a CTA has a patch, of which units count row by row; so do the patches of a matrix, so that CTAs
-    that run at once write neighbouring lines."""
+    """As `_in_rows`, with a patch for each CTA. Units of a patch and patches of a matrix are numbered row by row, so
+    that CTAs that run at the same time write neighbouring lines."""
     build, cta = context.build, nvvm.BlockIdXOp(context.build.i32).result
     down, along = patches(build, rows, in_row)
     of_one = build.mul(down, along)

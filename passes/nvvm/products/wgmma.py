@@ -294,7 +294,7 @@ def lower_mma_wait_rows(context: Context, op: sm.MmaWaitRowsOp) -> None:
 
 
 def _waited(groups: int, structs: Sequence[ir.Value], fragment: sm.FragmentType) -> tuple[ir.Value, ...]:
-    """The vectors of accumulators, each struct of which goes through its own wait: after the first wait no more than
-    `groups` are in flight."""
+    """The vectors of accumulators. Each struct goes through its own wait; after the first wait no more than `groups`
+    are in flight."""
     waited = [sm.PtxWgmmaWaitOp(groups, struct).result for struct in structs]
     return tuple(part for struct in waited for part in _vectors(struct, _WIDTH, fragment))

@@ -156,8 +156,8 @@ def _split(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Val
 def _scatter(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Value) -> Items:
     """The same part of all tiles of a round, which then read the same K of their operands; then the next part.
 
-    A round is a whole number of tiles, of which the last one may have fewer. The worker's own list counts by the first
-    tile of a round: a division less on the way to the first load.
+    A round is a whole number of tiles; the last round may have fewer. The worker's own list is numbered by the first
+    tile of each round, which saves a division before the first load.
     """
     build, cta, parts = context.build, worker.index, _Parts.of(context, op)
     workers = worker.count(build)

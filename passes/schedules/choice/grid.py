@@ -25,14 +25,14 @@ from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import FMA
 
-# CTAs are kept in step in grids of at least so many waves, each of which reads more than L2 holds. Gains on an H200:
-# 1 to 3 % at 16384³, 2 % at 8192×28672×8192; none in ten waves (8192³), nor where L2 holds a wave's operands
+# CTAs are kept in step if the grid has at least this many waves, and each wave reads more than L2 holds. Gains on an
+# H200: 1 to 3 % at 16384³, 2 % at 8192×28672×8192; none with ten waves (8192³), or if L2 holds a wave's operands
 # (6144³, 4096×28672×4096).
 _DRIFT_WAVES = 16
 
-# K is turned around where a wave reads more than this part of L2, each half of which keeps its own copy of what the SMs
-# on its side read. Gains on an H200, in bursts: 0.7 % at 4096³, 0.6 % at 4096×28672×4096, 0.1 % at 8192³; 16384³, whose
-# CTAs are kept in step, loses 2 %.
+# K is turned around if a wave reads more than this part of L2: each half of L2 keeps its own copy of the data that the
+# SMs on its side read. Gains on an H200, in bursts: 0.7 % at 4096³, 0.6 % at 4096×28672×4096, 0.1 % at 8192³. 16384³
+# loses 2 %, since its CTAs are kept in step.
 _KEPT_BY_L2 = 0.5
 
 # FMA atoms: registers per thread that do for this number of accumulators, if the epilogue only converts them.

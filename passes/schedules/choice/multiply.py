@@ -106,7 +106,7 @@ def _of_weights(rows: list[int | Layout], depth: int, schedule: Schedule, proble
 
 
 def _fragment_buffers(schedule: Schedule, problem: Problem) -> int:
-    """Two if fragments may be loaded ahead: from stages, as they are, and within a work tile."""
+    """Two if fragments may be loaded ahead: from stages, without conversion, and within a work tile."""
     is_at_hand = schedule.is_direct or any(problem.converted) or schedule.mainloop.prologue is RepeatKind.once
     return 1 if is_at_hand else 2
 
@@ -176,8 +176,8 @@ def _pairs_of_rows(rows: list[int | Layout], schedule: Schedule, problem: Proble
 def _atom(schedule: Schedule, problem: Problem, target: Target) -> MmaAtom | None:
     """The given mma.sync, or the target's fastest for the types of the problem; None if it has none.
 
-    Of equally fast shapes the largest, of those of which the fragments of two k-slices fit beside the accumulators.
-    Where rows come in pairs the one with the fewest columns: a pair is then all that it takes, without moves.
+    Among equally fast shapes, it is the largest one with room for the fragments of two k-slices beside the
+    accumulators. If rows come in pairs it is the one with the fewest columns: the mma then takes a pair without moves.
     """
     found = [
         atom

@@ -23,7 +23,7 @@ from lowtide.targets import shared_access_conflicts
 from lowtide.targets.atoms import Operand
 
 _OPERANDS: tuple[Operand, ...] = ("a", "b")
-# Orders of eight neighbouring rows, of which a group of four lanes takes one each (PTX ISA, "Matrix Fragments").
+# Orders of eight neighbouring rows. Each group of four lanes takes one row (PTX ISA, "Matrix Fragments").
 _ROWS = (((4, 2), (2, 1)), ((2, 4), (4, 1)), ((2, 2, 2), (4, 2, 1)))
 
 

@@ -87,7 +87,7 @@ _BY_FMA: Reasons = MappingProxyType(
 )
 OF_FEW_STEPS: Reasons = MappingProxyType(
     {
-        "grid.tile": "K has few steps: a tile whose part of B stays in shared memory, or of which two fit on an SM",
+        "grid.tile": "K has few steps: a tile whose part of B stays in shared memory, or two tiles that fit on an SM",
         "grid.order": "consecutive CTAs take the tiles of a row, so that its part of A comes from memory once",
         "grid.scheduler": "CTAs stay for several tiles, each in one column of tiles where their number allows it",
         "grid.ctas_per_sm": "two, so that one multiplies while the other stores, or one that does both at once",

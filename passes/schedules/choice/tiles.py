@@ -55,12 +55,12 @@ _COMMON: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType(
 )
 # Where fragments of A or B come in pairs of rows, two CTAs of a smaller tile per SM were faster (H200, 4096³).
 _COMMON_OF_ROWS: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType({64: _COMMON[64][1:]})
-# Beside several full operands, of which a thread holds as many elements as of D: eight warps share them.
+# With several full operands a thread holds as many elements of each as of D: eight warps share them.
 _COMMON_BESIDE_OPERANDS = MappingProxyType({64: _tiles("64x64x16 by 2x4 in 4, 32x64x16 by 1x4 in 4")})
 # Of 32 bits by tensor cores.
 _COMMON_OF_WORDS = tuple(replace(one, k=one.k // 2) for one in _HALVES)
-# Bytes that do not lie along K are loaded one by one, and put together in registers that large tiles do not leave; nor
-# do they leave any for sums of one K step of 8-bit floats, or for these as f16, of which sm_90 multiplies them.
+# Bytes that do not lie along K are loaded one by one and packed in registers. Large tiles leave no registers for that,
+# nor for the sums of one K step of 8-bit floats, nor for these floats as f16, in which sm_90 multiplies them.
 _COMMON_OF_LONE_BYTES = _tiles("128x128x64 by 2x4 in 4, 64x128x64 by 2x4 in 4, 64x64x64 by 2x2 in 4")
 # Copies of 16-bit elements through registers hold a step's elements beside the accumulators: eight warps share them.
 _COMMON_BESIDE_COPIES = _tiles("128x128x32 by 2x4 in 3, 64x128x32 by 2x4 in 3, 64x64x32 by 2x2 in 4")

@@ -43,12 +43,12 @@ _WGMMA_BITS_PER_CYCLE = 2048 * 16  # multiply-adds of wgmma per SM, times the bi
 _USUAL_RATE = 1024  # multiply-adds per cycle and SM, of mma.sync of 16-bit operands
 _SHARED_MEMORY_BYTES, _L2_BYTES = 128, 32  # per cycle and SM
 _THREE_CONSUMERS = 1.03  # times the cycles of their tiles: what two or one gain is certain
-# Slowdown of products that are promoted: nothing multiplies meanwhile where one consumer does so at a time, and less
-# where one has several blocks of rows, each of which it waits for. Measured on an H200 (e4m3, 8192³): 892 TFLOP/s by
+# Slowdown of products that are promoted. If one consumer multiplies at a time, nothing multiplies meanwhile. If a
+# consumer has several blocks of rows, it waits for each. Measured on an H200 (e4m3, 8192³): 892 TFLOP/s by
 # 128×128 in turns and 1191 by 256×128, in place of 1273 by 128×192.
 _PROMOTED_ALONE, _PROMOTED_BLOCKS = 1.5, 1.12
-# In longer steps, of pieces, several blocks of rows for a consumer are better than one: 1314 µs by 256×128 and 1542 by
-# 128×176 (tf32x3, 4096³).
+# In longer steps, as of pieces, several blocks of rows for a consumer are better than one: 1314 µs by 256×128 and 1542
+# by 128×176 (tf32x3, 4096³).
 _PROMOTED_PIECES = 1.2
 # Of scaled ones in tiles that are not wide, in which sums and scales take more of a K step: 1110 and 1034 TFLOP/s by
 # 128×128, 1229 and 1077 by 128×192 (8192³, 4096×7168×2048).

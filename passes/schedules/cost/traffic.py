@@ -27,7 +27,7 @@ _SHARPNESS = 6  # of the larger limit: what comes from L2 and from memory hide e
 # Rows of TMA boxes that lie outside of A or B take time: all SMs together get so many of them per cycle, and nothing
 # else meanwhile. 64×64 at 100×4096×4096 17.7 µs, at 128×4096×4096 14.0; 128×64 at 200×4096×4096 26.3, at 256 17.2.
 _EMPTY_ROWS_PER_CYCLE = 18
-_TMA_BYTES = 16  # of which rows must be multiples
+_TMA_BYTES = 16  # rows must be multiples of this
 _UNALIGNED_WEIGHT = 2.0  # of an operand whose rows do not start on L2 lines: each row of a box touches two
 _LINE_BYTES, SECTOR_BYTES = 128, 32
 # Where rows do not start on sectors of L2, its requests limit all SMs together: cycles per SM for 128 bytes of a TMA

@@ -97,8 +97,8 @@ def _through_registers(schedule: Schedule, problem: Problem) -> Iterator[str]:
 
 
 def transposing(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """What is transposed for the kernel is A or B, of which K is not contiguous. `problem` is of what is passed, or of
-    what is multiplied."""
+    """Only A or B is transposed for the kernel, and only if its K is not contiguous. `problem` describes the operands
+    as passed, or as multiplied."""
     if is_packed_transposed("d", schedule):
         yield (
             "epilogue.pack = transposed: D is written as it lies; take rows or none, or d_order in the spec"

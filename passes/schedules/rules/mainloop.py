@@ -228,7 +228,7 @@ def _direct(schedule: Schedule, problem: Problem) -> Iterator[str]:
     for path in ("mainloop.stages", "mainloop.a.swizzle", "mainloop.b.swizzle"):
         if schedule.get(path) not in (None, NO_SWIZZLE):
             copy = schedule.mainloop.a.copy
-            yield f"{path} is of stages in shared memory, of which a.copy = {copy} has none; leave it out [direct-ring]"
+            yield f"{path} is for stages in shared memory, and a.copy = {copy} has none; leave it out [direct-ring]"
     if schedule.multiply.fragment_buffers != 1:
         yield (
             f"fragment_buffers = {schedule.multiply.fragment_buffers} with loads from global memory; take 1"

@@ -280,7 +280,7 @@ def _columns_in(registers: int, problem: Problem) -> int:
 
 
 def widest_of(blocks: int, registers: int, problem: Problem) -> int:
-    """The largest N of a wgmma of which the accumulators of `blocks` blocks of rows fit in `registers` per thread."""
+    """The largest N of a wgmma such that the accumulators of `blocks` blocks of rows fit in `registers` per thread."""
     step = column_step(problem)
     return min(256, _columns_in(registers - _BESIDE_ACCUMULATORS, problem) // blocks // step * step)
 

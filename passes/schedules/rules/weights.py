@@ -61,7 +61,7 @@ def _for_wgmma(schedule: Schedule, problem: Problem, why: str) -> Iterator[str]:
     if schedule.mainloop.a.copy not in TMA_RANKS:
         yield f"a.copy = {schedule.mainloop.a.copy} {why}: they stay packed in stages; take tma [weights-copy-a]"
     if schedule.grid.tail is TailKind.halves:
-        yield f"tail = halves {why}, of which tiles are whole; take whole [weights-tail]"
+        yield f"tail = halves {why}: they take whole tiles; take whole [weights-tail]"
     if not schedule.promotes:
         yield (
             f"promote = none {why}: each K step of wgmma is summed by itself; take promote = per_step"

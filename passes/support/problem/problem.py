@@ -151,7 +151,7 @@ class Problem:
         return bool(self.scales)
 
     def stream(self, name: str) -> Stream:
-        """What a K step reads of `a` or `b`: of packed weights bytes, each of which may hold those of two rows."""
+        """What a K step reads of `a` or `b`. A byte of packed weights may hold the weights of two rows."""
         k_is_last = a_is_mk(self.layout) if name == "a" else b_is_nk(self.layout)
         if self.weights is not None and name == self.packed:
             return Stream(name == "a", WEIGHT_BYTES, element_type(self.weights).per_byte, k_is_last=k_is_last)
