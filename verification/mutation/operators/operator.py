@@ -1,15 +1,16 @@
 """An operator: a kind of fault, the places where it applies, and the edit that injects it."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from lowtide.verification.mutation.edits import Edit
+from lowtide.verification.mutation.edits import Edit, drop, earlier, first, later, twice
 
 # Levels with ops on a whole CTA, and levels with one thread's program.
 CTA_LEVELS = ("cta", "smem", "pipelined", "atoms", "epilogue")
 THREAD_LEVELS = ("nvvm", "llvm")
+_OF_LINES = {"dropped": drop, "first": first, "later": later, "earlier": earlier, "twice": twice}
 
 
 class Side(Enum):
@@ -58,9 +59,20 @@ def another(words: Iterable[IntEnum], never: Collection[IntEnum] = ()) -> dict[s
     }
 
 
-def rows(
-    kind: Kind, levels: tuple[str, ...], pattern: str, *edits: tuple[str, Edit], side: Side = Side.DEVICE
-) -> tuple[Operator, ...]:
-    """An operator for each edit at the matches of a pattern; `edits` are pairs of the operator's name and the edit."""
-    compiled = re.compile(pattern, re.MULTILINE)
-    return tuple(Operator(name, kind, levels, compiled, edit, side) for name, edit in edits)
+Levels = tuple[str, ...]
+Faults = dict[tuple[Levels, str] | tuple[Levels, str, Side], Mapping[str, Edit]]
+"""Edits at the matches of a pattern in the text of some levels, by the name of the operator."""
+
+
+def rows(kind: Kind, faults: Faults, side: Side = Side.DEVICE) -> tuple[Operator, ...]:
+    """An operator for each edit. `side`: that of the patterns without one."""
+    return tuple(
+        Operator(name, kind, levels, re.compile(pattern, re.MULTILINE), edit, *(own or [side]))
+        for (levels, pattern, *own), edits in faults.items()
+        for name, edit in edits.items()
+    )
+
+
+def statement(what: str, words: str, levels: Levels, pattern: str) -> tuple[Operator, ...]:
+    """Faults in synchronization by a statement on a line of its own; `words` name edits, such as `dropped later`."""
+    return rows(Kind.ORDER, {(levels, pattern): {f"{what} {word}": _OF_LINES[word] for word in words.split()}})
