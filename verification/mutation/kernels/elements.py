@@ -10,13 +10,14 @@ from lowtide.verification.mutation.kernels.kernel import (
     bias_relu,
     by_fields,
     parts_of,
+    sm80,
+    sm90,
     spec_of,
 )
 
 BYTES: tuple[Kernel, ...] = (
-    by_fields(
+    sm90(
         "sm90, transposed",
-        "sm_90a",
         spec_of("e4m3", layout="nt", d="f32"),
         f"{ROLES}, grid.tile = [64, 32], epilogue.path = smem, a.pack = transposed, b.pack = transposed",
         (130, 40, 150),
@@ -24,8 +25,8 @@ BYTES: tuple[Kernel, ...] = (
         parts=(*parts_of(64, 32, 64)[::8], (128, 128, 128)),
     ),
     by_fields(
-        "sm89, fp8",
         "sm_89",
+        "sm89, fp8",
         spec_of("e4m3", b="e5m2", d="f32"),
         f"{FILL}, k = 64",
         (75, 47, 208),
@@ -39,24 +40,18 @@ BYTES: tuple[Kernel, ...] = (
 _INT8, _TF32 = spec_of("s8", d="s32", acc="s32"), spec_of("tf32", d="f32")
 _PIECES = spec_of("f32", layout="nt", precision="tf32x3")
 TYPES: tuple[Kernel, ...] = (
-    by_fields(
-        "sm80-int8", "sm_80", _INT8, f"{FILL}, k = 32", (75, 47, 133), (20, 24, 40), parts=parts_of(32, 32, 32)[::4]
-    ),
-    by_fields(
-        "sm80-tf32", "sm_80", _TF32, f"{FILL}, k = 16", (75, 47, 70), (20, 24, 20), parts=parts_of(32, 32, 16)[::3]
-    ),
-    by_fields(
+    sm80("sm80-int8", _INT8, f"{FILL}, k = 32", (75, 47, 133), (20, 24, 40), parts=4),
+    sm80("sm80-tf32", _TF32, f"{FILL}, k = 16", (75, 47, 70), (20, 24, 20), parts=3),
+    sm90(
         "sm90-fp8",
-        "sm_90a",
         spec_of("e4m3", d="bf16"),
         "roles = cooperative(1), grid.tile = [64, 32], k = 128, stages = 2",
         (130, 40, 300),
         (40, 24, 61),
-        parts=parts_of(64, 32, 128)[::4],
+        parts=4,
     ),
-    by_fields(
+    sm90(
         "sm90-f32-tf32x3",
-        "sm_90a",
         _PIECES,
         "roles = cooperative(1), grid.tile = [64, 32], k = 32, stages = 3",
         (130, 40, 50),
@@ -76,55 +71,49 @@ _DIRECT = f"{_BLOCKS}, scales = direct"
 
 # Block scales, and weights that are converted.
 SCALED: tuple[Kernel, ...] = (
-    by_fields(
+    sm80(
         "sm80-weights",
-        "sm_80",
         spec_of(b="s4", group=64, zero_points=True, epilogue=bias_relu),
         "grid.tile = [16, 64], k = 64, atoms = [1, 4, 1], stages = 3",
         (37, 80, 448),
         (16, 48, 64),
         parts=_whole(parts_of(16, 64, 64)[::4], WEIGHT_ROWS, 64),
     ),
-    by_fields(
+    sm80(
         "sm80, weights of bytes",
-        "sm_80",
         spec_of("f16", b="u8", d="f32"),
         "grid.tile = [32, 64], k = 64, atoms = [2, 2, 1], stages = 2, k_division = split(2)",
         (45, 79, 320),
         (16, 48, 64),
         parts=_whole(parts_of(32, 64, 64)[::5], 1, WEIGHT_BLOCK),
     ),
-    by_fields(
+    sm90(
         "sm90-fp8-blocks",
-        "sm_90a",
         spec_of("e4m3", d="f32", block_scales=BlockScales(a=(1, 128), b=(128, 128)), epilogue=bias_relu),
         _DIRECT,
         (130, 72, 600),
         (40, 24, 125),
-        parts=parts_of(64, 32, 128)[::4],
+        parts=4,
     ),
-    by_fields(
+    sm90(
         "sm90-fp8-staged-scales",
-        "sm_90a",
         spec_of("e4m3", d="f32", block_scales=BlockScales(a=(1, 128), b=(128, 128)), epilogue=bias_relu),
         f"{_BLOCKS}, scales = staged",
         (130, 72, 600),
         (40, 24, 125),
         (24, 136, 125),
-        parts=parts_of(64, 32, 128)[::4],
+        parts=4,
     ),
-    by_fields(
+    sm90(
         "sm90, scales of rows of B",
-        "sm_90a",
         spec_of("e5m2", b="e4m3", d="bf16", d_order="column", block_scales=BlockScales(a=(128, 128), b=(1, 128))),
         _DIRECT,
         (72, 300, 300),
         (24, 40, 125),
         parts=parts_of(32, 64, 128)[::8],
     ),
-    by_fields(
+    sm90(
         "sm90-weights",
-        "sm_90a",
         spec_of(b="s4", group=64, zero_points=True, epilogue=bias_relu),
         "roles = cooperative(1), grid.tile = [64, 16], k = 64, stages = 3, operands = swapped, epilogue.path = direct",
         (37, 144, 448),
@@ -132,18 +121,16 @@ SCALED: tuple[Kernel, ...] = (
         parts=_whole(parts_of(16, 64, 64)[::4], WEIGHT_ROWS, 64),
     ),
     # Float weights, whose bits are moved and multiplied, with groups and without.
-    by_fields(
+    sm80(
         "sm80, weights of e4m3",
-        "sm_80",
         spec_of(b="e4m3", d="f32", group=64, epilogue=bias_relu),
         "grid.tile = [16, 64], k = 64, atoms = [1, 4, 1], stages = 3",
         (37, 79, 448),
         (16, 48, 64),
         parts=_whole(parts_of(16, 64, 64)[::3], 1, 64),
     ),
-    by_fields(
+    sm90(
         "sm90, weights of e4m3",
-        "sm_90a",
         spec_of(b="e4m3", d="f32", epilogue=bias_relu),
         "roles = cooperative(1), grid.tile = [64, 16], k = 64, stages = 3, operands = swapped, epilogue.path = direct",
         (37, 141, 448),

@@ -4,7 +4,7 @@ from typing import Any
 
 from lowtide.compiler.epilogue.functions import maximum
 from lowtide.compiler.epilogue.operands import Full
-from lowtide.verification.mutation.kernels.kernel import EVERY, ROLES, Kernel, by_fields, parts_of, spec_of
+from lowtide.verification.mutation.kernels.kernel import EVERY, ROLES, Kernel, sm90, spec_of
 
 
 def _larger_outside(acc: Any, c: Full) -> Any:
@@ -13,20 +13,18 @@ def _larger_outside(acc: Any, c: Full) -> Any:
 
 
 EPILOGUES: tuple[Kernel, ...] = (
-    by_fields(
+    sm90(
         "sm90, operands ahead",
-        "sm_90a",
         EVERY,
         f"{ROLES}, grid.tile = [64, 64], epilogue.path = smem, epilogue.math = rows, epilogue.tile = [64, 16], "
         "epilogue.prefetch = 2",
         (130, 72, 150),
         (40, 56, 61),
-        parts=parts_of(64, 64, 64)[::8],
+        parts=8,
     ),
     # Few elements, so that no inside element is computed from zeros; four per thread, each the largest in some run.
-    by_fields(
+    sm90(
         "sm90-amax",
-        "sm_90a",
         spec_of(d="f32", epilogue=_larger_outside, amax=True),
         f"{ROLES}, grid.tile = [64, 8], epilogue.path = direct",
         (70, 20, 150),

@@ -1,6 +1,7 @@
 """A kernel for fault injection, and its runs; presets made small, with shapes that take the ring around."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -9,7 +10,7 @@ from lowtide.compiler.epilogue.operands import Full, OperandKind, PerColumn, Per
 from lowtide.compiler.presets import PRESETS
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
-from lowtide.dialects.tile import PackKind
+from lowtide.dialects.tile import OperandsKind, PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.interpreter.numbers.domains import ExactDomain, FloatDomain
@@ -18,6 +19,7 @@ from lowtide.targets import get
 from lowtide.verification.checking.interpretation import Batch
 
 Shape = tuple[int, int, int]
+Parts = tuple[Shape, ...] | int
 _PLACES_OF_PACKED = 8  # as required, as moved, and with one of three bases or row strides at half the alignment
 _PLACES_OF_BATCH = 11  # and one of three batch strides
 
@@ -78,9 +80,10 @@ def spec_of(dtype: str = "bf16", layout: str = "tn", epilogue: Any = None, **res
 
 
 def kernel_of(
-    name: str, target: str, spec: GemmSpec, schedule: Schedule, shapes: tuple[Shape, ...], rest: tuple[Shape, ...]
+    name: str, target: str, spec: GemmSpec, schedule: Schedule, shapes: tuple[Shape, ...], rest: Parts = 1
 ) -> Kernel:
-    """Each shape under two orders of agents, the first also on one SM, whose CTA computes all tiles; `rest` once.
+    """Each shape under two orders of agents, the first also on one SM, whose CTA computes all tiles; `rest` once. A
+    number n as `rest` stands for every n-th of the parts of the schedule's tile.
 
     Matrices are aligned, so that nothing is packed unless the schedule says so. If it does, some runs have aligned
     matrices, and some have one that is a little less aligned. The same holds for block scales that are staged. In a
@@ -94,6 +97,10 @@ def kernel_of(
         trials += [Trial(shapes[-1], 2, 0, place=place) for place in places]
     if schedule.stages_scales:  # TMA takes only these; others are copied
         trials += [Trial(shapes[0], scales=lie) for lie in ((WIDEST // 2, WIDEST), (WIDEST, WIDEST // 2))]
+    if isinstance(rest, int):
+        m, n, k = schedule.tile_mnk
+        is_swapped = schedule.grid.operands is OperandsKind.swapped
+        rest = parts_of(*((n, m) if is_swapped else (m, n)), k)[::rest]
     trials += map(Trial, rest)
     if spec.is_batched:
         operands = [operand.name for operand in spec.operands if operand.kind is not OperandKind.SCALAR]
@@ -120,10 +127,10 @@ def rows_of(m: int, columns: int, run: int = 4) -> tuple[Shape, ...]:
     return tuple((end, columns, 1) for end in range(run // 2, m, run))
 
 
-def small(name: str, spec: GemmSpec, *shapes: Shape, parts: tuple[Shape, ...] | None = None, **fields: Any) -> Kernel:
+def small(name: str, spec: GemmSpec, *shapes: Shape, **fields: Any) -> Kernel:
     """A preset of sm_80 with tiles of 32 × 32 × 32."""
     schedule = PRESETS[name].with_(**{"grid_tile": (32, 32), "k": 32, "atoms": (2, 1, 1), "ctas_per_sm": 1, **fields})
-    return kernel_of(name, "sm_80", spec, schedule, shapes, parts or parts_of(32, 32, 32))
+    return kernel_of(name, "sm_80", spec, schedule, shapes)
 
 
 def one(name: str, spec: GemmSpec, *shapes: Shape, **fields: Any) -> Kernel:
@@ -148,9 +155,12 @@ def two(name: str, spec: GemmSpec, *shapes: Shape, columns: int = 1, whole: bool
     return kernel_of(name, "sm_90a", spec, schedule, shapes, halved)
 
 
-def by_fields(name: str, target: str, spec: GemmSpec, fields: str, *shapes: Shape, parts: tuple[Shape, ...]) -> Kernel:
+def by_fields(target: str, name: str, spec: GemmSpec, fields: str, *shapes: Shape, parts: Parts = 1) -> Kernel:
+    """A kernel by the fields of its schedule."""
     return kernel_of(name, target, spec, Schedule.parse(fields), shapes, parts)
 
+
+sm80, sm90 = partial(by_fields, "sm_80"), partial(by_fields, "sm_90a")
 
 PLAIN, BIAS, EVERY = spec_of(), spec_of(epilogue=bias_relu), spec_of(epilogue=every_kind)
 OF_192 = spec_of(k=192)  # K is static

@@ -7,9 +7,10 @@ from lowtide.verification.mutation.kernels.kernel import (
     ROLES,
     Kernel,
     bias_relu,
-    by_fields,
     every_kind,
     parts_of,
+    sm80,
+    sm90,
     small,
     spec_of,
 )
@@ -18,122 +19,95 @@ _PACKED = "a.pack = rows, b.pack = rows, epilogue.pack = rows"
 _OF_BATCH = spec_of(batch=None, epilogue=every_kind)
 
 PLACES: tuple[Kernel, ...] = (
-    by_fields(
+    sm80(
         "sm80, D by columns",
-        "sm_80",
         spec_of(layout="tt", d_order="column", epilogue=every_kind),
         f"{FILL}, k = 32",
         (75, 47, 133),
-        parts=parts_of(32, 32, 32)[::3],
+        parts=3,
     ),
     small("sm80-unaligned", BIAS, (75, 47, 133), (20, 24, 40), a_copy="realigned.16"),
-    by_fields(
-        "sm80, packed",
-        "sm_80",
-        BIAS,
-        f"{FILL}, k = 32, {_PACKED}",
-        (75, 47, 133),
-        (20, 24, 40),
-        parts=parts_of(32, 32, 32)[::4],
-    ),
-    by_fields(
+    sm80("sm80, packed", BIAS, f"{FILL}, k = 32, {_PACKED}", (75, 47, 133), (20, 24, 40), parts=4),
+    sm80(
         "sm80, copies by elements",
-        "sm_80",
         BIAS_NT,
         f"{FILL}, k = 16, a.copy = staged.2, b.copy = staged.2, epilogue.store = 2",
         (75, 47, 90),
         (20, 12, 16),
-        parts=parts_of(32, 32, 16)[::4],
+        parts=4,
     ),
-    by_fields(
-        "sm80, batch",
-        "sm_80",
-        _OF_BATCH,
-        f"{FILL}, k = 32, scheduler = persistent",
-        (75, 47, 100),
-        (20, 24, 40),
-        parts=parts_of(32, 32, 32)[::4],
-    ),
-    by_fields(
+    sm80("sm80, batch", _OF_BATCH, f"{FILL}, k = 32, scheduler = persistent", (75, 47, 100), (20, 24, 40), parts=4),
+    sm80(
         "sm80, packed batch",
-        "sm_80",
         _OF_BATCH,
         f"{FILL}, k = 32, scheduler = persistent, {_PACKED}",
         (40, 47, 75),
         (20, 24, 40),
-        parts=parts_of(32, 32, 32)[::8],
+        parts=8,
     ),
-    by_fields(
+    sm80(
         "sm80, batch, stream-K",
-        "sm_80",
         spec_of(batch=None),
         f"{FILL}, k = 32, scheduler = persistent, k_division = stream_k",
         (40, 47, 200),
         (20, 24, 100),
-        parts=parts_of(32, 32, 32)[::4],
+        parts=4,
     ),
-    by_fields(
+    sm90(
         "sm90-packed-rows",
-        "sm_90a",
         BIAS,
         f"{ROLES}, grid.tile = [64, 32], epilogue.path = tma, epilogue.tile = [64, 32], {_PACKED}",
         (130, 41, 150),
         (40, 24, 61),
-        parts=parts_of(64, 32, 64)[::4],
+        parts=4,
     ),
-    by_fields(
+    sm90(
         "sm90-unaligned",
-        "sm_90a",
         BIAS,
         "roles = cooperative(1), k = 32, stages = 3, grid.tile = [64, 32], a.copy = realigned.16, "
         "b.copy = realigned.16, epilogue.path = smem, epilogue.store = 2",
         (130, 41, 150),
         (40, 20, 61),
-        parts=parts_of(64, 32, 32)[::4],
+        parts=4,
     ),
-    by_fields(
+    sm90(
         "sm90, batch",
-        "sm_90a",
         _OF_BATCH,
         f"{ROLES}, grid.tile = [64, 32], epilogue.path = smem",
         (130, 41, 150),
         (40, 20, 61),
-        parts=parts_of(64, 32, 64)[::4],
+        parts=4,
     ),
-    by_fields(
+    sm90(
         "sm90, batch by TMA",
-        "sm_90a",
         spec_of(batch=None, epilogue=bias_relu),
         f"{ROLES}, grid.tile = [64, 32], epilogue.path = tma, epilogue.tile = [64, 32], cluster = [2, 1]",
         (130, 40, 150),
         (40, 24, 61),
         parts=parts_of(64, 32, 64, columns=8),
     ),
-    by_fields(
+    sm90(
         "sm90, D by columns",
-        "sm_90a",
         spec_of(layout="nn", d_order="column", epilogue=every_kind),
         f"{ROLES}, grid.tile = [64, 32], epilogue.path = smem",
         (40, 130, 150),
         (20, 40, 61),
-        parts=parts_of(64, 32, 64)[::4],
+        parts=4,
     ),
-    by_fields(
+    sm80(
         "sm80-few-rows",
-        "sm_80",
         spec_of(layout="nt", epilogue=every_kind),
         f"{FILL}, k = 32, operands = swapped, epilogue.path = direct",
         (47, 75, 133),
         (24, 20, 40),
-        parts=parts_of(32, 32, 32)[::3],
+        parts=3,
     ),
-    by_fields(
+    sm90(
         "sm90-few-rows",
-        "sm_90a",
         BIAS,
         f"{ROLES}, grid.tile = [64, 16], operands = swapped, epilogue.path = direct, k_division = split(2)",
         (25, 130, 150),
         (12, 40, 61),
-        parts=parts_of(16, 64, 64)[::2],
+        parts=2,
     ),
 )

@@ -8,18 +8,17 @@ from lowtide.verification.mutation.kernels.kernel import (
     PLAIN,
     ROLES,
     Kernel,
-    by_fields,
     one,
     one_by_tma,
     parts_of,
     rows_of,
+    sm90,
     two,
 )
 
 SM90A: tuple[Kernel, ...] = (
-    by_fields(
+    sm90(
         "sm_90a, default",
-        "sm_90a",
         BIAS,
         "grid.tile = [128, 128]",
         (200, 136, 200),
@@ -42,54 +41,25 @@ SM90A: tuple[Kernel, ...] = (
     one_by_tma("sm90-tail-k", PLAIN, (300, 24, 300)),
     one_by_tma("sm90-cluster-2x1", PLAIN, (150, 72, 300)),
     one_by_tma("sm90-cluster-1x2", PLAIN, (150, 72, 300)),
-    by_fields(
-        "sm90-split-tail",
-        "sm_90a",
-        PLAIN,
-        f"{ROLES}, grid.tile = [128, 32], tail = halves, epilogue.path = smem",
-        (600, 29, 300),
-        parts=parts_of(128, 32, 64),
+    sm90(
+        "sm90-split-tail", PLAIN, f"{ROLES}, grid.tile = [128, 32], tail = halves, epilogue.path = smem", (600, 29, 300)
     ),
-    by_fields(
-        "sm90-wave-sync",
-        "sm_90a",
-        PLAIN,
-        f"{ROLES}, grid.tile = [64, 32], waves = synchronized",
-        (170, 60, 140),
-        parts=parts_of(64, 32, 64),
-    ),
-    by_fields(
-        "sm90-serpentine-k",
-        "sm_90a",
-        PLAIN,
-        f"{ROLES}, grid.tile = [64, 32], k_order = serpentine",
-        (170, 60, 300),
-        parts=parts_of(64, 32, 64),
-    ),
-    by_fields(
+    sm90("sm90-wave-sync", PLAIN, f"{ROLES}, grid.tile = [64, 32], waves = synchronized", (170, 60, 140)),
+    sm90("sm90-serpentine-k", PLAIN, f"{ROLES}, grid.tile = [64, 32], k_order = serpentine", (170, 60, 300)),
+    sm90(
         "sm_90a, first rows",
-        "sm_90a",
         OF_192,
         f"{ROLES}, grid.tile = [128, 32], epilogue.path = tma, epilogue.tile = [64, 32], epilogue.start = first_rows",
         (150, 72, 192),
         parts=tuple((m, n, 192) for m, n, _ in parts_of(128, 32, 64, columns=8)),
     ),
-    by_fields(
+    sm90(
         "sm90-pingpong",
-        "sm_90a",
         BIAS,
         "roles = pingpong(2), grid.tile = [64, 32], k = 64, stages = 3, epilogue.path = tma, epilogue.tile = [64, 32]",
         (190, 72, 300),
         (190, 72, 40),
         parts=parts_of(64, 32, 64, columns=8),
     ),
-    by_fields(
-        "sm90-f64",
-        "sm_90a",
-        F64,
-        "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 3",
-        (75, 37, 43),
-        (20, 30, 16),
-        parts=parts_of(32, 32, 16),
-    ),
+    sm90("sm90-f64", F64, "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 3", (75, 37, 43), (20, 30, 16)),
 )
