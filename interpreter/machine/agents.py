@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.copies import AsyncCopies
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.interleavings import Order
@@ -234,6 +235,10 @@ class AgentState:
             return f"CTA {self.cta.index} {self.doing}"
         alone = self.machine.collective and not self.machine.roles
         return f"CTA {self.cta.index}" if alone else f"CTA {self.cta.index} {self.name}"
+
+    def violation(self, op: Described, rule: str, kind: type[InterpreterError] = InterpreterError) -> InterpreterError:
+        """The error for a broken rule: the op, its location, this agent, and the rule."""
+        return kind(f"{op.describe()}, level {self.machine.level}, {self.who()}: {rule}")
 
     def enter_role(self) -> None:
         """From now on, collective ops belong to its role."""

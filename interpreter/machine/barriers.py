@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState, Barrier, Cta, Steps, Wait
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import uniform, whole_warp
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers.cells import Described
@@ -16,8 +15,7 @@ def together(state: AgentState, op: Described) -> None:
     """Raise InterpreterError in divergent code, for an op that all threads of the agent execute together."""
     if state.mask is not None:
         missing = np.flatnonzero(~state.mask).tolist()
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"all threads must execute it together; lanes {missing} do not: take it out of the branch"
             " [executed-together]",
@@ -30,8 +28,7 @@ def barrier(state: AgentState, op: Described, identifier: int | str = 0, warps: 
     Orders all accesses of these agents to shared and global memory. Raises InterpreterError in divergent code.
     """
     if state.mask is not None:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"a barrier in divergent code: lanes {np.flatnonzero(~state.mask).tolist()} do not arrive"
             " [barrier-divergent]",
@@ -68,10 +65,10 @@ def named_barrier(state: AgentState, op: Described, identifier: Any, threads: An
     name = uniform(state, op, identifier)
     count = None if threads is None else uniform(state, op, threads)
     if not 0 <= name < 16:
-        raise violation(state, op, f"barrier {name}: a CTA has the barriers 0 … 15 [barrier-number]")
+        raise state.violation(op, f"barrier {name}: a CTA has the barriers 0 … 15 [barrier-number]")
     if count is not None and (count <= 0 or count % 32 or count > state.machine.threads):
         limit = f"a multiple of 32, at most the CTA's {state.machine.threads}"
-        raise violation(state, op, f"a barrier of {count} threads: give {limit} [barrier-threads]")
+        raise state.violation(op, f"a barrier of {count} threads: give {limit} [barrier-threads]")
     yield from barrier(state, op, name, None if count is None else count // 32)
 
 
@@ -91,8 +88,8 @@ def _all_members(state: AgentState, op: Described, members: Any) -> None:
     whole_warp(state, op)
     mask = uniform(state, op, members) & 0xFFFFFFFF
     if mask != 0xFFFFFFFF:
-        raise violation(
-            state, op, f"member mask {mask:#x}: only the whole warp, 0xffffffff, is interpreted [member-mask]"
+        raise state.violation(
+            op, f"member mask {mask:#x}: only the whole warp, 0xffffffff, is interpreted [member-mask]"
         )
 
 
@@ -105,8 +102,6 @@ def name_with_end(cta: Cta, agent: int) -> str:
 def by_warp(state: AgentState, op: Described) -> None:
     """Raise InterpreterError for an op of a warp in a role whose agents are not warps."""
     if state.seat.lanes != WARP:
-        raise violation(
-            state,
-            op,
-            "a warp executes it, but the agents of this role are not warps; take an op of theirs [no-role-here]",
+        raise state.violation(
+            op, "a warp executes it, but the agents of this role are not warps; take an op of theirs [no-role-here]"
         )

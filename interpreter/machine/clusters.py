@@ -17,7 +17,6 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.clocks import Knowledge, joined, nothing
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.teams import Seat
 from lowtide.interpreter.numbers.cells import Described
@@ -42,7 +41,7 @@ def owner(state: AgentState, op: Described, pointer: int) -> Cta:
     """The CTA of the cluster whose shared memory a pointer addresses."""
     rank = pointer // window(1)
     if not 0 <= rank < size_of(state):
-        raise violation(state, op, f"there is no CTA {rank} in a cluster of {size_of(state)} [cluster-rank]")
+        raise state.violation(op, f"there is no CTA {rank} in a cluster of {size_of(state)} [cluster-rank]")
     found: Cta = state.cta.cluster.ctas[rank]
     return found
 
@@ -66,8 +65,8 @@ def receivers(state: AgentState, op: Described, mask: int) -> list[Cta]:
     """The CTAs of the cluster whose bits are set in a multicast mask (16 bits)."""
     bits = mask & 0xFFFF
     if not bits or bits >> size_of(state):
-        raise violation(
-            state, op, f"a multicast to the CTAs of mask {bits:#b}, in a cluster of {size_of(state)} [multicast-mask]"
+        raise state.violation(
+            op, f"a multicast to the CTAs of mask {bits:#b}, in a cluster of {size_of(state)} [multicast-mask]"
         )
     return [cta for cta in state.cta.cluster.ctas if bits >> cta.rank & 1]
 
@@ -147,10 +146,8 @@ def arrive(state: AgentState, op: Described, is_relaxed: bool = False) -> None:
     together(state, op)
     cluster: Cluster = state.cta.cluster
     if cluster.arrived.get(_key(state), 0) > cluster.passed.get(_key(state), 0):
-        raise violation(
-            state,
-            op,
-            "arrives again at the cluster's barrier before it has waited for the others [cluster-arrives-twice]",
+        raise state.violation(
+            op, "arrives again at the cluster's barrier before it has waited for the others [cluster-arrives-twice]"
         )
     for cta, agent in () if is_relaxed else _clocks_of(state):
         clocks = cta.shared.clocks
@@ -168,7 +165,7 @@ def wait(state: AgentState, op: Described) -> Steps:
     cluster: Cluster = state.cta.cluster
     mine = cluster.arrived.get(_key(state), 0)
     if mine == cluster.passed.get(_key(state), 0):
-        raise violation(state, op, "waits at the cluster's barrier before it has arrived [cluster-waits-first]")
+        raise state.violation(op, "waits at the cluster's barrier before it has arrived [cluster-waits-first]")
 
     def is_over() -> bool:
         if cluster.rounds < mine and cluster.settled != cluster.ended:
@@ -203,15 +200,13 @@ def reach(state: AgentState, op: Described, cta: Cta, find: Callable[[Cta], Mbar
         return found
     cluster: Cluster = state.cta.cluster
     if len(cta.ended) == len(cta.machine.seats):
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"signals an mbarrier of CTA {cta.index}, which has ended; {_BARRIER} before any CTA ends"
             " [cluster-cta-ended]",
         )
     if found is None or cluster.passed.get(_key(state), 0) <= found.born:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"signals an mbarrier of CTA {cta.index}, which may not have initialised it; {_BARRIER} after the "
             "initialisation [cluster-uninitialised]",
@@ -235,8 +230,7 @@ def _check_signals(ending: AgentState, cluster: Cluster) -> None:
             continue
         if barrier.clocks.known[: barrier.clocks.warps, barrier.source].max() <= signal.phase:
             sender = cluster.ctas[rank]
-            raise violation(
-                ending,
+            raise ending.violation(
                 signal.op,
                 f"the CTA ends while CTA {sender.index} {sender.machine.seats[agent].name} may still signal "
                 f"{barrier.name}; {_BARRIER} before any CTA ends [cluster-ends-early]",

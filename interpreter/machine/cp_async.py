@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_rows, by_lane, disjoint, rows_together
 from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.program.batches import Batch, NotTogether
@@ -20,10 +19,8 @@ def start(state: AgentState, op: Described, destination: Any, source: Any, size:
     if source_size is not None:
         used = by_lane(source_size) if state.mask is None else by_lane(source_size)[state.mask]
         if ((used < 0) | (used > size)).any():
-            raise violation(
-                state,
-                op,
-                f"src-size must be 0 … {size}, not {int(used[(used < 0) | (used > size)][0])} [cp-async-source]",
+            raise state.violation(
+                op, f"src-size must be 0 … {size}, not {int(used[(used < 0) | (used > size)][0])} [cp-async-source]"
             )
     state.cta.copies.start(state.machine.memory, access, shared_rows, global_rows, size, used)
 

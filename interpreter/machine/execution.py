@@ -14,7 +14,7 @@ A handler interprets one op (interpreter/ops/, one file per dialect or hardware 
 - A terminator has no handler: `run_block` returns the values of its operands.
 - `state.mask` is None while all lanes are active, else a bool array (32,) of the active ones. Handlers without side
   effects may ignore it; memory, barriers and other effects must not.
-- A broken rule: `raise violation(state, op, "what, the limit, the way out")`.
+- A broken rule: `raise state.violation(op, "what, the limit, the way out")`.
 
 Values in `state.values`: integers and index: a Python int if uniform (bool for i1), else an array (32,) of the type's
 `Scalar.dtype`. Floats: payloads of the number domain, a scalar if uniform, else an array (32,). Vectors: arrays (32,
@@ -74,13 +74,6 @@ def count_steps(state: AgentState, count: int) -> None:
         )
 
 
-def violation(
-    state: AgentState, op: Described, rule: str, kind: type[InterpreterError] = InterpreterError
-) -> InterpreterError:
-    """The error for a broken rule: the op, its location, the agent that ran it, and the rule."""
-    return kind(f"{op.describe()}, level {state.machine.level}, {state.who()}: {rule}")
-
-
 UNSET = "reads a register that was never written, or poison [register-unset]"
 
 
@@ -92,8 +85,8 @@ def reads_unset(state: AgentState, op: Described) -> bool:
 def violated_by(state: AgentState, op: Described, error: InterpreterError) -> InterpreterError:
     """The error of an op, with its text and location, of the same class."""
     if reads_unset(state, op):
-        return violation(state, op, UNSET)
-    return violation(state, op, str(error), NotInterpreted if isinstance(error, NotInterpreted) else InterpreterError)
+        return state.violation(op, UNSET)
+    return state.violation(op, str(error), NotInterpreted if isinstance(error, NotInterpreted) else InterpreterError)
 
 
 def advance(state: AgentState, steps: Steps) -> Wait | None:
@@ -113,7 +106,7 @@ def advance(state: AgentState, steps: Steps) -> Wait | None:
     except _OF_PYTHON as error:
         op, text = state.op, f"{type(error).__name__}: {error}"
         if op is not None and reads_unset(state, op):
-            raise violation(state, op, UNSET) from error
+            raise state.violation(op, UNSET) from error
         where = "" if op is None else f"{op.describe()}, level {state.machine.level}, {state.who()}: "
         raise InterpreterFault(
             f"{where}{text}: the interpreter failed, which says nothing about the kernel; please report it"

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.cells import Access, Cells, Described, Ints
 from lowtide.interpreter.program.batches import Batch, NotTogether
 from lowtide.interpreter.program.types import Pointer, Type
@@ -21,10 +20,8 @@ def memory_of(state: AgentState, op: Described, type: Type, address: Any) -> Cel
     if space == SHARED:
         return state.cta.shared
     if space != 0:
-        raise violation(
-            state,
-            op,
-            f"address space {space} is not interpreted; known are 0 generic, 1 global, 3 shared [address-space]",
+        raise state.violation(
+            op, f"address space {space} is not interpreted; known are 0 generic, 1 global, 3 shared [address-space]"
         )
     in_global = np.min(address, initial=2**62) >= state.machine.memory.origin
     return state.machine.memory if in_global else state.cta.shared
@@ -72,7 +69,7 @@ def uniform(state: AgentState, op: Described, value: Any) -> int:
     values = value if state.mask is None else value[state.mask]
     if np.count_nonzero(values != values[0]):
         given = np.unique(values).tolist()
-        raise violation(state, op, f"the lanes of the warp give different values {given}; give one [uniform-values]")
+        raise state.violation(op, f"the lanes of the warp give different values {given}; give one [uniform-values]")
     return int(values[0])
 
 
@@ -94,15 +91,15 @@ def whole_warp(state: AgentState, op: Described) -> None:
     """Raises InterpreterError in divergent code, for instructions that all lanes execute together."""
     if state.mask is not None:
         missing = np.flatnonzero(~state.mask).tolist()
-        raise violation(
-            state, op, f"all 32 lanes must execute it together (.sync.aligned); lanes {missing} do not [warp-aligned]"
+        raise state.violation(
+            op, f"all 32 lanes must execute it together (.sync.aligned); lanes {missing} do not [warp-aligned]"
         )
 
 
 def one_lane(state: AgentState, op: Described, what: str) -> None:
     """Raises InterpreterError unless one thread executes the op; `what` is the action of the lanes, as a verb."""
     if (count := active_lanes(state)) != 1:
-        raise violation(state, op, f"{count} lanes {what}; one thread does: elect it [one-thread]")
+        raise state.violation(op, f"{count} lanes {what}; one thread does: elect it [one-thread]")
 
 
 def active_lane_numbers(state: AgentState) -> list[int]:

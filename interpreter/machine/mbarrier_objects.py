@@ -11,7 +11,6 @@ import numpy as np
 from lowtide.interpreter.machine import clusters, mbarriers
 from lowtide.interpreter.machine.agents import ASK, AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.clusters import address_in, owner
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lanes, active_rows, one_lane, uniform
 from lowtide.interpreter.machine.mbarriers import MAX_ARRIVALS, OBJECT_BYTES, Mbarrier
 from lowtide.interpreter.numbers.cells import Described
@@ -23,18 +22,15 @@ def initialise(state: AgentState, op: Described, address: Any, arrivals: Any) ->
     address, arrivals = uniform(state, op, address), uniform(state, op, arrivals)
     shared, made = state.cta.shared, state.cta.mbarriers
     if address % OBJECT_BYTES:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"an mbarrier at shared memory address {address:#x}; take a multiple of {OBJECT_BYTES} [mbarrier-address]",
         )
     if not 1 <= arrivals <= MAX_ARRIVALS:
-        raise violation(state, op, f"{arrivals} arrivals; an mbarrier takes 1 … {MAX_ARRIVALS} [mbarrier-arrivals]")
+        raise state.violation(op, f"{arrivals} arrivals; an mbarrier takes 1 … {MAX_ARRIVALS} [mbarrier-arrivals]")
     if address in made:
-        raise violation(
-            state,
-            op,
-            f"the mbarrier at {address:#x} is already initialised; invalidate it first [mbarrier-initialised-twice]",
+        raise state.violation(
+            op, f"the mbarrier at {address:#x} is already initialised; invalidate it first [mbarrier-initialised-twice]"
         )
     name = f"the mbarrier at {address:#x}"
     shared.store(state.access(op), np.array([address]), np.zeros((1, 1)), "i64")
@@ -56,15 +52,13 @@ def at(state: AgentState, op: Described, address: Any) -> Mbarrier:
     place = uniform(state, op, address)
     found: Mbarrier | None = state.cta.mbarriers.get(place)
     if found is None or found.initialised is None:
-        raise violation(
-            state, op, f"no mbarrier has been initialised at shared memory address {place:#x} [mbarrier-uninitialised]"
+        raise state.violation(
+            op, f"no mbarrier has been initialised at shared memory address {place:#x} [mbarrier-uninitialised]"
         )
     warp, epoch = found.initialised
     if warp != state.warp and state.cta.shared.clocks.known[state.warp, warp] <= epoch:
-        raise violation(
-            state,
-            op,
-            f"race: uses {found.name}, which warp {warp} initialised, with no barrier between [mbarrier-race]",
+        raise state.violation(
+            op, f"race: uses {found.name}, which warp {warp} initialised, with no barrier between [mbarrier-race]"
         )
     return found
 
@@ -76,8 +70,7 @@ def in_cta(state: AgentState, op: Described, cta: Cta, address: int) -> Mbarrier
         return at(state, op, address)
     found = clusters.reach(state, op, cta, lambda cta: cta.mbarriers.get(address))
     if not found.is_fenced:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"CTA {cta.index} has not shown {found.name} to the cluster; put nvvm.fence.mbarrier.init after it"
             " [mbarrier-in-cluster]",
@@ -121,7 +114,7 @@ def poll_parity(state: AgentState, op: Described, address: Any, parity: Any) -> 
     """Whether one try finds the phase of this parity completed; a success tells the same as a wait."""
     barrier, asked = at(state, op, address), uniform(state, op, parity)
     if asked not in (0, 1):
-        raise violation(state, op, f"a phase is known by its parity, 0 or 1, not {asked} [parity-polled]")
+        raise state.violation(op, f"a phase is known by its parity, 0 or 1, not {asked} [parity-polled]")
     state.touch(barrier.key, ASK)
     if not barrier.passed(asked):
         poll = Wait(lambda: barrier.passed(asked), lambda: f"for phase parity {asked}: {barrier.state}", op)

@@ -13,7 +13,6 @@ import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.clocks import Clocks, Knowledge, joined, nothing
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.cells import Described
 
 MAX_ARRIVALS = 2**20 - 1
@@ -77,7 +76,7 @@ class Mbarrier:
 def wait(state: AgentState, op: Described, barrier: Mbarrier, parity: int) -> Steps:
     """Wait until the phase of this parity has completed (mbarrier.try_wait.parity until it is true)."""
     if parity not in (0, 1):
-        raise violation(state, op, f"a phase is known by its parity, 0 or 1, not {parity} [parity-waited]")
+        raise state.violation(op, f"a phase is known by its parity, 0 or 1, not {parity} [parity-waited]")
     yield Wait(lambda: barrier.passed(parity), lambda: f"for phase parity {parity}: {barrier.state}")
     learn(state, op, barrier, parity)
 
@@ -99,8 +98,7 @@ def arrive(
     if expected:
         expect(state, op, barrier, expected)
     if count > barrier.pending:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"arrives {'once' if count == 1 else f'{count} times'} more at {barrier.name}, whose phase "
             f"{barrier.completed} has {barrier.arrivals - barrier.pending} of its {barrier.arrivals} arrivals and "
@@ -134,8 +132,7 @@ def expect(state: AgentState, op: Described, barrier: Mbarrier, expected: int) -
     _signal(state, op, barrier)
     barrier.bytes += expected
     if not 0 <= expected <= MAX_BYTES or barrier.bytes > MAX_BYTES:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"{barrier.bytes} bytes pending on {barrier.name}; an mbarrier counts to {MAX_BYTES}: use smaller stages"
             " [pending-bytes]",
@@ -145,8 +142,7 @@ def expect(state: AgentState, op: Described, barrier: Mbarrier, expected: int) -
 def complete_bytes(state: AgentState, op: Described, barrier: Mbarrier, phase: int, count: int) -> None:
     """complete_tx: `count` bytes of a copy started in `phase` have landed."""
     if barrier.completed != phase:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"its {count} bytes land on {barrier.name} when phase {phase}, which they belong to, has completed without "
             "them; expect the bytes of all boxes that signal one phase [bytes-too-late]",
@@ -170,8 +166,7 @@ def _check_waited(state: AgentState, barrier: Mbarrier) -> None:
     assert barrier.load is not None
     phase, op = barrier.load
     if barrier.clocks.known[:, barrier.source].max() <= phase:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"the kernel ends and nobody has waited for phase {phase} of {barrier.name}, which it signals; wait for "
             "every copy into shared memory before the last thread ends [phase-unwaited]",
@@ -183,8 +178,7 @@ def _complete(state: AgentState, op: Described, barrier: Mbarrier) -> None:
     if barrier.pending:
         return
     if barrier.bytes < 0:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"phase {barrier.completed} of {barrier.name} has all its arrivals and {-barrier.bytes} bytes more than "
             "were expected; expect the bytes of all boxes that signal it [bytes-unexpected]",

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.numbers.packed import Packed
@@ -87,8 +86,7 @@ class PendingRegister:
 def hand_to(state: AgentState, op: Described, acc: Pending) -> None:
     """The op takes the accumulators. Raises InterpreterError if another one has taken them."""
     if acc.user is not None:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"takes accumulators that {acc.user.describe()} has taken; a copy would read registers that a wgmma "
             "may still write; use the result of that op [accumulator-copied]",
@@ -99,8 +97,7 @@ def hand_to(state: AgentState, op: Described, acc: Pending) -> None:
 def check_done(state: AgentState, op: Described, group: int) -> None:
     """Raises InterpreterError if a group is in flight whose accumulators the op passes on."""
     if group in state.mmas:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"passes on accumulators that wgmma group {group} may still write; wait until none is in flight"
             " [accumulator-in-flight]",

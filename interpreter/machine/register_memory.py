@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_rows, by_lane, disjoint, rows_together, spread
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Cells, Described, Ints
@@ -61,8 +60,8 @@ def _parts_of_integers(state: AgentState, op: Described, cells: Cells, address: 
         own, begins = replace(access, lanes=access.lanes[chosen]), rows[chosen] & -size
         payload, dtype = cells.load_any(own, begins, size)
         if dtype[0] in "fb":
-            raise violation(
-                state, op, f"reads bits of integers in some lanes, and {dtype} in others [register-lanes-differ]"
+            raise state.violation(
+                op, f"reads bits of integers in some lanes, and {dtype} in others [register-lanes-differ]"
             )
         shift = 8 * (rows[chosen] - begins)
         result[chosen, 0] = payload[:, 0].astype(np.int64) >> shift
@@ -114,7 +113,7 @@ def _of_integers(payload: Values, bits: int, width: int) -> Any:
 def store(state: AgentState, op: Described, cells: Cells, address: Any, values: Sequence[Any], width: int) -> None:
     """Store registers of `width` bytes to each active lane's address. Raises InterpreterError as Cells.store."""
     if any(value is None for value in values):
-        raise violation(state, op, "stores a register that was never written [register-unwritten-stored]")
+        raise state.violation(op, "stores a register that was never written [register-unwritten-stored]")
     access, rows = active_rows(state, op, by_lane(address))
     domain = state.machine.domain
     dtype = _stored_type(cells, rows, values, width)

@@ -1,7 +1,6 @@
 """setmaxnreg: registers move between the warps of a CTA."""
 
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait, registers_that_fit
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.warpgroups import meet
 from lowtide.interpreter.numbers.cells import Described
@@ -18,10 +17,8 @@ def set_registers(state: AgentState, op: Described, wanted: int, is_increase: bo
     held = cta.registers.get(state.warp, state.machine.registers or registers_that_fit(state.machine.threads))
     if (wanted < held) if is_increase else (wanted > held):
         action = "increase" if is_increase else "decrease"
-        raise violation(
-            state,
-            op,
-            f"asks for {wanted} registers per thread, but each has {held}: that is no {action} [setmaxnreg-action]",
+        raise state.violation(
+            op, f"asks for {wanted} registers per thread, but each has {held}: that is no {action} [setmaxnreg-action]"
         )
     needed = (wanted - held) * WARP
     if needed > 0:

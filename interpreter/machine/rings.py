@@ -17,7 +17,6 @@ from functools import partial
 from lowtide.interpreter.machine.agents import AgentState, Barrier, Cta, Steps, Wait
 from lowtide.interpreter.machine.barriers import barrier, name_with_end
 from lowtide.interpreter.machine.clocks import Knowledge, joined, nothing
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import InFlight
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.numbers.cells import UNWRITTEN
@@ -154,8 +153,7 @@ class SlotRight:
         """Raise InterpreterError unless the slot may now be used in this way."""
         if self.use != use or not self.holds:
             between = "acquire and commit" if use == WRITE else "wait and release"
-            raise violation(
-                state,
+            raise state.violation(
                 op,
                 f"{use}s slot {self.index}, which is {self.ring.status(self.index, self.warp)}; {use} between its "
                 f"{between} [slot-use]",
@@ -229,8 +227,7 @@ def _check_retired(state: AgentState, op: DecodedOp, right: SlotRight) -> None:
         for buffer in right.ring.buffers(right.index):
             end = buffer.address + buffer.type.bytes
             if ((read.span.addresses < end) & (read.span.addresses + read.span.size > buffer.address)).any():
-                raise violation(
-                    state,
+                raise state.violation(
                     op,
                     f"releases slot {right.index}, which {read.access.op.describe()} may still read; wait for it by "
                     "sm.mma_wait [slot-retired]",
@@ -250,8 +247,8 @@ def tail(state: AgentState, op: DecodedOp, ring: RingState) -> Steps:
         status = ring.status(index, warp)
         if status.startswith("being"):
             way_out = "commit" if status == "being written" else "release"
-            raise violation(
-                state, op, f"drains the ring while slot {index} is {status}; {way_out} it first [ring-undrained]"
+            raise state.violation(
+                op, f"drains the ring while slot {index} is {status}; {way_out} it first [ring-undrained]"
             )
     meeting = f"drain of the ring at byte {ring.starts[0]}"
     gate = state.cta.barriers.setdefault(meeting, Barrier())
@@ -270,13 +267,11 @@ def tail(state: AgentState, op: DecodedOp, ring: RingState) -> Steps:
 def _tail_of_role(state: AgentState, op: DecodedOp, ring: RingState) -> Steps:
     warp = state.warp
     if warp not in ring.producers:
-        raise violation(state, op, "a ring with roles is drained by its producer; move it there [drained-by-producer]")
+        raise state.violation(op, "a ring with roles is drained by its producer; move it there [drained-by-producer]")
     for index, stage in enumerate(ring.stages):
         if stage.acquired[warp] > stage.committed[warp]:
-            raise violation(
-                state,
-                op,
-                f"drains the ring while slot {index} is being written; commit it first [drained-while-written]",
+            raise state.violation(
+                op, f"drains the ring while slot {index} is being written; commit it first [drained-while-written]"
             )
     for index, stage in enumerate(ring.stages):
         needed = stage.committed[warp]
@@ -307,8 +302,7 @@ def check_drained(state: AgentState, op: DecodedOp, ring: RingState, what: str) 
     for index in range(len(ring.stages)):
         status = ring.status(index, state.warp)
         if status != "empty":
-            raise violation(
-                state,
+            raise state.violation(
                 op,
                 f"{what} while slot {index} of the ring is {status}; drain it by sm.producer_tail"
                 " [ring-drained-before]",
@@ -326,8 +320,7 @@ def _check_order(
 ) -> None:
     expected = ring.place(count + (ring.shift or 0))
     if given != expected:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"{verb} slot {given[0]} phase {given[1]}, but the next in ring order is slot {expected[0]} "
             f"phase {expected[1]}; step both by sm.ring_advance [ring-order]",

@@ -11,7 +11,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import Agent, AgentState, Cta, LaunchRequest, Machine, Steps, Wait
 from lowtide.interpreter.machine.branches import run_graph
 from lowtide.interpreter.machine.clusters import Cluster, window
-from lowtide.interpreter.machine.execution import OutOfSteps, advance, run_block, violation
+from lowtide.interpreter.machine.execution import OutOfSteps, advance, run_block
 from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.program.program import Program
 
@@ -60,17 +60,13 @@ def _whole(state: AgentState, program: Program) -> Steps:
     yield from run_block(state, program.block) if program.graph is None else run_graph(state, program.graph)
     cta = state.cta
     if state.mmas and state.op is not None:
-        raise violation(
-            state,
-            state.op,
-            f"ends with {len(state.mmas)} groups of wgmma in flight; wait for them before [wgmma-unwaited]",
+        raise state.violation(
+            state.op, f"ends with {len(state.mmas)} groups of wgmma in flight; wait for them before [wgmma-unwaited]"
         )
     copies = cta.copies.in_flight(state.warp)
     if copies and state.op is not None:  # the next CTA on this SM may get its shared memory
-        raise violation(
-            state,
-            state.op,
-            f"ends with {copies} copies by cp.async in flight; wait for them before [cp-async-unwaited]",
+        raise state.violation(
+            state.op, f"ends with {copies} copies by cp.async in flight; wait for them before [cp-async-unwaited]"
         )
     cta.ended.add(state.warp)
     cta.cluster.ended += 1

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine import hardware, mbarriers
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.memory import InFlight
@@ -77,8 +76,7 @@ def encode(
     if matrix.address % UNIT or any(each * matrix.element.bytes % UNIT for each in matrix.strides):
         apart = f", and so between the matrices, {matrix.strides[0] * matrix.element.bytes} bytes"
         between = apart if batch else ""
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"{matrix.name} at address {matrix.address:#x} with rows {stride} bytes apart: TMA needs multiples of "
             f"{UNIT}{between} [map-address-of-ir]",
@@ -88,8 +86,8 @@ def encode(
     outer = len(box) - 1 - len(shape)
     if outer >= 0:
         if columns % width:
-            raise violation(
-                state, op, f"{matrix.name} has {columns} columns, not whole panels of {width}; pad them [map-panels]"
+            raise state.violation(
+                op, f"{matrix.name} has {columns} columns, not whole panels of {width}; pad them [map-panels]"
             )
         shape = (*batch, *(1,) * outer, columns // width, rows, width)
         strides = (*matrix.strides[:-1], *(width,) * outer, width, matrix.row_stride, 1)
@@ -143,8 +141,8 @@ def load_box(
     Elements outside the tensor become zero. It lands at any later time and then counts the bytes of the full box.
     """
     if address % ALIGNMENT:
-        raise violation(
-            state, op, f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT} [box-address]"
+        raise state.violation(
+            op, f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT} [box-address]"
         )
     check_corner(state, op, map, corner)
     box, access = places(map, corner, address), state.access(op)
@@ -172,7 +170,7 @@ def check_corner(state: AgentState, op: Described, map: TensorMap, corner: tuple
     into = corner[-1] * map.element.bytes
     if into % UNIT:
         where = f"a box that begins {into} bytes into a row of {map.matrix.name}"
-        raise violation(state, op, f"{where}; TMA needs multiples of {UNIT} [box-corner]")
+        raise state.violation(op, f"{where}; TMA needs multiples of {UNIT} [box-corner]")
 
 
 def _land(op: Described, barrier: Mbarrier, flight: InFlight, phase: int, size: int, aside: AgentState) -> Steps:
@@ -204,8 +202,7 @@ def load_tile(
     part, of = share
     own = tile[0] // of
     if tile[0] % of or own % rows:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"{of} CTAs share {tile[0]} rows in boxes of {rows}; each must load whole boxes: take smaller ones"
             " [boxes-shared]",

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.tensor_maps import ALIGNMENT, BoxPlaces, TensorMap, places
 from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Access, Described, Span
@@ -58,18 +57,15 @@ def store_box(
     that the async proxy may not see, and a race.
     """
     if address % ALIGNMENT:
-        raise violation(
-            state,
-            op,
-            f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT} [stored-box-address]",
+        raise state.violation(
+            op, f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT} [stored-box-address]"
         )
     box = places(map, corner, address)
     element = map.element
     row_bytes = map.shape[-1] * element.bytes
     behind = -row_bytes % _GRANULE
     if behind and not state.machine.memory.holds(map.matrix.address + row_bytes, behind):
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"a TMA store into rows of {row_bytes} bytes, which writes {_GRANULE} at a time and so overwrites the "
             "bytes after a row [store-granule]",
@@ -121,8 +117,7 @@ def wait(state: AgentState, pending: int, read: bool, lane: int = WHOLE_AGENT) -
 def _check_read(state: AgentState, groups: Groups) -> None:
     """At the end of the CTA. Raises InterpreterError if a store may still read its shared memory."""
     for store in (*groups.started, *(store for stores in groups.reading.values() for store in stores)):
-        raise violation(
-            state,
+        raise state.violation(
             store.op,
             "the CTA ends and nobody has waited until this store has read shared memory; wait for all groups "
             "(sm.tma_store_wait read 0) before the last thread ends [store-unread]",

@@ -10,7 +10,6 @@ from typing import Any
 from lowtide.interpreter.machine import mbarrier_objects, tensor_maps, tensor_stores
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.clusters import receivers
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lane_numbers, one_lane, uniform
 from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.numbers.cells import Described
@@ -34,8 +33,7 @@ def load(
     found = mbarrier_objects.at(state, op, barrier)
     corner = _corner(state, op, map, coordinates)
     if not found.is_fenced:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"the TMA unit may not see {found.name} initialised; put nvvm.fence.mbarrier.init after the init"
             " [mbarrier-init-fence]",
@@ -57,12 +55,12 @@ def store(state: AgentState, op: Described, map: Any, coordinates: Sequence[Any]
 def _corner(state: AgentState, op: Described, map: Any, coordinates: Sequence[Any]) -> tuple[int, ...]:
     """The coordinates, outermost first."""
     if not isinstance(map, TensorMap):
-        raise violation(
-            state, op, "the descriptor is not a tensor map; pass one from sm.tensor_map to the kernel [map-descriptor]"
+        raise state.violation(
+            op, "the descriptor is not a tensor map; pass one from sm.tensor_map to the kernel [map-descriptor]"
         )
     if len(coordinates) != len(map.box):
-        raise violation(
-            state, op, f"{len(coordinates)} coordinates for a map of {len(map.box)} dimensions [map-coordinates]"
+        raise state.violation(
+            op, f"{len(coordinates)} coordinates for a map of {len(map.box)} dimensions [map-coordinates]"
         )
     return tuple(uniform(state, op, value) for value in reversed(coordinates))
 

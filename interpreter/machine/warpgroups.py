@@ -11,7 +11,6 @@ from typing import Any
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import whole_warp
 from lowtide.interpreter.machine.teams import WARPGROUP
 from lowtide.interpreter.numbers.cells import Described
@@ -50,8 +49,7 @@ def meet(state: AgentState, op: Described, *operands: Any) -> tuple[int, int]:
     if group not in cta.rendezvous:
         first, count = WARPGROUP * group, len(cta.machine.seats)
         if first + WARPGROUP > count:
-            raise violation(
-                state,
+            raise state.violation(
                 op,
                 f"the CTA's {count} warps leave {count - first} from warp {first} on; a warpgroup has four"
                 " [warpgroup-whole]",
@@ -64,12 +62,12 @@ def meet(state: AgentState, op: Described, *operands: Any) -> tuple[int, int]:
     meeting = rendezvous.open.setdefault(place, Meeting(op, operands, []))
     others = f"{_names(meeting.warps)} of its warpgroup"
     if meeting.op is not op:
-        raise violation(
-            state, op, f"{others} executed {_at(meeting)} here; {_RULE}: take it out of the branch [warpgroup-apart]"
+        raise state.violation(
+            op, f"{others} executed {_at(meeting)} here; {_RULE}: take it out of the branch [warpgroup-apart]"
         )
     if meeting.operands != operands:
         both = f"operands {_text(operands)}, where {others} has {_text(meeting.operands)}"
-        raise violation(state, op, f"{both}; {_RULE}: give them the same operands [warpgroup-operands]")
+        raise state.violation(op, f"{both}; {_RULE}: give them the same operands [warpgroup-operands]")
     meeting.warps.append(state.warp)
     if len(meeting.warps) == WARPGROUP:
         del rendezvous.open[place]

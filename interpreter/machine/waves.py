@@ -3,7 +3,6 @@
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.cells import Described
 
 _POLLS = 3  # turns that an agent leaves to others; the hardware leaves more
@@ -23,15 +22,13 @@ def begin(state: AgentState, op: Described, address: int, tiles: int) -> Steps:
 
     own = value()
     if not 0 <= own < tiles:
-        raise violation(
-            state,
-            op,
-            f"{own} of {tiles} work tiles have begun before this one; the counter begins at 0 [wave-counter-start]",
+        raise state.violation(
+            op, f"{own} of {tiles} work tiles have begun before this one; the counter begins at 0 [wave-counter-start]"
         )
     begun = state.machine.begun[address] = state.machine.begun.get(address, 0) + 1
     if begun > tiles:
-        raise violation(
-            state, op, f"work tile {begun} of this launch begins, but its counter is for {tiles} [wave-counter-end]"
+        raise state.violation(
+            op, f"work tile {begun} of this launch begins, but its counter is for {tiles} [wave-counter-end]"
         )
     memory.payload[span.addresses] = (own + 1) % tiles
     end = (own // ctas + 1) * ctas

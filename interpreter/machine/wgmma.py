@@ -18,7 +18,6 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.clusters import window
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.hardware import MatrixDescriptor
 from lowtide.interpreter.machine.lanes import uniform, whole_warp
 from lowtide.interpreter.machine.memory import OpenRead
@@ -156,8 +155,8 @@ def multiply(
         left = _open(state, op, product, warpgroup, bits[0], rows, 0)
     else:
         if not state.fenced:
-            raise violation(
-                state, op, "A is in registers that other instructions wrote; put wgmma.fence before it [wgmma-a-fence]"
+            raise state.violation(
+                op, "A is in registers that other instructions wrote; put wgmma.fence before it [wgmma-a-fence]"
             )
         left = np.empty((ROWS, product.k), held.dtype)
         left[hardware.wgmma_operand()] = held
@@ -217,7 +216,7 @@ def operand_addresses(state: AgentState, op: Described, product: Product, bits: 
     Raises InterpreterError for a descriptor that the instruction does not take.
     """
     if fault := fault_of(bits):
-        raise violation(state, op, fault)
+        raise state.violation(op, fault)
     return addresses_of(product, (bits,), rows, which, state.cta.rank)
 
 

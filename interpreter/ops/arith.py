@@ -12,7 +12,6 @@ import numpy as np
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
@@ -138,7 +137,7 @@ def dividing(state: AgentState, op: DecodedOp) -> None:
     (function, is_unsigned), scalar = _DIVIDING[op.name], op.data
     x, y = (np.asarray(v, np.int64) if isinstance(v, np.ndarray) else v for v in _operands(state, op))
     if not (y.all() if isinstance(y, np.ndarray) else y):
-        raise violation(state, op, "a division by zero has no value; guard the divisor [division-by-zero]")
+        raise state.violation(op, "a division by zero has no value; guard the divisor [division-by-zero]")
     if is_unsigned:  # unsigned numbers as signed 64-bit ones; 64-bit operands are never that large here
         x, y = (_widen(v, scalar) for v in (x, y))
     state.values[op.results[0]] = canonical(function(x, y), scalar)
@@ -166,8 +165,8 @@ def shift(state: AgentState, op: DecodedOp) -> None:
     scalar, values = op.data, state.values
     x, amount = values[op.operands[0]], values[op.operands[1]]
     if not (0 <= amount < scalar.bits if isinstance(amount, int) else _all_within(amount, scalar.bits)):
-        raise violation(
-            state, op, f"a shift by {amount} is poison for {scalar.name}; shift by 0 … {scalar.bits - 1} [shift-poison]"
+        raise state.violation(
+            op, f"a shift by {amount} is poison for {scalar.name}; shift by 0 … {scalar.bits - 1} [shift-poison]"
         )
     if op.name == "arith.shli":
         result = x << amount

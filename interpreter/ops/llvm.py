@@ -13,7 +13,6 @@ from mlir import ir
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import (
     SHARED,
     active_rows,
@@ -305,7 +304,7 @@ def store(state: AgentState, op: DecodedOp) -> None:
     cells = memory_of(state, op, pointer, address)
     access, rows = active_rows(state, op, by_lane(address))
     if value is None:
-        raise violation(state, op, "a value that was never given (undef or poison) is stored [store-undef]")
+        raise state.violation(op, "a value that was never given (undef or poison) is stored [store-undef]")
     dtype = element.name
     if isinstance(value, Packed):
         dtype, count = value.dtype, value.payload.shape[-1] * count

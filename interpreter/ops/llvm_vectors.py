@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.cells import ZERO_TYPE
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Halves, Number
@@ -93,6 +92,6 @@ def _payload(state: AgentState, type: Vector) -> Any:
 def _check_index(state: AgentState, op: DecodedOp, index: Any, type: Vector) -> None:
     """Raises InterpreterError for a position outside the vector, and for one by lane in a vector of pairs."""
     if np.any((np.asarray(index) < 0) | (np.asarray(index) >= type.shape[0])):
-        raise violation(
-            state, op, f"position {index} is outside the vector's {type.shape[0]} elements [llvm-vector-position]"
+        raise state.violation(
+            op, f"position {index} is outside the vector's {type.shape[0]} elements [llvm-vector-position]"
         )

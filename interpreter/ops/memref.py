@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
@@ -18,7 +17,7 @@ DYNAMIC = -(2**63)
 def _matrix(state: AgentState, op: DecodedOp) -> Matrix:
     value: Any = state.values[op.operands[0]]
     if not isinstance(value, Matrix):
-        raise violation(state, op, "the operand must be a matrix in global memory [matrix-operand]")
+        raise state.violation(op, "the operand must be a matrix in global memory [matrix-operand]")
     return value
 
 
@@ -35,7 +34,7 @@ def _taken(state: AgentState, op: DecodedOp) -> list[list[int]]:
 def dim(state: AgentState, op: DecodedOp) -> None:
     shape, index = _matrix(state, op).shape, state.values[op.operands[1]]
     if not 0 <= index < len(shape):
-        raise violation(state, op, f"dimension {index} of a memref of {len(shape)} dimensions [memref-dimension]")
+        raise state.violation(op, f"dimension {index} of a memref of {len(shape)} dimensions [memref-dimension]")
     state.values[op.results[0]] = shape[index]
 
 
@@ -60,8 +59,8 @@ def reinterpret_cast(state: AgentState, op: DecodedOp) -> None:
     assert isinstance(type, MemRef)
     offsets, sizes, strides = _taken(state, op)
     if offsets != [0] or strides[-1] != 1:
-        raise violation(
-            state, op, f"offset {offsets[0]}, strides {strides}; take 0, and 1 for columns [reinterpret-cast]"
+        raise state.violation(
+            op, f"offset {offsets[0]}, strides {strides}; take 0, and 1 for columns [reinterpret-cast]"
         )
     state.values[op.results[0]] = Matrix(source.name, source.address, tuple(sizes), tuple(strides[:-1]), type.element)
 
@@ -76,7 +75,7 @@ def subview(state: AgentState, op: DecodedOp) -> None:
     """The first rows and columns of a matrix, for a group of rows: the rows up to its end."""
     source, (offsets, sizes, strides) = _matrix(state, op), _taken(state, op)
     if any(offsets) or set(strides) != {1} or any(size > most for size, most in zip(sizes, source.shape, strict=True)):
-        raise violation(
-            state, op, f"takes sizes {sizes} at {offsets}, not the first of {list(source.shape)} [first-rows-of]"
+        raise state.violation(
+            op, f"takes sizes {sizes} at {offsets}, not the first of {list(source.shape)} [first-rows-of]"
         )
     state.values[op.results[0]] = replace(source, shape=tuple(sizes))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.execution import count_steps, run_block, run_straight, violation
+from lowtide.interpreter.machine.execution import count_steps, run_block, run_straight
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.program.decoded import DecodedOp
@@ -29,7 +29,7 @@ def for_(state: AgentState, op: DecodedOp) -> Steps:
     induction, carried = block.arguments[0], block.arguments[1:]
     current = [values[slot] for slot in op.operands[3:]]
     if np.any(np.asarray(step) <= 0):
-        raise violation(state, op, f"the step is {step}; scf.for needs a step of at least 1 [loop-step]")
+        raise state.violation(op, f"the step is {step}; scf.for needs a step of at least 1 [loop-step]")
     if np.any(np.asarray(lower < upper)):
         for each in block.invariant:
             state.op = each

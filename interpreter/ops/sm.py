@@ -6,7 +6,6 @@ from mlir import ir
 from lowtide.interpreter.machine import rings
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import together
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import load_window
 from lowtide.interpreter.machine.memory import start_copy
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer, alignment_of, name_of, reserve, store_buffer
@@ -124,7 +123,7 @@ def _right(state: AgentState, op: DecodedOp) -> rings.SlotRight:
     together(state, op)
     ring, right = (state.values[slot] for slot in op.operands[:2])
     if right.ring is not ring:
-        raise violation(state, op, "the slot belongs to another ring; name the ring that gave it [slot-of-ring]")
+        raise state.violation(op, "the slot belongs to another ring; name the ring that gave it [slot-of-ring]")
     return right
 
 
@@ -144,8 +143,8 @@ def ring_advance(state: AgentState, op: DecodedOp) -> None:
 def ring_slot(state: AgentState, op: DecodedOp) -> None:
     ring, index = (state.values[slot] for slot in op.operands)
     if not 0 <= index < ring.type.stages:
-        raise violation(
-            state, op, f"slot {index} of a ring of {ring.type.stages}; take 0 … {ring.type.stages - 1} [slot-index]"
+        raise state.violation(
+            op, f"slot {index} of a ring of {ring.type.stages}; take 0 … {ring.type.stages - 1} [slot-index]"
         )
     for slot, buffer in zip(op.results, ring.buffers(index), strict=True):
         state.values[slot] = buffer
@@ -164,8 +163,8 @@ def prefix(state: AgentState, op: DecodedOp) -> None:
     buffer, type = state.values[op.operands[0]], op.result_types[0]
     assert isinstance(type, MemRef)
     if type.bytes > buffer.type.bytes:
-        raise violation(
-            state, op, f"takes {type.bytes} bytes of a buffer of {buffer.type.bytes}; take at most all [prefix-bytes]"
+        raise state.violation(
+            op, f"takes {type.bytes} bytes of a buffer of {buffer.type.bytes}; take at most all [prefix-bytes]"
         )
     state.values[op.results[0]] = SharedBuffer(buffer.address, type, buffer.right)
 
@@ -175,8 +174,8 @@ def copy_async(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     window, buffer = (state.values[slot] for slot in op.operands)
     if buffer.right is None:
-        raise violation(
-            state, op, "the destination must be a slot's buffer, given by sm.producer_acquire [copy-into-slot]"
+        raise state.violation(
+            op, "the destination must be a slot's buffer, given by sm.producer_acquire [copy-into-slot]"
         )
     buffer.check(state, op, "write")
     rows, columns = (part.reshape(-1)[state.share] for part in np.indices(window.shape))

@@ -4,7 +4,6 @@ import numpy as np
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import start_copy
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.program.decoded import DecodedOp
@@ -46,8 +45,8 @@ def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
 @OPS.implements("sm.cp_async", prepare=_prepare_cp_async)
 def cp_async(state: AgentState, op: DecodedOp) -> None:
     if state.seat.role is not None and len(state.lanes) == WARP:
-        raise violation(
-            state, op, "all threads of a warpgroup copy; this role is one thread: copy by TMA [copy-by-warpgroup]"
+        raise state.violation(
+            op, "all threads of a warpgroup copy; this role is one thread: copy by TMA [copy-by-warpgroup]"
         )
     window, buffer = (state.values[slot] for slot in op.operands)
     size, all_rows, all_columns, all_offsets = op.data

@@ -7,7 +7,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import clusters, mbarriers, tensor_maps
 from lowtide.interpreter.machine.agents import AgentState, Cta, Steps
 from lowtide.interpreter.machine.barriers import barrier, together
-from lowtide.interpreter.machine.execution import run_block, violation
+from lowtide.interpreter.machine.execution import run_block
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.shared_buffers import name_of, reserve
 from lowtide.interpreter.machine.teams import COPIERS, PRODUCER, WARP, WARPGROUP
@@ -83,10 +83,8 @@ def make_mbarriers(state: AgentState, op: DecodedOp) -> None:
     type, slot, made = op.result_types[0], op.results[0], state.cta.mbarriers
     assert isinstance(type, Mbarriers)
     if state.team is not state.cta.everyone:
-        raise violation(
-            state,
-            op,
-            "all threads of the CTA must see the mbarriers initialised; make them before sm.roles [mbarriers-made]",
+        raise state.violation(
+            op, "all threads of the CTA must see the mbarriers initialised; make them before sm.roles [mbarriers-made]"
         )
     if slot not in made:
         names = (f"{name_of(op)}[{index}]" for index in range(type.count))
@@ -98,9 +96,7 @@ def make_mbarriers(state: AgentState, op: DecodedOp) -> None:
 def _mbarrier(state: AgentState, op: DecodedOp, slots: tuple[int, ...]) -> Mbarrier:
     barriers, index = (state.values[slot] for slot in slots)
     if not 0 <= index < len(barriers):
-        raise violation(
-            state, op, f"mbarrier {index} of {len(barriers)}; take 0 … {len(barriers) - 1} [mbarrier-index]"
-        )
+        raise state.violation(op, f"mbarrier {index} of {len(barriers)}; take 0 … {len(barriers) - 1} [mbarrier-index]")
     found: Mbarrier = barriers[index]
     return found
 
@@ -127,8 +123,8 @@ def _line(op: DecodedOp, name: str) -> ClusterLine | None:
 @OPS.implements("sm.cluster_barrier")
 def cluster_barrier(state: AgentState, op: DecodedOp) -> Steps:
     if state.team is not state.cta.everyone:
-        raise violation(
-            state, op, "all threads of the CTA meet those of the others; meet outside sm.roles [cluster-barrier-place]"
+        raise state.violation(
+            op, "all threads of the CTA meet those of the others; meet outside sm.roles [cluster-barrier-place]"
         )
     clusters.arrive(state, op)
     yield from clusters.wait(state, op)
@@ -144,7 +140,7 @@ def mbarrier_wait(state: AgentState, op: DecodedOp) -> Steps:
 def mbarrier_arrive(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     if state.team is state.cta.everyone:
-        raise violation(state, op, "warpgroups of a role arrive; arrive inside sm.roles [arrive-in-role]")
+        raise state.violation(op, "warpgroups of a role arrive; arrive inside sm.roles [arrive-in-role]")
     expected, each_warp = op.attributes.get("bytes", 0), op.attributes.get("each_warp", False)
     if not each_warp and state.seat.first % (WARP * WARPGROUP):
         return  # a warp; the first of its warpgroup arrives
@@ -169,10 +165,8 @@ def tma_load(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     role = state.seat.role
     if role is None or state.team is state.cta.everyone or state.machine.roles[role].name not in (PRODUCER, COPIERS):
-        raise violation(
-            state,
-            op,
-            "one thread starts a copy by TMA; start it in a producer role, which is one thread [load-by-producer]",
+        raise state.violation(
+            op, "one thread starts a copy by TMA; start it in a producer role, which is one thread [load-by-producer]"
         )
     map, *origin, buffer = (state.values[slot] for slot in op.operands[:-2])
     buffer.check(state, op, "write")

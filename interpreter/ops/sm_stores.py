@@ -3,7 +3,6 @@
 from lowtide.interpreter.machine import tensor_stores
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import barrier, together
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.teams import PRODUCER, WARP, WARPGROUP
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
@@ -44,10 +43,8 @@ def tma_store(state: AgentState, op: DecodedOp) -> None:
     own = rows // len(members)
     first = own * members.index(state.warp)
     if rows % len(members) or own % box_rows:
-        raise violation(
-            state,
-            op,
-            f"{rows} rows for {len(members)} warpgroups are not whole boxes of {box_rows} for each [store-rows]",
+        raise state.violation(
+            op, f"{rows} rows for {len(members)} warpgroups are not whole boxes of {box_rows} for each [store-rows]"
         )
     address = buffer.address
     for right in range(0, columns, box_columns):
@@ -70,6 +67,6 @@ def _check_role(state: AgentState, op: DecodedOp) -> None:
     role = state.seat.role
     is_warpgroup = role is not None and state.team is not state.cta.everyone and len(state.lanes) > WARP
     if not is_warpgroup or (role is not None and state.machine.roles[role].name == PRODUCER):
-        raise violation(
-            state, op, "each warpgroup stores by TMA for itself; do it in a consumer role [store-by-consumer]"
+        raise state.violation(
+            op, "each warpgroup stores by TMA for itself; do it in a consumer role [store-by-consumer]"
         )

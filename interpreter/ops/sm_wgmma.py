@@ -16,7 +16,6 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.barriers import together
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.pending import Pending, PendingRows, hand_to
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
@@ -149,8 +148,7 @@ def _product(state: AgentState, op: DecodedOp, registers: Values) -> Values:
     plan: _Plan = op.data
     team = state.team.members
     if len(team) != plan.warpgroups[0] * plan.warpgroups[1] or len(state.lanes) != 128:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"for {plan.warpgroups[0]}x{plan.warpgroups[1]} warpgroups, and {len(team)} execute it together; run it in "
             "a consumer role of as many [wgmma-warpgroups]",
@@ -230,10 +228,8 @@ def mma_wait_rows(state: AgentState, op: DecodedOp) -> None:
     count = -(-len(acc.groups) * rows // all_rows)
     in_flight = sum(group is other for group in acc.groups[:count] for other in state.mmas)
     if in_flight:
-        raise violation(
-            state,
-            op,
-            f"passes on rows that {in_flight} groups in flight may still write; wait for these [rows-in-flight]",
+        raise state.violation(
+            op, f"passes on rows that {in_flight} groups in flight may still write; wait for these [rows-in-flight]"
         )
     hand_to(state, op, acc)
     state.values[op.results[0]] = acc.registers[:, : acc.registers.shape[1] * rows // all_rows]

@@ -24,7 +24,7 @@ from lowtide.interpreter.machine import waves
 from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
 from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.clusters import clusters_at_a_time
-from lowtide.interpreter.machine.execution import run_block, violation
+from lowtide.interpreter.machine.execution import run_block
 from lowtide.interpreter.machine.matrices import (
     Matrix,
     Window,
@@ -67,7 +67,7 @@ def workspace(state: AgentState, op: DecodedOp) -> None:
     type, (size,) = op.result_types[0], (state.values[slot] for slot in op.operands)
     assert isinstance(type, MemRef)
     if size < 0:
-        raise violation(state, op, f"a workspace of {size} elements [workspace-size]")
+        raise state.violation(op, f"a workspace of {size} elements [workspace-size]")
     machine, dtype, is_zeroed = state.machine, in_memory(type.element.name), "zeroed" in op.attributes
     name = f"workspace {len(machine.memory.buffers)}"
     zeros = np.zeros((1, size), machine.domain.payload) if is_zeroed else None
@@ -81,8 +81,7 @@ def _check_zero(state: AgentState, op: DecodedOp, name: str) -> None:
     """Raises InterpreterError if a launch has not left a zeroed workspace zero."""
     left = np.flatnonzero(state.machine.memory.contents(name)[0] != 0)
     if left.size:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"element {left[0]} is not zero after the launches, but the next call needs zero: reset it at the end"
             " [workspace-not-reset]",
@@ -99,7 +98,7 @@ def cluster_count(state: AgentState, op: DecodedOp) -> None:
 def launch(state: AgentState, op: DecodedOp) -> None:
     start = state.machine.launch
     if start is None:
-        raise violation(state, op, "a kernel launches nothing; launch from the host function [kernel-launches]")
+        raise state.violation(op, "a kernel launches nothing; launch from the host function [kernel-launches]")
     grid, *arguments = (state.values[slot] for slot in op.operands)
     if grid == 0:
         return
@@ -172,8 +171,7 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     cluster = tuple(op.attributes.get("cluster", (1, 1)))
     if cluster != machine.cluster:
         launched = list(machine.cluster)
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"gives tiles to clusters of {list(cluster)}, the launch has clusters of {launched} [work-tiles-cluster]",
         )
@@ -185,8 +183,7 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     state.work_tiles = order.count_of(machine.grid, grids, cluster)
     step = op.attributes.get("k_step", 1)
     if depth and depth[0] < 1:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"divides K = {depth[0]}: each item needs at least one step, even if its elements are zeros [work-k-empty]",
         )
@@ -255,8 +252,8 @@ def _turn(state: AgentState, op: DecodedOp) -> tuple[int, int]:
     if "in_turn" not in op.attributes:
         return 0, 1
     if state.seat.role is None:
-        raise violation(
-            state, op, "the instances of a role take tiles in turn; write it inside sm.roles [turns-in-roles]"
+        raise state.violation(
+            op, "the instances of a role take tiles in turn; write it inside sm.roles [turns-in-roles]"
         )
     return state.seat.instance, state.machine.roles[state.seat.role].instances
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lowtide.dialects.tile import OperandKind, ResultKind
 from lowtide.interpreter.machine import maxima
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.execution import run_block, violation
+from lowtide.interpreter.machine.execution import run_block
 from lowtide.interpreter.machine.matrices import (
     Matrix,
     Window,
@@ -129,8 +129,8 @@ def _check_extents(state: AgentState, op: DecodedOp, operand: Window, place: Pla
     for axis in _AXES[operand.kind]:
         if operand.inside[axis] != place.inside[axis]:
             rule = f"{operand.inside[axis]} {('rows', 'columns')[axis]} of {operand.matrix.name} are in the tile"
-            raise violation(
-                state, op, f"{rule}, of D {place.inside[axis]}; an operand has the extents of D [operand-extents-of-d]"
+            raise state.violation(
+                op, f"{rule}, of D {place.inside[axis]}; an operand has the extents of D [operand-extents-of-d]"
             )
 
 

@@ -6,7 +6,6 @@ from math import prod
 from lowtide.dialects.tile import Side
 from lowtide.interpreter.machine import maxima, splits
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix, Window, load_window, store_inside
 from lowtide.interpreter.numbers.storage import in_memory
 from lowtide.interpreter.program.decoded import DecodedOp
@@ -53,8 +52,7 @@ def prepare(state: AgentState, op: DecodedOp) -> None:
     (source,) = given
     expected = (*source.shape[:-2], *_prepared_shape(op, source))
     if target.shape != expected:
-        raise violation(
-            state,
+        raise state.violation(
             op,
             f"makes a matrix of {expected} from one of {source.shape}, and writes to one of {target.shape}"
             " [prepared-extents]",

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from lowtide.dialects.tile import OperandKind
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix, Window
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.machine.staged_scales import SharedScales
@@ -43,7 +42,7 @@ def part_of(state: AgentState, op: DecodedOp, operand: Any, kind: OperandKind, n
 def matrix_at(state: AgentState, op: DecodedOp, batch: Matrix, number: int) -> Matrix:
     """A matrix, or vector, of a batch. Raises InterpreterError for a number outside of the batch."""
     if not 0 <= number < batch.shape[0]:
-        raise violation(state, op, f"matrix {number} of {batch.name}, a batch of {batch.shape[0]} [matrix-of-batch]")
+        raise state.violation(op, f"matrix {number} of {batch.name}, a batch of {batch.shape[0]} [matrix-of-batch]")
     return batch.part(number)
 
 

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from lowtide.dialects.tile import GemmLayout, OperandKind, ResultKind
 from lowtide.interpreter.machine import maxima
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.matrices import Matrix, Window, load_window
 from lowtide.interpreter.machine.weights import unpacked
 from lowtide.interpreter.ops.tile_epilogue import (
@@ -48,7 +47,7 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
         return
     if any(other.shape[0] != a.shape[0] for other in (b, *full)):
         shapes = [other.shape for other in full]
-        raise violation(state, op, f"A {a.shape}, B {b.shape} and {shapes} do not agree on the batch [gemm-batch]")
+        raise state.violation(op, f"A {a.shape}, B {b.shape} and {shapes} do not agree on the batch [gemm-batch]")
     for number in range(a.shape[0]):
         parts = [result_of_part(state, op, *each, number) for each in zip(results, result_kinds(op), strict=True)]
         own = [(kind, part_of(state, op, operand, kind, number)) for kind, operand in by_kind]
@@ -78,10 +77,8 @@ def _product(
     targets = targets_at(op, results, (0, 0), (m, n))
     full = [target.matrix.shape for target in targets if isinstance(target, Window)]
     if left.shape[1] != right.shape[1] or any(shape != (m, n) for shape in full):
-        raise violation(
-            state,
-            op,
-            f"layout {layout}: A {a.shape}, B {b.shape} and D {full} do not agree on M, N, K [gemm-extents]",
+        raise state.violation(
+            op, f"layout {layout}: A {a.shape}, B {b.shape} and D {full} do not agree on M, N, K [gemm-extents]"
         )
     zero = domain.full((m, n), 0, acc)
     scales = {kind: operand for kind, operand in in_the_sum.items() if kind in SCALES}
@@ -112,8 +109,8 @@ def _by_groups(
     (left, right), group, domain = sides, op.attributes["group"], state.machine.domain
     acc, total, count = str(op.attributes["acc"]), zero, left.shape[1] // group
     if left.shape[1] % group or scales.shape != (count, zero.shape[1]):
-        raise violation(
-            state, op, f"scales {scales.shape} do not fit K = {left.shape[1]} in groups of {group} [gemm-groups]"
+        raise state.violation(
+            op, f"scales {scales.shape} do not fit K = {left.shape[1]} in groups of {group} [gemm-groups]"
         )
     factors = load_window(state, op, Window(scales, 0, 0, (scales.shape[0], scales.shape[1])))
     for number in range(count):

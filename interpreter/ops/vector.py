@@ -10,7 +10,6 @@ import numpy as np
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.numbers.cells import ZERO_TYPE, Values
 from lowtide.interpreter.numbers.packed import Mixed, Packed
 from lowtide.interpreter.numbers.registers import Number
@@ -66,7 +65,7 @@ def _position(state: AgentState, op: DecodedOp, dynamic: Sequence[int]) -> tuple
     vector = op.operand_types[0 if op.name == "vector.extract" else 1]
     for index, extent in zip(position, vector.shape, strict=False):  # type: ignore[union-attr]
         if np.any((np.asarray(index) < 0) | (np.asarray(index) >= extent)):
-            raise violation(state, op, f"position {index} is outside the vector's {extent} elements [vector-position]")
+            raise state.violation(op, f"position {index} is outside the vector's {extent} elements [vector-position]")
     return position
 
 

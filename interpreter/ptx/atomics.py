@@ -15,7 +15,6 @@ import numpy as np
 from lowtide.interpreter.machine import maxima, semaphores
 from lowtide.interpreter.machine.agents import ASK, AgentState, Wait
 from lowtide.interpreter.machine.awaited import Asked
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane
 from lowtide.interpreter.machine.semaphores import Change
 from lowtide.interpreter.numbers.registers import Number, canonical, unsigned
@@ -112,11 +111,7 @@ def red(state: AgentState, op: Op, address: Any, operand: Any) -> None:
     """As `atom`. A non-negative f32, or NaN, may be raised as its bits."""
     if isinstance(operand, Number):
         if op.data.change.how != "max" or op.data.is_signed or operand.dtype != "f32":
-            raise violation(
-                state,
-                op,
-                ".max.u32 finds the larger f32 only if none is negative [atomic-max-sign]",
-            )
+            raise state.violation(op, ".max.u32 finds the larger f32 only if none is negative [atomic-max-sign]")
         rows, values = by_lane(address), np.broadcast_to(operand.payload, 32)
         for lane in active_lane_numbers(state):
             maxima.lift(state, op, int(rows[lane]), values[lane : lane + 1])
@@ -143,7 +138,7 @@ def ld_strong(state: AgentState, op: Op, address: Any) -> Any:
     for lane in lanes:
         place = int(rows[lane])
         if place < state.machine.memory.origin:
-            raise violation(state, op, f"{place:#x} is not an address in global memory [strong-load-space]")
+            raise state.violation(op, f"{place:#x} is not an address in global memory [strong-load-space]")
         state.touch(place, ASK)
         found[lane] = seen = semaphores.read(state, op, place, dtype)
         if op.instruction.name.startswith("ld.acquire"):

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import by_lane, uniform, whole_warp
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES
@@ -44,8 +43,8 @@ _REDUCTIONS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
 def _whole(state: AgentState, op: Op, members: Any) -> None:
     whole_warp(state, op)
     if uniform(state, op, members) & _ALL != _ALL:
-        raise violation(
-            state, op, "only the member mask of the whole warp, 0xffffffff, is interpreted [lanes-member-mask]"
+        raise state.violation(
+            op, "only the member mask of the whole warp, 0xffffffff, is interpreted [lanes-member-mask]"
         )
 
 
@@ -106,7 +105,7 @@ def redux(state: AgentState, op: Op, value: Any, members: Any) -> Any:
     (name, is_signed), domain = op.data, state.machine.domain
     if isinstance(value, Number):
         if name != "max":
-            raise violation(state, op, f"only .max reduces floats to floats, not .{name} [redux-floats]")
+            raise state.violation(op, f"only .max reduces floats to floats, not .{name} [redux-floats]")
         return Number(reduce(domain.maximum, np.asarray(value.payload).reshape(-1)), value.dtype)
     lanes = by_lane(raw(value, 32, domain))
     given = [int(canonical(each, 32) if is_signed else unsigned(each, 32)) for each in lanes.tolist()]

@@ -10,7 +10,6 @@ import numpy as np
 
 from lowtide.interpreter.machine import cp_async, register_memory
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import by_lane
 from lowtide.interpreter.numbers.cells import Cells
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
@@ -38,8 +37,8 @@ def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells
         inside = np.asarray(address) >= GENERIC_SHARED
         active = inside if inside.ndim == 0 or state.mask is None else inside[state.mask]
         if active.any() and not active.all():
-            raise violation(
-                state, op, "lanes access shared and global memory in one instruction; split it [mixed-spaces]"
+            raise state.violation(
+                op, "lanes access shared and global memory in one instruction; split it [mixed-spaces]"
             )
         return (state.cta.shared, address - GENERIC_SHARED) if active.any() else (state.machine.memory, address)
     return (state.machine.memory if space == "global" else state.cta.shared), address

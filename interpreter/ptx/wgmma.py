@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import wgmma
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.execution import violation
 from lowtide.interpreter.machine.lanes import whole_warp
 from lowtide.interpreter.machine.pending import PendingRegister, PendingRegisters, hand_to
 from lowtide.interpreter.numbers import registers
@@ -81,7 +80,7 @@ def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: A
     whole_warp(state, op)
     is_scaled = bool(np.all(scale))
     if is_scaled != bool(np.any(scale)):
-        raise violation(state, op, "lanes differ in scale-d; it is the same for the whole warpgroup [ptx-scale-d]")
+        raise state.violation(op, "lanes differ in scale-d; it is the same for the whole warpgroup [ptx-scale-d]")
     before = _of_places(state, op, is_scaled) if plan.are_places else _of_values(state, op, is_scaled)
     held = _held_of(state, plan.product, a) if isinstance(a, tuple) else None
     values, group = wgmma.multiply(state, op, plan.product, (a if held is None else None, b), before, held)
@@ -105,16 +104,14 @@ def given_registers(state: AgentState, op: Op, held: Any) -> Values | None:
     """Accumulators that other instructions wrote, (32, values). Raises InterpreterError without a fence."""
     plan, domain = op.data, state.machine.domain
     if not state.fenced:
-        raise violation(
-            state,
-            op,
-            "wgmma takes registers that other instructions wrote; put wgmma.fence before it [ptx-wgmma-fence]",
+        raise state.violation(
+            op, "wgmma takes registers that other instructions wrote; put wgmma.fence before it [ptx-wgmma-fence]"
         )
     if held is None:
         return None
     if any(value is None for value in held):
-        raise violation(
-            state, op, "an accumulator was never written; write it, or let scale-d be false [ptx-accumulator-unwritten]"
+        raise state.violation(
+            op, "an accumulator was never written; write it, or let scale-d be false [ptx-accumulator-unwritten]"
         )
     if plan.product.packed:
         parts = [registers.halves(value, plan.product.accumulator, domain) for value in held]
@@ -147,13 +144,13 @@ def _of_one_wgmma(state: AgentState, op: Op, held: list[Any]) -> Any:
     owner = held[0].owner if isinstance(held[0], PendingRegister) else None
     if owner is not None:
         if any(getattr(value, "owner", None) is not owner or value.index != at for at, value in enumerate(held)):
-            raise violation(
-                state, op, "its accumulators are not those of one wgmma, in their order [asm-accumulators-order]"
+            raise state.violation(
+                op, "its accumulators are not those of one wgmma, in their order [asm-accumulators-order]"
             )
         return owner
     if any(isinstance(value, PendingRegister) for value in held):
-        raise violation(
-            state, op, "some of its accumulators are still in flight; wait for them first [asm-accumulators-in-flight]"
+        raise state.violation(
+            op, "some of its accumulators are still in flight; wait for them first [asm-accumulators-in-flight]"
         )
     return held
 
@@ -176,8 +173,7 @@ class _Accumulators:
         for index, slot in enumerate(self.slots):
             held = state.values[slot]
             if not isinstance(held, _InFlight) or held.owner is not self:
-                raise violation(
-                    state,
+                raise state.violation(
                     op,
                     f"a register of wgmma group {self.group} was written while it was in flight; wait before"
                     " [ptx-written-in-flight]",
@@ -216,8 +212,8 @@ class _HeldA:
         for slot, value in zip(self.slots, self.values, strict=True):
             held = state.values[slot]
             if not isinstance(held, _ReadByWgmma) or held.owner is not self:
-                raise violation(
-                    state, op, f"a register of A of wgmma group {self.group} was written; wait before [ptx-a-written]"
+                raise state.violation(
+                    op, f"a register of A of wgmma group {self.group} was written; wait before [ptx-a-written]"
                 )
             state.values[slot] = value
 
@@ -239,7 +235,7 @@ class _ReadByWgmma(Unreadable):
 def _take_over(state: AgentState, op: Op, owner: _HeldA) -> None:
     """Nothing may touch the registers of A until a wait covers the group."""
     if len(set(owner.slots)) < len(owner.slots):
-        raise violation(state, op, "A has a register twice [ptx-a-twice]")
+        raise state.violation(op, "A has a register twice [ptx-a-twice]")
     _pending(state).append(owner)
     for slot in owner.slots:
         state.values[slot] = _ReadByWgmma(owner)
@@ -252,16 +248,14 @@ def _of_places(state: AgentState, op: Op, is_scaled: bool) -> Values | None:
     if isinstance(first, _InFlight) and first.owner.slots == op.results:
         for index, value in enumerate(held):
             if not isinstance(value, _InFlight) or value.owner is not first.owner or value.index != index:
-                raise violation(
-                    state,
-                    op,
-                    "some of its accumulators were written while a wgmma was in flight [ptx-accumulators-written]",
+                raise state.violation(
+                    op, "some of its accumulators were written while a wgmma was in flight [ptx-accumulators-written]"
                 )
         _pending(state).remove(first.owner)
         return first.owner.values if is_scaled else None
     for value in held:
         if isinstance(value, _InFlight):
-            raise violation(state, op, value.why)
+            raise state.violation(op, value.why)
     return given_registers(state, op, held if is_scaled else None)
 
 
