@@ -38,62 +38,22 @@ class MmaFragments:
     c: tuple[Ints, Ints]
 
 
-def _accumulator() -> tuple[Ints, Ints]:
-    """c_i: row = groupID for i < 2, groupID + 8 for i >= 2; col = threadID_in_group * 2 + (i & 1)."""
-    i = np.arange(4)
-    return _GROUP + 8 * (i >= 2), _IN_GROUP * 2 + (i & 1)
+def _m16n8(k: int, bits: int) -> MmaFragments:
+    """PTX ISA, "Matrix Fragments for mma.m16n8k4", "m16n8k8", "m16n8k16" and "m16n8k32", for each type of operands.
 
-
-def _m16n8k8() -> MmaFragments:
-    """PTX ISA, "Matrix Fragments for mma.m16n8k8", .f16 and .bf16."""
-    i, j = np.arange(4), np.arange(2)
-    # a_i: row = groupID for a0 and a1, groupID + 8 for a2 and a3; col = threadID_in_group * 2 + (i & 1)
-    a = _GROUP + 8 * (i >= 2), _IN_GROUP * 2 + (i & 1)
-    # b_i: row = threadID_in_group * 2 + i; col = groupID
-    b = _IN_GROUP * 2 + j, _GROUP + 0 * j
-    return MmaFragments((16, 8, 8), a, b, _accumulator())
-
-
-def _m16n8k16() -> MmaFragments:
-    """PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", .f16 and .bf16."""
-    i, j = np.arange(8), np.arange(4)
-    # a_i: row = groupID for 0 <= i < 2 and 4 <= i < 6, else groupID + 8;
-    #      col = threadID_in_group * 2 + (i & 1), and 8 more for i >= 4
-    upper = (i < 2) | ((i >= 4) & (i < 6))
-    a = _GROUP + 8 * ~upper, _IN_GROUP * 2 + (i & 1) + 8 * (i >= 4)
-    # b_i: row = threadID_in_group * 2 + (i & 1), and 8 more for i >= 2; col = groupID
-    b = _IN_GROUP * 2 + (j & 1) + 8 * (j >= 2), _GROUP + 0 * j
-    return MmaFragments((16, 8, 16), a, b, _accumulator())
-
-
-def _m16n8k16_bytes() -> MmaFragments:
-    """PTX ISA, "Matrix Fragments for mma.m16n8k16 with integer type", .s8 and .u8."""
-    i, j = np.arange(8), np.arange(4)
-    # a_i: row = groupID for i < 4, else groupID + 8; col = threadID_in_group * 4 + (i & 3)
-    a = _GROUP + 8 * (i >= 4), _IN_GROUP * 4 + (i & 3)
-    # b_i: row = threadID_in_group * 4 + i; col = groupID
-    return MmaFragments((16, 8, 16), a, (_IN_GROUP * 4 + j, _GROUP + 0 * j), _accumulator())
-
-
-def _m16n8k32_bytes() -> MmaFragments:
-    """PTX ISA, "Matrix Fragments for mma.m16n8k32", .s8, .u8, .e4m3 and .e5m2."""
-    i, j = np.arange(16), np.arange(8)
-    # a_i: row = groupID for 0 <= i < 4 and 8 <= i < 12, else groupID + 8;
-    #      col = threadID_in_group * 4 + (i & 3), and 16 more for i >= 8
-    upper = (i < 4) | ((i >= 8) & (i < 12))
-    a = _GROUP + 8 * ~upper, _IN_GROUP * 4 + (i & 3) + 16 * (i >= 8)
-    # b_i: row = threadID_in_group * 4 + (i & 3), and 16 more for i >= 4; col = groupID
-    b = _IN_GROUP * 4 + (j & 3) + 16 * (j >= 4), _GROUP + 0 * j
-    return MmaFragments((16, 8, 32), a, b, _accumulator())
-
-
-def _m16n8_tf32(k: int) -> MmaFragments:
-    """PTX ISA, "Matrix Fragments for mma.m16n8k4" and "mma.m16n8k8", .tf32."""
+    Values i in a register, `each` of them along K: consecutive lanes of a group have consecutive registers; the next
+    register is 8 rows down in A, the next but one 4 registers of K further.
+    """
+    each = max(1, 32 // bits)
     i, j = np.arange(k // 2), np.arange(k // 4)
-    # a_i: row = groupID for even i, groupID + 8 for odd i; col = threadID_in_group, and 4 more for i >= 2
-    a = _GROUP + 8 * (i % 2), _IN_GROUP + 4 * (i // 2)
-    # b_i: row = threadID_in_group + 4 * i; col = groupID
-    return MmaFragments((16, 8, k), a, (_IN_GROUP + 4 * j, _GROUP + 0 * j), _accumulator())
+    # a_i: row = groupID, and 8 more if i / each is odd;
+    #      col = threadID_in_group * each + i % each, and 4 * each more for each 2 * each of i
+    a = _GROUP + 8 * (i // each % 2), _IN_GROUP * each + i % each + 4 * each * (i // (2 * each))
+    # b_i: row = threadID_in_group * each + i % each, and 4 * each more for each `each` of i; col = groupID
+    b = _IN_GROUP * each + j % each + 4 * each * (j // each), _GROUP + 0 * j
+    # c_i: row = groupID for i < 2, groupID + 8 for i >= 2; col = threadID_in_group * 2 + (i & 1)
+    i = np.arange(4)
+    return MmaFragments((16, 8, k), a, b, (_GROUP + 8 * (i >= 2), _IN_GROUP * 2 + (i & 1)))
 
 
 def _m8n8k4_f64() -> MmaFragments:
@@ -105,22 +65,14 @@ def _m8n8k4_f64() -> MmaFragments:
     return MmaFragments((8, 8, 4), a, b, (_GROUP + 0 * i, _IN_GROUP * 2 + (i & 1)))
 
 
-def _m16n8_f64(k: int) -> MmaFragments:
-    """PTX ISA, "Matrix Fragments for mma.m16n8k4", "m16n8k8" and "m16n8k16 with floating point type", .f64."""
-    i, j = np.arange(k // 2), np.arange(k // 4)
-    # a_i: row = groupID for even i, groupID + 8 for odd i; col = threadID_in_group, and 4 more for each two i
-    a = _GROUP + 8 * (i % 2), _IN_GROUP + 4 * (i // 2)
-    # b_i: row = threadID_in_group + 4 * i; col = groupID
-    b = _IN_GROUP + 4 * j, _GROUP + 0 * j
-    return MmaFragments((16, 8, k), a, b, _accumulator())
-
-
 # By shape and bits of the operands.
 MMA_FRAGMENTS: Mapping[tuple[tuple[int, int, int], int], MmaFragments] = MappingProxyType(
-    {(fragments.shape, 8): fragments for fragments in (_m16n8k16_bytes(), _m16n8k32_bytes())}
-    | {(fragments.shape, 16): fragments for fragments in (_m16n8k8(), _m16n8k16())}
-    | {(fragments.shape, 32): fragments for fragments in map(_m16n8_tf32, (4, 8))}
-    | {(fragments.shape, 64): fragments for fragments in (_m8n8k4_f64(), *map(_m16n8_f64, (4, 8, 16)))}
+    {
+        ((16, 8, k), bits): _m16n8(k, bits)
+        for bits, depths in ((8, (16, 32)), (16, (8, 16)), (32, (4, 8)), (64, (4, 8, 16)))
+        for k in depths
+    }
+    | {((8, 8, 4), 64): _m8n8k4_f64()}
 )
 
 
@@ -180,11 +132,9 @@ def wgmma_accumulator(n: int) -> tuple[Ints, Ints]:
 def wgmma_operand() -> tuple[Ints, Ints]:
     """(row, column) of A's 16-bit elements in registers, in the 16 rows of a warp: arrays (32, 8 values).
 
-    PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", A: row = lane / 4, plus 8 if (i / 2) % 2 is 1;
-    col = 2 * (lane % 4) + i % 2, plus 8 for i >= 4.
+    They lie as in mma.m16n8k16 (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", A).
     """
-    i = np.arange(8)
-    return _GROUP + 8 * (i // 2 % 2), 2 * _IN_GROUP + i % 2 + 8 * (i >= 4)
+    return MMA_FRAGMENTS[(16, 8, 16), 16].a
 
 
 @dataclass(frozen=True)
