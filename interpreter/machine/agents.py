@@ -6,7 +6,7 @@ kernel with roles, agents follow the roles (teams.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -221,6 +221,13 @@ class AgentState:
     def access(self, op: Described, lanes: Ints | None = None) -> Access:
         """An access to memory by `op`: `lanes`, one for each address, or the whole agent."""
         return Access(self.cta.index, self.warp, lanes, op, self.machine.level, self.name)
+
+    def access_of(self, ops: Sequence[Described], lanes: Ints | None = None) -> Access:
+        """As `access`, by ops that run as one, or by a single one."""
+        access = self.access(ops[0], lanes)
+        if len(ops) > 1:
+            access.ops = tuple(ops)
+        return access
 
     @property
     def name(self) -> str:

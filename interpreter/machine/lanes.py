@@ -1,12 +1,13 @@
 """Conversion between an agent's values, uniform or by lane, and memory's rows: one address for each active lane."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.cells import Access, Cells, Described, Ints
-from lowtide.interpreter.program.batches import Batch, NotTogether
+from lowtide.interpreter.program.batches import NotTogether
 from lowtide.interpreter.program.types import Pointer, Type
 
 GLOBAL, SHARED = 1, 3
@@ -42,23 +43,21 @@ def active_rows(state: AgentState, op: Described, address: Any) -> tuple[Access,
     return state.access(op, lanes), address
 
 
-def rows_together(state: AgentState, batch: Batch, addresses: list[Any]) -> tuple[Access, Ints]:
+def rows_together(state: AgentState, ops: Sequence[Any], addresses: Sequence[Any]) -> tuple[Access, Ints]:
     """As `active_rows`, for ops that run as one, op after op. Raises NotTogether if their lanes differ."""
     if any(not isinstance(address, np.ndarray) for address in addresses):
-        if state.mask is None and not batch.acts:  # a row of the whole warp
+        if state.mask is None and not ops[0].acts:  # a row of the whole warp
             raise NotTogether
         addresses = [by_lane(address) for address in addresses]
     lanes = state.lanes
     if state.mask is not None:
         lanes, addresses = lanes[state.mask], [address[state.mask] for address in addresses]
-    access = state.access(batch.ops[0], np.concatenate([lanes] * len(addresses)))
-    access.ops = batch.ops
-    return access, np.concatenate(addresses)
+    return state.access_of(ops, np.concatenate([lanes] * len(addresses))), np.concatenate(addresses)
 
 
 def disjoint(cells: Cells, access: Access, rows: Ints, size: int, align: int | None = None) -> None:
-    """Raises NotTogether unless these rows of `size` bytes are disjoint."""
-    if not cells.span(access, rows, size, align).is_disjoint:
+    """Raises NotTogether unless these rows of `size` bytes, if they are of several ops, are disjoint."""
+    if access.ops and not cells.span(access, rows, size, align).is_disjoint:
         raise NotTogether
 
 

@@ -19,34 +19,45 @@ from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import SIGNED, Number, Pair
 from lowtide.interpreter.numbers.storage import in_memory, is_cut
-from lowtide.interpreter.program.batches import Batch, NotTogether
+from lowtide.interpreter.program.batches import NotTogether
 
 Values = NDArray[Any]
 
 _WORD_BYTES = 4  # of most registers
 
 
-def load(state: AgentState, op: Described, cells: Cells, address: Any, width: int, count: int) -> tuple[Any, ...]:
-    """`count` registers of `width` bytes, from each active lane's address. Raises InterpreterError as Cells.load."""
-    access, rows = active_rows(state, op, address)
-    sizes = cells.wider_integers(rows, width) if count == 1 and width < _WORD_BYTES else None
-    if sizes is not None:
-        return (_parts_of_integers(state, op, cells, address, width),)
+def load(
+    state: AgentState, ops: Sequence[Any], cells: Cells, addresses: Sequence[Any], width: int, count: int
+) -> list[tuple[Any, ...]]:
+    """`count` registers of `width` bytes, from each active lane's address, for each op, of several that run as one.
+
+    Raises InterpreterError as Cells.load, and NotTogether if the elements of several ops differ in type.
+    """
+    if len(ops) > 1:
+        if state.mask is not None:
+            raise NotTogether
+        access, rows = rows_together(state, ops, addresses)
+    else:
+        access, rows = active_rows(state, ops[0], addresses[0])
+        if count == 1 and width < _WORD_BYTES and cells.wider_integers(rows, width) is not None:
+            return [(_parts_of_integers(state, ops[0], cells, addresses[0], width),)]
     found = cells.dtypes_at(rows)
+    if len(ops) > 1 and len(found) != 1:
+        raise NotTogether
     dtype = max(found, key=lambda name: ELEMENT_BYTES[name]) if found else ZERO_TYPE
     size = ELEMENT_BYTES.get(dtype, width)
     if size == 2 * width and count % 2 == 0:  # both halves of each element
-        whole = load(state, op, cells, address, size, count // 2)
-        return tuple(half for each in whole for half in registers.split(each, 8 * size, state.machine.domain))
+        whole, domain = load(state, ops, cells, addresses, size, count // 2), state.machine.domain
+        return [tuple(half for each in held for half in registers.split(each, 8 * size, domain)) for held in whole]
     size = min(width, size)
     payload, dtype = cells.load_any(access, rows, size, width * count // size)
     if dtype == ZERO_TYPE:
-        return (0,) * count
-    rows = spread(state, payload)
-    if count == 1:
-        return (_register(rows, dtype, width),)
-    each = rows.shape[1] // count
-    return tuple(_register(rows[:, at : at + each], dtype, width) for at in range(0, each * count, each))
+        return [(0,) * count] * len(ops)
+    each = width // size
+    return [
+        tuple(_register(part[:, at : at + each], dtype, width) for at in range(0, each * count, each))
+        for part in np.split(spread(state, payload), len(ops))
+    ]
 
 
 def _parts_of_integers(state: AgentState, op: Described, cells: Cells, address: Any, width: int) -> Any:
@@ -69,28 +80,6 @@ def _parts_of_integers(state: AgentState, op: Described, cells: Cells, address: 
     return words
 
 
-def load_together(
-    state: AgentState, batch: Batch, cells: Cells, addresses: list[Any], width: int, count: int
-) -> list[tuple[Any, ...]]:
-    """As `load`, for instructions that run as one: the result of each. Raises NotTogether if they differ."""
-    if state.mask is not None:
-        raise NotTogether
-    access, rows = rows_together(state, batch, addresses)
-    found = cells.dtypes_at(rows)
-    if len(found) != 1:
-        raise NotTogether
-    (dtype,) = found
-    size = min(width, ELEMENT_BYTES[dtype])
-    payload, dtype = cells.load_any(access, rows, size, width * count // size)
-    if dtype == ZERO_TYPE:
-        raise NotTogether
-    each = width // size
-    return [
-        tuple(_register(part[:, at : at + each], dtype, width) for at in range(0, each * count, each))
-        for part in payload.reshape(len(addresses), len(state.lanes), -1)
-    ]
-
-
 def _register(payload: Values, dtype: str, width: int) -> Any:
     """A register of `width` bytes, from its elements in a row (n, elements), n = 1 if uniform."""
     size = ELEMENT_BYTES[dtype]
@@ -110,48 +99,39 @@ def _of_integers(payload: Values, bits: int, width: int) -> Any:
     return words if len(words) > 1 else int(words[0])
 
 
-def store(state: AgentState, op: Described, cells: Cells, address: Any, values: Sequence[Any], width: int) -> None:
-    """Store registers of `width` bytes to each active lane's address. Raises InterpreterError as Cells.store."""
-    if any(value is None for value in values):
-        raise state.violation(op, "stores a register that was never written [register-unwritten-stored]")
-    access, rows = active_rows(state, op, by_lane(address))
-    domain = state.machine.domain
-    dtype = _stored_type(cells, rows, values, width)
-    values, width = _whole(values, dtype, width, domain)
-    if dtype == ZERO_TYPE:
-        payload, count = np.zeros((1, 1), domain.payload), width * len(values) // 2
-    else:
-        parts = [_elements(value, dtype, width, domain) for value in values]
-        parts = [part if len(part) > 1 else np.broadcast_to(part, (32, part.shape[1])) for part in parts]
-        payload = np.concatenate(parts, axis=1)
-        count = payload.shape[1]
-    if state.mask is not None and len(payload) > 1:
-        payload = payload[state.mask]
-    cells.store(access, rows, payload, dtype, count, min(16, width * len(values)))
-
-
-def store_together(
-    state: AgentState, batch: Batch, cells: Cells, addresses: list[Any], values: Sequence[Sequence[Any]], width: int
+def store(
+    state: AgentState,
+    ops: Sequence[Any],
+    cells: Cells,
+    addresses: Sequence[Any],
+    values: Sequence[Sequence[Any]],
+    width: int,
 ) -> None:
-    """As `store`, for instructions that run as one, to disjoint bytes of one type. Raises NotTogether."""
-    access, rows = rows_together(state, batch, addresses)
-    starts = rows[:: len(rows) // len(addresses)]
+    """Store registers of `width` bytes to each active lane's address, those of each op, of several that run as one.
+
+    Raises InterpreterError as Cells.store, and NotTogether for several ops that differ in type, or overlap.
+    """
+    if any(value is None for each in values for value in each):
+        raise state.violation(ops[0], "stores a register that was never written [register-unwritten-stored]")
+    access, rows = rows_together(state, ops, addresses)
+    starts, domain = rows[:: len(rows) // len(ops)], state.machine.domain
     types = {_stored_type(cells, starts[at : at + 1], each, width) for at, each in enumerate(values)}
-    if len(types) != 1 or ZERO_TYPE in types:
+    if len(types) > 1:
         raise NotTogether
-    (dtype,) = types
-    domain, count = state.machine.domain, width * len(values[0]) // ELEMENT_BYTES[dtype]
+    (dtype,), size = types, width * len(values[0])
     values, (width, *_) = zip(*(_whole(each, dtype, width, domain) for each in values), strict=True)
-    payload = np.empty((len(values), len(state.lanes), count), domain.payload)
-    for at, each in enumerate(values):
-        each_width = count // len(each)
-        for place, value in enumerate(each):
-            payload[at, :, place * each_width : (place + 1) * each_width] = _elements(value, dtype, width, domain)
-    if state.mask is not None:
-        payload = payload[:, state.mask]
-    align = min(16, width * len(values[0]))
-    disjoint(cells, access, rows, width * len(values[0]), align)
-    cells.store(access, rows, payload.reshape(-1, count), dtype, count, align)
+    if dtype == ZERO_TYPE:
+        payload, count = np.zeros((1, 1), domain.payload), size // 2
+    else:
+        count = size // ELEMENT_BYTES[dtype]
+        payload = np.empty((len(ops), len(state.lanes), count), domain.payload)
+        for at, each in enumerate(values):
+            own = count // len(each)
+            for place, value in enumerate(each):
+                payload[at, :, place * own : (place + 1) * own] = _elements(value, dtype, width, domain)
+        payload = (payload if state.mask is None else payload[:, state.mask]).reshape(-1, count)
+    disjoint(cells, access, rows, size, min(16, size))
+    cells.store(access, rows, payload, dtype, count, min(16, size))
 
 
 def _whole(values: Sequence[Any], dtype: str, width: int, domain: Domain) -> tuple[Sequence[Any], int]:

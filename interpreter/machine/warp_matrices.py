@@ -17,7 +17,7 @@ from lowtide.interpreter.numbers.integers import INTEGERS
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import halves, is_raw, number, numbers_of, raw, types_of
 from lowtide.interpreter.numbers.storage import cut, in_memory, is_cut
-from lowtide.interpreter.program.batches import Batch, NotTogether
+from lowtide.interpreter.program.batches import NotTogether
 
 Values = NDArray[Any]
 
@@ -28,12 +28,16 @@ _BYTE = "i8"
 _WIDE_INTEGERS = frozenset(("i32", "i64"))  # the types in which registers assembled from bytes are stored
 
 
-def ldmatrix(state: AgentState, op: Described, address: Any, num: int, trans: bool) -> tuple[Any, ...]:
-    """Each of the first 8 · num lanes gives the address of a row; all lanes together read it."""
-    whole_warp(state, op)
-    rows = by_lane(address)[: 8 * num]
-    payload, dtype = _rows(state, state.access(op), rows)
-    return _received(hardware.ldmatrix(payload, num, trans), dtype)
+def ldmatrix(
+    state: AgentState, ops: Sequence[Described], addresses: Sequence[Any], num: int, trans: bool
+) -> list[tuple[Any, ...]]:
+    """Each of the first 8 · num lanes gives the address of a row; all lanes together read it. The results of each op,
+    of several that run as one."""
+    whole_warp(state, ops[0])
+    rows = np.concatenate([by_lane(address)[: 8 * num] for address in addresses])
+    payload, dtype = _rows(state, state.access_of(ops), rows)
+    registers = _received(hardware.ldmatrix(payload, num * len(ops), trans), dtype)
+    return [registers[at : at + num] for at in range(0, len(registers), num)]
 
 
 def _rows(state: AgentState, access: Access, rows: Ints) -> tuple[Values, str]:
@@ -68,34 +72,25 @@ def _received(registers: Values, dtype: str) -> tuple[Any, ...]:
     return tuple(Packed(registers[:, matrix], dtype) for matrix in range(registers.shape[1]))
 
 
-def ldmatrix_together(
-    state: AgentState, batch: Batch, addresses: Sequence[Any], num: int, trans: bool
-) -> list[tuple[Any, ...]]:
-    """As `ldmatrix`, for ops that run as one: the results of each. Raises NotTogether if they differ."""
-    if state.mask is not None:
+def stmatrix(
+    state: AgentState, ops: Sequence[Described], addresses: Sequence[Any], given: Sequence[Sequence[Any]], trans: bool
+) -> None:
+    """Lanes 8 j to 8 j + 7 give the addresses of the rows of matrix j, each of 16 bytes. `given`: the registers of each
+    op, of several that run as one. Raises NotTogether if these hold different types."""
+    whole_warp(state, ops[0])
+    types = {_type_of_halves(registers) for registers in given}
+    if len(types) > 1:
         raise NotTogether
-    rows = np.concatenate([by_lane(address)[: 8 * num] for address in addresses])
-    access = state.access(batch.ops[0])
-    access.ops = batch.ops
-    payload, dtype = _rows(state, access, rows)
-    if dtype == ZERO_TYPE:
-        raise NotTogether
-    registers = _received(hardware.ldmatrix(payload, num * len(addresses), trans), dtype)
-    return [tuple(registers[at : at + num]) for at in range(0, len(registers), num)]
-
-
-def stmatrix(state: AgentState, op: Described, address: Any, registers: Sequence[Any], trans: bool) -> None:
-    """Lanes 8 j to 8 j + 7 give the addresses of the rows of matrix j, each of 16 bytes."""
-    whole_warp(state, op)
-    dtype = _type_of_halves(registers)
-    domain, count = state.machine.domain, len(registers)
-    values = np.zeros((32, count, 2), domain.payload)
-    for index, register in enumerate(registers):
+    (dtype,), domain, shared = types, state.machine.domain, state.cta.shared
+    together, lanes = [register for registers in given for register in registers], np.arange(8 * len(given[0]))
+    values = np.zeros((32, len(together), 2), domain.payload)
+    for index, register in enumerate(together):
         if dtype != ZERO_TYPE:
             values[:, index] = halves(register, dtype, domain)
-    lanes = np.arange(8 * count)
-    written = hardware.stmatrix(values, count, trans)
-    state.cta.shared.store(state.access(op, lanes), by_lane(address)[lanes], written, dtype, 8)
+    rows = np.concatenate([by_lane(address)[lanes] for address in addresses])
+    access = state.access_of(ops, np.concatenate([lanes] * len(ops)))
+    disjoint(shared, access, rows, _ROW_BYTES)
+    shared.store(access, rows, hardware.stmatrix(values, len(together), trans), dtype, 8)
 
 
 def _type_of_halves(registers: Sequence[Any]) -> str:
@@ -105,29 +100,6 @@ def _type_of_halves(registers: Sequence[Any]) -> str:
             return dtype
     has_bits = any(is_raw(register) and np.any(register) for register in registers)
     return PACKED_TYPES[0] if has_bits else ZERO_TYPE
-
-
-def stmatrix_together(
-    state: AgentState, batch: Batch, addresses: Sequence[Any], registers: Sequence[Sequence[Any]], trans: bool
-) -> None:
-    """As `stmatrix`, for ops that run as one, with the registers of each. Raises NotTogether if they differ."""
-    together = [register for each in registers for register in each]
-    dtype = together[0].dtype if isinstance(together[0], Packed) else ZERO_TYPE
-    if state.mask is not None or dtype == ZERO_TYPE:
-        raise NotTogether
-    if any(not isinstance(register, Packed) or register.dtype != dtype for register in together):
-        raise NotTogether
-    domain, count = state.machine.domain, len(registers[0])
-    values = np.empty((32, len(together), 2), domain.payload)
-    for index, register in enumerate(together):
-        values[:, index] = register.payload
-    lanes = np.arange(8 * count)
-    rows = np.concatenate([by_lane(address)[: 8 * count] for address in addresses])
-    access = state.access(batch.ops[0], np.concatenate([lanes] * len(addresses)))
-    access.ops = batch.ops
-    shared = state.cta.shared
-    disjoint(shared, access, rows, 16)
-    shared.store(access, rows, hardware.stmatrix(values, len(together), trans), dtype, 8)
 
 
 def multiply(

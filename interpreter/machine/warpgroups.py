@@ -74,18 +74,17 @@ def meet(state: AgentState, op: Described, *operands: Any) -> tuple[int, int]:
     return group, warp
 
 
-def meet_together(state: AgentState, ops: Sequence[Described], operands: Sequence[tuple[Any, ...]]) -> None:
-    """As `meet`, for consecutive instructions. If one is refused, raises NotTogether, and nothing is executed."""
+def check_meetings(state: AgentState, ops: Sequence[Described], operands: Sequence[tuple[Any, ...]]) -> None:
+    """Raises NotTogether if the warp may not `meet` others in these consecutive instructions, or is the first of its
+    CTA's to come."""
     group, warp = divmod(state.warp, WARPGROUP)
     rendezvous: Rendezvous | None = state.cta.rendezvous.get(group)
-    if rendezvous is None or state.mask is not None:
+    if rendezvous is None:
         raise NotTogether
     for place, (op, given) in enumerate(zip(ops, operands, strict=True), rendezvous.counts[warp]):
         meeting = rendezvous.open.get(place)
         if meeting is not None and (meeting.op is not op or meeting.operands != given):
             raise NotTogether
-    for op, given in zip(ops, operands, strict=True):
-        meet(state, op, *given)
 
 
 def _check_all_met(ending: AgentState, rendezvous: Rendezvous) -> None:

@@ -22,10 +22,10 @@ from lowtide.interpreter.machine.hardware import MatrixDescriptor
 from lowtide.interpreter.machine.lanes import uniform, whole_warp
 from lowtide.interpreter.machine.memory import OpenRead
 from lowtide.interpreter.machine.teams import WARPGROUP
-from lowtide.interpreter.machine.warpgroups import meet
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Described
+from lowtide.interpreter.machine.warpgroups import check_meetings, meet
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Described, Span
 from lowtide.interpreter.numbers.packed import PACKED_TYPES
-from lowtide.interpreter.numbers.tensor_cores import WGMMA
+from lowtide.interpreter.program.batches import NotTogether
 
 Values = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -136,60 +136,81 @@ def fence(state: AgentState, op: Described) -> None:
 
 def multiply(
     state: AgentState,
-    op: Described,
+    ops: Sequence[Described],
     product: Product,
-    descriptors: tuple[Any, Any],
+    descriptors: Sequence[tuple[Any, Any]],
     acc: Values | None,
     held: Values | None = None,
 ) -> tuple[Values, int]:
-    """The warp's accumulators (32, n / 2) after the product, and the number of its group.
+    """The warp's accumulators (32, n / 2) after a product, and the number of its group; or after a chain of products,
+    each added to the result of the previous one, which the warp executes as one.
 
-    `acc` are those before, None for zeros; `descriptors` are those of the two operands. An A in registers, `held`
-    (32, 8), has no descriptor.
+    `acc` are those before, None for zeros; `descriptors` are those of the two operands of each product. An A in
+    registers, `held` (32, 8), has no descriptor. All is checked before anything changes, so that a chain that breaks a
+    rule can be run again op by op; NotTogether also says that it cannot run as one.
     """
-    whole_warp(state, op)
-    bits = [uniform(state, op, value) for value in descriptors if value is not None]
-    warpgroup, warp = _warpgroup(state, op, *bits)
-    rows = range(ROWS * warp, ROWS * (warp + 1))
-    if held is None:
-        left = _open(state, op, product, warpgroup, bits[0], rows, 0)
+    whole_warp(state, ops[0])
+    number, warp = divmod(state.warp, WARPGROUP)
+    given = zip(ops, descriptors, strict=True)
+    bits = [tuple(uniform(state, op, value) for value in each if value is not None) for op, each in given]
+    if len(ops) > 1:
+        check_meetings(state, ops, bits)
     else:
-        if not state.fenced:
-            raise state.violation(
-                op, "A is in registers that other instructions wrote; put wgmma.fence before it [wgmma-a-fence]"
-            )
-        left = np.empty((ROWS, product.k), held.dtype)
-        left[hardware.wgmma_operand()] = held
-    right = _open_shared(state, op, product, warpgroup, bits[-1])
+        meet(state, ops[0], *bits[0])
+    warpgroup, access = warpgroup_of(state, number), state.access_of(ops)
+    if held is None:
+        rows = range(ROWS * warp, ROWS * (warp + 1))
+        left, span_of_a = _operands(state, access, product, [each[0] for each in bits], rows, 0)
+    else:
+        left, span_of_a = [_in_registers(state, ops[0], product, held)], None
+    right, span_of_b = _shared(state, access, product, warpgroup, [each[-1] for each in bits])
     matrix = state.machine.domain.full((ROWS, product.n), 0, product.accumulator)
     if acc is not None:
         matrix.reshape(-1)[product.places] = acc
-    result = state.machine.domain.mma(left, right, matrix, product.dtypes, product.accumulator, product.k, WGMMA)
+    result = state.machine.domain.mmas(left, right, matrix, product.dtypes, product.accumulator)
+    if len(ops) > 1:
+        for op, operands in zip(ops, bits, strict=True):
+            meet(state, op, *operands)
     group = warpgroup.committed[warp]
+    reads = warpgroup.reads.setdefault(group, [])
+    for span in (span_of_a, span_of_b):
+        if span is not None:
+            reads.append(state.cta.shared.opened(access, span, warpgroup.reader))
+    warpgroup.shared.update(enumerate(right, warpgroup.started[warp]))
+    _started(state, warpgroup, len(ops))
     if not state.mmas or state.mmas[-1] != group:
         state.mmas.append(group)
     return result.reshape(-1)[product.places], group
 
 
-def held_operand(parts: Sequence[Values], product: Product) -> Values:
-    """A of 16-bit elements in registers, (32, 8), of its four registers (32 or 1, 2)."""
-    return np.concatenate([np.broadcast_to(part, (32, 2)) for part in parts], axis=1)
+def _in_registers(state: AgentState, op: Described, product: Product, held: Values) -> Values:
+    """The rows of A, (16, k), of registers (32, 8)."""
+    if not state.fenced:
+        raise state.violation(
+            op, "A is in registers that other instructions wrote; put wgmma.fence before it [wgmma-a-fence]"
+        )
+    left = np.empty((ROWS, product.k), held.dtype)
+    left[hardware.wgmma_operand()] = held
+    return left
 
 
-def _open_shared(state: AgentState, op: Described, product: Product, warpgroup: Warpgroup, bits: int) -> Values:
-    """B, which the four warps share: the first opens it, so that it cannot change, and each must be able to see it."""
-    number = warpgroup.started[state.warp % WARPGROUP]
-    right = warpgroup.shared.get(number)
-    if right is None:
-        right = warpgroup.shared[number] = _open(state, op, product, warpgroup, bits, range(product.n), 1)
-    else:
-        addresses = operand_addresses(state, op, product, bits, range(product.n), 1)
-        state.cta.shared.see(state.access(op), addresses, 16)
-    started(state, warpgroup, 1)
-    return right
+def _shared(
+    state: AgentState, access: Access, product: Product, warpgroup: Warpgroup, descriptors: Sequence[int]
+) -> tuple[Sequence[Values], Span | None]:
+    """B of each product, which the four warps share: the first opens its bytes, which are given, so that it cannot
+    change; the others must be able to see it."""
+    first, columns = warpgroup.started[state.warp % WARPGROUP], range(product.n)
+    numbers = range(first, first + len(descriptors))
+    known = [warpgroup.shared[number] for number in numbers if number in warpgroup.shared]
+    if not known:
+        return _operands(state, access, product, descriptors, columns, 1)
+    if len(known) < len(descriptors):
+        raise NotTogether
+    state.cta.shared.see(access, _addresses(state, access, product, descriptors, columns, 1), 16)
+    return known, None
 
 
-def started(state: AgentState, warpgroup: Warpgroup, count: int) -> None:
+def _started(state: AgentState, warpgroup: Warpgroup, count: int) -> None:
     """The warp has started this many more wgmma; B is no longer kept for a wgmma that all four warps have started."""
     first = min(warpgroup.started)
     warpgroup.started[state.warp % WARPGROUP] += count
@@ -197,39 +218,34 @@ def started(state: AgentState, warpgroup: Warpgroup, count: int) -> None:
         del warpgroup.shared[number]
 
 
-def _open(
-    state: AgentState, op: Described, product: Product, warpgroup: Warpgroup, bits: int, rows: range, which: int
-) -> Values:
-    """Rows of A (`which` 0) or B, (rows, k), by its descriptor; they stay open until a wait covers the group."""
-    addresses = operand_addresses(state, op, product, bits, rows, which)
-    dtype, group = product.dtypes[which], warpgroup.committed[state.warp % WARPGROUP]
-    payload, read = state.cta.shared.open_read(
-        state.access(op), addresses, dtype, 16 // ELEMENT_BYTES[dtype], warpgroup.reader
-    )
-    warpgroup.reads.setdefault(group, []).append(read)
-    return matrix_of(product, payload, len(rows), which)
+def _operands(
+    state: AgentState, access: Access, product: Product, descriptors: Sequence[int], rows: range, which: int
+) -> tuple[Sequence[Values], Span]:
+    """Rows of A (`which` 0) or B of each product, (rows, k), by their descriptors, and their bytes."""
+    dtype, k = product.dtypes[which], product.k
+    addresses = _addresses(state, access, product, descriptors, rows, which)
+    run = 16 // ELEMENT_BYTES[dtype]
+    payload, span = state.cta.shared.seen(access, addresses, dtype, run)
+    parts = payload.reshape(len(descriptors), -1, run)
+    if product.k_major[which]:
+        return [part.reshape(len(rows), k) for part in parts], span
+    return [part.reshape(len(rows) // run, k, run).swapaxes(1, 2).reshape(len(rows), k) for part in parts], span
 
 
-def operand_addresses(state: AgentState, op: Described, product: Product, bits: int, rows: range, which: int) -> Ints:
-    """The addresses of the runs of 16 bytes of rows of A (`which` 0) or B, by its descriptor.
+def _addresses(
+    state: AgentState, access: Access, product: Product, descriptors: Sequence[int], rows: range, which: int
+) -> Ints:
+    """The addresses of the runs of 16 bytes of rows of A (`which` 0) or B, by the descriptors of products.
 
     Raises InterpreterError for a descriptor that the instruction does not take.
     """
-    if fault := fault_of(bits):
-        raise state.violation(op, fault)
-    return addresses_of(product, (bits,), rows, which, state.cta.rank)
-
-
-def matrix_of(product: Product, payload: Values, rows: int, which: int) -> Values:
-    """Rows of A (`which` 0) or B, (rows, k), from its runs of 16 bytes."""
-    if product.k_major[which]:
-        return payload.reshape(rows, product.k)
-    run = 16 // ELEMENT_BYTES[product.dtypes[which]]
-    return payload.reshape(rows // run, product.k, run).swapaxes(1, 2).reshape(rows, product.k)
+    for fault in filter(None, map(_fault_of, descriptors)):
+        raise state.violation(access.op, fault)
+    return _addresses_of(product, tuple(descriptors), rows, which, state.cta.rank)
 
 
 @lru_cache(maxsize=1024)
-def fault_of(bits: int) -> str:
+def _fault_of(bits: int) -> str:
     """The reason why the instruction does not take a descriptor; empty if it does."""
     descriptor = MatrixDescriptor.decode(bits)
     if descriptor.base_offset:
@@ -246,7 +262,7 @@ def fault_of(bits: int) -> str:
 
 
 @lru_cache(maxsize=1024)
-def addresses_of(product: Product, descriptors: tuple[int, ...], rows: range, which: int, rank: int) -> Ints:
+def _addresses_of(product: Product, descriptors: tuple[int, ...], rows: range, which: int, rank: int) -> Ints:
     """The runs of 16 bytes of rows of A (`which` 0) or B, by legal descriptors, one after the other.
 
     A descriptor has no room for the CTA's rank in its cluster: it is relative to the CTA's own shared memory.

@@ -229,7 +229,7 @@ def _access_key(op: DecodedOp) -> Any:
 def _loads(state: AgentState, batch: Batch) -> None:
     """Loads by all lanes, of one type."""
     addresses = [state.values[op.data[0]] for op in batch.ops]
-    access, rows = rows_together(state, batch, addresses)
+    access, rows = rows_together(state, batch.ops, addresses)
     op = batch.ops[0]
     _, pointer, element, count, align = op.data
     cells, type = memory_of(state, op, pointer, rows), op.result_types[0]
@@ -254,7 +254,7 @@ def _stores(state: AgentState, batch: Batch) -> None:
         stored = [value.unpack(dtype) if isinstance(value, Packed) else None for value in stored]
     if any(value is None or isinstance(value, Packed) for value in stored):
         raise NotTogether
-    access, rows = rows_together(state, batch, addresses)
+    access, rows = rows_together(state, batch.ops, addresses)
     payload = np.empty((len(stored), len(state.lanes), count), state.machine.domain.payload)
     for at, value in enumerate(stored):
         payload[at] = value.reshape(len(value), count) if isinstance(value, np.ndarray) and value.ndim else value

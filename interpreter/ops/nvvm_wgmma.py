@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import wgmma, wgmma_chains
+from lowtide.interpreter.machine import wgmma
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.pending import PendingRegisters, check_done, hand_to
 from lowtide.interpreter.ops.border import to_register
@@ -110,7 +110,7 @@ def _chains(state: AgentState, batch: Batch) -> None:
         is_pending = isinstance(acc, PendingRegisters)
         before = acc.registers if is_pending else given_registers(state, first, first.before(values))
     descriptors = [(op.readers[0](values), op.readers[1](values)) for op in ops]
-    result, group = wgmma_chains.multiply(state, ops, product, descriptors, before)
+    result, group = wgmma.multiply(state, ops, product, descriptors, before)
     if isinstance(acc, PendingRegisters):
         hand_to(state, first, acc)
     for op, user in zip(ops, (*ops[1:], None), strict=True):  # until a wait, no instruction reads a register

@@ -51,7 +51,7 @@ _MATRIX_WORDS = "sync aligned m8n8 x1 x2 x4 trans shared shared::cta b16"
 def _ldmatrices(state: AgentState, batch: Batch) -> None:
     values, (num, trans) = state.values, batch.ops[0].data
     addresses = [op.readers[0](values) for op in batch.ops]
-    received = warp_matrices.ldmatrix_together(state, batch, addresses, num, trans)
+    received = warp_matrices.ldmatrix(state, batch.ops, addresses, num, trans)
     for op, held in zip(batch.ops, received, strict=True):
         op.give(values, op.results, held)
 
@@ -66,13 +66,13 @@ def _ldmatrices(state: AgentState, batch: Batch) -> None:
     bulk=Bulk(_ldmatrices, key=lambda op: op.data),
 )
 def ldmatrix(state: AgentState, op: Op, address: Any) -> tuple[Any, ...]:
-    return warp_matrices.ldmatrix(state, op, address, *op.data)
+    return warp_matrices.ldmatrix(state, (op,), (address,), *op.data)[0]
 
 
 def _stmatrices(state: AgentState, batch: Batch) -> None:
     values = state.values
     addresses, held = zip(*([read(values) for read in op.readers] for op in batch.ops), strict=True)
-    warp_matrices.stmatrix_together(state, batch, addresses, held, batch.ops[0].data[1])
+    warp_matrices.stmatrix(state, batch.ops, addresses, held, batch.ops[0].data[1])
 
 
 @TABLE.effects(
@@ -83,8 +83,7 @@ def _stmatrices(state: AgentState, batch: Batch) -> None:
     bulk=Bulk(_stmatrices, key=lambda op: op.data),
 )
 def stmatrix(state: AgentState, op: Op, address: Any, values: tuple[Any, ...]) -> None:
-    """Lanes 8 j to 8 j + 7 give the addresses of the rows of matrix j, each of 16 bytes."""
-    warp_matrices.stmatrix(state, op, address, values, op.data[1])
+    warp_matrices.stmatrix(state, (op,), (address,), (values,), op.data[1])
 
 
 # mma.sync -------------------------------------------------------------------------------------------------------------

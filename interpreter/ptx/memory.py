@@ -4,13 +4,14 @@ Caches and cache hints change no number. Loads that are meant to be repeated (.a
 atomics.py.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from lowtide.interpreter.machine import cp_async, register_memory
+from lowtide.interpreter.machine import register_memory
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.lanes import by_lane
+from lowtide.interpreter.machine.lanes import disjoint, rows_together
 from lowtide.interpreter.numbers.cells import Cells
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.ptx.binding import Op
@@ -71,7 +72,7 @@ def _loads(state: AgentState, batch: Batch) -> None:
     _, width, count, _, held, bits, is_signed, domain = first.data
     addresses = [op.readers[0](values) for op in batch.ops]
     cells = _space_together(state, first)
-    loaded = register_memory.load_together(state, batch, cells, addresses, width, count)
+    loaded = register_memory.load(state, batch.ops, cells, addresses, width, count)
     for op, found in zip(batch.ops, loaded, strict=True):
         for slot, value in zip(op.results, found, strict=True):
             wide = held > bits
@@ -88,7 +89,7 @@ def _stores(state: AgentState, batch: Batch) -> None:
         [register_memory.narrowed(each, 8 * width, domain) for each in (value if is_group else (value,))]
         for value in stored
     ]
-    register_memory.store_together(state, batch, cells, addresses, parts, width)
+    register_memory.store(state, batch.ops, cells, addresses, parts, width)
 
 
 def _copies(state: AgentState, batch: Batch) -> None:
@@ -97,8 +98,27 @@ def _copies(state: AgentState, batch: Batch) -> None:
     )
     if len(set(sizes)) != 1:
         raise NotTogether
-    counts = list(used[0]) if used else None
-    cp_async.start_together(state, batch, list(destinations), list(sources), sizes[0], counts)
+    _start(state, batch.ops, destinations, sources, sizes[0], *used)
+
+
+def _start(
+    state: AgentState,
+    ops: Sequence[Op],
+    destinations: Sequence[Any],
+    sources: Sequence[Any],
+    size: int,
+    used: Sequence[Any] = (),
+) -> None:
+    """cp.async of each op, of several that run as one to disjoint bytes: each active lane copies `size` bytes,
+    zero-filled after the first `used` of them if given."""
+    access, rows = rows_together(state, ops, destinations)
+    _, global_rows = rows_together(state, ops, sources)
+    disjoint(state.cta.shared, access, rows, size)
+    counts = rows_together(state, ops, used)[1] if used else None
+    if counts is not None and ((counts < 0) | (counts > size)).any():
+        wrong = int(counts[(counts < 0) | (counts > size)][0])
+        raise state.violation(ops[0], f"src-size must be 0 … {size}, not {wrong} [cp-async-source]")
+    state.cta.copies.start(state.machine.memory, access, rows, global_rows, size, counts)
 
 
 @TABLE.effects(
@@ -115,7 +135,7 @@ def ld(state: AgentState, op: Op, address: Any) -> Any:
     """A register wider than the loaded element is extended with zeros, or with the sign of a signed type."""
     space, width, count, is_group, held, bits, is_signed, domain = op.data
     cells, place = cells_of(state, op, space, address)
-    loaded = register_memory.load(state, op, cells, place, width, count)
+    (loaded,) = register_memory.load(state, (op,), cells, (place,), width, count)
     if held > bits:
         loaded = tuple(register_memory.widened(value, bits, held, is_signed, domain) for value in loaded)
     return loaded if is_group else loaded[0]
@@ -138,9 +158,8 @@ def st(state: AgentState, op: Op, address: Any, value: Any) -> None:
     cells, place = cells_of(state, op, space, address)
     values = value if is_group else (value,)
     domain = state.machine.domain
-    register_memory.store(
-        state, op, cells, place, [register_memory.narrowed(each, 8 * width, domain) for each in values], width
-    )
+    parts = [register_memory.narrowed(each, 8 * width, domain) for each in values]
+    register_memory.store(state, (op,), cells, (place,), (parts,), width)
 
 
 _PREFETCH = "global L1 L2 tensormap param L2::evict_last L2::evict_normal const"
@@ -176,7 +195,7 @@ def createpolicy(state: AgentState, op: Op, *operands: Any) -> int:
 )
 def cp_async_copy(state: AgentState, op: Op, destination: Any, source: Any, size: Any, used: Any = None) -> None:
     """`size` bytes by each active lane, zero-filled after the first `used`."""
-    cp_async.start(state, op, destination, source, size, None if used is None else by_lane(used))
+    _start(state, (op,), (destination,), (source,), size, () if used is None else (used,))
 
 
 @TABLE.effects("cp.async.commit_group", section=f"{_SECTION}: cp.async.commit_group")

@@ -83,7 +83,8 @@ def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: A
         raise state.violation(op, "lanes differ in scale-d; it is the same for the whole warpgroup [ptx-scale-d]")
     before = _of_places(state, op, is_scaled) if plan.are_places else _of_values(state, op, is_scaled)
     held = _held_of(state, plan.product, a) if isinstance(a, tuple) else None
-    values, group = wgmma.multiply(state, op, plan.product, (a if held is None else None, b), before, held)
+    descriptors = (a if held is None else None, b)
+    values, group = wgmma.multiply(state, (op,), plan.product, [descriptors], before, held)
     if not plan.are_places:
         given = PendingRegisters(values, group=group, packed=plan.product.packed)
         return given if op.before is not None else tuple(given[index] for index in range(len(op.results)))
@@ -97,7 +98,7 @@ def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: A
 def _held_of(state: AgentState, product: wgmma.Product, registers_of_a: tuple[Any, ...]) -> Values:
     """A in registers of two elements, (32, 8)."""
     parts = [registers.halves(value, product.dtypes[0], state.machine.domain) for value in registers_of_a]
-    return wgmma.held_operand(parts, product)
+    return np.concatenate([np.broadcast_to(part, (32, 2)) for part in parts], axis=1)
 
 
 def given_registers(state: AgentState, op: Op, held: Any) -> Values | None:
