@@ -239,8 +239,9 @@ def _addresses(
 
     Raises InterpreterError for a descriptor that the instruction does not take.
     """
-    for fault in filter(None, map(_fault_of, descriptors)):
-        raise state.violation(access.op, fault)
+    for bits in descriptors:
+        if fault := _fault_of(bits):
+            raise state.violation(access.op, fault)
     return _addresses_of(product, tuple(descriptors), rows, which, state.cta.rank)
 
 

@@ -267,64 +267,57 @@ def negf(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = state.machine.domain.negate(state.values[op.operands[0]])
 
 
-@OPS.implements("arith.cmpf")
-def cmpf(state: AgentState, op: DecodedOp) -> None:
-    x, y = _operands(state, op)
-    state.values[op.results[0]] = state.machine.domain.compare(PREDICATES_F[op.attributes["predicate"]], x, y)
+@OPS.effects("arith.cmpf")
+def cmpf(state: AgentState, op: DecodedOp, x: Any, y: Any) -> Any:
+    return state.machine.domain.compare(PREDICATES_F[op.attributes["predicate"]], x, y)
 
 
-@OPS.implements("arith.truncf", "arith.extf")
-def float_cast(state: AgentState, op: DecodedOp) -> None:
-    (value,) = _operands(state, op)
-    state.values[op.results[0]] = state.machine.domain.round(value, element_of(op.result_types[0]).name)
+@OPS.effects("arith.truncf", "arith.extf")
+def float_cast(state: AgentState, op: DecodedOp, value: Any) -> Any:
+    return state.machine.domain.round(value, element_of(op.result_types[0]).name)
 
 
-@OPS.implements("arith.sitofp", "arith.uitofp")
-def from_integer(state: AgentState, op: DecodedOp) -> None:
-    (value,) = _operands(state, op)
+@OPS.effects("arith.sitofp", "arith.uitofp")
+def from_integer(state: AgentState, op: DecodedOp, value: Any) -> Any:
     source = element_of(op.operand_types[0])
     if op.name == "arith.uitofp":
         value = unsigned(value, source)
     elif source.bits == 1:
         value = -np.asarray(value, np.int8)
-    state.values[op.results[0]] = state.machine.domain.from_integer(value, element_of(op.result_types[0]).name)
+    return state.machine.domain.from_integer(value, element_of(op.result_types[0]).name)
 
 
-@OPS.implements("arith.fptosi", "arith.fptoui")
-def to_integer(state: AgentState, op: DecodedOp) -> None:
-    (value,) = _operands(state, op)
+@OPS.effects("arith.fptosi", "arith.fptoui")
+def to_integer(state: AgentState, op: DecodedOp, value: Any) -> Any:
     scalar = element_of(op.result_types[0])
     dtype = scalar.dtype if op.name == "arith.fptosi" else np.dtype(f"u{scalar.bytes}")
     result = np.asarray(state.machine.domain.to_integer(value, dtype)).view(scalar.dtype)
-    state.values[op.results[0]] = result if result.ndim else int(result)
+    return result if result.ndim else int(result)
 
 
-@OPS.implements("arith.bitcast")
-def bitcast(state: AgentState, op: DecodedOp) -> None:
-    (value,) = _operands(state, op)
+@OPS.effects("arith.bitcast")
+def bitcast(state: AgentState, op: DecodedOp, value: Any) -> Any:
     source, target = element_of(op.operand_types[0]), element_of(op.result_types[0])
     domain = state.machine.domain
     if source.is_float:
         bits = np.asarray(domain.to_bits(value, source.name))
         if not target.is_float:
             bits = bits.view(target.dtype)
-            state.values[op.results[0]] = bits if bits.ndim else int(bits)
-            return
+            return bits if bits.ndim else int(bits)
     else:
         bits = np.asarray(unsigned(value, source)).astype(f"u{source.bytes}")
-    state.values[op.results[0]] = domain.from_bits(bits, target.name)
+    return domain.from_bits(bits, target.name)
 
 
-@OPS.implements("arith.select")
-def select(state: AgentState, op: DecodedOp) -> None:
-    condition, x, y = _operands(state, op)
+@OPS.effects("arith.select")
+def select(state: AgentState, op: DecodedOp, condition: Any, x: Any, y: Any) -> Any:
     if not isinstance(condition, np.ndarray):
         result = x if condition else y
     else:
         result = blend(condition, x, y)
         if isinstance(op.result_types[0], Scalar) and not op.result_types[0].is_float:
             result = canonical(result, op.result_types[0])
-    state.values[op.results[0]] = result
+    return result
 
 
 def _operands(state: AgentState, op: DecodedOp) -> list[Any]:

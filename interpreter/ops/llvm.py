@@ -164,14 +164,14 @@ def getelementptr(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("llvm.inttoptr")
 def inttoptr(state: AgentState, op: DecodedOp) -> None:
-    value = arith.unsigned(state.values[op.operands[0]], op.operand_types[0])  # type: ignore[arg-type]
+    value = arith.unsigned(state.values[op.operands[0]], op.operand_types[0])
     state.values[op.results[0]] = value.astype(np.int64) if isinstance(value, np.ndarray) else value
 
 
 @OPS.implements("llvm.ptrtoint")
 def ptrtoint(state: AgentState, op: DecodedOp) -> None:
     value = state.values[op.operands[0]]
-    state.values[op.results[0]] = arith.canonical(value, op.result_types[0])  # type: ignore[arg-type]
+    state.values[op.results[0]] = arith.canonical(value, op.result_types[0])
 
 
 @OPS.implements("llvm.addrspacecast")
@@ -377,10 +377,9 @@ def extractvalue(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = value
 
 
-@OPS.implements("llvm.insertvalue")
-def insertvalue(state: AgentState, op: DecodedOp) -> None:
-    whole, value = (state.values[slot] for slot in op.operands)
-    state.values[op.results[0]] = _replaced(whole, op.attributes["position"], value)
+@OPS.effects("llvm.insertvalue")
+def insertvalue(state: AgentState, op: DecodedOp, whole: Any, value: Any) -> Any:
+    return _replaced(whole, op.attributes["position"], value)
 
 
 def _replaced(whole: tuple[Any, ...], position: tuple[int, ...], value: Any) -> tuple[Any, ...]:

@@ -9,7 +9,6 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.ops.instructions import enter, listed
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.types import Struct
 
 OPS = OpTable(acts=False)
 
@@ -57,7 +56,6 @@ def _mma(op: DecodedOp, name: re.Match[str]) -> str:
     lanes_bits = [32 * max(32, row.bits) // row.bits for row in (element_of_ptx(types[1]), element_of_ptx(types[2]))]
     a, b = m * k // lanes_bits[0], n * k // lanes_bits[1]
     (result,) = op.result_types
-    assert isinstance(result, Struct)
     groups = listed("$", 0, a), listed("$", a, b), listed("$", a + b, len(op.operands) - a - b)
     return (
         f"mma.sync.aligned.{name[1]}.row.col.{'.'.join(types)} {listed('$d', 0, len(result.elements))}, "

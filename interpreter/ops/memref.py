@@ -56,7 +56,6 @@ def extract_strided_metadata(state: AgentState, op: DecodedOp) -> None:
 def reinterpret_cast(state: AgentState, op: DecodedOp) -> None:
     """A matrix on the memory of another one, with the same first element."""
     source, type = _matrix(state, op), op.result_types[0]
-    assert isinstance(type, MemRef)
     offsets, sizes, strides = _taken(state, op)
     if offsets != [0] or strides[-1] != 1:
         raise state.violation(

@@ -13,7 +13,7 @@ from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.ops.instructions import enter, listed, numbers_of_groups, shape_of, word
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.types import Pointer, Scalar, Struct, Vector
+from lowtide.interpreter.program.types import Pointer, Vector
 from lowtide.interpreter.ptx.special_registers import SPECIAL
 
 OPS = OpTable()
@@ -85,10 +85,8 @@ def _mma(op: DecodedOp) -> str:
     a, b = (word(op, f"multiplicand{side}PtxType") for side in "AB")
     layouts = ".".join(word(op, f"layout{side}") for side in "AB")
     (result,) = op.result_types
-    assert isinstance(result, Struct)
     first = result.elements[0]
     element = first.element if isinstance(first, Vector) else first
-    assert isinstance(element, Scalar)
     d = _PTX_TYPES[element.name]
     satfinite = ".satfinite" if word(op, "intOverflowBehavior") == "satfinite" else ""
     groups = ", ".join(f"{{{', '.join(group)}}}" for group in numbers_of_groups(op))

@@ -1,5 +1,7 @@
 """The sm dialect, memory: buffers and rings in shared memory, copies into them."""
 
+from typing import Any
+
 import numpy as np
 from mlir import ir
 
@@ -12,7 +14,6 @@ from lowtide.interpreter.machine.shared_buffers import SharedBuffer, alignment_o
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program, RingUsers
-from lowtide.interpreter.program.types import MemRef, Ring
 
 OPS = OpTable()
 
@@ -25,7 +26,6 @@ INSTANCE_UNIT = 1024  # bytes: the distance between the buffers of a role's inst
 def _prepare_alloc(op: DecodedOp, program: Program) -> None:
     """(start of the first instance's buffer, distance to the next)."""
     type = op.result_types[0]
-    assert isinstance(type, MemRef)
     instances = _instances(op)
     each = type.bytes if instances == 1 else -(-type.bytes // INSTANCE_UNIT) * INSTANCE_UNIT
     size = each * (instances - 1) + type.bytes
@@ -48,16 +48,13 @@ def _instances(op: DecodedOp) -> int:
 @OPS.implements("sm.alloc", prepare=_prepare_alloc)
 def alloc(state: AgentState, op: DecodedOp) -> None:
     type = op.result_types[0]
-    assert isinstance(type, MemRef)
     start, each = op.data
     instance = state.seat.instance if state.team is not state.cta.everyone else 0
     state.values[op.results[0]] = SharedBuffer(start + instance * each, type)
 
 
-@OPS.implements("sm.copy")
-def copy(state: AgentState, op: DecodedOp) -> None:
-    together(state, op)
-    window, buffer = (state.values[slot] for slot in op.operands)
+@OPS.effects("sm.copy", check=together)
+def copy(state: AgentState, op: DecodedOp, window: Any, buffer: Any) -> None:
     store_buffer(state, op, buffer, load_window(state, op, window))
 
 
@@ -66,7 +63,6 @@ def copy(state: AgentState, op: DecodedOp) -> None:
 
 def _prepare_ring(op: DecodedOp, program: Program) -> None:
     type = op.result_types[0]
-    assert isinstance(type, Ring)
     at = op.attributes.get("at") or (None,) * len(type.buffers)
     kept, shared = tuple(op.attributes.get("kept", ())), op.attributes.get("kept_stages", type.stages)
     copies = tuple(shared if number in kept else type.stages for number in range(len(type.buffers)))
@@ -80,7 +76,6 @@ def _prepare_ring(op: DecodedOp, program: Program) -> None:
 @OPS.implements("sm.ring", prepare=_prepare_ring)
 def ring(state: AgentState, op: DecodedOp) -> None:
     type, slot = op.result_types[0], op.results[0]
-    assert isinstance(type, Ring)
     starts, kept, copies, users = op.data
     if slot not in state.cta.rings:
         made = state.cta.rings[slot] = rings.RingState.of(type, starts, kept, copies, state.cta, users)
@@ -88,91 +83,64 @@ def ring(state: AgentState, op: DecodedOp) -> None:
     state.values[slot] = state.cta.rings[slot]
 
 
-@OPS.implements("sm.producer_acquire")
-def producer_acquire(state: AgentState, op: DecodedOp) -> Steps:
-    together(state, op)
-    ring, index, phase = (state.values[slot] for slot in op.operands)
+@OPS.effects("sm.producer_acquire", check=together)
+def producer_acquire(state: AgentState, op: DecodedOp, ring: Any, index: Any, phase: Any) -> Steps:
     right = yield from rings.acquire(state, op, ring, index, phase)
-    _give(state, op, right)
+    return right, *ring.buffers(index, right)
 
 
-@OPS.implements("sm.consumer_wait")
-def consumer_wait(state: AgentState, op: DecodedOp) -> Steps:
-    together(state, op)
-    ring, index, phase = (state.values[slot] for slot in op.operands)
+@OPS.effects("sm.consumer_wait", check=together)
+def consumer_wait(state: AgentState, op: DecodedOp, ring: Any, index: Any, phase: Any) -> Steps:
     right = yield from rings.wait(state, op, ring, index, phase)
-    _give(state, op, right)
+    return right, *ring.buffers(index, right)
 
 
-def _give(state: AgentState, op: DecodedOp, right: rings.SlotRight) -> None:
-    for slot, value in zip(op.results, (right, *right.ring.buffers(right.index, right)), strict=True):
-        state.values[slot] = value
-
-
-@OPS.implements("sm.producer_commit")
-def producer_commit(state: AgentState, op: DecodedOp) -> None:
-    rings.commit(state, op, _right(state, op))
-
-
-@OPS.implements("sm.consumer_release")
-def consumer_release(state: AgentState, op: DecodedOp) -> None:
-    rings.release(state, op, _right(state, op))
-
-
-def _right(state: AgentState, op: DecodedOp) -> rings.SlotRight:
-    together(state, op)
-    ring, right = (state.values[slot] for slot in op.operands[:2])
+@OPS.effects("sm.producer_commit", "sm.consumer_release", check=together)
+def end_use(state: AgentState, op: DecodedOp, ring: Any, right: Any, *further: Any) -> None:
     if right.ring is not ring:
         raise state.violation(op, "the slot belongs to another ring; name the ring that gave it [slot-of-ring]")
-    return right
+    (rings.commit if op.name == "sm.producer_commit" else rings.release)(state, op, right)
 
 
-@OPS.implements("sm.producer_tail")
-def producer_tail(state: AgentState, op: DecodedOp) -> Steps:
-    yield from rings.tail(state, op, state.values[op.operands[0]])
+@OPS.effects("sm.producer_tail")
+def producer_tail(state: AgentState, op: DecodedOp, ring: Any) -> Steps:
+    yield from rings.tail(state, op, ring)
 
 
-@OPS.implements("sm.ring_advance")
-def ring_advance(state: AgentState, op: DecodedOp) -> None:
-    ring, index, phase, *count = (state.values[slot] for slot in op.operands)
-    rounds, following = divmod(index + (count[0] if count else 1), ring.type.stages)
-    state.values[op.results[0]], state.values[op.results[1]] = following, (phase + rounds) % 2
+@OPS.effects("sm.ring_advance")
+def ring_advance(state: AgentState, op: DecodedOp, ring: Any, index: Any, phase: Any, count: Any = 1) -> Any:
+    rounds, following = divmod(index + count, ring.type.stages)
+    return following, (phase + rounds) % 2
 
 
-@OPS.implements("sm.ring_slot")
-def ring_slot(state: AgentState, op: DecodedOp) -> None:
-    ring, index = (state.values[slot] for slot in op.operands)
+@OPS.effects("sm.ring_slot")
+def ring_slot(state: AgentState, op: DecodedOp, ring: Any, index: Any) -> Any:
     if not 0 <= index < ring.type.stages:
         raise state.violation(
             op, f"slot {index} of a ring of {ring.type.stages}; take 0 … {ring.type.stages - 1} [slot-index]"
         )
-    for slot, buffer in zip(op.results, ring.buffers(index), strict=True):
-        state.values[slot] = buffer
+    buffers = ring.buffers(index)
+    return buffers if len(buffers) > 1 else buffers[0]
 
 
-@OPS.implements("sm.ring_reuse")
-def ring_reuse(state: AgentState, op: DecodedOp) -> None:
-    ring, type = state.values[op.operands[0]], op.result_types[0]
-    assert isinstance(type, MemRef)
+@OPS.effects("sm.ring_reuse")
+def ring_reuse(state: AgentState, op: DecodedOp, ring: Any) -> SharedBuffer:
     rings.check_drained(state, op, ring, "reuses the storage")
-    state.values[op.results[0]] = SharedBuffer(ring.starts[0], type)
+    return SharedBuffer(ring.starts[0], op.result_types[0])
 
 
-@OPS.implements("sm.prefix")
-def prefix(state: AgentState, op: DecodedOp) -> None:
-    buffer, type = state.values[op.operands[0]], op.result_types[0]
-    assert isinstance(type, MemRef)
+@OPS.effects("sm.prefix")
+def prefix(state: AgentState, op: DecodedOp, buffer: Any) -> SharedBuffer:
+    type = op.result_types[0]
     if type.bytes > buffer.type.bytes:
         raise state.violation(
             op, f"takes {type.bytes} bytes of a buffer of {buffer.type.bytes}; take at most all [prefix-bytes]"
         )
-    state.values[op.results[0]] = SharedBuffer(buffer.address, type, buffer.right)
+    return SharedBuffer(buffer.address, type, buffer.right)
 
 
-@OPS.implements("sm.copy_async")
-def copy_async(state: AgentState, op: DecodedOp) -> None:
-    together(state, op)
-    window, buffer = (state.values[slot] for slot in op.operands)
+@OPS.effects("sm.copy_async", check=together)
+def copy_async(state: AgentState, op: DecodedOp, window: Any, buffer: Any) -> None:
     if buffer.right is None:
         raise state.violation(
             op, "the destination must be a slot's buffer, given by sm.producer_acquire [copy-into-slot]"

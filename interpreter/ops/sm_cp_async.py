@@ -1,5 +1,7 @@
 """The sm dialect, cp.async: tiled copies into shared memory, in groups."""
 
+from typing import Any
+
 import numpy as np
 
 from lowtide.errors import InterpreterError
@@ -10,7 +12,6 @@ from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.ir_types import decode_tv
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program
-from lowtide.interpreter.program.types import MemRef
 
 OPS = OpTable(by_warp=True)
 
@@ -21,7 +22,6 @@ def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
     Raises InterpreterError if the elements of one instruction are not contiguous in both memories.
     """
     attribute, type = op.source.attributes["copy"], op.operand_types[1]
-    assert isinstance(type, MemRef) and type.layout is not None
     size = int(attribute.atom.rsplit(".", 1)[1])
     length = size // type.element.bytes
     rows, columns = decode_tv(attribute.tv).coordinates(type.layout.extents[0])
@@ -42,13 +42,12 @@ def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
     op.data = (size, rows[..., 0], columns[..., 0], offsets[..., 0])
 
 
-@OPS.implements("sm.cp_async", prepare=_prepare_cp_async)
-def cp_async(state: AgentState, op: DecodedOp) -> None:
+@OPS.effects("sm.cp_async", prepare=_prepare_cp_async)
+def cp_async(state: AgentState, op: DecodedOp, window: Any, buffer: Any) -> None:
     if state.seat.role is not None and len(state.lanes) == WARP:
         raise state.violation(
             op, "all threads of a warpgroup copy; this role is one thread: copy by TMA [copy-by-warpgroup]"
         )
-    window, buffer = (state.values[slot] for slot in op.operands)
     size, all_rows, all_columns, all_offsets = op.data
     threads = state.thread[state.thread < len(all_rows)]
     if state.mask is not None:

@@ -24,7 +24,7 @@ from lowtide.interpreter.ops.tile_operands import staged_window, weights_of, win
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program
-from lowtide.interpreter.program.types import Fragment, MemRef
+from lowtide.interpreter.program.types import Fragment
 
 OPS = OpTable(by_warp=True)
 
@@ -34,14 +34,9 @@ Ints = NDArray[np.int64]
 _MMA_ATOM = re.compile(r"(mma|fma)\.m(\d+)n(\d+)k(\d+)\.(\w+)\.(\w+)(?:\.(\w+))?")
 
 
-def _fragment(type: Any) -> Fragment:
-    assert isinstance(type, Fragment)
-    return type
-
-
 @OPS.implements("sm.splat")
 def splat(state: AgentState, op: DecodedOp) -> None:
-    type, domain = _fragment(op.result_types[0]), state.machine.domain
+    type, domain = op.result_types[0], state.machine.domain
     shape = len(state.lanes), type.tv.values
     state.values[op.results[0]] = domain.full(shape, op.attributes["value"], type.element.name)
 
@@ -55,8 +50,7 @@ def _prepare_ldmatrix(op: DecodedOp, program: Program) -> None:
     The r-th of the eight lanes that address matrix j points at the element that the instruction puts first into row r:
     value 2 · j of thread 4 · r, or with .trans value 2 · j + r % 2 of thread r / 2 (PTX ISA, "ldmatrix").
     """
-    fragment, source, attributes = _fragment(op.result_types[0]), op.operand_types[0], op.attributes
-    assert isinstance(source, MemRef) and source.layout is not None
+    fragment, source, attributes = op.result_types[0], op.operand_types[0], op.attributes
     matrices, trans = int(attributes["atom"].split(".")[1][1:]), bool(attributes.get("trans", False))
     threads, values = fragment.tv.threads, fragment.tv.values
     each = 4 // source.element.bytes  # elements of a register
@@ -78,10 +72,8 @@ def _prepare_ldmatrix(op: DecodedOp, program: Program) -> None:
     op.data = (offsets.reshape(threads // 32, -1, 8 * matrices), matrices, trans, 16 // source.element.bytes)
 
 
-@OPS.implements("sm.ldmatrix", prepare=_prepare_ldmatrix)
-def ldmatrix(state: AgentState, op: DecodedOp) -> None:
-    buffer: SharedBuffer = state.values[op.operands[0]]
-    together(state, op)
+@OPS.effects("sm.ldmatrix", prepare=_prepare_ldmatrix, check=together)
+def ldmatrix(state: AgentState, op: DecodedOp, buffer: SharedBuffer) -> Values:
     by_warp(state, op)
     buffer.check(state, op, "read")
     offsets, matrices, trans, run = op.data
@@ -89,7 +81,7 @@ def ldmatrix(state: AgentState, op: DecodedOp) -> None:
     addresses = buffer.address + offsets.reshape(-1)
     rows = state.cta.shared.load(state.access(op), addresses, buffer.type.element.name, run)
     groups = [hardware.ldmatrix(group, matrices, trans) for group in rows.reshape(len(offsets), -1, run)]
-    state.values[op.results[0]] = np.stack(groups, axis=1).reshape(len(state.lanes), -1)
+    return np.stack(groups, axis=1).reshape(len(state.lanes), -1)
 
 
 def _prepare_mma(op: DecodedOp, program: Program) -> None:
@@ -102,16 +94,16 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
         )
     m, n, k = (int(extent) for extent in match.groups()[1:4])
     warps_m, warps_n, warps_k = attribute.atoms
-    (rows_m, depth), (rows_n, _) = (_fragment(type).shape for type in op.operand_types[:2])
+    (rows_m, depth), (rows_n, _) = (type.shape for type in op.operand_types[:2])
     rests = (rows_m // (m * warps_m), rows_n // (n * warps_n), depth // (k * warps_k))
-    bits = _fragment(op.operand_types[0]).element.bits
+    bits = op.operand_types[0].element.bits
     fragments = None if match[1] == "fma" else hardware.fragments_of((m, n, k), bits)
     held = (1, 1, 1) if fragments is None else (part[0].shape[1] for part in (fragments.a, fragments.b, fragments.c))
     for type, values, (x, y) in zip(op.operand_types, held, ((0, 2), (1, 2), (0, 1)), strict=True):
         needed = values * rests[x] * rests[y]
-        if _fragment(type).tv.values != needed:
+        if type.tv.values != needed:
             raise InterpreterError(
-                f"{op.describe()}: a thread holds {_fragment(type).tv.values} values of {_fragment(type).shape}, "
+                f"{op.describe()}: a thread holds {type.tv.values} values of {type.shape}, "
                 f"{attribute.atom}, {warps_m}x{warps_n} of them side by side, takes {needed} [mma-values-held]"
             )
     op.data = (fragments, rests)
@@ -120,7 +112,7 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
 def _prepare_unpack_weights(op: DecodedOp, program: Program) -> None:
     """For each thread and value of the result, the thread's byte that it comes from, and the number of bits by which it
     is shifted: (threads, values) each. Raises InterpreterError if a thread does not hold it."""
-    packed, result = _fragment(op.operand_types[0]), _fragment(op.result_types[0])
+    packed, result = op.operand_types[0], op.result_types[0]
     row = element_of_ir(weights_of(op))
     assert row is not None
     rows, ks = result.tv.coordinates(result.shape[0])
@@ -140,7 +132,7 @@ def _prepare_unpack_weights(op: DecodedOp, program: Program) -> None:
 
 def _zeros_held(op: DecodedOp, rows: Ints) -> Ints:
     """For each thread and value of the result, the thread's zero point of its row: (threads, values)."""
-    zeros = _fragment(op.operand_types[1])
+    zeros = op.operand_types[1]
     held = zeros.tv.coordinates(zeros.shape[0])[0]
     same = held[:, None, :] == rows[:, :, None]
     if len(held) != len(rows) or not same.any(axis=2).all():
@@ -150,27 +142,23 @@ def _zeros_held(op: DecodedOp, rows: Ints) -> Ints:
     return np.argmax(same, axis=2)
 
 
-@OPS.implements("sm.unpack_weights", prepare=_prepare_unpack_weights)
-def unpack_weights(state: AgentState, op: DecodedOp) -> None:
+@OPS.effects("sm.unpack_weights", prepare=_prepare_unpack_weights)
+def unpack_weights(state: AgentState, op: DecodedOp, packed: Any, zeros: Any = None) -> Values:
     values, shifts, row, of_zeros = op.data
-    held, dtype = np.asarray(state.values[op.operands[0]]).astype(np.int64), _fragment(op.result_types[0]).element.name
+    held, dtype = np.asarray(packed).astype(np.int64), op.result_types[0].element.name
     fields = np.take_along_axis(held, values[state.thread], axis=1) >> shifts[state.thread] & (1 << row.bits) - 1
-    zeros = None
     if of_zeros is not None:
-        zeros = np.take_along_axis(np.asarray(state.values[op.operands[1]]), of_zeros[state.thread], axis=1)
-    state.values[op.results[0]] = fields_as_numbers(fields, row.ir, state.machine.domain, dtype, zeros)
+        zeros = np.take_along_axis(np.asarray(zeros), of_zeros[state.thread], axis=1)
+    return fields_as_numbers(fields, row.ir, state.machine.domain, dtype, zeros)
 
 
-@OPS.implements("sm.mma_sync", prepare=_prepare_mma)
-def mma_sync(state: AgentState, op: DecodedOp) -> None:
+@OPS.effects("sm.mma_sync", prepare=_prepare_mma, check=together)
+def mma_sync(state: AgentState, op: DecodedOp, a: Any, b: Any, c: Any) -> Any:
     """Each warp's atoms, k outermost; values count atom registers first, then atoms along rows, then along columns."""
-    together(state, op)
     by_warp(state, op)
-    a, b, c = (state.values[slot] for slot in op.operands)
     fragments, (atoms_m, atoms_n, atoms_k) = op.data
     if fragments is None:
-        state.values[op.results[0]] = _fma(state, op, a, b, c)
-        return
+        return _fma(state, op, a, b, c)
     m, n, k = fragments.shape
     lanes = len(state.lanes)
     registers_a = a.reshape(lanes, atoms_k, atoms_m, -1)
@@ -180,7 +168,7 @@ def mma_sync(state: AgentState, op: DecodedOp) -> None:
     matrix_c = np.empty((atoms_m, m, atoms_n, n), c.dtype)
     matrix_c[:, fragments.c[0], :, fragments.c[1]] = registers_c.transpose(0, 3, 2, 1)
     result = matrix_c.reshape(atoms_m * m, atoms_n * n)
-    first, second, dtype = (_fragment(type).element.name for type in (*op.operand_types[:2], op.result_types[0]))
+    first, second, dtype = (type.element.name for type in (*op.operand_types[:2], op.result_types[0]))
     operands = first, second
     for step in range(atoms_k):
         matrix_a = np.empty((atoms_m, m, k), a.dtype)
@@ -191,13 +179,13 @@ def mma_sync(state: AgentState, op: DecodedOp) -> None:
         result = state.machine.domain.mma(flat_a, flat_b, result, operands, dtype, k)
     tiles = result.reshape(atoms_m, m, atoms_n, n)
     taken = tiles[:, fragments.c[0], :, fragments.c[1]]  # (lanes, values, atoms_m, atoms_n)
-    state.values[op.results[0]] = taken.transpose(0, 3, 2, 1).reshape(lanes, -1)
+    return taken.transpose(0, 3, 2, 1).reshape(lanes, -1)
 
 
 def _fma(state: AgentState, op: DecodedOp, a: Values, b: Values, c: Values) -> Values:
     """Each thread's own products, one after the other along K, each sum rounded once (PTX ISA, "fma")."""
     lanes, (_, (atoms_m, atoms_n, atoms_k)) = len(state.lanes), op.data
-    dtype = _fragment(op.result_types[0]).element.name
+    dtype = op.result_types[0].element.name
     result = c.reshape(lanes, atoms_n, atoms_m)
     for step in range(atoms_k):
         x = a.reshape(lanes, atoms_k, 1, atoms_m)[:, step]
@@ -206,15 +194,14 @@ def _fma(state: AgentState, op: DecodedOp, a: Values, b: Values, c: Values) -> V
     return result.reshape(lanes, -1)
 
 
-@OPS.implements("sm.sum_over_k")
-def sum_over_k(state: AgentState, op: DecodedOp) -> Steps:
+@OPS.effects("sm.sum_over_k", check=together)
+def sum_over_k(state: AgentState, op: DecodedOp, own_sums: Any) -> Steps:
     """The accumulators of the warps along K, the slowest of a CTA, added in order; each thread takes its own."""
-    together(state, op)
     by_warp(state, op)
-    partial, result = _fragment(op.operand_types[0]), _fragment(op.result_types[0])
+    partial, result = op.operand_types[0], op.result_types[0]
     count = op.source.attributes["mma"].atoms[2]
     given = state.cta.exchanged
-    given[state.warp] = state.values[op.operands[0]]
+    given[state.warp] = own_sums
     yield from barrier(state, op, "of sm.sum_over_k")
     values = np.concatenate([given[warp] for warp in sorted(given)])
     held, threads, domain = partial.tv.table, len(values) // count, state.machine.domain
@@ -225,13 +212,13 @@ def sum_over_k(state: AgentState, op: DecodedOp) -> Steps:
         part[held[own]] = values[own]
         total = part if place == 0 else domain.sum(total, part, result.element.name)
     yield from barrier(state, op, "of sm.sum_over_k")  # before any agent gives something else
-    state.values[op.results[0]] = total[result.tv.table[state.thread]]
+    return total[result.tv.table[state.thread]]
 
 
-@OPS.implements("sm.stack")
-def stack(state: AgentState, op: DecodedOp) -> None:
+@OPS.effects("sm.stack")
+def stack(state: AgentState, op: DecodedOp, registers: Any) -> Any:
     """The same registers; their thread-value layout determines the tile."""
-    state.values[op.results[0]] = state.values[op.operands[0]]
+    return registers
 
 
 # Elementwise ----------------------------------------------------------------------------------------------------------
@@ -239,7 +226,7 @@ def stack(state: AgentState, op: DecodedOp) -> None:
 
 def _prepare_extract(op: DecodedOp, program: Program) -> None:
     """For each thread and value of the result, the number of the thread's source value."""
-    source, result = _fragment(op.operand_types[0]), _fragment(op.result_types[0])
+    source, result = op.operand_types[0], op.result_types[0]
     rows, columns = result.tv.coordinates(result.shape[0])
     wanted = rows + op.attributes["offsets"][0] + (columns + op.attributes["offsets"][1]) * source.shape[0]
     held = source.tv.table
@@ -264,33 +251,29 @@ def _prepare_extract(op: DecodedOp, program: Program) -> None:
     op.data = chosen
 
 
-@OPS.implements("sm.extract", prepare=_prepare_extract)
-def extract(state: AgentState, op: DecodedOp) -> None:
-    state.values[op.results[0]] = np.take_along_axis(state.values[op.operands[0]], op.data[state.thread], axis=1)
+@OPS.effects("sm.extract", prepare=_prepare_extract)
+def extract(state: AgentState, op: DecodedOp, values: Any) -> Values:
+    return np.take_along_axis(values, op.data[state.thread], axis=1)
 
 
-@OPS.implements("sm.map")
-def map_(state: AgentState, op: DecodedOp) -> Steps:
-    elements = [state.values[slot] for slot in op.operands]
-    shape = (len(state.lanes), _fragment(op.result_types[0]).tv.values)
+@OPS.effects("sm.map")
+def map_(state: AgentState, op: DecodedOp, *elements: Any) -> Steps:
+    shape = (len(state.lanes), op.result_types[0].tv.values)
     results = yield from apply_block(state, op.regions[0], elements, shape)
-    for slot, result in zip(op.results, results, strict=True):
-        state.values[slot] = result
+    return results if len(results) > 1 else results[0]
 
 
-@OPS.implements("sm.max_abs")
-def max_abs(state: AgentState, op: DecodedOp) -> None:
+@OPS.effects("sm.max_abs")
+def max_abs(state: AgentState, op: DecodedOp, values: Any, window: Any, most: Any) -> Any:
     """The largest absolute value of each lane; elements past the edge count as zero."""
-    values, window, most = (state.values[slot] for slot in op.operands)
-    rows, columns = _coordinates(state, _fragment(op.operand_types[0]))
+    rows, columns = _coordinates(state, op.operand_types[0])
     inside = np.where(is_inside(window, rows, columns), values, state.machine.domain.constant(0, "f32"))
     own = maxima.largest(state, inside)[:, None]
-    state.values[op.results[0]] = state.machine.domain.maximum(most, own)
+    return state.machine.domain.maximum(most, own)
 
 
-@OPS.implements("sm.raise_max")
-def raise_max(state: AgentState, op: DecodedOp) -> None:
-    most, target = (state.values[slot] for slot in op.operands)
+@OPS.effects("sm.raise_max")
+def raise_max(state: AgentState, op: DecodedOp, most: Any, target: Any) -> None:
     maxima.lift(state, op, target.address, most)
 
 
@@ -308,59 +291,50 @@ def _active(state: AgentState, addresses: Ints) -> tuple[Any, Ints]:
     return chosen, np.repeat(state.lanes[chosen], addresses.shape[1])
 
 
-@OPS.implements("sm.store_shared")
-def store_shared(state: AgentState, op: DecodedOp) -> None:
-    value, buffer = (state.values[slot] for slot in op.operands)
+@OPS.effects("sm.store_shared")
+def store_shared(state: AgentState, op: DecodedOp, value: Any, buffer: Any) -> None:
     buffer.check(state, op, "write")
-    addresses = buffer.addresses(*_coordinates(state, _fragment(op.operand_types[0])))
+    addresses = buffer.addresses(*_coordinates(state, op.operand_types[0]))
     chosen, lanes = _active(state, addresses)
     state.cta.shared.store(
         state.access(op, lanes), addresses[chosen].reshape(-1), value[chosen].reshape(-1, 1), buffer.type.element.name
     )
 
 
-@OPS.implements("sm.load_shared")
-def load_shared(state: AgentState, op: DecodedOp) -> None:
-    buffer, type = state.values[op.operands[0]], _fragment(op.result_types[0])
-    buffer.check(state, op, "read")
-    place = _coordinates(state, type)
+@OPS.effects("sm.load_shared")
+def load_shared(state: AgentState, op: DecodedOp, buffer: SharedBuffer) -> Values:
     row, column = op.attributes.get("offsets", (0, 0))
-    rows, columns = place[::-1] if op.attributes.get("trans", False) else place
-    addresses = buffer.addresses(rows + row, columns + column)
-    chosen, lanes = _active(state, addresses)
-    result = np.zeros(addresses.shape, state.machine.domain.payload)
-    loaded = state.cta.shared.load(state.access(op, lanes), addresses[chosen].reshape(-1), buffer.type.element.name)
-    result[chosen] = loaded.reshape(-1, addresses.shape[1])
-    state.values[op.results[0]] = result
+    rows, columns = _coordinates(state, op.result_types[0])[:: -1 if op.attributes.get("trans", False) else 1]
+    return _loaded(state, op, buffer, rows + row, columns + column)
 
 
-@OPS.implements("sm.load_scales")
-def load_scales(state: AgentState, op: DecodedOp) -> None:
-    """Each lane reads the scales of its elements: of a matrix, or of what a buffer holds of one."""
-    (buffer, *offsets), type = (state.values[slot] for slot in op.operands), _fragment(op.result_types[0])
-    kind = OperandKind(op.attributes["kind"])
-    if isinstance(buffer, Matrix):
-        place = _coordinates(state, type)
-        state.values[op.results[0]] = load_elements(state, op, window_at(buffer, kind, offsets, type.shape), *place)
-        return
+def _loaded(state: AgentState, op: DecodedOp, buffer: SharedBuffer, rows: Ints, columns: Ints) -> Values:
+    """Each active lane reads its elements of a buffer."""
     buffer.check(state, op, "read")
-    window = staged_window(buffer, kind, offsets, type.shape)
-    addresses = buffer.addresses(*window.places(op, *_coordinates(state, type)))
+    addresses = buffer.addresses(rows, columns)
     chosen, lanes = _active(state, addresses)
     result = np.zeros(addresses.shape, state.machine.domain.payload)
     loaded = state.cta.shared.load(state.access(op, lanes), addresses[chosen].reshape(-1), buffer.type.element.name)
     result[chosen] = loaded.reshape(-1, addresses.shape[1])
-    state.values[op.results[0]] = result
+    return result
 
 
-@OPS.implements("sm.load_global")
-def load_global(state: AgentState, op: DecodedOp) -> None:
-    place = _coordinates(state, _fragment(op.result_types[0]))
-    rows, columns = place[::-1] if op.attributes.get("trans", False) else place
-    window: Window = state.values[op.operands[0]]
+@OPS.effects("sm.load_scales")
+def load_scales(state: AgentState, op: DecodedOp, source: Any, *offsets: Any) -> Values:
+    """Each lane reads the scales of its elements: of a matrix, or of what a buffer holds of one."""
+    type, kind = op.result_types[0], OperandKind(op.attributes["kind"])
+    place = _coordinates(state, type)
+    if isinstance(source, Matrix):
+        return load_elements(state, op, window_at(source, kind, offsets, type.shape), *place)
+    return _loaded(state, op, source, *staged_window(source, kind, offsets, type.shape).places(op, *place))
+
+
+@OPS.effects("sm.load_global")
+def load_global(state: AgentState, op: DecodedOp, window: Window) -> Values:
+    rows, columns = _coordinates(state, op.result_types[0])[:: -1 if op.attributes.get("trans", False) else 1]
     if op.attributes.get("aligned", False):
         _check_aligned(op, window.matrix, "loads")
-    state.values[op.results[0]] = load_elements(state, op, window, rows, columns)
+    return load_elements(state, op, window, rows, columns)
 
 
 def _check_aligned(op: DecodedOp, matrix: Matrix, accesses: str) -> None:
@@ -374,9 +348,8 @@ def _check_aligned(op: DecodedOp, matrix: Matrix, accesses: str) -> None:
         )
 
 
-@OPS.implements("sm.store_global")
-def store_global(state: AgentState, op: DecodedOp) -> None:
-    value, window = (state.values[slot] for slot in op.operands)
-    rows, columns = _coordinates(state, _fragment(op.operand_types[0]))
+@OPS.effects("sm.store_global")
+def store_global(state: AgentState, op: DecodedOp, value: Any, window: Any) -> None:
+    rows, columns = _coordinates(state, op.operand_types[0])
     _check_aligned(op, window.matrix, "stores")
     store_elements(state, op, window, rows, columns, value)

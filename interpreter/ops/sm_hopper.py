@@ -14,7 +14,6 @@ from lowtide.interpreter.machine.teams import COPIERS, PRODUCER, WARP, WARPGROUP
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedBlock, Program, RingUsers, Role
-from lowtide.interpreter.program.types import Mbarriers, TensorMapType
 
 OPS = OpTable()
 
@@ -69,7 +68,6 @@ def role_instance(state: AgentState, op: DecodedOp) -> None:
 
 def _prepare_mbarriers(op: DecodedOp, program: Program) -> None:
     type = op.result_types[0]
-    assert isinstance(type, Mbarriers)
     size = type.count * mbarriers.OBJECT_BYTES
     op.data = reserve(op, program, name_of(op), size, op.attributes.get("at"), mbarriers.OBJECT_BYTES)
     if op.data % mbarriers.OBJECT_BYTES:
@@ -81,7 +79,6 @@ def _prepare_mbarriers(op: DecodedOp, program: Program) -> None:
 @OPS.implements("sm.mbarriers", prepare=_prepare_mbarriers)
 def make_mbarriers(state: AgentState, op: DecodedOp) -> None:
     type, slot, made = op.result_types[0], op.results[0], state.cta.mbarriers
-    assert isinstance(type, Mbarriers)
     if state.team is not state.cta.everyone:
         raise state.violation(
             op, "all threads of the CTA must see the mbarriers initialised; make them before sm.roles [mbarriers-made]"
@@ -155,7 +152,6 @@ def mbarrier_arrive(state: AgentState, op: DecodedOp) -> None:
 @OPS.implements("sm.tensor_map")
 def tensor_map(state: AgentState, op: DecodedOp) -> None:
     type = op.result_types[0]
-    assert isinstance(type, TensorMapType)
     matrix: Any = state.values[op.operands[0]]
     state.values[op.results[0]] = tensor_maps.encode(state, op, matrix, type.shape, type.swizzle)
 

@@ -4,6 +4,8 @@ Ops that are a single instruction are written as PTX; `sm.ptx_store` is a store 
 nvvm_wgmma.py.
 """
 
+from typing import Any
+
 import numpy as np
 
 from lowtide.interpreter.machine import maxima, semaphores, waves
@@ -18,50 +20,45 @@ OPS = OpTable()
 enter(OPS, {"sm.ptx_round": lambda op: f"cvt.rna.{op.attributes['to']}.f32 $d, $0;"})
 
 
-@OPS.implements("sm.ptx_await_wave")
-def ptx_await_wave(state: AgentState, op: DecodedOp) -> Steps:
+@OPS.effects("sm.ptx_await_wave")
+def ptx_await_wave(state: AgentState, op: DecodedOp, counter: Any, tiles: Any, patience: Any) -> Steps:
     one_lane(state, op, "begin a work tile")
-    address, tiles, _ = (uniform(state, op, state.values[slot]) for slot in op.operands)
-    yield from waves.begin(state, op, address, tiles)
+    yield from waves.begin(state, op, uniform(state, op, counter), uniform(state, op, tiles))
 
 
-@OPS.implements("sm.ptx_keep_pair")
-def ptx_keep_pair(state: AgentState, op: DecodedOp) -> None:
+@OPS.effects("sm.ptx_keep_pair")
+def ptx_keep_pair(state: AgentState, op: DecodedOp, value: Any) -> Any:
     """The value itself."""
-    state.values[op.results[0]] = state.values[op.operands[0]]
+    return value
 
 
-@OPS.implements("sm.ptx_mask_or")
-def ptx_mask_or(state: AgentState, op: DecodedOp) -> None:
-    value = state.values[op.operands[0]]
+@OPS.effects("sm.ptx_mask_or")
+def ptx_mask_or(state: AgentState, op: DecodedOp, value: Any) -> Any:
     own = ~value if "inverted" in op.attributes else value
-    state.values[op.results[0]] = own & op.attributes["mask"] | op.attributes["bits"]
+    return own & op.attributes["mask"] | op.attributes["bits"]
 
 
-@OPS.implements("sm.ptx_semaphore_arrive")
-def semaphore_arrive(state: AgentState, op: DecodedOp) -> None:
+def _by_one_lane(state: AgentState, op: DecodedOp) -> None:
+    one_lane(state, op, "act on a semaphore")
+
+
+@OPS.effects("sm.ptx_semaphore_arrive", check=_by_one_lane)
+def semaphore_arrive(state: AgentState, op: DecodedOp, address: Any) -> None:
     """One addition for each active lane; one thread arrives for its CTA."""
-    one_lane(state, op, "act on a semaphore")
-    semaphores.arrive(state, op, uniform(state, op, state.values[op.operands[0]]))
+    semaphores.arrive(state, op, uniform(state, op, address))
 
 
-@OPS.implements("sm.ptx_semaphore_wait")
-def semaphore_wait(state: AgentState, op: DecodedOp) -> Steps:
-    one_lane(state, op, "act on a semaphore")
-    address, count = (uniform(state, op, state.values[slot]) for slot in op.operands)
-    yield from semaphores.wait(state, op, address, count)
+@OPS.effects("sm.ptx_semaphore_wait", check=_by_one_lane)
+def semaphore_wait(state: AgentState, op: DecodedOp, address: Any, count: Any) -> Steps:
+    yield from semaphores.wait(state, op, uniform(state, op, address), uniform(state, op, count))
 
 
-@OPS.implements("sm.ptx_semaphore_leave")
-def semaphore_leave(state: AgentState, op: DecodedOp) -> None:
-    one_lane(state, op, "act on a semaphore")
-    address, last = (uniform(state, op, state.values[slot]) for slot in op.operands)
-    semaphores.leave(state, op, address, last)
+@OPS.effects("sm.ptx_semaphore_leave", check=_by_one_lane)
+def semaphore_leave(state: AgentState, op: DecodedOp, address: Any, last: Any) -> None:
+    semaphores.leave(state, op, uniform(state, op, address), uniform(state, op, last))
 
 
-@OPS.implements("sm.ptx_raise_max")
-def raise_max(state: AgentState, op: DecodedOp) -> None:
+@OPS.effects("sm.ptx_raise_max", check=whole_warp)
+def raise_max(state: AgentState, op: DecodedOp, value: Any, pointer: Any) -> None:
     """All lanes of the warp give a value; one atomic operation."""
-    whole_warp(state, op)
-    value, pointer = (state.values[slot] for slot in op.operands)
     maxima.lift(state, op, uniform(state, op, pointer), np.asarray(value))

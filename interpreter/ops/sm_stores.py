@@ -6,7 +6,6 @@ from lowtide.interpreter.machine.barriers import barrier, together
 from lowtide.interpreter.machine.teams import PRODUCER, WARP, WARPGROUP
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.types import MemRef, TensorMapType
 
 OPS = OpTable()
 
@@ -35,10 +34,7 @@ def tma_store(state: AgentState, op: DecodedOp) -> None:
     _check_role(state, op)
     buffer, map, *matrix, row, column = (state.values[slot] for slot in op.operands)
     buffer.check(state, op, "read")
-    source, type = op.operand_types[0], op.operand_types[1]
-    assert isinstance(source, MemRef) and isinstance(type, TensorMapType)
-    (rows, columns), (box_rows, box_columns) = source.shape, map.tile
-    assert rows is not None and columns is not None
+    (rows, columns), (box_rows, box_columns) = op.operand_types[0].shape, map.tile
     members = state.team.members
     own = rows // len(members)
     first = own * members.index(state.warp)

@@ -62,7 +62,6 @@ def _blocks(size: int, count: int, step: int, first: int) -> NDArray[np.int64]:
 
 def _fragment(type: Any) -> Fragment:
     fragment = type.fragment if isinstance(type, PendingType) else type
-    assert isinstance(fragment, Fragment)
     return fragment
 
 
@@ -156,7 +155,6 @@ def _product(state: AgentState, op: DecodedOp, registers: Values) -> Values:
     group = team.index(state.warp)
     a, b = (state.values[slot] for slot in op.operands[:2])
     first, second = op.operand_types[:2]
-    assert isinstance(first, MemRef | Fragment) and isinstance(second, MemRef)
     right, read_b = _open(state, op, b, plan.columns(group), plan.transposed[1])
     in_groups = plan.atoms[0] if _has_row_groups(op) else 1
     reads: list[list[OpenRead]] = [[] for _ in range(in_groups)]

@@ -50,7 +50,6 @@ from lowtide.interpreter.ops.tile_operands import (
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program
-from lowtide.interpreter.program.types import MemRef, Tile, View
 
 OPS = OpTable()
 
@@ -65,7 +64,6 @@ def sm_count(state: AgentState, op: DecodedOp) -> None:
 @OPS.implements("tile.workspace")
 def workspace(state: AgentState, op: DecodedOp) -> None:
     type, (size,) = op.result_types[0], (state.values[slot] for slot in op.operands)
-    assert isinstance(type, MemRef)
     if size < 0:
         raise state.violation(op, f"a workspace of {size} elements [workspace-size]")
     machine, dtype, is_zeroed = state.machine, in_memory(type.element.name), "zeroed" in op.attributes
@@ -94,12 +92,11 @@ def cluster_count(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = clusters_at_a_time(state.machine.options.sms, op.attributes["cluster"])
 
 
-@OPS.implements("tile.launch")
-def launch(state: AgentState, op: DecodedOp) -> None:
+@OPS.effects("tile.launch")
+def launch(state: AgentState, op: DecodedOp, grid: Any, *arguments: Any) -> None:
     start = state.machine.launch
     if start is None:
         raise state.violation(op, "a kernel launches nothing; launch from the host function [kernel-launches]")
-    grid, *arguments = (state.values[slot] for slot in op.operands)
     if grid == 0:
         return
     attributes = op.attributes
@@ -267,49 +264,37 @@ def await_wave(state: AgentState, op: DecodedOp) -> Steps:
 @OPS.implements("tile.splat")
 def splat(state: AgentState, op: DecodedOp) -> None:
     type, domain = op.result_types[0], state.machine.domain
-    assert isinstance(type, Tile)
     state.values[op.results[0]] = domain.full(type.shape, op.attributes["value"], type.element.name)
 
 
-@OPS.implements("tile.view")
-def view(state: AgentState, op: DecodedOp) -> None:
-    matrix, *offsets = (state.values[slot] for slot in op.operands)
+@OPS.effects("tile.view")
+def view(state: AgentState, op: DecodedOp, matrix: Any, *offsets: Any) -> Any:
     type = op.result_types[0]
-    assert isinstance(type, View)
     kind = OperandKind(op.attributes.get("kind", 0))
     if isinstance(matrix, SharedBuffer):
-        state.values[op.results[0]] = staged_window(matrix, kind, offsets, type.shape)
-        return
+        return staged_window(matrix, kind, offsets, type.shape)
     if len(offsets) > RANKS[kind]:
-        number, *offsets = offsets
-        matrix = matrix_at(state, op, matrix, number)
-    state.values[op.results[0]] = window_at(matrix, kind, offsets, type.shape)
+        matrix, offsets = matrix_at(state, op, matrix, offsets[0]), offsets[1:]
+    return window_at(matrix, kind, offsets, type.shape)
 
 
-@OPS.implements("tile.mma")
-def mma(state: AgentState, op: DecodedOp) -> None:
-    a, b, acc, *zeros = (state.values[slot] for slot in op.operands)
+@OPS.effects("tile.mma")
+def mma(state: AgentState, op: DecodedOp, a: Any, b: Any, acc: Any, *zeros: Any) -> Any:
     layout, type = GemmLayout(op.attributes["layout"]).name, op.result_types[0]
-    assert isinstance(type, Tile)
     left, right = (_operand(state, op, x) for x in (a, b))
     if "weights" in op.attributes:
         first, second = op.operand_types[:2]
-        assert isinstance(first, MemRef | View) and isinstance(second, MemRef | View)
         points = load_window(state, op, zeros[0]) if zeros else None
         if first.element.name in INTEGERS:
             left = unpacked(left, weights_of(op), state.machine.domain, second.element.name, points)
         else:
             right = unpacked(right, weights_of(op), state.machine.domain, first.element.name, points)
-    state.values[op.results[0]] = state.machine.domain.dot(
-        as_mk(left, layout), as_nk(right, layout), acc, type.element.name
-    )
+    return state.machine.domain.dot(as_mk(left, layout), as_nk(right, layout), acc, type.element.name)
 
 
-@OPS.implements("tile.promote")
-def promote(state: AgentState, op: DecodedOp) -> None:
-    partial, total, *windows = (state.values[slot] for slot in op.operands)
+@OPS.effects("tile.promote")
+def promote(state: AgentState, op: DecodedOp, partial: Any, total: Any, *windows: Any) -> Any:
     type, domain = op.result_types[0], state.machine.domain
-    assert isinstance(type, Tile)
     scales, dtype = [_factors(state, op, window) for window in windows], type.element.name
     if len(scales) > 1:
         added = scale_and_add(state, partial, total, scales, dtype)
@@ -317,7 +302,7 @@ def promote(state: AgentState, op: DecodedOp) -> None:
         added = domain.fma(partial, scales[0], total, dtype)
     else:
         added = domain.sum(partial, total, dtype)
-    state.values[op.results[0]] = added
+    return added
 
 
 def _factors(state: AgentState, op: DecodedOp, window: Window | SharedScales) -> NDArray[Any]:

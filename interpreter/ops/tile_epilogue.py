@@ -1,6 +1,6 @@
 """tile.store: the epilogue region on a tile or on each thread's elements, and the results that it writes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from lowtide.interpreter.ops.tile_operands import IN_THE_SUM, matrix_at, part_of
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedBlock
-from lowtide.interpreter.program.types import Fragment, Scalar, Tile
+from lowtide.interpreter.program.types import Fragment, Scalar
 
 OPS = OpTable()
 
@@ -50,7 +50,6 @@ def store(state: AgentState, op: DecodedOp) -> Steps:
     (value,), *of_parts, outs, matrix, (row,), (column,), others = op.operand_groups()
     acc, type = state.values[value], op.operand_types[0]
     results, operands = ([state.values[slot] for slot in slots] for slots in (outs, others))
-    assert isinstance(type, Tile | Fragment)
     if matrix:
         number, kinds = state.values[matrix[0]], op.attributes.get("kinds", ())
         results = [result_of_part(state, op, *each, number) for each in zip(results, result_kinds(op), strict=True)]
@@ -151,7 +150,7 @@ def _epilogue_by_lane(
             maxima.lift(state, op, target.address, values[is_inside(first, rows, columns)])
 
 
-def apply_block(state: AgentState, block: DecodedBlock, elements: list[Any], shape: tuple[int, ...]) -> Steps:
+def apply_block(state: AgentState, block: DecodedBlock, elements: Sequence[Any], shape: tuple[int, ...]) -> Steps:
     """Apply a scalar region to arrays of elements; its results are arrays of `shape`."""
     for slot, type, value in zip(block.arguments, block.argument_types, elements, strict=True):
         state.values[slot] = value

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from math import prod
+from typing import Any
 
 from lowtide.dialects.tile import Side
 from lowtide.interpreter.machine import maxima, splits
@@ -10,7 +11,6 @@ from lowtide.interpreter.machine.matrices import Matrix, Window, load_window, st
 from lowtide.interpreter.numbers.storage import in_memory
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
-from lowtide.interpreter.program.types import MemRef
 
 OPS = OpTable()
 
@@ -22,7 +22,6 @@ def pack(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = source
     if op.attributes.keys().isdisjoint(("transposed", "precision")):
         return
-    assert isinstance(type_, MemRef)
     memory, (rows, columns) = state.machine.memory, _prepared_shape(op, source)
     batch = source.shape[:-2]
     is_shared = bool(batch) and source.strides[0] == 0
@@ -40,11 +39,10 @@ def unpack(state: AgentState, op: DecodedOp) -> None:
     """Do nothing: the packed matrix is the matrix itself."""
 
 
-@OPS.implements("tile.prepare")
-def prepare(state: AgentState, op: DecodedOp) -> None:
+@OPS.effects("tile.prepare")
+def prepare(state: AgentState, op: DecodedOp, target: Any, *given: Any) -> None:
     """Each CTA writes a run of rows of the target, in a batch matrix after matrix. For zeros, one agent of the launch's
     only CTA writes."""
-    target, *given = (state.values[slot] for slot in op.operands)
     if not given:
         if state.warp == state.team.members[0]:
             maxima.clear(state, op, target.address)

@@ -1,5 +1,6 @@
 """Operands of tile's ops: the shapes of their windows, those that the sum reads, packed weights."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from mlir import ir
@@ -46,7 +47,7 @@ def matrix_at(state: AgentState, op: DecodedOp, batch: Matrix, number: int) -> M
     return batch.part(number)
 
 
-def window_at(matrix: Matrix, kind: OperandKind, offsets: list[int], shape: tuple[int, int]) -> Window:
+def window_at(matrix: Matrix, kind: OperandKind, offsets: Sequence[int], shape: tuple[int, int]) -> Window:
     """The window of a matrix, or of a vector by kind, at offsets: two, or one for a vector; for scales, (row or column,
     K)."""
     if kind in SCALES:
@@ -70,7 +71,9 @@ def _scale_window(matrix: Matrix, kind: OperandKind, offsets: tuple[int, int], s
     return Window(vector, *place, shape, "per_row" if by_row else "per_column", block, step)
 
 
-def staged_window(buffer: SharedBuffer, kind: OperandKind, offsets: list[int], shape: tuple[int, int]) -> SharedScales:
+def staged_window(
+    buffer: SharedBuffer, kind: OperandKind, offsets: Sequence[int], shape: tuple[int, int]
+) -> SharedScales:
     """The window of scales in shared memory at (row or column, K), relative to the start of the buffer."""
     (outer, k), (by_row, block, k_dim) = offsets, SCALES[kind]
     return SharedScales(buffer, by_row, block, k_dim, outer, k // SCALED_TOGETHER, shape)

@@ -1,4 +1,4 @@
-"""The vector dialect: rearranging the elements of vectors in registers.
+"""The vector dialect, and the llvm dialect's ops on vectors: rearranging their elements in registers.
 
 A vector is an array (32, *shape), or (1, *shape) if uniform; None is poison, which may only be inserted into.
 """
@@ -12,19 +12,19 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.cells import ZERO_TYPE, Values
 from lowtide.interpreter.numbers.packed import Mixed, Packed
-from lowtide.interpreter.numbers.registers import Number
+from lowtide.interpreter.numbers.registers import Halves, Number
 from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program
-from lowtide.interpreter.program.types import Scalar, Type, Vector
+from lowtide.interpreter.program.types import Scalar, Vector
 
 OPS = OpTable(acts=False)
 
 _DYNAMIC = -(2**63)
 
 
-def as_rows(value: Any, type: Type) -> Any:
+def as_rows(value: Any, type: Scalar | Vector) -> Any:
     """A scalar as a column (32,) or (1,), a vector unchanged: values that can be joined along lanes."""
     if isinstance(type, Vector):
         return value
@@ -32,7 +32,6 @@ def as_rows(value: Any, type: Type) -> Any:
     if array.ndim:
         return array
     uniform = array.reshape(1)
-    assert isinstance(type, Scalar)
     return uniform if type.is_float else uniform.astype(type.dtype)  # of a Python integer
 
 
@@ -48,22 +47,18 @@ def _empty(state: AgentState, type: Vector, lanes: int) -> Any:
     return np.zeros((lanes, *type.shape), dtype)
 
 
-def _result(value: Any, type: Type) -> Any:
-    return value if isinstance(type, Vector) else scalar_of(value, type)  # type: ignore[arg-type]
+def _prepare_position(op: DecodedOp, program: Program) -> None:
+    """The position, with _DYNAMIC for run-time indices; ops of llvm have one of these."""
+    op.data = tuple(op.attributes.get("static_position", (_DYNAMIC,)))
 
 
-def _static_position(op: DecodedOp, program: Program) -> None:
-    op.data = tuple(op.attributes["static_position"])
-
-
-def _position(state: AgentState, op: DecodedOp, dynamic: Sequence[int]) -> tuple[Any, ...]:
+def _position(state: AgentState, op: DecodedOp, vector: Vector, dynamic: Sequence[Any]) -> tuple[Any, ...]:
     """The position with its run-time indices; an index that differs by lane is a column."""
     if not dynamic:
         return op.data
-    slots = iter(dynamic)
-    position = tuple(state.values[next(slots)] if index == _DYNAMIC else index for index in op.data)
-    vector = op.operand_types[0 if op.name == "vector.extract" else 1]
-    for index, extent in zip(position, vector.shape, strict=False):  # type: ignore[union-attr]
+    given = iter(dynamic)
+    position = tuple(next(given) if index == _DYNAMIC else index for index in op.data)
+    for index, extent in zip(position, vector.shape, strict=False):
         if np.any((np.asarray(index) < 0) | (np.asarray(index) >= extent)):
             raise state.violation(op, f"position {index} is outside the vector's {extent} elements [vector-position]")
     return position
@@ -89,32 +84,53 @@ _EXTRACTS = Bulk(
 )
 
 
-@OPS.implements("vector.extract", prepare=_static_position, bulk=_EXTRACTS)
-def extract(state: AgentState, op: DecodedOp) -> None:
-    vector = state.values[op.operands[0]]
-    position = _position(state, op, op.operands[1:])
-    if isinstance(vector, Packed | Number):
-        state.values[op.results[0]] = vector.at((slice(None), *position))
-        return
+@OPS.effects("vector.extract", "llvm.extractelement", prepare=_prepare_position, bulk=_EXTRACTS)
+def extract(state: AgentState, op: DecodedOp, vector: Any, *dynamic: Any) -> Any:
+    position, type = _position(state, op, op.operand_types[0], dynamic), op.result_types[0]
+    if isinstance(vector, Packed | Number | Halves):
+        return vector.at((slice(None), *position))
     by_lane = any(isinstance(index, np.ndarray) for index in position)
     place = (state.lanes % len(vector) if by_lane else slice(None), *position)
-    state.values[op.results[0]] = _result(vector[place], op.result_types[0])
+    value = vector[place]
+    return value if isinstance(type, Vector) else scalar_of(value, type)
 
 
-@OPS.implements("vector.insert", prepare=_static_position)
-def insert(state: AgentState, op: DecodedOp) -> None:
-    value = as_rows(state.values[op.operands[0]], op.operand_types[0])
-    vector, type = state.values[op.operands[1]], op.result_types[0]
-    assert isinstance(type, Vector)
-    position = _position(state, op, op.operands[2:])
+@OPS.effects("vector.insert", prepare=_prepare_position)
+def insert(state: AgentState, op: DecodedOp, value: Any, vector: Any, *dynamic: Any) -> Any:
+    type = op.result_types[0]
+    column = as_rows(value, op.operand_types[0] if op.name == "vector.insert" else type.element)
+    position = _position(state, op, type, dynamic)
     by_lane = any(isinstance(index, np.ndarray) for index in position)
-    lanes = max(len(value), 1 if vector is None else len(vector), len(state.lanes) if by_lane else 1)
+    lanes = max(len(column), 1 if vector is None else len(vector), len(state.lanes) if by_lane else 1)
     result = _empty(state, type, lanes)
     if vector is not None:
         result[:] = vector
     place = (state.lanes if by_lane else slice(None), *position)
-    result[place] = value
-    state.values[op.results[0]] = result
+    result[place] = column
+    return result
+
+
+@OPS.effects("llvm.insertelement", prepare=_prepare_position)
+def insertelement(state: AgentState, op: DecodedOp, vector: Any, value: Any, index: Any) -> Any:
+    """As vector.insert, also into vectors of registers that hold numbers."""
+    vector, value = of_one_kind(vector), of_one_kind(value)
+    if isinstance(vector, Packed):
+        _, value = all_packed((vector, value)) or (vector, value)
+    if not isinstance(value, Packed):
+        return insert(state, op, value, vector, index)
+    (at,) = _position(state, op, op.result_types[0], (index,))
+    return _with_number(vector, value, int(at), op.result_types[0].shape[0])
+
+
+def _with_number(vector: Any, value: Packed, index: int, count: int) -> Packed:
+    """A vector of registers with one replaced; those of an unwritten vector are zero."""
+    lanes = max(len(value), 1 if vector is None else len(vector))
+    payload = np.zeros((lanes, count, value.payload.shape[-1]), value.payload.dtype)
+    if isinstance(vector, Packed):
+        payload[:] = vector.payload
+    payload[:, index] = value.payload
+    dtypes = [each.dtype for each in (value, vector) if isinstance(each, Packed)]
+    return Packed(payload, next((dtype for dtype in dtypes if dtype != ZERO_TYPE), ZERO_TYPE))
 
 
 def stacked(values: Sequence[Packed]) -> Packed:
@@ -159,21 +175,17 @@ def shuffled(x: Packed, y: Packed, mask: Sequence[int]) -> Packed:
     return Packed(np.concatenate(rows, axis=1)[:, list(mask)], dtype)
 
 
-@OPS.implements("vector.from_elements")
-def from_elements(state: AgentState, op: DecodedOp) -> None:
+@OPS.effects("vector.from_elements")
+def from_elements(state: AgentState, op: DecodedOp, *values: Any) -> Any:
     type = op.result_types[0]
-    assert isinstance(type, Vector)
-    values = [state.values[slot] for slot in op.operands]
     if (packed := all_packed(values)) is not None:
-        state.values[op.results[0]] = stacked(packed)
-        return
+        return stacked(packed)
     columns = [as_rows(value, type.element) for value in values]
-    dtype = state.machine.domain.payload if type.element.is_float else type.element.dtype
-    result = np.empty((max(map(len, columns)), *type.shape), dtype)
+    result = _empty(state, type, max(map(len, columns)))
     flat = result.reshape(len(result), -1)
     for at, column in enumerate(columns):
         flat[:, at] = column
-    state.values[op.results[0]] = result
+    return result
 
 
 @OPS.implements("vector.to_elements")
@@ -181,19 +193,15 @@ def to_elements(state: AgentState, op: DecodedOp) -> None:
     vector = state.values[op.operands[0]]
     flat = vector.reshape(len(vector), -1)
     for index, (slot, type) in enumerate(zip(op.results, op.result_types, strict=True)):
-        state.values[slot] = scalar_of(flat[:, index], type)  # type: ignore[arg-type]
+        state.values[slot] = scalar_of(flat[:, index], type)
 
 
-@OPS.implements("vector.broadcast")
-def broadcast(state: AgentState, op: DecodedOp) -> None:
-    type = op.result_types[0]
-    assert isinstance(type, Vector)
-    value = of_one_kind(state.values[op.operands[0]])
+@OPS.effects("vector.broadcast")
+def broadcast(state: AgentState, op: DecodedOp, value: Any) -> Any:
+    value, shape = of_one_kind(value), op.result_types[0].shape
     if isinstance(value, Packed):
-        spread = _spread(value.payload, (*type.shape, value.payload.shape[-1]))
-        state.values[op.results[0]] = Packed(spread, value.dtype)
-    else:
-        state.values[op.results[0]] = _spread(as_rows(value, op.operand_types[0]), type.shape)
+        return Packed(_spread(value.payload, (*shape, value.payload.shape[-1])), value.dtype)
+    return _spread(as_rows(value, op.operand_types[0]), shape)
 
 
 def _spread(rows: Values, shape: Sequence[int]) -> Values:
@@ -203,16 +211,14 @@ def _spread(rows: Values, shape: Sequence[int]) -> Values:
     return np.broadcast_to(rows, (len(rows), *shape))
 
 
-@OPS.implements("vector.shape_cast")
-def shape_cast(state: AgentState, op: DecodedOp) -> None:
-    type, vector = op.result_types[0], state.values[op.operands[0]]
-    assert isinstance(type, Vector)
-    state.values[op.results[0]] = vector.reshape(len(vector), *type.shape)
+@OPS.effects("vector.shape_cast")
+def shape_cast(state: AgentState, op: DecodedOp, vector: Any) -> Any:
+    return vector.reshape(len(vector), *op.result_types[0].shape)
 
 
 def _slices(op: DecodedOp, program: Program) -> None:
     attributes = op.attributes
-    sizes = attributes.get("sizes") or op.operand_types[0].shape  # type: ignore[union-attr]
+    sizes = attributes.get("sizes") or op.operand_types[0].shape
     steps = zip(attributes["offsets"], sizes, attributes["strides"], strict=True)
     op.data = (slice(None), *(slice(at, at + (size - 1) * step + 1, step) for at, size, step in steps))
 
@@ -222,61 +228,60 @@ def extract_strided_slice(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = state.values[op.operands[0]][op.data]
 
 
-@OPS.implements("vector.insert_strided_slice", prepare=_slices)
-def insert_strided_slice(state: AgentState, op: DecodedOp) -> None:
-    part, vector = (state.values[slot] for slot in op.operands)
+@OPS.effects("vector.insert_strided_slice", prepare=_slices)
+def insert_strided_slice(state: AgentState, op: DecodedOp, part: Any, vector: Any) -> Any:
     type = op.result_types[0]
-    assert isinstance(type, Vector)
     result = _empty(state, type, max(len(part), 1 if vector is None else len(vector)))
     if vector is not None:
         result[:] = vector
     result[op.data] = part
-    state.values[op.results[0]] = result
+    return result
 
 
 def _prepare_shuffle(op: DecodedOp, program: Program) -> None:
     """The elements: a slice if they are a run of one operand's, else an array of numbers."""
-    mask, first = list(op.attributes["mask"]), op.operand_types[0].shape[0]  # type: ignore[union-attr]
+    mask, first = list(op.attributes["mask"]), op.operand_types[0].shape[0]
     start, end = mask[0], mask[-1] + 1
     is_run = mask == list(range(start, end)) and (end <= first or start >= first)
     op.data = slice(start, end) if is_run else np.array(mask), first
 
 
-@OPS.implements("vector.shuffle", prepare=_prepare_shuffle)
-def shuffle(state: AgentState, op: DecodedOp) -> None:
-    x, y = (state.values[slot] for slot in op.operands)
+@OPS.effects("vector.shuffle", prepare=_prepare_shuffle)
+def shuffle(state: AgentState, op: DecodedOp, x: Any, y: Any) -> Any:
     mask, first = op.data
     if (packed := all_packed((x, y))) is not None:
-        state.values[op.results[0]] = shuffled(packed[0], packed[1], op.attributes["mask"])
-        return
+        return shuffled(packed[0], packed[1], op.attributes["mask"])
     if isinstance(mask, slice):
-        part = x[:, mask] if mask.start < first else y[:, mask.start - first : mask.stop - first]
-        state.values[op.results[0]] = part
-        return
+        return x[:, mask] if mask.start < first else y[:, mask.start - first : mask.stop - first]
     if len(x) != len(y):
         lanes = max(len(x), len(y))
         x, y = (np.broadcast_to(side, (lanes, *side.shape[1:])) for side in (x, y))
-    state.values[op.results[0]] = np.concatenate((x, y), axis=1)[:, mask]
+    return np.concatenate((x, y), axis=1)[:, mask]
 
 
-@OPS.implements("vector.interleave")
-def interleave(state: AgentState, op: DecodedOp) -> None:
+@OPS.effects("llvm.shufflevector")
+def shufflevector(state: AgentState, op: DecodedOp, *both: Any) -> Any:
+    """Elements of both vectors by number; the element for -1 may be anything."""
+    mask = [max(0, place) for place in op.attributes["mask"]]
+    if (packed := all_packed([vector for vector in both if vector is not None])) is not None:
+        return shuffled(packed[0], packed[-1], mask)
+    lanes = max(1 if vector is None else len(vector) for vector in both)
+    type = op.operand_types[0]
+    sides = [_empty(state, type, lanes) if x is None else np.broadcast_to(x, (lanes, *type.shape)) for x in both]
+    return np.concatenate(sides, axis=1)[:, mask]
+
+
+@OPS.effects("vector.interleave")
+def interleave(state: AgentState, op: DecodedOp, x: Any, y: Any) -> Any:
     """Elements of both in turn. canonicalize makes it from such a shuffle."""
-    x, y = (state.values[slot] for slot in op.operands)
     if (packed := all_packed((x, y))) is not None:
         count = packed[0].payload.shape[1]
-        state.values[op.results[0]] = shuffled(
-            packed[0], packed[1], np.arange(2 * count).reshape(2, count).T.reshape(-1).tolist()
-        )
-        return
+        return shuffled(packed[0], packed[1], np.arange(2 * count).reshape(2, count).T.reshape(-1).tolist())
     lanes = max(len(x), len(y))
     pairs = np.stack([np.broadcast_to(side, (lanes, *side.shape[1:])) for side in (x, y)], axis=2)
-    state.values[op.results[0]] = pairs.reshape(lanes, -1, *x.shape[2:])
+    return pairs.reshape(lanes, -1, *x.shape[2:])
 
 
-@OPS.implements("vector.fma")
-def fma(state: AgentState, op: DecodedOp) -> None:
-    x, y, z = (state.values[slot] for slot in op.operands)
-    type = op.result_types[0]
-    assert isinstance(type, Vector)
-    state.values[op.results[0]] = state.machine.domain.fma(x, y, z, type.element.name)
+@OPS.effects("vector.fma")
+def fma(state: AgentState, op: DecodedOp, x: Any, y: Any, z: Any) -> Any:
+    return state.machine.domain.fma(x, y, z, op.result_types[0].element.name)

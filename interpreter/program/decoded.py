@@ -12,7 +12,6 @@ from lowtide.dialects import Outline
 from lowtide.dialects.locations import place_of
 from lowtide.interpreter.program.batches import Bulk
 from lowtide.interpreter.program.program import DecodedBlock
-from lowtide.interpreter.program.types import Type
 
 _CONSTANTS = ("arith.constant", "llvm.mlir.constant")
 
@@ -29,8 +28,8 @@ class DecodedOp:
     resumable: bool
     operands: tuple[int, ...]
     results: tuple[int, ...]
-    operand_types: tuple[Type, ...]
-    result_types: tuple[Type, ...]
+    operand_types: tuple[Any, ...]  # of program/types.py; the op's verifier says which
+    result_types: tuple[Any, ...]
     attributes: Mapping[str, Any]
     regions: tuple[DecodedBlock, ...]
     outline: Outline

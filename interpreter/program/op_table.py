@@ -1,7 +1,7 @@
 """The table of handlers by op name. The contract of a handler: machine/execution.py."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -48,6 +48,22 @@ class OpTable(dict[str, Implementation]):
 
         return enter
 
+    def effects(
+        self,
+        *names: str,
+        check: Callable[[Any, DecodedOp], None] | None = None,
+        prepare: Prepare | None = None,
+        bulk: Bulk | None = None,
+    ) -> Callable[[Handler], Handler]:
+        """As `implements`, for a function of an agent, the op and the values of its operands. It returns the value of
+        the result, or of several results in order. `check` comes first, and may raise."""
+
+        def enter(function: Handler) -> Handler:
+            self.implements(*names, prepare=prepare, bulk=bulk)(_on_values(function, check))
+            return function
+
+        return enter
+
     def decodes(self, *names: str) -> Callable[[Prepare], Prepare]:
         """Register the decorated function, which makes an instruction of an op, for `names`."""
 
@@ -56,6 +72,31 @@ class OpTable(dict[str, Implementation]):
             return decode
 
         return enter
+
+
+def _on_values(function: Handler, check: Callable[[Any, DecodedOp], None] | None) -> Handler:
+    def run(state: Any, op: DecodedOp) -> None:
+        if check is not None:
+            check(state, op)
+        values = state.values
+        _give(values, op.results, function(state, op, *[values[slot] for slot in op.operands]))
+
+    def run_resumable(state: Any, op: DecodedOp) -> Generator[Any, None, None]:
+        if check is not None:
+            check(state, op)
+        values = state.values
+        result = yield from function(state, op, *[values[slot] for slot in op.operands])
+        _give(values, op.results, result)
+
+    return run_resumable if inspect.isgeneratorfunction(function) else run
+
+
+def _give(values: list[Any], slots: tuple[int, ...], result: Any) -> None:
+    if len(slots) == 1:
+        values[slots[0]] = result
+    elif slots:
+        for slot, value in zip(slots, result, strict=True):
+            values[slot] = value
 
 
 def _replaced(state: Any, op: DecodedOp) -> None:
