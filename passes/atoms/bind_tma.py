@@ -134,7 +134,7 @@ def _ring(kernel: tile.KernelOp) -> sm.RingType:
     if len(rings) != 1:
         raise Refusal(
             kernel,
-            f"has {len(rings)} rings; TMA is bound for the one between its roles: run specialize-roles first"
+            f"has {len(rings)} rings; TMA is bound for the one between its roles: run pipeline-mainloop first"
             " [tma-one-ring]",
         )
     return rings[0].result.type

@@ -107,7 +107,7 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma) -> None:
 
 @dataclass(frozen=True)
 class _Loop:
-    """A consumer's loop over K as specialize-roles leaves it."""
+    """A consumer's loop over K as pipeline-mainloop leaves it."""
 
     loop: scf.ForOp
     mma: tile.MmaOp
@@ -127,7 +127,7 @@ class _Loop:
         multiply = [tile.MmaOp] if promote is None else [tile.MmaOp, tile.PromoteOp]
         forms = [sm.ConsumerWaitOp, *multiply, sm.ConsumerReleaseOp, sm.RingAdvanceOp]
         if [type(op) for op in body if not isinstance(op, sm.PrefixOp)] != forms or len(loop.initArgs) != 3:
-            raise Refusal(loop, "must wait, multiply, release and advance, as specialize-roles leaves it [wgmma-loop]")
+            raise Refusal(loop, "must wait, multiply, release and advance, as pipeline-mainloop leaves it [wgmma-loop]")
         if constant_of(loop.lowerBound) != 0 or constant_of(loop.step) != 1:
             raise Refusal(loop, "must count its K steps from 0 by 1: the first is taken out of it [wgmma-steps]")
         splat = defining_op(loop.initArgs[0])

@@ -1,19 +1,22 @@
-"""pipeline-mainloop: turn the two buffers of the K loop into a ring of stages, with copies running ahead.
+"""pipeline-mainloop: make a ring of stages of the buffers of the K loop, between the agents that fill and read it.
 
-Before   scf.for %k = 0 to %K step 32 iter_args(%c) {
-           sm.copy %at to %as; sm.copy %bt to %bs; sm.barrier
-           %c2 = tile.mma tn %as, %bs, %c; sm.barrier }
+Before   tile.work_tiles (%m, %n) of … {
+           scf.for %k = 0 to %K step 32 iter_args(%c) {
+             sm.copy %at to %as; sm.copy %bt to %bs; sm.barrier
+             %c2 = tile.mma tn %as, %bs, %c; sm.barrier }
+           tile.store … }
 After    %ring = sm.ring : !sm.ring<3 x [A, B]>                       (once, at the kernel's start)
-         scf.for %s = 0 to 2 iter_args(%w, %wp) { acquire; copy_async ×2; commit; advance }        (prologue)
-         scf.for %i = 0 to ceildiv(%K, 32) iter_args(%c, %r, %rp, %w, %wp) {
-           %full, %a, %b = sm.consumer_wait %ring[%r, %rp]
-           acquire %ring[%w, %wp]; copy_async of the K step %i + 2; commit
-           %c2 = tile.mma tn %a, %b, %c
-           sm.consumer_release %ring, %full; advance both }
-         sm.producer_tail %ring
-         Copies past K need no special case: windows clip, so they fill their slots with zeros.
+         An agent that fills the ring has a loop of fills, an agent that reads it a loop of reads:
+           scf.for %s = 0 to %trips iter_args(%w, %wp) { acquire %ring[%w, %wp]; copy_async ×2; commit; advance }
+           scf.for %i = 0 to ceildiv(%K, 32) iter_args(%c, %r, %rp) {
+             %full, %a, %b = sm.consumer_wait %ring[%r, %rp]
+             %c2 = tile.mma tn %a, %b, %c
+             sm.consumer_release %ring, %full; advance }
+         The reader keeps all else that a work tile does, such as the exchange of partial sums.
+         A single agent does both. It fills two slots, then one in each round of the loop of reads, of K step %i + 2.
+         In the end it drains the ring: sm.producer_tail. Copies past K fill slots with zeros, since windows clip.
          With prologue = once the ring is filled before the first tile of the CTA only. Work tiles carry its cursors
-         and the trips of the prologue, 0 from the second tile on. The copies past K are those of the next tile:
+         and the trips of the loop of fills, 0 from the second tile on. The copies past K are those of the next tile:
            tile.work_tiles … iter_args(%fill, %r, %rp, %w, %wp) {
              %next_m, %next_n = tile.next_work_tile
              scf.for %s = 0 to %fill … {…}
@@ -26,310 +29,248 @@ After    %ring = sm.ring : !sm.ring<3 x [A, B]>                       (once, at 
          Slots may be a multiple of the K steps: the ring runs ahead by whole tiles, and each of them keeps the same B.
            %ring = sm.ring kept [1] of 2 : !sm.ring<6 x [A, B]>
            %next_m, %next_n = tile.next_work_tile; … = tile.next_work_tile ahead 2; … = tile.next_work_tile ahead 3
-Needs    level smem; the schedule's `stages` ≥ 2.
+         A producer and a consumer are roles, each with its own work tiles. Its cursor goes on from tile to tile and
+         from loop to loop. A later loop with smaller tiles uses a prefix of each buffer (`sm.prefix`):
+           sm.roles {
+             producer warps(4) registers(40) { tile.work_tiles … iter_args(%w, %wp) { the loop of fills } }
+             consumer warps(8) registers(232) {
+               tile.work_tiles … iter_args(%r, %rp) { the loop of reads; tile.store … } } }
+         With copies by threads (a.copy = staged.2) the first role is `copiers`, and all its threads run. Otherwise it
+         is `producer`, and one thread runs. A tile.await_wave at the start of a work tile becomes the producer's.
+         With k_order = serpentine the producer takes the K steps of every second work tile from the last to the first:
+           tile.work_tiles … iter_args(%w, %wp, %back = 0) {
+             scf.for %i … { … %step = select(%back == 0, %i, %steps - 1 - %i); copy_async of step %step … }
+             yield …, %back xor 1 }
+         With roles = pingpong(2) the consumer role has two instances, which take the work tiles in turn:
+           %turn = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+           consumer warps(4) instances(2) registers(232) {
+             %instance = sm.role_instance; %r, %rp = sm.ring_advance %ring[0, 0] by %instance · %steps
+             tile.work_tiles … in_turn iter_args(%r, %rp, %tp) {
+               sm.mbarrier_wait %turn[%instance, %tp];  sm.barrier               (all its warps have taken the turn)
+               scf.for … { … }
+               sm.mbarrier_arrive %turn[%instance + 1 mod 2]                    (after a sm.barrier, if warps multiply)
+               tile.store …
+               sm.ring_advance %ring[…] by %steps } }                           (the K steps of the other's tile)
+         One instance stores its tile while the other multiplies, but only one at a time reads the ring: otherwise
+         their wgmmas would compete, and an mbarrier's parity, which tells a slot's fill only from the one before and
+         the one after, could be that of a fill for the other instance.
+Needs    level smem; the schedule's `stages` ≥ 2 and agents. Without `registers` roles keep the registers at entry.
 Refuses  a K loop of another form; a schedule of fewer than two stages; to keep an operand that differs between the
-         tiles of a CTA, or whose K steps do not divide the slots of the ring.
-Test     test/lit/passes/pipelined/pipeline-mainloop.mlir, pipeline-mainloop-invalid.mlir
+         tiles of a CTA, or whose K steps do not divide the slots of the ring; a later loop whose buffers are larger
+         than the first's; with roles, a K loop without work tiles of its own, what stands before it and would not hold
+         up the producer, and a second loop beside instances that take turns.
+Test     test/lit/passes/pipelined/pipeline-mainloop.mlir, pipeline-mainloop-{roles,pingpong,tail,waves,k-order}.mlir,
+         pipeline-mainloop-{invalid,roles-invalid}.mlir
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, scf
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.enums import raster_kind, scheduler_kind
 from lowtide.dialects.levels import Level
 from lowtide.dialects.sm import StepForm
-from lowtide.dialects.sm.timing import Timing, keep_timing
-from lowtide.dialects.tile import RasterKind, RepeatKind, SchedulerKind
-from lowtide.dialects.tile.work import Place, work_like
+from lowtide.dialects.sm.timing import Timing
+from lowtide.dialects.tile import RepeatKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.dialects.tile.work import Place, add_body, work_like
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.pipelined.staged_loop import StagedLoop
-from lowtide.passes.support.ir.builder import Builder, constant_of, is_multiple
-from lowtide.passes.support.ir.rewriting import before, erase, move_region, replace
-from lowtide.passes.support.problem.kernels import is_direct, kernels_of_one_agent, launches_of, schedule_of
+from lowtide.passes.pipelined.filled_ring import FilledRing
+from lowtide.passes.pipelined.ring_loops import advanced, fill_slots, read_slots, start
+from lowtide.passes.pipelined.staged_loop import Cursor, StagedLoop
+from lowtide.passes.support.ir.builder import Builder, constant_of
+from lowtide.passes.support.ir.rewriting import after, before, carrying, erase, ops_in, yield_from
+from lowtide.passes.support.problem.kernels import (
+    COPIERS,
+    PRODUCER,
+    gemm_kernels,
+    is_direct,
+    launches_of,
+    schedule_of,
+)
 from lowtide.targets import Target
 
-Cursor: TypeAlias = tuple[ir.Value, ir.Value]  # slot and phase
-
-# The order in which consecutive work tiles read other rows of A, and of B. CTA i of g takes tiles i, i + g, …: it stays
-# with the same rows where the number of tiles along that side divides g.
-_ALONG = (RasterKind.column, RasterKind.row)
+_BEFORE_LOOP = (tile.AwaitWaveOp, tile.SplatOp)
 
 
 @dataclass(frozen=True)
 class PipelineMainloop(Pass):
-    """Software-pipelines the K loop of every kernel, in one role."""
+    """Software-pipelines the K loops of every kernel, for the agents of its schedule."""
 
     name: ClassVar[str] = "pipeline-mainloop"
     needs: ClassVar[Level] = Level.PIPELINED
     gives: ClassVar[Level] = Level.PIPELINED
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in kernels_of_one_agent(module):
-            if is_direct(kernel):
-                continue
-            schedule = schedule_of(kernel, "mainloop.stages")
-            stages = schedule.mainloop.stages
-            for mma in walk(kernel, tile.MmaOp):
-                if stages is None or stages < 2:
-                    raise Refusal(kernel, f"schedule has stages = {stages}; a pipeline needs at least 2 [ring-stages]")
-                loop = StagedLoop.match(mma)
-                unrolled = Timing.of(loop.loop).steps is StepForm.unrolled
-                if unrolled and constant_of(loop.loop.upperBound) is None:
-                    raise Refusal(
-                        loop.loop, "unroll = full needs a K that is known at compile time; take none [unroll-known]"
-                    )
-                with mma.operation.location:
-                    if schedule.mainloop.prologue is RepeatKind.once:
-                        _pipeline_across_tiles(kernel, loop, stages, launches_of(module, kernel))
-                    else:
-                        _pipeline(kernel, loop, stages)
+        for kernel in gemm_kernels(module):
+            mmas = [] if is_direct(kernel) else walk(kernel, tile.MmaOp)
+            if mmas:
+                schedule = schedule_of(kernel, "mainloop.stages")
+                with mmas[0].operation.location:
+                    _pipeline(kernel, [StagedLoop.match(mma) for mma in mmas], schedule, launches_of(module, kernel))
 
 
-def _pipeline(kernel: tile.KernelOp, staged: StagedLoop, stages: int) -> None:
-    buffers = staged.buffers
-    with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]):
-        ring = staged.make_ring(stages)
-    with before(staged.loop):
-        build = Builder.index()
-        start = build.constant(0), build.constant(0)
-        filled = _emit_prologue(staged, ring, build.constant(stages - 1), start)
-        loop = _emit_main_loop(staged, ring, stages, start, filled, Ahead())
-        sm.ProducerTailOp(ring)
-    replace(staged.loop, [loop.results[0]])
-    for buffer in buffers:
-        erase(buffer.owner.opview)
-
-
-def _pipeline_across_tiles(
-    kernel: tile.KernelOp, staged: StagedLoop, stages: int, launches: Sequence[tile.LaunchOp]
+def _pipeline(
+    kernel: tile.KernelOp, loops: Sequence[StagedLoop], schedule: Schedule, launches: Sequence[tile.LaunchOp]
 ) -> None:
-    """As `_pipeline`, for a ring that stays filled from one work tile to the next."""
-    work = _work_tiles(staged)
-    buffers = staged.buffers
-    build = Builder.index()
-    index = ir.IndexType.get()
-    kept = _kept(kernel, staged, work, stages, launches)
-    steps = _known_steps(staged) if kept else None
-    fills = _fills(stages, steps)
+    """A ring in place of the buffers, and its fills and reads in place of the loops, which run one after the other."""
+    mainloop = schedule.mainloop
+    if (mainloop.stages or 0) < 2:
+        raise Refusal(kernel, f"schedule has stages = {mainloop.stages}; a pipeline needs at least 2 [ring-stages]")
+    for staged in loops:
+        if Timing.of(staged.loop).steps is StepForm.unrolled and constant_of(staged.loop.upperBound) is None:
+            raise Refusal(
+                staged.loop, "unroll = full needs a K that is known at compile time; take none [unroll-known]"
+            )
+    buffers = [buffer for staged in loops for buffer in staged.buffers]
+    type_ = sm.RingType.get(mainloop.stages, [buffer.type for buffer in loops[0].buffers])
     with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]):
-        ring = staged.make_ring(stages, kept, None if steps == stages else steps)
-    with before(work):
-        zero = build.constant(0)
-        inits = [*map(build.constant, fills), zero, zero, zero, zero]
-        new = work_like(work, inits)
-        sm.ProducerTailOp(ring)
-    move_region(work.body.blocks[0], new.body)
-    erase(work)
-    body = new.body.blocks[0]
-    *trips, read, read_phase, write, write_phase = (body.add_argument(index, ir.Location.unknown()) for _ in inits)
-    with before(staged.loop):
-        filled = _emit_prologue(staged, ring, trips[0], (write, write_phase))
-        following = [_tile_ahead(new, number) for number, _ in enumerate(fills, start=1)]
-        for trip, there in zip(trips[1:], following, strict=False):
-            filled = _emit_prologue(staged, ring, trip, filled, there, kept)
-        is_first = arith.cmpi(arith.CmpIPredicate.ne, trips[0], build.constant(0)) if kept else None
-        ahead = Ahead(following, kept, is_first)
-        if steps is not None and len(fills) > 1:
-            read, filled = _at_step(read, 0, steps), (_at_step(filled[0], steps - 1, steps), filled[1])
-        loop = _emit_main_loop(staged, ring, stages, (read, read_phase), filled, ahead)
-    replace(staged.loop, [loop.results[0]])
-    end = body.operations[len(body.operations) - 1]
-    with before(end.opview):
-        tile.YieldOp([*[build.constant(0)] * len(fills), *list(loop.results)[1:]])
-    erase(end.opview)
+        ring = sm.RingOp(type_)
+    if schedule.agents.has_producer:
+        _emit_roles(loops, ring.result, schedule)
+    elif mainloop.prologue is RepeatKind.once:
+        for filled in [FilledRing.match(staged, mainloop, launches) for staged in loops]:
+            filled.keep(ring)
+            filled.emit(ring.result)
+    else:
+        for staged in loops:
+            _emit_single(staged, ring.result)
     for buffer in buffers:
         erase(buffer.owner.opview)
 
 
-def _fills(stages: int, steps: int | None) -> list[int]:
-    """How many slots the prologue fills for the first tile, and for those that follow where slots are more than its
-    `steps`. None where an open number of them may be fewer than the slots."""
-    ahead = stages - 1
-    return [ahead] if steps is None else [min(steps, ahead - first) for first in range(0, ahead, steps)]
-
-
-def _tile_ahead(work: tile.WorkTilesOp, number: int) -> dict[ir.Value, ir.Value]:
-    """The origin of the `number`-th tile after this one, by that of this one."""
-    index = ir.IndexType.get()
-    batch = index if work.batches is not None else None
-    there = tile.NextWorkTileOp(batch, index, index, ahead=number if number > 1 else None)
-    here, after = Place.of(work), Place(m=there.m, n=there.n, batch=there.batch)
-    return dict(zip(here.values, after.values, strict=True))
-
-
-def _at_step(slot: ir.Value, step: int, steps: int) -> ir.Value:
-    """A slot of this K step of a tile, where slots are a multiple of `steps`. It is the same slot, and the code after
-    this one can know its remainder."""
-    build = Builder.index()
-    return build.add(build.mul(build.udiv(slot, steps), build.constant(steps)), step)
-
-
-def _known_steps(staged: StagedLoop) -> int | None:
-    """The number of K steps, where it is known at compile time."""
-    end, step = constant_of(staged.loop.upperBound), constant_of(staged.tile_k)
-    return None if end is None or step is None else -(-end // step)
-
-
-def _work_tiles(staged: StagedLoop) -> tile.WorkTilesOp:
-    """The work tiles whose body holds the K loop.
-
-    Refuses another place, and work tiles that carry values already or are ranges of K.
-    """
-    parent = staged.loop.operation.parent.opview
-    if not isinstance(parent, tile.WorkTilesOp) or len(parent.inits) or parent.depth or parent.ends:
-        raise Refusal(
-            staged.loop,
-            "must stand in tile.work_tiles of whole tiles that carry nothing, for prologue = once [filled-ring-tiles]",
+def _emit_single(staged: StagedLoop, ring: ir.Value) -> None:
+    """One agent fills and reads: it fills all slots but one before the loop, and one in each round."""
+    build, ahead = Builder.index(), ring.type.stages - 1
+    with after(staged.loop):
+        filled = fill_slots(staged, ring, build.constant(ahead), start())
+        read_slots(
+            staged,
+            ring,
+            staged.steps(),
+            start(),
+            filled,
+            lambda cursor, step: staged.fill(ring, cursor, build.add(step, ahead)),
         )
-    return parent
+        sm.ProducerTailOp(ring)
 
 
-def _kept(
-    kernel: tile.KernelOp,
-    staged: StagedLoop,
-    work: tile.WorkTilesOp,
-    stages: int,
-    launches: Sequence[tile.LaunchOp],
-) -> tuple[int, ...]:
-    """The operands that the schedule loads once. Refuses those that slots of their own cannot keep."""
-    mainloop = schedule_of(kernel).mainloop
-    kept = tuple(number for number, name in enumerate("ab") if mainloop.operand(name).load is RepeatKind.once)
-    steps = _known_steps(staged)
-    for number in kept:
-        if not _is_shared(number, work, launches):
-            side, order, most = "MN"[number], _ALONG[number], list(work.tile)[number]
+def _emit_roles(loops: Sequence[StagedLoop], ring: ir.Value, schedule: Schedule) -> None:
+    """One agent fills and another reads: each is a role, with work tiles of its own."""
+    agents = schedule.agents
+    turns = agents.consumer.turns
+    _check_work(loops, turns)
+    names = [COPIERS if schedule.copied_by_threads else PRODUCER, "consumer"]
+    with before(loops[-1].work):  # what any of them reads stands above it
+        turn = sm.MbarriersOp(sm.MbarriersType.get(turns), 1).result if turns > 1 else None
+        roles = sm.RolesOp(
+            ir.ArrayAttr.get([ir.StringAttr.get(name) for name in names]),
+            ir.DenseI64ArrayAttr.get([agents.producer.warps, agents.consumer.warps]),
+            ir.DenseI64ArrayAttr.get(list(agents.registers)),
+            2,
+            instances=ir.DenseI64ArrayAttr.get([1, turns]) if turns > 1 else None,
+        )
+    filling, reading = (region.blocks.append() for region in roles.bodies)
+    with ir.InsertionPoint(filling):
+        carried = start(3 if schedule.turns_k_around else 2)
+        for staged in loops:
+            carried = _fill_tiles(staged, ring, carried)
+        tile.YieldOp([])
+    with ir.InsertionPoint(reading):
+        cursor = start()
+        for staged in loops:
+            if turn is not None:
+                by_warpgroups = schedule.multiply.atom is None or schedule.multiply.by_warpgroups
+                _read_in_turn(staged, ring, turn, by_warpgroups)
+            else:
+                cursor = _read_tiles(staged, ring, cursor)
+        tile.YieldOp([])
+
+
+def _check_work(loops: Sequence[StagedLoop], turns: int) -> None:
+    """Each K loop has work tiles of its own, which an agent that fills can begin without the reader."""
+    for number, staged in enumerate(loops):
+        work = staged.work
+        if work is None or len(work.inits) or work in [other.work for other in loops[:number]]:
             raise Refusal(
-                staged.loop,
-                f"{'ab'[number]}.load = once keeps what all work tiles of a CTA share: it needs one product, {side} "
-                f"known at compile time, and at most {most}, the extent of the tile, or scheduler = persistent, "
-                f"order = {order} and a multiple of the tiles along {side} as the number of CTAs [kept-operand]",
+                staged.loop, "must be the one K loop of tile.work_tiles that carry nothing, for roles [role-tile]"
             )
-        if not steps or stages % steps:
+        if turns > 1 and number:
             raise Refusal(
-                staged.loop,
-                f"{'ab'[number]}.load = once keeps a K step in each slot: it needs K steps, known at compile time, "
-                f"that divide the {stages} slots of the ring [kept-steps]",
+                work,
+                "is a second loop over work tiles, in which turns would begin anew; take one loop [roles-second-loop]",
             )
-    return kept
+        ops = ops_in(work.body.blocks[0])
+        for op in ops[: ops.index(staged.loop)]:
+            if not isinstance(op, _BEFORE_LOOP) and not op.operation.name.startswith(("arith.", "memref.")):
+                raise Refusal(
+                    op, "stands before the K loop, which another agent begins without it; put it behind [role-of-op]"
+                )
 
 
-def _is_shared(number: int, work: tile.WorkTilesOp, launches: Sequence[tile.LaunchOp]) -> bool:
-    """Whether all work tiles of a CTA read the same rows of A (0) or of B (1)."""
-    extent = constant_of((work.rows, work.columns)[number])
-    if extent is None or work.batches is not None:
-        return False
-    tiles = -(-extent // list(work.tile)[number])
-    in_turn = scheduler_kind(work) is SchedulerKind.persistent and raster_kind(work.order) is _ALONG[number]
-    return tiles == 1 or (in_turn and all(is_multiple(launch.grid, tiles) for launch in launches))
+def _fill_tiles(staged: StagedLoop, ring: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
+    """The work tiles of an agent that only fills; returns what they carry as it is after them: the cursor and, where K
+    is turned around, a direction. Where it is 1 the steps are taken from the last to the first."""
+    old, build = staged.work, Builder.index()
+    assert old is not None
+    work = work_like(old, carried)
+    body = add_body(work)
+    values = dict(zip(Place.of(old).values, Place.of(work).values, strict=True))
+    with ir.InsertionPoint(body):
+        for wait in walk(old, tile.AwaitWaveOp):  # readers follow the agent that fills
+            tile.AwaitWaveOp(wait.counter)
+            erase(wait)
+        values = staged.outside(values)
+        slot, phase, *turned = list(body.arguments)[-len(carried) :]
+        steps = staged.steps(values)
+
+        def fill(cursor: Cursor, step: ir.Value) -> None:
+            for back in turned:
+                from_last = build.sub(build.sub(steps, 1), step)
+                step = build.select(build.eq(back, 0), step, from_last)
+            staged.fill(ring, cursor, step, values)
+
+        cursor = fill_slots(staged, ring, steps, (slot, phase), fill)
+        tile.YieldOp([*cursor, *(build.xor(back, 1) for back in turned)])
+    return list(work.results_)
 
 
-def _emit_prologue(
-    staged: StagedLoop,
-    ring: ir.Value,
-    slots: ir.Value,
-    cursor: Cursor,
-    origin: Mapping[ir.Value, ir.Value] | None = None,
-    kept: Sequence[int] = (),
-) -> Cursor:
-    """Fills a number of slots; returns the cursor of the next slot to fill. They are those of this tile or, without the
-    operands `kept`, of a tile at another origin."""
-    build = Builder.index()
-    loop = scf.ForOp(build.constant(0), slots, build.constant(1), list(cursor))
-    Timing(steps=Timing.of(staged.loop).steps).write(loop)
-    with ir.InsertionPoint(loop.body):
-        write, phase = loop.inner_iter_args
-        places = {**(origin or {}), staged.loop.induction_variable: loop.induction_variable}
-        _emit_fill(staged, ring, (write, phase), places, kept if origin else ())
-        advance = sm.RingAdvanceOp(ring, write, phase)
-        scf.YieldOp([advance.next_index, advance.next_phase])
-    return loop.results[0], loop.results[1]
+def _read_tiles(staged: StagedLoop, ring: ir.Value, cursor: Cursor) -> list[ir.Value]:
+    """The work tiles of an agent that only reads; returns the cursor after them."""
+    assert staged.work is not None
+    work, cursor = carrying(staged.work, cursor)
+    with after(staged.loop):
+        cursor = read_slots(staged, ring, staged.steps(), cursor)
+    yield_from(work, cursor)
+    return list(work.results_)
 
 
-def _emit_fill(
-    staged: StagedLoop,
-    ring: ir.Value,
-    cursor: Cursor,
-    places: Mapping[ir.Value, ir.Value],
-    kept: Sequence[int] = (),
-) -> None:
-    """Acquires a slot, starts copies into it and commits. They read the loop's windows at `places`, K by its step; the
-    operands `kept` are there already."""
-    acquire = sm.ProducerAcquireOp(ring, *cursor)
-    step = staged.loop.induction_variable
-    moving = [number for number in range(len(staged.copies)) if number not in kept]
-    staged.start_copies(acquire, {**places, step: staged.place(places[step])}, moving)
-    sm.ProducerCommitOp(ring, acquire.slot)
+def _read_in_turn(staged: StagedLoop, ring: ir.Value, turn: ir.Value, by_warpgroups: bool) -> None:
+    """The work tiles of an instance of the reader: it skips the K steps of the tiles that the others take.
 
-
-@dataclass(frozen=True)
-class Ahead:
-    """What the main loop loads past the last K step of its tile: nothing (zeros), or those of the tiles that follow.
-
-    `following` maps the origin of the tile to that of the next one, then to that of the one after it, …. The operands
-    `kept` are loaded in the first tile of the CTA only.
+    Warps that multiply by themselves meet before one of them passes the turn on.
     """
-
-    following: Sequence[Mapping[ir.Value, ir.Value]] = ()
-    kept: Sequence[int] = ()
-    is_first: ir.Value | None = None
-
-    def emit_fill(self, staged: StagedLoop, ring: ir.Value, cursor: Cursor, step: ir.Value, steps: ir.Value) -> None:
-        """Fills a slot with K step number `step`, of `steps` of the tile."""
-        build, loop_step = Builder.index(), staged.loop.induction_variable
-        if not self.following:
-            _emit_fill(staged, ring, cursor, {loop_step: step})
-            return
-        step_there, origins = step, {here: here for here in self.following[0]}
-        for number, following in enumerate(self.following, start=1):
-            before_it = steps if number == 1 else build.mul(steps, build.constant(number))
-            is_there = arith.cmpi(arith.CmpIPredicate.sge, step, before_it)
-            step_there = arith.select(is_there, build.sub(step, before_it), step_there)
-            origins = {here: arith.select(is_there, there, origins[here]) for here, there in following.items()}
-        acquire = sm.ProducerAcquireOp(ring, *cursor)
-        place = staged.place(step_there)
-        moving = [number for number in range(len(staged.copies)) if number not in self.kept]
-        staged.start_copies(acquire, {**origins, loop_step: place}, moving)
-        if self.is_first is not None:
-            is_here = arith.cmpi(arith.CmpIPredicate.slt, step, steps)
-            branch = scf.IfOp(arith.andi(self.is_first, is_here))
-            with ir.InsertionPoint(branch.then_block):
-                staged.start_copies(acquire, {loop_step: staged.place(step)}, self.kept)
-                scf.YieldOp([])
-        sm.ProducerCommitOp(ring, acquire.slot)
-
-
-def _emit_main_loop(
-    staged: StagedLoop,
-    ring: ir.Value,
-    stages: int,
-    read_cursor: Cursor,
-    write_cursor: Cursor,
-    ahead: Ahead,
-) -> scf.ForOp:
-    """The loop over K steps; its results are the accumulator and both cursors.
-
-    Where steps of the tiles that follow are loaded in the last ones, there are enough for those tiles to be enough.
-    """
-    build = Builder.index()
-    zero, one = build.constant(0), build.constant(1)
-    steps = staged.steps()
-    if ahead.following:
-        steps = build.smax(steps, -(-(stages - 1) // len(ahead.following)))
-    init = staged.loop.initArgs[0]
-    loop = scf.ForOp(zero, steps, one, [init, *read_cursor, *write_cursor])
-    keep_timing(staged.loop, loop)
-    with ir.InsertionPoint(loop.body):
-        acc, read, read_phase, fill, fill_phase = loop.inner_iter_args
-        wait = sm.ConsumerWaitOp(ring, read, read_phase)
-        ahead.emit_fill(staged, ring, (fill, fill_phase), build.add(loop.induction_variable, stages - 1), steps)
-        product = staged.multiply(wait.buffers, acc, init, loop.induction_variable)
-        sm.ConsumerReleaseOp(ring, wait.slot)
-        next_read = sm.RingAdvanceOp(ring, read, read_phase)
-        next_fill = sm.RingAdvanceOp(ring, fill, fill_phase)
-        scf.YieldOp([product, next_read.next_index, next_read.next_phase, next_fill.next_index, next_fill.next_phase])
-    return loop
+    build, turns = Builder.index(), turn.type.count
+    instance, steps = sm.RoleInstanceOp().result, staged.steps(staged.outside())
+    first = advanced(ring, start(), build.mul(instance, steps))
+    # Instance 0 begins: the parity before the first phase passes at once.
+    parity = build.select(build.eq(instance, 0), 1, 0)
+    following = build.urem(build.add(instance, 1), turns)
+    assert staged.work is not None
+    work, (*cursor, parity) = carrying(staged.work, [*first, parity], in_turn=True)
+    with ir.InsertionPoint.at_block_begin(work.body.blocks[0]):
+        sm.MbarrierWaitOp(turn, instance, parity)
+        # One thread passes the turn on, and it may be back before another warp has seen it come, which would then wait
+        # for a phase that has passed. So all have taken it before.
+        sm.BarrierOp()
+    with after(staged.loop):
+        cursor = read_slots(staged, ring, steps, cursor)
+        if not by_warpgroups:
+            sm.BarrierOp()
+        sm.MbarrierArriveOp(turn, following)
+    with ir.InsertionPoint.at_block_terminator(work.body.blocks[0]):
+        skipped = advanced(ring, cursor, build.mul(steps, turns - 1))
+        parity = build.xor(parity, 1)
+    yield_from(work, [*skipped, parity])

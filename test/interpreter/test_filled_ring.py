@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import inputs_of, spec
+from mlir import ir
 from mlir.dialects import nvvm
 
 import lowtide as lt
@@ -13,7 +14,7 @@ from lowtide.interpreter import interpret
 from lowtide.passes.epilogue import lower_epilogue
 from lowtide.passes.nvvm import overlap_stores, spread_copies
 from lowtide.passes.nvvm.work import work_tiles
-from lowtide.passes.pipelined import pipeline_mainloop
+from lowtide.passes.pipelined import filled_ring
 from lowtide.passes.schedules.built import kernel as built_for
 from lowtide.passes.schedules.rules import mainloop as mainloop_rules
 
@@ -65,16 +66,16 @@ def kept_deeper(level: str) -> Any:
 def test_copies_of_the_next_tile_in_place_of_the_one_after_it_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = kept_deeper("cta")
     assert all(np.array_equal(kept_deeper(level), expected) for level in ("pipelined", "epilogue", "nvvm"))
-    ahead = pipeline_mainloop._tile_ahead
-    monkeypatch.setattr(pipeline_mainloop, "_tile_ahead", lambda work, number: ahead(work, 1))
+    ahead = filled_ring._tile_ahead
+    monkeypatch.setattr(filled_ring, "_tile_ahead", lambda work, number: ahead(work, 1))
     assert not np.array_equal(kept_deeper("pipelined"), expected)
 
 
 def test_slots_that_do_not_share_what_is_kept_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    make = pipeline_mainloop.StagedLoop.make_ring
-    monkeypatch.setattr(
-        pipeline_mainloop.StagedLoop, "make_ring", lambda loop, stages, kept, shared: make(loop, stages, kept)
-    )
+    def keep_in_each(self: filled_ring.FilledRing, ring: Any) -> None:
+        ring.kept = ir.DenseI64ArrayAttr.get(self.kept)
+
+    monkeypatch.setattr(filled_ring.FilledRing, "keep", keep_in_each)
     with pytest.raises(InterpreterError, match=r"nothing was written.*\[uninitialised-read\]"):
         kept_deeper("pipelined")
 
@@ -113,19 +114,18 @@ def test_a_last_tile_that_is_not_stored_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_slot_that_is_not_filled_in_the_first_tile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = pipeline_mainloop.StagedLoop.start_copies
+    copy = filled_ring.StagedLoop.copy
 
-    def only_streamed(loop: Any, acquire: Any, offsets: Any, operands: Any) -> None:
-        start(loop, acquire, offsets, operands if len(operands) == 2 or 0 in operands else ())
+    def only_streamed(loop: Any, acquire: Any, step: Any, values: Any, operands: Any) -> None:
+        copy(loop, acquire, step, values, operands if len(operands) == 2 or 0 in operands else ())
 
-    monkeypatch.setattr(pipeline_mainloop.StagedLoop, "start_copies", only_streamed)
+    monkeypatch.setattr(filled_ring.StagedLoop, "copy", only_streamed)
     with pytest.raises(InterpreterError, match=r"\[uninitialised-read\]"):
         kept("pipelined")
 
 
 def test_reading_what_a_ring_does_not_keep_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    make = pipeline_mainloop.StagedLoop.make_ring
-    monkeypatch.setattr(pipeline_mainloop.StagedLoop, "make_ring", lambda loop, stages, *kept: make(loop, stages))
+    monkeypatch.setattr(filled_ring.FilledRing, "keep", lambda *given: None)
     monkeypatch.setattr(built_for, "_prologue", lambda kernel, schedule: iter(()))
     with pytest.raises(InterpreterError, match=r"\[uninitialised-read\]"):
         kept("pipelined")
@@ -143,7 +143,7 @@ def test_an_operand_that_changes_between_the_tiles_of_a_cta_is_found(monkeypatch
 
     expected = d_in("row")
     monkeypatch.setattr(mainloop_rules, "_stays_on", lambda *given: True)
-    monkeypatch.setattr(pipeline_mainloop, "_is_shared", lambda *given: True)
+    monkeypatch.setattr(filled_ring, "_is_shared", lambda *given: True)
     assert not np.array_equal(d_in("column"), expected)
 
 

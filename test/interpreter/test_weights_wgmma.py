@@ -41,7 +41,7 @@ def test_every_level_computes_what_the_weights_say(case):
 PASSES = (
     "swap-operands",
     "tile-to-ctas",
-    "specialize-roles",
+    "pipeline-mainloop",
     "bind-wgmma",
     "convert-sm-to-nvvm",
     "convert-ptx-ops-to-asm",

@@ -306,15 +306,15 @@ def test_without_a_dump_folder_a_refusal_says_how_to_get_the_command(compiled: C
 def test_a_pass_in_the_middle_that_refuses_leaves_the_command_that_fails_again(
     compiled: Compiled, tmp_path: Path
 ) -> None:
-    """A sum in the K loop is legal at level smem, but not what pipeline-mainloop takes apart."""
+    """A tile of zeros in the K loop is legal at level smem, but not what pipeline-mainloop takes apart."""
     text = re.sub(
         r"^( *)(%\S+ = )(tile\.mma )",
-        r"\1%zero = arith.constant 0 : index\n\1%extra = arith.addi %zero, %zero : index\n\1\2\3",
+        r"\1%extra = tile.splat 0.0 : !tile.tile<8x8xf32>\n\1\2\3",
         compiled.kernel.levels["smem"],
         flags=re.M,
     )
     assert text != compiled.kernel.levels["smem"]
-    with pytest.raises(lt.PassError, match=r"'arith\.addi': pipeline-mainloop: is not part of a K loop") as caught:
+    with pytest.raises(lt.PassError, match=r"'tile\.splat': pipeline-mainloop: is not part of a K loop") as caught:
         lt.compile_ir(text, dump_ir=tmp_path)
     assert_reproduces(str(caught.value), tmp_path / "reproducer.mlir")
 

@@ -7,6 +7,7 @@ from mlir.dialects import memref, scf
 
 from lowtide.dialects import tile
 from lowtide.dialects.sm.timing import keep_timing
+from lowtide.dialects.tile.work import work_like
 from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.problem.matrix_layouts import is_column_major
 
@@ -93,6 +94,27 @@ def move_region(source: ir.Block, target: ir.Region) -> None:
         tile.YieldOp(yielded)
 
 
+def carrying(
+    work: tile.WorkTilesOp, inits: Sequence[ir.Value], *, in_turn: bool = False
+) -> tuple[tile.WorkTilesOp, list[ir.Value]]:
+    """The work tiles, at the insertion point, with index values that they carry; and the body's arguments for these.
+
+    Their body still yields nothing: `yield_from` says what the next tile gets.
+    """
+    new = work_like(work, inits, in_turn=in_turn)
+    move_region(work.body.blocks[0], new.body)
+    erase(work)
+    return new, [new.body.blocks[0].add_argument(init.type, ir.Location.unknown()) for init in inits]
+
+
+def yield_from(work: tile.WorkTilesOp, values: Sequence[ir.Value]) -> None:
+    """Makes the body of work tiles yield other values."""
+    end = list(work.body.blocks[0].operations)[-1]
+    with before(end):
+        tile.YieldOp(values)
+    erase(end)
+
+
 def copy_region(source: ir.Block, target: ir.Region) -> None:
     """Copies a straight-line block, its terminator included, into a region that has none yet."""
     block = target.blocks.append(*[argument.type for argument in source.arguments])
@@ -107,6 +129,30 @@ def copy_ops(ops: Iterable[ir.OpView], mapping: dict[ir.Value, ir.Value]) -> Non
         clone = op.operation.clone()
         clone.walk(lambda inner: _replace_operands(inner, mapping))
         mapping.update(zip(op.results, clone.results, strict=True))
+
+
+def computing(values: Iterable[ir.Value], root: ir.OpView) -> list[ir.OpView]:
+    """The ops within another one that compute values, each after those whose results it reads."""
+    found: list[ir.OpView] = []
+
+    def visit(value: ir.Value) -> None:
+        op = defining_op(value)
+        if op is None or op in found or not _is_within(op, root):
+            return
+        for operand in op.operands:
+            visit(operand)
+        found.append(op)
+
+    for value in values:
+        visit(value)
+    return found
+
+
+def _is_within(op: ir.OpView, root: ir.OpView) -> bool:
+    outer = op.operation.parent
+    while outer is not None and outer != root.operation:
+        outer = outer.parent
+    return outer is not None
 
 
 def _replace_operands(op: ir.Operation, mapping: Mapping[ir.Value, ir.Value]) -> ir.WalkResult:

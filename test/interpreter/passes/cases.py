@@ -13,7 +13,6 @@ from lowtide.passes.pipeline import REGISTRY, STEPS
 MATH = ("expand-math", "convert-math-to-intrinsics")
 WITH_ROLES = (
     "overlap-launches",
-    "specialize-roles",
     "bind-wgmma",
     "bind-tma",
     "store-first-rows",

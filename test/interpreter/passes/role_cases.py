@@ -20,7 +20,7 @@ FIRST_ROWS_TWO = "roles = cooperative(2), grid.tile = [256, 16], k = 64, stages 
 # Products by warps, which load fragments from the panels that TMA fills
 WARPS = "roles = cooperative(1), atom = mma.m16n8k16, atoms = [2, 2, 1], grid.tile = [64, 32], k = 32, stages = 3"
 BY_WARPS = (
-    "specialize-roles",
+    "pipeline-mainloop",
     "bind-mma-atoms",
     "split-k-slices",
     "double-buffer-fragments",
@@ -32,7 +32,7 @@ EVERY = (
     "tile-to-ctas",
     "promote-operands-to-smem",
     "assign-smem-layouts",
-    "specialize-roles",
+    "pipeline-mainloop",
     "bind-wgmma",
     "bind-tma",
     "lower-epilogue",
@@ -61,13 +61,13 @@ def _panels(layout: str) -> Case:
 
 def _waves(name: str) -> Case:
     """Three work tiles for each of two CTAs, which keep in step."""
-    passes = ("tile-to-ctas", "promote-operands-to-smem", "specialize-roles", "bind-tma", "convert-sm-to-nvvm")
+    passes = ("tile-to-ctas", "promote-operands-to-smem", "pipeline-mainloop", "bind-tma", "convert-sm-to-nvvm")
     return Case(name, f"{ONE}, waves = synchronized", ((170, 60, 70),), passes, PLAIN, SM_90A)
 
 
 def _serpentine(name: str, schedule: str, *shapes: tuple[int, int, int]) -> Case:
     """Three work tiles for each of two CTAs, of which the second takes K from the last step to the first."""
-    passes = ("specialize-roles", "bind-wgmma", "bind-tma", "convert-sm-to-nvvm")
+    passes = ("pipeline-mainloop", "bind-wgmma", "bind-tma", "convert-sm-to-nvvm")
     return Case(name, f"{schedule}, k_order = serpentine", shapes, passes, PLAIN, SM_90A)
 
 
@@ -119,7 +119,7 @@ CASES = [
         "roles-split",
         f"{TWO}, k_division = split(3)",
         ((130, 70, 300), (130, 70, 100)),
-        ("divide-k", "specialize-roles", "bind-wgmma", "bind-tma", "lower-epilogue", "convert-sm-to-nvvm"),
+        ("divide-k", "pipeline-mainloop", "bind-wgmma", "bind-tma", "lower-epilogue", "convert-sm-to-nvvm"),
         EVERY_KIND,
         SM_90A,
     ),
@@ -127,7 +127,7 @@ CASES = [
         "roles-scatter",
         f"{TWO}, k_division = scatter(4)",
         ((130, 70, 300),),
-        ("divide-k", "specialize-roles", "bind-wgmma", "lower-epilogue", "convert-sm-to-nvvm"),
+        ("divide-k", "pipeline-mainloop", "bind-wgmma", "lower-epilogue", "convert-sm-to-nvvm"),
         EVERY_KIND,
         SM_90A,
     ),
@@ -144,7 +144,7 @@ CASES = [
         "roles-stream-k",
         f"{ONE}, k_division = stream_k, epilogue.path = tma",
         ((130, 40, 300),),
-        ("divide-k", "specialize-roles", "lower-epilogue", "convert-sm-to-nvvm"),
+        ("divide-k", "pipeline-mainloop", "lower-epilogue", "convert-sm-to-nvvm"),
         spec(),
         SM_90A,
     ),
@@ -152,7 +152,7 @@ CASES = [
         "roles-cluster",
         f"{ONE}, cluster = [2, 2], epilogue.path = direct",
         ((23, 29, 61), (150, 70, 5 * 64 - 3)),
-        ("tile-to-ctas", "specialize-roles", "bind-tma", "verify-mbarriers", "convert-sm-to-nvvm"),
+        ("tile-to-ctas", "pipeline-mainloop", "bind-tma", "verify-mbarriers", "convert-sm-to-nvvm"),
         PLAIN,
         SM_90A,
     ),
@@ -172,7 +172,7 @@ CASES = [
         ((130, 145, 272),),
         (
             "promote-operands-to-smem",
-            "specialize-roles",
+            "pipeline-mainloop",
             "bind-wgmma",
             "bind-tma",
             "verify-mbarriers",

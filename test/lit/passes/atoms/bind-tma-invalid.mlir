@@ -328,7 +328,7 @@ func.func @host(%a: !mat, %n: index) {
   tile.launch @kernel grid(%n) threads(256) args(%a, %n) : !mat, index
   return
 }
-// expected-error @below {{bind-tma: has 2 rings; TMA is bound for the one between its roles: run specialize-roles first [tma-one-ring]}}
+// expected-error @below {{bind-tma: has 2 rings; TMA is bound for the one between its roles: run pipeline-mainloop first [tma-one-ring]}}
 tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %ring = sm.ring : !ring

@@ -189,7 +189,7 @@ tile.kernel @kernel(%d: !out, %steps: index) attributes {
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
   %zero = tile.splat 0.0 : !tile
-  // expected-error @below {{bind-wgmma: must wait, multiply, release and advance, as specialize-roles leaves it [wgmma-loop]}}
+  // expected-error @below {{bind-wgmma: must wait, multiply, release and advance, as pipeline-mainloop leaves it [wgmma-loop]}}
   %sum:3 = scf.for %i = %c0 to %steps step %c1 iter_args(%c = %zero, %r = %c0, %rp = %c0) -> (!tile, index, index) {
       %full, %as, %bs = sm.consumer_wait %ring[%r, %rp] : !ring
       sm.barrier

@@ -1,6 +1,6 @@
 // A schedule that promotes: each K step is summed from zero, and its sum added; so it stays down to the consumers' loop.
 // RUN: lowtide-opt %s -p tile-to-ctas,canonicalize,cse | filecheck %s --check-prefix=CTA
-// RUN: lowtide-opt %s -p tile-to-ctas,canonicalize,promote-operands-to-smem,specialize-roles | filecheck %s
+// RUN: lowtide-opt %s -p tile-to-ctas,canonicalize,promote-operands-to-smem,pipeline-mainloop | filecheck %s
 
 // CTA-LABEL: tile.kernel @promoted_kernel(
 // CTA:         %[[ZERO:.+]] = tile.splat 0.000000e+00 : !tile.tile<64x8xf32>

@@ -1,7 +1,7 @@
 // Scales of blocks: windows of them at each K step, by which the promoted sum is multiplied; so they stay down to the
 // consumers' loop, before its wait. The host checks that there are as many scales as blocks.
 // RUN: lowtide-opt %s -p tile-to-ctas,canonicalize,cse | filecheck %s --check-prefix=CTA
-// RUN: lowtide-opt %s -p tile-to-ctas,canonicalize,promote-operands-to-smem,specialize-roles | filecheck %s
+// RUN: lowtide-opt %s -p tile-to-ctas,canonicalize,promote-operands-to-smem,pipeline-mainloop | filecheck %s
 
 // CTA-LABEL: func.func @scaled(
 // CTA:         %[[BLOCKS:.+]] = arith.ceildivsi %{{.+}}, %c128

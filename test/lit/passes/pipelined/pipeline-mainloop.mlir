@@ -250,4 +250,42 @@ tile.kernel @once(%a: !mat, %m: index, %k: index)
   }
   tile.return
 }
+
+// A loop may begin elsewhere, take steps that are known at run time, and carry more than the accumulator. Copies take
+// only what they read.
+// CHECK-LABEL: tile.kernel @any_loop(
+// CHECK-SAME:    %[[A:[^ ]+]]: {{.*}}, %[[FROM:[^ ]+]]: index, %[[TO:[^ ]+]]: index, %[[BY:[^ ]+]]: index)
+// CHECK:         scf.for %[[S:.+]] = %c0{{.*}} to %c1{{.*}} step
+// CHECK:           %[[OFFSET:.+]] = arith.muli %[[S]], %[[BY]]
+// CHECK:           %[[K:.+]] = arith.addi %[[FROM]], %[[OFFSET]]
+// CHECK-NOT:       arith.muli %[[K]]
+// CHECK:           tile.view %[[A]][%c0{{.*}}, %[[K]]]
+// CHECK:         %[[RANGE:.+]] = arith.subi %[[TO]], %[[FROM]]
+// CHECK:         %[[STEPS:.+]] = arith.ceildivsi %[[RANGE]], %[[BY]]
+// CHECK:         scf.for %[[I:.+]] = %c0{{.*}} to %[[STEPS]] step %{{.+}} iter_args(%{{.+}} = %{{.+}}, %{{.+}} = %c0{{.*}}, %[[R:.+]] = %c0{{.*}}, %[[RP:.+]] = %c0
+// CHECK:           %[[OFFSET:.+]] = arith.muli %[[I]], %[[BY]]
+// CHECK:           %[[K:.+]] = arith.addi %[[FROM]], %[[OFFSET]]
+// CHECK:           sm.consumer_wait %{{.+}}[%[[R]], %[[RP]]]
+// CHECK:           %[[SUM:.+]] = tile.mma
+// CHECK:           %[[TWICE:.+]] = arith.muli %[[K]], %c2
+// CHECK:           scf.yield %[[SUM]], %[[TWICE]],
+tile.kernel @any_loop(%a: !mat, %from: index, %to: index, %by: index)
+    attributes {schedule = #tile.schedule<mainloop = <stages = 2>>} {
+  %bs = sm.alloc : !a
+  %as = sm.alloc : !a
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %zero = tile.splat 0.0 : !tile.tile<32x32xf32>
+  %acc:2 = scf.for %i = %from to %to step %by iter_args(%c = %zero, %last = %c0) -> (!tile.tile<32x32xf32>, index) {
+    %twice = arith.muli %i, %c2 : index
+    %at = tile.view %a[%c0, %i] : !mat to !tile.view<32x32xbf16>
+    sm.copy %at to %as : !tile.view<32x32xbf16>, !a
+    sm.copy %at to %bs : !tile.view<32x32xbf16>, !a
+    sm.barrier
+    %next = tile.mma tn %as, %bs, %c : !a, !a, !tile.tile<32x32xf32>
+    sm.barrier
+    scf.yield %next, %twice : !tile.tile<32x32xf32>, index
+  }
+  tile.return
+}
 }

@@ -1,7 +1,7 @@
 // Scales of blocks are copied to shared memory beside A and B, between the barriers of a K step, and promotion takes
 // windows of the copies. With a producer they are further buffers of a slot of the ring.
 // RUN: lowtide-opt %s -p tile-to-ctas,canonicalize,promote-operands-to-smem,canonicalize,cse | filecheck %s
-// RUN: lowtide-opt %s -p tile-to-ctas,canonicalize,promote-operands-to-smem,assign-smem-layouts,specialize-roles,canonicalize,cse | filecheck %s --check-prefix=ROLES
+// RUN: lowtide-opt %s -p tile-to-ctas,canonicalize,promote-operands-to-smem,assign-smem-layouts,pipeline-mainloop,canonicalize,cse | filecheck %s --check-prefix=ROLES
 
 // A row with a scale for each row of the tile; and of 128×128 blocks the three that 176 columns may reach into, with
 // those of 32 · 128 of K, since a row of a box has 16 bytes, and a stage is a multiple of 128.

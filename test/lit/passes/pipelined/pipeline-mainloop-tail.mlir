@@ -1,6 +1,6 @@
 // Two loops over work tiles in sequence share one ring, whose slots have the size of the first loop's tiles. The cursor
 // of each role continues from loop to loop, and the second uses a prefix of A's buffer.
-// RUN: lowtide-opt %s -p specialize-roles | filecheck %s
+// RUN: lowtide-opt %s -p pipeline-mainloop | filecheck %s
 
 // CHECK-DAG: #[[FULL:.+]] = #tile.layout<(128,32):(32,1)>
 // CHECK-DAG: #[[HALF:.+]] = #tile.layout<(64,32):(32,1)>

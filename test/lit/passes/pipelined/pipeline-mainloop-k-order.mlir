@@ -1,9 +1,9 @@
 // The producer takes the K steps of every second work tile from the last to the first; consumers take what comes.
-// RUN: lowtide-opt %s -p specialize-roles | filecheck %s
+// RUN: lowtide-opt %s -p pipeline-mainloop | filecheck %s
 
 // CHECK-LABEL: tile.kernel @serpentine
 // CHECK:         producer warps(4) {
-// CHECK:           tile.work_tiles (%[[M:[^,]+]], %{{.*}} iter_args(%{{.*}} = %c0, %{{.*}} = %c0, %[[BACK:[^ ]+]] = %c0)
+// CHECK:           tile.work_tiles (%[[M:[^,]+]], %{{.*}} iter_args(%{{.*}} = %c0, %{{.*}} = %c0, %[[BACK:[^ ]+]] = %c0{{.*}})
 // CHECK:             scf.for %[[STEP:[^ ]+]] = %c0{{.*}} to %[[STEPS:[^ ]+]] step
 // CHECK:               %[[LAST:.*]] = arith.subi %[[STEPS]], %c1
 // CHECK:               %[[FROM_LAST:.*]] = arith.subi %[[LAST]], %[[STEP]]

@@ -1,5 +1,5 @@
-// specialize-roles splits the K loop into a producer and consumers, each with its own work tiles, joined by a ring.
-// RUN: lowtide-opt %s -p specialize-roles | filecheck %s
+// pipeline-mainloop splits the K loop into a producer and consumers, each with its own work tiles, joined by a ring.
+// RUN: lowtide-opt %s -p pipeline-mainloop | filecheck %s
 
 // CHECK-DAG: !ring = !sm.ring<4 x [memref<64x32xbf16, #layout, #gpu.address_space<workgroup>>, memref<8x32xbf16, #layout1, #gpu.address_space<workgroup>>]>
 // CHECK-LABEL: tile.kernel @cooperative(

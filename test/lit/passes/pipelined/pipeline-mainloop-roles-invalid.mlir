@@ -1,5 +1,5 @@
-// specialize-roles refuses kernels that it cannot split between a producer and consumers.
-// RUN: lowtide-opt %s -p specialize-roles --split-input-file --verify-diagnostics
+// pipeline-mainloop refuses kernels that it cannot split between a producer and consumers.
+// RUN: lowtide-opt %s -p pipeline-mainloop --split-input-file --verify-diagnostics
 
 // Slots are counted by the schedule.
 #a = #tile.layout<(64,32):(32,1)>
@@ -36,45 +36,6 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
 }
 // -----
 
-// Two stores.
-#a = #tile.layout<(64,32):(32,1)>
-#b = #tile.layout<(8,32):(32,1)>
-!mat = memref<?x?xbf16, strided<[?, 1]>>
-!out = memref<?x?xf32, strided<[?, 1]>>
-!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
-!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
-!tile = !tile.tile<64x8xf32>
-module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
-  %as = sm.alloc : !a
-  %bs = sm.alloc : !b
-  // expected-error @below {{specialize-roles: must hold one K loop and one tile.store, and carry nothing [role-tile]}}
-  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
-    %zero = tile.splat 0.0 : !tile
-    %c0 = arith.constant 0 : index
-    %c32 = arith.constant 32 : index
-    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
-      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
-      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
-      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
-      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
-      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
-      scf.yield %next : !tile
-    }
-    tile.store %acc into %d[%m, %n] {
-    ^bb0(%x: f32):
-      tile.yield %x : f32
-    } : !tile, !out
-    tile.store %acc into %d[%m, %n] {
-    ^bb0(%x: f32):
-      tile.yield %x : f32
-    } : !tile, !out
-  }
-  tile.return
-}
-}
-// -----
-
 // Something carried from tile to tile already.
 #a = #tile.layout<(64,32):(32,1)>
 #b = #tile.layout<(8,32):(32,1)>
@@ -87,11 +48,11 @@ module attributes {tile.target = "sm_90a"} {
 tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
   %as = sm.alloc : !a
   %bs = sm.alloc : !b
-  // expected-error @below {{[role-tile]}}
   %s = tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent iter_args(%t = %M) -> (index) {
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index
     %c32 = arith.constant 32 : index
+    // expected-error @below {{pipeline-mainloop: must be the one K loop of tile.work_tiles that carry nothing, for roles [role-tile]}}
     %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
       %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
@@ -111,42 +72,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
 }
 // -----
 
-// The accumulator starts from zeros of the consumer's own.
-#a = #tile.layout<(64,32):(32,1)>
-#b = #tile.layout<(8,32):(32,1)>
-!mat = memref<?x?xbf16, strided<[?, 1]>>
-!out = memref<?x?xf32, strided<[?, 1]>>
-!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
-!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
-!tile = !tile.tile<64x8xf32>
-module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index, %start: !tile) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
-  %as = sm.alloc : !a
-  %bs = sm.alloc : !b
-  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
-    %zero = tile.splat 0.0 : !tile
-    %c0 = arith.constant 0 : index
-    %c32 = arith.constant 32 : index
-    // expected-error @below {{specialize-roles: must start from a tile.splat and give what tile.store stores [role-accumulator]}}
-    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %start) -> (!tile) {
-      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
-      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
-      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
-      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
-      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
-      scf.yield %next : !tile
-    }
-    tile.store %acc into %d[%m, %n] {
-    ^bb0(%x: f32):
-      tile.yield %x : f32
-    } : !tile, !out
-  }
-  tile.return
-}
-}
-// -----
-
-// What is stored is the sum.
+// What waits before the K loop would not hold up a producer.
 #a = #tile.layout<(64,32):(32,1)>
 #b = #tile.layout<(8,32):(32,1)>
 !mat = memref<?x?xbf16, strided<[?, 1]>>
@@ -162,77 +88,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index
     %c32 = arith.constant 32 : index
-    // expected-error @below {{[role-accumulator]}}
-    %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
-      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
-      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
-      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
-      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
-      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
-      scf.yield %next : !tile
-    }
-    tile.store %zero into %d[%m, %n] {
-    ^bb0(%x: f32):
-      tile.yield %x : f32
-    } : !tile, !out
-  }
-  tile.return
-}
-}
-// -----
-
-// The number of steps is counted in both roles.
-#a = #tile.layout<(64,32):(32,1)>
-#b = #tile.layout<(8,32):(32,1)>
-!mat = memref<?x?xbf16, strided<[?, 1]>>
-!out = memref<?x?xf32, strided<[?, 1]>>
-!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
-!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
-!tile = !tile.tile<64x8xf32>
-module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
-  %as = sm.alloc : !a
-  %bs = sm.alloc : !b
-  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
-    %zero = tile.splat 0.0 : !tile
-    %c0 = arith.constant 0 : index
-    %c32 = arith.constant 32 : index
-    // expected-error @below {{specialize-roles: must have a constant step, the K extent of the CTA tile [role-step]}}
-    %acc = scf.for %k = %c0 to %K step %M iter_args(%c = %zero) -> (!tile) {
-      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
-      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
-      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
-      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
-      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
-      scf.yield %next : !tile
-    }
-    tile.store %acc into %d[%m, %n] {
-    ^bb0(%x: f32):
-      tile.yield %x : f32
-    } : !tile, !out
-  }
-  tile.return
-}
-}
-// -----
-
-// An op that neither role would take along.
-#a = #tile.layout<(64,32):(32,1)>
-#b = #tile.layout<(8,32):(32,1)>
-!mat = memref<?x?xbf16, strided<[?, 1]>>
-!out = memref<?x?xf32, strided<[?, 1]>>
-!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
-!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
-!tile = !tile.tile<64x8xf32>
-module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
-  %as = sm.alloc : !a
-  %bs = sm.alloc : !b
-  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
-    %zero = tile.splat 0.0 : !tile
-    %c0 = arith.constant 0 : index
-    %c32 = arith.constant 32 : index
-    // expected-error @below {{specialize-roles: belongs to no role: a work tile is its splat, its K loop and its tile.store [role-of-op]}}
+    // expected-error @below {{pipeline-mainloop: stands before the K loop, which another agent begins without it; put it behind [role-of-op]}}
     sm.barrier
     %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
@@ -311,41 +167,6 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
       sm.copy %at to %as : !tile.view<64x32xbf16>, !a
       // expected-error @below {{[staged-operands]}}
       %next = tile.mma tn %as, %other, %c : !a, !b, !tile
-      scf.yield %next : !tile
-    }
-    tile.store %acc into %d[%m, %n] {
-    ^bb0(%x: f32):
-      tile.yield %x : f32
-    } : !tile, !out
-  }
-  tile.return
-}
-}
-// -----
-
-// A loop that starts elsewhere.
-#a = #tile.layout<(64,32):(32,1)>
-#b = #tile.layout<(8,32):(32,1)>
-!mat = memref<?x?xbf16, strided<[?, 1]>>
-!out = memref<?x?xf32, strided<[?, 1]>>
-!a = memref<64x32xbf16, #a, #gpu.address_space<workgroup>>
-!b = memref<8x32xbf16, #b, #gpu.address_space<workgroup>>
-!tile = !tile.tile<64x8xf32>
-module attributes {tile.target = "sm_90a"} {
-tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes {schedule = #tile.schedule<mainloop = <stages = 2, roles = cooperative(1)>>} {
-  %as = sm.alloc : !a
-  %bs = sm.alloc : !b
-  tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent {
-    %zero = tile.splat 0.0 : !tile
-    %c0 = arith.constant 0 : index
-    %c32 = arith.constant 32 : index
-    // expected-error @below {{[staged-start]}}
-    %acc = scf.for %k = %c32 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
-      %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
-      %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
-      sm.copy %at to %as : !tile.view<64x32xbf16>, !a
-      sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
-      %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
       scf.yield %next : !tile
     }
     tile.store %acc into %d[%m, %n] {
@@ -492,12 +313,12 @@ tile.kernel @tail(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attributes
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index
     %c32 = arith.constant 32 : index
+    // expected-error @below {{pipeline-mainloop: operand A is memref<128x32xbf16, #tile.layout<(128,32):(32,1)>, #gpu.address_space<workgroup>>, which the slots of the ring, memref<64x32xbf16, #tile.layout<(64,32):(32,1)>, #gpu.address_space<workgroup>>, cannot hold; put the loop with the largest tiles first [staged-slots]}}
     %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%m, %k] : !mat to !tile.view<128x32xbf16>
       %bt = tile.view %b[%n, %k] : !mat to !tile.view<8x32xbf16>
       sm.copy %at to %as : !tile.view<128x32xbf16>, !a
       sm.copy %bt to %bs : !tile.view<8x32xbf16>, !b
-      // expected-error @below {{specialize-roles: operand A is memref<128x32xbf16, #tile.layout<(128,32):(32,1)>, #gpu.address_space<workgroup>>, which the slots of the ring, memref<64x32xbf16, #tile.layout<(64,32):(32,1)>, #gpu.address_space<workgroup>>, cannot hold; put the loop with the largest tiles first [staged-slots]}}
       %next = tile.mma tn %as, %bs, %c : !a, !b, !tile
       scf.yield %next : !tile
     }
@@ -541,7 +362,7 @@ tile.kernel @turns(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribute
       tile.yield %x : f32
     } : !tile, !out
   }
-  // expected-error @below {{specialize-roles: is a second loop over work tiles, in which turns would begin anew; take one loop [roles-second-loop]}}
+  // expected-error @below {{pipeline-mainloop: is a second loop over work tiles, in which turns would begin anew; take one loop [roles-second-loop]}}
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent part(tail_halves) {
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index

@@ -1,5 +1,5 @@
 // The producer waits at the start of a work tile; the consumers follow it.
-// RUN: lowtide-opt %s -p specialize-roles | filecheck %s
+// RUN: lowtide-opt %s -p pipeline-mainloop | filecheck %s
 
 // CHECK-LABEL: tile.kernel @waves
 // CHECK-SAME:    %[[COUNTER:[^ ]+]]: memref<?xi32>)

@@ -1,5 +1,5 @@
-// specialize-roles with roles = pingpong(2): two instances of the consumer take the work tiles in turn.
-// RUN: lowtide-opt %s -p specialize-roles,canonicalize,cse | filecheck %s
+// pipeline-mainloop with roles = pingpong(2): two instances of the consumer take the work tiles in turn.
+// RUN: lowtide-opt %s -p pipeline-mainloop,canonicalize,cse | filecheck %s
 
 // CHECK-LABEL: tile.kernel @pingpong(
 // CHECK-SAME:    {{.*}}%[[D:.+]]: memref<?x?xf32, {{.*}}>, %[[M:.+]]: index, %[[N:.+]]: index, %[[K:.+]]: index)
