@@ -8,7 +8,8 @@ pipelined; `Access.lanes` None) needs a barrier after its own accesses too.
 Bytes that cp.async or TMA fills are in flight from `start_copy` to `SharedMemory.land`: no access is allowed (PTX ISA,
 "cp.async": the order of an access without a wait is undefined). Bytes that wgmma or TMA reads are open from `open_read`
 to `close_reads`: no write is allowed. Both read through the async proxy: it does not see the writes of a thread until
-the thread's `fence_proxy`, which a barrier must follow (PTX ISA, "Async proxy", "membar/fence").
+the thread's `fence_proxy`, which a barrier must follow (PTX ISA, "Async proxy", "membar/fence"). In the same way a TMA
+load may overwrite what a thread has read only after the thread's `fence_proxy` (proxy_fences.py).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.proxy_fences import ProxyFences
 from lowtide.interpreter.machine.readers import Reads
 from lowtide.interpreter.numbers.cells import (
     ELEMENT_BYTES,
@@ -96,6 +98,7 @@ class SharedMemory(Cells):
         self.open_reads: list[list[OpenRead]] = [[] for _ in range(warps)]  # of each reader, oldest first
         self._reader_clocks = list(range(warps))  # readers are the agents, and asynchronous readers
         self._reads: dict[int, Reads] = {}  # by reader
+        self._fences = ProxyFences()
         # Writes hidden from the async proxy, by writing agent and span; None if there are too many.
         self._hidden: dict[int, dict[int, Span] | None] = {}
         self._objects: list[Buffer] = []
@@ -184,6 +187,8 @@ class SharedMemory(Cells):
             self._check_writers(access, span, lane, "writes", "write after write")
             self._check_shown(access, span, lane, "overwrites")
         self._before_write(access, span)
+        if source is not None:
+            self._check_fenced_reads(access, span)
         span.put(self.codes, codes)
         span.put(self.payload, payload)
         self._write_epoch[span.units] = IN_FLIGHT
@@ -246,10 +251,12 @@ class SharedMemory(Cells):
         self._reads_of(reader).note(read.span.units, epoch, lane, self.site(read.access, read.span))
 
     def fence_proxy(self, access: Access) -> None:
-        """fence.proxy.async by these lanes (all of the agent if None): shows their writes to the async proxy.
+        """fence.proxy.async by these lanes (all of the agent if None).
 
-        It does not show bytes that their cp.async, which writes as the threads do, has yet to fill.
+        It shows their writes to the async proxy, and orders their reads before its writes. It does not show bytes that
+        their cp.async, which writes as the threads do, has yet to fill.
         """
+        self._fences.add(access.warp, self.clocks.epoch(access.warp), access.lanes)
         written = self._hidden.get(access.warp, {})
         if written is None:
             self._hidden[access.warp] = None if self._show(access, slice(None)) else {}
@@ -296,7 +303,7 @@ class SharedMemory(Cells):
         epoch = self.clocks.epoch(warp) + 1
         reads = self._reads_of(warp)
         again = None if lane is WHOLE_AGENT else (reads.epoch[units] == epoch) & (reads.lane[units] != lane)
-        reads.note(units, epoch, lane, self.site(access, span))
+        reads.note(units, epoch, lane, self.site(access, span), self._fences.count(warp))
         if again is not None:  # several lanes in one epoch: each differs from some other thread
             if not span.is_disjoint:
                 again |= reads.lane[units] != lane
@@ -378,6 +385,28 @@ class SharedMemory(Cells):
                 racing &= (by != lane) | (by == WHOLE_AGENT)
             if np.count_nonzero(racing):
                 self._fail_read(access, span, racing, reader, bool(stored[racing][0] == IN_FLIGHT))
+
+    def _check_fenced_reads(self, access: Access, span: Span) -> None:
+        """Raise for bytes that TMA may overwrite before a thread has read them, for lack of the thread's proxy fence.
+
+        The reads of agents of other CTAs are not checked.
+        """
+        for reader, reads in self._reads.items():
+            if reader >= self.clocks.warps:
+                continue
+            made = reads.fences[span.units]
+            ordered = self._fences.ordered(reader, int(self.clocks.known[access.warp, reader]))
+            unfenced = made >= ordered[reads.lane[span.units]]
+            if np.count_nonzero(unfenced):
+                row, byte = span.first(unfenced)
+                unit = (int(span.addresses[row]) + byte) // self.unit
+                who = self._thread_name(reader * LANES + int(reads.lane[unit]))
+                rule = (
+                    f"not ordered for the async proxy: overwrites what {who} read, with no proxy fence by it between "
+                    f"its read and its release of the bytes; it read{self.by(int(reads.site[unit]))}; let the reader "
+                    "execute fence.proxy.async before its barrier or arrival [async-proxy-reads]"
+                )
+                self.fail(access, span.addresses, row, byte, rule)
 
     def _fail_read(self, access: Access, span: Span, racing: Values, reader: int, is_open: bool) -> NoReturn:
         """Raise for a write of bytes that a reader has read, or may still read."""

@@ -14,38 +14,36 @@ from lowtide.interpreter.numbers.cells import IN_FLIGHT, Ints
 class Reads:
     """The last read of each unit of memory by one reader: its epoch + 1 (0 never), its lane and its op.
 
+    `fences` is the number of proxy fences that the reader had executed, or -1 for a read through the async proxy.
     `latest` is the last of these epochs, without those still in flight.
     """
 
-    __slots__ = ("epoch", "lane", "latest", "site")
+    arrays = ("epoch", "lane", "site", "fences")
+    __slots__ = (*arrays, "latest")
 
     def __init__(self, units: int) -> None:
         self.epoch: NDArray[np.int32] = np.zeros(units, np.int32)
         self.lane: NDArray[np.uint8] = np.zeros(units, np.uint8)
         self.site: NDArray[np.uint16] = np.zeros(units, np.uint16)
+        self.fences: NDArray[np.int32] = np.full(units, -1, np.int32)
         self.latest = 0
 
-    def note(self, units: Ints, epoch: int, lane: Any, site: Any) -> None:
+    def note(self, units: Ints, epoch: int, lane: Any, site: Any, fences: int = -1) -> None:
         """These units were read, or are being read (IN_FLIGHT)."""
         self.epoch[units] = epoch
         self.lane[units] = lane
         self.site[units] = site
+        self.fences[units] = fences
         if epoch != IN_FLIGHT:
             self.latest = max(self.latest, epoch)
 
     def refine(self, factor: int) -> None:
         """Each unit becomes `factor` units."""
-        self.epoch, self.lane, self.site = (
-            np.repeat(self.epoch, factor),
-            np.repeat(self.lane, factor),
-            np.repeat(self.site, factor),
-        )
+        for name in self.arrays:
+            setattr(self, name, np.repeat(getattr(self, name), factor))
 
     def extend(self, units: int) -> None:
         """Grow to this many units; the new ones have not been read."""
-        more = units - len(self.epoch)
-        self.epoch, self.lane, self.site = (
-            np.pad(self.epoch, (0, more)),
-            np.pad(self.lane, (0, more)),
-            np.pad(self.site, (0, more)),
-        )
+        for name in self.arrays:
+            array = getattr(self, name)
+            setattr(self, name, np.pad(array, (0, units - len(array))))

@@ -83,6 +83,6 @@ def wait(state: AgentState, pending: int, read: bool) -> None:
 def fence_proxy(state: AgentState, op: Described) -> None:
     """fence.proxy.async: the async proxy sees the lanes' writes of shared memory and the mbarriers that they
     initialised."""
-    lanes = None if state.mask is None else state.lanes[state.mask]
+    lanes = None if state.mask is None or state.mask.all() else state.lanes[state.mask]
     state.cta.shared.fence_proxy(state.access(op, lanes))
     mbarrier_objects.show_initialised(state)

@@ -26,11 +26,11 @@ After    host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, sw
          Staged scales are further buffers of a slot, which a CTA loads by itself:
                  sm.mbarrier_arrive %full[%w] expects 41600;  %a, %b, %as, %bs = sm.ring_slot %ring[%w]
                  sm.tma_load %map3[%k / 128, %m] to %as signals %full[%w]; …
-         Threads read them, so that each warp releases the slot: %empty = sm.mbarriers arrivals(8);
-                 sm.mbarrier_arrive %empty[%slot] each_warp after %retired
-         So does each warp that loads fragments for mma.sync. Its loads are over when it arrives: there is no `after`.
-         A fence orders these loads before the next TMA write of the slot, which is of another proxy (PTX ISA, "Async
-         proxy"). Without it an H100 gave wrong sums: sm.fence_proxy_async;  sm.mbarrier_arrive %empty[%slot] each_warp
+         If threads read a slot, each warp releases it: %empty = sm.mbarriers arrivals(8). They read scales, packed
+         weights, and fragments for mma.sync. A fence orders their loads before the next TMA write of the slot, which
+         is of another proxy (PTX ISA, "Async proxy"). Without it an H100 gave wrong sums of mma.sync:
+                 sm.fence_proxy_async;  sm.mbarrier_arrive %empty[%slot] each_warp after %retired
+         The loads for mma.sync are over when the warp arrives: there is no `after`.
          With grid.cluster = [2, 1] the two CTAs share B: each loads half and sends it to both. A slot is free
          when the consumers of all CTAs that its loads write to have released it:
                  sm.tma_load %map2[%n, %k] to %b signals %full[%w] multicast(column)
@@ -65,8 +65,8 @@ from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import after, before, erase, rebuild_loop, uses
 from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.passes.support.problem.kernels import COPIERS, PRODUCER, bytes_of, kernels_with_producer, schedule_of
-from lowtide.passes.support.streams.buffers import is_shared
 from lowtide.passes.support.streams.cache_hints import written
+from lowtide.passes.support.streams.slot_reads import threads_read_slots
 from lowtide.passes.support.streams.tensor_map_arguments import TensorMapArguments, launch_of
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS, Operand
@@ -99,7 +99,7 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> N
     with before(roles[0]):
         barriers = sm.MbarriersType.get(_ring(kernel).stages)
         full = sm.MbarriersOp(barriers, 1).result
-        each = WARPGROUP_WARPS if _reads_by_threads(kernel) else 1
+        each = WARPGROUP_WARPS if threads_read_slots([kernel]) else 1
         empty = sm.MbarriersOp(barriers, each * consumers * lines.receivers).result
         if lines.cross is not None:
             sm.ClusterBarrierOp()
@@ -121,12 +121,6 @@ def _bind(kernel: tile.KernelOp, launch: tile.LaunchOp, schedule: Schedule) -> N
     for wait in walk(kernel, sm.ConsumerWaitOp):
         _bind_consumer(wait, full)
     maps.finish()
-
-
-def _reads_by_threads(kernel: tile.KernelOp) -> bool:
-    """Whether consumers read slots other than by wgmma, whose reads end with the warpgroup's wait."""
-    from_slots = any(is_shared(load.source.type) for load in walk(kernel, sm.LoadScalesOp))
-    return from_slots or bool(walk(kernel, sm.MmaSyncOp))
 
 
 def _ring(kernel: tile.KernelOp) -> sm.RingType:
@@ -271,7 +265,7 @@ def _bind_consumer(wait: sm.ConsumerWaitOp, full: ir.Value) -> None:
 
 def _bind_release(release: sm.ConsumerReleaseOp, empty: ir.Value, lines: Lines, by_warp: bool) -> None:
     with before(release), release.operation.location:
-        if by_warp and release.retired is None:  # threads have read the slot, which the async proxy writes next
+        if by_warp:  # threads have read the slot, which the async proxy writes next
             sm.FenceProxyAsyncOp()
         sm.MbarrierArriveOp(
             empty, _index_of(release.slot), receivers=lines.cross, retired=release.retired, each_warp=by_warp or None

@@ -23,10 +23,10 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
              %full, %a, %b, %as, %bs = sm.consumer_wait %ring[%r, %rp]
              %sa = sm.load_scales row_scale %as[0, 0]
              %sb = sm.load_scales column_block_scale %bs[%n mod 128, %k mod 2048]
-         Packed weights are A, which threads convert in registers. All have loaded theirs before one releases the slot.
+         Packed weights are A, which threads convert in registers.
          What groups have, scales and zero points, is loaded two steps ahead, and carried:
              %s2 = sm.load_global (tile.view per_row %scales[min(%i + 2, last) / …, %m])
-             %full, %a, %b = sm.consumer_wait %ring[%r, %rp];  %w = sm.load_shared %a;  sm.barrier warpgroup
+             %full, %a, %b = sm.consumer_wait %ring[%r, %rp];  %w = sm.load_shared %a
              %p = sm.wgmma tn (sm.unpack_weights %w at 0 of si4), %b, %zero;  %q, %retired = sm.mma_wait 0, %p
              sm.consumer_release %ring, %full after %retired;  %c2 = sm.map %q, %c, %s { math.fma };  advance
          Layouts nn, nt and tt likewise. Blocks of 64 rows of M go round-robin to the warpgroups: with n warpgroups,
@@ -52,7 +52,7 @@ from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.agents.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr
 from lowtide.passes.support.ir.builder import Builder, constant_of
-from lowtide.passes.support.ir.rewriting import after, before, defining_op, erase, erase_if_unused, ops_in, uses
+from lowtide.passes.support.ir.rewriting import before, defining_op, erase, erase_if_unused, ops_in, uses
 from lowtide.passes.support.problem.kernels import kernels_by_issuer, main_loop, problem_of, schedule_of
 from lowtide.passes.support.problem.operand_kinds import SCALES
 from lowtide.passes.support.streams.promotion import add_promoted, load_factors
@@ -269,8 +269,6 @@ def _converted(found: _Loop, zero: ir.Value, tiled: TiledMma) -> tuple[ir.Value,
         wait = sm.ConsumerWaitOp(ring, slot, phase)
         a, b = found.operands(wait)
         converted = weight_load(a, mma.weights.value, zeros, tiled, "a")
-        with after(converted.packed.owner.opview):
-            sm.BarrierOp(warpgroup=True)
         issued = sm.WgmmaOp(pending, mma.layout, converted.result, b, zero, attribute).result
         done = sm.MmaWaitOp(zero.type, sm.RetiredType.get(), 0, issued)
         sm.ConsumerReleaseOp(ring, wait.slot, retired=done.retired)

@@ -9,9 +9,9 @@ Refuses  `arrivals(n)` unless n threads arrive per phase: one of the producer, o
          consumers, of each CTA of the cluster that names this one as a receiver (`to`);
          `expects n` unless the copies that signal the same slot bring n bytes; copies that signal a slot without an
          `expects`; a wait on mbarriers at which no thread arrives; in a role that multiplies by wgmma, the release of
-         a slot without the proof (`after`) that the wgmmas that read it are done, or, if it also loads scales from
-         there, not by `each_warp`. In a cluster: a release that does not
-         reach all CTAs whose loads write to the slot; shares that are not whole boxes, or not a multiple of 8 rows;
+         a slot without the proof (`after`) that the wgmmas that read it are done; in a role whose threads read the
+         slot, a release that is not by `each_warp`. In a cluster: a release that does not reach all CTAs whose loads
+         write to the slot; shares that are not whole boxes, or not a multiple of 8 rows;
          mbarriers that other CTAs use without a sm.cluster_barrier before and after the roles.
 Test     test/lit/passes/epilogue/verify-mbarriers.mlir, verify-mbarriers-invalid.mlir
 """
@@ -30,8 +30,8 @@ from lowtide.passes.support.agents.clusters import members, union
 from lowtide.passes.support.ir.rewriting import ops_in
 from lowtide.passes.support.problem.element_types import buffer_bytes
 from lowtide.passes.support.problem.kernels import PRODUCER, cluster_shape, launches_of
-from lowtide.passes.support.streams.buffers import is_shared
 from lowtide.passes.support.streams.panels import SWIZZLE_ROWS
+from lowtide.passes.support.streams.slot_reads import threads_read_slots
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_WARPS
 
@@ -67,12 +67,6 @@ class _Role:
     def has(self, op_class: type[ir.OpView]) -> bool:
         """Whether it has an op of a class."""
         return any(walk(top, op_class) for top in ops_in(self.body))
-
-    @property
-    def reads_scales(self) -> bool:
-        """Whether its threads read scales in slots."""
-        loads = (load for top in ops_in(self.body) for load in walk(top, sm.LoadScalesOp))
-        return any(is_shared(load.source.type) for load in loads)
 
     def uses(self, op_class: type[OpT], barriers: sm.MbarriersOp) -> list[OpT]:
         """Its ops of a class on these barriers."""
@@ -156,7 +150,8 @@ def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]
     loads = [load for role in loading for top in ops_in(role.body) for load in walk(top, sm.TmaLoadOp)]
     written = union(multicast_of(load) for load in loads)
     for role in roles:
-        by_wgmma, by_threads = role.has(sm.WgmmaOp) or role.has(sm.WgmmaPromoteOp), role.has(sm.MmaSyncOp)
+        by_wgmma = role.has(sm.WgmmaOp) or role.has(sm.WgmmaPromoteOp)
+        by_threads = threads_read_slots(ops_in(role.body))
         if not (by_wgmma or by_threads):
             continue
         for arrive in role.uses(sm.MbarrierArriveOp, barriers):
@@ -167,7 +162,7 @@ def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]
                     f"for its release; write {'no to(…)' if written is None else f'to({written})'}"
                     " [release-to-cluster]",
                 )
-            if (by_threads or role.reads_scales) and not arrive.each_warp:
+            if by_threads and not arrive.each_warp:
                 yield Refusal(
                     arrive,
                     "releases a slot for a warpgroup, but each of its warps reads it by itself; write each_warp"

@@ -70,8 +70,9 @@ def test_each_pass_that_sees_weights_keeps_the_numbers():
     [
         ("atoms", "at 0 of si4", "at 0 of ui4", "wrong"),
         ("nvvm", r"nvvm\.wgmma\.fence\.aligned", "", "put wgmma.fence before"),
-        ("nvvm", r"nvvm\.barrier id = .*", "", "race"),
+        ("nvvm", r"nvvm\.fence\.proxy .*", "", "[async-proxy-reads]"),
         ("ptx", r"wgmma\.fence\.sync\.aligned;", "", "put wgmma.fence before"),
+        ("ptx", r"fence\.proxy\.async\S*;", "", "[async-proxy-reads]"),
         ("ptx", r"wgmma\.wait_group\.sync\.aligned 0;", "", "touched before a wait"),
     ],
 )

@@ -20,8 +20,6 @@
 // CHECK:         %[[Z2:.+]] = sm.load_global {{.*}} by "ld.global.1"
 // CHECK:         %[[SLOT:.+]], %[[AS:.+]], %[[BS:.+]] = sm.consumer_wait %{{.+}}[%[[R]], %[[RP]]]
 // CHECK:         %[[W:.+]] = sm.load_shared %[[AS]] at [0, 0] by "ld.shared.8" : {{.*}} to !sm.fragment<32x32xui8, #[[BYTES]]>
-// All threads of a warpgroup have read their bytes before one releases the slot.
-// CHECK-NEXT:    sm.barrier warpgroup
 // CHECK-NEXT:    %[[FA:.+]] = sm.unpack_weights %[[W]] at 0 of si4 less %[[Z]] : {{.*}} to !sm.fragment<64x32xbf16, #[[A]]>
 // CHECK-NEXT:    %[[P:.+]] = sm.wgmma tn %[[FA]], %[[BS]], %[[ZERO]] by
 // CHECK:         %[[DONE:.+]], %[[RETIRED:.+]] = sm.mma_wait 0, %[[P]]
