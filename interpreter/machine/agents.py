@@ -146,7 +146,7 @@ class Cta:
         """The clock number in this CTA of an agent of another CTA of the cluster that writes here by TMA."""
         key = state.cta.rank, state.warp
         if key not in self.guests:
-            self.guests[key] = self.shared.clocks.add_guest(f"CTA {state.cta.index} {state.seat.name}")
+            self.guests[key] = self.shared.clocks.add_source(f"CTA {state.cta.index} {state.seat.name}")
         return self.guests[key]
 
 
@@ -159,28 +159,6 @@ class AgentState:
     polls since the last iteration of a loop, `asked` the last word of a semaphore that one lane has, `steps` the number
     of ops that it has run (branches.py).
     """
-
-    __slots__ = (
-        "accumulators",
-        "asked",
-        "cta",
-        "doing",
-        "fenced",
-        "lanes",
-        "machine",
-        "mask",
-        "mmas",
-        "op",
-        "polls",
-        "role",
-        "seat",
-        "steps",
-        "team",
-        "thread",
-        "values",
-        "warp",
-        "work_tiles",
-    )
 
     def __init__(self, machine: Machine, cta: Cta, seat: Seat, slots: int, doing: str = "") -> None:
         self.machine = machine

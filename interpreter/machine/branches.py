@@ -23,6 +23,7 @@ this runner keeps the old values of the other lanes if the mask is partial (`Gra
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,28 +38,24 @@ from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph, Loop
 Mask = NDArray[np.bool_] | None
 
 
+@dataclass(slots=True, eq=False)
 class _Path:
     """Lanes on their way to block `block` by `edge`, up to block `until`."""
 
-    __slots__ = ("block", "edge", "mask", "until")
-
-    def __init__(self, block: int, until: int, mask: Mask, edge: Edge | None = None) -> None:
-        self.block = block
-        self.until = until
-        self.mask = mask
-        self.edge = edge
+    block: int
+    until: int
+    mask: Mask
+    edge: Edge | None = None
 
 
+@dataclass(slots=True, eq=False)
 class _Spin:
     """The last iteration of a loop with a poll: registers, and the number of blocks that had acted."""
 
-    __slots__ = ("acted", "edge", "loop", "registers")
-
-    def __init__(self, edge: Edge, loop: Loop, acted: int, registers: list[Any]) -> None:
-        self.edge = edge
-        self.loop = loop
-        self.acted = acted
-        self.registers = registers
+    edge: Edge
+    loop: Loop
+    acted: int
+    registers: list[Any]
 
     def is_same(self, other: "_Spin | None") -> bool:
         return (

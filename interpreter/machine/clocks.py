@@ -31,14 +31,11 @@ class Clocks:
         self.heard: list[dict[int, Knowledge]] = [{} for _ in range(warps)]
 
     def add_source(self, name: str) -> int:
-        """The number of a new clock, for a source that is not an agent."""
+        """The number of a new clock, for a source that is not an agent, or for an agent of another CTA, which learns
+        like the CTA's own."""
         self.known = np.pad(self.known, ((0, 1), (0, 1)))
         self.names.append(name)
         return len(self.names) - 1
-
-    def add_guest(self, name: str) -> int:
-        """The number of a new clock, for an agent of another CTA: it learns like the CTA's own agents."""
-        return self.add_source(name)
 
     def epoch(self, warp: int) -> int:
         """The current epoch of an agent."""

@@ -56,7 +56,7 @@ def load(
     each = width // size
     return [
         tuple(_register(part[:, at : at + each], dtype, width) for at in range(0, each * count, each))
-        for part in np.split(spread(state, payload), len(ops))
+        for part in spread(state, payload).reshape(len(ops), -1, payload.shape[1])
     ]
 
 

@@ -60,12 +60,9 @@ ZERO_TYPE = "zero"
 _WORDS: Mapping[int, Any] = MappingProxyType({1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64})
 
 
-def _word(first: int, rest: int, width: int) -> Any:
-    return np.array([first] + [rest] * (width - 1), np.uint8).view(_WORDS[width])[0]
-
-
-_PATTERNS: Mapping[str, Any] = MappingProxyType({d: _word(c, CONTINUED, _WIDTHS[d]) for d, c in CODES.items()})
-_ZEROS: Mapping[int, Any] = MappingProxyType({width: _word(ZERO, ZERO, width) for width in _WORDS})
+_ZEROS: Mapping[int, Any] = MappingProxyType(
+    {width: np.full(width, ZERO, np.uint8).view(word)[0] for width, word in _WORDS.items()}
+)
 
 
 def _repeated(dtype: str, size: int) -> Any:
@@ -74,6 +71,7 @@ def _repeated(dtype: str, size: int) -> Any:
     return np.array(codes, np.uint8).view(_WORDS[size])[0]
 
 
+_PATTERNS: Mapping[str, Any] = MappingProxyType({dtype: _repeated(dtype, _WIDTHS[dtype]) for dtype in CODES})
 # Whole words of elements of one type, by type and bytes of a word; and the type, by element, word and codes.
 _RUNS: Mapping[tuple[str, int], Any] = MappingProxyType(
     {(dtype, size): _repeated(dtype, size) for dtype in CODES for size in _WORDS if size >= _WIDTHS[dtype]}

@@ -49,7 +49,7 @@ _SIGNIFICAND = 53  # of a float64
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
-_FUNCTIONS: Mapping[str, Callable[..., Values]] = MappingProxyType(
+FUNCTIONS: Mapping[str, Callable[..., Values]] = MappingProxyType(
     {
         "absf": np.abs,
         "ceil": np.ceil,
@@ -209,11 +209,11 @@ class FloatDomain:
 
     def apply(self, function: str, dtype: str, *operands: Values) -> Values:
         """A function of the math dialect by its op's name ("exp2", "tanh", …), rounded to `dtype`."""
-        if function not in _FUNCTIONS:
+        if function not in FUNCTIONS:
             raise InterpreterError(
-                f"the interpreter has no function {function!r}; it has {', '.join(sorted(_FUNCTIONS))} [no-function]"
+                f"the interpreter has no function {function!r}; it has {', '.join(sorted(FUNCTIONS))} [no-function]"
             )
-        return self.round(_FUNCTIONS[function](*operands), dtype)
+        return self.round(FUNCTIONS[function](*operands), dtype)
 
     def from_integer(self, values: Values, dtype: str) -> Values:
         """sitofp and uitofp."""

@@ -15,6 +15,7 @@ only the domains of floats have: elsewhere `raw` refuses them, except for zero. 
 domain.
 """
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -32,13 +33,8 @@ Values = NDArray[Any]
 
 _RAW = (int, np.ndarray, bool, np.bool_, np.integer)
 _FLOATS = FloatDomain()
-SIGNED: dict[int, Any] = {
-    1: np.dtype(np.bool_),
-    8: np.dtype(np.int8),
-    16: np.dtype(np.int16),
-    32: np.dtype(np.int32),
-    64: np.dtype(np.int64),
-}
+SIGNED: dict[int, Any] = {1: np.dtype(np.bool_), **{bits: np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)}}
+_UNSIGNED = {bits: np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)}
 
 
 class RegisterError(InterpreterError):
@@ -136,14 +132,14 @@ def canonical(value: Any, bits: int) -> Any:
         return value if value.dtype == SIGNED[bits] else value.astype(SIGNED[bits])
     if bits == 1:
         return bool(value & 1)
-    value = int(value) & ((1 << bits) - 1)
-    return value - (1 << bits) if value >> (bits - 1) else value
+    half = 1 << (bits - 1)
+    return (int(value) + half & 2 * half - 1) - half
 
 
 def unsigned(value: Any, bits: int) -> Any:
     """The bits of a raw value read as an unsigned number."""
     if isinstance(value, np.ndarray):
-        return canonical(value, bits).view(f"u{bits // 8}")
+        return value if bits == 1 else canonical(value, bits).view(_UNSIGNED[bits])
     return int(value) & ((1 << bits) - 1)
 
 
@@ -357,11 +353,7 @@ def logic(name: str, x: Any, y: Any, bits: int, domain: Domain) -> Any:
     return LOGIC[name](raw(x, bits, domain), raw(y, bits, domain))
 
 
-LOGIC: dict[str, Callable[[Any, Any], Any]] = {
-    "and": lambda x, y: x & y,
-    "or": lambda x, y: x | y,
-    "xor": lambda x, y: x ^ y,
-}
+LOGIC: dict[str, Callable[[Any, Any], Any]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 
 
 def _narrow(value: Any, bits: int) -> Packed | None:

@@ -4,8 +4,8 @@ Integers are kept signed; an unsigned op reads them through an unsigned view. Ea
 on arrays over lanes, and on arrays over the elements of vectors, tiles or fragments.
 """
 
+import operator
 from collections.abc import Callable
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ import numpy as np
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.blending import blend
+from lowtide.interpreter.numbers.registers import LOGIC, canonical, unsigned
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.program.types import Scalar, Type, Vector
+from lowtide.interpreter.ptx.integers import COMPARISONS, EXTREMA, truncated_quotient
 
 OPS = OpTable(acts=False)
 
@@ -26,9 +28,6 @@ PREDICATES_F = (
 )  # fmt: skip
 
 
-_UNSIGNED = MappingProxyType({bits: np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)})
-
-
 def element_of(type: Type) -> Scalar:
     """The scalar type of a scalar or vector."""
     if isinstance(type, Vector):
@@ -36,26 +35,6 @@ def element_of(type: Type) -> Scalar:
     if isinstance(type, Scalar):
         return type
     raise InterpreterError(f"{type} is not a scalar or vector: arithmetic is interpreted only on numbers [arith-type]")
-
-
-def canonical(value: Any, scalar: Scalar) -> Any:
-    """An integer result wrapped to its width: two's complement."""
-    if isinstance(value, np.ndarray):
-        return value if value.dtype == scalar.dtype else value.astype(scalar.dtype)
-    if scalar.bits == 1:
-        return bool(value & 1)
-    value = int(value)
-    half = 1 << (scalar.bits - 1)
-    if -half <= value < half:
-        return value
-    return ((value + half) & (2 * half - 1)) - half
-
-
-def unsigned(value: Any, scalar: Scalar) -> Any:
-    """The bits of an integer, read as an unsigned number."""
-    if isinstance(value, np.ndarray):
-        return value if scalar.bits == 1 else value.view(_UNSIGNED[scalar.bits])
-    return int(value) & ((1 << scalar.bits) - 1)
 
 
 def _prepare_constant(op: DecodedOp, program: Program) -> None:
@@ -71,7 +50,7 @@ def _prepare_constant(op: DecodedOp, program: Program) -> None:
     elif isinstance(type, Vector):
         op.data = value.astype(element.dtype).reshape(1, *type.shape)
     else:
-        op.data = canonical(value, element)
+        op.data = canonical(value, element.bits)
 
 
 @OPS.implements("arith.constant", prepare=_prepare_constant)
@@ -82,19 +61,13 @@ def constant(state: AgentState, op: DecodedOp) -> None:
 # Integers -------------------------------------------------------------------------------------------------------------
 
 _WRAPPING: dict[str, Callable[[Any, Any], Any]] = {
-    "arith.addi": lambda x, y: x + y,
-    "arith.subi": lambda x, y: x - y,
-    "arith.muli": lambda x, y: x * y,
-    "arith.andi": lambda x, y: x & y,
-    "arith.ori": lambda x, y: x | y,
-    "arith.xori": lambda x, y: x ^ y,
-    "arith.minsi": lambda x, y: np.minimum(x, y) if _any_array(x, y) else min(x, y),
-    "arith.maxsi": lambda x, y: np.maximum(x, y) if _any_array(x, y) else max(x, y),
+    "arith.addi": operator.add,
+    "arith.subi": operator.sub,
+    "arith.muli": operator.mul,
+    "arith.minsi": EXTREMA["min"],
+    "arith.maxsi": EXTREMA["max"],
+    **{f"arith.{name}i": function for name, function in LOGIC.items()},
 }
-
-
-def _any_array(x: Any, y: Any) -> bool:
-    return isinstance(x, np.ndarray) or isinstance(y, np.ndarray)
 
 
 def _prepare_binary(op: DecodedOp, program: Program) -> None:
@@ -106,24 +79,17 @@ def wrapping(state: AgentState, op: DecodedOp) -> None:
     values, (x, y), (function, scalar) = state.values, op.operands, op.data
     result = function(values[x], values[y])
     if result.__class__ is not np.ndarray or result.dtype != scalar.dtype:
-        result = canonical(result, scalar)
+        result = canonical(result, scalar.bits)
     values[op.results[0]] = result
 
 
-def _truncating(x: Any, y: Any) -> Any:
-    if _any_array(x, y):
-        return np.sign(x) * np.sign(y) * (abs(x) // abs(y))
-    quotient = abs(x) // abs(y)
-    return quotient if (x < 0) == (y < 0) else -quotient
-
-
 _DIVIDING: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
-    "arith.divsi": (_truncating, False),
-    "arith.remsi": (lambda x, y: x - y * _truncating(x, y), False),
-    "arith.floordivsi": (lambda x, y: x // y, False),
+    "arith.divsi": (truncated_quotient, False),
+    "arith.remsi": (lambda x, y: x - y * truncated_quotient(x, y), False),
+    "arith.floordivsi": (operator.floordiv, False),
     "arith.ceildivsi": (lambda x, y: -(-x // y), False),
-    "arith.divui": (lambda x, y: x // y, True),
-    "arith.remui": (lambda x, y: x % y, True),
+    "arith.divui": (operator.floordiv, True),
+    "arith.remui": (operator.mod, True),
     "arith.ceildivui": (lambda x, y: -(-x // y), True),
 }
 
@@ -132,32 +98,27 @@ def _prepare_scalar(op: DecodedOp, program: Program) -> None:
     op.data = element_of(op.result_types[0])
 
 
-@OPS.implements(*_DIVIDING, prepare=_prepare_scalar)
-def dividing(state: AgentState, op: DecodedOp) -> None:
+@OPS.effects(*_DIVIDING, prepare=_prepare_scalar)
+def dividing(state: AgentState, op: DecodedOp, *operands: Any) -> Any:
     (function, is_unsigned), scalar = _DIVIDING[op.name], op.data
-    x, y = (np.asarray(v, np.int64) if isinstance(v, np.ndarray) else v for v in _operands(state, op))
+    x, y = (np.asarray(v, np.int64) if isinstance(v, np.ndarray) else v for v in operands)
     if not (y.all() if isinstance(y, np.ndarray) else y):
         raise state.violation(op, "a division by zero has no value; guard the divisor [division-by-zero]")
     if is_unsigned:  # unsigned numbers as signed 64-bit ones; 64-bit operands are never that large here
         x, y = (_widen(v, scalar) for v in (x, y))
-    state.values[op.results[0]] = canonical(function(x, y), scalar)
+    return canonical(function(x, y), scalar.bits)
 
 
 def _widen(value: Any, scalar: Scalar) -> Any:
     if isinstance(value, np.ndarray):
         return value & ((1 << scalar.bits) - 1) if scalar.bits < 64 else value
-    return unsigned(value, scalar)
+    return unsigned(value, scalar.bits)
 
 
-@OPS.implements("arith.minui", "arith.maxui", prepare=_prepare_scalar)
-def unsigned_extremum(state: AgentState, op: DecodedOp) -> None:
-    scalar = op.data
-    x, y = (unsigned(value, scalar) for value in _operands(state, op))
-    if _any_array(x, y):
-        result = (np.minimum if op.name.endswith("minui") else np.maximum)(x, y).astype(scalar.dtype)
-    else:
-        result = canonical((min if op.name.endswith("minui") else max)(x, y), scalar)
-    state.values[op.results[0]] = result
+@OPS.effects("arith.minui", "arith.maxui", prepare=_prepare_scalar)
+def unsigned_extremum(state: AgentState, op: DecodedOp, x: Any, y: Any) -> Any:
+    bits = op.data.bits
+    return canonical(EXTREMA[op.name[-5:-2]](unsigned(x, bits), unsigned(y, bits)), bits)
 
 
 @OPS.implements("arith.shli", "arith.shrsi", "arith.shrui", prepare=_prepare_scalar)
@@ -173,9 +134,9 @@ def shift(state: AgentState, op: DecodedOp) -> None:
     elif op.name == "arith.shrsi":
         result = x >> amount
     else:
-        x = unsigned(x, scalar)
+        x = unsigned(x, scalar.bits)
         result = x >> (amount.astype(x.dtype) if _both_arrays(x, amount) else amount)
-    state.values[op.results[0]] = canonical(result, scalar)
+    state.values[op.results[0]] = canonical(result, scalar.bits)
 
 
 def _all_within(amounts: Any, limit: int) -> bool:
@@ -186,18 +147,12 @@ def _both_arrays(x: Any, y: Any) -> bool:
     return isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
 
 
-_COMPARE_I: tuple[tuple[Callable[[Any, Any], Any], bool], ...] = (
-    (lambda x, y: x == y, False),
-    (lambda x, y: x != y, False),
-    (lambda x, y: x < y, False),
-    (lambda x, y: x <= y, False),
-    (lambda x, y: x > y, False),
-    (lambda x, y: x >= y, False),
-    (lambda x, y: x < y, True),
-    (lambda x, y: x <= y, True),
-    (lambda x, y: x > y, True),
-    (lambda x, y: x >= y, True),
-)
+# By the number of the predicate: its function, and whether it is of unsigned integers.
+_COMPARE_I = [
+    (COMPARISONS[name], is_unsigned)
+    for names, is_unsigned in ((("eq", "ne", "lt", "le", "gt", "ge"), False), (("lt", "le", "gt", "ge"), True))
+    for name in names
+]
 
 
 def _prepare_cmpi(op: DecodedOp, program: Program) -> None:
@@ -209,7 +164,7 @@ def cmpi(state: AgentState, op: DecodedOp) -> None:
     (function, is_unsigned, scalar), values = op.data, state.values
     x, y = values[op.operands[0]], values[op.operands[1]]
     if is_unsigned:
-        x, y = unsigned(x, scalar), unsigned(y, scalar)
+        x, y = unsigned(x, scalar.bits), unsigned(y, scalar.bits)
     values[op.results[0]] = function(x, y)
 
 
@@ -225,13 +180,13 @@ def signed_cast(state: AgentState, op: DecodedOp) -> None:
         value = -value.astype(np.int8) if isinstance(value, np.ndarray) else -int(value)
     elif scalar.bits == 1 and isinstance(value, np.ndarray):
         value = value & 1
-    state.values[op.results[0]] = canonical(value, scalar)
+    state.values[op.results[0]] = canonical(value, scalar.bits)
 
 
 @OPS.implements("arith.index_castui", "arith.extui", prepare=_prepare_cast)
 def unsigned_cast(state: AgentState, op: DecodedOp) -> None:
     source, target = op.data
-    state.values[op.results[0]] = canonical(unsigned(state.values[op.operands[0]], source), target)
+    state.values[op.results[0]] = canonical(unsigned(state.values[op.operands[0]], source.bits), target.bits)
 
 
 # Floats ---------------------------------------------------------------------------------------------------------------
@@ -281,7 +236,7 @@ def float_cast(state: AgentState, op: DecodedOp, value: Any) -> Any:
 def from_integer(state: AgentState, op: DecodedOp, value: Any) -> Any:
     source = element_of(op.operand_types[0])
     if op.name == "arith.uitofp":
-        value = unsigned(value, source)
+        value = unsigned(value, source.bits)
     elif source.bits == 1:
         value = -np.asarray(value, np.int8)
     return state.machine.domain.from_integer(value, element_of(op.result_types[0]).name)
@@ -305,7 +260,7 @@ def bitcast(state: AgentState, op: DecodedOp, value: Any) -> Any:
             bits = bits.view(target.dtype)
             return bits if bits.ndim else int(bits)
     else:
-        bits = np.asarray(unsigned(value, source)).astype(f"u{source.bytes}")
+        bits = np.asarray(unsigned(value, source.bits)).astype(f"u{source.bytes}")
     return domain.from_bits(bits, target.name)
 
 
@@ -316,10 +271,5 @@ def select(state: AgentState, op: DecodedOp, condition: Any, x: Any, y: Any) -> 
     else:
         result = blend(condition, x, y)
         if isinstance(op.result_types[0], Scalar) and not op.result_types[0].is_float:
-            result = canonical(result, op.result_types[0])
+            result = canonical(result, op.result_types[0].bits)
     return result
-
-
-def _operands(state: AgentState, op: DecodedOp) -> list[Any]:
-    values = state.values
-    return [values[slot] for slot in op.operands]

@@ -3,33 +3,32 @@
 A pointer is its byte address; a struct is a tuple. The arith and math dialects implement integer and float arithmetic.
 """
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from mlir import ir
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import (
     SHARED,
     active_rows,
-    by_lane,
     disjoint,
     memory_of,
     rows_together,
     spread,
 )
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Cells, Ints
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Cells, Ints
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import NARROW_TYPES, Packed
+from lowtide.interpreter.numbers.registers import canonical, unsigned
 from lowtide.interpreter.ops import arith, math
+from lowtide.interpreter.ops.vector import scalar_of
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.ir_attributes import decode_attribute
-from lowtide.interpreter.program.ir_types import decode_type
+from lowtide.interpreter.program.ir_types import parsed_type
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.program.types import Array, Scalar, Struct, Type, Vector
@@ -39,7 +38,6 @@ from lowtide.interpreter.ptx.syntax import Variable
 OPS = OpTable(acts=False)
 
 _DYNAMIC_INDEX = -(2**31)
-_ARRAY = re.compile(r"(?:!llvm\.)?array<(\d+) x (.*)>")
 
 # Arithmetic --------------------------------------------------------------------------------------------------------
 
@@ -120,18 +118,11 @@ def size_of(type: Type) -> int:
     )
 
 
-def _pointee(text: str, context: ir.Context) -> Type:
-    """A type that pointers step by; arrays are nested, and then print without their dialect."""
-    if match := _ARRAY.fullmatch(text):
-        return Array(int(match[1]), _pointee(match[2], context))
-    return decode_type(ir.Type.parse(text, context))
-
-
 def _prepare_gep(op: DecodedOp, program: Program) -> None:
     """The constant part of the offset, and the slots and strides of the run-time indices."""
     text, constant, steps = str(op.attributes["elem_type"]), 0, []
     if text not in program.pointees:
-        program.pointees[text] = _pointee(text, op.source.context)
+        program.pointees[text] = parsed_type(text, op.source.context)
     type = program.pointees[text]
     slots = iter(op.operands[1:])
     for depth, index in enumerate(op.attributes["rawConstantIndices"]):
@@ -164,14 +155,14 @@ def getelementptr(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("llvm.inttoptr")
 def inttoptr(state: AgentState, op: DecodedOp) -> None:
-    value = arith.unsigned(state.values[op.operands[0]], op.operand_types[0])
+    value = unsigned(state.values[op.operands[0]], op.operand_types[0].bits)
     state.values[op.results[0]] = value.astype(np.int64) if isinstance(value, np.ndarray) else value
 
 
 @OPS.implements("llvm.ptrtoint")
 def ptrtoint(state: AgentState, op: DecodedOp) -> None:
     value = state.values[op.operands[0]]
-    state.values[op.results[0]] = arith.canonical(value, op.result_types[0])
+    state.values[op.results[0]] = canonical(value, op.result_types[0].bits)
 
 
 @OPS.implements("llvm.addrspacecast")
@@ -188,7 +179,7 @@ def _prepare_addressof(op: DecodedOp, program: Program) -> None:
     for child in scope.regions[0].blocks[0].operations:
         variable = child.operation
         if variable.name == "llvm.mlir.global" and decode_attribute(variable.attributes["addr_space"]) == SHARED:
-            size = size_of(_pointee(str(decode_attribute(variable.attributes["global_type"])), variable.context))
+            size = size_of(parsed_type(str(decode_attribute(variable.attributes["global_type"])), variable.context))
             symbol = decode_attribute(variable.attributes["sym_name"])
             aligned = decode_attribute(variable.attributes["alignment"]) if "alignment" in variable.attributes else 0
             variables.append(Variable(symbol, "shared", "b8", size, aligned))
@@ -226,68 +217,31 @@ def _access_key(op: DecodedOp) -> Any:
     return op.name, pointer, element, count, align
 
 
-def _loads(state: AgentState, batch: Batch) -> None:
-    """Loads by all lanes, of one type."""
-    addresses = [state.values[op.data[0]] for op in batch.ops]
-    access, rows = rows_together(state, batch.ops, addresses)
-    op = batch.ops[0]
+def _load(state: AgentState, *ops: DecodedOp) -> None:
+    """A load by the active lanes; or several of one type by all lanes, which run as one."""
+    op, values = ops[0], state.values
     _, pointer, element, count, align = op.data
-    cells, type = memory_of(state, op, pointer, rows), op.result_types[0]
-    if state.mask is not None or (not element.is_float and _holds_numbers(cells, rows)):
+    addresses, type = [values[each.data[0]] for each in ops], op.result_types[0]
+    if len(ops) > 1 and state.mask is not None:
         raise NotTogether
-    payload = cells.load(access, rows, element.name, count, align)
-    if not element.is_float:
-        payload = payload.astype(element.dtype)
-    shape = type.shape if isinstance(type, Vector) else ()
-    for op, part in zip(batch.ops, payload.reshape(len(batch.ops), -1, *shape), strict=True):
-        state.values[op.results[0]] = part
-
-
-def _stores(state: AgentState, batch: Batch) -> None:
-    """Stores by the active lanes, of one type, to disjoint bytes."""
-    op, values = batch.ops[0], state.values
-    _, pointer, element, count, align = op.data
-    addresses, stored = [values[op.data[0]] for op in batch.ops], [values[op.operands[0]] for op in batch.ops]
-    dtype = element.name
-    if isinstance(stored[0], Packed):
-        dtype, count = stored[0].dtype, stored[0].payload.shape[-1] * count
-        stored = [value.unpack(dtype) if isinstance(value, Packed) else None for value in stored]
-    if any(value is None or isinstance(value, Packed) for value in stored):
-        raise NotTogether
-    access, rows = rows_together(state, batch.ops, addresses)
-    payload = np.empty((len(stored), len(state.lanes), count), state.machine.domain.payload)
-    for at, value in enumerate(stored):
-        payload[at] = value.reshape(len(value), count) if isinstance(value, np.ndarray) and value.ndim else value
-    if state.mask is not None:
-        payload = payload[:, state.mask]
-    cells = memory_of(state, op, pointer, rows)
-    disjoint(cells, access, rows, ELEMENT_BYTES[dtype] * count if dtype != ZERO_TYPE else 2 * count, align)
-    cells.store(access, rows, payload.reshape(-1, count), dtype, count, align)
-
-
-@OPS.implements("llvm.load", prepare=_prepare_access, bulk=Bulk(_loads, _access_key))
-def load(state: AgentState, op: DecodedOp) -> None:
-    slot, pointer, element, count, align = op.data
-    address = state.values[slot]
-    cells = memory_of(state, op, pointer, address)
-    access, rows = active_rows(state, op, address)
-    type = op.result_types[0]
+    access, rows = rows_together(state, ops, addresses) if len(ops) > 1 else active_rows(state, op, addresses[0])
+    cells, shape = memory_of(state, op, pointer, rows), type.shape if isinstance(type, Vector) else ()
     held = None if element.is_float else _holds_numbers(cells, rows)
     if held is not None and ELEMENT_BYTES[held] <= element.bytes:
         each = element.bytes // ELEMENT_BYTES[held]
         payload, dtype = cells.load_any(access, rows, ELEMENT_BYTES[held], each * count)
-        shape = (len(payload), *type.shape, each) if isinstance(type, Vector) else (len(payload), each)
-        state.values[op.results[0]] = Packed(spread(state, payload.reshape(shape)), dtype)
+        for op, part in zip(ops, spread(state, payload).reshape(len(ops), -1, *shape, each), strict=True):
+            values[op.results[0]] = Packed(part, dtype)
         return
     payload = spread(state, cells.load(access, rows, element.name, count, align))
-    if not element.is_float:
-        payload = payload.astype(element.dtype)
-    if isinstance(type, Vector):
-        state.values[op.results[0]] = payload.reshape(len(payload), *type.shape)
-    elif len(payload) == 1:
-        state.values[op.results[0]] = payload[0, 0] if element.is_float else int(payload[0, 0])
-    else:
-        state.values[op.results[0]] = payload[:, 0]
+    payload = payload if element.is_float else payload.astype(element.dtype)
+    for op, part in zip(ops, payload.reshape(len(ops), -1, *shape), strict=True):
+        values[op.results[0]] = part if isinstance(type, Vector) else scalar_of(part, type)
+
+
+OPS.implements(
+    "llvm.load", prepare=_prepare_access, bulk=Bulk(lambda state, batch: _load(state, *batch.ops), _access_key)
+)(_load)
 
 
 def _holds_numbers(cells: Cells, rows: Ints) -> str | None:
@@ -295,25 +249,38 @@ def _holds_numbers(cells: Cells, rows: Ints) -> str | None:
     return next((dtype for dtype in cells.dtypes_at(rows) if dtype in NARROW_TYPES), None)
 
 
-@OPS.implements("llvm.store", "sm.ptx_store", prepare=_prepare_access, acts=True, bulk=Bulk(_stores, _access_key))
-def store(state: AgentState, op: DecodedOp) -> None:
-    """A cache operator changes no number."""
-    value = state.values[op.operands[0]]
-    slot, pointer, element, count, align = op.data
-    address = state.values[slot]
-    cells = memory_of(state, op, pointer, address)
-    access, rows = active_rows(state, op, by_lane(address))
-    if value is None:
+def _store(state: AgentState, *ops: DecodedOp) -> None:
+    """A store by the active lanes; or several of one type, to disjoint bytes, which run as one. A cache operator
+    changes no number."""
+    op, values = ops[0], state.values
+    _, pointer, element, count, align = op.data
+    stored = [values[each.operands[0]] for each in ops]
+    if any(value is None for value in stored):
         raise state.violation(op, "a value that was never given (undef or poison) is stored [store-undef]")
-    dtype = element.name
-    if isinstance(value, Packed):
-        dtype, count = value.dtype, value.payload.shape[-1] * count
-        value = value.payload
-    payload = np.asarray(value)
-    payload = payload.reshape(1, 1) if payload.ndim == 0 else payload.reshape(len(payload), count)
-    if state.mask is not None and len(payload) > 1:
-        payload = payload[state.mask]
-    cells.store(access, rows, payload, dtype, count, align)
+    kinds = {value.dtype if isinstance(value, Packed) else "" for value in stored}
+    if len(kinds) > 1:
+        raise NotTogether
+    (dtype,) = kinds
+    if dtype:
+        stored, count = [value.payload for value in stored], stored[0].payload.shape[-1] * count
+    dtype = dtype or element.name
+    access, rows = rows_together(state, ops, [values[each.data[0]] for each in ops])
+    payload = np.empty((len(ops), len(state.lanes), count), state.machine.domain.payload)
+    for at, value in enumerate(stored):
+        payload[at] = value.reshape(len(value), count) if isinstance(value, np.ndarray) and value.ndim else value
+    if state.mask is not None:
+        payload = payload[:, state.mask]
+    cells = memory_of(state, op, pointer, rows)
+    disjoint(cells, access, rows, ELEMENT_BYTES.get(dtype, 2) * count, align)
+    cells.store(access, rows, payload.reshape(-1, count), dtype, count, align)
+
+
+OPS.implements(
+    *("llvm.store", "sm.ptx_store"),
+    prepare=_prepare_access,
+    acts=True,
+    bulk=Bulk(lambda state, batch: _store(state, *batch.ops), _access_key),
+)(_store)
 
 
 # Structs ------------------------------------------------------------------------------------------------
@@ -323,7 +290,7 @@ def _nothing(type: Type) -> Any:
     return tuple(_nothing(element) for element in type.elements) if isinstance(type, Struct) else None
 
 
-@OPS.implements("llvm.mlir.undef", "llvm.mlir.poison")
+@OPS.implements("llvm.mlir.undef", "llvm.mlir.poison", "ub.poison")
 def undef(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = _nothing(op.result_types[0])
 

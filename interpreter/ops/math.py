@@ -3,17 +3,13 @@
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.numbers.domains import FUNCTIONS
 from lowtide.interpreter.ops.arith import element_of
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 
 OPS = OpTable(acts=False)
-
-FUNCTIONS = (
-    "absf", "ceil", "copysign", "cos", "erf", "exp", "exp2", "expm1", "floor", "log", "log1p", "log2", "powf",
-    "roundeven", "rsqrt", "sin", "sqrt", "tanh", "trunc",
-)  # fmt: skip
 
 
 @OPS.implements(*(f"math.{name}" for name in FUNCTIONS))

@@ -1,4 +1,4 @@
-"""The nvvm dialect: each op as its PTX. interpreter/ptx/ has the semantics of the instructions.
+"""The nvvm and gpu dialects: each op as its PTX. interpreter/ptx/ has the semantics of the instructions.
 
 An address in the shared memory of the CTA (space 3) is the same in that of the cluster (space 7); `mapa` gives an
 address in the window of another CTA.
@@ -10,7 +10,7 @@ from lowtide.elements import element_of_ir
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import mbarrier_objects
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.ops.instructions import enter, listed, numbers_of_groups, shape_of, word
+from lowtide.interpreter.ops.instructions import Writer, enter, listed, numbers_of_groups, shape_of, word
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.types import Pointer, Vector
@@ -24,6 +24,14 @@ _PTX_TYPES = {"f32": "f32", "f64": "f64", "f16": "f16", "i32": "s32"}
 
 def _flag(op: DecodedOp, attribute: str, word: str) -> str:
     return f".{word}" if op.attributes.get(attribute, False) else ""
+
+
+# The special registers of each dimension.
+_OF_DIMENSION = {"thread_id": "tid", "block_id": "ctaid", "block_dim": "ntid", "grid_dim": "nctaid"}
+
+
+def _read(register: str) -> Writer:
+    return lambda op: f"mov.b64 $d, %{register}.{op.attributes['dimension'].rstrip('>').split()[-1]};"
 
 
 # Copies ---------------------------------------------------------------------------------------------------------------
@@ -162,6 +170,9 @@ def try_wait_parity(state: AgentState, op: DecodedOp) -> Steps:
 enter(
     OPS,
     {
+        **{f"gpu.{name}": _read(register) for name, register in _OF_DIMENSION.items()},
+        "gpu.lane_id": "mov.b64 $d, %laneid;",
+        "gpu.barrier": "bar.sync 0;",
         # %cluster_ctarank is cluster.ctarank here.
         **{
             f"nvvm.read.ptx.sreg.{name[1:].replace('cluster_', 'cluster.')}": f"mov.b32 $d, {name};"

@@ -1,4 +1,4 @@
-"""The scf dialect: structured control flow, uniform over a warp or divergent.
+"""The scf dialect: structured control flow, uniform over a warp or divergent; and assertions of cf.
 
 Divergent branches run one after the other under a mask, and results are joined by lane. A loop with different numbers
 of iterations per lane runs under a mask until the last lane leaves it.
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import count_steps, run_block, run_straight
 from lowtide.interpreter.numbers.blending import blend
@@ -196,6 +197,17 @@ def while_(state: AgentState, op: DecodedOp) -> Steps:
 def execute_region(state: AgentState, op: DecodedOp) -> Steps:
     results = yield from run_block(state, op.regions[0])
     _assign(state.values, op.results, results)
+
+
+@OPS.implements("cf.assert")
+def assert_(state: AgentState, op: DecodedOp) -> None:
+    condition = np.asarray(state.values[op.operands[0]])
+    if state.mask is not None:
+        condition = condition | ~state.mask
+    if not condition.all():
+        raise InterpreterError(
+            f"{op.source.location}: {op.attributes['msg']} (assertion of the {state.who()}) [assertion-failed]"
+        )
 
 
 def _blended(op: DecodedOp, condition: Any, x: list[Any], y: list[Any]) -> list[Any]:

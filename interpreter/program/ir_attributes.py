@@ -76,11 +76,6 @@ class Attributes(Mapping[str, Any]):
         return len(self._outline.operation(self._number).attributes)
 
 
-def nested(attribute: ir.Attribute) -> Any:
-    """A nested shape or stride: ints and tuples."""
-    return decode_attribute(attribute)
-
-
 def _dense(attribute: ir.DenseElementsAttr) -> np.ndarray[Any, Any]:
     shaped = ir.ShapedType(attribute.type)
     element, shape = shaped.element_type, tuple(shaped.shape)

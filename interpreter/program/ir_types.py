@@ -9,7 +9,7 @@ from mlir.dialects import llvm
 
 from lowtide.dialects import sm, tile
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.program.ir_attributes import nested
+from lowtide.interpreter.program.ir_attributes import decode_attribute
 from lowtide.interpreter.program.layouts import SharedLayout, ThreadValue
 from lowtide.interpreter.program.types import (
     FLOATS,
@@ -31,7 +31,7 @@ from lowtide.interpreter.program.types import (
     View,
 )
 
-_ARRAY = re.compile(r"!llvm\.array<(\d+) x (.*)>")
+_ARRAY = re.compile(r"(?:!llvm\.)?array<(\d+) x (.*)>")
 
 
 def decode_type(type: ir.Type) -> Type:
@@ -42,9 +42,14 @@ def decode_type(type: ir.Type) -> Type:
     text = str(type)
     if text in FLOATS:
         return Scalar(text, FLOATS[text])
+    return parsed_type(text, type.context) if _ARRAY.fullmatch(text) else Other(text)
+
+
+def parsed_type(text: str, context: ir.Context) -> Type:
+    """A type of its text; arrays of llvm are nested, and then print without their dialect."""
     if match := _ARRAY.fullmatch(text):
-        return Array(int(match[1]), decode_type(ir.Type.parse(match[2], type.context)))
-    return Other(text)
+        return Array(int(match[1]), parsed_type(match[2], context))
+    return decode_type(ir.Type.parse(text, context))
 
 
 def _element(type: ir.Type) -> Scalar:
@@ -65,7 +70,9 @@ def _memref(type: ir.MemRefType) -> MemRef:
         is_column_major = strides[:1] == [1] and strides[1:] != [1]
         return MemRef(shape, _element(type.element_type), None, is_column_major)
     if isinstance(type.layout, tile.LayoutAttr):
-        layout = SharedLayout(nested(type.layout.shape), nested(type.layout.stride), _swizzle(type.layout.swizzle))
+        layout = SharedLayout(
+            decode_attribute(type.layout.shape), decode_attribute(type.layout.stride), _swizzle(type.layout.swizzle)
+        )
     else:
         layout = SharedLayout(tuple(type.shape), tuple(type.get_strides_and_offset()[0]))
     return MemRef(shape, _element(type.element_type), layout)
@@ -73,7 +80,10 @@ def _memref(type: ir.MemRefType) -> MemRef:
 
 def decode_tv(tv: tile.ThreadValueAttr) -> ThreadValue:
     return ThreadValue(
-        nested(tv.thread_shape), nested(tv.thread_stride), nested(tv.value_shape), nested(tv.value_stride)
+        decode_attribute(tv.thread_shape),
+        decode_attribute(tv.thread_stride),
+        decode_attribute(tv.value_shape),
+        decode_attribute(tv.value_stride),
     )
 
 

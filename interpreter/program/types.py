@@ -6,15 +6,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lowtide.elements import ELEMENTS
+from lowtide.interpreter.numbers.registers import SIGNED
 from lowtide.interpreter.program.layouts import SharedLayout, ThreadValue
-
-INTEGER_DTYPES: dict[int, np.dtype[Any]] = {
-    1: np.dtype(np.bool_),
-    8: np.dtype(np.int8),
-    16: np.dtype(np.int16),
-    32: np.dtype(np.int32),
-    64: np.dtype(np.int64),
-}
 
 
 @dataclass(frozen=True)
@@ -33,9 +26,9 @@ class Scalar:
         return max(1, self.bits // 8)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Any:
         """The numpy type of arrays of integers of this width."""
-        return INTEGER_DTYPES[self.bits]
+        return SIGNED[self.bits]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 Values are signed; `unsigned` views them as unsigned ones. For numbers in place of integers see numbers/registers.py.
 """
 
+import operator
 from collections.abc import Callable, Mapping
 from functools import reduce, wraps
 from types import MappingProxyType
@@ -54,11 +55,11 @@ def seen(form: Form, function: Callable[..., Any], out: int = 0) -> Callable[...
 
 _SAME_SIGNED_OR_NOT: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
-        "add": lambda x, y: x + y,
-        "sub": lambda x, y: x - y,
-        "mul.lo": lambda x, y: x * y,
+        "add": operator.add,
+        "sub": operator.sub,
+        "mul.lo": operator.mul,
         "mad.lo": lambda x, y, z: x * y + z,
-        "neg": lambda x: -x,
+        "neg": operator.neg,
     }
 )
 
@@ -116,6 +117,11 @@ def high_product(form: Form) -> Callable[..., Any]:
 def _quotient(x: Any, y: Any) -> Any:
     if np.any(np.asarray(y) == 0):
         raise InterpreterError("a division by zero has no value; guard the divisor [quotient-by-zero]")
+    return truncated_quotient(x, y)
+
+
+def truncated_quotient(x: Any, y: Any) -> Any:
+    """x / y towards zero, for y other than zero."""
     if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
         if np.asarray(x).dtype.kind == "u" or np.asarray(y).dtype.kind == "u":
             return x // y
@@ -138,12 +144,12 @@ def _either(of_arrays: Any, of_numbers: Any) -> Callable[..., Any]:
     return lambda x, y: of_arrays(x, y) if isinstance(x, np.ndarray) or isinstance(y, np.ndarray) else of_numbers(x, y)
 
 
-_EXTREMA = {"min": _either(np.minimum, min), "max": _either(np.maximum, max)}
+EXTREMA = {"min": _either(np.minimum, min), "max": _either(np.maximum, max)}
 
 
 @TABLE.values("min", "max", types=_INTEGERS, section=f"{_SECTION}: min, max")
 def extremum(form: Form) -> Callable[..., Any]:
-    return seen(form, _EXTREMA[form.row.name])
+    return seen(form, EXTREMA[form.row.name])
 
 
 @TABLE.values("abs", types="s16 s32 s64", section=f"{_SECTION}: abs")
@@ -281,27 +287,20 @@ def _by_lane(value: Any, amount: Any, bits: int, shift: Callable[..., Any]) -> A
 
 # Comparison -----------------------------------------------------------------------------------------------------------
 
-_COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
-    {
-        "eq": lambda x, y: x == y,
-        "ne": lambda x, y: x != y,
-        "lt": lambda x, y: x < y,
-        "le": lambda x, y: x <= y,
-        "gt": lambda x, y: x > y,
-        "ge": lambda x, y: x >= y,
-    }
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
+    {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 )
 # "lo" and others are synonyms for unsigned types.
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 # As in domains.compare: ordered predicates are false if an operand is NaN, those with u true.
-_OF_FLOATS = {name: f"o{name}" for name in _COMPARISONS} | {f"{name}u": f"u{name}" for name in _COMPARISONS}
+_OF_FLOATS = {name: f"o{name}" for name in COMPARISONS} | {f"{name}u": f"u{name}" for name in COMPARISONS}
 _OF_FLOATS |= {"num": "ord", "nan": "uno"}
 
 
 @TABLE.values(
     "setp",
     types=f"{_INTEGERS} {_BITS} f16 bf16 f32 f64",
-    words=" ".join((*_COMPARISONS, *_UNSIGNED, *_OF_FLOATS, "and", "or", "xor")),
+    words=" ".join((*COMPARISONS, *_UNSIGNED, *_OF_FLOATS, "and", "or", "xor")),
     section="Comparison and Selection Instructions: setp",
 )
 def setp(form: Form) -> Callable[..., Any]:
@@ -316,11 +315,11 @@ def setp(form: Form) -> Callable[..., Any]:
 
 def _of_integers(form: Form, word: str) -> Callable[..., Any]:
     word = _UNSIGNED.get(word, word)
-    if word not in _COMPARISONS:
+    if word not in COMPARISONS:
         raise form.instruction.error(
-            f"integers are not compared by .{word}; take one of {', '.join(_COMPARISONS)} [integers-compared]"
+            f"integers are not compared by .{word}; take one of {', '.join(COMPARISONS)} [integers-compared]"
         )
-    function = _COMPARISONS[word]
+    function = COMPARISONS[word]
     if form.type[0] != "u" or word in ("eq", "ne"):
 
         def compute(x: Any, y: Any) -> Any:

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.interpreter.machine import clusters, mbarrier_objects, register_pool, tma
-from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine import clusters, mbarrier_objects, tma
+from lowtide.interpreter.machine.agents import AgentState, Steps, Wait, registers_that_fit
 from lowtide.interpreter.machine.barriers import elect, named_barrier, together, warp_barrier
+from lowtide.interpreter.machine.teams import WARP
+from lowtide.interpreter.machine.warpgroups import meet
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.table import Form, Table
 
@@ -18,15 +20,10 @@ TABLE = Table()
 _SECTION = "Parallel Synchronization and Communication Instructions"
 
 
-@TABLE.effects("bar.sync", "barrier.sync", "barrier.cta.sync", words="aligned", section=f"{_SECTION}: bar, barrier")
-def bar_sync(state: AgentState, op: Op, identifier: Any, threads: Any = None) -> Steps:
-    """A barrier of all threads, or of the given number."""
-    yield from named_barrier(state, op, identifier, threads)
-
-
-@TABLE.effects("bar.warp.sync", section=f"{_SECTION}: bar.warp.sync")
-def bar_warp_sync(state: AgentState, op: Op, members: Any) -> None:
-    warp_barrier(state, op, members)
+TABLE.effects("bar.sync", "barrier.sync", "barrier.cta.sync", words="aligned", section=f"{_SECTION}: bar, barrier")(
+    named_barrier
+)
+TABLE.effects("bar.warp.sync", section=f"{_SECTION}: bar.warp.sync")(warp_barrier)
 
 
 @TABLE.effects(
@@ -39,9 +36,7 @@ def cluster_arrive(state: AgentState, op: Op) -> None:
     clusters.arrive(state, op, is_relaxed=op.data)
 
 
-@TABLE.effects("barrier.cluster.wait", words="acquire aligned", section=f"{_SECTION}: barrier.cluster")
-def cluster_wait(state: AgentState, op: Op) -> Steps:
-    yield from clusters.wait(state, op)
+TABLE.effects("barrier.cluster.wait", words="acquire aligned", section=f"{_SECTION}: barrier.cluster")(clusters.wait)
 
 
 # Fences ---------------------------------------------------------------------------------------------------------------
@@ -79,9 +74,10 @@ def _is_relaxed(form: Form) -> bool:
     return "relaxed" in form.words
 
 
-@TABLE.effects("mbarrier.init", words=_MBARRIER, section=f"{_SECTION}: mbarrier.init")
-def mbarrier_init(state: AgentState, op: Op, address: Any, count: Any) -> None:
-    mbarrier_objects.initialise(state, op, address, count)
+TABLE.effects("mbarrier.init", words=_MBARRIER, section=f"{_SECTION}: mbarrier.init")(mbarrier_objects.initialise)
+TABLE.effects(
+    "mbarrier.expect_tx", words=f"{_MBARRIER} relaxed cta cluster", section=f"{_SECTION}: mbarrier.expect_tx"
+)(mbarrier_objects.expect)
 
 
 @TABLE.effects(
@@ -105,13 +101,6 @@ def mbarrier_arrive(state: AgentState, op: Op, address: Any, count: Any = 1) -> 
 )
 def mbarrier_arrive_expect_tx(state: AgentState, op: Op, address: Any, size: Any) -> int:
     return mbarrier_objects.arrive_expecting(state, op, address, size, op.data)
-
-
-@TABLE.effects(
-    "mbarrier.expect_tx", words=f"{_MBARRIER} relaxed cta cluster", section=f"{_SECTION}: mbarrier.expect_tx"
-)
-def mbarrier_expect_tx(state: AgentState, op: Op, address: Any, size: Any) -> None:
-    mbarrier_objects.expect(state, op, address, size)
 
 
 @TABLE.effects(
@@ -141,8 +130,26 @@ def elect_sync(state: AgentState, op: Op, members: Any) -> tuple[Any, Any]:
 
 @TABLE.effects("setmaxnreg.inc", "setmaxnreg.dec", words="sync aligned u32", section=f"{_MISCELLANEOUS}: setmaxnreg")
 def setmaxnreg(state: AgentState, op: Op, wanted: Any) -> Steps:
-    is_increase = op.instruction.name.startswith("setmaxnreg.inc")
-    yield from register_pool.set_registers(state, op, wanted, is_increase)
+    """Take registers from those that the CTA's other warps gave back; an increase waits for them.
+
+    At entry each thread has the number that the kernel gives, else the largest multiple of eight that fits.
+    """
+    meet(state, op)
+    cta, is_increase = state.cta, op.instruction.name.startswith("setmaxnreg.inc")
+    held = cta.registers.get(state.warp, state.machine.registers or registers_that_fit(state.machine.threads))
+    if (wanted < held) if is_increase else (wanted > held):
+        action = "increase" if is_increase else "decrease"
+        raise state.violation(
+            op, f"asks for {wanted} registers per thread, but each has {held}: that is no {action} [setmaxnreg-action]"
+        )
+    needed = (wanted - held) * WARP
+    if needed > 0:
+        yield Wait(
+            lambda: cta.free_registers >= needed,
+            lambda: f"for {needed} registers of the CTA's, of which {cta.free_registers} are free",
+        )
+    cta.free_registers -= needed
+    cta.registers[state.warp] = wanted
 
 
 @TABLE.effects("griddepcontrol.wait", section=f"{_SECTION}: griddepcontrol")

@@ -269,14 +269,8 @@ def _pending(state: AgentState) -> list[_Accumulators | _HeldA]:
 # Groups ---------------------------------------------------------------------------------------------------------------
 
 
-@TABLE.effects("wgmma.fence", words="sync aligned", section=f"{_SECTION}: wgmma.fence")
-def fence(state: AgentState, op: Op) -> None:
-    wgmma.fence(state, op)
-
-
-@TABLE.effects("wgmma.commit_group", words="sync aligned", section=f"{_SECTION}: wgmma.commit_group")
-def commit_group(state: AgentState, op: Op) -> None:
-    wgmma.commit(state, op)
+TABLE.effects("wgmma.fence", words="sync aligned", section=f"{_SECTION}: wgmma.fence")(wgmma.fence)
+TABLE.effects("wgmma.commit_group", words="sync aligned", section=f"{_SECTION}: wgmma.commit_group")(wgmma.commit)
 
 
 @TABLE.effects("wgmma.wait_group", words="sync aligned", section=f"{_SECTION}: wgmma.wait_group")

@@ -34,7 +34,6 @@ def fails(*given: object) -> NoReturn:
 def broken_ptx_stores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The interpreter itself fails at each store of PTX."""
     monkeypatch.setattr(register_memory, "store", fails)
-    monkeypatch.setattr(register_memory, "store_together", fails)
     yield
 
 

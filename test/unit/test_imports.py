@@ -172,7 +172,7 @@ def test_numbers_machine_and_instructions_know_no_mlir(layer: str) -> None:
 
 
 # What instructions of PTX do, in interpreter/machine. Ops and assembly come here through the table of instructions.
-INSTRUCTIONS = {"mbarrier_objects", "register_memory", "register_pool", "tma", "warp_matrices", "wgmma"}
+INSTRUCTIONS = {"mbarrier_objects", "register_memory", "tma", "warp_matrices", "wgmma"}
 # A loop of mbarrier.try_wait, and a wait that hands accumulators on.
 BLOCKING = {"nvvm.py": {"mbarrier_objects"}, "nvvm_wgmma.py": {"wgmma"}}
 
