@@ -22,11 +22,11 @@ def held_panel(title: str, axes: tuple[str, str], tv: Layout, shape: Shape, *, t
     where = coordinates(tv, shape)
     threads, values = where.shape[:2]
     numbers = np.broadcast_to(np.arange(threads)[:, None], (threads, values))
-    holders = _holders(where)
+    holders = int(np.unique(where.reshape(-1, 2), axis=0, return_counts=True)[1].max())
     if holders > 1:
         title += f", each element in {holders} threads, the first of which is drawn"
     panel = owner_panel(title, axes, shape, where, numbers, second=("V", np.arange(values)))
-    return _flipped(panel) if transposed else panel
+    return Panel(panel.title, axes[::-1], panel.labels.T, panel.colours.T) if transposed else panel
 
 
 def owner_panel(
@@ -53,14 +53,3 @@ def owner_panel(
     labels.reshape(-1)[places] = lines.reshape(-1)[first_of]
     colours.reshape(-1)[places] = owners.reshape(-1)[first_of]
     return Panel(title, axes, labels, colours)
-
-
-def _holders(where: Ints) -> int:
-    """The largest number of threads that hold one element."""
-    count = np.unique(where.reshape(-1, 2), axis=0, return_counts=True)[1]
-    return int(count.max())
-
-
-def _flipped(panel: Panel) -> Panel:
-    rows, columns = panel.axes
-    return Panel(panel.title, (columns, rows), panel.labels.T, panel.colours.T)

@@ -20,7 +20,6 @@ from lowtide.errors import Error, IRError
 from lowtide.inspection.draw import banks, held
 from lowtide.inspection.draw.copies import Copies
 from lowtide.inspection.draw.panels import Panel, Part, Picture
-from lowtide.inspection.draw.parts import merged
 from lowtide.inspection.explain.accesses import accesses_of
 
 # Whole tiles are too large to read; the work of one or two warps repeats.
@@ -60,7 +59,7 @@ def kernel_picture(
     name = f"{spec.a} {spec.layout} kernel" + (", one matrix of a batch" if spec.is_batched else "")
     legend = banks.LEGEND if show == "banks" else held.LEGEND + ("" if show else f"; banks: {banks.LEGEND}")
     whole = Picture(name, f"{name}: {show or 'all views'}; {legend}", panels, columns)
-    wanted, axes = merged(DEFAULT_PART, part or {}), whole.extents()
+    wanted, axes = {**DEFAULT_PART, **(part or {})}, whole.extents()
     # A view may lack one of m, n and k; other axes are errors.
     return whole.cut({axis: given for axis, given in wanted.items() if axis in axes or axis not in DEFAULT_PART})
 
@@ -79,24 +78,12 @@ def _at_epilogue(
     return parse_text(lowered.levels[str(Level.EPILOGUE)], context, "<level epilogue>")
 
 
-def _load(module: ir.Module, copies: Copies) -> list[Row]:
-    return _in_rows(copies.loads())
-
-
-def _read(module: ir.Module, copies: Copies) -> list[Row]:
-    return _in_rows(copies.reads())
-
-
 def _multiply(module: ir.Module, copies: Copies) -> list[Row]:
     """B above C, A to its left; for wgmma only C."""
     rows: list[Row] = []
     for a, b, c in copies.products():
         rows += [[None, b], [a, c]] if a is not None and b is not None else [[c]]
     return rows
-
-
-def _store(module: ir.Module, copies: Copies) -> list[Row]:
-    return _in_rows(copies.stores())
 
 
 def _banks(module: ir.Module, copies: Copies) -> list[Row]:
@@ -110,5 +97,11 @@ def _in_rows(panels: Iterable[Panel], columns: int = _COLUMNS) -> list[Row]:
 
 
 VIEWS: Mapping[str, Callable[[ir.Module, Copies], list[Row]]] = MappingProxyType(
-    {"load": _load, "read": _read, "multiply": _multiply, "store": _store, "banks": _banks}
+    {
+        "load": lambda module, copies: _in_rows(copies.loads()),
+        "read": lambda module, copies: _in_rows(copies.reads()),
+        "multiply": _multiply,
+        "store": lambda module, copies: _in_rows(copies.stores()),
+        "banks": _banks,
+    }
 )

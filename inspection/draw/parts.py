@@ -1,7 +1,6 @@
 """`m=0:16,k=32`: a part of a picture, by axis."""
 
 import re
-from collections.abc import Mapping
 
 from lowtide.errors import Error
 from lowtide.inspection.draw.panels import Part
@@ -24,8 +23,3 @@ def parse_part(text: str) -> Part:
             raise Error(f"part {text!r}: {entry.strip()} is empty; end after {start} [part-empty]")
         found[axis] = range(start, stop)
     return found
-
-
-def merged(default: Mapping[str, range], given: Part) -> Part:
-    """A default part, overridden by the given ranges."""
-    return {**default, **given}

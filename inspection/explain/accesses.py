@@ -4,7 +4,7 @@ Everything is computed from the ops, their thread-value layouts, atoms and memre
 explained with its edits. Addresses are bytes from the start of the buffer.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
@@ -26,10 +26,9 @@ from lowtide.inspection.explain.hopper import (
     Product,
     TmaAccess,
     Transaction,
+    boxes_of,
     operand_conflicts,
     products_of,
-    tma_load,
-    tma_store,
     transactions_of,
 )
 from lowtide.inspection.explain.names import SCRATCH, UNKNOWN, Names, cache_hint
@@ -192,14 +191,6 @@ def _ldmatrix(op: ir.OpView, names: Names) -> list[Access]:
     return [_shared(op, names.of_fragment(fragment), name, "read", buffer, access, tuple(op.offsets))]
 
 
-def _tma_load(op: ir.OpView, names: Names) -> list[Access]:
-    return [tma_load(op, names)]
-
-
-def _tma_store(op: ir.OpView, names: Names) -> list[Access]:
-    return [tma_store(op, names)]
-
-
 def _wgmma(op: ir.OpView, names: Names) -> list[Access]:
     found: list[Access] = []
     for what, conflict in operand_conflicts(op).items():
@@ -245,19 +236,11 @@ def _load_shared(op: ir.OpView, names: Names) -> list[Access]:
     return [_shared(op, what, name, "read", buffer, access, tuple(op.offsets))]
 
 
-def _of_threads(
-    op: ir.OpView,
-    what: str,
-    fragment: ir.Type,
-    buffer: ir.Value,
-    direction: str,
-    trans: bool = False,
-    origin: tuple[int, ...] = (0, 0),
-) -> SharedAccess:
+def _of_threads(op: ir.OpView, what: str, fragment: ir.Type, buffer: ir.Value, direction: str) -> SharedAccess:
     """Vector loads or stores of a fragment, along the contiguous dimension of the buffer."""
     atom = ir.StringAttr(op.atom).value
-    access = _of_fragment(atom, fragment, trans != is_transposed_buffer(buffer.type))
-    return _shared(op, what, atom, direction, ir.MemRefType(buffer.type), access, origin)
+    access = _of_fragment(atom, fragment, is_transposed_buffer(buffer.type))
+    return _shared(op, what, atom, direction, ir.MemRefType(buffer.type), access)
 
 
 def _load_global(op: ir.OpView, names: Names) -> list[Access]:
@@ -328,12 +311,8 @@ def _access(
     footprint: Footprint,
 ) -> SharedAccess:
     _, swizzle = layout_of(buffer.layout)
-    text = _buffer_text(buffer)
+    text = f"{'x'.join(map(str, buffer.shape))}x{buffer.element_type}"
     return SharedAccess(op.operation.name, what, atom, direction, text, swizzle, conflict, None, footprint=footprint)
-
-
-def _buffer_text(buffer: ir.MemRefType) -> str:
-    return f"{'x'.join(map(str, buffer.shape))}x{buffer.element_type}"
 
 
 def _matrix_access(
@@ -342,9 +321,7 @@ def _matrix_access(
     bytes_of = element_bits(matrix.element_type) // 8
     stride, known = names.row_stride(what, matrix)
     requests = targets.global_access_requests(access, stride, bytes_of)
-    total = sum(request.touched for request in requests)
-    worst = worst_request(requests)
-    return GlobalAccess(op.operation.name, what, atom, direction, worst, len(requests), total, stride, known, None)
+    return _global(op, what, atom, direction, requests, (stride, known))
 
 
 def _vector_access(
@@ -355,17 +332,22 @@ def _vector_access(
     held: Ints = coordinates(tv_of(fragment.tv), tuple(fragment.shape))[..., axis] // block
     by_warp = held.reshape(-1, 32, held.shape[1]).swapaxes(1, 2) * bytes_of
     requests = [sectors_per_request(lanes, bytes_of) for warp in by_warp for lanes in np.unique(warp, axis=0)]
-    total, atom = sum(request.touched for request in requests), f"ld.global.{bytes_of}"
-    worst = worst_request(requests)
-    return GlobalAccess(op.operation.name, what, atom, direction, worst, len(requests), total, None, True, None)
+    return _global(op, what, f"ld.global.{bytes_of}", direction, requests, (None, True))
+
+
+def _global(
+    op: ir.OpView, what: str, atom: str, direction: str, requests: Sequence[Sectors], stride: tuple[int | None, bool]
+) -> GlobalAccess:
+    total, worst = sum(request.touched for request in requests), worst_request(requests)
+    return GlobalAccess(op.operation.name, what, atom, direction, worst, len(requests), total, *stride, None)
 
 
 _READERS: Mapping[str, Callable[[ir.OpView, Names], list[Access]]] = MappingProxyType(
     {
         sm.CpAsyncOp.OPERATION_NAME: _cp_async,
         sm.LdmatrixOp.OPERATION_NAME: _ldmatrix,
-        sm.TmaLoadOp.OPERATION_NAME: _tma_load,
-        sm.TmaStoreOp.OPERATION_NAME: _tma_store,
+        sm.TmaLoadOp.OPERATION_NAME: lambda op, names: [boxes_of(op, names, op.destination, "read")],
+        sm.TmaStoreOp.OPERATION_NAME: lambda op, names: [boxes_of(op, names, op.source, "write")],
         sm.WgmmaOp.OPERATION_NAME: _wgmma,
         sm.StoreSharedOp.OPERATION_NAME: _store_shared,
         sm.LoadSharedOp.OPERATION_NAME: _load_shared,

@@ -120,17 +120,8 @@ class Product:
 FoundT = TypeVar("FoundT", Transaction, Product)
 
 
-def tma_load(op: sm.TmaLoadOp, names: Names) -> TmaAccess:
-    """The boxes of an sm.tma_load."""
-    return _boxes(op, names, op.destination, "read")
-
-
-def tma_store(op: sm.TmaStoreOp, names: Names) -> TmaAccess:
-    """The boxes of an sm.tma_store, those of all warpgroups."""
-    return _boxes(op, names, op.source, "write")
-
-
-def _boxes(op: sm.TmaLoadOp | sm.TmaStoreOp, names: Names, buffer: ir.Value, direction: str) -> TmaAccess:
+def boxes_of(op: sm.TmaLoadOp | sm.TmaStoreOp, names: Names, buffer: ir.Value, direction: str) -> TmaAccess:
+    """The boxes of a TMA load to a buffer, or of a store from it; for a store, those of all warpgroups."""
     what, matrix = names.of_map(op.map)
     map_type, memref = op.map.type, ir.MemRefType(buffer.type)
     box, element_bytes = tuple(map_type.shape), element_bits(memref.element_type) // 8
