@@ -20,7 +20,8 @@ from lowtide.compiler.native import choose
 from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.errors import Error
 from lowtide.runtime.storage import MANIFEST
-from lowtide.verification.checking.check import BUDGET, check_subject
+from lowtide.verification.checking.check import BUDGET
+from lowtide.verification.checking.check import check as check_subject
 from lowtide.verification.checking.check_result import CheckResult, branch_cells, condition_cells
 from lowtide.verification.checking.subjects import Subject, of_dump, of_file, of_kernel, of_saved
 

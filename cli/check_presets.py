@@ -15,7 +15,7 @@ from lowtide.compiler.whole_files import write_whole
 from lowtide.errors import Error
 from lowtide.markdown import markdown
 from lowtide.runtime.files import read_json
-from lowtide.verification.checking.check import check_subject
+from lowtide.verification.checking.check import check as check_subject
 from lowtide.verification.checking.check_result import Branches, CheckResult
 from lowtide.verification.checking.interpretation import duration
 from lowtide.verification.checking.subjects import of_kernel

@@ -14,7 +14,7 @@ from lowtide.cli.console import busy, counted, line, on_ctas, on_pass, problem_l
 from lowtide.cli.grouped import grouped
 from lowtide.cli.problem import OpenProblem
 from lowtide.compiler.compile import resolve_schedule
-from lowtide.compiler.contexts import make_context, parse_file, read_text
+from lowtide.compiler.contexts import make_context, parse_file, parse_text, read_text
 from lowtide.compiler.driver import AFTER_ATTRIBUTE, Progress, lower
 from lowtide.compiler.native import choose, resolve
 from lowtide.compiler.problem_ir import problem_text
@@ -28,7 +28,7 @@ from lowtide.passes.schedules.facts.alignment import alignments_in
 from lowtide.verification.checking import interpretation
 from lowtide.verification.checking.expected_problem import ExpectedProblem, expected_problem
 from lowtide.verification.checking.interpretation import check_patience, cta_tile, duration
-from lowtide.verification.checking.places import Place
+from lowtide.verification.checking.places import ALIGNED, Place
 from lowtide.verification.checking.runnable import SUFFIX, Runnable, host_beside, runnable
 from lowtide.verification.checking.trials import Trial
 from lowtide.verification.checking.verdicts import Verdict, against_exact, against_float64, check_memory, with_others
@@ -167,11 +167,12 @@ def _compare(
     spec = reference.spec
     if number_domain(trial.domain).is_float:
         return with_others(against_float64(spec, inputs, result), spec, inputs, result)
-    if reference.module is not None:
-        options_: dict[str, Any] = {"sms": 1, "seed": 0, "domain": trial.domain, "batch": trial.batch}
-        own = interpretation.unset(spec, inputs)
-        return against_exact(spec, inputs, result, interpretation.run(reference.module, spec, own, **options_))
-    return interpretation.against_problem(spec, target_of(module), inputs, result, trial.domain, trial.batch)
+    problem = reference.module
+    if problem is None:
+        problem = parse_text(problem_text(spec, target_of(module)), module.context, "<problem>")
+    own = interpretation.unset(spec, inputs)
+    simple = replace(trial, sms=1, padding=interpretation.ROW_PADDING, seed=0, place=ALIGNED)
+    return against_exact(spec, inputs, result, interpretation.run(problem, spec, own, **simple.how))
 
 
 def _extents(spec: GemmSpec, given: tuple[int | None, ...]) -> tuple[int, int, int]:

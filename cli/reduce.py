@@ -17,7 +17,7 @@ from lowtide.compiler.spec_of_ir import FoundProblem, spec_of
 from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.errors import Error
 from lowtide.interpreter.numbers.domains import domain as number_domain
-from lowtide.verification.checking.check import check_subject
+from lowtide.verification.checking.check import check as check_subject
 from lowtide.verification.checking.interpretation import ROW_PADDING
 from lowtide.verification.checking.subjects import of_file
 from lowtide.verification.checking.trials import Finding, Trial, first_fault

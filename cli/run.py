@@ -20,12 +20,11 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import DeviceError
 from lowtide.runtime import driver
 from lowtide.verification.checking.gpu_run import run_on_gpu
-from lowtide.verification.checking.interpretation import batch_of, check_patience, duration, inputs_for
+from lowtide.verification.checking.interpretation import batch_of, check_patience, duration
 from lowtide.verification.checking.interpretation import run as interpret
 from lowtide.verification.checking.runnable import runnable
+from lowtide.verification.checking.trials import Trial
 from lowtide.verification.checking.verdicts import Verdict, against_float64, check_memory
-
-Extents = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def run(
         kernel = compile_gemm(compiled, chosen.name, schedule, dump_ir, on_progress=on_pass(update))
     line("compiled", f"for {kernel.target.name} in {duration(time.perf_counter() - started)}")
     line("schedule", str(kernel.schedule))
-    ran = _run(kernel, spec, extents, level, sms, seed, force, chosen.not_on_gpu)
+    ran = _run(kernel, spec, Trial(extents, sms, domain="float", seed=seed), level, force, chosen.not_on_gpu)
     line("ran", f"on {ran.where}")
     line("time", ran.time)
     line("result", f"{ran.verdict.word}: {ran.verdict.message}")
@@ -83,16 +82,7 @@ def run(
         raise typer.Exit(1)
 
 
-def _run(
-    kernel: CompiledKernel,
-    spec: GemmSpec,
-    extents: Extents,
-    level: str | None,
-    sms: int,
-    seed: int,
-    force: bool,
-    not_on_gpu: str,
-) -> _Ran:
+def _run(kernel: CompiledKernel, spec: GemmSpec, trial: Trial, level: str | None, force: bool, not_on_gpu: str) -> _Ran:
     """Run on the GPU, unless there is none (`not_on_gpu`: why, if known) or a level is requested."""
     reason = not_on_gpu if level is None else "as asked"
     if not reason:
@@ -101,44 +91,34 @@ def _run(
         except DeviceError as error:
             reason = str(error).partition(";")[0].partition(" (")[0]
         else:
-            return _on_gpu(kernel, spec, extents, seed, gpu)
-    return _on_interpreter(kernel, spec, extents, level or str(Level.NVVM), sms, seed, force, reason)
+            return _on_gpu(kernel, spec, trial, gpu)
+    return _on_interpreter(kernel, spec, trial, level or str(Level.NVVM), force, reason)
 
 
-def _on_gpu(kernel: CompiledKernel, spec: GemmSpec, extents: Extents, seed: int, gpu: driver.Device) -> _Ran:
+def _on_gpu(kernel: CompiledKernel, spec: GemmSpec, trial: Trial, gpu: driver.Device) -> _Ran:
     with busy("making random matrices") as update:
-        inputs = inputs_for(spec, extents, "float", seed)
+        inputs = trial.inputs(spec)
         update(f"running on {gpu.name}")
         ran = run_on_gpu(kernel, spec, inputs, gpu.ordinal)
         update("comparing with float64")
-        verdict = against_float64(spec, inputs, ran.d, seed)
+        verdict = against_float64(spec, inputs, ran.d, trial.seed)
     if ran.complaint:
         verdict = Verdict(False, ran.complaint)
-    rate = 2.0 * math.prod((*batch_of(spec), *extents)) / ran.seconds / 1e12
+    rate = 2.0 * math.prod((*batch_of(spec), *trial.extents)) / ran.seconds / 1e12
     return _Ran(gpu.name, f"{duration(ran.seconds)} per launch, {rate:.3g} TFLOP/s (mean of {ran.launches})", verdict)
 
 
-def _on_interpreter(
-    kernel: CompiledKernel,
-    spec: GemmSpec,
-    extents: Extents,
-    level: str,
-    sms: int,
-    seed: int,
-    force: bool,
-    reason: str,
-) -> _Ran:
+def _on_interpreter(kernel: CompiledKernel, spec: GemmSpec, trial: Trial, level: str, force: bool, reason: str) -> _Ran:
     matrices = math.prod(batch_of(spec))
-    seconds = 0.0 if force else check_patience(extents, kernel.schedule.tile_mnk, level, matrices)
-    inputs: dict[str, Any] = inputs_for(spec, extents, "float", seed)
+    seconds = 0.0 if force else check_patience(trial.extents, kernel.schedule.tile_mnk, level, matrices)
+    inputs = trial.inputs(spec)
     started = time.perf_counter()
     with busy("interpreting") as update, make_context() as context:
         host = kernel.levels[str(Level.LLVM)]
         source = runnable(level, kernel.levels[level], host, context).source
-        progress = on_ctas(update, level, seconds)
-        result = interpret(source, spec, inputs, sms=sms, seed=seed, domain="float", on_progress=progress)
+        result = interpret(source, spec, inputs, on_progress=on_ctas(update, level, seconds), **trial.how)
         elapsed = time.perf_counter() - started
         update("comparing with float64")
-        verdict = against_float64(spec, inputs, result, seed)
-    where = f"the interpreter, level {level}, {counted(sms, 'SM')} ({reason})"
+        verdict = against_float64(spec, inputs, result, trial.seed)
+    where = f"the interpreter, level {level}, {counted(trial.sms, 'SM')} ({reason})"
     return _Ran(where, f"{duration(elapsed)} on the CPU; this is not a GPU time", verdict)

@@ -17,7 +17,10 @@ _TMA = (
     "op what direction box swizzle boxes bytes sectors ideal_sectors lines multicast parties row_stride_bytes "
     "row_stride_known l2_promotion cache place count executions"
 )
-_PRODUCT = "atom layout warpgroups slices instructions a_bytes b_bytes cycles wavefronts bytes_per_cycle place count executions"
+_PRODUCT = (
+    "atom layout warpgroups slices instructions a_bytes b_bytes cycles wavefronts bytes_per_cycle place count "
+    "executions"
+)
 
 
 def accesses_json(accesses: Accesses) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from lowtide.passes.nvvm.work import work_tiles
 from lowtide.passes.smem.assign_smem_layouts import AssignSmemLayouts
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
-from lowtide.verification.checking.check import check_subject
+from lowtide.verification.checking.check import check
 from lowtide.verification.checking.check_result import CheckResult
 from lowtide.verification.checking.cover import Cover, as_asked, cover_of
 from lowtide.verification.checking.subjects import Subject, of_dump, of_kernel
@@ -238,7 +238,7 @@ def test_a_level_that_came_in_wrong_is_said_to_be(tmp_path: Path) -> None:
     last = max(dump.glob("05-atoms/*.mlir"))
     for path in (edited, last):
         path.write_text(path.read_text().replace("0.000000e+00", "1.000000e+00", 1))
-    result = check_subject(of_dump(dump), jobs=1, dump_ir=files)
+    result = check(of_dump(dump), jobs=1, dump_ir=files)
     assert result.guilty is not None
     assert result.guilty.step == edited.stem[3:]
     element = result.guilty.outcome.element

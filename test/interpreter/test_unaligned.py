@@ -9,7 +9,7 @@ import lowtide as lt
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import Loaded
 from lowtide.passes.schedules.facts.alignment import alignments_in
-from lowtide.verification.checking.interpretation import inputs_for, run
+from lowtide.verification.checking.interpretation import Placement, inputs_for, run
 
 LEVELS = ("pipelined", "atoms", "epilogue", "nvvm")
 MMA = "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3"
@@ -41,8 +41,9 @@ def kernels():
 def outcome(module: Loaded, problem: lt.GemmSpec, shape: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
     """D and what it should be; bases and rows at no more than what the schedule asks for."""
     aligned = alignments_in(module.module)
-    inputs = inputs_for(problem, shape, "exact", 1, padding=0, alignments=aligned)
-    d = run(module, problem, inputs, sms=2, seed=1, domain="exact", padding=0, alignments=aligned)
+    placement = Placement(padding=0, alignments=aligned)
+    inputs = inputs_for(problem, shape, "exact", 1, placement)
+    d = run(module, problem, inputs, placement, sms=2, seed=1, domain="exact")
     return d, lt.reference(problem, **inputs)
 
 

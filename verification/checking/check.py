@@ -71,7 +71,7 @@ class _Task:
 
 @check_keywords
 def check(
-    kernel: CompiledKernel,
+    kernel: CompiledKernel | Subject,
     *,
     budget: float = BUDGET,
     jobs: int | None = None,
@@ -79,27 +79,13 @@ def check(
     dump_ir: str | PathLike[str] | None = None,
     on_progress: Progress = lambda done, what: None,
 ) -> CheckResult:
-    """Run all interpreted levels of a kernel, on shapes computed from its schedule.
+    """Run all interpreted levels of a kernel, compiled or from another source, on shapes computed from its schedule.
 
     `budget`: estimated seconds of one core for the runs; conditions that would need more are listed. `jobs`: processes,
     by default one per core. `seed` draws inputs and orders of agents. `dump_ir`: the folder for the files of a guilty
     step, by default a fresh temporary one. Raises Error if nothing can be run.
     """
-    return check_subject(
-        of_kernel(kernel), budget=budget, jobs=jobs, seed=seed, dump_ir=dump_ir, on_progress=on_progress
-    )
-
-
-def check_subject(
-    subject: Subject,
-    *,
-    budget: float = BUDGET,
-    jobs: int | None = None,
-    seed: int = 0,
-    dump_ir: str | PathLike[str] | None = None,
-    on_progress: Progress = lambda done, what: None,
-) -> CheckResult:
-    """As `check`, for the levels of a kernel from any source."""
+    subject = kernel if isinstance(kernel, Subject) else of_kernel(kernel)
     started = time.perf_counter()
     on_progress(0.0, "choosing shapes")
     variants = variants_of(subject)

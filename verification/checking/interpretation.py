@@ -4,29 +4,24 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mlir import ir
 from numpy.lib.stride_tricks import as_strided
 
 from lowtide import interpreter
-from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.dtypes import numpy_dtype
-from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError, SpecError
-from lowtide.interpreter import Explorer, Loaded, Paths, Report, Trace
+from lowtide.interpreter import Loaded
 from lowtide.interpreter.host import LEVELS
-from lowtide.interpreter.machine.options import Progress
 from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.interpreter.numbers.domains import domain as number_domain
 from lowtide.passes.schedules.facts.alignment import WIDEST, WIDEST_OF_ALL
-from lowtide.targets import Target
 from lowtide.verification.checking.reference import elements_apart, padded_matrix, random_inputs, row_stride, stale
-from lowtide.verification.checking.verdicts import Verdict, against_exact
 
 # Multiply-adds per second of one CPU core, including those of padded tiles, by mma of 16-bit operands: measured once,
 # for estimates. A level that is not listed counts as the slowest.
@@ -61,6 +56,24 @@ class Batch:
         plural = "matrix" if self.matrices == 1 else "matrices"
         rows = f", {self.rows_between} more rows after each" if self.rows_between else ""
         return f"{self.matrices} {plural}{rows}" + (f", {' and '.join(self.shared)} shared" if self.shared else "")
+
+
+class Placement(NamedTuple):
+    """The places of the matrices of a run.
+
+    `padding` elements follow each row. `alignments`, `bases` and `batches` are bytes by name of a matrix: rows, bases
+    and batch strides are at no multiples of a larger power of two; from WIDEST on, at any. Bases are by default as
+    rows. `batch` is needed if the spec's batch is known only at run time.
+    """
+
+    padding: int = ROW_PADDING
+    alignments: Mapping[str, int] = WIDEST_OF_ALL
+    bases: Mapping[str, int] | None = None
+    batches: Mapping[str, int] = WIDEST_OF_ALL
+    batch: Batch | None = None
+
+
+_USUAL = Placement()
 
 
 def estimated_seconds(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
@@ -99,34 +112,21 @@ def duration(seconds: float) -> str:
 
 
 def inputs_for(
-    spec: GemmSpec,
-    extents: tuple[int | None, ...],
-    domain: str,
-    seed: int,
-    padding: int = ROW_PADDING,
-    alignments: Mapping[str, int] = WIDEST_OF_ALL,
-    batch: Batch | None = None,
-    batches: Mapping[str, int] = WIDEST_OF_ALL,
+    spec: GemmSpec, extents: tuple[int | None, ...], domain: str, seed: int, placement: Placement = _USUAL
 ) -> dict[str, Any]:
-    """Random inputs by name; rows are `padding` elements further apart than `alignments` need: bytes, of `a`, `b`, `d`.
-
-    `batch` is needed if the spec's batch is known only at run time; `batches` is the alignment of its strides.
+    """Random inputs by name.
 
     Floats are normally distributed, with NaN as padding. In exact they are small integers. In field they are uniform
     over the field, so that two different polynomials of degree d in the inputs agree with a probability of at most
     d / prime. Integer types have any integers, in all domains.
     """
     m, n, k = extents
-    rng = np.random.default_rng(seed)
-    lies: dict[str, Any] = {}
+    rng, batch = np.random.default_rng(seed), placement.batch
+    lies: dict[str, Any] = {"row_padding": placement.padding, "alignments": placement.alignments}
     if batch is not None:
-        lies = {
-            "batch": batch.matrices,
-            "shared": batch.shared,
-            "batch_padding": batch.rows_between,
-            "batches": batches,
-        }
-    inputs = random_inputs(spec, m, n, k, rng, row_padding=padding, alignments=alignments, **lies)
+        lies |= {"batch": batch.matrices, "shared": batch.shared, "batch_padding": batch.rows_between}
+        lies["batches"] = placement.batches
+    inputs = random_inputs(spec, m, n, k, rng, **lies)
     if number_domain(domain).is_float:
         return inputs
     convert = _of_field if domain == FieldDomain.name else _as_integers
@@ -165,52 +165,27 @@ def run(
     module: ir.Module | Loaded,
     spec: GemmSpec,
     inputs: Mapping[str, Any],
-    *,
-    sms: int,
-    seed: int,
-    domain: str,
-    padding: int = ROW_PADDING,
-    alignments: Mapping[str, int] = WIDEST_OF_ALL,
-    trace: Trace | None = None,
-    paths: Paths | None = None,
-    report: Report | None = None,
-    explorer: Explorer | None = None,
-    on_progress: Progress = lambda ended, ctas: None,
-    max_steps: int = interpreter.MAX_STEPS,
-    batch: Batch | None = None,
-    bases: Mapping[str, int] | None = None,
-    batches: Mapping[str, int] = WIDEST_OF_ALL,
+    placement: Placement = _USUAL,
+    **options: Any,
 ) -> np.ndarray[Any, Any]:
-    """D of a module on the interpreter, from what `inputs_for` gives; results among it are set.
+    """D of a module on the interpreter, from what `inputs_for` gives; results among it are set. `options` are those of
+    `interpreter.interpret`.
 
     Raises InterpreterError.
-
-    A, B and D begin at no larger power of two than `bases`, by default `alignments`, need. Rows of D begin at multiples
-    of its alignment, at least `padding` elements after the row before; `batch` says how matrices of D lie.
     """
     m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
     n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
+    batch, alignments = placement.batch, placement.alignments
     matrices, between = batch_of(spec, batch), 0 if batch is None else batch.rows_between
     rows, columns = (m, n) if spec.d_order == "row" else (n, m)
-    stride = row_stride(columns + padding, alignments["d"], numpy_dtype(spec.d).itemsize)
-    gap = elements_apart(batches["d"], numpy_dtype(spec.d).itemsize)
+    stride = row_stride(columns + placement.padding, alignments["d"], numpy_dtype(spec.d).itemsize)
+    gap = elements_apart(placement.batches["d"], numpy_dtype(spec.d).itemsize)
     d = padded_matrix(np.zeros((*matrices, rows, columns)), spec.d, stride, between, gap)
     operands = {name: value for name, value in inputs.items() if name not in ("a", "b")}
     ordered = {"a": inputs["a"], "b": inputs["b"], "d": d, **operands}
-    return interpreter.interpret(
-        module,
-        ordered,
-        sms=sms,
-        seed=seed,
-        domain=domain,
-        on_progress=on_progress,
-        trace=trace,
-        paths=paths,
-        report=report,
-        explorer=explorer,
-        max_steps=max_steps,
-        offsets={name: bytes_of for name, bytes_of in (bases or alignments).items() if bytes_of < WIDEST},
-    )
+    bases = alignments if placement.bases is None else placement.bases
+    offsets = {name: bytes_of for name, bytes_of in bases.items() if bytes_of < WIDEST}
+    return interpreter.interpret(module, ordered, offsets=offsets, **options)
 
 
 def batch_of(spec: GemmSpec, batch: Batch | None = None) -> tuple[int, ...]:
@@ -221,21 +196,6 @@ def batch_of(spec: GemmSpec, batch: Batch | None = None) -> tuple[int, ...]:
             "the batch is a run-time argument of this kernel; say how many matrices it is to be run with [batch-to-run]"
         )
     return (matrices,) if spec.is_batched and isinstance(matrices, int) else ()
-
-
-def against_problem(
-    spec: GemmSpec,
-    target: Target,
-    inputs: Mapping[str, Any],
-    d: np.ndarray[Any, Any],
-    domain: str,
-    batch: Batch | None = None,
-) -> Verdict:
-    """Whether D equals the result of the problem, interpreted in the same exact domain."""
-    with make_context() as context:
-        problem = parse_text(problem_text(spec, target), context, "<problem>")
-        own = unset(spec, inputs)
-        return against_exact(spec, inputs, d, run(problem, spec, own, sms=1, seed=0, domain=domain, batch=batch))
 
 
 def cta_tile(module: ir.Module) -> tuple[int, int, int] | None:

@@ -23,7 +23,7 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import InterpreterError, InterpreterFault, IRError, NotInterpreted
 from lowtide.interpreter import Explored, Explorer, Loaded, Paths, Report, Trace, explore
 from lowtide.interpreter.numbers.domains import ExactDomain, FieldDomain, FloatDomain
-from lowtide.verification.checking.interpretation import Batch, inputs_for, run, unset
+from lowtide.verification.checking.interpretation import Batch, Placement, inputs_for, run, unset
 from lowtide.verification.checking.places import ALIGNED, Place
 from lowtide.verification.checking.reference import reference
 from lowtide.verification.checking.runnable import runnable
@@ -78,22 +78,18 @@ class Trial:
         return [word for name, text in texts.items() for word in (f"--{name}", text)]
 
     @property
+    def placement(self) -> Placement:
+        """The places of its matrices."""
+        return Placement(self.padding, batch=self.batch, **self.place.named)
+
+    @property
     def how(self) -> dict[str, Any]:
         """The options of `run`, without those that it fills."""
-        return {
-            "sms": self.sms,
-            "seed": self.seed,
-            "domain": self.domain,
-            "padding": self.padding,
-            "batch": self.batch,
-            **self.place.named,
-        }
+        return {"sms": self.sms, "seed": self.seed, "domain": self.domain, "placement": self.placement}
 
     def inputs(self, spec: GemmSpec) -> dict[str, Any]:
         """Its random inputs, by name."""
-        named = self.place.named
-        given = (self.extents, self.domain, self.seed, self.padding, named["alignments"], self.batch, named["batches"])
-        return inputs_for(spec, *given)
+        return inputs_for(spec, self.extents, self.domain, self.seed, self.placement)
 
 
 class Finding(Enum):
@@ -263,7 +259,7 @@ def _expected(module: ir.Module, spec: GemmSpec, inputs: dict[str, Any], trial: 
     """
     if trial.domain == FloatDomain.name:
         return None
-    d = run(module, spec, unset(spec, inputs), sms=1, seed=0, domain=trial.domain, batch=trial.batch)
+    d = run(module, spec, unset(spec, inputs), Placement(batch=trial.batch), sms=1, seed=0, domain=trial.domain)
     return reference(spec, **inputs) if trial.domain == ExactDomain.name else d
 
 

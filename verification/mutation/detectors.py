@@ -115,26 +115,19 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
     """One run on small integers. Returns a broken rule, a wrong result, or, unless `timed`, a result that is right only
     in its order of agents; None for a right run."""
     place = _place(loaded, trial.place)
-    lies: dict[str, Any] = {name: place.named[name] for name in ("alignments", "batches")} | {"batch": trial.batch}
     scales = [operand.name for operand in kernel.spec.operands if operand.kind.is_block_scale]
-    lies["alignments"] |= dict.fromkeys(scales, trial.scales[0])
-    inputs = _small_integers(kernel, trial, lies)
+    named: dict[str, Any] = place.named
+    named["alignments"] |= dict.fromkeys(scales, trial.scales[0])
+    named["bases"] |= dict.fromkeys(scales, trial.scales[1])
+    placement = interpretation.Placement(batch=trial.batch, **named)
+    inputs = _small_integers(kernel, trial, placement)
     where = f"{'x'.join(map(str, trial.shape))}, {trial.sms} SMs, seed {trial.seed}"
     where += f", place {trial.place}" * bool(trial.place) + (f", {trial.batch}" if trial.batch is not None else "")
     where += f", scales {trial.scales}" * bool(scales)
     report = Report()
     try:
-        d = interpretation.run(
-            loaded,
-            kernel.spec,
-            inputs,
-            sms=trial.sms,
-            seed=trial.seed,
-            domain=kernel.domain,
-            report=report,
-            bases=place.named["bases"] | dict.fromkeys(scales, trial.scales[1]),
-            **lies,
-        )
+        options = {"sms": trial.sms, "seed": trial.seed, "domain": kernel.domain, "report": report}
+        d = interpretation.run(loaded, kernel.spec, inputs, placement, **options)
     except InterpreterError as error:
         return Finding(_rule(str(error)), f"{where}: {_short(error)}")
     verdict = against_exact(kernel.spec, inputs, d, reference(kernel.spec, **inputs))
@@ -143,9 +136,9 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
     return Finding("wrong result", f"{where}: {verdict.message}")
 
 
-def _small_integers(kernel: Kernel, trial: Trial, lies: dict[str, Any]) -> dict[str, Any]:
+def _small_integers(kernel: Kernel, trial: Trial, placement: interpretation.Placement) -> dict[str, Any]:
     """Inputs with sums that are not rounded in any number domain."""
-    inputs = interpretation.inputs_for(kernel.spec, trial.shape, ExactDomain.name, trial.seed, **lies)
+    inputs = interpretation.inputs_for(kernel.spec, trial.shape, ExactDomain.name, trial.seed, placement)
     if kernel.domain == FloatDomain.name:  # random bytes would be weights up to 448, and fractions
         weights = np.random.default_rng(trial.seed).integers(-9, 10, inputs["b"].shape)
         inputs["b"][...] = pack_weights(weights.astype(np.float32), kernel.spec)

@@ -15,7 +15,7 @@ from lowtide.compiler.problem_ir import problem_text
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
 from lowtide.targets import get
-from lowtide.verification.checking.check import check_subject
+from lowtide.verification.checking.check import check
 from lowtide.verification.checking.subjects import Subject
 from lowtide.verification.mutation.detectors import Finding
 from lowtide.verification.mutation.equivalents import Argument
@@ -36,7 +36,7 @@ _ORDERED = Argument(
 def judged_on_every_shape(kernel: Kernel, mutant: Mutant, original: Lowered) -> tuple[Finding | None, Argument | None]:
     """The finding of `lowtide check` in a mutant; or, if a line was only moved, the argument that it is equivalent."""
     try:
-        result = check_subject(_subject(kernel, mutant, original), budget=BUDGET, jobs=1)
+        result = check(_subject(kernel, mutant, original), budget=BUDGET, jobs=1)
     except Error as error:
         return Finding("lowtide check", str(error)[:240]), None
     if result.guilty is not None:

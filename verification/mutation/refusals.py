@@ -67,7 +67,7 @@ def _operands(kernel: Kernel, shape: tuple[int, int, int], matrices: int = _MATR
     support."""
     batch = interpretation.Batch(matrices) if kernel.spec.is_batched else None
     spec = replace(kernel.spec, m=None, n=None, k=None)
-    inputs = interpretation.inputs_for(spec, shape, "exact", 0, batch=batch)
+    inputs = interpretation.inputs_for(spec, shape, "exact", 0, interpretation.Placement(batch=batch))
     rows, columns = shape[:2] if kernel.spec.d_order == "row" else shape[1::-1]
     outer = interpretation.batch_of(kernel.spec, batch)
     d = np.zeros((*outer, rows, -(-columns // 8) * 8), numpy_dtype(kernel.spec.d))[..., :columns]
