@@ -21,6 +21,7 @@ from lowtide import runtime
 from lowtide.compiler.spec import LAYOUTS
 from lowtide.measurement.bench import gpu_timing
 from lowtide.measurement.bench.gpu_timing import Contender, Operands, torch_with_gpu
+from lowtide.measurement.bench.ladder_pages import cube
 
 PRECISIONS = ("f32", "tf32x3", "bf16x6")
 JUDGED = ("normal", "uniform")
@@ -151,7 +152,7 @@ def _speed(
     contenders: Mapping[str, Callable[[Operands], Any]], layout: str, extent: int, options: argparse.Namespace
 ) -> str:
     """A row of the table: TFLOP/s, sustained and burst, and ratios to the first contender."""
-    sets = gpu_timing.operand_sets(layout, extent, extent, extent, "f32", options.seed)
+    sets = gpu_timing.operand_sets(cube("f32", extent, layout=layout), options.seed)
     racing = [Contender(name, lambda i, launch=launch: launch(sets[i])) for name, launch in contenders.items()]
     gpu_timing.race(racing, len(sets), options.rounds, options.seed)
     cells = []

@@ -136,7 +136,7 @@ TYPES = tuple(
     Table(name, tuple(Case(spec, (CHOSEN,)) for spec in specs), rounds=3, algorithms=96, finalists=2)
     for name, specs in {
         "types": [cube(dtype, 4096, layout=layout) for dtype in ("bf16", "f16") for layout in LAYOUTS],
-        "f16-sums": [cube("f16", 4096, "f16", layout) for layout in LAYOUTS],
+        "f16-sums": [cube("f16", 4096, "f16", layout=layout) for layout in LAYOUTS],
         **{dtype: [cube(dtype, 4096, layout=layout) for layout in LAYOUTS] for dtype in ("f32", "f64", "tf32")},
         "fp8": [cube("e4m3", 4096, acc) for acc in ("f32", "fast")],
         "integers": [cube("s8", 4096)],

@@ -18,6 +18,7 @@ from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.errors import Error
 from lowtide.interpreter.numbers.domains import domain as number_domain
 from lowtide.verification.checking.check import check as check_subject
+from lowtide.verification.checking.expected_problem import dumped_problem
 from lowtide.verification.checking.interpretation import ROW_PADDING
 from lowtide.verification.checking.subjects import of_file
 from lowtide.verification.checking.trials import Finding, Trial, first_fault
@@ -73,7 +74,7 @@ def reduce(
         if says:
             raise Error("--says needs --check: it is about the output of that command [says-without-check]")
         with busy("looking for a run that fails"):
-            trial = _trial(file, found, (m, n, k), sms, seed or 0, domain, padding)
+            trial = _trial(file, found, (m, n, k), Trial((1, 1, 1), sms, padding, domain, seed or 0))
             if trial.batch is None:
                 trial = replace(trial, batch=options.lies(found.spec, batch, rows_between, shared))
             if aligned is not None:
@@ -105,25 +106,18 @@ def _command(command: str, says: str, file: Path) -> Check:
     return Command(command, says, file.name)
 
 
-def _trial(
-    file: Path,
-    found: FoundProblem,
-    given: tuple[int | None, int | None, int | None],
-    sms: int,
-    seed: int,
-    domain: str,
-    padding: int,
-) -> Trial:
-    """The run of the options; without extents, the first failing run on shapes derived from the schedule."""
+def _trial(file: Path, found: FoundProblem, given: tuple[int | None, int | None, int | None], asked: Trial) -> Trial:
+    """The run `asked`, of the given extents; without them, the first failing run on shapes derived from the
+    schedule."""
     known = (found.spec.m, found.spec.n, found.spec.k)
     m, n, k = (extent if extent is not None else fixed for extent, fixed in zip(given, known, strict=True))
     if m is not None and n is not None and k is not None:
-        return Trial((m, n, k), sms, padding, domain, seed)
+        return replace(asked, extents=(m, n, k))
     if any(extent is not None for extent in given):
         raise Error("--m, --n and --k go together; give all that the file leaves open, or none [extents-together]")
     kernel = CompiledKernel(lower(file))
     subject = of_file(None if found.whole else _problem_beside(file), kernel.levels, kernel.schedule)
-    found_at = check_subject(subject, budget=_SECONDS, seed=seed).outcomes
+    found_at = check_subject(subject, budget=_SECONDS, seed=asked.seed).outcomes
     fault = first_fault(found_at) or next((each for each in found_at if each.finding is Finding.failed), None)
     if fault is None:
         raise Error(
@@ -135,10 +129,10 @@ def _trial(
 
 def _problem_beside(file: Path) -> Path:
     """The problem in a file's dump folder. Raises Error if there is none."""
-    problems = sorted(file.resolve().parent.parent.glob("01-problem/*.mlir"))
-    if not problems:
+    problem = dumped_problem(file)
+    if problem is None:
         raise Error(f"{file} no longer defines D, and is not in a dump folder; give --m, --n and --k [problem-lost]")
-    return problems[-1]
+    return problem
 
 
 def _report(reduced: Reduced, output: Path, command: str | None, says_problem: bool) -> None:

@@ -5,6 +5,7 @@ algorithms.
 the times, as rows for a table.
 """
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -112,13 +113,12 @@ class Contest:
         self._say = say
         self._torch = torch_with_gpu()
         check_sums(self._torch, spec.a, spec.sums)
-        batch = spec.batch_shape[0] if spec.is_batched else None
-        timed = operand_sets(spec.layout, m, n, k, spec.a, seed, batch, spec.d)
-        self._exact = exact_product(spec.layout, m, n, k, spec.a, spec.sums, seed, batch, spec.d)
+        timed = operand_sets(spec, seed)
+        self._exact = exact_product(spec, seed)
         self._timed = len(timed)
         # The timed sets, and that of the exact product.
         self.sets = (*timed, self._exact.operands)
-        self._flops = 2.0 * m * n * k * (batch or 1)
+        self._flops = 2.0 * m * n * k * math.prod(extent or 1 for extent in spec.batch_shape)
         self._matmul: cublaslt.Matmul | None = None
         self._workspace: Any = None
         self._others: list[Contender] = []
@@ -163,9 +163,7 @@ class Contest:
     def _complaint(self, contender: Contender) -> str:
         try:
             found = exact_complaint(contender, self._exact, self._timed)
-            found = found or complaint(
-                contender, self.sets, self.spec.a, self.spec.sums, self.spec.d, self.spec.is_fast
-            )
+            found = found or complaint(contender, self.sets, self.spec)
         except Error as error:
             found = str(error)
         if found:

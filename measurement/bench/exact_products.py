@@ -11,8 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type, exact_sums
-from lowtide.measurement.bench.gpu_timing import Contender, Operands, shapes_of, torch_with_gpu, unwritten
+from lowtide.measurement.bench.gpu_timing import Contender, Operands, torch_with_gpu, unwritten, unwritten_d
 
 
 @dataclass(frozen=True)
@@ -29,33 +30,21 @@ def density(dtype: str, acc: str, k: int, d: str | None = None) -> float:
     return min(1.0, math.sqrt(limit / (4 * k)))
 
 
-def exact_product(
-    layout: str,
-    m: int,
-    n: int,
-    k: int,
-    dtype: str,
-    acc: str,
-    seed: int,
-    batch: int | None = None,
-    d: str | None = None,
-) -> ExactProduct:
+def exact_product(spec: GemmSpec, seed: int) -> ExactProduct:
     """Random operands on the GPU, with the shapes of `operand_sets`. Raises DeviceError."""
     torch = torch_with_gpu()
-    kind, of_d = (getattr(torch, element_type(name).library) for name in (dtype, d or dtype))
+    kind = getattr(torch, element_type(spec.a).library)
     generator = torch.Generator(device="cuda").manual_seed(seed)
-    share = density(dtype, acc, k, d)
-    *inputs, output = shapes_of(layout, m, n, k, batch)
+    assert spec.k is not None
+    share = density(spec.a, spec.sums, spec.k, spec.d)
 
-    def matrix(shape: tuple[int, ...]) -> Any:
+    def matrix(shape: tuple[int | None, ...]) -> Any:
         uniform = torch.rand(shape, device="cuda", generator=generator)
         return ((uniform < share / 2).float() - (uniform >= 1 - share / 2).float()).to(kind)
 
-    a, b = (matrix(shape) for shape in inputs)
-    empty = torch.empty(output, device="cuda", dtype=of_d)
-    operands = Operands(a, b, empty.fill_(unwritten(empty)), layout)
+    operands = Operands(matrix(spec.a_shape), matrix(spec.b_shape), unwritten_d(torch, spec), spec.layout)
     # f32 holds these integers exactly, and tf32 would hold −1, 0 and 1.
-    return ExactProduct(operands, (operands.logical_a.float() @ operands.logical_b.float()).to(of_d))
+    return ExactProduct(operands, (operands.logical_a.float() @ operands.logical_b.float()).to(operands.d.dtype))
 
 
 def exact_complaint(contender: Contender, exact: ExactProduct, index: int) -> str:

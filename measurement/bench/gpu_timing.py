@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type, roundings_of_sum, stages_of_sum
 from lowtide.errors import DeviceError
 
@@ -66,13 +67,6 @@ class Operands:
         return self.b.mT if self.layout[1] == "n" else self.b
 
 
-def shapes_of(layout: str, m: int, n: int, k: int, batch: int | None = None) -> tuple[tuple[int, ...], ...]:
-    """The shapes of A, B and D in memory, after the batch if there is one."""
-    outer = () if batch is None else (batch,)
-    a, b = (m, k) if layout[0] == "t" else (k, m), (n, k) if layout[1] == "n" else (k, n)
-    return (*outer, *a), (*outer, *b), (*outer, m, n)
-
-
 def torch_with_gpu() -> Any:
     """torch. Raises DeviceError if it is not installed, or has no GPU."""
     try:
@@ -93,7 +87,7 @@ def unwritten(d: Any) -> float:
     return float("nan") if d.is_floating_point() else float(torch_with_gpu().iinfo(d.dtype).min)
 
 
-def random_matrix(torch: Any, shape: tuple[int, ...], dtype: str, generator: Any) -> Any:
+def random_matrix(torch: Any, shape: tuple[int | None, ...], dtype: str, generator: Any) -> Any:
     """Normal random numbers in the type, or integers over its whole range."""
     row = element_type(dtype)
     kind = getattr(torch, row.library)
@@ -108,23 +102,29 @@ def random_matrix(torch: Any, shape: tuple[int, ...], dtype: str, generator: Any
     return drawn.to(kind)
 
 
-def operand_sets(
-    layout: str, m: int, n: int, k: int, dtype: str, seed: int, batch: int | None = None, d: str | None = None
-) -> list[Operands]:
-    """Sets of random operands, more than L2 holds and at least two. D, of type `d` if that differs from A's and B's, is
-    not written. Raises DeviceError."""
+def unwritten_d(torch: Any, spec: GemmSpec) -> Any:
+    """A D of a spec with known extents on the GPU, filled with `unwritten`."""
+    empty = torch.empty(spec.d_shape, device="cuda", dtype=getattr(torch, element_type(spec.d).library))
+    return empty.fill_(unwritten(empty))
+
+
+def operand_sets(spec: GemmSpec, seed: int) -> list[Operands]:
+    """Sets of random operands of a spec with known extents, more than L2 holds and at least two. A and B have one type;
+    D is not written. Raises DeviceError."""
     torch = torch_with_gpu()
-    of_d = element_type(d or dtype)
     generator = torch.Generator(device="cuda").manual_seed(seed)
-    *inputs, output = shapes_of(layout, m, n, k, batch)
     sets = []
-    held = element_type(dtype).bytes * sum(map(math.prod, inputs)) + of_d.bytes * math.prod(output)
+    held = element_type(spec.a).bytes * (_size(spec.a_shape) + _size(spec.b_shape))
+    held += element_type(spec.d).bytes * _size(spec.d_shape)
     for _ in range(max(2, -(-L2_MULTIPLE_BYTES // held))):
-        a, b = (random_matrix(torch, shape, dtype, generator) for shape in inputs)
-        empty = torch.empty(output, device="cuda", dtype=getattr(torch, of_d.library))
-        sets.append(Operands(a, b, empty.fill_(unwritten(empty)), layout))
+        a, b = (random_matrix(torch, shape, spec.a, generator) for shape in (spec.a_shape, spec.b_shape))
+        sets.append(Operands(a, b, unwritten_d(torch, spec), spec.layout))
     torch.cuda.synchronize()
     return sets
+
+
+def _size(shape: tuple[int | None, ...]) -> int:
+    return math.prod(extent or 0 for extent in shape)
 
 
 def tolerance(dtype: str, acc: str, k: int, d: str | None = None, is_fast: bool = False) -> float:
@@ -148,17 +148,9 @@ def tolerance(dtype: str, acc: str, k: int, d: str | None = None, is_fast: bool 
     return element_type(d or dtype).spacing / 2 + own + math.sqrt(n) * element_type("f64").spacing / 2
 
 
-def complaint(
-    contender: Contender,
-    sets: Sequence[Operands],
-    dtype: str,
-    acc: str | None = None,
-    d: str | None = None,
-    is_fast: bool = False,
-) -> str:
+def complaint(contender: Contender, sets: Sequence[Operands], spec: GemmSpec) -> str:
     """What is wrong with the contender's result on the first set, or "". Every element must be written, and sampled
-    rows of each matrix of a batch are compared with float64. `acc`: the type of the sums, by default the one that
-    epilogues of `dtype` compute in. `d`: the type of D, by default `dtype`."""
+    rows of each matrix of a batch are compared with float64."""
     torch = torch_with_gpu()
     operands = sets[0]
     mark = unwritten(operands.d)
@@ -173,7 +165,7 @@ def complaint(
     error = wrong.max().item()
     if bool((operands.d.isnan() if math.isnan(mark) else operands.d == mark).any()):
         return "elements of D were not written, or are NaN"
-    most = tolerance(dtype, acc or element_type(dtype).computes_in, operands.logical_a.shape[-1], d, is_fast)
+    most = tolerance(spec.a, spec.sums, operands.logical_a.shape[-1], spec.d, spec.is_fast)
     return "" if error <= most else f"relative error {error:.1e}, more than {most:.1e}"
 
 

@@ -1,9 +1,10 @@
 """The ladders in the documentation: the problem of each, and the targets of its presets."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from lowtide.compiler.presets import Preset, ladder_of
-from lowtide.compiler.spec import UNBATCHED, GemmSpec, Unbatched
+from lowtide.compiler.spec import GemmSpec
 from lowtide.measurement.bench.torch_matmul import product_of
 from lowtide.targets import accumulator_types
 
@@ -22,25 +23,16 @@ class LadderPage:
         return {name: preset for target in self.targets for name, preset in ladder_of(target, self.spec.a).items()}
 
 
-def product(
-    dtype: str,
-    m: int,
-    n: int,
-    k: int,
-    acc: str | None = None,
-    layout: str = "tn",
-    batch: int | Unbatched = UNBATCHED,
-    precision: str | None = None,
-) -> GemmSpec:
+def product(dtype: str, m: int, n: int, k: int, acc: str | None = None, **others: Any) -> GemmSpec:
     """A and B of one type, D of that type or the one that torch returns; `acc` is by default the first accumulator type
-    of the mma instructions."""
+    of the mma instructions. `others`: fields of the spec, such as `layout`."""
     sums, d = acc or accumulator_types(dtype, dtype)[0], next(iter(product_of(dtype).d), dtype)
-    return GemmSpec(m=m, n=n, k=k, batch=batch, a=dtype, b=dtype, d=d, acc=sums, layout=layout, precision=precision)
+    return GemmSpec(m=m, n=n, k=k, a=dtype, b=dtype, d=d, acc=sums, **others)
 
 
-def cube(dtype: str, extent: int, acc: str | None = None, layout: str = "tn", precision: str | None = None) -> GemmSpec:
+def cube(dtype: str, extent: int, acc: str | None = None, **others: Any) -> GemmSpec:
     """A product with three equal extents."""
-    return product(dtype, extent, extent, extent, acc, layout, precision=precision)
+    return product(dtype, extent, extent, extent, acc, **others)
 
 
 LADDER_PAGES = (

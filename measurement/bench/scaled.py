@@ -15,9 +15,9 @@ from lowtide.compiler.epilogue.operands import PerColumn, PerRow, Scalar
 from lowtide.compiler.spec import GemmSpec
 from lowtide.measurement.bench.gpu_timing import (
     CHECKED_ROWS,
-    L2_MULTIPLE_BYTES,
     Contender,
     Operands,
+    operand_sets,
     race,
     torch_with_gpu,
 )
@@ -62,19 +62,6 @@ def problem(size: Size, sums: str, kind: str) -> GemmSpec:
     blocks = BlockScales() if kind == "blocks" else None
     epilogue = EPILOGUES[kind]
     return GemmSpec(m=m, n=n, k=k, a="e4m3", b="e4m3", d="bf16", acc=sums, epilogue=epilogue, block_scales=blocks)
-
-
-def operand_sets(torch: Any, size: Size, seed: int) -> list[Operands]:
-    """Sets of normal random operands, more than L2 holds and at least two."""
-    m, n, k = size
-    generator = torch.Generator(device="cuda").manual_seed(seed)
-    sets = []
-    for _ in range(max(2, -(-L2_MULTIPLE_BYTES // (m * k + n * k + 2 * m * n)))):
-        a, b = (
-            torch.randn(shape, device="cuda", generator=generator).to(torch.float8_e4m3fn) for shape in ((m, k), (n, k))
-        )
-        sets.append(Operands(a, b, torch.empty((m, n), device="cuda", dtype=torch.bfloat16), "tn"))
-    return sets
 
 
 def scales(torch: Any, kind: str, size: Size) -> tuple[Any, Any]:
@@ -122,7 +109,7 @@ def raced(
     """torch's kernel and the given ones, timed together, by sums and kind of scales. A wrong kernel is reported by
     `say` and left out. Raises DeviceError."""
     torch = torch_with_gpu()
-    sets = operand_sets(torch, size, seed)
+    sets = operand_sets(problem(size, "f32", "tensor"), seed)
     given = {kind: scales(torch, kind, size) for kind in kinds}
     found: dict[tuple[str, str], list[Contender]] = {}
 

@@ -353,7 +353,7 @@ def test_a_kernel_that_writes_what_is_not_its_own_is_found() -> None:
 def test_the_work_that_is_computed_is_the_work_that_is_done(schedule: str, sms: int) -> None:
     kernel = compiled(schedule=schedule)
     facts, tile = of_kernel(kernel).facts, kernel.schedule.tile_mnk
-    work = work_of(kernel.schedule, facts, kernel.target, 2, 3, 7, sms)
+    work = work_of(kernel.schedule, facts, kernel.target, (2, 3, 7), sms)
     shapes = {"a": (2 * tile[0], 7 * tile[2]), "b": (3 * tile[1], 7 * tile[2])}
     trace = Trace()
     interpret(

@@ -11,7 +11,8 @@ from lowtide.errors import DeviceError
 from lowtide.markdown import markdown
 from lowtide.measurement.bench import contest, gpu_timing
 from lowtide.measurement.bench.contest import Standings
-from lowtide.measurement.bench.gpu_timing import Contender, Operands, race, ratio, screen, shapes_of, spread
+from lowtide.measurement.bench.gpu_timing import Contender, Operands, race, ratio, screen, spread
+from lowtide.measurement.bench.ladder_pages import product
 
 SETS = 4
 
@@ -104,8 +105,9 @@ def test_operands_are_read_as_their_letters_say(layout: str) -> None:
 
 
 def test_a_batch_is_the_first_dimension_of_each_operand() -> None:
-    assert shapes_of("nt", 5, 3, 4) == ((4, 5), (4, 3), (5, 3))
-    assert shapes_of("tn", 5, 3, 4, 7) == ((7, 5, 4), (7, 3, 4), (7, 5, 3))
+    one, several = (product("f16", 5, 3, 4, layout="nt"), product("f16", 5, 3, 4, batch=7))
+    assert (one.a_shape, one.b_shape, one.d_shape) == ((4, 5), (4, 3), (5, 3))
+    assert (several.a_shape, several.b_shape, several.d_shape) == ((7, 5, 4), (7, 3, 4), (7, 5, 3))
 
 
 class SimpleMatrix(SimpleNamespace):

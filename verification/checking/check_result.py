@@ -164,15 +164,7 @@ class CheckResult:
             "coverage": [
                 {
                     "kernel": verified.name,
-                    "conditions": [
-                        {
-                            "subject": row.subject,
-                            "text": row.text,
-                            "shape": row.shape and asdict(row.shape),
-                            "why": row.why,
-                        }
-                        for row in verified.conditions
-                    ],
+                    "conditions": [asdict(row) for row in verified.conditions],
                     "branch_sides": _sides_json(verified.branches),
                     "branch_sides_below": {
                         "llvm": _sides_json(verified.branches_of_llvm),

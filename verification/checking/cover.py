@@ -83,36 +83,31 @@ class Blank:
     seconds: float
 
 
+@dataclass
 class _Coverer:
     """The conditions of one schedule and problem."""
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        problem: Problem,
-        target: Target,
-        cost: Cost,
-        budget: float,
-        operands: Sequence[str],
-    ) -> None:
-        self.schedule = schedule
-        self.problem = problem
-        self.target = target
-        self.cost = cost
-        self.budget = budget
-        self.axes = axes_of(schedule, problem)
-        self.fixed = (problem.m, problem.n, problem.k)
-        self.sharings = sharings_of(problem, operands)
+    schedule: Schedule
+    problem: Problem
+    target: Target
+    cost: Cost
+    budget: float
+    operands: Sequence[str]
+
+    def __post_init__(self) -> None:
+        self.axes = axes_of(self.schedule, self.problem)
+        self.fixed = (self.problem.m, self.problem.n, self.problem.k)
+        self.sharings = sharings_of(self.problem, self.operands)
 
     def cover(self) -> Cover:
         shares = shares_of(self.schedule, self.problem)
         chosen, missed = _greedy(list(self._blanks()), shares, self.budget)
         shapes = self._with_edges(chosen)
         rows = [*self._rows_of_shares(shares, missed, shapes), *self._rows_of_edges(shapes)]
-        paddings = paddings_of(self.problem)
-        for padding, text in paddings.items():
-            found = next((shape for shape in shapes if shape.padding == padding), None)
-            rows.append(Row("rows", text, found, "" if found else "no shape is left for it"))
+        for padding, text in paddings_of(self.problem).items():
+            rows.append(
+                _row("rows", text, (shape for shape in shapes if shape.padding == padding), "no shape is left for it")
+            )
         rows += self._rows_of_batches(shapes)
         return Cover(tuple(shapes), tuple(rows))
 
@@ -133,7 +128,7 @@ class _Coverer:
             if seconds > self.budget or (self.problem.batch is None and matrices > 1 and m * n > _MOST_TILES):
                 continue
             for each in sms:
-                work = work_of(schedule, self.problem, self.target, m, n, steps, each, matrices)
+                work = work_of(schedule, self.problem, self.target, (m, n, steps), each, matrices)
                 yield Blank(work, extents, seconds)
 
     def _matrices(self) -> Sequence[int]:
@@ -204,8 +199,8 @@ class _Coverer:
         wanted.append(("matrices one behind the other", lambda batch: not batch.rows_between))
         wanted.append(("rows between matrices, which nobody may touch", lambda batch: batch.rows_between > 0))
         for text, holds in wanted:
-            found = next((shape for shape, batch in several if holds(batch)), None)
-            yield Row("batch", text, found, "" if found else "no shape of several matrices is left for it")
+            met = (shape for shape, batch in several if holds(batch))
+            yield _row("batch", text, met, "no shape of several matrices is left for it")
 
     def _unshared(self, shapes: Sequence[Shape]) -> bool:
         """Whether some way of sharing has no shape yet."""
@@ -219,10 +214,10 @@ class _Coverer:
         """One tile, with as many steps as K needs to end in the first of these ways."""
         least, axis = max(2, least_steps(self.schedule)), self.axes[2]
         steps = next(each for each in count(least) if axis.has(each) and (not ends or axis.ends(each, ends[0])))
-        counts = [self._counts(0, [1])[0], self._counts(1, [1])[0], self._counts(2, [steps])[0]]
+        counts = (self._counts(0, [1])[0], self._counts(1, [1])[0], self._counts(2, [steps])[0])
         extents = tuple(tiles * axis.tile for tiles, axis in zip(counts, self.axes, strict=True))
         matrices = next((each for each in self._matrices() if each > 1), 1)
-        work = work_of(self.schedule, self.problem, self.target, counts[0], counts[1], counts[2], 2, matrices)
+        work = work_of(self.schedule, self.problem, self.target, counts, 2, matrices)
         return Blank(work, extents, self.cost(extents, matrices))  # type: ignore[arg-type]
 
     def _ends(self, position: int) -> list[int]:
@@ -239,32 +234,29 @@ class _Coverer:
         return chosen
 
     def _work(self, shape: Shape) -> Work:
-        rows, columns, steps = (-(-extent // axis.tile) for extent, axis in zip(shape.extents, self.axes, strict=True))
-        return work_of(self.schedule, self.problem, self.target, rows, columns, steps, shape.sms, shape.matrices)
+        m, n, k = (-(-extent // axis.tile) for extent, axis in zip(shape.extents, self.axes, strict=True))
+        return work_of(self.schedule, self.problem, self.target, (m, n, k), shape.sms, shape.matrices)
 
     def _rows_of_shares(self, shares: Sequence[Share], missed: dict[Share, str], shapes: Sequence[Shape]) -> list[Row]:
-        rows = []
         works = [(shape, self._work(shape)) for shape in shapes]
-        for share in shares:
-            found = next((shape for shape, work in works if _meets(share, work)), None)
-            why = "" if found else missed.get(share, "no shape meets it")
-            rows.append(Row(share.subject, share.text, found, why))
-        return rows
+        return [
+            _row(
+                share.subject,
+                share.text,
+                (shape for shape, work in works if _meets(share, work)),
+                missed.get(share, "no shape meets it"),
+            )
+            for share in shares
+        ]
 
     def _rows_of_edges(self, shapes: Sequence[Shape]) -> list[Row]:
         rows = []
-        for position, axis in enumerate(self.axes):
+        of_sums = [shape for shape in shapes if shape.extents[2]]
+        for position, (axis, fixed) in enumerate(zip(self.axes, self.fixed, strict=True)):
+            why = "the budget is spent" if fixed is None else f"the kernel was compiled for {axis.name} = {fixed}"
             for edge in axis.edges:
-                met = (
-                    shape for shape in shapes if edge.holds(shape.extents[position] % axis.tile) and shape.extents[2]
-                )
-                found = next(met, None)
-                fixed = self.fixed[position]
-                missed = (
-                    "the budget is spent" if fixed is None else f"the kernel was compiled for {axis.name} = {fixed}"
-                )
-                why = "" if found else missed
-                rows.append(Row(f"edge of {axis.name}", edge.text, found, why))
+                met = (shape for shape in of_sums if edge.holds(shape.extents[position] % axis.tile))
+                rows.append(_row(f"edge of {axis.name}", edge.text, met, why))
         return rows
 
 
@@ -297,6 +289,12 @@ def _exchanged(row: Row) -> Row:
     told = (row.subject, row.text, row.why)
     subject, text, why = (_SIDES.sub(lambda word: _OTHER_SIDE[word[0]], each) for each in told)
     return replace(row, subject=subject if row.subject.startswith("edge") else row.subject, text=text, why=why)
+
+
+def _row(subject: str, text: str, met: Iterator[Shape], why: str) -> Row:
+    """A condition with the first shape that meets it, or the reason why there is none."""
+    found = next(met, None)
+    return Row(subject, text, found, "" if found else why)
 
 
 def _meets(share: Share, work: Work) -> bool:

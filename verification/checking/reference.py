@@ -61,19 +61,7 @@ def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> 
     `a`, `b`: in the spec's layout, as values of the spec's dtypes; `operands`: the epilogue's, by name. In a batch,
     operands without its dimension are shared. Raises `SpecError` for shapes or names that do not fit the spec.
     """
-    if spec.is_batched:
-        parts, matrices = _parts(spec, {"a": a, "b": b, **operands})
-        return np.stack([reference(one, **inputs) for one, inputs in parts])[:matrices]
-    left, right = _matrices(spec, a, b, operands)
-    left, right, _ = _scaled(spec, operands, left, right)
-    given = _operands(spec, operands, left.shape[0], right.shape)
-    with np.errstate(all="ignore"):
-        acc, _ = exact_product(left, right, spec.sums)
-    result = np.empty_like(acc)
-    for rows in _row_blocks(acc.shape):
-        block = [_rows_of(value, rows) for value in given]
-        result[rows] = _saturated(evaluate(spec.epilogue_graph, acc[rows], block), spec.d)
-    return np.asarray(spec.in_rows(result))
+    return _computed(spec, a, b, operands, with_bound=False)[0]
 
 
 def error_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
@@ -90,9 +78,16 @@ def reference_with_bound(
     spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """`reference` and `error_bound` together, with one product A · B."""
+    return _computed(spec, a, b, operands, with_bound=True)
+
+
+def _computed(
+    spec: GemmSpec, a: np.ndarray, b: np.ndarray, operands: Mapping[str, Any], *, with_bound: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The reference and, if it is wanted, the bound, which is undefined otherwise."""
     if spec.is_batched:
         parts, matrices = _parts(spec, {"a": a, "b": b, **operands})
-        found = [reference_with_bound(one, **inputs) for one, inputs in parts]
+        found = [_computed(one, own.pop("a"), own.pop("b"), own, with_bound=with_bound) for one, own in parts]
         values, bounds = (np.stack(arrays)[:matrices] for arrays in zip(*found, strict=True))
         return values, bounds
     left, right = _matrices(spec, a, b, operands)
@@ -100,17 +95,19 @@ def reference_with_bound(
     given = _operands(spec, operands, left.shape[0], right.shape)
     with np.errstate(all="ignore"):
         acc, own_error = exact_product(left, right, spec.sums)
-        magnitude = _finite(left) @ _finite(right)
-        if spec.decomposition is not None:
-            own_error = own_error + left_out(spec.decomposition, _finite(left), _finite(right), magnitude)
-        own_error = own_error + lost
+        if with_bound:
+            magnitude = _finite(left) @ _finite(right)
+            if spec.decomposition is not None:
+                own_error = own_error + left_out(spec.decomposition, _finite(left), _finite(right), magnitude)
+            own_error = own_error + lost
     values, bounds = np.empty_like(acc), np.empty_like(acc)
     for rows in _row_blocks(acc.shape):
         block = [_rows_of(value, rows) for value in given]
         values[rows] = _saturated(evaluate(spec.epilogue_graph, acc[rows], block), spec.d)
-        around = _accumulator(acc[rows], magnitude[rows], own_error[rows], left.shape[1], spec)
-        interval = propagate(spec.epilogue_graph, around, block)
-        bounds[rows] = _distance(values[rows], interval, spec.d)
+        if with_bound:
+            around = _accumulator(acc[rows], magnitude[rows], own_error[rows], left.shape[1], spec)
+            interval = propagate(spec.epilogue_graph, around, block)
+            bounds[rows] = _distance(values[rows], interval, spec.d)
     return spec.in_rows(values), spec.in_rows(bounds)
 
 

@@ -48,32 +48,18 @@ class Work:
 
 
 def work_of(
-    schedule: Schedule,
-    problem: Problem,
-    target: Target,
-    rows: int,
-    columns: int,
-    steps: int,
-    sms: int,
-    matrices: int = 1,
+    schedule: Schedule, problem: Problem, target: Target, tiles: tuple[int, int, int], sms: int, matrices: int = 1
 ) -> Work:
-    """The work on a shape of `rows` × `columns` CTA tiles and `steps` steps of K, or on `matrices` of them."""
+    """The work on a shape of `tiles`: rows and columns of CTA tiles, and steps of K; or on `matrices` of them."""
+    rows, columns, steps = tiles
     resident = _resident(schedule, problem, target, sms)
     ctas = _grid(schedule, rows, columns, steps, resident, matrices)
     order = schedule.grid.order
     assert order is not None and schedule.grid.scheduler is not None
-    division = schedule.k_division
     items: list[tuple[WorkItem, ...]] = []
     grids = [(rows, columns)] * matrices
     loops = [
-        WorkOrder(
-            schedule.grid.scheduler,
-            order.kind,
-            order.rows,
-            order.columns,
-            part,
-            division,
-        )
+        WorkOrder(schedule.grid.scheduler, order.kind, order.rows, order.columns, part, schedule.k_division)
         for _, part in work_loops(schedule.grid)
     ]
     for cta in range(ctas):

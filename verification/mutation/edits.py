@@ -5,7 +5,7 @@ or PTX, with one op or instruction per line; a region is between a line that end
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 Match = re.Match[str]
@@ -71,26 +71,31 @@ def later(text: str, place: Match) -> str | None:
 
 def earlier(text: str, place: Match) -> str | None:
     """Move the line of the match before the previous statement of its block that has an effect."""
-    lines = text.splitlines(keepends=True)
-    at = text.count("\n", 0, place.start())
-    start = at
-    while start > 0 and not _OPENS.search(lines[start - 1]) and not _is_label(lines[start - 1]):
-        first = _start_of_statement(lines, start - 1)
-        found = any(_EFFECT.search(line) for line in lines[first:start])
-        start = first
-        if found:
-            return "".join([*lines[:start], lines[at], *lines[start:at], *lines[at + 1 :]])
+    lines, at = text.splitlines(keepends=True), text.count("\n", 0, place.start())
+    end = at
+    for start in _starts(lines, at):
+        if any(_EFFECT.search(line) for line in lines[start:end]):
+            return _moved_up(lines, at, start)
+        end = start
     return None
 
 
 def first(text: str, place: Match) -> str | None:
     """Move the line of the match to the beginning of its block."""
-    lines = text.splitlines(keepends=True)
-    at = text.count("\n", 0, place.start())
-    start = at
-    while start > 0 and not _OPENS.search(lines[start - 1]) and not _is_label(lines[start - 1]):
-        start = _start_of_statement(lines, start - 1)
-    return None if start == at else "".join([*lines[:start], lines[at], *lines[start:at], *lines[at + 1 :]])
+    lines, at = text.splitlines(keepends=True), text.count("\n", 0, place.start())
+    *_, start = (at, *_starts(lines, at))
+    return None if start == at else _moved_up(lines, at, start)
+
+
+def _starts(lines: list[str], at: int) -> Iterator[int]:
+    """The first lines of the statements before a line in its block, the nearest first."""
+    while at > 0 and not _OPENS.search(lines[at - 1]) and not _is_label(lines[at - 1]):
+        at = _start_of_statement(lines, at - 1)
+        yield at
+
+
+def _moved_up(lines: list[str], at: int, start: int) -> str:
+    return "".join([*lines[:start], lines[at], *lines[start:at], *lines[at + 1 :]])
 
 
 def at_first(pattern: str, edit: Edit) -> Edit:

@@ -44,22 +44,15 @@ class Argument:
     why: str
 
 
-@dataclass(frozen=True)
-class _Rule:
-    operators: re.Pattern[str]
-    holds: Callable[[list[str], int], bool]
-    argument: Argument
-
-
 def argument_for(mutant: Mutant, original: str) -> Argument | None:
     """The argument whose premises hold for a mutant; None if there is none."""
     lines, others = original.splitlines(), mutant.text.splitlines()
     at = _common(lines, others)
     if mutant.operator.endswith("earlier"):  # the original position of the line, not its new one
         at = len(lines) - 1 - _common(lines[::-1], others[::-1])
-    for rule in _RULES:
-        if rule.operators.fullmatch(mutant.operator) and rule.holds(lines, at):
-            return rule.argument
+    for operators, holds, argument in _RULES:
+        if re.fullmatch(operators, mutant.operator) and holds(lines, at):
+            return argument
     return None
 
 
@@ -218,35 +211,36 @@ def _around(lines: list[str], at: int) -> Iterator[str]:
             yield line
 
 
-_RULES = (
-    _Rule(
-        re.compile(r"wait for cp\.async later|barrier earlier"),
+# Operators, premises, and the argument that holds if these do; the first one counts.
+_RULES: tuple[tuple[str, Callable[[list[str], int], bool], Argument], ...] = (
+    (
+        r"wait for cp\.async later|barrier earlier",
         _barrier_follows,
         Argument(
             "a barrier follows",
             "it still precedes a barrier of the CTA that precedes every access of shared memory",
         ),
     ),
-    _Rule(
-        re.compile(r"assertion of less"),
+    (
+        r"assertion of less",
         _of_a_multiple,
         Argument(
             "of a multiple",
             "an extent rounded down to a multiple is never larger than it, so greater or equal means equal",
         ),
     ),
-    _Rule(
-        re.compile(r"a warp more"),
+    (
+        r"a warp more",
         _clears,
         Argument("one thread clears", "only the first thread of the launch clears, so further threads do not matter"),
     ),
-    _Rule(
-        re.compile(r"scale-d inverted"),
+    (
+        r"scale-d inverted",
         _sums_of_zero,
         Argument("sums of zero", "the added sums are the constant zero"),
     ),
-    _Rule(
-        re.compile(r"(barrier (dropped|later|earlier))|(wait for cp\.async later)"),
+    (
+        r"(barrier (dropped|later|earlier))|(wait for cp\.async later)",
         _orders_nothing,
         Argument(
             "nothing to order",
@@ -254,23 +248,22 @@ _RULES = (
             "waited for before the thread ends",
         ),
     ),
-    _Rule(
-        re.compile(r"shared memory less aligned"),
+    (
+        r"shared memory less aligned",
         _no_swizzle_by_address,
         Argument(
             "no swizzle by address",
             "only wgmma and TMA swizzle by the address itself; other accesses have at most 16 bytes, the least "
-            "alignment of "
-            "dynamic shared memory",
+            "alignment of dynamic shared memory",
         ),
     ),
-    _Rule(
-        re.compile(r"one group (of \w+ )?more in flight|wait for (wgmma|cp\.async|TMA stores) dropped"),
+    (
+        r"one group (of \w+ )?more in flight|wait for (wgmma|cp\.async|TMA stores) dropped",
         _waits_again,
         Argument("waited for again", "the next instruction waits for all groups of the same kind"),
     ),
-    _Rule(
-        re.compile(r"fence of wgmma (dropped|later)"),
+    (
+        r"fence of wgmma (dropped|later)",
         _in_flight,
         Argument(
             "sums in flight",
