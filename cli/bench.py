@@ -16,10 +16,6 @@ Schedules = Annotated[
     list[str] | None,
     typer.Option("--schedule", help="As for `lowtide run`; repeatable. Default: chosen.", show_default=False),
 ]
-Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Counted rounds.")]
-WithCublaslt = Annotated[
-    bool, typer.Option("--cublaslt/--no-cublaslt", help="Also time cuBLASLt's best of up to 96 algorithms.")
-]
 
 
 def bench(
@@ -32,9 +28,9 @@ def bench(
     batch: problem.GivenBatch = None,
     target: options.Target = None,
     schedule: Schedules = None,
-    rounds: Rounds = 5,
+    rounds: options.Rounds = 5,
     seed: options.Seed = None,
-    cublaslt: WithCublaslt = True,
+    cublaslt: options.WithCublaslt = True,
 ) -> None:
     """Time a GEMM against torch.matmul and cuBLASLt, sustained and in bursts. Requires a GPU and torch.
 

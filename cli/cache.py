@@ -39,7 +39,8 @@ def verify() -> None:
     for fault in faults:
         line("damaged", fault)
     whole = len(entries) - len(faults)
-    line("verified", f"{counted(whole, 'kernel')} whole, {len(faults)} damaged" + _compiled_again(faults))
+    again = "; damaged kernels are compiled again when needed" if faults else ""
+    line("verified", f"{counted(whole, 'kernel')} whole, {len(faults)} damaged{again}")
     if faults:
         raise typer.Exit(1)
 
@@ -110,7 +111,3 @@ def _problem(spec: Any) -> str:
     shape = "x".join("?" if spec.get(name) is None else str(spec[name]) for name in ("m", "n", "k"))
     types = dict.fromkeys(str(spec.get(name, "?")) for name in ("a", "b"))
     return f"{' x '.join(types)} {spec.get('layout', '?')} {shape} to {spec.get('d', '?')}"
-
-
-def _compiled_again(faults: list[str]) -> str:
-    return "; damaged kernels are compiled again when needed" if faults else ""

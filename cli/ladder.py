@@ -23,11 +23,7 @@ from lowtide.measurement.bench.torch_matmul import check_sums, product_of
 from lowtide.targets import KNOWN
 
 Extent = Annotated[int, typer.Option(min=1, help="Default: 4096.", show_default=False)]
-Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Counted rounds.")]
 MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="Write the table to this file, as Markdown.")]
-WithCublaslt = Annotated[
-    bool, typer.Option("--cublaslt/--no-cublaslt", help="Also time cuBLASLt's best of up to 96 algorithms.")
-]
 ChartFile = Annotated[
     Path | None, typer.Option("--chart", help="Write a bar chart to this SVG file; needs a GPU and matplotlib.")
 ]
@@ -41,8 +37,8 @@ def ladder(
     dtype: problem.Dtypes = None,
     acc: problem.Acc = None,
     layout: problem.Layout = None,
-    cublaslt: WithCublaslt = False,
-    rounds: Rounds = 5,
+    cublaslt: options.WithCublaslt = False,
+    rounds: options.Rounds = 5,
     seed: options.Seed = None,
     markdown_file: MarkdownFile = None,
     chart_file: ChartFile = None,

@@ -2,13 +2,15 @@
 
 from lowtide.cli.console import table
 from lowtide.compiler.presets import LADDERS, Preset
-from lowtide.dialects.tile.schedule import Schedule
 from lowtide.targets import KNOWN
 
 
 def presets() -> None:
     """List the named schedules: target, addition to the step before, and fields."""
-    rows = [(name, one.target, f"{one.adds}{_form(one)}\n{_fixed(one.schedule)}") for name, one in LADDERS.items()]
+    rows = [
+        (name, one.target, f"{one.adds}{_form(one)}\n{one.schedule.shorthand() or 'nothing fixed'}")
+        for name, one in LADDERS.items()
+    ]
     table(("preset", "target", "what it adds to the one before; its schedule (other fields are chosen)"), rows)
 
 
@@ -16,10 +18,6 @@ def _form(preset: Preset) -> str:
     """The form of problem that a preset is for; "" for any."""
     given = ", ".join(f"{name} = {'any' if value is None else value}" for name, value in preset.problem.items())
     return f" (for {given})" if given else ""
-
-
-def _fixed(schedule: Schedule) -> str:
-    return schedule.shorthand() or "nothing fixed"
 
 
 def targets() -> None:
@@ -37,13 +35,5 @@ def targets() -> None:
         )
         for target in KNOWN
     ]
-    headings = (
-        "target",
-        "capability",
-        "shared memory per CTA",
-        "per SM",
-        "threads per SM",
-        "registers per thread",
-        "SMs",
-    )
-    table(headings, rows, numbers=(1, 2, 3, 4, 5, 6))
+    of_threads = ("threads per SM", "registers per thread", "SMs")
+    table(("target", "capability", "shared memory per CTA", "per SM", *of_threads), rows, numbers=range(1, 7))

@@ -1,7 +1,7 @@
 """Options that several commands share beside the problem's: those of the kernel and of a run."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,9 +14,6 @@ from lowtide.interpreter.numbers.domains import DOMAINS
 from lowtide.verification.checking.interpretation import Batch
 from lowtide.verification.checking.places import Place
 
-_KERNEL = "The kernel"
-_EXECUTION = "The run"
-
 
 def named_path(text: str) -> Path:
     """A path given as an option. Raises Error for an empty one, which is not the current folder."""
@@ -25,101 +22,44 @@ def named_path(text: str) -> Path:
     return Path(text)
 
 
-def _kernel(name: str, help_: str) -> typer.models.OptionInfo:
-    return typer.Option(name, help=help_, rich_help_panel=_KERNEL, show_default=False)
+def _kernel(name: str, help_: str, **more: Any) -> typer.models.OptionInfo:
+    return typer.Option(name, help=help_, rich_help_panel="The kernel", **more)
 
 
-Target = Annotated[
-    str | None,
-    _kernel("--target", f"A name (`lowtide targets`), or {NATIVE}. Default: the GPU's target, or {WITHOUT_GPU}."),
-]
-ScheduleText = Annotated[
-    str | None,
-    _kernel("--schedule", "A preset's name (`lowtide presets`) or fields: 'grid.tile = [128, 128], stages = 3'."),
-]
-DumpDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--dump-ir",
-        help="Write every step to this folder, as NN-level/NN-pass.mlir.",
-        rich_help_panel=_KERNEL,
-        show_default=False,
-        parser=named_path,
-        metavar="PATH",
-    ),
-]
-TimePasses = Annotated[
-    bool, typer.Option("--time-passes", help="Print the time of each pass.", rich_help_panel=_KERNEL)
-]
-Dynamic = Annotated[
-    bool,
-    typer.Option("--dynamic", help="Compile for any M, N, K, given at run time.", rich_help_panel=_KERNEL),
-]
+def _run(name: str, help_: str, **more: Any) -> typer.models.OptionInfo:
+    return typer.Option(name, help=help_, rich_help_panel="The run", **more)
 
-InterpretedLevel = Annotated[
-    str | None,
-    typer.Option("--level", help=f"One of {', '.join(LEVELS)}.", rich_help_panel=_EXECUTION, show_default=False),
-]
-Sms = Annotated[int, typer.Option("--sms", min=1, help="SMs of the interpreter's GPU.", rich_help_panel=_EXECUTION)]
-MaxSteps = Annotated[
-    int,
-    typer.Option(
-        "--max-steps",
-        min=1,
-        help="The most ops of each agent of the interpreter, against endless loops.",
-        rich_help_panel=_EXECUTION,
-    ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed",
-        min=0,
-        help="Determines the inputs and the interpreter's order of warps. Default: random, and printed.",
-        rich_help_panel=_EXECUTION,
-        show_default=False,
-    ),
-]
-NumberDomain = Annotated[
-    str,
-    typer.Option(
-        "--domain",
-        help=f"The number system: {', '.join(DOMAINS)}. exact and field compare for equality.",
-        rich_help_panel=_EXECUTION,
-    ),
-]
-RowsBetween = Annotated[
-    int,
-    typer.Option("--rows-between", min=0, help="Rows after each matrix of a batch.", rich_help_panel=_EXECUTION),
-]
-Shared = Annotated[
-    str | None,
-    typer.Option(
-        "--shared",
-        help="Inputs shared by all products of a batch, such as a,bias. Default: none.",
-        rich_help_panel=_EXECUTION,
-        show_default=False,
-    ),
-]
-Aligned = Annotated[
-    str | None,
-    typer.Option(
-        "--aligned",
-        help="Alignment in bytes of rows and bases of A, B and D, such as 2,2,2; or of rows, bases and batch strides "
-        "separately, such as 16,8,16;16,16,16;16,16,16. Default: as the kernel requires.",
-        rich_help_panel=_EXECUTION,
-        show_default=False,
-    ),
-]
-Padding = Annotated[
-    int,
-    typer.Option(
-        "--padding", min=0, help="Elements after each row, besides those for alignment.", rich_help_panel=_EXECUTION
-    ),
-]
-Force = Annotated[
-    bool,
-    typer.Option("--force", help="Start the interpreter even if it will take long.", rich_help_panel=_EXECUTION),
+
+_TARGET = f"A name (`lowtide targets`), or {NATIVE}. Default: the GPU's target, or {WITHOUT_GPU}."
+Target = Annotated[str | None, _kernel("--target", _TARGET, show_default=False)]
+_SCHEDULE = "A preset's name (`lowtide presets`) or fields: 'grid.tile = [128, 128], stages = 3'."
+ScheduleText = Annotated[str | None, _kernel("--schedule", _SCHEDULE, show_default=False)]
+_DUMP = "Write every step to this folder, as NN-level/NN-pass.mlir."
+DumpDir = Annotated[Path | None, _kernel("--dump-ir", _DUMP, show_default=False, parser=named_path, metavar="PATH")]
+TimePasses = Annotated[bool, _kernel("--time-passes", "Print the time of each pass.")]
+Dynamic = Annotated[bool, _kernel("--dynamic", "Compile for any M, N, K, given at run time.")]
+
+InterpretedLevel = Annotated[str | None, _run("--level", f"One of {', '.join(LEVELS)}.", show_default=False)]
+Sms = Annotated[int, _run("--sms", "SMs of the interpreter's GPU.", min=1)]
+_MAX_STEPS = "The most ops of each agent of the interpreter, against endless loops."
+MaxSteps = Annotated[int, _run("--max-steps", _MAX_STEPS, min=1)]
+_SEED = "Determines the inputs and the interpreter's order of warps. Default: random, and printed."
+Seed = Annotated[int | None, _run("--seed", _SEED, min=0, show_default=False)]
+_DOMAIN = f"The number system: {', '.join(DOMAINS)}. exact and field compare for equality."
+NumberDomain = Annotated[str, _run("--domain", _DOMAIN)]
+RowsBetween = Annotated[int, _run("--rows-between", "Rows after each matrix of a batch.", min=0)]
+_SHARED = "Inputs shared by all products of a batch, such as a,bias. Default: none."
+Shared = Annotated[str | None, _run("--shared", _SHARED, show_default=False)]
+_ALIGNED = (
+    "Alignment in bytes of rows and bases of A, B and D, such as 2,2,2; or of rows, bases and batch strides "
+    "separately, such as 16,8,16;16,16,16;16,16,16. Default: as the kernel requires."
+)
+Aligned = Annotated[str | None, _run("--aligned", _ALIGNED, show_default=False)]
+Padding = Annotated[int, _run("--padding", "Elements after each row, besides those for alignment.", min=0)]
+Force = Annotated[bool, _run("--force", "Start the interpreter even if it will take long.")]
+Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Counted rounds.")]
+WithCublaslt = Annotated[
+    bool, typer.Option("--cublaslt/--no-cublaslt", help="Also time cuBLASLt's best of up to 96 algorithms.")
 ]
 
 

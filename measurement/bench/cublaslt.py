@@ -6,8 +6,9 @@ row-major, so it computes Dᵀ = op(B) · op(A): B is its first operand.
 
 import ctypes
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ def describe(
     )
 
 
-class Matmul:
+class Matmul(ExitStack):
     """One described GEMM on the current GPU.
 
     A context manager: leaving it destroys its descriptors, after which nothing may be launched. The caller owns the
@@ -147,6 +148,7 @@ class Matmul:
     """
 
     def __init__(self, library: Library, description: Description, workspace: int) -> None:
+        super().__init__()
         self.library = library
         self.description = description
         self._workspace = ctypes.c_void_p(workspace)
@@ -155,7 +157,6 @@ class Matmul:
         self._compute = ctypes.c_int(sums.cublas_sums), ctypes.c_int(sums.cuda)
         # alpha and beta have the type of the sums.
         self._one, self._zero = (_bytes_of(value, sums.name) for value in (1.0, 0.0))
-        self._owned: list[tuple[str, ctypes.c_void_p]] = []
         try:
             self._handle = self._create("cublasLtCreate", "cublasLtDestroy")
             self._operation = self._make_operation(description)
@@ -258,24 +259,10 @@ class Matmul:
             ctypes.c_void_p(stream),
         )
 
-    def close(self) -> None:
-        """Destroy what was created, in reverse order."""
-        while self._owned:
-            destroy, pointer = self._owned.pop()
-            self.library.call(destroy, pointer)
-
-    def __enter__(self) -> "Matmul":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _create(self, create: str, destroy: str, *arguments: Any) -> ctypes.c_void_p:
         pointer = ctypes.c_void_p()
         self.library.call(create, ctypes.byref(pointer), *arguments)
-        self._owned.append((destroy, pointer))
+        self.callback(self.library.call, destroy, pointer)  # on exit, in reverse order
         return pointer
 
     def _make_operation(self, description: Description) -> ctypes.c_void_p:

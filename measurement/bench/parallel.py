@@ -6,7 +6,6 @@ import tempfile
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from types import TracebackType
 
 from lowtide import runtime
 from lowtide.compiler.compile import compile_gemm
@@ -54,9 +53,7 @@ class Compilers:
     def __enter__(self) -> "Compilers":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._pool.shutdown(cancel_futures=True)
         self._folder.cleanup()
 

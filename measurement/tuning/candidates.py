@@ -19,6 +19,7 @@ from lowtide.dialects.tile import OperandsKind
 from lowtide.dialects.tile.agents import AGENT_PATHS
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
+from lowtide.measurement.bench.cublaslt_search import alternate
 from lowtide.passes.schedules.choice.choice import choose, ranked
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
@@ -53,7 +54,7 @@ def candidates(
         (each for each in _legal(given, problem, target, most) if numerics == ANY or order_of(each) == order)
         for given in _sources(own, problem, target, numerics)
     )
-    for schedule in (*islice(first, max(1, most // 2)), *_in_turn([first, *others])):
+    for schedule in (*islice(first, max(1, most // 2)), *alternate([first, *others])):
         if len(found) >= most:
             break
         if schedule not in (*found, *passed_over):
@@ -99,14 +100,3 @@ def _legal(given: Schedule, problem: Problem, target: Target, most: int) -> Iter
             yield choice.schedule
     except ScheduleError:
         return
-
-
-def _in_turn(sources: list[Iterator[Schedule]]) -> Iterator[Schedule]:
-    """Round-robin over the sources, until all are exhausted."""
-    while sources:
-        for source in list(sources):
-            schedule = next(source, None)
-            if schedule is None:
-                sources.remove(source)
-            else:
-                yield schedule

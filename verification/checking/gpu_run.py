@@ -4,6 +4,7 @@ D is filled with NaN between guard bytes, so an unwritten element, or a store pa
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,19 +99,12 @@ def _timed(launch: Callable[[], Any]) -> tuple[float, int]:
             cuda.cuEventDestroy(event)
 
 
-class _Buffers:
+class _Buffers(ExitStack):
     """GPU memory, freed on exit."""
 
     def __init__(self, device: int) -> None:
+        super().__init__()
         self.device = device
-        self.addresses: list[Any] = []
-
-    def __enter__(self) -> "_Buffers":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for address in self.addresses:
-            driver.api().cuMemFree(address)  # a failure here only follows from a reported one
 
     def allocate(self, size: int) -> int:
         """The address of `size` bytes. Raises DeviceError if the GPU has too few."""
@@ -118,7 +112,7 @@ class _Buffers:
             address = driver.check(driver.api().cuMemAlloc(size), f"allocating {size} bytes on the GPU")
         except DeviceError as error:
             raise DeviceError(before_code(str(error), "; take a smaller problem")) from None
-        self.addresses.append(address)
+        self.callback(driver.api().cuMemFree, address)  # a failure there only follows from a reported one
         return int(address)
 
     def upload(self, array: np.ndarray[Any, Any], dtype: str) -> runtime.Operand:
