@@ -6,8 +6,7 @@ holds which element. Each op still describes the whole CTA.
 
 from lowtide.passes.atoms.bind_copy_atoms import BindCopyAtoms
 from lowtide.passes.atoms.bind_mma_atoms import BindMmaAtoms
-from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
-from lowtide.passes.atoms.bind_tma import BindTma
+from lowtide.passes.atoms.bind_ring import BindRing
 from lowtide.passes.atoms.bind_wgmma import BindWgmma
 from lowtide.passes.atoms.carry_staged_loads import CarryStagedLoads
 from lowtide.passes.atoms.double_buffer_fragments import DoubleBufferFragments
@@ -21,7 +20,9 @@ STEPS = (
     Step(CarryStagedLoads, "once copies through registers are loads and stores"),
     Step(SplitKSlices, "once the mma atom sets the depth of a slice"),
     Step(DoubleBufferFragments, "needs the slices, and one ldmatrix for each"),
-    Step(BindTma, "after every pass that moves the ring's verbs: bytes and arrivals are counted from copies and roles"),
-    Step(BindRingToCpAsync, "after every pass that moves waits: the depth of a wait is counted from the commits"),
+    Step(
+        BindRing,
+        "after every pass that moves the ring's verbs: bytes, arrivals and depths of waits are counted from them",
+    ),
     Step("cse", "one constant each", "simplify"),
 )

@@ -1,4 +1,4 @@
-"""bind-copy-atoms: bind every asynchronous copy to the tiled copy of the schedule.
+"""bind-copy-atoms: bind every asynchronous copy by threads to the tiled copy of the schedule.
 
 Before   sm.copy_async %at to %a : !tile.view<128x32xbf16>, memref<…>
 After    sm.cp_async %at to %a by #sm.tiled_copy<cp.async.16, #tv> : !tile.view<128x32xbf16>, memref<…>
@@ -7,6 +7,7 @@ After    sm.cp_async %at to %a by #sm.tiled_copy<cp.async.16, #tv> : !tile.view<
          sm.store_shared %f to %a by "st.shared.16" : !sm.fragment<128x32xbf16, #tv>, memref<…>
          in stores of one element where the stage is transposed. With a.copy = realigned.16 the load says `realigned`,
          not `aligned`: its runs may begin anywhere. carry-staged-loads then moves the loads ahead.
+         The threads are those of the agent that fills the ring. A role's copies by TMA are left to bind-ring.
 Needs    a complete schedule (its `copy` and `warps`).
 Refuses  a copy atom that the target lacks; a tile that the threads cannot divide evenly.
 Test     test/lit/passes/atoms/bind-copy-atoms.mlir, bind-copy-atoms-invalid.mlir
@@ -25,15 +26,18 @@ from lowtide.passes.schedules.facts.resources import threads_of
 from lowtide.passes.support.agents.atoms import (
     RING_COPIES,
     STAGED_COPIES,
+    TMA_RANKS,
     copy_through_registers,
     fill_copy,
     tiled_copy_attr,
 )
+from lowtide.passes.support.agents.clusters import OPERANDS
 from lowtide.passes.support.ir.rewriting import before, defining_op, erase
 from lowtide.passes.support.problem.element_types import element_bits
-from lowtide.passes.support.problem.kernels import kernels_of_one_agent, schedule_of
+from lowtide.passes.support.problem.kernels import gemm_kernels, role_of, schedule_of
 from lowtide.passes.support.streams.buffers import is_transposed_buffer
 from lowtide.targets import Target
+from lowtide.targets.atoms import Operand
 
 
 @dataclass(frozen=True)
@@ -45,18 +49,24 @@ class BindCopyAtoms(Pass):
     gives: ClassVar[Level] = Level.ATOMS
 
     def run(self, module: ir.Module, target: Target) -> None:
-        for kernel in kernels_of_one_agent(module):
+        for kernel in gemm_kernels(module):
+            copies = walk(kernel, sm.CopyAsyncOp)
+            if not copies:
+                continue
             schedule = schedule_of(kernel, "mainloop.a.copy", "mainloop.b.copy", "multiply.atoms")
-            for copy in walk(kernel, sm.CopyAsyncOp):
-                view, name = copy.source.type, _operand_filled(copy)
-                atom = schedule.mainloop.operand(name).copy
+            for copy in copies:
+                role, name, view = role_of(copy), _operand_filled(copy), copy.source.type
+                atom = None if name is None else schedule.mainloop.operand(name).copy
+                if role is not None and (atom is None or atom in TMA_RANKS):
+                    continue
                 if atom not in RING_COPIES:
                     raise Refusal(copy, f"{name}.copy = {atom} is not one of {', '.join(RING_COPIES)} [ring-copy]")
+                threads = threads_of(schedule) if role is None else 32 * role[0].warps[role[1]]
                 try:
                     target.copy(atom)
                     bits = element_bits(view.element_type)
                     transposed = is_transposed_buffer(copy.destination.type)
-                    tiled = fill_copy(atom, view.shape, threads_of(schedule), bits, transposed)
+                    tiled = fill_copy(atom, view.shape, threads, bits, transposed)
                 except (ScheduleError, TargetError) as error:
                     raise Refusal(copy, str(error)) from error
                 with before(copy), copy.operation.location:
@@ -67,9 +77,11 @@ class BindCopyAtoms(Pass):
                 erase(copy)
 
 
-def _operand_filled(copy: sm.CopyAsyncOp) -> str:
-    """Whether the copy fills the buffer of A or of B in its slot."""
-    acquire = defining_op(copy.destination)
-    if not isinstance(acquire, sm.ProducerAcquireOp):
+def _operand_filled(copy: sm.CopyAsyncOp) -> Operand | None:
+    """Whether the copy fills the buffer of A or of B in its slot, or a prefix of it; None for scales."""
+    buffer, filler = copy.destination, defining_op(copy.destination)
+    if isinstance(filler, sm.PrefixOp):
+        buffer, filler = filler.source, defining_op(filler.source)
+    if not isinstance(filler, sm.ProducerAcquireOp):
         raise Refusal(copy, "must fill a buffer of the slot that its sm.producer_acquire gives [copy-fills-slot]")
-    return "ab"[list(acquire.buffers).index(copy.destination)]
+    return dict(zip(filler.buffers, OPERANDS, strict=False)).get(buffer)

@@ -32,7 +32,16 @@ from mlir.dialects import arith, scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.ir.rewriting import after, before, defining_op, erase, erase_if_unused, ops_in, rebuild_loop
+from lowtide.passes.support.ir.rewriting import (
+    after,
+    before,
+    computing,
+    copy_ops,
+    erase,
+    erase_if_unused,
+    ops_in,
+    rebuild_loop,
+)
 from lowtide.targets import Target
 
 
@@ -57,13 +66,18 @@ def _carry(loop: scf.ForOp) -> None:
     loads = [op for op in ops_in(loop.body) if isinstance(op, sm.LoadGlobalOp) and _is_stored(op)]
     if not loads:
         return
-    needed = [_computed_by(load, loop) for load in loads]
+    needed = [computing([load.result], loop) for load in loads]
+    for load, ops in zip(loads, needed, strict=True):
+        if any(operand in loop.inner_iter_args for op in ops for operand in op.operands):
+            raise Refusal(
+                load, "loads a window that depends on what its loop carries, so not one round ahead [load-ahead]"
+            )
     last = [op for op in ops_in(loop.body) if isinstance(op, sm.ProducerCommitOp)][-1]
     with before(loop):
-        first = [_at(load, ops, loop, loop.lowerBound) for load, ops in zip(loads, needed, strict=True)]
+        first = [_at(load, loop, loop.lowerBound) for load in loads]
     with after(last):
         step = arith.addi(loop.induction_variable, loop.step)
-        following = [_at(load, ops, loop, step) for load, ops in zip(loads, needed, strict=True)]
+        following = [_at(load, loop, step) for load in loads]
     count = len(loop.initArgs)
 
     def arguments(carried: list[ir.Value]) -> list[ir.Value]:
@@ -85,31 +99,8 @@ def _is_stored(load: sm.LoadGlobalOp) -> bool:
     return any(isinstance(use.owner.operation.opview, sm.StoreSharedOp) for use in load.result.uses)
 
 
-def _computed_by(load: sm.LoadGlobalOp, loop: scf.ForOp) -> list[ir.OpView]:
-    """The ops of the loop that compute the load's window, in order, and the load itself."""
-    wanted, found = {load.operation}, []
-    for op in reversed(ops_in(loop.body)):
-        if op.operation not in wanted:
-            continue
-        found.append(op)
-        for operand in op.operands:
-            source = defining_op(operand)
-            if source is not None and source.operation.block == loop.body:
-                wanted.add(source.operation)
-            elif source is None and operand in loop.inner_iter_args:
-                raise Refusal(
-                    load, "loads a window that depends on what its loop carries, so not one round ahead [load-ahead]"
-                )
-    return found[::-1]
-
-
-def _at(load: sm.LoadGlobalOp, ops: list[ir.OpView], loop: scf.ForOp, variable: ir.Value) -> ir.Value:
+def _at(load: sm.LoadGlobalOp, loop: scf.ForOp, variable: ir.Value) -> ir.Value:
     """The load of the round in which the induction variable is `variable`: a copy of the ops that compute it."""
-    replaced = {loop.induction_variable: variable}
-    for op in ops:
-        clone = op.operation.clone()
-        for position, operand in enumerate(op.operands):
-            if operand in replaced:
-                clone.operands[position] = replaced[operand]
-        replaced.update(zip(op.operation.results, clone.results, strict=True))
-    return replaced[load.result]
+    values = {loop.induction_variable: variable}
+    copy_ops(computing([load.result], loop), values)
+    return values[load.result]

@@ -1,8 +1,8 @@
 """verify-mbarriers: check arrivals and expected bytes against the roles that arrive and the copies that signal.
 
-Changes nothing. bind-tma counts both; an edited level may have other numbers. On hardware such a kernel hangs, or reads
-data before it has arrived (PTX ISA, "Phase of the mbarrier object", "Tracking asynchronous operations by the mbarrier
-object").
+Changes nothing. bind-ring counts both; an edited level may have other numbers. On hardware such a kernel hangs, or
+reads data before it has arrived (PTX ISA, "Phase of the mbarrier object", "Tracking asynchronous operations by the
+mbarrier object").
 
 Needs    sm.mbarriers beside sm.roles; other kernels are left alone.
 Refuses  `arrivals(n)` unless n threads arrive per phase: one of the producer, one of each warpgroup of copiers and

@@ -90,7 +90,8 @@ class FilledRing:
             write = fill_slots(staged, ring, trips[0], write)
             following = [_tile_ahead(work, number) for number, _ in enumerate(fills, start=1)]
             for trip, there in zip(trips[1:], following, strict=False):
-                write = fill_slots(staged, ring, trip, write, partial(self._fill_there, ring, there))
+                fill = partial(staged.fill, ring, values=there, operands=self.moving)
+                write = fill_slots(staged, ring, trip, write, fill)
             is_first = arith.cmpi(arith.CmpIPredicate.ne, trips[0], build.constant(0)) if self.kept else None
             if len(fills) > 1:
                 read, write = [self._at_step(read[0], 0), read[1]], [self._at_step(write[0], -1), write[1]]
@@ -103,15 +104,10 @@ class FilledRing:
             none = build.constant(0)
         yield_from(work, [*[none] * len(fills), *cursors])
 
-    def fill_moving(self, acquire: sm.ProducerAcquireOp, step: ir.Value, origin: Values) -> None:
-        """Starts the copies of the operands that are not kept."""
-        moving = [number for number in range(len(self.staged.copies)) if number not in self.kept]
-        self.staged.copy(acquire, step, origin, moving)
-
-    def _fill_there(self, ring: ir.Value, origin: Values, cursor: Cursor, step: ir.Value) -> None:
-        acquire = sm.ProducerAcquireOp(ring, *cursor)
-        self.fill_moving(acquire, step, origin)
-        sm.ProducerCommitOp(ring, acquire.slot)
+    @property
+    def moving(self) -> list[int]:
+        """The operands that are not kept."""
+        return [number for number in range(len(self.staged.copies)) if number not in self.kept]
 
     def _at_step(self, slot: ir.Value, step: int) -> ir.Value:
         """A slot of this K step of a tile, where slots are a multiple of its steps. It is the same slot, and the code
@@ -145,7 +141,7 @@ class _Ahead:
             there = arith.select(is_there, build.sub(step, before_it), there)
             origins = {here: arith.select(is_there, after, origins[here]) for here, after in following.items()}
         acquire = sm.ProducerAcquireOp(self.ring, *cursor)
-        filled.fill_moving(acquire, there, origins)
+        filled.staged.copy(acquire, there, origins, filled.moving)
         if self.is_first is not None:
             is_here = arith.cmpi(arith.CmpIPredicate.slt, step, self.steps)
             branch = scf.IfOp(arith.andi(self.is_first, is_here))

@@ -1,6 +1,6 @@
 """The K loop as promote-operands-to-smem leaves it, and what agents make of it: fills and reads of a ring."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
@@ -94,14 +94,21 @@ class StagedLoop:
         low, _, extent = (values.get(bound, bound) for bound in self.bounds)
         return Builder.index().add(low, Builder.index().mul(step, extent))
 
-    def fill(self, ring: ir.Value, cursor: Cursor, step: ir.Value, values: Values = NONE) -> None:
-        """Copies step number `step` to the slot at the cursor."""
+    def fill(
+        self,
+        ring: ir.Value,
+        cursor: Cursor,
+        step: ir.Value,
+        values: Values = NONE,
+        operands: Sequence[int] | None = None,
+    ) -> None:
+        """Copies step number `step` to the slot at the cursor: all operands, or those with these numbers."""
         acquire = sm.ProducerAcquireOp(ring, *cursor)
-        self.copy(acquire, step, values, range(len(self.copies)))
+        self.copy(acquire, step, values, range(len(self.copies)) if operands is None else operands)
         sm.ProducerCommitOp(ring, acquire.slot)
 
-    def copy(self, acquire: sm.ProducerAcquireOp, step: ir.Value, values: Values, operands: Iterable[int]) -> None:
-        """As `fill`, of the operands with these numbers, and without a commit."""
+    def copy(self, acquire: sm.ProducerAcquireOp, step: ir.Value, values: Values, operands: Sequence[int]) -> None:
+        """As `fill`, without a commit."""
         at = dict(values)
         at[self.loop.induction_variable] = self.place(step, at)
         buffers = self.within(acquire.buffers)

@@ -24,7 +24,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import RasterKind, SchedulerKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter import Trace, interpret
-from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
+from lowtide.passes.atoms.bind_ring import BindRing
 from lowtide.passes.base import Pass, walk
 from lowtide.passes.cta.launch_preparations import LaunchPreparations
 from lowtide.passes.cta.tile_to_ctas import TileToCtas
@@ -118,11 +118,11 @@ def test_a_dropped_barrier_is_the_fault_of_the_pass_that_dropped_it(
         op.erase()
         return True
 
-    planted(monkeypatch, BindRingToCpAsync, drop)
+    planted(monkeypatch, BindRing, drop)
     guilty = checked(tmp_path).guilty
     assert guilty is not None and guilty.before is not None
-    assert (guilty.level, guilty.step) == ("atoms", "bind-ring-to-cp-async")
-    assert guilty.before.name.endswith("bind-tma.mlir")
+    assert (guilty.level, guilty.step) == ("atoms", "bind-ring")
+    assert guilty.before.name.endswith("double-buffer-fragments.mlir")
     assert guilty.outcome.finding is Finding.broken
     assert "sm.ldmatrix" in guilty.op
     assert "sm.barrier" in guilty.before.read_text() or "consumer_wait" in guilty.before.read_text()

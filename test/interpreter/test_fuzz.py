@@ -9,7 +9,7 @@ import lowtide as lt
 from lowtide.cli.main import app
 from lowtide.dialects.tile import CacheHint, KDivisionKind, RasterKind, SchedulerKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
+from lowtide.passes.atoms.bind_ring import BindRing
 from lowtide.passes.cta import launch_preparations
 from lowtide.targets import COPY_ATOMS
 from lowtide.verification.fuzz.case import Case, Ended, Result, refusal, run_case
@@ -70,7 +70,7 @@ def test_packed_weights_have_a_step_of_k() -> None:
 
 
 def test_a_planted_fault_is_found_and_its_test_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BindRingToCpAsync, "run", lambda self, module, target: None)
+    monkeypatch.setattr(BindRing, "run", lambda self, module, target: None)
     failed = run_case(Case((("steps", "stages"),)))
     assert failed.ended is Ended.failed
     assert failed.test.startswith("// RUN: lowtide ") and "tile.gemm" in failed.test

@@ -276,7 +276,7 @@ def test_a_register_holds_two_sums_in_f16(fields: str, columns: int) -> None:
         ("grid.tile = [128, 72], k = 64, roles = cooperative(2), b.copy = tma.6d", r"b.*tma\.6d.*\[copy-words\]"),
         (
             "grid.tile = [128, 128], k = 64, roles = cooperative(2), a.copy = ld.global.16, b.copy = ld.global.16",
-            r"a producer and a consumer go with a.copy = tma, not ld.global.16 beside wgmma.*\[roles-copy\]",
+            r"ring in shared memory, which a.copy = ld.global.16 does not fill; take a.copy = tma \[roles-copy\]",
         ),
         ("roles = cooperative(2), a.cache = evict_soon", "cache = evict_soon is not normal, evict_first"),
     ],

@@ -196,9 +196,9 @@ def test_nothing_of_the_package_is_imported_inside_a_function(folder: str) -> No
 
 def test_a_planted_import_is_found() -> None:
     assert upward("from lowtide.compiler import driver", "passes") == ["lowtide.compiler"]
-    assert passes_imported("from lowtide.passes.atoms.bind_tma import BindTma", "lowtide.passes.atoms.bind_wgmma") == [
-        "bind-tma"
-    ]
+    assert passes_imported(
+        "from lowtide.passes.atoms.bind_ring import BindRing", "lowtide.passes.atoms.bind_wgmma"
+    ) == ["bind-ring"]
     assert upward_in_interpreter("from lowtide.interpreter.machine import agents", "program") == [
         "lowtide.interpreter.machine"
     ]

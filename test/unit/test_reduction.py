@@ -15,7 +15,7 @@ from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error
-from lowtide.passes.atoms.bind_ring_to_cp_async import BindRingToCpAsync
+from lowtide.passes.atoms.bind_ring import BindRing
 from lowtide.targets import get
 from lowtide.verification.checking.interpretation import Batch
 from lowtide.verification.checking.trials import Trial
@@ -63,19 +63,19 @@ def test_the_budget_ends_the_search_and_the_same_budget_gives_the_same_file() ->
 
 
 def test_what_a_wrong_pass_needs_to_go_wrong_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = BindRingToCpAsync.run
+    right = BindRing.run
     text = compile_gemm(SPEC, "sm_80", SMALL).levels["pipelined"]
     trial = Trial((16, 16, 64), 1, 0, "exact", 0)
     check, kind = own_check(text, SPEC, trial)
     assert not kind
 
-    def wrong(self: BindRingToCpAsync, module: object, target: object) -> None:
+    def wrong(self: BindRing, module: object, target: object) -> None:
         right(self, module, target)  # type: ignore[arg-type]
         for block in module.body.operations[1].regions[0].blocks:  # type: ignore[attr-defined]
             for op in list(block.operations):
                 _drop_barriers(op)
 
-    monkeypatch.setattr(BindRingToCpAsync, "run", wrong)
+    monkeypatch.setattr(BindRing, "run", wrong)
     check, kind = own_check(text, SPEC, trial)
     assert kind.startswith("level atoms: ")
     found = reduce(text, trial, check, budget=25)

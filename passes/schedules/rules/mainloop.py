@@ -106,10 +106,10 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     multiply = schedule.multiply
     for name in OPERANDS:
         copy = schedule.mainloop.operand(name).copy
-        if copy not in (*TMA_RANKS, *(RING_COPIES if multiply.by_warpgroups else ())):
+        if copy not in (*TMA_RANKS, *RING_COPIES):
             yield (
-                f"a producer and a consumer go with {name}.copy = tma, not {copy} beside {multiply.atom}; take "
-                f"{name}.copy = tma [roles-copy]"
+                f"a producer and a consumer share a ring in shared memory, which {name}.copy = {copy} does not fill; "
+                f"take {name}.copy = tma [roles-copy]"
             )
     yield from _copied_by_threads(schedule)
     yield from _staged_scales(schedule, problem)

@@ -22,16 +22,6 @@ def gemm_kernels(module: ir.Module) -> list[tile.KernelOp]:
 PRODUCER, COPIERS = "producer", "copiers"
 
 
-def kernels_with_producer(module: ir.Module) -> list[tile.KernelOp]:
-    """The kernels in which one agent copies and another multiplies."""
-    return [kernel for kernel in gemm_kernels(module) if schedule_if_any(kernel).agents.has_producer]
-
-
-def kernels_of_one_agent(module: ir.Module) -> list[tile.KernelOp]:
-    """The kernels in which one agent copies and multiplies."""
-    return [kernel for kernel in gemm_kernels(module) if not schedule_if_any(kernel).agents.has_producer]
-
-
 def kernels_by_issuer(module: ir.Module, *, warpgroups: bool) -> list[tile.KernelOp]:
     """The kernels whose products warpgroups issue, or those whose products warps or threads issue."""
     return [kernel for kernel in gemm_kernels(module) if schedule_if_any(kernel).multiply.by_warpgroups == warpgroups]
@@ -134,16 +124,21 @@ def bytes_of(op: ir.OpView, buffer: ir.Type) -> int:
         raise Refusal(op, str(error)) from error
 
 
-def role_instances(op: ir.OpView) -> int:
-    """How many instances the role that holds the op has; 1 outside of roles."""
+def role_of(op: ir.OpView) -> tuple[sm.RolesOp, int] | None:
+    """The roles that hold the op, and the position of its own; None outside of roles."""
     inner = op.operation
     while (outer := inner.parent) is not None:
         if isinstance(outer.opview, sm.RolesOp):
             block = inner.block
-            position = next(i for i, body in enumerate(outer.opview.bodies) if body.blocks[0] == block)
-            return instances_of(outer.opview, position)
+            return outer.opview, next(i for i, body in enumerate(outer.opview.bodies) if body.blocks[0] == block)
         inner = outer
-    return 1
+    return None
+
+
+def role_instances(op: ir.OpView) -> int:
+    """How many instances the role that holds the op has; 1 outside of roles."""
+    role = role_of(op)
+    return 1 if role is None else instances_of(*role)
 
 
 def instances_of(roles: sm.RolesOp, position: int) -> int:

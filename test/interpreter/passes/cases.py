@@ -14,7 +14,6 @@ MATH = ("expand-math", "convert-math-to-intrinsics")
 WITH_ROLES = (
     "overlap-launches",
     "bind-wgmma",
-    "bind-tma",
     "store-first-rows",
     "overlap-promotion",
     "verify-mbarriers",
@@ -36,13 +35,13 @@ EVERY = tuple(
 )
 
 # The passes that a detail of the K loop, of the fragments, or of the epilogue passes through.
-LOOP = ("pipeline-mainloop", "split-k-slices", "double-buffer-fragments", "bind-ring-to-cp-async", "convert-sm-to-nvvm")
+LOOP = ("pipeline-mainloop", "split-k-slices", "double-buffer-fragments", "bind-ring", "convert-sm-to-nvvm")
 ATOMS = ("bind-mma-atoms", "bind-copy-atoms", "split-k-slices", "convert-sm-to-nvvm")
 EPILOGUE = ("tile-to-ctas", "lower-epilogue", "assign-smem-offsets", "convert-sm-to-nvvm")
 RASTER = ("tile-to-ctas", "convert-sm-to-nvvm")
 # The passes that see a work item's range of K, or the partial sums of a tile.
 # Those that see copies through registers.
-STAGED = ("bind-copy-atoms", "carry-staged-loads", "bind-ring-to-cp-async", "convert-sm-to-nvvm")
+STAGED = ("bind-copy-atoms", "carry-staged-loads", "bind-ring", "convert-sm-to-nvvm")
 K_RANGES = ("tile-to-ctas", "divide-k", "pipeline-mainloop", "bind-mma-atoms", "lower-epilogue", "convert-sm-to-nvvm")
 
 CASES = [
@@ -147,7 +146,7 @@ CASES = [
         "b-loaded-once",
         "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 4, prologue = once, b.load = once",
         ((500, 30, 250),),
-        ("pipeline-mainloop", "bind-ring-to-cp-async", "convert-sm-to-nvvm"),
+        ("pipeline-mainloop", "bind-ring", "convert-sm-to-nvvm"),
         lt.GemmSpec(m=None, n=30, k=250, a="bf16", b="bf16", d="bf16"),
     ),
     # Eight slots for four K steps: the ring runs ahead by two tiles, and slots share B.
@@ -155,7 +154,7 @@ CASES = [
         "b-loaded-once-deeper",
         "grid.tile = [64, 32], k = 64, atoms = [2, 1, 1], stages = 8, prologue = once, b.load = once",
         ((700, 30, 250),),
-        ("pipeline-mainloop", "bind-ring-to-cp-async", "assign-smem-offsets", "convert-sm-to-nvvm"),
+        ("pipeline-mainloop", "bind-ring", "assign-smem-offsets", "convert-sm-to-nvvm"),
         lt.GemmSpec(m=None, n=30, k=250, a="bf16", b="bf16", d="bf16"),
     ),
     # Each tile is stored among the products of the next one; CTAs have three tiles, or one.
@@ -352,7 +351,7 @@ CASES = [
         "narrow-copies",
         "grid.tile = [32, 32], k = 16, atoms = [2, 1, 1], a.copy = cp.async.8, b.copy = cp.async.8, stages = 3",
         ((45, 37, 40),),
-        ("bind-copy-atoms", "bind-ring-to-cp-async", "convert-sm-to-nvvm"),
+        ("bind-copy-atoms", "bind-ring", "convert-sm-to-nvvm"),
     ),
     Case(
         "one-n-atom-a-step",

@@ -24,17 +24,18 @@ BY_WARPS = (
     "bind-mma-atoms",
     "split-k-slices",
     "double-buffer-fragments",
-    "bind-tma",
+    "bind-ring",
     "lower-epilogue",
     *("verify-mbarriers", "convert-sm-to-nvvm"),
 )
+COPIERS = ("bind-copy-atoms", "bind-ring", "convert-sm-to-nvvm")
 EVERY = (
     "tile-to-ctas",
     "promote-operands-to-smem",
     "assign-smem-layouts",
     "pipeline-mainloop",
     "bind-wgmma",
-    "bind-tma",
+    "bind-ring",
     "lower-epilogue",
     "assign-smem-offsets",
     "convert-sm-to-nvvm",
@@ -42,7 +43,7 @@ EVERY = (
 VERIFY = ("verify-mbarriers", "verify-registers")
 TAIL = "roles = cooperative(1), grid.tile = [128, 32], k = 64, stages = 2, tail = halves, epilogue.path = smem"
 TAIL_TWO = "roles = cooperative(2), grid.tile = [256, 32], k = 32, stages = 2, tail = halves, epilogue.path = direct"
-OPERANDS = ("assign-smem-layouts", "bind-wgmma", "bind-tma", "convert-sm-to-nvvm")
+OPERANDS = ("assign-smem-layouts", "bind-wgmma", "bind-ring", "convert-sm-to-nvvm")
 PLAIN, EVERY_KIND = spec(d="f32"), spec(d="f32", epilogue=every_kind)
 
 
@@ -61,13 +62,13 @@ def _panels(layout: str) -> Case:
 
 def _waves(name: str) -> Case:
     """Three work tiles for each of two CTAs, which keep in step."""
-    passes = ("tile-to-ctas", "promote-operands-to-smem", "pipeline-mainloop", "bind-tma", "convert-sm-to-nvvm")
+    passes = ("tile-to-ctas", "promote-operands-to-smem", "pipeline-mainloop", "bind-ring", "convert-sm-to-nvvm")
     return Case(name, f"{ONE}, waves = synchronized", ((170, 60, 70),), passes, PLAIN, SM_90A)
 
 
 def _serpentine(name: str, schedule: str, *shapes: tuple[int, int, int]) -> Case:
     """Three work tiles for each of two CTAs, of which the second takes K from the last step to the first."""
-    passes = ("pipeline-mainloop", "bind-wgmma", "bind-tma", "convert-sm-to-nvvm")
+    passes = ("pipeline-mainloop", "bind-wgmma", "bind-ring", "convert-sm-to-nvvm")
     return Case(name, f"{schedule}, k_order = serpentine", shapes, passes, PLAIN, SM_90A)
 
 
@@ -97,6 +98,9 @@ CASES = [
         spec(dtype="f64", d="f64"),
         SM_90A,
     ),
+    # The producer's threads copy: both operands, or one beside TMA.
+    _case("roles-warps-copiers", PLAIN, f"{WARPS}, a.copy = cp.async.16, b.copy = staged.16", COPIERS),
+    _case("roles-warps-copiers-tma", PLAIN, f"{WARPS}, a.copy = tma, b.copy = cp.async.8", COPIERS),
     _case("roles-one", PLAIN, ONE, (*EVERY, *VERIFY, "convert-ptx-ops-to-asm")),
     _case("roles-two", PLAIN, TWO),
     _case("roles-direct", PLAIN, f"{TWO}, epilogue.path = direct"),
@@ -119,7 +123,7 @@ CASES = [
         "roles-split",
         f"{TWO}, k_division = split(3)",
         ((130, 70, 300), (130, 70, 100)),
-        ("divide-k", "pipeline-mainloop", "bind-wgmma", "bind-tma", "lower-epilogue", "convert-sm-to-nvvm"),
+        ("divide-k", "pipeline-mainloop", "bind-wgmma", "bind-ring", "lower-epilogue", "convert-sm-to-nvvm"),
         EVERY_KIND,
         SM_90A,
     ),
@@ -136,7 +140,7 @@ CASES = [
         "roles-scatter-cluster",
         f"{ONE}, cluster = [2, 1], k_division = scatter(2)",
         ((130, 20, 200),),
-        ("divide-k", "bind-tma", "convert-sm-to-nvvm"),
+        ("divide-k", "bind-ring", "convert-sm-to-nvvm"),
         PLAIN,
         SM_90A,
     ),
@@ -152,7 +156,7 @@ CASES = [
         "roles-cluster",
         f"{ONE}, cluster = [2, 2], epilogue.path = direct",
         ((23, 29, 61), (150, 70, 5 * 64 - 3)),
-        ("tile-to-ctas", "pipeline-mainloop", "bind-tma", "verify-mbarriers", "convert-sm-to-nvvm"),
+        ("tile-to-ctas", "pipeline-mainloop", "bind-ring", "verify-mbarriers", "convert-sm-to-nvvm"),
         PLAIN,
         SM_90A,
     ),
@@ -174,7 +178,7 @@ CASES = [
             "promote-operands-to-smem",
             "pipeline-mainloop",
             "bind-wgmma",
-            "bind-tma",
+            "bind-ring",
             "verify-mbarriers",
             "convert-sm-to-nvvm",
         ),

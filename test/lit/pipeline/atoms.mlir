@@ -1,7 +1,7 @@
 // From a problem to level atoms: groups of cp.async, two k-slices of ldmatrix and mma.sync, one of them loaded ahead.
 // RUN: lowtide-opt %s --check-level -p 'choose-schedule,verify-schedule,tile-to-ctas,cse,promote-operands-to-smem,assign-smem-layouts, \
 // RUN:   decide-timing,pipeline-mainloop,cse,bind-mma-atoms,bind-copy-atoms,split-k-slices,double-buffer-fragments, \
-// RUN:   bind-ring-to-cp-async,cse' | filecheck %s
+// RUN:   bind-ring,cse' | filecheck %s
 
 // CHECK-LABEL: module attributes {tile.level = "atoms", tile.target = "sm_80"}
 // CHECK:       tile.kernel @gemm_kernel

@@ -1,7 +1,7 @@
 // From a problem to level epilogue: shared memory laid out, the store taken apart.
 // RUN: lowtide-opt %s --check-level -p 'choose-schedule,verify-schedule,tile-to-ctas,cse,promote-operands-to-smem,assign-smem-layouts, \
 // RUN:   decide-timing,pipeline-mainloop,cse,bind-mma-atoms,bind-copy-atoms,split-k-slices,double-buffer-fragments, \
-// RUN:   bind-ring-to-cp-async,cse,lower-epilogue,assign-smem-offsets,cse' | filecheck %s
+// RUN:   bind-ring,cse,lower-epilogue,assign-smem-offsets,cse' | filecheck %s
 
 // CHECK-LABEL: module attributes {tile.level = "epilogue", tile.target = "sm_80"}
 // CHECK:       tile.launch @gemm_kernel grid(%{{.+}}) threads(32) shared_memory(12288)

@@ -1,7 +1,7 @@
 // From a problem to level llvm: the device side in the LLVM dialect, the host side as it was.
 // RUN: lowtide-opt %s -p 'choose-schedule,verify-schedule,tile-to-ctas,cse,promote-operands-to-smem,assign-smem-layouts, \
 // RUN:   decide-timing,pipeline-mainloop,cse,bind-mma-atoms,bind-copy-atoms,split-k-slices,double-buffer-fragments, \
-// RUN:   bind-ring-to-cp-async,cse,lower-epilogue,assign-smem-offsets,cse,convert-sm-to-nvvm,expand-math, \
+// RUN:   bind-ring,cse,lower-epilogue,assign-smem-offsets,cse,convert-sm-to-nvvm,expand-math, \
 // RUN:   cse,canonicalize,cse,convert-math-to-intrinsics,gpu.module(convert-scf-to-cf, \
 // RUN:   convert-gpu-to-nvvm,convert-nvvm-to-llvm,convert-to-llvm,reconcile-unrealized-casts, \
 // RUN:   canonicalize,cse)' | filecheck %s

@@ -2,7 +2,7 @@
 // slices of 2 + 2 ldmatrix.x4, and multiplies 2·4·2 atoms.
 // RUN: lowtide-opt %s --check-level -p 'choose-schedule,verify-schedule,tile-to-ctas,cse,promote-operands-to-smem,assign-smem-layouts, \
 // RUN:   decide-timing,pipeline-mainloop,cse,bind-mma-atoms,bind-copy-atoms,split-k-slices,double-buffer-fragments, \
-// RUN:   bind-ring-to-cp-async,cse,lower-epilogue,assign-smem-offsets,cse,convert-sm-to-nvvm,expand-math, \
+// RUN:   bind-ring,cse,lower-epilogue,assign-smem-offsets,cse,convert-sm-to-nvvm,expand-math, \
 // RUN:   cse,canonicalize,cse' | filecheck %s
 
 // CHECK-LABEL: module attributes {tile.level = "nvvm", tile.target = "sm_80"}

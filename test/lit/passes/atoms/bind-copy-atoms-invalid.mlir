@@ -40,7 +40,11 @@ tile.kernel @threads(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedu
 !ring = !sm.ring<3 x [!buffer, !buffer]>
 module attributes {tile.target = "sm_80"} {
 // expected-error @below {{bind-copy-atoms: schedule leaves mainloop.a.copy open; run choose-schedule first, or write it [schedule-open]}}
-tile.kernel @open() attributes {schedule = #tile.schedule<multiply = <atoms = [1, 1, 1]>>} {
+tile.kernel @open(%a: !mat, %ring: !ring) attributes {schedule = #tile.schedule<multiply = <atoms = [1, 1, 1]>>} {
+  %c0 = arith.constant 0 : index
+  %at = tile.view %a[%c0, %c0] : !mat to !tile.view<32x32xbf16>
+  %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
+  sm.copy_async %at to %as : !tile.view<32x32xbf16>, !buffer
   tile.return
 }
 }

@@ -1,5 +1,5 @@
-// bind-tma: what a box of a buffer in panels is, by the dimensions of the map; and the cache hints of loads.
-// RUN: lowtide-opt %s -p bind-tma | filecheck %s
+// bind-ring: what a box of a buffer in panels is, by the dimensions of the map; and the cache hints of loads.
+// RUN: lowtide-opt %s -p bind-ring | filecheck %s
 
 // Two dimensions: a box is a panel; one load names the whole buffer, whose bytes are expected: 16384 and 6144.
 // CHECK-LABEL: func.func @host_flat(
@@ -56,6 +56,7 @@ tile.kernel @flat(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.sc
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }
     consumer warps(4) {
+      %full, %fa, %fb = sm.consumer_wait %ring[%c0, %c0] : !ring
     }
   }
   tile.return
@@ -78,6 +79,7 @@ tile.kernel @three(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.s
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }
     consumer warps(4) {
+      %full, %fa, %fb = sm.consumer_wait %ring[%c0, %c0] : !ring
     }
   }
   tile.return
@@ -101,6 +103,7 @@ tile.kernel @five(%a: !known, %b: !mat, %n: index) attributes {schedule = #tile.
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }
     consumer warps(4) {
+      %full, %fa, %fb = sm.consumer_wait %ring[%c0, %c0] : !ring
     }
   }
   tile.return

@@ -1,5 +1,5 @@
-// bind-tma refuses rows that the CTAs of a cluster cannot share.
-// RUN: lowtide-opt %s --target sm_90a -p bind-tma --verify-diagnostics
+// bind-ring refuses rows that the CTAs of a cluster cannot share.
+// RUN: lowtide-opt %s --target sm_90a -p bind-ring --verify-diagnostics
 
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !a = memref<2x64xbf16, #tile.layout<(2,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
@@ -16,7 +16,7 @@ tile.kernel @kernel(%a: !mat, %n: index) attributes {
     producer warps(4) {
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
       %at = tile.view %a[%n, %n] : !mat to !tile.view<2x64xbf16>
-      // expected-error @below {{bind-tma: fills 2 rows, which 4 CTAs cannot share; take another grid.cluster [multicast-rows]}}
+      // expected-error @below {{bind-ring: fills 2 rows, which 4 CTAs cannot share; take another grid.cluster [multicast-rows]}}
       sm.copy_async %at to %as : !tile.view<2x64xbf16>, !a
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }

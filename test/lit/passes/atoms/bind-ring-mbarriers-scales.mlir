@@ -1,6 +1,6 @@
-// bind-tma, of scales in the slots of a ring: boxes of their matrices, whose bytes the slot expects with those of A and B.
+// bind-ring, of scales in the slots of a ring: boxes of their matrices, whose bytes the slot expects with those of A and B.
 // Threads read them, so that each warp releases a slot.
-// RUN: lowtide-opt %s -p bind-tma | filecheck %s
+// RUN: lowtide-opt %s -p bind-ring | filecheck %s
 
 // CHECK-LABEL: func.func @host(
 // CHECK:         sm.tensor_map %{{.+}} to !sm.tensor_map<1x64xf32>

@@ -1,6 +1,6 @@
-// bind-tma: a copy into a prefix of a slot's buffer has a box, and so a tensor map, of its own; the slot then expects the
+// bind-ring: a copy into a prefix of a slot's buffer has a box, and so a tensor map, of its own; the slot then expects the
 // bytes of the copies at hand, 64·64 + 8·64 elements, and not those of whole buffers.
-// RUN: lowtide-opt %s -p bind-tma | filecheck %s
+// RUN: lowtide-opt %s -p bind-ring | filecheck %s
 
 // CHECK-LABEL: tile.kernel @kernel(
 // CHECK-SAME:    %[[WHOLE:[^ ]+]]: !sm.tensor_map<128x64xbf16>, %[[B:[^ ]+]]: !sm.tensor_map<8x64xbf16>, %[[HALF:[^ ]+]]: !sm.tensor_map<64x64xbf16>)
@@ -42,6 +42,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
       sm.producer_commit %ring, %next : !ring, !sm.slot<write>
     }
     consumer warps(4) {
+      %full, %fa, %fb = sm.consumer_wait %ring[%c0, %c0] : !ring
     }
   }
   tile.return

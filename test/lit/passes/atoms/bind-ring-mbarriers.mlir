@@ -1,6 +1,6 @@
-// bind-tma turns copies into TMA loads, the ring's verbs into mbarriers, and makes the tensor maps on the host.
-// RUN: lowtide-opt %s -p bind-tma | filecheck %s
-// RUN: lowtide-opt %s -p bind-tma | filecheck %s --check-prefix GONE
+// bind-ring turns copies into TMA loads, the ring's verbs into mbarriers, and makes the tensor maps on the host.
+// RUN: lowtide-opt %s -p bind-ring | filecheck %s
+// RUN: lowtide-opt %s -p bind-ring | filecheck %s --check-prefix GONE
 
 // One map for each matrix and box, made where the kernel is launched, passed behind its other arguments.
 // CHECK-LABEL: func.func @host(

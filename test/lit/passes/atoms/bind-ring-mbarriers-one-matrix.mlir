@@ -1,5 +1,5 @@
-// bind-tma: one matrix in boxes of one form takes one tensor map; a box without a swizzle is mapped without.
-// RUN: lowtide-opt %s -p bind-tma | filecheck %s
+// bind-ring: one matrix in boxes of one form takes one tensor map; a box without a swizzle is mapped without.
+// RUN: lowtide-opt %s -p bind-ring | filecheck %s
 
 // CHECK-LABEL: func.func @host(
 // CHECK-COUNT-1: sm.tensor_map
@@ -31,6 +31,7 @@ tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<m
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }
     consumer warps(4) {
+      %full, %fa, %fb = sm.consumer_wait %ring[%c0, %c0] : !ring
     }
   }
   tile.return

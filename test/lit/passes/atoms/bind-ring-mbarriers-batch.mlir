@@ -1,5 +1,5 @@
-// bind-tma: a batch has tensor maps of one more dimension, of which a box has one matrix; panels come behind it.
-// RUN: lowtide-opt %s -p bind-tma | filecheck %s
+// bind-ring: a batch has tensor maps of one more dimension, of which a box has one matrix; panels come behind it.
+// RUN: lowtide-opt %s -p bind-ring | filecheck %s
 
 // CHECK:       sm.tensor_map %{{.+}} : memref<?x?x?xbf16, {{.*}}> to !sm.tensor_map<1x64x64xbf16>
 // CHECK:       sm.tensor_map %{{.+}} : memref<?x?x?xbf16, {{.*}}> to !sm.tensor_map<1x1x8x64xbf16>
@@ -30,6 +30,7 @@ tile.kernel @kernel(%a: !mats, %b: !mats, %n: index) attributes {schedule = #til
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }
     consumer warps(4) {
+      %full, %fa, %fb = sm.consumer_wait %ring[%c0, %c0] : !ring
     }
   }
   tile.return

@@ -1,5 +1,5 @@
-// bind-tma refuses rings whose copies are no TMA boxes, or whose slots cannot be counted by mbarriers.
-// RUN: lowtide-opt %s -p bind-tma --split-input-file --verify-diagnostics
+// bind-ring refuses rings whose copies are no TMA boxes, or whose slots cannot be counted by mbarriers.
+// RUN: lowtide-opt %s -p bind-ring --split-input-file --verify-diagnostics
 
 // Tensor maps are arguments of a launch: a kernel needs one,
 #a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
@@ -12,7 +12,7 @@ module attributes {tile.target = "sm_90a"} {
 func.func @host(%a: !mat, %b: !mat, %n: index) {
   return
 }
-// expected-error @below {{bind-tma: is launched at 0 places; its tensor maps are made at one [tensor-map-launch]}}
+// expected-error @below {{bind-ring: is launched at 0 places; its tensor maps are made at one [tensor-map-launch]}}
 tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -77,30 +77,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
 }
 // -----
 
-// No roles to split the waits between.
-#a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
-#b = #tile.layout<(8,64):(64,1)>
-!mat = memref<?x?xbf16, strided<[?, 1]>>
-!a = memref<64x64xbf16, #a, #gpu.address_space<workgroup>>
-!b = memref<8x64xbf16, #b, #gpu.address_space<workgroup>>
-!ring = !sm.ring<2 x [!a, !b]>
-module attributes {tile.target = "sm_90a"} {
-func.func @host(%a: !mat, %b: !mat, %n: index) {
-  tile.launch @kernel grid(%n) threads(256) args(%a, %b, %n) : !mat, !mat, index
-  return
-}
-// expected-error @below {{bind-tma: has 0 sm.roles; TMA is bound for a producer and its consumers [tma-one-roles]}}
-tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
-  %c0 = arith.constant 0 : index
-  %c1 = arith.constant 1 : index
-  %k = arith.constant 64 : index
-  %ring = sm.ring : !ring
-  tile.return
-}
-}
-// -----
-
-// Roles in another order.
+// A role that fills slots and reads those of another one.
 #a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
 #b = #tile.layout<(8,64):(64,1)>
 !mat = memref<?x?xbf16, strided<[?, 1]>>
@@ -116,12 +93,17 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %k = arith.constant 64 : index
+  // expected-error @below {{bind-ring: must be filled and read by one agent, or filled by one role and read by others [ring-agents]}}
   %ring = sm.ring : !ring
-  // expected-error @below {{bind-tma: has the roles consumer, producer; TMA is bound for one producer and one consumer role [tma-two-roles]}}
   sm.roles {
     consumer warps(4) {
+      %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
+      sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
+      %full, %fa, %fb = sm.consumer_wait %ring[%c0, %c0] : !ring
     }
     producer warps(4) {
+      %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
+      sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }
   }
   tile.return
@@ -157,7 +139,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
     }
     consumer warps(4) {
       %full, %as, %bs = sm.consumer_wait %ring[%c0, %c1] : !ring
-      // expected-error @below {{bind-tma: releases a slot without the proof (`after`) that what reads it is done [release-proof]}}
+      // expected-error @below {{bind-ring: releases a slot without the proof (`after`) that what reads it is done [release-proof]}}
       sm.consumer_release %ring, %full : !ring, !sm.slot<read>
     }
   }
@@ -188,7 +170,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
       %other = memref.cast %a : !mat to memref<?x64xbf16, strided<[?, 1]>>
       %at = tile.view %other[%n, %k] : memref<?x64xbf16, strided<[?, 1]>> to !tile.view<64x64xbf16>
-      // expected-error @below {{bind-tma: names a matrix that is not an argument of the kernel; TMA needs a tensor map of it [tensor-map-argument]}}
+      // expected-error @below {{bind-ring: names a matrix that is not an argument of the kernel; TMA needs a tensor map of it [tensor-map-argument]}}
       sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }
@@ -227,7 +209,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
       sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
       %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
       sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b
-      // expected-error @below {{bind-tma: uses a slot that is being filled; only sm.copy_async may [slot-being-filled]}}
+      // expected-error @below {{bind-ring: uses a slot that is being filled; only copies to it may [slot-being-filled]}}
       sm.copy %at to %as : !tile.view<64x64xbf16>, !a
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }
@@ -263,7 +245,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
     producer warps(4) {
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
       %at = tile.view %a[%n, %k] : !mat to !tile.view<264x64xbf16>
-      // expected-error @below {{bind-tma: needs a TMA box of 264×64 bf16: a box has two to five sides of 1 to 256 elements [box-sides] [tensor-map-box]}}
+      // expected-error @below {{bind-ring: needs a TMA box of 264×64 bf16: a box has two to five sides of 1 to 256 elements [box-sides] [tensor-map-box]}}
       sm.copy_async %at to %as : !tile.view<264x64xbf16>, !a
       %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
       sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b
@@ -301,7 +283,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
     producer warps(4) {
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c1] : !ring
       %at = tile.view %a[%n, %k] : !mat to !tile.view<64x64xbf16>
-      // expected-error @below {{bind-tma: a buffer of layout (64, 64) : (64, 1) does not lie in panels; assign-smem-layouts writes (64, (32, 2)) : (32, (1, 2048)) [panel-layout]}}
+      // expected-error @below {{bind-ring: a buffer of layout (64, 64) : (64, 1) does not lie in panels; assign-smem-layouts writes (64, (32, 2)) : (32, (1, 2048)) [panel-layout]}}
       sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
       %bt = tile.view %b[%c0, %k] : !mat to !tile.view<8x64xbf16>
       sm.copy_async %bt to %bs : !tile.view<8x64xbf16>, !b
@@ -328,16 +310,47 @@ func.func @host(%a: !mat, %n: index) {
   tile.launch @kernel grid(%n) threads(256) args(%a, %n) : !mat, index
   return
 }
-// expected-error @below {{bind-tma: has 2 rings; TMA is bound for the one between its roles: run pipeline-mainloop first [tma-one-ring]}}
 tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<mainloop = <roles = cooperative(1)>>} {
   %c0 = arith.constant 0 : index
   %ring = sm.ring : !ring
+  // expected-error @below {{[second-ring]}}
   %other = sm.ring : !ring
   sm.roles {
     producer warps(4) {
     }
     consumer warps(4) {
       %full, %as, %bs = sm.consumer_wait %other[%c0, %c0] : !ring
+    }
+  }
+  tile.return
+}
+}
+// -----
+
+// Copies by threads are bound before.
+#a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!a = memref<64x64xbf16, #a, #gpu.address_space<workgroup>>
+!ring = !sm.ring<2 x [!a, !a]>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%a: !mat, %n: index) {
+  tile.launch @kernel grid(%n) threads(256) args(%a, %n) : !mat, index
+  return
+}
+tile.kernel @kernel(%a: !mat, %n: index) attributes {
+    schedule = #tile.schedule<mainloop = <roles = cooperative(1), a = <copy = cp.async.16>>>} {
+  %c0 = arith.constant 0 : index
+  %ring = sm.ring : !ring
+  sm.roles {
+    copiers warps(4) {
+      %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
+      %at = tile.view %a[%n, %c0] : !mat to !tile.view<64x64xbf16>
+      // expected-error @below {{bind-ring: a.copy = cp.async.16 is by threads; run bind-copy-atoms first [copy-by-threads]}}
+      sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
+      sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
+    }
+    consumer warps(4) {
+      %full, %fa, %fb = sm.consumer_wait %ring[%c0, %c0] : !ring
     }
   }
   tile.return
@@ -360,12 +373,13 @@ tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<m
   %ring = sm.ring : !ring
   sm.roles {
     producer warps(4) {
-      // expected-error @below {{bind-tma: must give its slot to one sm.producer_commit: what lies between fills the slot [one-commit]}}
+      // expected-error @below {{bind-ring: must give its slot to one sm.producer_commit: what lies between fills the slot [one-commit]}}
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
       %at = tile.view %a[%n, %c0] : !mat to !tile.view<64x64xbf16>
       sm.copy_async %at to %as : !tile.view<64x64xbf16>, !a
     }
     consumer warps(4) {
+      %full, %fa, %fb = sm.consumer_wait %ring[%c0, %c0] : !ring
     }
   }
   tile.return
@@ -392,6 +406,7 @@ tile.kernel @kernel(%a: !mat, %n: index) attributes {schedule = #tile.schedule<m
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }
     consumer warps(4) {
+      %full, %fa, %fb = sm.consumer_wait %ring[%c0, %c0] : !ring
     }
   }
   tile.return

@@ -1,5 +1,5 @@
-// bind-tma in a cluster of 2 × 4 CTAs: A is shared by the four of a row, B by the two of a column.
-// RUN: lowtide-opt %s -p bind-tma | filecheck %s
+// bind-ring in a cluster of 2 × 4 CTAs: A is shared by the four of a row, B by the two of a column.
+// RUN: lowtide-opt %s -p bind-ring | filecheck %s
 
 // A box is a CTA's share: 64 / 4 rows of A, 16 / 2 of B.
 // CHECK:       sm.tensor_map %{{.+}} to !sm.tensor_map<16x64xbf16, swizzle<3,3,3>>

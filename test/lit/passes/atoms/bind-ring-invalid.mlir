@@ -1,5 +1,5 @@
-// bind-ring-to-cp-async refuses a program in which how many groups a wait may leave in flight is not a constant.
-// RUN: lowtide-opt %s -p bind-ring-to-cp-async --split-input-file --verify-diagnostics
+// bind-ring refuses a program in which how many groups a wait may leave in flight is not a constant.
+// RUN: lowtide-opt %s -p bind-ring --split-input-file --verify-diagnostics
 
 !ring = !sm.ring<3 x [memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>]>
 module attributes {tile.target = "sm_80"} {
@@ -7,7 +7,7 @@ tile.kernel @prologue_of_unknown_length(%n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %ring = sm.ring : !ring
-  // expected-error @below {{bind-ring-to-cp-async: commits 1 and waits for 0 slots per round, so its waits have no constant depth; only a prologue of constant length may differ [constant-wait]}}
+  // expected-error @below {{bind-ring: commits 1 and waits for 0 slots per round, so its waits have no constant depth; only a prologue of constant length may differ [constant-wait]}}
   scf.for %i = %c0 to %n step %c1 {
     %empty, %a = sm.producer_acquire %ring[%i, %c0] : !ring
     sm.producer_commit %ring, %empty : !ring, !sm.slot<write>
@@ -43,7 +43,7 @@ module attributes {tile.target = "sm_80"} {
 tile.kernel @nothing_committed() {
   %c0 = arith.constant 0 : index
   %ring = sm.ring : !ring
-  // expected-error @below {{bind-ring-to-cp-async: waits for a slot before it is committed [wait-before-commit]}}
+  // expected-error @below {{bind-ring: waits for a slot before it is committed [wait-before-commit]}}
   %full, %a = sm.consumer_wait %ring[%c0, %c0] : !ring
   %empty, %b = sm.producer_acquire %ring[%c0, %c0] : !ring
   sm.producer_commit %ring, %empty : !ring, !sm.slot<write>
@@ -58,7 +58,7 @@ tile.kernel @nothing_committed() {
 module attributes {tile.target = "sm_80"} {
 tile.kernel @two_rings() {
   %ring = sm.ring : !ring
-  // expected-error @below {{bind-ring-to-cp-async: is the second ring of its kernel; the groups of cp.async are counted for one [second-ring]}}
+  // expected-error @below {{bind-ring: is the second ring of its kernel; its slots are counted for one [second-ring]}}
   %more = sm.ring : !ring
   tile.return
 }

@@ -1,5 +1,5 @@
-// bind-ring-to-cp-async turns the ring's verbs into cp.async groups and barriers, and derives each wait's depth.
-// RUN: lowtide-opt %s -p bind-ring-to-cp-async | filecheck %s
+// bind-ring turns the ring's verbs into cp.async groups and barriers, and derives each wait's depth.
+// RUN: lowtide-opt %s -p bind-ring | filecheck %s
 
 !buffer = memref<32x32xbf16, #tile.layout<(32,32):(32,1)>, #gpu.address_space<workgroup>>
 !ring = !sm.ring<3 x [!buffer]>

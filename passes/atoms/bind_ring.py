@@ -1,0 +1,102 @@
+"""bind-ring: bind the ring's verbs to instructions, by which agents fill it and which read it.
+
+Before   %slot, %a, %b = sm.producer_acquire %ring[%w, %wp];  copies;  sm.producer_commit %ring, %slot
+         %full, %a, %b = sm.consumer_wait %ring[%r, %rp];  …;  sm.consumer_release %ring, %full
+After, where the agent that fills is the one that reads (ring_groups.py), groups of cp.async and barriers:
+         %a, %b = sm.ring_slot %ring[%w];  sm.cp_async_commit
+         sm.cp_async_wait 1;  sm.barrier;  %a, %b = sm.ring_slot %ring[%r]       (the release is removed)
+         The wait depth is the number of groups committed after the one that is waited for. A ring that is filled by
+         stores of registers alone has no groups, so no commits and no waits but the barriers. A slot may be refilled if
+         there is a barrier between its release and the acquire. The barrier of a wait counts; if there is none, one is
+         inserted. sm.producer_tail waits for all groups.
+After, where they are two (ring_mbarriers.py), mbarriers; what no thread copies is loaded by TMA:
+         host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
+                 tile.launch @k … args(%a, %b, %d, %map, %map2)
+         device  %full = sm.mbarriers arrivals(1);  %empty = sm.mbarriers arrivals(2)
+                 sm.mbarrier_wait %empty[%w, %wp ^ 1];  sm.mbarrier_arrive %full[%w] expects 49152
+                 %a, %b = sm.ring_slot %ring[%w];  sm.tma_load %map[%m, %k] to %a signals %full[%w]; …
+                 sm.mbarrier_wait %full[%r, %rp];  %a, %b = sm.ring_slot %ring[%r]
+                 sm.mbarrier_arrive %empty[%slot] after %retired
+         The full barrier has one arrival, the filler's; the empty barrier has one per warpgroup of the readers. With
+         threads that copy, the one arrival comes after the writes of all, and expects what TMA brings beside them. A
+         fence makes the writes visible to wgmma, which reads through the async proxy:
+                 sm.mbarrier_wait %empty[%w, %wp ^ 1];  %a, %b = sm.ring_slot %ring[%w]
+                 sm.cp_async (tile.view %A[%m, %k]) to %a by #tiled_copy;  sm.tma_load %map2[%n, %k] to %b …
+                 sm.cp_async_commit;  sm.cp_async_wait 0;  sm.fence_proxy_async;  sm.barrier
+                 sm.mbarrier_arrive %full[%w] expects 16384
+         The expected bytes are those of the copies between acquire and commit. A box is one panel of the buffer. With
+         copy = tma.3d, tma.4d or tma.5d the map has 3, 4 or 5 dimensions, a box is all panels, and the host asserts
+         that panels divide the matrix. The map of a batch has one more, the outermost. A copy to a prefix of a slot's
+         buffer has a box of its own. a.cache and b.cache become hints on the loads of A and B. Staged scales are
+         further buffers of a slot, which a CTA loads by itself.
+         If threads read a slot, each warp releases it: %empty = sm.mbarriers arrivals(8). They read scales, packed
+         weights, and fragments for mma.sync. A fence orders their loads before the next TMA write of the slot, which
+         is of another proxy (PTX ISA, "Async proxy"). Without it an H100 gave wrong sums of mma.sync:
+                 sm.fence_proxy_async;  sm.mbarrier_arrive %empty[%slot] each_warp after %retired
+         The loads for mma.sync are over when the warp arrives: there is no `after`.
+         With grid.cluster = [2, 1] the two CTAs share B: each loads half and sends it to both. A slot is free
+         when the consumers of all CTAs that its loads write to have released it:
+                 sm.tma_load %map2[%n, %k] to %b signals %full[%w] multicast(column)
+                 %empty = sm.mbarriers arrivals(4);  sm.mbarrier_arrive %empty[%slot] to(column) after %retired
+                 sm.cluster_barrier before and after the roles
+Needs    level atoms. Within one agent: one prologue with a constant trip count, one main loop with as many commits as
+         waits.
+Refuses  a second ring; a ring that two agents fill. Within one agent: loops for which no constant depth exists; a wait
+         for what was never committed. Between agents: copies from a matrix that is not a kernel argument; a release
+         without the proof that a wgmma that reads the slot is done; a slot that is not committed exactly once; a kernel
+         without exactly one launch.
+Test     test/lit/passes/atoms/bind-ring.mlir, bind-ring-invalid.mlir,
+         bind-ring-mbarriers{,-copiers,-tail,-cluster,-batch,-panels,-scales,-one-matrix,-invalid}.mlir
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlir import ir
+
+from lowtide.dialects import sm
+from lowtide.dialects.levels import Level
+from lowtide.passes.atoms.ring_groups import bind_to_groups
+from lowtide.passes.atoms.ring_mbarriers import bind_to_mbarriers
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.support.problem.kernels import gemm_kernels, role_of
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class BindRing(Pass):
+    """Replaces the verbs of each kernel's ring, and the copies that TMA makes."""
+
+    name: ClassVar[str] = "bind-ring"
+    needs: ClassVar[Level] = Level.ATOMS
+    gives: ClassVar[Level] = Level.ATOMS
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        for kernel in gemm_kernels(module):
+            rings = walk(kernel, sm.RingOp)
+            if len(rings) > 1:
+                raise Refusal(rings[1], "is the second ring of its kernel; its slots are counted for one [second-ring]")
+            if not rings:
+                continue
+            roles = walk(kernel, sm.RolesOp)
+            fillers = {_agent(op) for op in walk(kernel, sm.ProducerAcquireOp)}
+            readers = {_agent(op) for op in walk(kernel, sm.ConsumerWaitOp)}
+            if len(fillers | readers) <= 1 and (fillers == readers or not roles):
+                bind_to_groups(kernel)
+            elif (
+                len(fillers) == 1 and len(roles) == 1 and fillers.isdisjoint(readers) and None not in fillers | readers
+            ):
+                warps = sum(int(roles[0].warps[reader]) for reader in readers)
+                with kernel.operation.location:
+                    bind_to_mbarriers(module, kernel, rings[0], roles[0], warps)
+            else:
+                raise Refusal(
+                    rings[0],
+                    "must be filled and read by one agent, or filled by one role and read by others [ring-agents]",
+                )
+
+
+def _agent(op: ir.OpView) -> int | None:
+    """The position of the role that runs the op; None for an agent without roles."""
+    role = role_of(op)
+    return None if role is None else role[1]

@@ -1,0 +1,164 @@
+"""A ring that one agent fills and others read: mbarriers, and TMA loads of what no thread copies."""
+
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import scf
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.atoms.ring_slots import carry_slots, index_of, take_slot
+from lowtide.passes.base import Refusal, walk
+from lowtide.passes.support.agents.atoms import TMA_RANKS
+from lowtide.passes.support.agents.clusters import OPERANDS, Lines, sharing
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.ir.rewriting import after, before, erase, uses
+from lowtide.passes.support.problem.kernels import bytes_of, schedule_of
+from lowtide.passes.support.streams.cache_hints import written
+from lowtide.passes.support.streams.slot_reads import threads_read_slots
+from lowtide.passes.support.streams.tensor_map_arguments import TensorMapArguments, launch_of
+from lowtide.targets.atoms import WARPGROUP_WARPS, Operand
+
+
+def bind_to_mbarriers(module: ir.Module, kernel: tile.KernelOp, ring: sm.RingOp, roles: sm.RolesOp, warps: int) -> None:
+    """Replaces the verbs and copies of a ring that one role fills and that so many warps of others read."""
+    schedule, barriers = schedule_of(kernel), sm.MbarriersType.get(ring.result.type.stages)
+    lines = Lines.of(schedule.cluster)
+    maps = TensorMapArguments(kernel, launch_of(module, kernel)) if walk(kernel, sm.CopyAsyncOp) else None
+    by_warp = threads_read_slots([kernel])
+    with before(roles):
+        full = sm.MbarriersOp(barriers, 1).result
+        arrivals = warps if by_warp else warps // WARPGROUP_WARPS
+        empty = sm.MbarriersOp(barriers, arrivals * lines.receivers).result
+        if lines.cross is not None:
+            sm.ClusterBarrierOp()
+    if lines.cross is not None:
+        with after(roles):
+            sm.ClusterBarrierOp()
+    between = _Between(schedule, full, empty, lines, maps, by_warp, by_wgmma=not walk(kernel, sm.MmaSyncOp))
+    releases = walk(kernel, sm.ConsumerReleaseOp)
+    for release in releases if between.by_wgmma else ():
+        if release.retired is None:
+            raise Refusal(
+                release, "releases a slot without the proof (`after`) that what reads it is done [release-proof]"
+            )
+    for loop in walk(kernel, scf.ForOp):
+        carry_slots(loop, as_index=True)
+    for release in walk(kernel, sm.ConsumerReleaseOp):
+        between.release(release)
+    for acquire in walk(kernel, sm.ProducerAcquireOp):
+        between.fill(acquire)
+    for wait in walk(kernel, sm.ConsumerWaitOp):
+        with before(wait), wait.operation.location:
+            sm.MbarrierWaitOp(full, wait.index, wait.phase)
+        take_slot(wait)
+    if maps is not None:
+        maps.finish()
+
+
+@dataclass(frozen=True)
+class _Between:
+    """The mbarriers of a kernel's ring; how it is filled (`maps`, if by TMA), and how it is read."""
+
+    schedule: Schedule
+    full: ir.Value
+    empty: ir.Value
+    lines: Lines
+    maps: TensorMapArguments | None
+    by_warp: bool
+    by_wgmma: bool
+
+    def release(self, release: sm.ConsumerReleaseOp) -> None:
+        """One arrival of each warpgroup, or warp, that reads."""
+        with before(release), release.operation.location:
+            if self.by_warp and self.maps is not None:  # threads have read the slot, which the async proxy writes next
+                sm.FenceProxyAsyncOp()
+            sm.MbarrierArriveOp(
+                self.empty,
+                index_of(release.slot),
+                receivers=self.lines.cross,
+                retired=release.retired,
+                each_warp=self.by_warp or None,
+            )
+        erase(release)
+
+    def fill(self, acquire: sm.ProducerAcquireOp) -> None:
+        """The copies into a slot, and the one arrival that expects what TMA brings of them."""
+        index, commit = acquire.index, _commit_of(acquire)
+        filled = [_filled(buffer) for buffer in acquire.buffers]
+        names: list[Operand | None] = [*OPERANDS, *[None] * (len(filled) - len(OPERANDS))]  # None: scales
+        copies = [(use, name) for buffer, name in zip(filled, names, strict=False) for use in uses(buffer)]
+        for copy, _ in copies:
+            if not isinstance(copy, (sm.CopyAsyncOp, sm.CpAsyncOp, sm.StoreSharedOp)):
+                raise Refusal(copy, "uses a slot that is being filled; only copies to it may [slot-being-filled]")
+        by_threads = [copy for copy, _ in copies if not isinstance(copy, sm.CopyAsyncOp)]
+        written_by = {copy.destination for copy in by_threads}
+        size = sum(bytes_of(acquire, buffer.type) for buffer in filled if buffer not in written_by) or None
+        with before(acquire), acquire.operation.location:
+            # The first round finds every slot empty: the parity before the first passes at once.
+            sm.MbarrierWaitOp(self.empty, index, Builder.index().xor(acquire.phase, 1))
+            if not by_threads:
+                sm.MbarrierArriveOp(self.full, index, bytes=size)
+        if by_threads:
+            with before(commit), commit.operation.location:
+                self._arrive_with_copies(by_threads, index, size)
+        erase(commit)
+        take_slot(acquire)
+        for copy, name in copies:
+            if isinstance(copy, sm.CopyAsyncOp):
+                with before(copy), copy.operation.location:
+                    self._load(copy, name, index)
+                erase(copy)
+
+    def _arrive_with_copies(self, copies: list[ir.OpView], index: ir.Value, size: int | None) -> None:
+        """What threads wrote is there before one arrives, and visible to wgmma, which reads through the async proxy.
+
+        The bytes that TMA brings are expected by the same arrival: until then the phase cannot complete.
+        """
+        if any(isinstance(copy, sm.CpAsyncOp) for copy in copies):
+            sm.CpAsyncCommitOp()
+            sm.CpAsyncWaitOp(0)
+        if self.by_wgmma:
+            sm.FenceProxyAsyncOp()
+        sm.BarrierOp()
+        sm.MbarrierArriveOp(self.full, index, bytes=size)
+
+    def _load(self, copy: sm.CopyAsyncOp, name: Operand | None, index: ir.Value) -> None:
+        """The load of a tile, or of the CTA's share of it if a row or a column of the cluster shares the tile; or of
+        scales, which no other CTA shares."""
+        assert self.maps is not None
+        view, buffer = copy.source.owner.opview, copy.destination
+        if name is None:
+            sm.TmaLoadOp(self.maps.map_for(copy, view.source, buffer.type), *view.offsets, buffer, self.full, index)
+            return
+        operand, (line, parties) = self.schedule.mainloop.operand(name), sharing(name, self.schedule.cluster)
+        if name in self.schedule.copied_by_threads:
+            raise Refusal(
+                copy, f"{name}.copy = {operand.copy} is by threads; run bind-copy-atoms first [copy-by-threads]"
+            )
+        rows = ir.MemRefType(buffer.type).shape[0]
+        if rows % parties:
+            raise Refusal(
+                copy,
+                f"fills {rows} rows, which {parties} CTAs cannot share; take another grid.cluster [multicast-rows]",
+            )
+        share, rank = rows // parties if parties > 1 else None, TMA_RANKS.get(str(operand.copy), 2)
+        tensor_map = self.maps.map_for(copy, view.source, buffer.type, rows=share, rank=rank)
+        hint, (*batch, row, column) = written(operand.cache), view.offsets
+        matrix = batch[0] if batch else None
+        sm.TmaLoadOp(tensor_map, row, column, buffer, self.full, index, batch=matrix, multicast=line, cache=hint)
+
+
+def _commit_of(acquire: sm.ProducerAcquireOp) -> sm.ProducerCommitOp:
+    commits = list(uses(acquire.slot))
+    if len(commits) != 1 or not isinstance(commits[0], sm.ProducerCommitOp):
+        raise Refusal(
+            acquire, "must give its slot to one sm.producer_commit: what lies between fills the slot [one-commit]"
+        )
+    return commits[0]
+
+
+def _filled(buffer: ir.Value) -> ir.Value:
+    """What copies fill of a slot's buffer: the buffer, or the one prefix of it that is used."""
+    users = list(uses(buffer))
+    return users[0].result if len(users) == 1 and isinstance(users[0], sm.PrefixOp) else buffer
