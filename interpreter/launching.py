@@ -88,7 +88,10 @@ def run(
                 if observers.explorer is not None:
                     pause(programs[launch.kernel], use_of)
             launcher.run(programs[launch.kernel], request, source, use_of)
-    return {name: _contents(memory, numbers, name, array) for name, array in record.arrays.items()}
+    return {
+        name: numbers.matrix_of(memory.contents(name)[0], _element(array.dtype)).reshape(array.shape)
+        for name, array in record.arrays.items()
+    }
 
 
 def _element(dtype: str) -> str:
@@ -114,11 +117,6 @@ def _placed(memory: GlobalMemory, numbers: domains.Domain, name: str, array: Arr
     payload = None if values is None else numbers.of_matrix(np.asarray(values), element).reshape(-1, columns)
     batch = count, batch_stride
     return memory.allocate(name, rows, columns, row_stride or columns, element, payload, array.misaligned, batch)
-
-
-def _contents(memory: GlobalMemory, numbers: domains.Domain, name: str, array: Array) -> NDArray[Any]:
-    payload, _ = memory.contents(name)
-    return numbers.matrix_of(payload, _element(array.dtype)).reshape(array.shape)
 
 
 def _request(

@@ -20,7 +20,7 @@ from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.interleavings import Order
 from lowtide.interpreter.machine.memory import SharedMemory
 from lowtide.interpreter.machine.options import Observers, Options
-from lowtide.interpreter.machine.teams import WARP, Seat, everyone, seats_of, team_of
+from lowtide.interpreter.machine.teams import WARP, Seat, Team, seats_of, team_of
 from lowtide.interpreter.numbers.cells import Access, Described, Ints, Span
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.program import Role
@@ -121,7 +121,7 @@ class Cta:
     def __init__(self, index: int, machine: Machine, shared_memory: int | None, origin: int = 0) -> None:
         self.index = index
         self.machine = machine
-        self.everyone = everyone(machine.seats)
+        self.everyone = Team("CTA", tuple(seat.index for seat in machine.seats))
         names = [seat.name for seat in machine.seats]
         self.shared = SharedMemory(len(names), shared_memory, machine.domain.payload, names, origin, machine.spans)
         self.copies = AsyncCopies(self.shared)

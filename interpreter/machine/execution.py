@@ -10,7 +10,8 @@ A handler interprets one op (interpreter/ops/, one file per dialect or hardware 
 - A handler that may wait, or that runs a region, is a generator function: it yields `agents.Wait` objects and runs a
   region by `yielded = yield from run_block(state, op.regions[0])`.
 - Work that does not depend on the run goes into `prepare`: `@OPS.implements("x.y", prepare=f)` with
-  `f(op: DecodedOp, program: Program)`; it stores its result in `op.data`.
+  `f(op: DecodedOp, program: Program)`; its result is `op.data`.
+- `@OPS.effects` registers a function `f(state, op, x, y, …)` of the operands' values that returns those of the results.
 - A terminator has no handler: `run_block` returns the values of its operands.
 - `state.mask` is None while all lanes are active, else a bool array (32,) of the active ones. Handlers without side
   effects may ignore it; memory, barriers and other effects must not.

@@ -94,26 +94,24 @@ def load_inside(state: AgentState, op: Described, window: Window) -> NDArray[Any
     A vector's window comes as (rows, 1) or (1, columns), to be broadcast.
     """
     rows, columns = window.inside
-    element = window.matrix.element
-    access, memory = state.access(op), state.machine.memory
+    matrix, name = window.matrix, window.matrix.element.name
     if rows == 0 or columns == 0:
         empty = (1 if window.kind == "per_column" else rows, 1 if window.kind == "per_row" else columns)
         return np.zeros(empty, state.machine.domain.payload)
-    if window.matrix.is_column_major:
-        addresses = window.matrix.addresses(window.row, window.column + np.arange(columns))
-        return memory.load(access, addresses, element.name, rows, align=_alignment(addresses, element.bytes)).T
-    if window.kind == "full":
-        addresses = window.matrix.addresses(window.row + np.arange(rows), window.column)
-        return memory.load(access, addresses, element.name, columns, align=_alignment(addresses, element.bytes))
-    start, count = (window.row, rows) if window.kind == "per_row" else (window.column, columns)
-    if (window.block, window.step) != (1, 1):
-        places = np.arange(count)
-        addresses = window.element_addresses(places, places)
-        vector = memory.load(access, addresses, element.name)
-        return vector.reshape((-1, 1) if window.kind == "per_row" else (1, -1))
-    addresses = window.matrix.addresses(0, np.array([start]))
-    vector = memory.load(access, addresses, element.name, count, align=_alignment(addresses, element.bytes))
-    return vector.reshape((-1, 1) if window.kind == "per_row" else (1, -1))
+    start, run = (window.column, columns) if window.kind == "per_column" else (window.row, rows)
+    if window.kind == "full" and not matrix.is_column_major:
+        addresses, run = matrix.addresses(window.row + np.arange(rows), window.column), columns
+    elif window.kind == "full":
+        addresses = matrix.addresses(window.row, window.column + np.arange(columns))
+    elif (window.block, window.step) == (1, 1):
+        addresses = matrix.addresses(0, np.array([start]))
+    else:
+        addresses, run = window.element_addresses(np.arange(run), np.arange(run)), 1
+    align = _alignment(addresses, matrix.element.bytes)
+    loaded = state.machine.memory.load(state.access(op), addresses, name, run, align=align)
+    if window.kind != "full":
+        return loaded.reshape((-1, 1) if window.kind == "per_row" else (1, -1))
+    return loaded.T if matrix.is_column_major else loaded
 
 
 def load_window(state: AgentState, op: Described, window: Window) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from math import prod
 from random import Random
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine.agents import Agent, AgentState, Cta, LaunchRequest, Machine, Steps, Wait
+from lowtide.interpreter.machine.agents import Agent, AgentState, Cta, LaunchRequest, Machine, Steps
 from lowtide.interpreter.machine.branches import run_graph
 from lowtide.interpreter.machine.clusters import Cluster, window
 from lowtide.interpreter.machine.execution import OutOfSteps, advance, run_block
@@ -103,19 +103,20 @@ def run_all(
     while running:
         able = [agent for agent in running if agent.waits is None or agent.waits.ready()]
         if not able:
-            raise _deadlock(running)
+            rule = f"deadlock, level {running[0].state.machine.level}: no agent can continue [agents-deadlock]"
+            raise InterpreterError("\n".join([rule, *_standing(running)]))
         agent = choose(able)
         try:
-            ended, cta = not _resume(agent), agent.state.cta
+            agent.waits = advance(agent.state, agent.steps)
         except OutOfSteps as error:
             agent.waits = None
             raise InterpreterError("\n".join([str(error), *_standing(running)])) from None
-        index = cta.index
+        cta, index = agent.state.cta, agent.state.cta.index
         if cta.spawned:
             running.extend(cta.spawned)
             held[index] += len(cta.spawned)
             cta.spawned = []
-        if ended:
+        if agent.waits is None:
             running.remove(agent)
             held[index] -= 1
             if held[index] == 0:
@@ -131,36 +132,12 @@ def _cluster_of(agent: Agent) -> int:
     return int(agent.state.cta.cluster.ctas[0].index)
 
 
-def _resume(agent: Agent) -> bool:
-    """Run until the next wait; False when the agent has ended."""
-    agent.waits = advance(agent.state, agent.steps)
-    return agent.waits is not None
-
-
-def _deadlock(running: list[Agent]) -> InterpreterError:
-    return InterpreterError(
-        "\n".join(
-            [
-                f"deadlock, level {running[0].state.machine.level}: no agent can continue [agents-deadlock]",
-                *_standing(running),
-            ]
-        )
-    )
-
-
 def _standing(running: list[Agent]) -> list[str]:
     """The position of each agent, and what it waits for."""
-    lines = [
-        f"  {agent.state.who()} {_waiting(agent.waits)} {agent.state.op.describe()}{_reason(agent.waits)}"
-        for agent in running[:16]
-        if agent.state.op is not None
-    ]
+    lines = []
+    for agent in running[:16]:
+        if (op := agent.state.op) is not None:
+            wait = None if agent.waits is None or agent.waits.ready() else agent.waits
+            what, reason = ("is at", "") if wait is None else ("waits at", f": {wait.why()}")
+            lines.append(f"  {agent.state.who()} {what} {op.describe()}{reason}")
     return [*lines, f"  and {len(running) - 16} more"] if len(running) > 16 else lines
-
-
-def _waiting(wait: Wait | None) -> str:
-    return "is at" if wait is None or wait.ready() else "waits at"
-
-
-def _reason(wait: Wait | None) -> str:
-    return "" if wait is None or wait.ready() else f": {wait.why()}"

@@ -72,11 +72,6 @@ def _seats_of_roles(collective: bool, roles: tuple[Role, ...]) -> tuple[Seat, ..
     return tuple(seats)
 
 
-def everyone(seats: tuple[Seat, ...]) -> Team:
-    """All agents of a CTA."""
-    return Team("CTA", tuple(seat.index for seat in seats))
-
-
 def team_of(seats: tuple[Seat, ...], role: int, instance: int = 0) -> Team:
     """The agents of one instance of a role."""
     members = [seat for seat in seats if (seat.role, seat.instance) == (role, instance)]

@@ -63,7 +63,7 @@ def meet(state: AgentState, op: Described, *operands: Any) -> tuple[int, int]:
     others = f"{_names(meeting.warps)} of its warpgroup"
     if meeting.op is not op:
         raise state.violation(
-            op, f"{others} executed {_at(meeting)} here; {_RULE}: take it out of the branch [warpgroup-apart]"
+            op, f"{others} executed {meeting.op.describe()} here; {_RULE}: take it out of the branch [warpgroup-apart]"
         )
     if meeting.operands != operands:
         both = f"operands {_text(operands)}, where {others} has {_text(meeting.operands)}"
@@ -94,14 +94,10 @@ def _check_all_met(ending: AgentState, rendezvous: Rendezvous) -> None:
         first = meeting.warps[0] // WARPGROUP * WARPGROUP
         others = sorted(set(range(first, first + WARPGROUP)) - set(meeting.warps))
         raise InterpreterError(
-            f"{_at(meeting)}, level {ending.machine.level}, CTA {ending.cta.index}: executed by "
+            f"{meeting.op.describe()}, level {ending.machine.level}, CTA {ending.cta.index}: executed by "
             f"{_names(sorted(meeting.warps))}, not by {_names(others)} of the warpgroup; {_RULE}: "
             "take it out of the branch [warpgroup-unmet]"
         )
-
-
-def _at(meeting: Meeting) -> str:
-    return meeting.op.describe()
 
 
 def _names(warps: list[int]) -> str:

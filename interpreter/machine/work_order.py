@@ -131,17 +131,13 @@ def _items(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Ite
     """The items of a CTA, by the axes of the division."""
     division = order.division
     if division is None:
-        return _undivided(order, cta, ctas, tiles, steps)
+        return ((index, 0, steps, 0, 1, 0) for index in order.places(cta, ctas, tiles))
     if division.cut is Cut.shares:
         return _shared(cta, ctas, tiles, steps, _whole_waves(tiles, ctas) if division.tiles is Tiles.last_waves else 0)
     if division.tiles is Tiles.last_wave:
         return _tail(division.parts, cta, ctas, tiles, steps)
     items = order.places(cta, ctas, tiles * min(division.parts, steps))
     return (_scatter_k if division.adder is Adder.each else _split_k)(items, division.parts, ctas, tiles, steps)
-
-
-def _undivided(order: WorkOrder, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
-    return ((index, 0, steps, 0, 1, 0) for index in order.places(cta, ctas, tiles))
 
 
 def _split_k(items: range, most: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
@@ -201,26 +197,10 @@ def _shared(cta: int, ctas: int, tiles: int, steps: int, waves: int) -> Iterator
             yield tile, begin - first, end - first, holders.index(own), len(holders), holders[0]
 
 
-def _one_shot(cta: int, ctas: int, total: int) -> range:
-    return range(cta, min(cta + 1, total))
-
-
-def _persistent(cta: int, ctas: int, total: int) -> range:
-    return range(cta, total, ctas)
-
-
 def _even_split(cta: int, ctas: int, total: int) -> range:
     """A run of neighbouring tiles; if the tiles do not divide evenly, the first CTAs take one more."""
     start, end = (index * (total // ctas) + min(index, total % ctas) for index in (cta, cta + 1))
     return range(start, end)
-
-
-def _row(index: int, tiles: Place, order: WorkOrder) -> Place:
-    return index // tiles[1], index % tiles[1]
-
-
-def _column(index: int, tiles: Place, order: WorkOrder) -> Place:
-    return index % tiles[0], index // tiles[0]
 
 
 def _band(index: int, tiles: Place, order: WorkOrder) -> tuple[int, int, int]:
@@ -282,15 +262,15 @@ PARTS: Mapping[WorkPart, Part] = MappingProxyType(
 )
 SCHEDULERS: Mapping[SchedulerKind, Callable[[int, int, int], range]] = MappingProxyType(
     {
-        SchedulerKind.one_shot: _one_shot,
-        SchedulerKind.persistent: _persistent,
+        SchedulerKind.one_shot: lambda cta, ctas, total: range(cta, min(cta + 1, total)),
+        SchedulerKind.persistent: lambda cta, ctas, total: range(cta, total, ctas),
         SchedulerKind.even_split: _even_split,
     }
 )
 ORDERS: Mapping[RasterKind, Callable[[int, Place, WorkOrder], Place]] = MappingProxyType(
     {
-        RasterKind.row: _row,
-        RasterKind.column: _column,
+        RasterKind.row: lambda index, tiles, order: divmod(index, tiles[1]),
+        RasterKind.column: lambda index, tiles, order: (index % tiles[0], index // tiles[0]),
         RasterKind.grouped: _grouped,
         RasterKind.groups: _groups,
         RasterKind.hilbert: _hilbert,

@@ -37,20 +37,20 @@ def element_of(type: Type) -> Scalar:
     raise InterpreterError(f"{type} is not a scalar or vector: arithmetic is interpreted only on numbers [arith-type]")
 
 
-def _prepare_constant(op: DecodedOp, program: Program) -> None:
+def _prepare_constant(op: DecodedOp, program: Program) -> Any:
     value, type = op.attributes["value"], op.result_types[0]
     element = element_of(type)
     if element.is_float:
         if isinstance(type, Vector):
             constant = program.domain.constant
             flat = [constant(float(entry), element.name) for entry in value.reshape(-1)]
-            op.data = np.array(flat, dtype=program.domain.payload).reshape(1, *type.shape)
+            return np.array(flat, dtype=program.domain.payload).reshape(1, *type.shape)
         else:
-            op.data = program.domain.constant(value, element.name)
+            return program.domain.constant(value, element.name)
     elif isinstance(type, Vector):
-        op.data = value.astype(element.dtype).reshape(1, *type.shape)
+        return value.astype(element.dtype).reshape(1, *type.shape)
     else:
-        op.data = canonical(value, element.bits)
+        return canonical(value, element.bits)
 
 
 @OPS.implements("arith.constant", prepare=_prepare_constant)
@@ -70,11 +70,7 @@ _WRAPPING: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _prepare_binary(op: DecodedOp, program: Program) -> None:
-    op.data = (_WRAPPING[op.name], element_of(op.result_types[0]))
-
-
-@OPS.implements(*_WRAPPING, prepare=_prepare_binary)
+@OPS.implements(*_WRAPPING, prepare=lambda op, program: (_WRAPPING[op.name], element_of(op.result_types[0])))
 def wrapping(state: AgentState, op: DecodedOp) -> None:
     values, (x, y), (function, scalar) = state.values, op.operands, op.data
     result = function(values[x], values[y])
@@ -94,8 +90,8 @@ _DIVIDING: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
 }
 
 
-def _prepare_scalar(op: DecodedOp, program: Program) -> None:
-    op.data = element_of(op.result_types[0])
+def _prepare_scalar(op: DecodedOp, program: Program) -> Any:
+    return element_of(op.result_types[0])
 
 
 @OPS.effects(*_DIVIDING, prepare=_prepare_scalar)
@@ -125,7 +121,7 @@ def unsigned_extremum(state: AgentState, op: DecodedOp, x: Any, y: Any) -> Any:
 def shift(state: AgentState, op: DecodedOp) -> None:
     scalar, values = op.data, state.values
     x, amount = values[op.operands[0]], values[op.operands[1]]
-    if not (0 <= amount < scalar.bits if isinstance(amount, int) else _all_within(amount, scalar.bits)):
+    if not (0 <= amount < scalar.bits if isinstance(amount, int) else np.all((amount >= 0) & (amount < scalar.bits))):
         raise state.violation(
             op, f"a shift by {amount} is poison for {scalar.name}; shift by 0 … {scalar.bits - 1} [shift-poison]"
         )
@@ -135,16 +131,10 @@ def shift(state: AgentState, op: DecodedOp) -> None:
         result = x >> amount
     else:
         x = unsigned(x, scalar.bits)
-        result = x >> (amount.astype(x.dtype) if _both_arrays(x, amount) else amount)
+        result = x >> (
+            amount.astype(x.dtype) if isinstance(x, np.ndarray) and isinstance(amount, np.ndarray) else amount
+        )
     state.values[op.results[0]] = canonical(result, scalar.bits)
-
-
-def _all_within(amounts: Any, limit: int) -> bool:
-    return bool(((np.asarray(amounts) >= 0) & (np.asarray(amounts) < limit)).all())
-
-
-def _both_arrays(x: Any, y: Any) -> bool:
-    return isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
 
 
 # By the number of the predicate: its function, and whether it is of unsigned integers.
@@ -155,8 +145,8 @@ _COMPARE_I = [
 ]
 
 
-def _prepare_cmpi(op: DecodedOp, program: Program) -> None:
-    op.data = (*_COMPARE_I[op.attributes["predicate"]], element_of(op.operand_types[0]))
+def _prepare_cmpi(op: DecodedOp, program: Program) -> Any:
+    return *_COMPARE_I[op.attributes["predicate"]], element_of(op.operand_types[0])
 
 
 @OPS.implements("arith.cmpi", prepare=_prepare_cmpi)
@@ -168,8 +158,8 @@ def cmpi(state: AgentState, op: DecodedOp) -> None:
     values[op.results[0]] = function(x, y)
 
 
-def _prepare_cast(op: DecodedOp, program: Program) -> None:
-    op.data = element_of(op.operand_types[0]), element_of(op.result_types[0])
+def _prepare_cast(op: DecodedOp, program: Program) -> Any:
+    return element_of(op.operand_types[0]), element_of(op.result_types[0])
 
 
 @OPS.implements("arith.index_cast", "arith.extsi", "arith.trunci", prepare=_prepare_cast)
@@ -200,9 +190,9 @@ _UNROUNDED = {
 }
 
 
-def _prepare_float(op: DecodedOp, program: Program) -> None:
+def _prepare_float(op: DecodedOp, program: Program) -> Any:
     name = _ROUNDED.get(op.name) or _UNROUNDED[op.name]
-    op.data = (getattr(program.domain, name), element_of(op.result_types[0]).name)
+    return (getattr(program.domain, name), element_of(op.result_types[0]).name)
 
 
 @OPS.implements(*_ROUNDED, prepare=_prepare_float)

@@ -88,13 +88,12 @@ _SAME_AS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def _as_upstream(op: DecodedOp, program: Program) -> None:
+def _as_upstream(op: DecodedOp, program: Program) -> Any:
     """Replace the op by the one of arith or math; messages still show the IR."""
     op.name = _SAME_AS[op.name]
     entry = (arith.OPS if op.name.startswith("arith.") else math.OPS)[op.name]
     op.handler = entry.handler
-    if entry.prepare is not None:
-        entry.prepare(op, program)
+    return None if entry.prepare is None else entry.prepare(op, program)
 
 
 @OPS.implements(*_SAME_AS, prepare=_as_upstream)
@@ -118,7 +117,7 @@ def size_of(type: Type) -> int:
     )
 
 
-def _prepare_gep(op: DecodedOp, program: Program) -> None:
+def _prepare_gep(op: DecodedOp, program: Program) -> Any:
     """The constant part of the offset, and the slots and strides of the run-time indices."""
     text, constant, steps = str(op.attributes["elem_type"]), 0, []
     if text not in program.pointees:
@@ -136,7 +135,7 @@ def _prepare_gep(op: DecodedOp, program: Program) -> None:
             steps.append((next(slots), size_of(type)))
         else:
             constant += index * size_of(type)
-    op.data = constant, steps
+    return constant, steps
 
 
 @OPS.implements("llvm.getelementptr", prepare=_prepare_gep)
@@ -170,7 +169,7 @@ def addrspacecast(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = state.values[op.operands[0]]
 
 
-def _prepare_addressof(op: DecodedOp, program: Program) -> None:
+def _prepare_addressof(op: DecodedOp, program: Program) -> Any:
     """Globals of shared memory are laid out like variables of PTX, in the order of the module."""
     scope = op.source.parent
     while scope.name not in ("gpu.module", "builtin.module"):
@@ -190,7 +189,7 @@ def _prepare_addressof(op: DecodedOp, program: Program) -> None:
             f"{op.describe()}: @{name} is not a global of shared memory (addr_space = 3) [addressof-global]"
         )
     program.shared_origin = origin
-    op.data = found[name]
+    return found[name]
 
 
 @OPS.implements("llvm.mlir.addressof", prepare=_prepare_addressof)
@@ -198,7 +197,7 @@ def addressof(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = state.cta.shared.origin + op.data
 
 
-def _prepare_access(op: DecodedOp, program: Program) -> None:
+def _prepare_access(op: DecodedOp, program: Program) -> Any:
     """(pointer slot, its type, element type, elements, alignment) of a load or store."""
     is_load = op.name == "llvm.load"
     type = op.result_types[0] if is_load else op.operand_types[0]
@@ -209,7 +208,7 @@ def _prepare_access(op: DecodedOp, program: Program) -> None:
         )
     count = int(np.prod(type.shape)) if isinstance(type, Vector) else 1
     pointer = 0 if is_load else 1
-    op.data = (op.operands[pointer], op.operand_types[pointer], element, count, op.attributes.get("alignment"))
+    return (op.operands[pointer], op.operand_types[pointer], element, count, op.attributes.get("alignment"))
 
 
 def _access_key(op: DecodedOp) -> Any:
@@ -295,11 +294,7 @@ def undef(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = _nothing(op.result_types[0])
 
 
-def _prepare_zero(op: DecodedOp, program: Program) -> None:
-    op.data = _zero(program.domain, op.result_types[0])
-
-
-@OPS.implements("llvm.mlir.zero", prepare=_prepare_zero)
+@OPS.implements("llvm.mlir.zero", prepare=lambda op, program: _zero(program.domain, op.result_types[0]))
 def zero(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = op.data
 
@@ -313,10 +308,6 @@ def _zero(domain: Domain, type: Type) -> Any:
     else:
         value = False if element == Scalar("i1", 1) else 0
     return np.full((1, *type.shape), value) if isinstance(type, Vector) else value
-
-
-def _prepare_position(op: DecodedOp, program: Program) -> None:
-    op.data = op.attributes["position"]
 
 
 def _extractvalues(state: AgentState, batch: Batch) -> None:
@@ -336,7 +327,7 @@ _EXTRACTVALUES = Bulk(
 )
 
 
-@OPS.implements("llvm.extractvalue", prepare=_prepare_position, bulk=_EXTRACTVALUES)
+@OPS.implements("llvm.extractvalue", prepare=lambda op, program: op.attributes["position"], bulk=_EXTRACTVALUES)
 def extractvalue(state: AgentState, op: DecodedOp) -> None:
     value = state.values[op.operands[0]]
     for index in op.data:

@@ -47,7 +47,7 @@ class _Assembly:
         return inputs, tuple((register, op.results[0]) for register, _, _ in self.outputs)
 
 
-def _prepare(op: DecodedOp, program: Program) -> None:
+def _prepare(op: DecodedOp, program: Program) -> Any:
     operands = operands_of(op.attributes["constraints"])
     given = [operand for operand in operands if not operand.is_output]
     text = written_out(op.attributes["asm_string"], operands, _constants(op, given))
@@ -66,8 +66,9 @@ def _prepare(op: DecodedOp, program: Program) -> None:
         (where[operand.register], from_register(type, program.domain), to_register(type))
         for type, operand in zip(types, results, strict=True)
     )
-    op.data = _Assembly(graph_of(entry.body, slots), inputs, outputs)
-    op.acts = any(block.acts for block in op.data.graph.blocks)
+    graph = graph_of(entry.body, slots)
+    op.acts = any(block.acts for block in graph.blocks)
+    return _Assembly(graph, inputs, outputs)
 
 
 @OPS.implements("llvm.inline_asm", prepare=_prepare)

@@ -26,7 +26,7 @@ _TAKE_NUMBERS = frozenset({"llvm.inline_asm", "nvvm.mma.sync"})
 _HANDS_ON = frozenset({"llvm.extractelement", "vector.extract"})
 
 
-def _prepare(op: DecodedOp, program: Program) -> None:
+def _prepare(op: DecodedOp, program: Program) -> Any:
     """Whether the result keeps numbers, and as what; whether it has halves that share registers; the types, and the
     result's shape."""
     source, target = (arith.element_of(types[0]) for types in (op.operand_types, op.result_types))
@@ -35,7 +35,7 @@ def _prepare(op: DecodedOp, program: Program) -> None:
     keeps = kind if kind is not None and _goes_into_assembly(op.source.results[0]) else None
     halves = source.is_float and source.bits == 16 and target.bits == 32 and not target.is_float
     shape = op.result_types[0].shape if isinstance(op.result_types[0], Vector) else ()
-    op.data = keeps, halves, source, target, shape
+    return keeps, halves, source, target, shape
 
 
 def _goes_into_assembly(value: ir.Value) -> bool:

@@ -67,14 +67,15 @@ def _divergent_for(state: AgentState, op: DecodedOp, current: list[Any], lower: 
     return current
 
 
-def _prepare_if(op: DecodedOp, program: Program) -> None:
+def _prepare_if(op: DecodedOp, program: Program) -> Any:
     """The names of the roles, if the branches are roles. Most ifs run no op that waits."""
-    op.data = op.attributes.get("roles")
-    if op.data is None and all(map(_is_straight, op.regions)):
+    roles = op.attributes.get("roles")
+    if roles is None and all(map(_is_straight, op.regions)):
         op.handler, op.resumable = straight_if, False
         guarded = op.regions[0].ops
         if len(guarded) == 1 and not op.results and not isinstance(guarded[0], Batch) and guarded[0].bulk is not None:
             op.bulk = _GUARDED
+    return roles
 
 
 def _is_straight(block: DecodedBlock) -> bool:

@@ -23,13 +23,13 @@ INSTANCE_UNIT = 1024  # bytes: the distance between the buffers of a role's inst
 # Buffers --------------------------------------------------------------------------------------------------------------
 
 
-def _prepare_alloc(op: DecodedOp, program: Program) -> None:
+def _prepare_alloc(op: DecodedOp, program: Program) -> Any:
     """(start of the first instance's buffer, distance to the next)."""
     type = op.result_types[0]
     instances = _instances(op)
     each = type.bytes if instances == 1 else -(-type.bytes // INSTANCE_UNIT) * INSTANCE_UNIT
     size = each * (instances - 1) + type.bytes
-    op.data = reserve(op, program, name_of(op), size, op.attributes.get("at"), alignment_of(type)), each
+    return reserve(op, program, name_of(op), size, op.attributes.get("at"), alignment_of(type)), each
 
 
 def _instances(op: DecodedOp) -> int:
@@ -61,7 +61,7 @@ def copy(state: AgentState, op: DecodedOp, window: Any, buffer: Any) -> None:
 # The ring -------------------------------------------------------------------------------------------------------------
 
 
-def _prepare_ring(op: DecodedOp, program: Program) -> None:
+def _prepare_ring(op: DecodedOp, program: Program) -> Any:
     type = op.result_types[0]
     at = op.attributes.get("at") or (None,) * len(type.buffers)
     kept, shared = tuple(op.attributes.get("kept", ())), op.attributes.get("kept_stages", type.stages)
@@ -70,7 +70,7 @@ def _prepare_ring(op: DecodedOp, program: Program) -> None:
         reserve(op, program, f"{name_of(op)} buffer {index}", count * buffer.bytes, start, alignment_of(buffer))
         for index, (buffer, start, count) in enumerate(zip(type.buffers, at, copies, strict=True))
     )
-    op.data = starts, kept, copies, program.ring_users.setdefault(op.results[0], RingUsers())
+    return starts, kept, copies, program.ring_users.setdefault(op.results[0], RingUsers())
 
 
 @OPS.implements("sm.ring", prepare=_prepare_ring)

@@ -16,7 +16,7 @@ from lowtide.interpreter.program.program import Program
 OPS = OpTable(by_warp=True)
 
 
-def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
+def _prepare_cp_async(op: DecodedOp, program: Program) -> Any:
     """For each thread and each of its runs: row and column of the run's first element, and its offset in the buffer.
 
     Raises InterpreterError if the elements of one instruction are not contiguous in both memories.
@@ -39,7 +39,7 @@ def _prepare_cp_async(op: DecodedOp, program: Program) -> None:
                 f"{op.describe()}: {length} elements of one {attribute.atom} are not contiguous in {what} memory"
                 " [copy-contiguous]"
             )
-    op.data = (size, rows[..., 0], columns[..., 0], offsets[..., 0])
+    return (size, rows[..., 0], columns[..., 0], offsets[..., 0])
 
 
 @OPS.effects("sm.cp_async", prepare=_prepare_cp_async)

@@ -44,7 +44,7 @@ def splat(state: AgentState, op: DecodedOp) -> None:
 # ldmatrix and mma.sync ------------------------------------------------------------------------------------------------
 
 
-def _prepare_ldmatrix(op: DecodedOp, program: Program) -> None:
+def _prepare_ldmatrix(op: DecodedOp, program: Program) -> Any:
     """The byte offset in the buffer of the row that each lane addresses: array (warps, instructions, 8 · matrices).
 
     The r-th of the eight lanes that address matrix j points at the element that the instruction puts first into row r:
@@ -69,7 +69,7 @@ def _prepare_ldmatrix(op: DecodedOp, program: Program) -> None:
         held.reverse()
     first, second = (part + offset for part, offset in zip(held, attributes["offsets"], strict=True))
     offsets = source.layout.table[first, second] * source.element.bytes
-    op.data = (offsets.reshape(threads // 32, -1, 8 * matrices), matrices, trans, 16 // source.element.bytes)
+    return (offsets.reshape(threads // 32, -1, 8 * matrices), matrices, trans, 16 // source.element.bytes)
 
 
 @OPS.effects("sm.ldmatrix", prepare=_prepare_ldmatrix, check=together)
@@ -84,7 +84,7 @@ def ldmatrix(state: AgentState, op: DecodedOp, buffer: SharedBuffer) -> Values:
     return np.stack(groups, axis=1).reshape(len(state.lanes), -1)
 
 
-def _prepare_mma(op: DecodedOp, program: Program) -> None:
+def _prepare_mma(op: DecodedOp, program: Program) -> Any:
     attribute = op.source.attributes["mma"]
     match = _MMA_ATOM.fullmatch(attribute.atom)
     if match is None:
@@ -106,10 +106,10 @@ def _prepare_mma(op: DecodedOp, program: Program) -> None:
                 f"{op.describe()}: a thread holds {type.tv.values} values of {type.shape}, "
                 f"{attribute.atom}, {warps_m}x{warps_n} of them side by side, takes {needed} [mma-values-held]"
             )
-    op.data = (fragments, rests)
+    return (fragments, rests)
 
 
-def _prepare_unpack_weights(op: DecodedOp, program: Program) -> None:
+def _prepare_unpack_weights(op: DecodedOp, program: Program) -> Any:
     """For each thread and value of the result, the thread's byte that it comes from, and the number of bits by which it
     is shifted: (threads, values) each. Raises InterpreterError if a thread does not hold it."""
     packed, result = op.operand_types[0], op.result_types[0]
@@ -127,7 +127,7 @@ def _prepare_unpack_weights(op: DecodedOp, program: Program) -> None:
             f"{op.describe()}: a thread does not hold the weights of its fragment [weight-values-held]"
         )
     values = [[own[place] for place in each] for own, each in zip(found, wanted.tolist(), strict=True)]
-    op.data = np.array(values), shifts, row, _zeros_held(op, rows) if len(op.operand_types) > 1 else None
+    return np.array(values), shifts, row, _zeros_held(op, rows) if len(op.operand_types) > 1 else None
 
 
 def _zeros_held(op: DecodedOp, rows: Ints) -> Ints:
@@ -224,7 +224,7 @@ def stack(state: AgentState, op: DecodedOp, registers: Any) -> Any:
 # Elementwise ----------------------------------------------------------------------------------------------------------
 
 
-def _prepare_extract(op: DecodedOp, program: Program) -> None:
+def _prepare_extract(op: DecodedOp, program: Program) -> Any:
     """For each thread and value of the result, the number of the thread's source value."""
     source, result = op.operand_types[0], op.result_types[0]
     rows, columns = result.tv.coordinates(result.shape[0])
@@ -248,7 +248,7 @@ def _prepare_extract(op: DecodedOp, program: Program) -> None:
                 f"{columns[thread, value]}) of the part; every thread must hold its own [extract-held]"
             )
         chosen[thread] = order[thread][place]
-    op.data = chosen
+    return chosen
 
 
 @OPS.effects("sm.extract", prepare=_prepare_extract)

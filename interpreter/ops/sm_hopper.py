@@ -20,7 +20,7 @@ OPS = OpTable()
 # Roles ----------------------------------------------------------------------------------------------------------------
 
 
-def _prepare_roles(op: DecodedOp, program: Program) -> None:
+def _prepare_roles(op: DecodedOp, program: Program) -> Any:
     if program.roles or op.source.parent.name != "tile.kernel":
         raise InterpreterError(f"{op.describe()}: a kernel has one sm.roles, outermost in it [one-roles]")
     names, warps = op.attributes["names"], op.attributes["warps"]
@@ -66,14 +66,15 @@ def role_instance(state: AgentState, op: DecodedOp) -> None:
 # mbarriers ------------------------------------------------------------------------------------------------------------
 
 
-def _prepare_mbarriers(op: DecodedOp, program: Program) -> None:
+def _prepare_mbarriers(op: DecodedOp, program: Program) -> Any:
     type = op.result_types[0]
     size = type.count * mbarriers.OBJECT_BYTES
-    op.data = reserve(op, program, name_of(op), size, op.attributes.get("at"), mbarriers.OBJECT_BYTES)
-    if op.data % mbarriers.OBJECT_BYTES:
+    at = reserve(op, program, name_of(op), size, op.attributes.get("at"), mbarriers.OBJECT_BYTES)
+    if at % mbarriers.OBJECT_BYTES:
         raise InterpreterError(
             f"{op.describe()}: mbarriers must be at multiples of {mbarriers.OBJECT_BYTES} bytes [mbarriers-offset]"
         )
+    return at
 
 
 @OPS.implements("sm.mbarriers", prepare=_prepare_mbarriers)

@@ -65,7 +65,7 @@ def _fragment(type: Any) -> Fragment:
     return fragment
 
 
-def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
+def _prepare_wgmma(op: DecodedOp, program: Program) -> Any:
     attribute = op.source.attributes["mma"]
     match = _ATOM.fullmatch(attribute.atom)
     if match is None:
@@ -105,7 +105,7 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> None:
         raise InterpreterError(
             f"{op.describe()}: a thread holds {first.tv.values} values of A, {first.shape} [wgmma-a-held]"
         )
-    op.data = _Plan(atoms, n, k, (warpgroups_m, warpgroups_n), fragment.element.name, transposed)
+    return _Plan(atoms, n, k, (warpgroups_m, warpgroups_n), fragment.element.name, transposed)
 
 
 def _has_row_groups(op: DecodedOp) -> bool:

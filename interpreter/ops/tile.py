@@ -146,11 +146,11 @@ def work_order(op: Any) -> WorkOrder:
     )
 
 
-def _prepare_work_tiles(op: DecodedOp, program: Program) -> None:
+def _prepare_work_tiles(op: DecodedOp, program: Program) -> Any:
     following = [inner for inner in op.regions[0].ops if inner.name == "tile.next_work_tile"]
     _, _, batches, ends, depth, _ = op.operand_groups()
     names = coordinates_with(batch=bool(batches), groups=bool(ends), division=bool(depth))
-    op.data = work_order(op.source), names, [(inner.attributes.get("ahead", 1), inner.results) for inner in following]
+    return work_order(op.source), names, [(inner.attributes.get("ahead", 1), inner.results) for inner in following]
 
 
 @OPS.implements("tile.next_work_tile")
@@ -281,7 +281,7 @@ def view(state: AgentState, op: DecodedOp, matrix: Any, *offsets: Any) -> Any:
 @OPS.effects("tile.mma")
 def mma(state: AgentState, op: DecodedOp, a: Any, b: Any, acc: Any, *zeros: Any) -> Any:
     layout, type = GemmLayout(op.attributes["layout"]).name, op.result_types[0]
-    left, right = (_operand(state, op, x) for x in (a, b))
+    left, right = (load_window(state, op, x) if isinstance(x, Window) else load_buffer(state, op, x) for x in (a, b))
     if "weights" in op.attributes:
         first, second = op.operand_types[:2]
         points = load_window(state, op, zeros[0]) if zeros else None
@@ -307,7 +307,3 @@ def promote(state: AgentState, op: DecodedOp, partial: Any, total: Any, *windows
 
 def _factors(state: AgentState, op: DecodedOp, window: Window | SharedScales) -> NDArray[Any]:
     return window.load(state, op) if isinstance(window, SharedScales) else load_window(state, op, window)
-
-
-def _operand(state: AgentState, op: DecodedOp, operand: Any) -> NDArray[Any]:
-    return load_window(state, op, operand) if isinstance(operand, Window) else load_buffer(state, op, operand)

@@ -134,12 +134,7 @@ def _scaled_product(
     for k in range(0, depth, SCALED_TOGETHER):
         inside = slice(k, k + SCALED_TOGETHER)
         partial = domain.dot(left[:, inside], right[:, inside], domain.full((m, n), 0, acc), acc)
-        of_rows, of_columns = _in_order(scales)
-        windows = (window_at(scales[kind], kind, [0, k], (m, n)) for kind in (of_rows, of_columns))
+        of_rows_first = sorted(scales, key=lambda kind: not SCALES[kind][0])
+        windows = (window_at(scales[kind], kind, [0, k], (m, n)) for kind in of_rows_first)
         total = scale_and_add(state, partial, total, [load_window(state, op, each) for each in windows], acc)
     return total
-
-
-def _in_order(scales: dict[OperandKind, Matrix]) -> list[OperandKind]:
-    """The kinds of the scales of rows and of columns."""
-    return sorted(scales, key=lambda kind: not SCALES[kind][0])

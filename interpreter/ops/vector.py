@@ -47,9 +47,9 @@ def _empty(state: AgentState, type: Vector, lanes: int) -> Any:
     return np.zeros((lanes, *type.shape), dtype)
 
 
-def _prepare_position(op: DecodedOp, program: Program) -> None:
+def _prepare_position(op: DecodedOp, program: Program) -> Any:
     """The position, with _DYNAMIC for run-time indices; ops of llvm have one of these."""
-    op.data = tuple(op.attributes.get("static_position", (_DYNAMIC,)))
+    return tuple(op.attributes.get("static_position", (_DYNAMIC,)))
 
 
 def _position(state: AgentState, op: DecodedOp, vector: Vector, dynamic: Sequence[Any]) -> tuple[Any, ...]:
@@ -216,11 +216,11 @@ def shape_cast(state: AgentState, op: DecodedOp, vector: Any) -> Any:
     return vector.reshape(len(vector), *op.result_types[0].shape)
 
 
-def _slices(op: DecodedOp, program: Program) -> None:
+def _slices(op: DecodedOp, program: Program) -> Any:
     attributes = op.attributes
     sizes = attributes.get("sizes") or op.operand_types[0].shape
     steps = zip(attributes["offsets"], sizes, attributes["strides"], strict=True)
-    op.data = (slice(None), *(slice(at, at + (size - 1) * step + 1, step) for at, size, step in steps))
+    return (slice(None), *(slice(at, at + (size - 1) * step + 1, step) for at, size, step in steps))
 
 
 @OPS.implements("vector.extract_strided_slice", prepare=_slices)
@@ -238,12 +238,12 @@ def insert_strided_slice(state: AgentState, op: DecodedOp, part: Any, vector: An
     return result
 
 
-def _prepare_shuffle(op: DecodedOp, program: Program) -> None:
+def _prepare_shuffle(op: DecodedOp, program: Program) -> Any:
     """The elements: a slice if they are a run of one operand's, else an array of numbers."""
     mask, first = list(op.attributes["mask"]), op.operand_types[0].shape[0]
     start, end = mask[0], mask[-1] + 1
     is_run = mask == list(range(start, end)) and (end <= first or start >= first)
-    op.data = slice(start, end) if is_run else np.array(mask), first
+    return slice(start, end) if is_run else np.array(mask), first
 
 
 @OPS.effects("vector.shuffle", prepare=_prepare_shuffle)

@@ -110,7 +110,8 @@ def _of_stretch(ops: Sequence[Any]) -> Sequence[Any]:
             release(number)
         if special:
             chosen = _together(ops, special, waiting, following)
-            result.append(ops[chosen[0]] if len(chosen) == 1 else _batch([ops[number] for number in chosen]))
+            together = tuple(ops[number] for number in chosen)
+            result.append(together[0] if len(chosen) == 1 else Batch(together, together[0].bulk))
             taken = set(chosen)
             special = [number for number in special if number not in taken]
             for number in chosen:
@@ -134,10 +135,6 @@ def _together(ops: Sequence[Any], special: list[int], waiting: list[int], follow
         elif bulk.accesses and other.accesses:
             break
     return chosen
-
-
-def _batch(ops: list[Any]) -> Batch:
-    return Batch(tuple(ops), ops[0].bulk)
 
 
 def flat(ops: Iterable[Any]) -> Iterator[Any]:

@@ -189,9 +189,11 @@ class _Decoder:
             implementation.acts,
             implementation.bulk,
         )
-        if implementation.prepare is None:
-            return decoded
-        return implementation.prepare(decoded, self.program) or decoded
+        if implementation.decode is not None:
+            return implementation.decode(decoded, self.program)
+        if implementation.prepare is not None:
+            decoded.data = implementation.prepare(decoded, self.program)
+        return decoded
 
     def regions(self, entry: Any) -> tuple[DecodedBlock, ...]:
         number, name, *_, regions, _ = entry

@@ -87,18 +87,10 @@ def decode_tv(tv: tile.ThreadValueAttr) -> ThreadValue:
     )
 
 
-def _ring(type: sm.RingType) -> Ring:
-    return Ring(type.stages, tuple(_memref(buffer) for buffer in type.buffers))
-
-
 def _pending(type: sm.PendingType) -> PendingType:
     fragment = decode_type(type.fragment)
     assert isinstance(fragment, Fragment)
     return PendingType(fragment)
-
-
-def _tensor_map(type: sm.TensorMapType) -> TensorMapType:
-    return TensorMapType(tuple(type.shape), _element(type.element_type), _swizzle(type.swizzle))
 
 
 def _swizzle(swizzle: tile.SwizzleAttr | None) -> tuple[int, int, int] | None:
@@ -113,11 +105,11 @@ _DECODERS: dict[Any, Callable[[Any], Type]] = {
     tile.TileType: lambda t: Tile(tuple(t.shape), _element(t.element_type)),
     tile.ViewType: lambda t: View(tuple(t.shape), _element(t.element_type)),
     sm.FragmentType: lambda t: Fragment(tuple(t.shape), _element(t.element_type), decode_tv(t.tv)),
-    sm.RingType: _ring,
+    sm.RingType: lambda t: Ring(t.stages, tuple(map(_memref, t.buffers))),
     sm.SlotType: lambda t: Slot(t.use),
     sm.PendingType: _pending,
     sm.MbarriersType: lambda t: Mbarriers(t.count),
-    sm.TensorMapType: _tensor_map,
+    sm.TensorMapType: lambda t: TensorMapType(tuple(t.shape), _element(t.element_type), _swizzle(t.swizzle)),
     llvm.PointerType: lambda t: Pointer(t.address_space),
     llvm.StructType: lambda t: Struct(tuple(decode_type(element) for element in t.body)),
 }

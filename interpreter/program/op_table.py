@@ -9,8 +9,7 @@ from lowtide.interpreter.program.batches import Bulk
 from lowtide.interpreter.program.decoded import DecodedOp, Handler
 from lowtide.interpreter.program.program import Program
 
-#: Computes before the run what does not depend on values, and stores it in `op.data`; or returns a replacement of the
-#: op.
+#: Computes before the run what does not depend on values, for `op.data`.
 Prepare: TypeAlias = Callable[[DecodedOp, Program], Any]
 
 
@@ -22,6 +21,7 @@ class Implementation:
     by_warp: bool
     acts: bool
     bulk: Bulk | None = None
+    decode: Prepare | None = None  # makes an instruction, which replaces the op
 
 
 class OpTable(dict[str, Implementation]):
@@ -68,7 +68,8 @@ class OpTable(dict[str, Implementation]):
         """Register the decorated function, which makes an instruction of an op, for `names`."""
 
         def enter(decode: Prepare) -> Prepare:
-            self.implements(*names, prepare=decode)(_replaced)
+            entry = Implementation(decode, None, False, self.by_warp, self.acts, decode=decode)
+            self.update(dict.fromkeys(names, entry))
             return decode
 
         return enter
@@ -97,7 +98,3 @@ def _give(values: list[Any], slots: tuple[int, ...], result: Any) -> None:
     elif slots:
         for slot, value in zip(slots, result, strict=True):
             values[slot] = value
-
-
-def _replaced(state: Any, op: DecodedOp) -> None:
-    """The placeholder handler of an op that is replaced."""

@@ -81,7 +81,7 @@ def graph_of(body: Sequence[Label | Instruction], slots: Slots, table: Table = R
         after = number + 1 if number + 1 < len(pieces) else EXIT
         last = instructions[-1] if instructions and _is_end(instructions[-1]) else None
         plain = instructions[:-1] if last is not None else instructions
-        ops = _batched([_bound(each, slots, table) for each in plain])
+        ops = _batched([bind_special(each, slots) or bind(each, table, slots) for each in plain])
         branch = Branch((Edge(after),)) if last is None else _branch(last, starts, after, slots)
         blocks.append(Block(ops, branch, any(op.acts for op in ops)))
     return Graph.of(blocks, registers=True)
@@ -117,10 +117,6 @@ def _pieces(body: Sequence[Label | Instruction]) -> tuple[list[list[Instruction]
 
 def _is_end(instruction: Instruction) -> bool:
     return instruction.name in (*_JUMPS, *_ENDS)
-
-
-def _bound(instruction: Instruction, slots: Slots, table: Table) -> Op:
-    return bind_special(instruction, slots) or bind(instruction, table, slots)
 
 
 def _branch(last: Instruction, starts: dict[str, int], after: int, slots: Slots) -> Branch:

@@ -22,7 +22,7 @@ from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.ptx.binding import Op
-from lowtide.interpreter.ptx.syntax import Group, Operand
+from lowtide.interpreter.ptx.syntax import Group
 from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()
@@ -120,14 +120,11 @@ def _mma(form: Form) -> _Mma:
         part[0].shape[1] * row.bits // max(row.bits, 32)
         for part, row in zip((fragments.a, fragments.b, fragments.c), rows, strict=True)
     )
-    given = tuple(len(_parts(operand)) for operand in form.instruction.operands[1:])
+    sources = form.instruction.operands[1:]
+    given = tuple(len(operand.elements) if isinstance(operand, Group) else 1 for operand in sources)
     if given != counts:
         raise form.instruction.error(f"takes {list(counts)} registers of A, B and C, not {list(given)} [mma-registers]")
     return _Mma(fragments, tuple(row.ir for row in rows), counts)  # type: ignore[arg-type]
-
-
-def _parts(operand: Operand) -> tuple[Operand, ...]:
-    return operand.elements if isinstance(operand, Group) else (operand,)
 
 
 _SHAPES = "m16n8k8 m16n8k16 m16n8k32 m8n8k4 m16n8k4"

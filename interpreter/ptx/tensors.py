@@ -9,7 +9,7 @@ from lowtide.interpreter.machine import tma
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.moves import GENERIC_SHARED
-from lowtide.interpreter.ptx.table import Form, Table
+from lowtide.interpreter.ptx.table import Table
 
 TABLE = Table()
 
@@ -17,16 +17,11 @@ _SECTION = "Data Movement and Conversion Instructions"
 _RANKS = tuple(f"{rank}d" for rank in range(1, 6))
 
 
-def _prepare(form: Form) -> bool:
-    """Whether it is a multicast."""
-    return "multicast::cluster" in form.words
-
-
 @TABLE.effects(
     *(f"cp.async.bulk.tensor.{rank}.{to}.global" for rank in _RANKS for to in ("shared::cluster", "shared::cta")),
     words="tile mbarrier::complete_tx::bytes multicast::cluster L2::cache_hint",
     section=f"{_SECTION}: cp.async.bulk.tensor",
-    prepare=_prepare,
+    prepare=lambda form: "multicast::cluster" in form.words,
 )
 def load(state: AgentState, op: Op, destination: Any, tensor: Any, barrier: Any, *further: Any) -> None:
     """Load a box into shared memory; a cache hint, the last operand, has no effect."""

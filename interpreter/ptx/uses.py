@@ -35,7 +35,11 @@ def use_of(op: Op) -> Use:
         data.update(op.operands[addresses : sum(len(_registers(operand)) for operand in sources)])
     if name.startswith("wgmma.mma_async"):
         first = len(op.kept)
-        data.update(op.operands[first : first + len(_held_operand(instruction.operands[1]))])
+        data.update(
+            op.operands[
+                first : first + len(_registers(held) if isinstance(held := instruction.operands[1], Group) else ())
+            ]
+        )
     asks = bool(_ASK.fullmatch(name))
     return Use(
         loads or bool(_TIMED.search(instruction.text)),
@@ -56,11 +60,6 @@ def _counting(op: Op) -> Use:
         return Use(ends=frozenset(op.operands[:1]) if is_zero else frozenset())
     is_one = is_plain and isinstance(second, Immediate) and abs(second.value) == 1
     return Use(steps=is_one and target == first)
-
-
-def _held_operand(operand: Operand) -> list[Register]:
-    """The registers of a vector operand."""
-    return _registers(operand) if isinstance(operand, Group) else []
 
 
 def _registers(operand: Operand) -> list[Register]:
