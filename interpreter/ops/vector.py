@@ -59,7 +59,8 @@ def _position(state: AgentState, op: DecodedOp, vector: Vector, dynamic: Sequenc
     given = iter(dynamic)
     position = tuple(next(given) if index == _DYNAMIC else index for index in op.data)
     for index, extent in zip(position, vector.shape, strict=False):
-        if np.any((np.asarray(index) < 0) | (np.asarray(index) >= extent)):
+        outside = (index < 0) | (index >= extent)
+        if outside.any() if isinstance(outside, np.ndarray) else outside:
             raise state.violation(op, f"position {index} is outside the vector's {extent} elements [vector-position]")
     return position
 
@@ -84,7 +85,8 @@ _EXTRACTS = Bulk(
 )
 
 
-@OPS.effects("vector.extract", "llvm.extractelement", prepare=_prepare_position, bulk=_EXTRACTS)
+@OPS.effects("llvm.extractelement", prepare=_prepare_position)
+@OPS.effects("vector.extract", prepare=_prepare_position, bulk=_EXTRACTS)
 def extract(state: AgentState, op: DecodedOp, vector: Any, *dynamic: Any) -> Any:
     position, type = _position(state, op, op.operand_types[0], dynamic), op.result_types[0]
     if isinstance(vector, Packed | Number | Halves):

@@ -4,7 +4,7 @@ Independent of the layout algebra that the passes use, so that the two check eac
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -116,4 +116,9 @@ class ThreadValue:
 
     def coordinates(self, rows: int) -> tuple[Integers, Integers]:
         """(row, column) of each element in a tile of `rows` rows: two arrays (threads, values)."""
-        return self.table % rows, self.table // rows
+        return _coordinates(self, rows)
+
+
+@lru_cache(maxsize=256)
+def _coordinates(layout: ThreadValue, rows: int) -> tuple[Integers, Integers]:
+    return layout.table % rows, layout.table // rows

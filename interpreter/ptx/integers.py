@@ -53,13 +53,14 @@ def seen(form: Form, function: Callable[..., Any], out: int = 0) -> Callable[...
     return of_integers(form, compute, out=out)
 
 
+# Not those of `operator`, whose signatures are read slowly.
 _SAME_SIGNED_OR_NOT: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
-        "add": operator.add,
-        "sub": operator.sub,
-        "mul.lo": operator.mul,
+        "add": lambda x, y: x + y,
+        "sub": lambda x, y: x - y,
+        "mul.lo": lambda x, y: x * y,
         "mad.lo": lambda x, y, z: x * y + z,
-        "neg": operator.neg,
+        "neg": lambda x: -x,
     }
 )
 
