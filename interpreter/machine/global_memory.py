@@ -251,13 +251,10 @@ class GlobalMemory(Cells):
                 access, addresses, row, byte, "uninitialised: read where nothing was written [global-uninitialised]"
             )
 
-    def _earlier_kernels_known(self, access: Access) -> bool:
-        """Whether the preceding kernels have ended, to the knowledge of the accessing agent."""
-        assert self._earlier_kernels is not None
-        return bool(self._clocks[access.cta].known[access.warp, self._earlier_kernels[access.cta]])
-
     def _check_open(self, access: Access, span: Span) -> None:
-        if self._earlier_kernels is not None and span.addresses.size and not self._earlier_kernels_known(access):
+        if self._earlier_kernels is None or not span.addresses.size:
+            return
+        if not self._clocks[access.cta].known[access.warp, self._earlier_kernels[access.cta]]:
             rule = (
                 "the kernels before this one may still write here; wait for them by griddepcontrol.wait before"
                 " [earlier-kernels]"
@@ -305,7 +302,8 @@ class GlobalMemory(Cells):
         elif self._in_place is not None:
             self._check_readers(access, span)
         if self._in_place is not None and _reaches(span, self._in_place):
-            self._note_replaced(self._in_place, span)
+            places = span.elements(1) - self._in_place.start  # bytes that now hold an element of D
+            self._replaced[places[(places >= 0) & (places < len(self._replaced))]] = True
         thread = self._thread(access)
         self._writer[units] = thread
         self._site[units] = self.site(access, span)
@@ -321,11 +319,6 @@ class GlobalMemory(Cells):
                     byte,
                     "race: two lanes write the same bytes in one instruction [global-lanes-race]",
                 )
-
-    def _note_replaced(self, buffer: Buffer, span: Span) -> None:
-        """Record which bytes of the operand that D replaces now hold an element of D."""
-        places = span.elements(1) - buffer.start
-        self._replaced[places[(places >= 0) & (places < len(self._replaced))]] = True
 
     def _thread(self, access: Access) -> Any:
         """The grid-wide number of each row's thread, + 1."""

@@ -182,7 +182,7 @@ def number(value: Any, dtype: str, domain: Domain) -> Any:
         return value.payload
     if isinstance(value, Mixed):
         return value.map(lambda each: number(each, dtype, domain))
-    if isinstance(value, Packed) and dtype == "f32" and value.dtype == "bf16" and not _any(value.payload[:, 0]):
+    if isinstance(value, Packed) and dtype == "f32" and value.dtype == "bf16" and np.all(_is_zero(value.payload[:, 0])):
         payload = value.payload[:, 1]  # a bf16 is the upper half of the same number as an f32
         return payload if len(payload) > 1 else payload[0]
     width = 8 * ELEMENT_BYTES[dtype]
@@ -311,15 +311,11 @@ def truncated(value: Any, bits: int, to: int, domain: Domain) -> Any:
 def extended(value: Any, bits: int, to: int, domain: Domain) -> Any:
     """A register of `bits` with zeros above them."""
     if is_raw(value):
-        return canonical(_positive(value, bits), to)
+        wide = unsigned(value, bits)
+        return canonical(wide.astype(np.int64) if isinstance(wide, np.ndarray) and bits < 64 else wide, to)
     while bits < to:
         value, bits = join(value, 0, bits, domain), 2 * bits
     return value
-
-
-def _positive(value: Any, bits: int) -> Any:
-    wide = unsigned(value, bits)
-    return wide.astype(np.int64) if isinstance(wide, np.ndarray) and bits < 64 else wide
 
 
 # Bit operations that move numbers ----------------------------------------------------------------------------------
@@ -438,10 +434,6 @@ def of_lanes(value: Any, lanes: Any) -> Any:
         first, second = (of_lanes(each, lanes) for each in (value.first, value.second))
         return Mixed(value.condition[lanes], first, second)
     return readable(value)
-
-
-def _any(values: Any) -> bool:
-    return not np.all(_is_zero(values))
 
 
 def _is_zero(values: Any) -> Any:

@@ -6,6 +6,7 @@ on arrays over lanes, and on arrays over the elements of vectors, tiles or fragm
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -191,20 +192,15 @@ _UNROUNDED = {
 
 
 def _prepare_float(op: DecodedOp, program: Program) -> Any:
-    name = _ROUNDED.get(op.name) or _UNROUNDED[op.name]
-    return (getattr(program.domain, name), element_of(op.result_types[0]).name)
+    if op.name in _UNROUNDED:
+        return getattr(program.domain, _UNROUNDED[op.name])
+    return partial(getattr(program.domain, _ROUNDED[op.name]), dtype=element_of(op.result_types[0]).name)
 
 
-@OPS.implements(*_ROUNDED, prepare=_prepare_float)
-def rounded(state: AgentState, op: DecodedOp) -> None:
-    values, (x, y), (function, dtype) = state.values, op.operands, op.data
-    values[op.results[0]] = function(values[x], values[y], dtype)
-
-
-@OPS.implements(*_UNROUNDED, prepare=_prepare_float)
-def unrounded(state: AgentState, op: DecodedOp) -> None:
+@OPS.implements(*_ROUNDED, *_UNROUNDED, prepare=_prepare_float)
+def of_floats(state: AgentState, op: DecodedOp) -> None:
     values, (x, y) = state.values, op.operands
-    values[op.results[0]] = op.data[0](values[x], values[y])
+    values[op.results[0]] = op.data(values[x], values[y])
 
 
 @OPS.implements("arith.negf")

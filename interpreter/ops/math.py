@@ -1,5 +1,7 @@
 """The math dialect: functions of the number domain, rounded once to their type."""
 
+from typing import Any
+
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
@@ -12,11 +14,9 @@ from lowtide.interpreter.program.op_table import OpTable
 OPS = OpTable(acts=False)
 
 
-@OPS.implements(*(f"math.{name}" for name in FUNCTIONS))
-def function(state: AgentState, op: DecodedOp) -> None:
-    operands = [state.values[slot] for slot in op.operands]
-    dtype = element_of(op.result_types[0]).name
-    state.values[op.results[0]] = state.machine.domain.apply(op.name[len("math.") :], dtype, *operands)
+@OPS.effects(*(f"math.{name}" for name in FUNCTIONS))
+def function(state: AgentState, op: DecodedOp, *operands: Any) -> Any:
+    return state.machine.domain.apply(op.name[len("math.") :], element_of(op.result_types[0]).name, *operands)
 
 
 def _fmas(state: AgentState, batch: Batch) -> None:
@@ -32,7 +32,6 @@ def _fmas(state: AgentState, batch: Batch) -> None:
         values[op.results[0]] = result[:, at * shape[1] : (at + 1) * shape[1]]
 
 
-@OPS.implements("math.fma", bulk=Bulk(_fmas, key=lambda op: op.result_types, accesses=False))
-def fma(state: AgentState, op: DecodedOp) -> None:
-    x, y, z = (state.values[slot] for slot in op.operands)
-    state.values[op.results[0]] = state.machine.domain.fma(x, y, z, element_of(op.result_types[0]).name)
+@OPS.effects("math.fma", "vector.fma", bulk=Bulk(_fmas, key=lambda op: op.result_types, accesses=False))
+def fma(state: AgentState, op: DecodedOp, x: Any, y: Any, z: Any) -> Any:
+    return state.machine.domain.fma(x, y, z, element_of(op.result_types[0]).name)

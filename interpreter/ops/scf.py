@@ -147,19 +147,13 @@ def _guarded(state: AgentState, batch: Batch) -> None:
     count_steps(state, 2 * len(batch.ops))
 
 
-def _guarded_op(op: DecodedOp) -> DecodedOp:
-    return op.regions[0].ops[0]
-
-
 def _kind_of_guarded(op: DecodedOp) -> Any:
-    inner = _guarded_op(op)
-    assert inner.bulk is not None
+    (inner,) = op.regions[0].ops
     return inner.bulk, inner.bulk.key(inner)
 
 
 def _together(ops: Sequence[DecodedOp]) -> Batch:
-    guarded = tuple(map(_guarded_op, ops))
-    assert guarded[0].bulk is not None
+    guarded = tuple(op.regions[0].ops[0] for op in ops)
     return Batch(guarded, guarded[0].bulk)
 
 

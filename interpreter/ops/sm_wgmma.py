@@ -23,7 +23,7 @@ from lowtide.interpreter.numbers.tensor_cores import WGMMA
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program
-from lowtide.interpreter.program.types import Fragment, MemRef, PendingType
+from lowtide.interpreter.program.types import Fragment, PendingType
 
 OPS = OpTable(by_warp=True)
 
@@ -61,8 +61,7 @@ def _blocks(size: int, count: int, step: int, first: int) -> NDArray[np.int64]:
 
 
 def _fragment(type: Any) -> Fragment:
-    fragment = type.fragment if isinstance(type, PendingType) else type
-    return fragment
+    return type.fragment if isinstance(type, PendingType) else type
 
 
 def _prepare_wgmma(op: DecodedOp, program: Program) -> Any:
@@ -82,12 +81,11 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> Any:
         )
     letters = GemmLayout(op.attributes["layout"]).name
     transposed = letters[0] == "n", letters[1] == "t"
-    shapes = [type.shape for type in op.operand_types[:2] if isinstance(type, MemRef | Fragment)]
+    shapes = [type.shape for type in op.operand_types[:2]]
     (rows, depth), (columns, _) = (
         reversed(shape) if swap else shape for shape, swap in zip(shapes, transposed, strict=True)
     )
     fragment = _fragment(op.result_types[0])
-    assert rows is not None and columns is not None and depth is not None
     atoms = rows // (_M * warpgroups_m), columns // (n * warpgroups_n)
     if (atoms[0] * _M * warpgroups_m, atoms[1] * n * warpgroups_n) != (rows, columns) or depth % k:
         raise InterpreterError(
@@ -108,10 +106,6 @@ def _prepare_wgmma(op: DecodedOp, program: Program) -> Any:
     return _Plan(atoms, n, k, (warpgroups_m, warpgroups_n), fragment.element.name, transposed)
 
 
-def _has_row_groups(op: DecodedOp) -> bool:
-    return "row_groups" in op.attributes
-
-
 @OPS.implements("sm.wgmma", prepare=_prepare_wgmma)
 def wgmma(state: AgentState, op: DecodedOp) -> None:
     """The part of one warpgroup; values count atom registers first, then atoms along M, then along N."""
@@ -121,7 +115,9 @@ def wgmma(state: AgentState, op: DecodedOp) -> None:
     registers, before = acc.registers if isinstance(acc, Pending) else acc, len(state.mmas)
     product = _product(state, op, registers)
     groups = tuple(state.mmas[before:])
-    state.values[op.results[0]] = PendingRows(product, groups=groups) if _has_row_groups(op) else Pending(product)
+    state.values[op.results[0]] = (
+        PendingRows(product, groups=groups) if "row_groups" in op.attributes else Pending(product)
+    )
 
 
 @OPS.implements("sm.wgmma_promote", prepare=_prepare_wgmma)
@@ -156,7 +152,7 @@ def _product(state: AgentState, op: DecodedOp, registers: Values) -> Values:
     a, b = (state.values[slot] for slot in op.operands[:2])
     first, second = op.operand_types[:2]
     right, read_b = _open(state, op, b, plan.columns(group), plan.transposed[1])
-    in_groups = plan.atoms[0] if _has_row_groups(op) else 1
+    in_groups = plan.atoms[0] if "row_groups" in op.attributes else 1
     reads: list[list[OpenRead]] = [[] for _ in range(in_groups)]
     reads[-1].append(read_b)
     if isinstance(first, Fragment):

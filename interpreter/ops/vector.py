@@ -282,8 +282,3 @@ def interleave(state: AgentState, op: DecodedOp, x: Any, y: Any) -> Any:
     lanes = max(len(x), len(y))
     pairs = np.stack([np.broadcast_to(side, (lanes, *side.shape[1:])) for side in (x, y)], axis=2)
     return pairs.reshape(lanes, -1, *x.shape[2:])
-
-
-@OPS.effects("vector.fma")
-def fma(state: AgentState, op: DecodedOp, x: Any, y: Any, z: Any) -> Any:
-    return state.machine.domain.fma(x, y, z, op.result_types[0].element.name)

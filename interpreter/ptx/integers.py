@@ -70,10 +70,6 @@ def wrapping(form: Form) -> Callable[..., Any]:
     return of_integers(form, _SAME_SIGNED_OR_NOT[form.row.name])
 
 
-def _wide(value: Any) -> Any:
-    return value.astype(np.int64) if isinstance(value, np.ndarray) else value
-
-
 _WIDE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {"mul.wide": lambda x, y: x * y, "mad.wide": lambda x, y, z: x * y + z}
 )
@@ -97,7 +93,8 @@ def widening(form: Form) -> Callable[..., Any]:
 
     def compute(x: Any, y: Any, *addend: Any) -> Any:
         factors = [raw(value, bits, form.domain) for value in (x, y)]
-        factors = [_wide(unsigned(value, bits) if is_unsigned else value) for value in factors]
+        factors = [unsigned(value, bits) if is_unsigned else value for value in factors]
+        factors = [value.astype(np.int64) if isinstance(value, np.ndarray) else value for value in factors]
         return canonical(function(*factors, *(raw(value, 2 * bits, form.domain) for value in addend)), 2 * bits)
 
     return compute
