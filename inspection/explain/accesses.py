@@ -7,7 +7,7 @@ explained with its edits. Addresses are bytes from the start of the buffer.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from mlir import ir
@@ -84,6 +84,20 @@ class GlobalAccess:
     count: int = 1
     cache: str = "normal"
     executions: int | None = None
+
+
+class _Move(NamedTuple):
+    """The first fields of an access: op, matrix, atom and direction."""
+
+    op: str
+    what: str
+    atom: str
+    direction: str
+
+
+def _move(op: ir.OpView, what: str, direction: str, atom: str | None = None) -> _Move:
+    """By the op's own atom, unless another name is given."""
+    return _Move(op.operation.name, what, ir.StringAttr(op.atom).value if atom is None else atom, direction)
 
 
 Access: TypeAlias = "SharedAccess | GlobalAccess | TmaAccess"
@@ -168,7 +182,7 @@ def _cp_async(op: ir.OpView, names: Names) -> list[Access]:
     atom, bytes_of = op.copy.atom, element_bits(buffer.element_type) // 8
     access = targets.fragment_access(atom, tv_of(op.copy.tv), tuple(buffer.shape), _bytes(atom) // bytes_of)
     in_stage = replace(access, transposed=is_transposed_buffer(buffer))
-    written = _shared(op, what, atom, "write", buffer, in_stage)
+    written = _shared(_move(op, what, "write", atom), buffer, in_stage)
     # Data is written line by line as it arrives: a wavefront holds bytes of one 128-byte line of global memory.
     footprint = footprint_of(atom, buffer, in_stage.stored_coordinates(), access.vector, access.kind)
     places = access.stored_coordinates()
@@ -176,7 +190,7 @@ def _cp_async(op: ir.OpView, names: Names) -> list[Access]:
     wavefronts = targets.wavefronts_by_group(footprint.starts, lines, access.vector * bytes_of)
     return [
         replace(written, conflict=replace(written.conflict, wavefronts=wavefronts)),
-        _matrix_access(op, names, what, atom, "read", matrix, access),
+        _matrix_access(_move(op, what, "read", atom), names, matrix, access),
     ]
 
 
@@ -188,7 +202,7 @@ def _ldmatrix(op: ir.OpView, names: Names) -> list[Access]:
     access = WarpAccess(atom, starts, tuple(fragment.shape), 4 * per_register, "ldmatrix", trans, 8 * matrices)
     name = atom + (".trans" if trans and not atom.endswith(".trans") else "")
     buffer = ir.MemRefType(op.source.type)
-    return [_shared(op, names.of_fragment(fragment), name, "read", buffer, access, tuple(op.offsets))]
+    return [_shared(_move(op, names.of_fragment(fragment), "read", name), buffer, access, tuple(op.offsets))]
 
 
 def _wgmma(op: ir.OpView, names: Names) -> list[Access]:
@@ -197,14 +211,10 @@ def _wgmma(op: ir.OpView, names: Names) -> list[Access]:
         memref = ir.MemRefType({"a": op.a, "b": op.b}[what].type)
         element_bytes = element_bits(memref.element_type) // 8
         stored = targets.core_matrix_rows(what, tuple(memref.shape), element_bytes)
-        footprint = footprint_of(_family(op), memref, stored, 16 // element_bytes, "ldmatrix")
-        found.append(_access(op, what, _family(op), "read", memref, conflict, footprint))
+        family = ".".join(str(op.mma.atom).split(".")[:2])  # wgmma.m64n256k16: without its types
+        footprint = footprint_of(family, memref, stored, 16 // element_bytes, "ldmatrix")
+        found.append(_access(_move(op, what, "read", family), memref, conflict, footprint))
     return found
-
-
-def _family(op: sm.WgmmaOp) -> str:
-    """`wgmma.m64n256k16`: the atom without its types."""
-    return ".".join(str(op.mma.atom).split(".")[:2])
 
 
 def _store_shared(op: ir.OpView, names: Names) -> list[Access]:
@@ -219,7 +229,7 @@ def _stmatrix(op: ir.OpView) -> SharedAccess:
     matrices, fragment = targets.copy_atom(atom).matrices, op.value.type
     starts = row_addresses(tv_of(fragment.tv), matrices, False)
     access = WarpAccess(atom, starts, tuple(fragment.shape), 8, "ldmatrix", lanes=8 * matrices)
-    return _shared(op, SCRATCH, atom, "write", ir.MemRefType(op.destination.type), access)
+    return _shared(_move(op, SCRATCH, "write"), ir.MemRefType(op.destination.type), access)
 
 
 def _load_shared(op: ir.OpView, names: Names) -> list[Access]:
@@ -233,14 +243,14 @@ def _load_shared(op: ir.OpView, names: Names) -> list[Access]:
     buffer = ir.MemRefType(op.source.type)
     what = names.of_fragment(fragment)
     what = SCRATCH if what == "?" else what
-    return [_shared(op, what, name, "read", buffer, access, tuple(op.offsets))]
+    return [_shared(_move(op, what, "read", name), buffer, access, tuple(op.offsets))]
 
 
 def _of_threads(op: ir.OpView, what: str, fragment: ir.Type, buffer: ir.Value, direction: str) -> SharedAccess:
     """Vector loads or stores of a fragment, along the contiguous dimension of the buffer."""
     atom = ir.StringAttr(op.atom).value
     access = _of_fragment(atom, fragment, is_transposed_buffer(buffer.type))
-    return _shared(op, what, atom, direction, ir.MemRefType(buffer.type), access)
+    return _shared(_move(op, what, direction), ir.MemRefType(buffer.type), access)
 
 
 def _load_global(op: ir.OpView, names: Names) -> list[Access]:
@@ -249,7 +259,7 @@ def _load_global(op: ir.OpView, names: Names) -> list[Access]:
         fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans)
         vector = _bytes(atom) * 8 // element_bits(fragment.element_type)
         loads = targets.fragment_loads(tv_of(fragment.tv), tuple(fragment.shape), trans, vector)
-        return [_matrix_access(op, names, what, atom, "read", matrix, targets.loads_access(loads, atom))]
+        return [_matrix_access(_move(op, what, "read"), names, matrix, targets.loads_access(loads, atom))]
     return [_window_access(op, op.result.type, op.source, "read", names)]
 
 
@@ -259,7 +269,7 @@ def _load_scales(op: ir.OpView, names: Names) -> list[Access]:
         return []
     matrix, scales = ir.MemRefType(op.source.type), SCALES[operand_kind(op)]
     what, axis = names.arguments.get(op.source, UNKNOWN), 1 - scales.of_rows
-    return [_vector_access(op, what, "read", matrix, op.result.type, axis, scales.rows)]
+    return [_vector_access(_move(op, what, "read", ""), matrix, op.result.type, axis, scales.rows)]
 
 
 def _store_global(op: ir.OpView, names: Names) -> list[Access]:
@@ -269,10 +279,10 @@ def _store_global(op: ir.OpView, names: Names) -> list[Access]:
 
 def _window_access(op: ir.OpView, fragment: ir.Type, window: ir.Value, direction: str, names: Names) -> GlobalAccess:
     what, kind, matrix = names.of_window(window)
-    atom = ir.StringAttr(op.atom).value
+    move = _move(op, what, direction)
     if kind is OperandKind.full:
-        return _matrix_access(op, names, what, atom, direction, matrix, _of_fragment(atom, fragment))
-    return _vector_access(op, what, direction, matrix, fragment, axis=0 if kind is OperandKind.per_row else 1)
+        return _matrix_access(move, names, matrix, _of_fragment(move.atom, fragment))
+    return _vector_access(move, matrix, fragment, axis=0 if kind is OperandKind.per_row else 1)
 
 
 def _of_fragment(atom: str, fragment: ir.Type, transposed: bool = False) -> WarpAccess:
@@ -285,61 +295,38 @@ def _bytes(atom: str) -> int:
     return targets.copy_atom(atom).bytes_per_thread
 
 
-def _shared(
-    op: ir.OpView,
-    what: str,
-    atom: str,
-    direction: str,
-    buffer: ir.MemRefType,
-    access: WarpAccess,
-    origin: tuple[int, ...] = (0, 0),
-) -> SharedAccess:
+def _shared(move: _Move, buffer: ir.MemRefType, access: WarpAccess, origin: tuple[int, ...] = (0, 0)) -> SharedAccess:
     if is_transposed_buffer(buffer):  # as stored, its columns are the rows
         origin = origin[::-1]
     stored = access.stored_coordinates() + np.array(origin)
-    footprint = footprint_of(atom, buffer, stored, access.vector, access.kind)
-    return _access(op, what, atom, direction, buffer, footprint.conflict(), footprint)
+    footprint = footprint_of(move.atom, buffer, stored, access.vector, access.kind)
+    return _access(move, buffer, footprint.conflict(), footprint)
 
 
-def _access(
-    op: ir.OpView,
-    what: str,
-    atom: str,
-    direction: str,
-    buffer: ir.MemRefType,
-    conflict: Conflict,
-    footprint: Footprint,
-) -> SharedAccess:
+def _access(move: _Move, buffer: ir.MemRefType, conflict: Conflict, footprint: Footprint) -> SharedAccess:
     _, swizzle = layout_of(buffer.layout)
     text = f"{'x'.join(map(str, buffer.shape))}x{buffer.element_type}"
-    return SharedAccess(op.operation.name, what, atom, direction, text, swizzle, conflict, None, footprint=footprint)
+    return SharedAccess(*move, text, swizzle, conflict, None, footprint=footprint)
 
 
-def _matrix_access(
-    op: ir.OpView, names: Names, what: str, atom: str, direction: str, matrix: ir.MemRefType, access: WarpAccess
-) -> GlobalAccess:
-    bytes_of = element_bits(matrix.element_type) // 8
-    stride, known = names.row_stride(what, matrix)
-    requests = targets.global_access_requests(access, stride, bytes_of)
-    return _global(op, what, atom, direction, requests, (stride, known))
+def _matrix_access(move: _Move, names: Names, matrix: ir.MemRefType, access: WarpAccess) -> GlobalAccess:
+    stride, known = names.row_stride(move.what, matrix)
+    requests = targets.global_access_requests(access, stride, element_bits(matrix.element_type) // 8)
+    return _global(move, requests, (stride, known))
 
 
-def _vector_access(
-    op: ir.OpView, what: str, direction: str, vector: ir.MemRefType, fragment: ir.Type, axis: int, block: int = 1
-) -> GlobalAccess:
+def _vector_access(move: _Move, vector: ir.MemRefType, fragment: ir.Type, axis: int, block: int = 1) -> GlobalAccess:
     """A vector repeated over a tile: one load of an element per distinct row (or column, or block) of a thread."""
     bytes_of = element_bits(vector.element_type) // 8
     held: Ints = coordinates(tv_of(fragment.tv), tuple(fragment.shape))[..., axis] // block
     by_warp = held.reshape(-1, 32, held.shape[1]).swapaxes(1, 2) * bytes_of
     requests = [sectors_per_request(lanes, bytes_of) for warp in by_warp for lanes in np.unique(warp, axis=0)]
-    return _global(op, what, f"ld.global.{bytes_of}", direction, requests, (None, True))
+    return _global(move._replace(atom=f"ld.global.{bytes_of}"), requests, (None, True))
 
 
-def _global(
-    op: ir.OpView, what: str, atom: str, direction: str, requests: Sequence[Sectors], stride: tuple[int | None, bool]
-) -> GlobalAccess:
+def _global(move: _Move, requests: Sequence[Sectors], stride: tuple[int | None, bool]) -> GlobalAccess:
     total, worst = sum(request.touched for request in requests), worst_request(requests)
-    return GlobalAccess(op.operation.name, what, atom, direction, worst, len(requests), total, *stride, None)
+    return GlobalAccess(*move, worst, len(requests), total, *stride, None)
 
 
 _READERS: Mapping[str, Callable[[ir.OpView, Names], list[Access]]] = MappingProxyType(

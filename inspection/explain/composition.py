@@ -210,10 +210,11 @@ def _grid(
     at_once = None if ctas is None else min(ctas, target.sm_count * ctas_per_sm)
     workers = None if ctas is None else ctas // prod(cluster)
     halves = next((part for part in parts if part.pieces > 1), None)
+    grids = [places] * matrices if places and matrices else []
     wave: list[tuple[int, int, int]] = []
     steps = _steps(work, spec)
     if places and matrices and at_once and ctas and steps:
-        first = (next(order.items_of(cta, ctas, [places] * matrices, steps, cluster), None) for cta in range(at_once))
+        first = (next(order.items_of(cta, ctas, grids, steps, cluster), None) for cta in range(at_once))
         wave = [(item.grid, *item.place) for item in first if item is not None]
         wave = [place for place in wave if place[1] < places[0] and place[2] < places[1]]
     return Grid(
@@ -231,7 +232,7 @@ def _grid(
         wave_rows=len({(matrix, row) for matrix, row, _ in wave}) or None,
         wave_columns=len({(matrix, column) for matrix, _, column in wave}) or None,
         batch=matrices,
-        **(_sharing(order, work, places, ctas, steps, cluster, matrices) if work.depth is not None else {}),
+        **(_sharing(order, work, grids, ctas, steps) if work.depth is not None else {}),
     )
 
 
@@ -243,20 +244,14 @@ def _steps(work: tile.WorkTilesOp, spec: GemmSpec) -> int | None:
 
 
 def _sharing(
-    order: WorkOrder,
-    work: tile.WorkTilesOp,
-    places: tuple[int, int] | None,
-    ctas: int | None,
-    steps: int | None,
-    cluster: tuple[int, int],
-    matrices: int | None,
+    order: WorkOrder, work: tile.WorkTilesOp, grids: list[tuple[int, int]], ctas: int | None, steps: int | None
 ) -> dict[str, Any]:
     """The cost of a division of K."""
     assert order.division is not None
     text = str(order.division)
-    if not (places and matrices and ctas and steps):
+    if not (grids and ctas and steps):
         return {"k_division": text}
-    grids = [places] * matrices
+    cluster = cluster_shape(work.cluster)
     items = [item for cta in range(ctas) for item in order.items_of(cta, ctas, grids, steps, cluster)]
     shared, first = (sum(item.parts > 1 for item in items), sum(item.parts > 1 and item.part == 0 for item in items))
     is_scattered = order.division.is_scattered  # then part 0 also leaves its sums to the others

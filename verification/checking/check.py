@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import chain, cycle
 from multiprocessing import get_context
 from os import PathLike, cpu_count
 from pathlib import Path
@@ -97,40 +97,26 @@ def check(
         raise Error(
             f"no shape is small enough for {budget:.0f} s of the interpreter; give more with --budget [check-budget]"
         )
+    guilty = None
     try:
-        return _checked(
-            subject, variants, planned, _run(tasks, len(variants), jobs, on_progress), dump_ir, on_progress, started
-        )
+        found = _run(tasks, len(variants), jobs, on_progress)
+        wrong = next((at for at, ended in enumerate(found) if first_fault(ended) is not None), None)
+        if wrong is not None:
+            on_progress(1.0, "looking for the guilty step")
+            guilty = _guilty(variants[wrong].subject, found[wrong], dump_ir)
     finally:
         loaded.cache_clear()
-
-
-def _checked(
-    subject: Subject,
-    variants: Sequence[Variant],
-    planned: Sequence[tuple[Cover, list[Trial]]],
-    found: Sequence[list[Outcome]],
-    dump_ir: str | PathLike[str] | None,
-    on_progress: Progress,
-    started: float,
-) -> CheckResult:
-    """The result of the runs; if some failed, with the guilty step."""
-    guilty = None
-    for variant, outcomes_ in zip(variants, found, strict=True):
-        if first_fault(outcomes_) is not None and guilty is None:
-            on_progress(1.0, "looking for the guilty step")
-            guilty = _guilty(variant.subject, outcomes_, dump_ir)
     return CheckResult(
         target=subject.target.name,
         schedule=str(subject.schedule),
-        outcomes=tuple(outcome for outcomes_ in found for outcome in outcomes_),
+        outcomes=tuple(chain.from_iterable(found)),
         verified=tuple(
             Verified(
                 variant.name,
                 cover.rows,
-                *(_branches(variant.subject, outcomes_, level) for level in (Level.NVVM, Level.LLVM, Level.PTX)),
+                *(_branches(variant.subject, ended, level) for level in (Level.NVVM, Level.LLVM, Level.PTX)),
             )
-            for variant, (cover, _), outcomes_ in zip(variants, planned, found, strict=True)
+            for variant, (cover, _), ended in zip(variants, planned, found, strict=True)
         ),
         degree=degree_of(subject.spec),
         guilty=guilty,
