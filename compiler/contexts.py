@@ -6,6 +6,7 @@ from pathlib import Path
 from mlir import ir
 
 from lowtide.dialects.diagnostics import Diagnostics  # importing the package registers the dialects
+from lowtide.dialects.levels import DIALECTS
 from lowtide.dialects.text import check_text
 from lowtide.errors import IRError, with_code
 from lowtide.runtime.files import read_file
@@ -15,8 +16,11 @@ _SHOWN = 100  # characters of a bad source
 
 
 def make_context() -> ir.Context:
-    """A new context for one compilation, so that compilations in different threads share nothing."""
-    context = ir.Context()
+    """A new context for one compilation, so that compilations in different threads share nothing.
+
+    It has the dialects that the levels consist of. The parser and upstream's passes load others when they need them.
+    """
+    context = ir.Context(load_on_create_dialects=DIALECTS)
     context.enable_multithreading(False)
     # Without this, MLIR withholds errors, and aborts the process if a pass reports one but succeeds.
     context.emit_error_diagnostics = True

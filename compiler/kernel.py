@@ -293,6 +293,6 @@ def _check_alignment(inputs: Mapping[str, Any], arguments: Mapping[str, Mapping[
 def _schedule(lowered: Lowered) -> Schedule:
     """The schedule on the kernel, or on the problem, in the last level that is IR."""
     text = [text for level, text in lowered.levels.items() if level != str(Level.PTX)][-1]
-    with ir.Context() as context:
+    with ir.Context(load_on_create_dialects=[]) as context:
         context.enable_multithreading(False)
         return Schedule.carried_by(ir.Module.parse(text)) or Schedule()

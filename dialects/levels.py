@@ -108,6 +108,9 @@ DEVICE_OPS = _lives(
     (CTA, NVVM, "math.absf math.copysign math.exp2 math.fma math.log2 math.roundeven math.rsqrt math.sqrt"),
 )
 
+DIALECTS: tuple[str, ...] = tuple(sorted({op.partition(".")[0] for op in (*HOST_OPS, *DEVICE_OPS)}))
+"""The dialects of the levels' ops."""
+
 
 class Rule(NamedTuple):
     """A condition on the form of an op on some of its levels."""

@@ -4,6 +4,7 @@ Every check runs, whatever the others did. Exit status 0 where all passed; else 
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -37,7 +38,9 @@ def run(name: str) -> bool:
     """Run one check, its output going straight through. Returns whether it passed."""
     print(f"== {name}", flush=True)
     started = time.monotonic()
-    status = subprocess.run([sys.executable, *CHECKS[name]], cwd=ROOT, check=False).returncode
+    # The checks start Python some 200 times. Without bytecode, each start compiles the sources again: 0.7 s.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    status = subprocess.run([sys.executable, *CHECKS[name]], cwd=ROOT, env=environment, check=False).returncode
     if status != 0:
         print(f"== {name}: FAILED (exit status {status})", flush=True)
     elif name != "pytest":  # which closes with a line of its own

@@ -287,7 +287,7 @@ class Schedule(Part):
 
     def __str__(self) -> str:
         """The attribute's text, which `Schedule.parse` reads."""
-        with ir.Context():
+        with ir.Context(load_on_create_dialects=["tile"]):
             return str(self.attribute())
 
     def attribute(self) -> ScheduleAttr:
@@ -324,7 +324,7 @@ class Schedule(Part):
         Raises ScheduleError with the parser's message, for unknown fields, and for a field that is given twice.
         """
         check_text(text, "<schedule>", ScheduleError)
-        with ir.Context():
+        with ir.Context(load_on_create_dialects=["tile"]):
             if text.strip().startswith("#"):
                 return _parsed(text, text)
             given = _Given()

@@ -41,7 +41,8 @@ from lowtide.verification.checking.trials import Finding
 from lowtide.verification.checking.variants import variants_of
 from lowtide.verification.checking.workload import work_of
 
-SMALL = "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 2, order = grouped(2)"
+TWO_STAGES = "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 2"
+SMALL = f"{TWO_STAGES}, order = grouped(2)"
 OPEN = lt.GemmSpec(a="bf16", b="bf16", d="bf16")
 
 UNSIGNED_LE = 7  # of arith.cmpi
@@ -141,7 +142,7 @@ def test_another_order_of_work_tiles_is_the_fault_of_the_pass_that_made_it(
     """D is right: only the order is not."""
     monkeypatch.setitem(getattr(work_tiles, table), meant, getattr(work_tiles, table)[made])
     field = "order" if isinstance(meant, RasterKind) else "scheduler"
-    schedule = f"{SMALL.rpartition(',')[0]}, {field} = {meant}"
+    schedule = f"{TWO_STAGES}, {field} = {meant}"
     result = lt.check(compiled(schedule=schedule), jobs=1, budget=20, dump_ir=tmp_path)
     guilty = result.guilty
     assert guilty is not None and not result.ok
@@ -158,14 +159,14 @@ def test_the_order_of_work_tiles_is_compared_at_each_level_below_cta() -> None:
 @pytest.mark.parametrize(
     ("batch", "target", "schedule"),
     [
-        (lt.UNBATCHED, "sm_80", "k_division = stream_k, scheduler = persistent"),
-        (lt.UNBATCHED, "sm_90a", "operands = swapped"),
-        (2, "sm_80", "order = column"),
+        (lt.UNBATCHED, "sm_80", f"{TWO_STAGES}, k_division = stream_k, scheduler = persistent"),
+        (lt.UNBATCHED, "sm_90a", "grid.tile = [64, 32], k = 32, stages = 2, operands = swapped"),
+        (2, "sm_80", f"{TWO_STAGES}, order = column"),
     ],
 )
 def test_a_right_order_is_no_fault(batch: Any, target: str, schedule: str) -> None:
     spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", batch=batch)
-    result = lt.check(lt.compile_gemm(spec, target, f"{schedule}, grid.tile = [64, 32], k = 32"), jobs=1, budget=2)
+    result = lt.check(lt.compile_gemm(spec, target, schedule), jobs=1, budget=2)
     assert result.ok, result.verdict
     assert any(outcome.in_order for outcome in result.outcomes if outcome.level == "nvvm")
 

@@ -13,6 +13,7 @@ from mlir import ir
 
 import lowtide as lt
 from lowtide import targets
+from lowtide.compiler import attempts
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.dialects import sm, tile
 from lowtide.dialects.sm import ClusterLine, SlotUse
@@ -43,6 +44,12 @@ from lowtide.passes.nvvm.work import work_tiles
 from lowtide.passes.support.problem.operand_kinds import SCALES
 
 TARGETS = ("sm_80", "sm_90a")
+
+
+@pytest.fixture(autouse=True)
+def no_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PTX is compared. Assembling it would take a fifth of the time."""
+    monkeypatch.setattr(attempts, "find_ptxas", lambda: None)
 
 
 @cache
@@ -140,7 +147,7 @@ def test_every_part_of_the_work_tiles_has_code_of_its_own() -> None:
 def test_every_layout_of_a_and_b_has_code_of_its_own(target: str) -> None:
     def code(word: str) -> str:
         spec = lt.GemmSpec(m=None, n=None, k=None, a="bf16", b="bf16", d="bf16", layout=word)
-        return lt.compile_gemm(spec, target=target).ptx
+        return lt.compile_gemm(spec, target=target, schedule="grid.tile = [64, 64]").ptx
 
     assert check(outcomes(GemmLayout, code)) == set(map(str, GemmLayout))
 
@@ -178,7 +185,11 @@ _HELD = ", epilogue.path = direct, roles = single, prologue = once, unroll = ful
         ),
         ("k_order", KOrderKind, {"sm_80": {"forward"}, "sm_90a": {"forward", "serpentine"}}),
         ("launch", LaunchKind, {"sm_80": {"serialized"}, "sm_90a": {"serialized", "programmatic"}}),
-        ("math", EpilogueMath, {"sm_80": {"registers", "rows"}, "sm_90a": {"registers", "rows"}}),
+        (
+            "grid.tile = [128, 128], math",
+            EpilogueMath,
+            {"sm_80": {"registers", "rows"}, "sm_90a": {"registers", "rows"}},
+        ),
     ],
     ids=[
         "roles",
@@ -199,7 +210,7 @@ _HELD = ", epilogue.path = direct, roles = single, prologue = once, unroll = ful
 def test_every_word_of_a_schedule_field_has_code_of_its_own_or_is_refused(
     target: str, field: str, enum: type[IntEnum], taken: Mapping[str, set[str]]
 ) -> None:
-    spec = lt.GemmSpec(m=4096, n=4096, k=4096, a="bf16", b="bf16", d="f32")
+    spec = lt.GemmSpec(m=512, n=512, k=4096, a="bf16", b="bf16", d="f32")
     if enum is ScalesKind and target == "sm_90a":  # no other product has any
         spec = replace(spec, a="e4m3", b="e4m3", block_scales=lt.BlockScales())
 
@@ -222,7 +233,8 @@ def test_every_kind_of_epilogue_operand_has_code_of_its_own(target: str) -> None
     template = """
     module attributes {{tile.level = "problem", tile.target = "{target}"}} {{
     func.func @gemm(%a: {mat}, %b: {b}, %d: {mat}, {scales}%x: {type}) {{
-      tile.gemm tn %a, %b into %d acc(f32) {clauses}{word} %x : {type}) {{
+      tile.gemm tn %a, %b into %d acc(f32) {clauses}{word} %x : {type})
+          schedule(#tile.schedule<grid = <tile = [64, 64]>>) {{
       ^bb0(%acc: f32{element}):
         %sum = arith.addf %acc, {added} : f32
         %y = arith.truncf %sum : f32 to bf16
