@@ -9,10 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# In the order of their files: xdist would start files of few tests last, and among them are the longest ones.
+SCHEDULED = ("--dist", "loadgroup", "--no-loadscope-reorder")
 
 # Quick ones first. Each is the arguments of this Python, in the repository's root.
 CHECKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -29,18 +33,26 @@ CHECKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "lit": ("-c", "from lit.main import main; main()", "-s", "-v", "test/lit"),
         # Compiles the extension once more, as a wheel does.
         "package": ("test/package.py",),
-        "pytest": ("-m", "pytest", "-q", "-n", "auto", "--maxprocesses", "8", "--dist", "loadgroup"),
+        "pytest": ("-m", "pytest", "-q", "-n", "auto", "--maxprocesses", "8", *SCHEDULED),
     }
 )
 
 
-def run(name: str) -> bool:
-    """Run one check, its output going straight through. Returns whether it passed."""
-    print(f"== {name}", flush=True)
+# Each of these is for the most part one process, so two run at a time. The others start as many as there are cores.
+BESIDE = ("ruff", "format", "mypy", "package")
+
+
+def run(name: str, captured: bool = False) -> bool:
+    """Run one check. Returns whether it passed. Its output goes straight through, or is printed at its end."""
+    if not captured:
+        print(f"== {name}", flush=True)
     started = time.monotonic()
     # The checks start Python some 200 times. Without bytecode, each start compiles the sources again: 0.7 s.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    status = subprocess.run([sys.executable, *CHECKS[name]], cwd=ROOT, env=environment, check=False).returncode
+    to = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if captured else {}
+    done = subprocess.run([sys.executable, *CHECKS[name]], cwd=ROOT, env=environment, text=True, check=False, **to)
+    status, output = done.returncode, f"== {name}\n{done.stdout}" if captured else ""
+    print(output, end="", flush=True)
     if status != 0:
         print(f"== {name}: FAILED (exit status {status})", flush=True)
     elif name != "pytest":  # which closes with a line of its own
@@ -56,7 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     unknown = [name for name in names if name not in CHECKS]
     if unknown:
         parser.error(f"no check {unknown[0]!r}; the checks are {', '.join(CHECKS)}")
-    failed = [name for name in names if not run(name)]
+    beside = [name for name in names if name in BESIDE]
+    with ThreadPoolExecutor(2) as pool:
+        passed = dict(zip(beside, pool.map(lambda name: run(name, captured=True), beside), strict=True))
+    passed |= {name: run(name) for name in names if name not in passed}
+    failed = [name for name in names if not passed[name]]
     if failed:
         print(f"checks: {len(names) - len(failed)} passed, {len(failed)} failed: {', '.join(failed)}")
     return 1 if failed else 0

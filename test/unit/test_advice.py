@@ -11,7 +11,7 @@ import pytest
 import lowtide as lt
 from lowtide.compiler.compile import compile_gemm
 
-SPEC = lt.GemmSpec(m=4096, n=4096, k=4096, a="bf16", b="bf16", d="bf16")
+SPEC = lt.GemmSpec(m=512, n=512, k=4096, a="bf16", b="bf16", d="bf16")
 
 
 def schedule(m: int, n: int, consumers: int) -> str:
@@ -56,7 +56,12 @@ def test_the_tile_advised_for_too_many_accumulators_compiles_and_a_wider_one_doe
         ("tn", "roles = cooperative(9)", r"take at most roles = cooperative\(4\)", "roles = cooperative(4)"),
         ("tn", "roles = cooperative(7)", r"of at most cooperative\(4\)", "roles = cooperative(4)"),
         ("tn", "grid.tile = [2147483647, 64], k = 32", r"\[accumulators-per-sm\]", "[128, 256]"),
-        ("tn", "grid.tile = [128, 100], k = 32, roles = single", r"grid.tile N = 100 .* nearest is 96", "[128, 96]"),
+        (
+            "tn",
+            "grid.tile = [128, 100], k = 32, roles = single, atoms = [2, 2, 1]",
+            r"grid.tile N = 100 .* nearest is 96",
+            "[128, 96]",
+        ),
         # N is contiguous in B: 72 columns would not be whole swizzled rows.
         ("nt", "grid.tile = [512, 80], roles = cooperative(4)", r"take grid.tile = \[512, 64\]", "[512, 64]"),
         ("nt", "roles = cooperative(8)", r"take at most roles = cooperative\(7\)", "roles = cooperative(7)"),
