@@ -18,6 +18,7 @@ from lowtide.compiler.spec_of_ir import argument_names, epilogue_ops, host_funct
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import target_of
 from lowtide.dialects.tile import OperandKind
+from lowtide.dialects.tile.layouts import swizzle_bits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import IRError, SpecError
@@ -109,7 +110,7 @@ def _facts(function: ir.OpView) -> dict[str, Any] | None:
     attribute = function.attributes["tile.problem"]
     asked = Problem.of_attribute(attribute, types)
     return {
-        "empty": attribute.empty,
+        "empty": "".join(attribute.empty),
         "types": {**dict(zip("ab", asked.given_types, strict=True)), "d": asked.d},
         "group": asked.group,
         "acc": asked.acc,
@@ -382,7 +383,7 @@ def _launches_with(matrix: ir.Value) -> Iterator[tile.LaunchOp]:
 
 def _tensor_map_attributes(op: sm.TensorMapOp) -> dict[str, Any]:
     type_ = op.result.type
-    swizzle = None if type_.swizzle is None else list(type_.swizzle.bms)
+    swizzle = None if type_.swizzle is None else list(swizzle_bits(type_.swizzle))
     return {
         "box": list(type_.shape),
         "swizzle": swizzle,

@@ -151,7 +151,7 @@ def argument_names(function: ir.OpView) -> list[str]:
 def _result_kinds(function: ir.OpView) -> list[str]:
     """The kinds of the host function's results; one D if it does not say them."""
     if "tile.problem" in function.attributes:
-        return [kind for kind, _ in function.attributes["tile.problem"].results]
+        return list(function.attributes["tile.problem"].result_kinds)
     gemms = walk(function, tile.GemmOp)
     return [str(kind) for kind in result_kinds(gemms[0])] if gemms else ["full"]
 

@@ -134,7 +134,7 @@ def _in_order(function: ir.Operation, inputs: Mapping[str, Any]) -> dict[str, An
 def _results(function: ir.Operation) -> list[ResultKind]:
     """The kinds of the function's results, from `tile.problem` or the tile.gemm; by default only D."""
     if "tile.problem" in function.attributes:
-        return [ResultKind[kind] for kind, _ in function.attributes["tile.problem"].results]
+        return [ResultKind[kind] for kind in function.attributes["tile.problem"].result_kinds]
     gemm = _gemm_in(function)
     return [ResultKind.full] if gemm is None else [ResultKind(kind) for kind in decode_attribute(gemm["out_kinds"])]
 
@@ -178,7 +178,7 @@ def _types(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[Type]:
     ]
 
 
-def _without_elements(type: MemRef, letters: Sequence[str], empty: str) -> MemRef:
+def _without_elements(type: MemRef, letters: Sequence[str], empty: Sequence[str]) -> MemRef:
     """The type with extents of 0 for the letter `empty`, in memory order."""
     extents = zip(letters, type.shape_as_it_lies, strict=True)
     shape = tuple(0 if letter[0] in empty else extent for letter, extent in extents)
@@ -193,8 +193,7 @@ def _dims(function: ir.Operation, results: list[ResultKind]) -> list[Sequence[st
     """
     if "tile.problem" in function.attributes:
         problem = function.attributes["tile.problem"]
-        own = [kind for kind, _ in problem.operands]
-        return _of_packed(_dims_of(problem.layout, results, own, problem.by_columns), problem.types[1])
+        return _of_packed(_dims_of(problem.layout, results, problem.kinds, problem.by_columns), problem.b)
     found = _gemm_in(function)
     if found is None:
         return []

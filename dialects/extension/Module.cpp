@@ -7,26 +7,11 @@
 #include "mlir-c/Diagnostics.h"
 #include "mlir-c/IR.h"
 #include "mlir/Bindings/Python/NanobindAdaptors.h"
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 namespace nb = nanobind;
 using namespace mlir::python::nanobind_adaptors;
-
-static std::string text(MlirStringRef ref) { return std::string(ref.data, ref.length); }
-
-// None for a null attribute.
-static nb::object orNone(MlirAttribute attribute) {
-  return mlirAttributeIsNull(attribute) ? nb::none() : nb::cast(attribute);
-}
-
-static MlirStringRef stringRef(const std::string &text) { return mlirStringRefCreate(text.data(), text.size()); }
-
-static MlirAttribute orNull(const std::optional<MlirAttribute> &attribute) {
-  return attribute ? *attribute : mlirAttributeGetNull();
-}
 
 // The errors that a context reports while this lives, as one text.
 class Errors {
@@ -48,288 +33,102 @@ private:
   MlirDiagnosticHandlerID handler;
 };
 
-// What a C function makes, as an object of its class; a ValueError with the verifier's message where it makes null.
-template <typename Make> static nb::object checked(nb::object cls, MlirContext context, Make make) {
-  Errors errors(context);
-  auto made = make();
-  if (!made.ptr)
-    throw nb::value_error(errors.text.c_str());
-  return cls(made);
-}
-
-// Nested tuples of integers, and of layouts where a permutation has them, as attributes.
-static MlirAttribute tuple(MlirContext context, nb::handle value) {
-  MlirAttribute attribute;
+// A value of a field, as Python gives it, as an attribute; null for None.
+static MlirAttribute toAttribute(MlirContext context, nb::handle value) {
+  if (value.is_none())
+    return mlirAttributeGetNull();
+  if (nb::isinstance<nb::bool_>(value))
+    return mlirBoolAttrGet(context, nb::cast<bool>(value));
   int64_t integer;
   if (nb::try_cast(value, integer))
     return mlirIntegerAttrGet(mlirIntegerTypeGet(context, 64), integer);
+  if (nb::isinstance<nb::str>(value)) {
+    auto text = nb::cast<std::string>(value);
+    return mlirStringAttrGet(context, mlirStringRefCreate(text.data(), text.size()));
+  }
   if (nb::isinstance<nb::tuple>(value) || nb::isinstance<nb::list>(value)) {
     std::vector<MlirAttribute> elements;
     for (nb::handle element : value)
-      elements.push_back(tuple(context, element));
+      elements.push_back(toAttribute(context, element));
     return mlirArrayAttrGet(context, elements.size(), elements.data());
   }
-  if (nb::try_cast(value, attribute))
-    return attribute;
-  throw nb::type_error("expected 64-bit integers, attributes, or tuples of them");
+  nb::module_ ir = nb::module_::import_("mlir.ir");
+  if (nb::isinstance(value, ir.attr("Type")))
+    return mlirTypeAttrGet(nb::cast<MlirType>(value));
+  if (nb::isinstance(value, ir.attr("Attribute")))
+    return nb::cast<MlirAttribute>(value);
+  throw nb::type_error("expected 64-bit integers, strings, types, attributes, or tuples of them");
 }
 
-// Pairs of a kind and a type, as two arrays.
-struct Kinded {
-  explicit Kinded(const std::vector<std::pair<int, MlirType>> &pairs) {
-    for (auto &[kind, type] : pairs) {
-      kinds.push_back(kind);
-      types.push_back(type);
-    }
+// The inverse.
+static nb::object toPython(MlirAttribute attribute) {
+  if (mlirAttributeIsNull(attribute))
+    return nb::none();
+  if (mlirAttributeIsABool(attribute))
+    return nb::bool_(mlirBoolAttrGetValue(attribute));
+  if (mlirAttributeIsAInteger(attribute))
+    return nb::int_(mlirIntegerAttrGetValueInt(attribute));
+  if (mlirAttributeIsAString(attribute)) {
+    MlirStringRef text = mlirStringAttrGetValue(attribute);
+    return nb::str(text.data, text.length);
   }
-  LowtideKinded list() const { return {static_cast<intptr_t>(kinds.size()), kinds.data(), types.data()}; }
-  std::vector<int> kinds;
-  std::vector<MlirType> types;
-};
+  if (mlirAttributeIsAType(attribute))
+    return nb::cast(mlirTypeAttrGetValue(attribute));
+  nb::list elements;
+  if (mlirAttributeIsAArray(attribute)) {
+    for (intptr_t i = 0, e = mlirArrayAttrGetNumElements(attribute); i < e; ++i)
+      elements.append(toPython(mlirArrayAttrGetElement(attribute, i)));
+    return nb::tuple(elements);
+  }
+  if (mlirAttributeIsADenseI64Array(attribute)) {
+    for (intptr_t i = 0, e = mlirDenseArrayGetNumElements(attribute); i < e; ++i)
+      elements.append(mlirDenseI64ArrayGetElement(attribute, i));
+    return nb::tuple(elements);
+  }
+  return nb::cast(attribute);
+}
 
-static nb::tuple shapeOf(MlirType type) {
-  return nb::make_tuple(lowtideShapeExtent(type, 0), lowtideShapeExtent(type, 1));
+// `get` of a class: its fields by position or by name; ValueError, with the verifier's message, if they do not verify.
+static nb::object make(const LowtideKind &kind, nb::object cls, nb::args positional, nb::kwargs named) {
+  auto context = nb::cast<MlirContext>(named.contains("context") ? nb::object(named["context"]) : nb::none());
+  size_t known = positional.size() + named.contains("context");
+  std::vector<MlirAttribute> values;
+  for (intptr_t i = 0; i < kind.count; ++i) {
+    bool isNamed = named.contains(kind.fields[i]), isPlaced = i < static_cast<intptr_t>(positional.size());
+    known += isNamed && !isPlaced;
+    nb::object value = isPlaced ? nb::object(positional[i]) : isNamed ? nb::object(named[kind.fields[i]]) : nb::none();
+    values.push_back(toAttribute(context, value));
+  }
+  if (known != positional.size() + named.size() || static_cast<intptr_t>(positional.size()) > kind.count)
+    throw nb::type_error((std::string(kind.name) + ".get has no such parameter, or gives one twice").c_str());
+  Errors errors(context);
+  MlirAttribute made = kind.make(context, values.data());
+  if (mlirAttributeIsNull(made))
+    throw nb::value_error(errors.text.c_str());
+  return kind.isType ? cls(mlirTypeAttrGetValue(made)) : cls(made);
+}
+
+template <typename Class> static void define(Class cls, const LowtideKind &kind) {
+  for (intptr_t field = 0; field < kind.count; ++field)
+    cls.def_property_readonly(kind.fields[field], [&kind, field](nb::object self) {
+      return toPython(kind.get(kind.isType ? mlirTypeAttrGet(nb::cast<MlirType>(self)) : nb::cast<MlirAttribute>(self),
+                               field));
+    });
+  cls.def_classmethod("get", [&kind](nb::object cls, nb::args positional, nb::kwargs named) {
+    return make(kind, cls, positional, named);
+  });
 }
 
 NB_MODULE(_lowtide, m) {
   m.doc() = "Registers the tile and sm dialects; typed attributes and types.";
   m.def("register_dialects", [](MlirDialectRegistry registry) { lowtideRegisterDialects(registry); });
+  m.def("numbers_of_order", &lowtideNumbersOfOrder);
   addOutline(m);
-
-  mlir_attribute_subclass(m, "SwizzleAttr", lowtideIsSwizzle, lowtideSwizzleTypeId)
-      .def_classmethod(
-          "get",
-          [](nb::object cls, int64_t bits, int64_t base, int64_t shift, MlirContext context) {
-            return checked(cls, context, [&] { return lowtideMakeSwizzle(context, bits, base, shift); });
-          },
-          nb::arg("cls"), nb::arg("bits"), nb::arg("base"), nb::arg("shift"), nb::arg("context") = nb::none())
-      .def_property_readonly("bms", [](MlirAttribute self) {
-        int64_t bits, base, shift;
-        lowtideSwizzleGet(self, &bits, &base, &shift);
-        return nb::make_tuple(bits, base, shift);
-      });
-  mlir_attribute_subclass(m, "LayoutAttr", lowtideIsLayout, lowtideLayoutTypeId)
-      .def_classmethod(
-          "get",
-          [](nb::object cls, nb::object shape, nb::object stride, std::optional<MlirAttribute> swizzle,
-             MlirContext context) {
-            return checked(cls, context, [&] {
-              return lowtideMakeLayout(context, tuple(context, shape), tuple(context, stride), orNull(swizzle));
-            });
-          },
-          nb::arg("cls"), nb::arg("shape"), nb::arg("stride"), nb::arg("swizzle") = nb::none(),
-          nb::arg("context") = nb::none())
-      .def_property_readonly("shape", &lowtideLayoutShape)
-      .def_property_readonly("stride", &lowtideLayoutStride)
-      .def_property_readonly("swizzle", [](MlirAttribute self) { return orNone(lowtideLayoutSwizzle(self)); });
-  mlir_attribute_subclass(m, "ThreadValueAttr", lowtideIsThreadValue, lowtideThreadValueTypeId)
-      .def_classmethod(
-          "get",
-          [](nb::object cls, nb::object threadShape, nb::object threadStride, nb::object valueShape,
-             nb::object valueStride, MlirContext context) {
-            return checked(cls, context, [&] {
-              return lowtideMakeThreadValue(context, tuple(context, threadShape), tuple(context, threadStride),
-                                            tuple(context, valueShape), tuple(context, valueStride));
-            });
-          },
-          nb::arg("cls"), nb::arg("thread_shape"), nb::arg("thread_stride"), nb::arg("value_shape"),
-          nb::arg("value_stride"), nb::arg("context") = nb::none())
-      .def_property_readonly("thread_shape", [](MlirAttribute self) { return lowtideThreadValuePart(self, 0); })
-      .def_property_readonly("thread_stride", [](MlirAttribute self) { return lowtideThreadValuePart(self, 1); })
-      .def_property_readonly("value_shape", [](MlirAttribute self) { return lowtideThreadValuePart(self, 2); })
-      .def_property_readonly("value_stride", [](MlirAttribute self) { return lowtideThreadValuePart(self, 3); });
-  mlir_attribute_subclass(m, "ScheduleAttr", lowtideIsSchedule, lowtideScheduleTypeId)
-      .def_property_readonly("fields", &lowtideScheduleFields)
-      .def_classmethod("get", [](nb::object cls, MlirAttribute fields) {
-        return checked(cls, mlirAttributeGetContext(fields), [&] { return lowtideScheduleGet(fields); });
-      });
-  mlir_attribute_subclass(m, "ProblemAttr", lowtideIsProblem, lowtideProblemTypeId)
-      .def_property_readonly("layout", [](MlirAttribute self) { return text(lowtideProblemLayout(self)); })
-      .def_property_readonly("types",
-                             [](MlirAttribute self) {
-                               nb::list types;
-                               for (int i = 0; i < 3; ++i)
-                                 types.append(lowtideProblemType(self, i));
-                               return nb::tuple(types);
-                             })
-      .def_property_readonly("results",
-                             [](MlirAttribute self) {
-                               nb::list results;
-                               for (intptr_t i = 0, e = lowtideProblemResultCount(self); i < e; ++i)
-                                 results.append(nb::make_tuple(text(lowtideProblemResultKind(self, i)),
-                                                               lowtideProblemResultType(self, i)));
-                               return results;
-                             })
-      .def_property_readonly("operands",
-                             [](MlirAttribute self) {
-                               nb::list operands;
-                               for (intptr_t i = 0, e = lowtideProblemOperandCount(self); i < e; ++i)
-                                 operands.append(nb::make_tuple(text(lowtideProblemOperandKind(self, i)),
-                                                                lowtideProblemOperandType(self, i)));
-                               return operands;
-                             })
-      .def_property_readonly("swapped", &lowtideProblemSwapped)
-      .def_property_readonly("fast", &lowtideProblemFast)
-      .def_property_readonly("group", &lowtideProblemGroup)
-      .def_property_readonly("precision", [](MlirAttribute self) { return text(lowtideProblemPrecision(self)); })
-      .def_property_readonly("by_columns", &lowtideProblemByColumns)
-      .def_property_readonly("empty",
-                             [](MlirAttribute self) {
-                               std::string letters;
-                               for (intptr_t i = 0, e = lowtideProblemEmptyCount(self); i < e; ++i)
-                                 letters += lowtideProblemEmpty(self, i).data[0];
-                               return letters;
-                             })
-      .def_classmethod("get", [](nb::object cls, int layout, MlirType a, MlirType b, MlirType acc,
-                                 const std::vector<std::pair<int, MlirType>> &results,
-                                 const std::vector<std::pair<int, MlirType>> &operands, const std::string &empty,
-                                 bool swapped, bool fast, bool byColumns, int64_t group, int precision) {
-        return checked(cls, mlirTypeGetContext(a), [&] {
-          Kinded ofResults(results), ofOperands(operands);
-          return lowtideProblemGet(layout, a, b, acc, ofResults.list(), ofOperands.list(),
-                                   mlirStringRefCreate(empty.data(), empty.size()), swapped, fast, byColumns, group,
-                                   precision);
-        });
-      });
-  mlir_attribute_subclass(m, "RasterAttr", lowtideIsRaster, lowtideRasterTypeId)
-      .def_property_readonly("kind", [](MlirAttribute self) { return text(lowtideRasterKind(self)); })
-      .def_property_readonly("group", &lowtideRasterGroup)
-      .def_property_readonly("columns", &lowtideRasterColumns)
-      .def_staticmethod("numbers_of", &lowtideRasterNumbersOf, nb::arg("kind"))
-      .def_classmethod(
-          "get",
-          [](nb::object cls, int kind, int64_t group, int64_t columns, MlirContext context) {
-            return checked(cls, context, [&] { return lowtideRasterGet(context, kind, group, columns); });
-          },
-          nb::arg("cls"), nb::arg("kind"), nb::arg("group") = 0, nb::arg("columns") = 0,
-          nb::arg("context") = nb::none());
-  mlir_attribute_subclass(m, "TiledMmaAttr", lowtideIsTiledMma, lowtideTiledMmaTypeId)
-      .def_classmethod(
-          "get",
-          [](nb::object cls, std::string atom, std::vector<int64_t> atoms, nb::object permutation, nb::object order,
-             MlirContext context) {
-            return checked(cls, context, [&] {
-              return lowtideMakeTiledMma(context, stringRef(atom), atoms.size(), atoms.data(),
-                                         order.is_none() ? mlirAttributeGetNull() : nb::cast<MlirAttribute>(order),
-                                         permutation.is_none() ? mlirAttributeGetNull() : tuple(context, permutation));
-            });
-          },
-          nb::arg("cls"), nb::arg("atom"), nb::arg("atoms"), nb::arg("permutation") = nb::none(),
-          nb::arg("order") = nb::none(), nb::arg("context") = nb::none())
-      .def_property_readonly("atom", [](MlirAttribute self) { return text(lowtideTiledMmaAtom(self)); })
-      .def_property_readonly("atoms", &lowtideTiledMmaAtoms)
-      .def_property_readonly("order", [](MlirAttribute self) { return orNone(lowtideTiledMmaOrder(self)); })
-      .def_property_readonly("permutation",
-                             [](MlirAttribute self) { return orNone(lowtideTiledMmaPermutation(self)); });
-  mlir_attribute_subclass(m, "TiledCopyAttr", lowtideIsTiledCopy, lowtideTiledCopyTypeId)
-      .def_classmethod(
-          "get",
-          [](nb::object cls, std::string atom, MlirAttribute tv, MlirContext context) {
-            return checked(cls, context, [&] { return lowtideMakeTiledCopy(context, stringRef(atom), tv); });
-          },
-          nb::arg("cls"), nb::arg("atom"), nb::arg("tv"), nb::arg("context") = nb::none())
-      .def_property_readonly("atom", [](MlirAttribute self) { return text(lowtideTiledCopyAtom(self)); })
-      .def_property_readonly("tv", &lowtideTiledCopyTv);
-
-  mlir_type_subclass(m, "TileType", lowtideIsTile, lowtideTileTypeId)
-      .def_classmethod(
-          "get",
-          [](nb::object cls, std::vector<int64_t> shape, MlirType elementType, MlirContext context) {
-            return checked(cls, context, [&] {
-              return lowtideMakeTile(context, shape.size(), shape.data(), elementType);
-            });
-          },
-          nb::arg("cls"), nb::arg("shape"), nb::arg("element_type"), nb::arg("context") = nb::none())
-      .def_property_readonly("shape", &shapeOf)
-      .def_property_readonly("element_type", &lowtideElementType);
-  mlir_type_subclass(m, "ViewType", lowtideIsView, lowtideViewTypeId)
-      .def_classmethod(
-          "get",
-          [](nb::object cls, std::vector<int64_t> shape, MlirType elementType, MlirContext context) {
-            return checked(cls, context, [&] {
-              return lowtideMakeView(context, shape.size(), shape.data(), elementType);
-            });
-          },
-          nb::arg("cls"), nb::arg("shape"), nb::arg("element_type"), nb::arg("context") = nb::none())
-      .def_property_readonly("shape", &shapeOf)
-      .def_property_readonly("element_type", &lowtideElementType);
-  mlir_type_subclass(m, "FragmentType", lowtideIsFragment, lowtideFragmentTypeId)
-      .def_classmethod(
-          "get",
-          [](nb::object cls, std::vector<int64_t> shape, MlirType elementType, MlirAttribute tv, MlirContext context) {
-            return checked(cls, context, [&] {
-              return lowtideMakeFragment(context, shape.size(), shape.data(), elementType, tv);
-            });
-          },
-          nb::arg("cls"), nb::arg("shape"), nb::arg("element_type"), nb::arg("tv"), nb::arg("context") = nb::none())
-      .def_property_readonly("shape", &shapeOf)
-      .def_property_readonly("element_type", &lowtideElementType)
-      .def_property_readonly("tv", &lowtideFragmentTv);
-  mlir_type_subclass(m, "PendingType", lowtideIsPending, lowtidePendingTypeId)
-      .def_classmethod(
-          "get",
-          [](nb::object cls, MlirType fragment, MlirContext context) {
-            return checked(cls, context, [&] { return lowtideMakePending(context, fragment); });
-          },
-          nb::arg("cls"), nb::arg("fragment"), nb::arg("context") = nb::none())
-      .def_property_readonly("fragment", &lowtidePendingFragment);
-  mlir_type_subclass(m, "RetiredType", lowtideIsRetired, lowtideRetiredTypeId)
-      .def_classmethod(
-          "get",
-          [](nb::object cls, MlirContext context) {
-            return checked(cls, context, [&] { return lowtideMakeRetired(context); });
-          },
-          nb::arg("cls"), nb::arg("context") = nb::none());
-  mlir_type_subclass(m, "TensorMapType", lowtideIsTensorMap, lowtideTensorMapTypeId)
-      .def_classmethod(
-          "get",
-          [](nb::object cls, std::vector<int64_t> shape, MlirType elementType, std::optional<MlirAttribute> swizzle,
-             MlirContext context) {
-            return checked(cls, context, [&] {
-              return lowtideMakeTensorMap(context, shape.size(), shape.data(), elementType, orNull(swizzle));
-            });
-          },
-          nb::arg("cls"), nb::arg("shape"), nb::arg("element_type"), nb::arg("swizzle") = nb::none(),
-          nb::arg("context") = nb::none())
-      .def_property_readonly("shape",
-                             [](MlirType self) {
-                               nb::list sides;
-                               for (int i = 0, e = lowtideTensorMapRank(self); i < e; ++i)
-                                 sides.append(lowtideShapeExtent(self, i));
-                               return nb::tuple(sides);
-                             })
-      .def_property_readonly("element_type", &lowtideElementType)
-      .def_property_readonly("swizzle", [](MlirType self) { return orNone(lowtideTensorMapSwizzle(self)); });
-  mlir_type_subclass(m, "MbarriersType", lowtideIsMbarriers, lowtideMbarriersTypeId)
-      .def_classmethod(
-          "get",
-          [](nb::object cls, int64_t count, MlirContext context) {
-            return checked(cls, context, [&] { return lowtideMakeMbarriers(context, count); });
-          },
-          nb::arg("cls"), nb::arg("count"), nb::arg("context") = nb::none())
-      .def_property_readonly("count", &lowtideMbarriersCount);
-  mlir_type_subclass(m, "SlotType", lowtideIsSlot, lowtideSlotTypeId)
-      .def_classmethod(
-          "get",
-          [](nb::object cls, uint32_t use, MlirContext context) {
-            return checked(cls, context, [&] { return lowtideMakeSlot(context, use); });
-          },
-          nb::arg("cls"), nb::arg("use"), nb::arg("context") = nb::none())
-      .def_property_readonly("use", [](MlirType self) { return text(lowtideSlotUse(self)); });
-  mlir_type_subclass(m, "RingType", lowtideIsRing, lowtideRingTypeId)
-      .def_classmethod(
-          "get",
-          [](nb::object cls, int64_t stages, std::vector<MlirType> buffers, MlirContext context) {
-            return checked(cls, context, [&] {
-              return lowtideMakeRing(context, stages, buffers.size(), buffers.data());
-            });
-          },
-          nb::arg("cls"), nb::arg("stages"), nb::arg("buffers"), nb::arg("context") = nb::none())
-      .def_property_readonly("stages", &lowtideRingStages)
-      .def_property_readonly("buffers", [](MlirType self) {
-        nb::list buffers;
-        for (intptr_t i = 0, e = lowtideRingBufferCount(self); i < e; ++i)
-          buffers.append(lowtideRingBuffer(self, i));
-        return buffers;
-      });
+  intptr_t count;
+  const LowtideKind *kinds = lowtideKinds(&count);
+  for (const LowtideKind *kind = kinds; kind != kinds + count; ++kind)
+    if (kind->isType)
+      define(mlir_type_subclass(m, kind->name, kind->isType, kind->typeId), *kind);
+    else
+      define(mlir_attribute_subclass(m, kind->name, kind->isAttribute, kind->typeId), *kind);
 }

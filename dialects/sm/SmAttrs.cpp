@@ -25,7 +25,7 @@ int64_t lowtide::sm::byteSize(MemRefType type) {
 //===--- tiled mma ----------------------------------------------------------------------------------------------===//
 
 LogicalResult TiledMmaAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringAttr, DenseI64ArrayAttr atoms,
-                                   tile::LayoutAttr order, Attribute permutation) {
+                                   Attribute permutation, tile::LayoutAttr) {
   if (atoms.size() != 3 || llvm::any_of(atoms.asArrayRef(), [](int64_t count) { return count < 1; }))
     return emitError() << "atoms needs three positive counts, for M, N and K [atom-counts]";
   if (permutation) {

@@ -21,8 +21,8 @@ def Sm_TiledMmaAttr : Sm_Attr<"TiledMma", "tiled_mma"> {
     ```
   }];
   let parameters = (ins "::mlir::StringAttr":$atom, "::mlir::DenseI64ArrayAttr":$atoms,
-                        OptionalParameter<"::lowtide::tile::LayoutAttr">:$order,
-                        OptionalParameter<"::mlir::Attribute">:$permutation);
+                        OptionalParameter<"::mlir::Attribute">:$permutation,
+                        OptionalParameter<"::lowtide::tile::LayoutAttr">:$order);
   let assemblyFormat = [{
     `<` custom<AtomName>($atom) `,` `atoms` $atoms (`order` qualified($order)^)? (`,` `permutation` custom<Permutation>($permutation)^)? `>`
   }];

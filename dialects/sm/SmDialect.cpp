@@ -6,6 +6,7 @@
 using namespace mlir;
 using namespace lowtide;
 using namespace lowtide::sm;
+using lowtide::tile::printPermutation;
 
 // An atom's name, e.g. mma.m16n8k16.f32.bf16.
 static ParseResult parseAtomName(AsmParser &parser, StringAttr &atom) {
@@ -34,17 +35,6 @@ static ParseResult parsePermutation(AsmParser &parser, Attribute &permutation) {
   permutation = builder.getArrayAttr(elements);
   return success();
 }
-static void printPermutation(AsmPrinter &printer, Attribute permutation) {
-  printer << "[";
-  llvm::interleaveComma(cast<ArrayAttr>(permutation), printer, [&](Attribute element) {
-    if (auto extent = dyn_cast<IntegerAttr>(element))
-      printer << extent.getInt();
-    else
-      printer << element;
-  });
-  printer << "]";
-}
-
 #include "SmDialect.cpp.inc"
 #include "SmEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES

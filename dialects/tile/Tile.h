@@ -59,9 +59,8 @@ SwizzleAttr parseBareSwizzle(mlir::AsmParser &parser);
 mlir::ParseResult parseBareSwizzle(mlir::AsmParser &parser, SwizzleAttr &swizzle);
 void printBareSwizzle(mlir::AsmPrinter &printer, SwizzleAttr swizzle);
 
-// A schedule as nested dictionaries of builtin attributes, and back; null, with an error, for one that is none.
-mlir::DictionaryAttr fieldsOf(ScheduleAttr schedule);
-ScheduleAttr scheduleOf(mlir::DictionaryAttr fields, llvm::function_ref<mlir::InFlightDiagnostic()> emitError);
+// A permutation: an array of extents, which are integers, and layouts.
+void printPermutation(mlir::AsmPrinter &printer, mlir::Attribute permutation);
 
 // A kind from its number in an op's array of kinds.
 OperandKind kindOf(mlir::Attribute kind);

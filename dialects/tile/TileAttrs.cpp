@@ -165,6 +165,17 @@ ParseResult lowtide::tile::parseBareSwizzle(AsmParser &parser, SwizzleAttr &swiz
   return success(static_cast<bool>(swizzle));
 }
 
+void lowtide::tile::printPermutation(AsmPrinter &printer, Attribute permutation) {
+  printer << "[";
+  llvm::interleaveComma(cast<ArrayAttr>(permutation), printer, [&](Attribute mode) {
+    if (auto extent = dyn_cast<IntegerAttr>(mode))
+      printer << extent.getInt();
+    else
+      printer << mode;
+  });
+  printer << "]";
+}
+
 LogicalResult LayoutAttr::verify(function_ref<InFlightDiagnostic()> emitError, Attribute shape, Attribute stride,
                                  SwizzleAttr) {
   return verifyShapeStride(emitError, shape, stride);

@@ -1,23 +1,22 @@
 """Values of a schedule's fields: their types in Python, and how each kind of field is checked, written and read.
 
-Words are the enums of ODS. A `Kind` converts what a user gives to the typed value, and that to the builtin attribute
-that represents it in the dictionary of `#tile.schedule` (`lowtide::tile::fieldsOf`).
+Words are the enums of ODS. A `Kind` converts what a user gives to the typed value, and that to what `get` of the
+attribute of a part takes and its property of the same name has.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
-from mlir import ir
 from tensor_layouts import Layout
 
-from lowtide.dialects._lowtide import RasterAttr
+from lowtide.dialects._lowtide import KDivisionAttr, LayoutAttr, RasterAttr, SwizzleAttr, numbers_of_order
 from lowtide.dialects._tile_enum_gen import KDivisionKind, RasterKind
 from lowtide.dialects.tile.division import AXES, Cut, KDivision
-from lowtide.dialects.tile.layouts import layout_attr, layout_of
+from lowtide.dialects.tile.layouts import layout_attr, layout_of, swizzle_bits
 
 Extents2: TypeAlias = tuple[int, int]
 Extents3: TypeAlias = tuple[int, int, int]
@@ -61,21 +60,27 @@ class Kind(Protocol):
     def check(self, value: Any) -> Any:
         """The typed value. Raises ValueError or TypeError for a value of another form."""
 
-    def encode(self, value: Any) -> ir.Attribute:
-        """The builtin attribute of a checked value, in the current context."""
+    def encode(self, value: Any) -> Any:
+        """What `get` takes for a checked value, in the current context."""
 
-    def decode(self, attribute: ir.Attribute) -> Any:
-        """The value of such an attribute."""
+    def decode(self, held: Any) -> Any:
+        """The value that an attribute holds."""
 
     def text(self, value: Any) -> str:
         """The value as the attribute prints it."""
 
 
 class _Plain:
-    """Kinds whose values print as they are."""
+    """Kinds whose values print as they are, and that attributes hold as they are."""
 
     def text(self, value: Any) -> str:
         return str(value)
+
+    def encode(self, value: Any) -> Any:
+        return value
+
+    def decode(self, held: Any) -> Any:
+        return held
 
 
 @dataclass(frozen=True)
@@ -85,22 +90,16 @@ class Integer(_Plain):
     def check(self, value: Any) -> int:
         return _integer(value)
 
-    def encode(self, value: int) -> ir.Attribute:
-        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-
-    def decode(self, attribute: ir.Attribute) -> int:
-        return int(ir.IntegerAttr(attribute).value)
-
 
 @dataclass(frozen=True)
-class Integers:
+class Integers(_Plain):
     """A fixed number of integers."""
 
     count: int
     form: str
 
     def text(self, value: tuple[int, ...]) -> str:
-        return "<" + ",".join(map(str, value)) + ">" if self.form.startswith("<") else str(list(value))
+        return str(list(value))
 
     def check(self, value: Any) -> tuple[int, ...]:
         numbers = tuple(_integer(number) for number in _sequence(value))
@@ -108,11 +107,22 @@ class Integers:
             raise ValueError(f"{len(numbers)} numbers")
         return numbers
 
-    def encode(self, value: tuple[int, ...]) -> ir.Attribute:
-        return ir.DenseI64ArrayAttr.get(value)
 
-    def decode(self, attribute: ir.Attribute) -> tuple[int, ...]:
-        return tuple(ir.DenseI64ArrayAttr(attribute))
+@dataclass(frozen=True)
+class Swizzle(Integers):
+    """The numbers of a swizzle."""
+
+    count: int = 3
+    form: str = "<B,M,S>"
+
+    def text(self, value: tuple[int, ...]) -> str:
+        return "<" + ",".join(map(str, value)) + ">"
+
+    def encode(self, value: tuple[int, ...]) -> SwizzleAttr:
+        return SwizzleAttr.get(*value)
+
+    def decode(self, held: SwizzleAttr) -> tuple[int, ...]:
+        return swizzle_bits(held)
 
 
 @dataclass(frozen=True)
@@ -129,12 +139,6 @@ class Name(_Plain):
     def takes(self, value: Any) -> bool:
         """Whether a name that means several fields sets this one to the value."""
         return True
-
-    def encode(self, value: str) -> ir.Attribute:
-        return ir.StringAttr.get(value)
-
-    def decode(self, attribute: ir.Attribute) -> str:
-        return str(ir.StringAttr(attribute).value)
 
 
 @dataclass(frozen=True)
@@ -155,11 +159,8 @@ class Word(_Plain):
     def check(self, value: Any) -> IntEnum:
         return _word(self.enum, value)
 
-    def encode(self, value: IntEnum) -> ir.Attribute:
-        return ir.StringAttr.get(str(value))
-
-    def decode(self, attribute: ir.Attribute) -> IntEnum:
-        return self.enum[ir.StringAttr(attribute).value]
+    def decode(self, held: str) -> IntEnum:
+        return self.enum[held]
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,8 @@ class Call(_Plain):
 
     value: type[Order] | type[KDivision]
     enum: type[IntEnum]
-    numbers: Callable[[Any], tuple[int, ...]]
+    attribute: type[RasterAttr] | type[KDivisionAttr]
+    numbers: tuple[str, ...]  # the fields of the attribute that hold the numbers
     takes: Mapping[IntEnum, str]  # the numbers of the words that take any, for messages
 
     @property
@@ -182,23 +184,20 @@ class Call(_Plain):
                 raise TypeError
             numbers = [int(number) for number in call[2].split(",")] if call[2] else []
             kind = _word(self.enum, call[1])
-            if len(numbers) > len(self.numbers(self.value(kind))):  # type: ignore[arg-type]
+            if len(numbers) > len(self.numbers):
                 raise ValueError(f"{len(numbers)} numbers")
             value = self.value(kind, *numbers)  # type: ignore[arg-type]
         if not isinstance(value, self.value) or not isinstance(value.kind, self.enum):
             raise TypeError
-        for number in self.numbers(value):
+        for number in astuple(value)[1:]:
             _integer(number)
         return value
 
-    def encode(self, value: Order | KDivision) -> ir.Attribute:
-        numbers = ir.DenseI64ArrayAttr.get(self.numbers(value))
-        return ir.ArrayAttr.get([ir.StringAttr.get(str(value.kind)), numbers])
+    def encode(self, value: Order | KDivision) -> RasterAttr | KDivisionAttr:
+        return self.attribute.get(*astuple(value))
 
-    def decode(self, attribute: ir.Attribute) -> Order | KDivision:
-        word, numbers = ir.ArrayAttr(attribute)
-        kind = self.enum[ir.StringAttr(word).value]
-        return self.value(kind, *ir.DenseI64ArrayAttr(numbers))  # type: ignore[arg-type]
+    def decode(self, held: RasterAttr | KDivisionAttr) -> Order | KDivision:
+        return self.value(self.enum[held.kind], *(getattr(held, name) for name in self.numbers))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -216,14 +215,11 @@ class Modes:
             raise ValueError(f"{len(modes)} modes")
         return modes
 
-    def encode(self, value: tuple[Mode, ...]) -> ir.Attribute:
-        return ir.ArrayAttr.get(
-            [layout_attr(mode) if isinstance(mode, Layout) else Integer().encode(mode) for mode in value]
-        )
+    def encode(self, value: tuple[Mode, ...]) -> list[int | LayoutAttr]:
+        return [layout_attr(mode) if isinstance(mode, Layout) else mode for mode in value]
 
-    def decode(self, attribute: ir.Attribute) -> tuple[Mode, ...]:
-        modes = ir.ArrayAttr(attribute)
-        return tuple(int(m.value) if isinstance(m, ir.IntegerAttr) else layout_of(m)[0] for m in modes)
+    def decode(self, held: tuple[int | LayoutAttr, ...]) -> tuple[Mode, ...]:
+        return tuple(mode if isinstance(mode, int) else layout_of(mode)[0] for mode in held)
 
 
 @dataclass(frozen=True)
@@ -240,26 +236,28 @@ class OneLayout:
             raise TypeError
         return value
 
-    def encode(self, value: Layout) -> ir.Attribute:
+    def encode(self, value: Layout) -> LayoutAttr:
         return layout_attr(value)
 
-    def decode(self, attribute: ir.Attribute) -> Layout:
-        return layout_of(attribute)[0]
+    def decode(self, held: LayoutAttr) -> Layout:
+        return layout_of(held)[0]
 
 
 ORDER = Call(
     Order,
     RasterKind,
-    lambda order: (order.rows, order.columns),
-    MappingProxyType({kind: ("", "(n)", "(m, n)")[RasterAttr.numbers_of(kind)] for kind in RasterKind}),
+    RasterAttr,
+    ("group", "columns"),
+    MappingProxyType({kind: ("", "(n)", "(m, n)")[numbers_of_order(kind)] for kind in RasterKind}),
 )
 K_DIVISION = Call(
     KDivision,
     KDivisionKind,
-    lambda division: (division.parts,),
+    KDivisionAttr,
+    ("parts",),
     MappingProxyType({kind: "(n)" for kind, axes in AXES.items() if axes.cut is Cut.parts}),
 )
-SWIZZLE = Integers(3, "<B,M,S>")
+SWIZZLE = Swizzle()
 
 
 def _mode_text(mode: Mode) -> str:

@@ -6,23 +6,14 @@
 from typing import TypeAlias
 
 import numpy as np
-from mlir import ir
 from numpy.typing import NDArray
 from tensor_layouts import Layout, mode
 
 from lowtide.dialects._lowtide import LayoutAttr, SwizzleAttr, ThreadValueAttr
 
-IntTuple: TypeAlias = "int | tuple[IntTuple, ...]"
 SwizzleBits: TypeAlias = tuple[int, int, int]
 
 NO_SWIZZLE: SwizzleBits = (0, 3, 3)
-
-
-def int_tuple(attribute: ir.Attribute) -> IntTuple:
-    """A nested tuple from i64 attributes and arrays of them."""
-    if isinstance(attribute, ir.IntegerAttr):
-        return int(attribute.value)
-    return tuple(int_tuple(element) for element in ir.ArrayAttr(attribute))
 
 
 def layout_attr(layout: Layout, swizzle: SwizzleBits = NO_SWIZZLE) -> LayoutAttr:
@@ -39,12 +30,11 @@ def layout_of(attribute: LayoutAttr) -> tuple[Layout, SwizzleBits]:
     """The layout without its swizzle, and the swizzle's (B, M, S)."""
     swizzle = attribute.swizzle
     bits = swizzle_bits(swizzle) if swizzle is not None else NO_SWIZZLE
-    return Layout(int_tuple(attribute.shape), int_tuple(attribute.stride)), bits
+    return Layout(attribute.shape, attribute.stride), bits
 
 
 def swizzle_bits(attribute: SwizzleAttr) -> SwizzleBits:
-    bits, base, shift = attribute.bms
-    return bits, base, shift
+    return attribute.bits, attribute.base, attribute.shift
 
 
 def swizzle_offset(offset: NDArray[np.int64], swizzle: SwizzleBits) -> NDArray[np.int64]:
@@ -62,6 +52,6 @@ def tv_attr(tv: Layout) -> ThreadValueAttr:
 def tv_of(attribute: ThreadValueAttr) -> Layout:
     """The layout (thread, value) -> column-major index in the tile."""
     return Layout(
-        Layout(int_tuple(attribute.thread_shape), int_tuple(attribute.thread_stride)),
-        Layout(int_tuple(attribute.value_shape), int_tuple(attribute.value_stride)),
+        Layout(attribute.thread_shape, attribute.thread_stride),
+        Layout(attribute.value_shape, attribute.value_stride),
     )

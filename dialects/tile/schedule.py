@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from mlir import ir
 from tensor_layouts import Layout, size
 
+from lowtide.dialects import _lowtide
 from lowtide.dialects._lowtide import ScheduleAttr
 from lowtide.dialects._tile_enum_gen import (
     CacheHint,
@@ -55,7 +56,7 @@ from lowtide.dialects.tile.fields import (
     Word,
 )
 from lowtide.dialects.tile.layouts import SwizzleBits
-from lowtide.dialects.tile.parts import Part, checked_value, is_a
+from lowtide.dialects.tile.parts import Part, checked_value, entries_of, is_a
 from lowtide.errors import ScheduleError, with_code
 from lowtide.targets import is_by_threads, issuer_of, loads_registers
 
@@ -292,16 +293,15 @@ class Schedule(Part):
 
     def attribute(self) -> ScheduleAttr:
         """The attribute, in the current context. Raises ScheduleError for invalid numbers."""
-        with Diagnostics(ir.Context.current) as diagnostics:
-            try:
-                return ScheduleAttr.get(_encoded(self))
-            except ValueError as error:
-                raise ScheduleError(with_code(_first(diagnostics.errors) or str(error), "schedule-attribute")) from None
+        try:
+            return _encoded(self) or ScheduleAttr.get()
+        except ValueError as error:
+            raise ScheduleError(with_code(str(error), "schedule-attribute")) from None
 
     @classmethod
     def of(cls, attribute: ScheduleAttr) -> "Schedule":
         """From the attribute."""
-        return _decoded(cls, attribute.fields)
+        return _decoded(cls, attribute)
 
     @classmethod
     def carried_by(cls, module: ir.Module) -> "Schedule | None":
@@ -423,26 +423,24 @@ def _replaced(part: PartT, steps: list[str], value: Any) -> PartT:
     return copied
 
 
-def _encoded(part: Part) -> ir.DictAttr:
-    """Nested dictionaries without the fields that are None."""
-    entries = {}
-    for entry in fields(part):  # type: ignore[arg-type]
-        value, kind = getattr(part, entry.name), entry.metadata.get("kind")
-        if kind is not None and value is not None:
-            entries[entry.name] = kind.encode(value)
-        elif kind is None and is_dataclass(value) and len(nested := _encoded(value)):  # type: ignore[arg-type]
-            entries[entry.name] = nested
-    return ir.DictAttr.get(entries)
+def _encoded(part: Part) -> Any:
+    """The attribute of a part; None for a part without fields."""
+    values = {}
+    for name, kind, _ in entries_of(type(part)):
+        value = getattr(part, name)
+        if isinstance(value, Part):
+            values[name] = _encoded(value)
+        elif kind is not None and value is not None:
+            values[name] = kind.encode(value)
+    given = {name: value for name, value in values.items() if value is not None}
+    return getattr(_lowtide, f"{type(part).__name__}Attr").get(**given) if given else None
 
 
-def _decoded(kind_of_part: type[PartT], attribute: ir.DictAttr) -> PartT:
-    empty = kind_of_part()
-    values: dict[str, Any] = {}
-    for entry in attribute:
-        own = next(f for f in fields(empty) if f.name == entry.name)  # type: ignore[arg-type]
-        kind = own.metadata.get("kind")
-        nested = getattr(empty, entry.name)
-        values[entry.name] = kind.decode(entry.attr) if kind is not None else _decoded(type(nested), entry.attr)
+def _decoded(kind_of_part: type[PartT], attribute: Any) -> PartT:
+    values = {}
+    for name, kind, default in entries_of(kind_of_part):
+        if (held := getattr(attribute, name, None)) is not None:  # `target` is not in the attribute
+            values[name] = kind.decode(held) if kind is not None else _decoded(type(default), held)
     return kind_of_part(**values)
 
 

@@ -8,8 +8,8 @@ from mlir import ir
 from mlir.dialects import llvm
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.tile.layouts import swizzle_bits
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.program.ir_attributes import decode_attribute
 from lowtide.interpreter.program.layouts import SharedLayout, ThreadValue
 from lowtide.interpreter.program.types import (
     FLOATS,
@@ -70,21 +70,14 @@ def _memref(type: ir.MemRefType) -> MemRef:
         is_column_major = strides[:1] == [1] and strides[1:] != [1]
         return MemRef(shape, _element(type.element_type), None, is_column_major)
     if isinstance(type.layout, tile.LayoutAttr):
-        layout = SharedLayout(
-            decode_attribute(type.layout.shape), decode_attribute(type.layout.stride), _swizzle(type.layout.swizzle)
-        )
+        layout = SharedLayout(type.layout.shape, type.layout.stride, _swizzle(type.layout.swizzle))
     else:
         layout = SharedLayout(tuple(type.shape), tuple(type.get_strides_and_offset()[0]))
     return MemRef(shape, _element(type.element_type), layout)
 
 
 def decode_tv(tv: tile.ThreadValueAttr) -> ThreadValue:
-    return ThreadValue(
-        decode_attribute(tv.thread_shape),
-        decode_attribute(tv.thread_stride),
-        decode_attribute(tv.value_shape),
-        decode_attribute(tv.value_stride),
-    )
+    return ThreadValue(tv.thread_shape, tv.thread_stride, tv.value_shape, tv.value_stride)
 
 
 def _pending(type: sm.PendingType) -> PendingType:
@@ -94,7 +87,7 @@ def _pending(type: sm.PendingType) -> PendingType:
 
 
 def _swizzle(swizzle: tile.SwizzleAttr | None) -> tuple[int, int, int] | None:
-    return None if swizzle is None else tuple(swizzle.bms)
+    return None if swizzle is None else swizzle_bits(swizzle)
 
 
 _DECODERS: dict[Any, Callable[[Any], Type]] = {

@@ -94,10 +94,7 @@ def tiled_mma_of(attribute: sm.TiledMmaAttr) -> TiledMma:
     m, n, k = attribute.atoms
     entries: list[int | Layout | None] = [None, None, None]
     if attribute.permutation is not None:
-        entries = [
-            layout_of(entry)[0] if not isinstance(entry, ir.IntegerAttr) else int(entry.value)
-            for entry in ir.ArrayAttr(attribute.permutation)
-        ]
+        entries = [entry if isinstance(entry, int) else layout_of(entry)[0] for entry in attribute.permutation]
     order = None if attribute.order is None else layout_of(attribute.order)[0]
     return TiledMma(targets.mma_atom(attribute.atom), (m, n, k), (entries[0], entries[1], entries[2]), order)
 

@@ -271,11 +271,11 @@ class Problem:
     @classmethod
     def of_attribute(cls, attribute: tile.ProblemAttr, arguments: Sequence[ir.Type]) -> "Problem":
         """The problem that a kernel or a host function with these arguments carries; M, N and K are left open."""
-        a, b, acc = map(element_name, attribute.types)
-        results = tuple(ResultKind[kind] for kind, _ in attribute.results)
+        a, b, acc = map(element_name, (attribute.a, attribute.b, attribute.acc))
+        results = tuple(ResultKind[kind] for kind in attribute.result_kinds)
         d_type = first_full(results, arguments)
-        kinds = tuple(OperandKind[kind] for kind, _ in attribute.operands)
-        types = tuple(element_name(type_) for _, type_ in attribute.operands)
+        kinds = tuple(OperandKind[kind] for kind in attribute.kinds)
+        types = tuple(map(element_name, attribute.operands))
         layout = GemmLayout[attribute.layout]
         (a, b), converted = _multiplied(a, b, attribute.swapped)
         is_batched = d_type is not None and ir.MemRefType(d_type).rank == 3
@@ -289,7 +289,7 @@ class Problem:
             converted=converted,
             group=attribute.group,
             transposed=None,
-            precision=attribute.precision or None,
+            precision=attribute.precision,
             results=results,
         )
 
@@ -309,7 +309,8 @@ def first_full(results: Sequence[ResultKind], arguments: Sequence[ir.Type]) -> i
 
 def _stored(attribute: tile.ProblemAttr) -> str:
     """The element type of the full results, which are alike."""
-    return next(element_name(type_) for kind, type_ in attribute.results if kind == str(ResultKind.full))
+    full = list(attribute.result_kinds).index(str(ResultKind.full))
+    return element_name(attribute.results[full])
 
 
 def _is_transposed(matrix: ir.Value) -> bool:
@@ -363,21 +364,21 @@ def keep_asked(gemm: tile.GemmOp) -> None:
 def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
     """`#tile.problem` of a tile.gemm."""
     a, b = _types_given(gemm)
-    results = [_element(result.type) for result in gemm.outs]
-    operands = [_element(operand.type) for operand in gemm.epilogue_operands]
     return tile.ProblemAttr.get(
-        gemm_layout(gemm),
-        a,
-        b,
-        ir.TypeAttr(gemm.acc).value,
-        list(zip(result_kinds(gemm), results, strict=True)),
-        list(zip(operand_kinds(gemm), operands, strict=True)),
-        "".join(letter for letter in "mnk" if letter in empty_extents(gemm)),
-        bool(gemm.swapped),
-        bool(gemm.fast),
-        any(is_column_major(result.type) for result in results_of(gemm, ResultKind.full)),
-        int(gemm.group) if gemm.group else 0,
-        -1 if gemm.precision is None else ir.IntegerAttr(gemm.precision).value,
+        layout=gemm_layout(gemm),
+        a=a,
+        b=b,
+        acc=ir.TypeAttr(gemm.acc).value,
+        result_kinds=result_kinds(gemm),
+        results=[_element(result.type) for result in gemm.outs],
+        kinds=operand_kinds(gemm),
+        operands=[_element(operand.type) for operand in gemm.epilogue_operands],
+        empty=[letter for letter in "mnk" if letter in empty_extents(gemm)],
+        swapped=bool(gemm.swapped),
+        fast=bool(gemm.fast),
+        by_columns=any(is_column_major(result.type) for result in results_of(gemm, ResultKind.full)),
+        group=int(gemm.group) if gemm.group else 0,
+        precision=gemm.precision,
     )
 
 
