@@ -1,19 +1,20 @@
-"""`#tile.agents` in Python: which warps of a CTA copy and which multiply. `roles` and `registers` are shorthands."""
+"""`#tile.agents` in Python: which warps of a CTA copy and which multiply."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from lowtide.dialects.tile.fields import CALL, Integer, Integers
-from lowtide.dialects.tile.parts import Part, checked_value, is_a
-from lowtide.errors import ScheduleError
+from lowtide.dialects.tile.fields import Integer
+from lowtide.dialects.tile.parts import Part, is_a
 from lowtide.targets.atoms import WARPGROUP_WARPS
 
 _NAMES, _KEYS = ("producer", "consumer", "single"), ("warps", "instances")
 # The fields of a schedule that say which agents there are, and the registers of producer and consumer.
 AGENT_PATHS = tuple(f"mainloop.agents.{name}.{key}" for name in _NAMES for key in _KEYS)
 REGISTER_PATHS = tuple(f"mainloop.agents.{name}.registers" for name in _NAMES[:2])
+# By shorthand, the fields that it sets. The parser of `#tile.mainloop` knows what a value of it means.
+SHORTHANDS: Mapping[str, tuple[str, ...]] = MappingProxyType({"roles": AGENT_PATHS, "registers": REGISTER_PATHS})
 
 
 @dataclass(frozen=True)
@@ -98,43 +99,3 @@ def pingpong(warpgroups: int) -> Agents:
 def _with_producer(warpgroups: int, instances: int) -> Agents:
     consumer = Agent(warps=WARPGROUP_WARPS * warpgroups, instances=instances)
     return Agents(producer=Agent(warps=WARPGROUP_WARPS), consumer=consumer)
-
-
-_ROLES: Mapping[str, tuple[Callable[[int], Agents], int]] = MappingProxyType(
-    {"cooperative": (cooperative, 1), "pingpong": (pingpong, 2)}
-)  # by word, with the least number that it takes
-
-
-def _roles(value: Any) -> Mapping[str, int | None]:
-    """The fields that `roles = value` sets: all but registers."""
-    if value is None:
-        return dict.fromkeys(AGENT_PATHS)
-    agents = value if isinstance(value, Agents) else _agents_of(value)
-    return agents.values()
-
-
-def _agents_of(value: Any) -> Agents:
-    call = CALL.fullmatch(value) if isinstance(value, str) else None
-    word, numbers = (call[1], [int(number) for number in (call[2] or "").split(",") if number]) if call else ("", [])
-    if word == "single" and not numbers:
-        return SINGLE
-    make, least = _ROLES.get(word, (cooperative, 1))
-    if word not in _ROLES or len(numbers) != 1 or not least <= numbers[0] < 2**31:
-        forms = "single, cooperative(n) with n at least 1, or pingpong(n) with n at least 2"
-        raise ScheduleError(f"mainloop.roles = {value!r}; it takes {forms} [roles-form]")
-    return make(numbers[0])
-
-
-def _registers(value: Any) -> Mapping[str, int | None]:
-    """The fields that `registers = [producer, consumer]` sets."""
-    both = (
-        (None, None)
-        if value is None
-        else checked_value("mainloop.registers", Integers(2, "[producer, consumer]"), value)
-    )
-    return dict(zip(REGISTER_PATHS, both, strict=True))
-
-
-SHORTHANDS: Mapping[str, Callable[[Any], Mapping[str, int | None]]] = MappingProxyType(
-    {"roles": _roles, "registers": _registers}
-)  # of fields of the agents

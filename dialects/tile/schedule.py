@@ -265,8 +265,8 @@ class Schedule(Part):
         changed = replace(self, target=changes.pop("target")) if "target" in changes else self
         given = _Given()
         for name, value in changes.items():
-            if (shorthand := SHORTHANDS.get(name.removeprefix("mainloop_"))) is not None:
-                for path, number in shorthand(value).items():
+            if (shorthand := name.removeprefix("mainloop_")) in SHORTHANDS:
+                for path, number in _expanded(shorthand, value).items():
                     given.add(path, number, name, shared=False)
                 continue
             paths = _meant(name, value, separator="_")
@@ -442,6 +442,18 @@ def _decoded(kind_of_part: type[PartT], attribute: Any) -> PartT:
         if (held := getattr(attribute, name, None)) is not None:  # `target` is not in the attribute
             values[name] = kind.decode(held) if kind is not None else _decoded(type(default), held)
     return kind_of_part(**values)
+
+
+def _expanded(shorthand: str, value: Any) -> Mapping[str, Any]:
+    """The fields of the agents, by path, that a shorthand sets to a value."""
+    if value is None:
+        return dict.fromkeys(SHORTHANDS[shorthand])
+    text = f"{shorthand} = {list(value) if isinstance(value, tuple) else value}"
+    with ir.Context():
+        decided = _parsed(f"#tile.schedule<mainloop = <{text}>>", text).decided()
+    if not set(decided) <= set(SHORTHANDS[shorthand]):
+        raise ScheduleError(f"{text!r} gives other fields too; give each by its own name [shorthand-alone]")
+    return decided
 
 
 def _parsed(attribute: str, text: str) -> Schedule:

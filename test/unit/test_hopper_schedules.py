@@ -12,7 +12,6 @@ from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import GemmLayout
-from lowtide.dialects.tile.agents import cooperative
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.choice import choose
@@ -188,7 +187,7 @@ def test_what_an_epilogue_computes_fits_beside_the_accumulators_of_the_default(
 def test_stages_are_swizzled_as_widely_as_their_rows_allow(
     layout: GemmLayout, tile: tuple[int, int], k: int, swizzles: tuple[tuple[int, int, int], tuple[int, int, int]]
 ) -> None:
-    given = Schedule().with_(roles=cooperative(2), grid_tile=tile, k=k)
+    given = Schedule().with_(roles="cooperative(2)", grid_tile=tile, k=k)
     mainloop = choose(replace(PROBLEM, layout=layout), SM_90A, given).schedule.mainloop
     assert (mainloop.a.swizzle, mainloop.b.swizzle) == swizzles
 
@@ -200,7 +199,7 @@ def test_roles_are_refused_where_there_is_no_wgmma(target: str) -> None:
         match=rf"that {target} does not have; take roles = single, or target sm_90a"
         r".*\[roles-target\]",
     ):
-        choose(PROBLEM, get(target), Schedule().with_(roles=cooperative(2)))
+        choose(PROBLEM, get(target), Schedule().with_(roles="cooperative(2)"))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +214,7 @@ def test_roles_are_refused_for_types_that_wgmma_lacks_with_a_way_out_that_is_leg
     with pytest.raises(
         ScheduleError, match=rf"with {dtype} operands and {acc} accumulators: .*; take {ways} \[atom-of-types\]$"
     ):
-        choose(problem, SM_90A, Schedule().with_(roles=cooperative(2)))
+        choose(problem, SM_90A, Schedule().with_(roles="cooperative(2)"))
     choose(problem, SM_90A, Schedule.parse(ways.replace(" with ", ", ")))
 
 
@@ -289,7 +288,7 @@ def test_a_malformed_role_is_refused_before_anything_is_chosen(fields: str, mess
 @pytest.mark.parametrize("consumers", [1, 2, 3])
 def test_a_tile_for_any_number_of_consumers_is_legal(consumers: int) -> None:
     for blocks in (1, 2 if consumers < 3 else 1):
-        given = Schedule().with_(roles=cooperative(consumers), grid_tile=(64 * consumers * blocks, 128), k=64)
+        given = Schedule().with_(roles=f"cooperative({consumers})", grid_tile=(64 * consumers * blocks, 128), k=64)
         assert broken_rule(choose(PROBLEM, SM_90A, given).schedule, PROBLEM, SM_90A) is None
 
 

@@ -21,7 +21,6 @@ def nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
 # Values ---------------------------------------------------------------------------------------------------------------
 
 ORDERS_TAKEN = r"it takes row, column, grouped\(n\), groups\(m, n\) or hilbert"
-ROLES_TAKEN = r"it takes single, cooperative\(n\) with n at least 1, or pingpong\(n\) with n at least 2 \[roles-form\]"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +31,8 @@ ROLES_TAKEN = r"it takes single, cooperative\(n\) with n at least 1, or pingpong
         ("epilogue_swizzle", (2, 3), r"epilogue\.swizzle = \(2, 3\): 2 numbers.*<B,M,S>.*\[field-form\]"),
         ("grid_tile", (64, 64, 32), r"grid\.tile = \(64, 64, 32\): 3 numbers; it takes \[M, N\]"),
         ("epilogue_tile", (64,), r"epilogue\.tile = \(64,\): 1 numbers.*\[M, N\].*\[field-form\]"),
-        ("registers", (), r"mainloop\.registers = \(\): 0 numbers.*\[producer, consumer\].*\[field-form\]"),
+        ("registers", (), r"registers takes \[producer, consumer\] \[field-form-of\]"),
+        ("registers", "[40, 232], stages = 4", r"\[shorthand-alone\]"),
         ("atoms", (2, 2), r"multiply\.atoms = \(2, 2\): 2 numbers.*\[M, N, K\].*\[field-form\]"),
         ("permutation", (16, 16), r"multiply\.permutation = .*; it takes \[M, N, K\], each an extent or a layout"),
         # Another type; True is no 1.
@@ -45,10 +45,10 @@ ROLES_TAKEN = r"it takes single, cooperative\(n\) with n at least 1, or pingpong
         ("a_swizzle", "<3,3,3>", r"swizzle = '<3,3,3>'.*<B,M,S>.*\[field-form\]"),
         ("permutation", (16, True, 16), r"multiply\.permutation = \(16, True, 16\).*\[M, N, K\].*\[field-form\]"),
         ("order", Order(RasterKind.grouped, True), ORDERS_TAKEN),
-        ("roles", "cooperative(True)", ROLES_TAKEN),
-        ("roles", "single(1)", ROLES_TAKEN),
-        ("roles", "cooperative", ROLES_TAKEN),
-        ("roles", "pingpong(1)", ROLES_TAKEN),
+        ("roles", "cooperative(True)", r"roles takes an integer \[field-integer\]"),
+        ("roles", "single(1)", r"\[roles-single-number\]"),
+        ("roles", "cooperative", r"\[roles-number\]"),
+        ("roles", "pingpong(1)", r"\[roles-number\]"),
         ("consumer_warps", True, r"mainloop\.agents\.consumer\.warps = True.*an integer"),
         ("stages", 2**63, r"mainloop\.stages = 9223372036854775808: more than 64 bits"),
         ("permutation", (16, -(2**63) - 1, 16), r"multiply\.permutation = .*: more than 64 bits"),
@@ -59,8 +59,8 @@ ROLES_TAKEN = r"it takes single, cooperative\(n\) with n at least 1, or pingpong
         ("order", Order("grouped", 8), ORDERS_TAKEN),
         ("order", "grouped(8", rf"grid\.order = 'grouped\(8'; {ORDERS_TAKEN}"),
         ("order", SINGLE, ORDERS_TAKEN),
-        ("roles", "producer(1)", rf"mainloop\.roles = 'producer\(1\)'; {ROLES_TAKEN}"),
-        ("roles", ("cooperative", 2), ROLES_TAKEN),
+        ("roles", "producer(1)", r"roles = producer is not single, cooperative or pingpong \[roles-word\]"),
+        ("roles", ("cooperative", 2), r"\[not-a-schedule\]"),
         ("scheduler", "one", r"grid\.scheduler = 'one': not one_shot, persistent or even_split"),
         ("scheduler", 0, r"grid\.scheduler = 0; it takes one_shot, persistent or even_split"),
         ("scheduler", CacheHint.normal, r"grid\.scheduler = .*; it takes one_shot, persistent or even_split"),
