@@ -11,7 +11,6 @@ from math import ceil
 
 import lowtide as lt
 from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath
-from lowtide.dialects.tile.agents import cooperative
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
@@ -187,7 +186,7 @@ def any_schedule(rng: random.Random, consumers: int, store: str) -> lt.Schedule:
         scheduler=scheduler,
         k=depth,
         stages=stages,
-        roles=cooperative(consumers),
+        roles=f"cooperative({consumers})",
         registers=registers,
         a_copy=copy,
         b_copy=copy,

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, RasterKind, RepeatKind
-from lowtide.dialects.tile.agents import SINGLE
 from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
@@ -263,7 +262,7 @@ def test_tiles_of_one_band_go_in_the_order_of_columns() -> None:
 
 @pytest.mark.parametrize("copy", ["staged.2", "realigned.4", "realigned.16"])
 def test_copies_through_registers_are_shared_by_eight_warps(copy: str) -> None:
-    choice = choose(LARGE, get("sm_80"), Schedule().with_(roles=SINGLE, a_copy=copy, b_copy=copy))
+    choice = choose(LARGE, get("sm_80"), Schedule().with_(roles="single", a_copy=copy, b_copy=copy))
     rows, columns, _ = choice.schedule.tile_mnk
     assert rows * columns // threads_of(choice.schedule) <= 64  # accumulators of a thread
 
