@@ -426,7 +426,7 @@ def _replaced(part: PartT, steps: list[str], value: Any) -> PartT:
 def _encoded(part: Part) -> Any:
     """The attribute of a part; None for a part without fields."""
     values = {}
-    for name, kind, _ in entries_of(type(part)):
+    for name, kind, _ in entries_of(type(part)):  # type: ignore[arg-type]
         value = getattr(part, name)
         if isinstance(value, Part):
             values[name] = _encoded(value)
@@ -438,7 +438,7 @@ def _encoded(part: Part) -> Any:
 
 def _decoded(kind_of_part: type[PartT], attribute: Any) -> PartT:
     values = {}
-    for name, kind, default in entries_of(kind_of_part):
+    for name, kind, default in entries_of(kind_of_part):  # type: ignore[arg-type]
         if (held := getattr(attribute, name, None)) is not None:  # `target` is not in the attribute
             values[name] = kind.decode(held) if kind is not None else _decoded(type(default), held)
     return kind_of_part(**values)
