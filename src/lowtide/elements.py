@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from lowtide.errors import SpecError
 
@@ -164,6 +164,33 @@ def _integer(
     )
 
 
+def _float(
+    name: str, bits: int, precision: int, min_exponent: int, tensor_map: str, cuda: int, **others: Any
+) -> ElementType:
+    """A float whose names are the same everywhere, and whose largest finite exponent is that of IEEE 754, unless
+    `others` say otherwise."""
+    usual = {
+        "largest": (2 - 2.0 ** (1 - precision)) * 2.0 ** (1 - min_exponent),
+        "in_kernels": True,
+        "in_registers": bits >= 16,
+        "ir": name,
+        "ptx": name,
+        "library": f"float{bits}",
+        "typestr": f"f{bits // 8}",
+        "dlpack": 2,
+    }
+    return ElementType(
+        name=name,
+        kind="float",
+        bits=bits,
+        precision=precision,
+        min_exponent=min_exponent,
+        tensor_map=tensor_map,
+        cuda=cuda,
+        **usual | others,
+    )
+
+
 # wgmma truncates the terms of 8-bit floats 13 bits below the largest one, and sums to 14 bits (docs/interpreter.md,
 # "Sums in tensor cores", measured on an H200). For 16-bit floats it keeps the precision of f32.
 FP8_SUM_PRECISION = 14
@@ -173,147 +200,98 @@ LONGEST_PARTIAL_SUM, SHORTEST_PARTIAL_SUM = 128, 32
 # K of a block of packed weights; the number of rows that share the bytes of 4-bit weights (docs/weights.md).
 WEIGHT_BLOCK, WEIGHT_ROWS = 32, 16
 
+_FP8 = {"typestr": None, "sum_precision": FP8_SUM_PRECISION, "is_converted_to": True, "converts_on": (8, 9)}
 _ROWS: dict[str, ElementType] = {
     row.name: row
     for row in (
-        ElementType(
-            name="f16",
-            kind="float",
+        _float(
+            "f16",
             bits=16,
-            largest=65504.0,
             precision=11,
             min_exponent=-14,
-            in_kernels=True,
-            in_registers=True,
-            ir="f16",
-            ptx="f16",
-            mma_register="vector<2xf16>",
-            library="float16",
-            typestr="f2",
-            dlpack=2,
             tensor_map="FLOAT16",
             cuda=2,
+            mma_register="vector<2xf16>",
             cublas_sums=64,
             torch_sums="allow_fp16_accumulation",
             aliases=("half", "fp16"),
         ),
-        ElementType(
-            name="bf16",
-            kind="float",
+        _float(
+            "bf16",
             bits=16,
-            largest=(2 - 2.0**-7) * 2.0**127,
             precision=8,
             min_exponent=-126,
-            in_kernels=True,
-            in_registers=True,
-            ir="bf16",
-            ptx="bf16",
-            library="bfloat16",
-            dlpack=4,
             tensor_map="BFLOAT16",
             cuda=14,
+            library="bfloat16",
+            typestr=None,
+            dlpack=4,
             aliases=("bfloat",),
         ),
         # Stored as f32; tensor cores read the upper 19 bits and ignore the others. It stands before f32, which has the
         # same name in libraries.
-        ElementType(
-            name="tf32",
-            kind="float",
+        _float(
+            "tf32",
             bits=32,
-            largest=(2 - 2.0**-10) * 2.0**127,
             precision=11,
             min_exponent=-126,
-            storage="f32",
-            in_kernels=True,
-            ir="tf32",
-            ptx="tf32",
-            library="float32",
-            typestr="f4",
-            dlpack=2,
             tensor_map="FLOAT32",
             cuda=0,
+            storage="f32",
+            in_registers=False,
             aliases=("tfloat32", "TF32"),
         ),
-        ElementType(
-            name="f32",
-            kind="float",
+        _float(
+            "f32",
             bits=32,
-            largest=(2 - 2.0**-23) * 2.0**127,
             precision=24,
             min_exponent=-126,
-            rounds_sums=True,
-            in_kernels=True,
-            in_registers=True,
-            ir="f32",
-            ptx="f32",
-            mma_register="f32",
-            library="float32",
-            typestr="f4",
-            dlpack=2,
             tensor_map="FLOAT32",
             cuda=0,
+            rounds_sums=True,
+            mma_register="f32",
             cublas_sums=68,
             aliases=("float", "fp32"),
         ),
-        ElementType(
-            name="f64",
-            kind="float",
+        _float(
+            "f64",
             bits=64,
-            largest=(2 - 2.0**-52) * 2.0**1023,
             precision=53,
             min_exponent=-1022,
-            in_kernels=True,
-            in_registers=True,
-            computes_in="f64",
-            rounds_sums=True,
-            ir="f64",
-            ptx="f64",
-            mma_register="f64",
-            library="float64",
-            typestr="f8",
-            dlpack=2,
             tensor_map="FLOAT64",
             cuda=1,
+            computes_in="f64",
+            rounds_sums=True,
+            mma_register="f64",
             cublas_sums=70,
             aliases=("double", "fp64"),
         ),
-        ElementType(
-            name="e4m3",
-            kind="float",
+        _float(
+            "e4m3",
             bits=8,
-            largest=448.0,
             precision=4,
             min_exponent=-6,
-            has_infinity=False,
-            sum_precision=FP8_SUM_PRECISION,
-            in_kernels=True,
-            is_converted_to=True,
-            converts_on=(8, 9),
-            weights_of=("f16", "bf16"),
-            ir="f8E4M3FN",
-            ptx="e4m3",
-            library="float8_e4m3fn",
-            dlpack=10,
             tensor_map="UINT8",
             cuda=28,
+            **_FP8,
+            ir="f8E4M3FN",
+            library="float8_e4m3fn",
+            dlpack=10,
+            largest=448.0,
+            has_infinity=False,
+            weights_of=("f16", "bf16"),
         ),
-        ElementType(
-            name="e5m2",
-            kind="float",
+        _float(
+            "e5m2",
             bits=8,
-            largest=57344.0,
             precision=3,
             min_exponent=-14,
-            sum_precision=FP8_SUM_PRECISION,
-            in_kernels=True,
-            is_converted_to=True,
-            converts_on=(8, 9),
-            ir="f8E5M2",
-            ptx="e5m2",
-            library="float8_e5m2",
-            dlpack=12,
             tensor_map="UINT8",
             cuda=29,
+            **_FP8,
+            ir="f8E5M2",
+            library="float8_e5m2",
+            dlpack=12,
         ),
         _integer(4, "UINT8", 16),
         _integer(4, "UINT8", 18, is_signed=False),
