@@ -169,7 +169,7 @@ def _float(
 ) -> ElementType:
     """A float whose names are the same everywhere, and whose largest finite exponent is that of IEEE 754, unless
     `others` say otherwise."""
-    usual = {
+    usual: dict[str, Any] = {
         "largest": (2 - 2.0 ** (1 - precision)) * 2.0 ** (1 - min_exponent),
         "in_kernels": True,
         "in_registers": bits >= 16,
@@ -200,7 +200,12 @@ LONGEST_PARTIAL_SUM, SHORTEST_PARTIAL_SUM = 128, 32
 # K of a block of packed weights; the number of rows that share the bytes of 4-bit weights (docs/weights.md).
 WEIGHT_BLOCK, WEIGHT_ROWS = 32, 16
 
-_FP8 = {"typestr": None, "sum_precision": FP8_SUM_PRECISION, "is_converted_to": True, "converts_on": (8, 9)}
+_FP8: Mapping[str, Any] = {
+    "typestr": None,
+    "sum_precision": FP8_SUM_PRECISION,
+    "is_converted_to": True,
+    "converts_on": (8, 9),
+}
 _ROWS: dict[str, ElementType] = {
     row.name: row
     for row in (
