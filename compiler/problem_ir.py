@@ -11,10 +11,11 @@ from lowtide.compiler.epilogue.operands import Operand, OperandKind, Result, Res
 from lowtide.compiler.presets import check_target
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import tile
-from lowtide.dialects.levels import Level, set_level, set_target
+from lowtide.dialects.levels import Level, set_level, set_target, target_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.base import walk
+from lowtide.passes.problem.split_operands import SplitOperands
 from lowtide.passes.schedules.choice.asked import set_expected
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
@@ -44,8 +45,15 @@ def problem_text(
 
 def seen_by_passes(spec: GemmSpec, target: Target) -> Problem:
     """The problem in the form that passes use."""
+    return problem_in_text(problem_text(spec, target))
+
+
+def problem_in_text(text: str) -> Problem:
+    """As `seen_by_passes`, of a module of level `problem`: a schedule is chosen for this product, of pieces if it is
+    computed by products of pieces."""
     with make_context() as context:
-        module = parse_text(problem_text(spec, target), context, "<problem>")  # owns the op: must outlive it
+        module = parse_text(text, context, "<problem>")  # owns the op: must outlive it
+        SplitOperands().run(module, target_of(module))
         (gemm,) = walk(module, tile.GemmOp)
         return Problem.of(gemm)
 

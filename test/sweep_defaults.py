@@ -18,7 +18,8 @@ from typing import Any
 
 import lowtide as lt
 from lowtide.compiler.compile import compile_anew
-from lowtide.compiler.epilogue.operands import annotated, operand_kinds
+from lowtide.compiler.epilogue.operands import annotated
+from lowtide.compiler.epilogue.operands import operand_types as types_of_operands
 from lowtide.compiler.epilogue.ready import READY
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED
@@ -119,7 +120,7 @@ def _values(draw: random.Random) -> dict[str, Any]:
     function = _EPILOGUES[draw.choice(list(_EPILOGUES))] if draw.random() < 0.75 else None
     if function is not None and draw.random() < 0.3:
         dtype = draw.choice(("f16", "bf16", "f32", values["d"]))
-        function = annotated(function, dict.fromkeys(operand_kinds(function), dtype))
+        function = annotated(function, dict.fromkeys(types_of_operands(function), dtype))
     return values | {"epilogue": function}
 
 

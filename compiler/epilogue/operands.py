@@ -285,11 +285,6 @@ def _warn_of_unread(function: Callable[..., Any], graph: EpilogueGraph) -> None:
     )
 
 
-def operand_kinds(function: Callable[..., Any] | None) -> dict[str, OperandKind]:
-    """The kinds of an epilogue's operands by name, from its annotations. Raises `SpecError` as `trace` does."""
-    return {name: found.kind for name, found in operand_types(function).items()}
-
-
 def operand_types(function: Callable[..., Any] | None) -> dict[str, OperandType]:
     """The operands of an epilogue by name, from its annotations. Raises `SpecError` as `trace` does."""
     if function is None:
@@ -298,10 +293,7 @@ def operand_types(function: Callable[..., Any] | None) -> dict[str, OperandType]
         raise SpecError(_no_function(function))
     types: dict[str, OperandType] = {}
     for parameter in _parameters(function)[1:]:
-        found = _operand_type(function, parameter)
-        if found is None:
-            raise SpecError(_no_kind(function, parameter.name))
-        types[parameter.name] = found
+        types[parameter.name] = _known_type(function, parameter)
     return types
 
 
@@ -333,10 +325,15 @@ def _no_function(given: object) -> str:
     )
 
 
-def _no_kind(function: Callable[..., Any], name: str) -> str:
-    return (
-        f"{_defined_at(function)}: the epilogue operand {name!r} has no kind; annotate it with {_KINDS} [operand-kind]"
-    )
+def _known_type(function: Callable[..., Any], parameter: inspect.Parameter) -> OperandType:
+    """The kind and type of an operand. Raises SpecError for one without a kind."""
+    found = _operand_type(function, parameter)
+    if found is None:
+        raise SpecError(
+            f"{_defined_at(function)}: the epilogue operand {parameter.name!r} has no kind; annotate it with {_KINDS}"
+            " [operand-kind]"
+        )
+    return found
 
 
 def _clamped(tracer: Tracer, result: Node, d: str) -> Node:
@@ -389,9 +386,7 @@ def _operand(function: Callable[..., Any], parameter: inspect.Parameter, d: str,
     where, name = _defined_at(function), parameter.name
     if (error := name_error(name)) is not None:
         raise SpecError(f"{where}: {error} [operand-name]")
-    type = _operand_type(function, parameter)
-    if type is None:
-        raise SpecError(_no_kind(function, name))
+    type = _known_type(function, parameter)
     if type.kind is OperandKind.SCALAR:
         if type.dtype not in (None, computes_in):
             raise SpecError(

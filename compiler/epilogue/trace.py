@@ -300,6 +300,24 @@ class _Recorded:
         return refuse(f"numpy.{name}", way_out)
 
 
+def _applied(op: str, *, is_reflected: bool = False) -> Callable[[Any, Any], "Traced"]:
+    """The method of a binary operator; of a reflected one, the traced value is on the right."""
+
+    def method(self: "Traced", other: object) -> "Traced":
+        return self._tracer.apply(op, other, self) if is_reflected else self._tracer.apply(op, self, other)
+
+    return method
+
+
+def _compared(op: str) -> Callable[[Any, Any], "Predicate"]:
+    """The method of a comparison."""
+
+    def method(self: "Traced", other: object) -> "Predicate":
+        return self._tracer.compare(op, self, other)
+
+    return method
+
+
 class Traced(_Recorded):
     """A number of the epilogue. Supports + − × ÷, unary −, abs, whole powers and comparisons."""
 
@@ -319,29 +337,12 @@ class Traced(_Recorded):
             return self._tracer.compare(_NUMPY_COMPARISONS[name], *inputs)
         return super().__array_ufunc__(ufunc, method, *inputs, **keywords)
 
-    def __add__(self, other: Any) -> "Traced":
-        return self._tracer.apply("add", self, other)
-
-    def __radd__(self, other: Any) -> "Traced":
-        return self._tracer.apply("add", other, self)
-
-    def __sub__(self, other: Any) -> "Traced":
-        return self._tracer.apply("sub", self, other)
-
-    def __rsub__(self, other: Any) -> "Traced":
-        return self._tracer.apply("sub", other, self)
-
-    def __mul__(self, other: Any) -> "Traced":
-        return self._tracer.apply("mul", self, other)
-
-    def __rmul__(self, other: Any) -> "Traced":
-        return self._tracer.apply("mul", other, self)
-
-    def __truediv__(self, other: Any) -> "Traced":
-        return self._tracer.apply("div", self, other)
-
-    def __rtruediv__(self, other: Any) -> "Traced":
-        return self._tracer.apply("div", other, self)
+    __add__, __radd__ = _applied("add"), _applied("add", is_reflected=True)
+    __sub__, __rsub__ = _applied("sub"), _applied("sub", is_reflected=True)
+    __mul__, __rmul__ = _applied("mul"), _applied("mul", is_reflected=True)
+    __truediv__, __rtruediv__ = _applied("div"), _applied("div", is_reflected=True)
+    __lt__, __le__, __gt__, __ge__ = _compared("lt"), _compared("le"), _compared("gt"), _compared("ge")
+    __eq__, __ne__ = _compared("eq"), _compared("ne")  # type: ignore[assignment]
 
     def __pow__(self, exponent: Any, modulus: Any = None) -> "Traced":
         """x¹, x² … x⁸ by multiplication."""
@@ -365,24 +366,6 @@ class Traced(_Recorded):
 
     def __abs__(self) -> "Traced":
         return self._tracer.apply("abs", self)
-
-    def __lt__(self, other: Any) -> "Predicate":
-        return self._tracer.compare("lt", self, other)
-
-    def __le__(self, other: Any) -> "Predicate":
-        return self._tracer.compare("le", self, other)
-
-    def __gt__(self, other: Any) -> "Predicate":
-        return self._tracer.compare("gt", self, other)
-
-    def __ge__(self, other: Any) -> "Predicate":
-        return self._tracer.compare("ge", self, other)
-
-    def __eq__(self, other: Any) -> "Predicate":  # type: ignore[override]
-        return self._tracer.compare("eq", self, other)
-
-    def __ne__(self, other: Any) -> "Predicate":  # type: ignore[override]
-        return self._tracer.compare("ne", self, other)
 
 
 class Predicate(_Recorded):

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lowtide.compiler.epilogue.operands import OperandKind, operand_kinds
+from lowtide.compiler.epilogue.operands import OperandKind, operand_types
 from lowtide.compiler.matmul.arrangement import arrange
 from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.matmul.shape_class import ShapeClass, class_of
@@ -36,7 +36,7 @@ class Family:
         epilogue."""
         self.epilogue = epilogue
         self.options = options
-        self.kinds = {**operand_kinds(epilogue), **options.kinds(names)}
+        self.kinds = {name: each.kind for name, each in operand_types(epilogue).items()} | options.kinds(names)
         if self.kinds.keys() != {*names}:
             raise _names_error([*self.kinds], names, "epilogue" if options == Options(options.numerics) else "call")
         self.names = tuple(names)

@@ -36,6 +36,6 @@ def test_the_manifest_asks_for_what_the_schedule_moves_at_once(name):
 
 
 def test_matrices_of_a_run_lie_at_their_elements_where_copies_of_pieces_are_narrower() -> None:
-    problem = Problem(None, None, None, "f32", "f32", "f32", "f32", GemmLayout.tn, precision="bf16x6").split()
+    problem = Problem(None, None, None, "bf16", "bf16", "f32", "f32", GemmLayout.tn, precision="bf16x6")
     for place in places_of(Schedule.parse("a.copy = staged.2, b.copy = staged.2"), problem):
         assert min(*place.strides, *place.bases) >= 4

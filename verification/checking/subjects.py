@@ -8,17 +8,15 @@ from pathlib import Path
 from lowtide.compiler.contexts import make_context, parse_file, parse_text, read_text
 from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.problem_ir import problem_in_text, problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.compiler.whole_files import write_whole
-from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, target_of
 from lowtide.dialects.tile import OperandsKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, IRError
 from lowtide.interpreter.host import LEVELS
-from lowtide.passes.base import walk
 from lowtide.passes.pipeline import STEPS
 from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.support.problem.problem import Problem
@@ -65,11 +63,8 @@ class Subject:
     @cached_property
     def facts(self) -> Problem:
         """The problem in the form of the passes: the one that the kernel computes, of pieces if it multiplies these."""
-        with make_context() as context:
-            module = parse_text(self.problem, context, "<problem>")  # owns the op: must outlive it
-            (gemm,) = walk(module, tile.GemmOp)
-            problem = Problem.of(gemm).split()
-            return multiplied(self.schedule, problem.swap() if self.is_swapped else problem)
+        problem = problem_in_text(self.problem)
+        return multiplied(self.schedule, problem.swap() if self.is_swapped else problem)
 
     @property
     def is_swapped(self) -> bool:

@@ -38,8 +38,7 @@ def choose(problem: Problem, target: Target, given: Schedule, passed_over: Seque
     """Decides every field that `given` leaves open, so that the schedule is none of those to pass over. Raises
     ScheduleError if no candidate is left, or legal.
 
-    If the operands are swapped, the other fields are those of the swapped problem; if products are sums of products of
-    pieces, they are those of the pieces.
+    If the operands are swapped, the other fields are those of the swapped problem.
     """
     choices = ranked(problem, target, given)
     for choice in _with_sparing(choices, problem, target, given) if passed_over else choices:
@@ -70,7 +69,7 @@ def ranked(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice
     of two models. Raises ScheduleError where no candidate is legal.
     """
     seen: list[Schedule] = []
-    for choice in _weighed(problem.split(), target, given):
+    for choice in _weighed(problem, target, given):
         if choice.schedule not in seen:
             seen.append(choice.schedule)
             yield choice

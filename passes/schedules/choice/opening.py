@@ -12,9 +12,7 @@ from lowtide.targets import Target
 
 def opened(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
     """The schedule without those of its optional fields that are refused; as it is if others are refused too."""
-    own = problem.split()
-    if schedule.grid.operands is OperandsKind.swapped:
-        own = own.swap()
+    own = problem.swap() if schedule.grid.operands is OperandsKind.swapped else problem
     found, broken = schedule, broken_rule(schedule, own, target)
     while broken is not None:
         fewer = [found.set({path: None}) for path in OPTIONAL if found.get(path) is not None]

@@ -5,6 +5,7 @@ the tests, and `explain`.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -16,7 +17,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts.resources import multiplying_threads
 from lowtide.passes.support.agents.atoms import GLOBAL_LOADS, TMA_RANKS, epilogue_rows, fragment_run, tiled_mma
-from lowtide.passes.support.problem.matrix_layouts import k_is_last
+from lowtide.passes.support.problem.matrix_layouts import k_is_last, turned_layout
 from lowtide.passes.support.problem.problem import Problem, problem_in
 
 # Base and strides of a tensor map (CUDA driver API, cuTensorMapEncodeTiled); the widest access of a thread.
@@ -55,7 +56,10 @@ def multiplied(schedule: Schedule, problem: Problem) -> Problem:
     problem has them already."""
     lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
     turned = [name for name, is_last in lies.items() if not is_last and is_packed_transposed(name, schedule)]
-    return problem.transpose("".join(turned)) if turned else problem
+    if not turned:
+        return problem
+    layout = turned_layout(problem.layout, "".join(turned))
+    return replace(problem, layout=layout, transposed=(problem.transposed or "") + "".join(turned))
 
 
 def moved_alignment(name: str, schedule: Schedule, problem: Problem) -> int:

@@ -21,7 +21,6 @@ from lowtide.passes.support.problem.matrix_layouts import (
     dims_of_b,
     is_column_major,
     swapped_layout,
-    turned_layout,
 )
 from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum, swapped_kind
 from lowtide.passes.support.streams.streams import Stream
@@ -126,14 +125,6 @@ class Problem:
         is_imprecise = promotes(self.a) or self.decomposition is not None
         return self.group > 0 or self.is_scaled or (not self.is_fast and is_imprecise)
 
-    def split(self) -> "Problem":
-        """The product of the pieces, as a kernel computes it; the problem itself where it is no sum of products."""
-        if self.precision is None or self.decomposition is not None:
-            return self
-        row = DECOMPOSITIONS[self.precision]
-        k = None if self.k is None else row.depth(self.k)
-        return replace(self, a=row.piece, b=row.piece, k=k, layout=GemmLayout.tn)
-
     @property
     def is_plain(self) -> bool:
         """Whether sums are converted and stored as D, and nothing else is read, computed or given."""
@@ -222,11 +213,6 @@ class Problem:
             k=_either(extent(a, k_in_a), extent(b, k_in_b)),
         )
 
-    def transpose(self, operands: str) -> "Problem":
-        """The same product with those of "ab" transposed before they are multiplied."""
-        layout = turned_layout(self.layout, operands)
-        return replace(self, layout=layout, transposed=(self.transposed or "") + operands)
-
     @classmethod
     def of(cls, gemm: tile.GemmOp) -> "Problem":
         """The problem of a tile.gemm. Raises ScheduleError for one without a full result."""
@@ -235,37 +221,17 @@ class Problem:
             raise ScheduleError(
                 "a kernel reads off a full result which elements there are; give the product one [no-full-result]"
             )
-        a, b, d = (ir.MemRefType(value.type) for value in (gemm.a, gemm.b, full[0]))
-        layout = gemm_layout(gemm)
-        (m_in_a, k_in_a), (n_in_b, k_in_b) = dims_of_a(layout), dims_of_b(layout)
-        batches = [static_extent(each, 0) for each in (d, a, b)] if d.rank == 3 else [1]
-        given = _types_given(gemm)
-        (a_type, b_type), converted = _multiplied(element_name(given[0]), element_name(given[1]), bool(gemm.swapped))
-        return cls(
-            m=_either(static_extent(d, -2), static_extent(a, m_in_a) if given[0] == a.element_type else None),
-            n=_either(static_extent(d, -1), static_extent(b, n_in_b) if given[1] == b.element_type else None),
-            k=_either(static_extent(a, k_in_a), static_extent(b, k_in_b)),
-            a=a_type,
-            b=b_type,
-            acc=element_name(ir.TypeAttr(gemm.acc).value),
-            d=element_name(d.element_type),
-            layout=layout,
-            kinds=tuple(operand_kinds(gemm)),
-            operands=tuple(element_name(_element(operand.type)) for operand in gemm.epilogue_operands),
+        matrices = [value.type for value in (gemm.a, gemm.b, *gemm.outs)]
+        known = cls.of_attribute(problem_attribute(gemm), matrices).of_size(matrices)
+        batches = [static_extent(ir.MemRefType(value.type), 0) for value in (full[0], gemm.a, gemm.b)]
+        return replace(
+            known,
             has_math=any(
                 op.operation.name.startswith("math.") and op.operation.name not in _PLAIN_MATH
                 for op in gemm.epilogue.blocks[0].operations
             ),
-            d_is_column_major=is_column_major(d),
-            swapped=bool(gemm.swapped),
-            batch=next((batch for batch in batches if batch is not None), None),
-            is_batched=d.rank == 3,
-            is_fast=bool(gemm.fast),
+            batch=next((batch for batch in batches if batch is not None), None) if known.is_batched else 1,
             transposed="".join(name for name, x in (("a", gemm.a), ("b", gemm.b)) if _is_transposed(x)),
-            converted=converted,
-            group=int(gemm.group) if gemm.group else 0,
-            precision=None if gemm.precision is None else str(Precision(ir.IntegerAttr(gemm.precision).value)),
-            results=tuple(result_kinds(gemm)),
         )
 
     @classmethod
