@@ -1,5 +1,5 @@
 // choose-schedule refuses sums of 8-bit floats that would be less precise than asked for, and layouts that wgmma lacks.
-// RUN: lowtide-opt %s -p choose-schedule --split-input-file --verify-diagnostics
+// RUN: lowtide-opt %s -p split-operands,choose-schedule --split-input-file --verify-diagnostics
 
 !mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
 !out = memref<?x?xbf16, strided<[?, 1]>>
