@@ -79,6 +79,9 @@ def test_an_exception_that_nobody_foresaw_has_a_status_of_its_own(script: str) -
     assert "error: Lowtide failed, by KeyError; please report this with the lines above" in done.stderr
 
 
+# A shell starts what runs in its background with interrupts ignored, and with it this test and its processes.
+TAKEN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
 INTERRUPT = """
 import os, signal, sys
 class Interrupt:
@@ -93,7 +96,7 @@ sys.meta_path.insert(0, Interrupt)
 @pytest.mark.parametrize("script", ["lowtide", "lowtide_opt"])
 @pytest.mark.parametrize("module", ["mlir", "lowtide.passes.pipeline"])
 def test_an_interrupt_during_imports_is_said_in_a_line(script: str, module: str) -> None:
-    done = shell("@ --help", script, before=INTERRUPT.format(module=module))
+    done = shell("@ --help", script, before=TAKEN + INTERRUPT.format(module=module))
     name = script.replace("_", "-")
     assert (done.returncode, done.stderr, done.stdout) == (130, f"\n{name}: interrupted\n", "")
 
@@ -110,7 +113,7 @@ AssignSmemLayouts.run = run
 
 
 def test_an_interrupt_during_compilation_leaves_whole_dumps_and_nothing_else(tmp_path: Path) -> None:
-    done = shell(f"@ compile {' '.join(SMALL)} --dump-ir {tmp_path}/dump", before=DURING_A_PASS)
+    done = shell(f"@ compile {' '.join(SMALL)} --dump-ir {tmp_path}/dump", before=TAKEN + DURING_A_PASS)
     assert (done.returncode, done.stderr) == (130, "\nlowtide: interrupted\n")
     names = [path.name for path in (tmp_path / "dump").rglob("*") if path.is_file()]
     assert names and all(name.endswith(".mlir") and not name.startswith(".") for name in names)
