@@ -31,7 +31,7 @@ CHECKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         # lit has no module to run by -m.
         "lit": ("-c", "from lit.main import main; main()", "-s", "-v", "test/lit"),
-        # Compiles the extension once more, as a wheel does.
+        # Compiles the extension once more, as a wheel does; CI takes what is compiled already (test/compile_once.py).
         "package": ("test/package.py",),
         "pytest": ("-m", "pytest", "-q", "-n", "auto", "--maxprocesses", "8", *SCHEDULED),
     }
