@@ -20,6 +20,7 @@ def Sm_TiledMmaAttr : Sm_Attr<"TiledMma", "tiled_mma"> {
     #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [2, 2, 1], permutation [32, 32, 16]>
     ```
   }];
+  let genMnemonicAlias = 1;
   let parameters = (ins "::mlir::StringAttr":$atom, "::mlir::DenseI64ArrayAttr":$atoms,
                         OptionalParameter<"::mlir::Attribute">:$permutation,
                         OptionalParameter<"::lowtide::tile::LayoutAttr">:$order);
@@ -38,6 +39,7 @@ def Sm_TiledCopyAttr : Sm_Attr<"TiledCopy", "tiled_copy"> {
     #sm.tiled_copy<cp.async.16, #tile.tv<threads (4,32):(1024,1), values (8,4):(128,32)>>
     ```
   }];
+  let genMnemonicAlias = 1;
   let parameters = (ins "::mlir::StringAttr":$atom, "::lowtide::tile::ThreadValueAttr":$tv);
   let assemblyFormat = "`<` custom<AtomName>($atom) `,` qualified($tv) `>`";
 }
@@ -99,6 +101,7 @@ def Sm_RingType : Sm_Type<"Ring", "ring"> {
                   memref<256x32xbf16, #layout1, #gpu.address_space<workgroup>>]>
     ```
   }];
+  let genMnemonicAlias = 1;
   let parameters = (ins "int64_t":$stages, ArrayRefParameter<"::mlir::Type">:$buffers);
   let assemblyFormat = "`<` $stages `x` ` ` `[` $buffers `]` `>`";
   let genVerifyDecl = 1;
@@ -141,6 +144,7 @@ def Sm_PendingType : Sm_Type<"Pending", "pending"> {
     !sm.pending<!sm.fragment<128x256xf32, #tv>>
     ```
   }];
+  let genMnemonicAlias = 1;
   let parameters = (ins "::lowtide::sm::FragmentType":$fragment);
   let assemblyFormat = "`<` qualified($fragment) `>`";
 }

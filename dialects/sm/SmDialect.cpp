@@ -42,31 +42,6 @@ static ParseResult parsePermutation(AsmParser &parser, Attribute &permutation) {
 #define GET_TYPEDEF_CLASSES
 #include "SmTypes.cpp.inc"
 
-namespace {
-// Types of rings and of what is in flight are long and many: dumps name them once.
-struct SmAsmInterface : public OpAsmDialectInterface {
-  using OpAsmDialectInterface::OpAsmDialectInterface;
-  AliasResult getAlias(Type type, raw_ostream &os) const final {
-    if (isa<RingType>(type))
-      os << "ring";
-    else if (isa<PendingType>(type))
-      os << "pending";
-    else
-      return AliasResult::NoAlias;
-    return AliasResult::OverridableAlias;
-  }
-  AliasResult getAlias(Attribute attribute, raw_ostream &os) const final {
-    if (isa<TiledMmaAttr>(attribute))
-      os << "tiled_mma";
-    else if (isa<TiledCopyAttr>(attribute))
-      os << "tiled_copy";
-    else
-      return AliasResult::NoAlias;
-    return AliasResult::OverridableAlias;
-  }
-};
-} // namespace
-
 void SmDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
@@ -80,5 +55,4 @@ void SmDialect::initialize() {
 #define GET_OP_LIST
 #include "SmOps.cpp.inc"
       >();
-  addInterfaces<SmAsmInterface>();
 }

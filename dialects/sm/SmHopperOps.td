@@ -174,9 +174,8 @@ def Sm_TmaLoadOp : Sm_Op<"tma_load"> {
     ```
   }];
   let arguments = (ins Sm_TensorMapType:$map, Optional<Index>:$batch, Index:$row, Index:$column,
-                       Sm_WriteShared:$destination,
-                       Sm_MbarriersType:$barriers, Index:$index, OptionalAttr<Sm_ClusterLine>:$multicast,
-                       OptionalAttr<Tile_CacheHint>:$cache);
+                       Sm_WriteShared:$destination, Sm_MbarriersType:$barriers, Index:$index,
+                       OptionalAttr<Sm_ClusterLine>:$multicast, OptionalAttr<Tile_CacheHint>:$cache);
   let assemblyFormat = [{
     $map `[` custom<Place>($batch, $row, $column) `]` `to` $destination `signals` $barriers `[` $index `]`
     (`multicast` `(` $multicast^ `)`)? (`cache` `(` $cache^ `)`)? attr-dict `:` qualified(type($map)) `,`

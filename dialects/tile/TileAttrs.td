@@ -33,6 +33,7 @@ def Tile_LayoutAttr : Tile_Attr<"Layout", "layout", [
     #tile.layout<((8,16),64):((64,512),1)>
     ```
   }];
+  let genMnemonicAlias = 1;
   let parameters = (ins "::mlir::Attribute":$shape, "::mlir::Attribute":$stride,
                         OptionalParameter<"SwizzleAttr">:$swizzle);
   let assemblyFormat = "`<` custom<ShapeStride>($shape, $stride) (`,` `swizzle` `` custom<BareSwizzle>($swizzle)^)? `>`";
@@ -49,6 +50,7 @@ def Tile_ThreadValueAttr : Tile_Attr<"ThreadValue", "tv"> {
     #tile.tv<threads (4,8):(32,1), values (2,2):(16,8)>
     ```
   }];
+  let genMnemonicAlias = 1;
   let parameters = (ins "::mlir::Attribute":$threadShape, "::mlir::Attribute":$threadStride,
                         "::mlir::Attribute":$valueShape, "::mlir::Attribute":$valueStride);
   let assemblyFormat = [{

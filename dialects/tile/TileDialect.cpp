@@ -13,26 +13,6 @@ using namespace lowtide::tile;
 #define GET_TYPEDEF_CLASSES
 #include "TileTypes.cpp.inc"
 
-namespace {
-// Layouts and schedules are long and come again and again: dumps name them once.
-struct TileAsmInterface : public OpAsmDialectInterface {
-  using OpAsmDialectInterface::OpAsmDialectInterface;
-  AliasResult getAlias(Attribute attribute, raw_ostream &os) const final {
-    if (isa<LayoutAttr>(attribute))
-      os << "layout";
-    else if (isa<ThreadValueAttr>(attribute))
-      os << "tv";
-    else if (isa<ScheduleAttr>(attribute))
-      os << "schedule";
-    else if (isa<ProblemAttr>(attribute))
-      os << "problem";
-    else
-      return AliasResult::NoAlias;
-    return AliasResult::OverridableAlias;
-  }
-};
-} // namespace
-
 void TileDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
@@ -46,5 +26,4 @@ void TileDialect::initialize() {
 #define GET_OP_LIST
 #include "TileOps.cpp.inc"
       >();
-  addInterfaces<TileAsmInterface>();
 }

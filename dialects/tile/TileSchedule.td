@@ -342,6 +342,7 @@ def Tile_ScheduleAttr : Tile_SchedulePart<"Schedule", "schedule"> {
       epilogue = <path = tma, math = registers, tile = [128, 64], buffers = 4, swizzle = <3,3,3>>>
     ```
   }];
+  let genMnemonicAlias = 1;
   let parameters = (ins Tile_OptionalAttr<"GridAttr">:$grid, Tile_OptionalAttr<"MainloopAttr">:$mainloop,
                         Tile_OptionalAttr<"MultiplyAttr">:$multiply, Tile_OptionalAttr<"EpilogueAttr">:$epilogue);
 }
@@ -369,6 +370,7 @@ def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
     #tile.problem<tn, a = tf32, b = tf32, acc = f32, results = [full f32], by = tf32x3>
     ```
   }];
+  let genMnemonicAlias = 1;
   let parameters = (ins EnumParameter<Tile_GemmLayout>:$layout, "::mlir::Type":$a, "::mlir::Type":$b,
                         "::mlir::Type":$acc, ArrayRefParameter<"ResultKind">:$result_kinds,
                         ArrayRefParameter<"::mlir::Type">:$results, ArrayRefParameter<"OperandKind">:$kinds,
