@@ -82,8 +82,9 @@ def test_a_consumer_role_that_is_one_agent_arrives_once_for_each_warpgroup():
         ),
         ("%p2, %retired = sm.mma_wait 1, %p1 : !pending -> !pending", ""),
         ("%sum, %done = sm.mma_wait 0, %last : !pending -> !c", ""),
-        (" after %retired", ""),
-        (" after %done", ""),
+        # the reads of tile.mma are those of threads
+        ("sm.mbarrier_arrive %empty[%previous] after %retired", f"{FENCE}\nsm.mbarrier_arrive %empty[%previous]"),
+        ("sm.mbarrier_arrive %empty[%before_last] after %done", f"{FENCE}\nsm.mbarrier_arrive %empty[%before_last]"),
         ("(!pending, index", "(!acc, index"),
         ("scf.yield %p2, %r3, %rp3, %r : !pending", "scf.yield %p1, %r3, %rp3, %r : !acc"),
         ("tile.store %sum", "tile.store %last"),
@@ -92,6 +93,7 @@ def test_a_consumer_role_that_is_one_agent_arrives_once_for_each_warpgroup():
     np.testing.assert_array_equal(*run(text, (*RAGGED, 200)))
 
 
+FENCE = "sm.fence_proxy_async"
 MMA = "{0} = tile.mma tn %a{1}, %b{1}, {2} : !buffer_a, !buffer_b, !acc"
 
 
