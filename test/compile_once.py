@@ -49,8 +49,9 @@ def key_of(command: list[str], output: str) -> str | None:
         if subprocess.run([*preprocess, "-P"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
             return None
         digest = hashlib.sha256(text.read_bytes())
+    # Behind the name: c++ and g++ are one compiler.
     version = subprocess.run([command[0], "--version"], capture_output=True, check=True).stdout
-    digest.update(version + "\0".join(options_of(command)).encode())
+    digest.update(version.partition(b" ")[2] + "\0".join(options_of(command)).encode())
     return digest.hexdigest()
 
 
