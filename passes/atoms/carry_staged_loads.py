@@ -32,16 +32,7 @@ from mlir.dialects import arith, scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.ir.rewriting import (
-    after,
-    before,
-    computing,
-    copy_ops,
-    erase,
-    erase_if_unused,
-    ops_in,
-    rebuild_loop,
-)
+from lowtide.passes.support.ir.rewriting import after, before, carry_more, computing, copy_ops, erase_if_unused, ops_in
 from lowtide.targets import Target
 
 
@@ -78,21 +69,15 @@ def _carry(loop: scf.ForOp) -> None:
     with after(last):
         step = arith.addi(loop.induction_variable, loop.step)
         following = [_at(load, loop, step) for load in loads]
-    count = len(loop.initArgs)
 
-    def arguments(carried: list[ir.Value]) -> list[ir.Value]:
-        for load, fragment in zip(loads, carried[count:], strict=True):
+    def arguments(fragments: list[ir.Value]) -> None:
+        for load, fragment in zip(loads, fragments, strict=True):
             load.result.replace_all_uses_with(fragment)
-        return carried[:count]
 
-    inits = [*loop.initArgs, *first]
-    new = rebuild_loop(loop, inits, arguments, lambda yielded: [*yielded, *following])
-    for old, result in zip(loop.results, new.results[:count], strict=True):
-        old.replace_all_uses_with(result)
+    carry_more(loop, first, arguments, lambda yielded: following)
     for ops in needed:
         for op in reversed(ops):
             erase_if_unused(op)
-    erase(loop)
 
 
 def _is_stored(load: sm.LoadGlobalOp) -> bool:

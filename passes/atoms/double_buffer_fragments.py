@@ -28,10 +28,12 @@ from mlir.dialects import scf
 from lowtide.dialects import sm
 from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.ir.rewriting import after, before, defining_op, ops_in, rebuild_loop
+from lowtide.passes.support.ir.rewriting import after, before, carry_more, defining_op, ops_in
 from lowtide.passes.support.problem.kernels import gemm_kernels, main_loop, schedule_of
 from lowtide.passes.support.streams.operand_loads import OperandLoad, is_operand_load, same_load
 from lowtide.targets import Target
+
+_BOUNDS = 3  # operands of an scf.for before those that it carries
 
 
 @dataclass(frozen=True)
@@ -110,22 +112,17 @@ def _rotate(sliced: _SlicedLoop) -> None:
     stale = [sliced.wait.slot, *sliced.wait.buffers, *(load.result for load in sliced.loads[0])]
     carried_next = [following.slot, *following.buffers, *next_fragments]
     # The read cursor runs one slot ahead now: it starts after the slot that is already waited for.
-    inits = list(loop.initArgs)
-    inits[cursor[0]], inits[cursor[1]] = start.next_index, start.next_phase
-    extra = [first.slot, *first.buffers, *first_fragments]
-    count = len(inits)
+    for position, init in zip(cursor, (start.next_index, start.next_phase), strict=True):
+        loop.operation.operands[_BOUNDS + position] = init
+    count = len(loop.initArgs)
 
-    def arguments(carried: list[ir.Value]) -> list[ir.Value]:
-        for old, new in zip(stale, carried[count:], strict=True):
+    def arguments(carried: list[ir.Value]) -> None:
+        for old, new in zip(stale, carried, strict=True):
             old.replace_all_uses_with(new)
-        return carried[:count]
 
-    new_loop = rebuild_loop(loop, [*inits, *extra], arguments, lambda yielded: [*yielded, *carried_next])
-    for result, old in zip(new_loop.results[:count], list(loop.results), strict=True):
-        old.replace_all_uses_with(result)
+    new_loop = carry_more(loop, [first.slot, *first.buffers, *first_fragments], arguments, lambda yielded: carried_next)
     for op in (*sliced.loads[0], sliced.wait):
         op.operation.erase()
-    loop.operation.erase()
     with after(new_loop):
         sm.ConsumerReleaseOp(ring, new_loop.results[count])
 

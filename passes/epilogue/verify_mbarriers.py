@@ -29,7 +29,7 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.agents.clusters import members, union
 from lowtide.passes.support.ir.rewriting import ops_in
 from lowtide.passes.support.problem.element_types import buffer_bytes
-from lowtide.passes.support.problem.kernels import PRODUCER, cluster_shape, launches_of
+from lowtide.passes.support.problem.kernels import FILLERS, PRODUCER, cluster_shape, launches_of
 from lowtide.passes.support.streams.panels import SWIZZLE_ROWS
 from lowtide.passes.support.streams.slot_reads import threads_read_slots
 from lowtide.targets import Target
@@ -142,9 +142,9 @@ def _bytes(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
 def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
     """wgmma reads shared memory asynchronously: only a wait tells when it is done.
 
-    This checks the barriers that a role which loads by TMA waits for: an arrival there releases a slot.
+    This checks the barriers that a role which fills slots waits for: an arrival there releases a slot.
     """
-    loading = [role for role in roles if role.has(sm.TmaLoadOp) and role.uses(sm.MbarrierWaitOp, barriers)]
+    loading = [role for role in roles if role.name in FILLERS and role.uses(sm.MbarrierWaitOp, barriers)]
     if not loading:
         return
     loads = [load for role in loading for top in ops_in(role.body) for load in walk(top, sm.TmaLoadOp)]

@@ -32,7 +32,7 @@ from lowtide.dialects.sm import SlotRead
 from lowtide.dialects.sm.timing import Timing
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.ir.builder import constant_of
-from lowtide.passes.support.ir.rewriting import before, copy_ops, erase, erase_if_unused, ops_in, rebuild_loop
+from lowtide.passes.support.ir.rewriting import before, carry_more, copy_ops, erase_if_unused, ops_in
 from lowtide.targets import Target
 
 
@@ -118,19 +118,11 @@ def _next_slot(loop: scf.ForOp, head: list[ir.OpView], products: list[ir.OpView]
 
 
 def _overlap(step: _Step) -> None:
-    loop, count = step.loop, len(step.loop.inner_iter_args)
+    loop = step.loop
     with before(loop), loop.operation.location:
-        inits = [*loop.initArgs, *_first(step)]
+        inits = _first(step)
     handed: list[ir.Value] = []
-
-    def arguments(carried: list[ir.Value]) -> list[ir.Value]:
-        handed.extend(carried[count:])
-        return carried[:count]
-
-    new = rebuild_loop(loop, inits, arguments, lambda yielded: [*yielded, *_next(step, handed, yielded)])
-    for old, result in zip(loop.results, list(new.results)[:count], strict=True):
-        old.replace_all_uses_with(result)
-    erase(loop)
+    carry_more(loop, inits, handed.extend, lambda yielded: _next(step, handed, yielded))
 
 
 def _first(step: _Step) -> list[ir.Value]:

@@ -98,8 +98,8 @@ class FilledRing:
             # Where steps of the tiles that follow are loaded in the last ones, there are enough for those tiles to be
             # enough.
             steps = build.smax(staged.steps(), -(-(self.stages - 1) // len(fills)))
-            ahead = _Ahead(self, ring, following, steps, is_first)
-            cursors = read_slots(staged, ring, steps, read, write, ahead.fill)
+            fill = partial(self._fill_ahead, ring, following, steps, is_first)
+            cursors = read_slots(staged, ring, steps, read, write, fill)
         with ir.InsertionPoint.at_block_terminator(work.body.blocks[0]):
             none = build.constant(0)
         yield_from(work, [*[none] * len(fills), *cursors])
@@ -109,46 +109,44 @@ class FilledRing:
         """The operands that are not kept."""
         return [number for number in range(len(self.staged.copies)) if number not in self.kept]
 
+    def _fill_ahead(
+        self,
+        ring: ir.Value,
+        following: Sequence[Values],
+        steps: ir.Value,
+        is_first: ir.Value | None,
+        cursor: Cursor,
+        round_: ir.Value,
+    ) -> None:
+        """Fills a slot with the K step that runs ahead in this round of the loop: past the last of a tile's `steps`,
+        with one of the tiles that follow.
+
+        `following` maps the origin of the tile to that of the next one, then to that of the one after it, …. The
+        operands that the ring keeps are copied in the first tile of the CTA only.
+        """
+        build = Builder.index()
+        step = there = build.add(round_, self.stages - 1)
+        origins = {here: here for here in following[0]}
+        for number, after_it in enumerate(following, start=1):
+            before_it = steps if number == 1 else build.mul(steps, build.constant(number))
+            is_there = arith.cmpi(arith.CmpIPredicate.sge, step, before_it)
+            there = arith.select(is_there, build.sub(step, before_it), there)
+            origins = {here: arith.select(is_there, origin, origins[here]) for here, origin in after_it.items()}
+        acquire = sm.ProducerAcquireOp(ring, *cursor)
+        self.staged.copy(acquire, there, origins, self.moving)
+        if is_first is not None:
+            is_here = arith.cmpi(arith.CmpIPredicate.slt, step, steps)
+            branch = scf.IfOp(arith.andi(is_first, is_here))
+            with ir.InsertionPoint(branch.then_block):
+                self.staged.copy(acquire, step, NONE, self.kept)
+                scf.YieldOp([])
+        sm.ProducerCommitOp(ring, acquire.slot)
+
     def _at_step(self, slot: ir.Value, step: int) -> ir.Value:
         """A slot of this K step of a tile, where slots are a multiple of its steps. It is the same slot, and the code
         after this one can know its remainder."""
         build, steps = Builder.index(), self.steps or 1
         return build.add(build.mul(build.udiv(slot, steps), build.constant(steps)), step % steps)
-
-
-@dataclass(frozen=True)
-class _Ahead:
-    """What the main loop copies ahead: past the last of a tile's `steps` those of the tiles that follow.
-
-    `following` maps the origin of the tile to that of the next one, then to that of the one after it, …. The operands
-    that the ring keeps are copied in the first tile of the CTA only.
-    """
-
-    filled: FilledRing
-    ring: ir.Value
-    following: Sequence[Values]
-    steps: ir.Value
-    is_first: ir.Value | None
-
-    def fill(self, cursor: Cursor, round_: ir.Value) -> None:
-        """Fills a slot with the K step that runs ahead in this round of the loop."""
-        build, filled = Builder.index(), self.filled
-        step = there = build.add(round_, filled.stages - 1)
-        origins = {here: here for here in self.following[0]}
-        for number, following in enumerate(self.following, start=1):
-            before_it = self.steps if number == 1 else build.mul(self.steps, build.constant(number))
-            is_there = arith.cmpi(arith.CmpIPredicate.sge, step, before_it)
-            there = arith.select(is_there, build.sub(step, before_it), there)
-            origins = {here: arith.select(is_there, after, origins[here]) for here, after in following.items()}
-        acquire = sm.ProducerAcquireOp(self.ring, *cursor)
-        filled.staged.copy(acquire, there, origins, filled.moving)
-        if self.is_first is not None:
-            is_here = arith.cmpi(arith.CmpIPredicate.slt, step, self.steps)
-            branch = scf.IfOp(arith.andi(self.is_first, is_here))
-            with ir.InsertionPoint(branch.then_block):
-                filled.staged.copy(acquire, step, NONE, filled.kept)
-                scf.YieldOp([])
-        sm.ProducerCommitOp(self.ring, acquire.slot)
 
 
 def _tile_ahead(work: tile.WorkTilesOp, number: int) -> Values:

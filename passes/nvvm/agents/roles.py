@@ -19,7 +19,7 @@ from lowtide.passes.schedules.facts.resources import MBARRIER_BYTES
 from lowtide.passes.support.agents.wgmmas import wgmmas
 from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import following
-from lowtide.passes.support.problem.kernels import COPIERS, PRODUCER, instances_of
+from lowtide.passes.support.problem.kernels import FILLERS, PRODUCER, instances_of
 from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS
 
 _WAIT_TICKS = 10_000_000  # nanoseconds that one try_wait may sleep; it is tried again
@@ -54,8 +54,7 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
     registers = op.registers[position]
     name = ir.StringAttr(op.names[position]).value
     if registers:
-        fills = name in (PRODUCER, COPIERS)
-        action = nvvm.SetMaxRegisterAction.decrease if fills else nvvm.SetMaxRegisterAction.increase
+        action = nvvm.SetMaxRegisterAction.decrease if name in FILLERS else nvvm.SetMaxRegisterAction.increase
         nvvm.SetMaxRegisterOp(registers, action)
     own = context.build.sub(context.tid, first)
     counts = [instances_of(op, number) for number in range(len(op.warps))]

@@ -184,6 +184,25 @@ def rebuild_loop(
     return new
 
 
+def carry_more(
+    loop: scf.ForOp,
+    inits: Sequence[ir.Value],
+    arguments: Callable[[list[ir.Value]], None],
+    yields: Callable[[list[ir.Value]], list[ir.Value]],
+) -> scf.ForOp:
+    """The loop with further carried values in place of the loop: `arguments` gets them, and `yields(old yielded)` are
+    those of the next round."""
+    count = len(loop.initArgs)
+
+    def given(carried: list[ir.Value]) -> list[ir.Value]:
+        arguments(carried[count:])
+        return carried[:count]
+
+    new = rebuild_loop(loop, [*loop.initArgs, *inits], given, lambda yielded: [*yielded, *yields(yielded)])
+    replace(loop, list(new.results)[:count])
+    return new
+
+
 def uses(value: ir.Value) -> Iterator[ir.OpView]:
     """The ops that read a value, once for each operand that does. Make a list of the result before editing them."""
     for use in value.uses:

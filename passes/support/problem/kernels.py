@@ -19,7 +19,7 @@ def gemm_kernels(module: ir.Module) -> list[tile.KernelOp]:
 
 
 # Roles that fill the ring: by one thread, which starts TMA loads, or by all threads of a warpgroup.
-PRODUCER, COPIERS = "producer", "copiers"
+FILLERS = PRODUCER, COPIERS = "producer", "copiers"
 
 
 def kernels_by_issuer(module: ir.Module, *, warpgroups: bool) -> list[tile.KernelOp]:

@@ -301,6 +301,38 @@ tile.kernel @kernel(%x: !map, %a: !a, %b: !b) {
 
 // -----
 
+// So is one that threads fill.
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+#mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+!a = memref<64x64xbf16, #tile.layout<(64,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!acc = !sm.fragment<64x8xf32, #tv>
+!pending = !sm.pending<!acc>
+tile.kernel @kernel(%a: !a, %b: !b) {
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    copiers warps(4) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      sm.barrier
+      sm.mbarrier_arrive %full[%c0] : !sm.mbarriers<2>
+    }
+    consumer warps(4) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      %zero = sm.splat 0.0 : !acc
+      %p = sm.wgmma tn %a, %b, %zero by #mma : !a, !b, !acc -> !pending
+      %c, %retired = sm.mma_wait 0, %p : !pending -> !acc
+      // expected-error @below {{[release-after-wgmma]}}
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}
+
+// -----
+
 // Scales that threads load from a slot: each warp must have read them before the slot is filled again.
 #tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
 !a = memref<64x128xf8E4M3FN, #tile.layout<(64,128):(128,1), swizzle<3,4,3>>, #gpu.address_space<workgroup>>
