@@ -187,8 +187,10 @@ def acquire(state: AgentState, op: DecodedOp, ring: RingState, index: int, phase
 
 
 def commit(state: AgentState, op: DecodedOp, right: SlotRight) -> None:
-    """All copies into the slot have started."""
+    """All copies into the slot have started. What threads have written there is shown to readers by any proxy: which
+    instructions do that is not said yet."""
     right.check(state, op, WRITE)
+    state.cta.shared.fence_proxy(state.access(op))
     clocks, stage, warp = state.cta.shared.clocks, right.stage, right.warp
     mine = [copy for copy in stage.copies if copy.access.warp == warp]
     stage.landing += [(copy, clocks.epoch(warp)) for copy in mine]

@@ -118,12 +118,6 @@ def test_a_planted_fault_is_found(kernels, fault):
         (
             spec(),
             "sm_90a",
-            "a.copy = staged.16, roles = pingpong(2)",
-            r"take roles = cooperative\(2\).*\[producer-turns\]",
-        ),
-        (
-            spec(),
-            "sm_90a",
             "a.copy = staged.16, roles = cooperative(2), cluster = [2, 1]",
             r"take cluster = \[1, 1\].*\[producer-cluster\]",
         ),

@@ -159,15 +159,11 @@ def _copied_by_threads(schedule: Schedule) -> Iterator[str]:
             yield (
                 f"{found} fills its own CTA's stages, not those of a cluster; take cluster = [1, 1] [producer-cluster]"
             )
-        if schedule.grid.tail is TailKind.halves:
-            yield f"{found} goes with whole tiles; take tail = whole [producer-tail]"
         if schedule.grid.waves is WavesKind.synchronized:
             yield (
                 f"{found} goes with waves = free, since one thread of a producer waits for a wave; take that"
                 " [producer-waves]"
             )
-        if schedule.agents.consumer.turns > 1:
-            yield f"{found} goes with consumers that share a tile; take roles = cooperative(2) [producer-turns]"
 
 
 def _staged_scales(schedule: Schedule, problem: Problem) -> Iterator[str]:
@@ -176,11 +172,6 @@ def _staged_scales(schedule: Schedule, problem: Problem) -> Iterator[str]:
         yield (
             "scales = staged copies scales of blocks, which this product has none of; leave scales out"
             " [staged-scales-none]"
-        )
-    elif schedule.stages_scales and schedule.copied_by_threads:
-        yield (
-            "scales = staged goes with a.copy = tma and b.copy = tma; take these, or scales = direct"
-            " [staged-scales-copy]"
         )
 
 

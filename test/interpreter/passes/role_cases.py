@@ -194,6 +194,17 @@ CASES = [
         spec(dtype="e4m3", d="f32", block_scales=lt.BlockScales()),
         SM_90A,
     ),
+    # The producer's threads copy: for consumers that take turns, for half tiles, and beside scales that TMA loads.
+    Case("roles-copiers-in-turn", f"{PINGPONG}, a.copy = cp.async.16", ((300, 60, 140),), COPIERS, PLAIN, SM_90A),
+    Case("roles-copiers-tail", f"{TAIL}, b.copy = staged.16", ((600, 29, 125),), COPIERS, PLAIN, SM_90A),
+    Case(
+        "roles-copiers-scales",
+        "roles = cooperative(1), grid.tile = [64, 96], k = 128, stages = 2, scales = staged, a.copy = cp.async.16",
+        ((130, 145, 272),),
+        COPIERS,
+        spec(dtype="e4m3", d="f32", block_scales=lt.BlockScales()),
+        SM_90A,
+    ),
     _panels("nt"),
     _panels("tn"),
     # Two CTAs take two tiles of five each, and a half of the fifth; of one tile, a half each.

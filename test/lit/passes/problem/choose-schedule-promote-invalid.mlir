@@ -189,18 +189,3 @@ func.func @staged(%a: !mat, %b: !mat, %d: !out) {
   return
 }
 }
-
-// -----
-
-!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
-!out = memref<?x?xf32, strided<[?, 1]>>
-module attributes {tile.target = "sm_90a"} {
-func.func @staged(%a: !mat, %b: !mat, %d: !out, %sa: !out, %sb: !out) {
-  // expected-error @below {{scales = staged goes with a.copy = tma and b.copy = tma; take these, or scales = direct [staged-scales-copy]}}
-  tile.gemm tn %a, %b into %d acc(f32) operands(row_scale %sa : !out, column_block_scale %sb : !out) schedule(#tile.schedule<mainloop = <roles = cooperative(2), scales = staged, a = <copy = cp.async.16>>>) {
-  ^bb0(%x: f32):
-    tile.yield %x : f32
-  } : !mat, !mat, !out
-  return
-}
-}
