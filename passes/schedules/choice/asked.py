@@ -3,8 +3,8 @@
     module attributes {tile.expected = {m = 4096, n = 2880, k = 2880},
                        tile.passed_over = [{schedule = #tile.schedule<…>, why = "the kernel spills 12 bytes …"}], …}
 
-`tile.expected`: extents that the schedule is chosen for, by name; the kernel serves others too, so that these are
-run-time extents to the rules. `tile.passed_over`: schedules that are not chosen, because no good kernel came of them.
+`tile.expected`: the extents that the schedule is chosen for, by name. The kernel also serves others, so the rules treat
+them as run-time extents. `tile.passed_over`: schedules that are not chosen, because their kernels were not good.
 Later levels keep both, as a record.
 """
 
@@ -37,8 +37,8 @@ class PassedOver:
 
 
 def choice_for(gemm: tile.GemmOp, module: ir.Module, target: Target) -> Choice:
-    """How the fields that a tile.gemm leaves open are chosen. Raises ScheduleError, and IRError for attributes that do
-    not say what they should."""
+    """The choice of the fields that a tile.gemm leaves open. Raises ScheduleError, and IRError for malformed attributes
+    of the module."""
     given = Schedule() if gemm.schedule is None else Schedule.of(gemm.schedule)
     problem = Problem.of(gemm).expecting(expected_in(module))
     return choose(problem, target, given, [passed.schedule for passed in passed_over_in(module)])
@@ -80,7 +80,7 @@ def passed_over_in(module: ir.Module) -> tuple[PassedOver, ...]:
 
 
 def set_expected(module: ir.Module, extents: Mapping[str, int]) -> None:
-    """Have schedules chosen for these extents; none leave the problem's own."""
+    """Choose schedules for these extents; if there are none, for the problem's own."""
     if not extents:
         return
     integer = ir.IntegerType.get_signless(64, module.context)
@@ -89,7 +89,7 @@ def set_expected(module: ir.Module, extents: Mapping[str, int]) -> None:
 
 
 def set_passed_over(module: ir.Module, passed: Sequence[PassedOver]) -> None:
-    """Have none of these schedules chosen."""
+    """Choose none of these schedules."""
     with module.context:
         module.operation.attributes[PASSED_OVER] = ir.ArrayAttr.get(
             [

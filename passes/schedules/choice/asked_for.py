@@ -63,23 +63,23 @@ def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
 
 
 def _may_be_wgmma(problem: Problem) -> bool:
-    """Whether wgmma multiplies the types, and takes the layout where other instructions multiply them too."""
+    """Whether wgmma multiplies the types; if mma.sync does too, wgmma must also take the layout."""
     types = problem.a, problem.b, problem.acc
     takes_layout = has_wgmma(*types, k_is_contiguous(problem.layout))
     return takes_layout or (has_wgmma(*types) and not has_mma_sync(*types))
 
 
 def asks_for_tma_stores(given: Schedule) -> bool:
-    """Whether a given field has a value that only TMA stores have: the host then checks an N known only at run time."""
+    """Whether a given field has a value that only TMA stores have. The host then checks an N known only at run time."""
     only_tma = set(STORE_HINTS[StorePath.tma]) - set(STORE_HINTS[StorePath.smem])
     first_rows = given.epilogue.start is EpilogueStart.first_rows
     return (given.epilogue.buffers or 1) > 1 or given.epilogue.cache in only_tma or first_rows
 
 
 def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
-    """False if a full operand is read in whole rows, since accumulators then go through shared memory; if D's rows may
-    not be multiples of 16 bytes, since TMA would write past their end, and are not packed; where D lies by columns; and
-    for widths and cache hints of st.global."""
+    """Whether D can be stored by TMA. Not if a full operand is read in whole rows: accumulators then go through shared
+    memory. Not if D's rows may end within 16 bytes and are not packed: TMA would write past their end. Not if D lies by
+    columns, and not with widths or cache hints of st.global."""
     reads_rows = OperandKind.full in problem.region_kinds or schedule.epilogue.math is EpilogueMath.rows
     whole = stores_whole_rows(problem) or (problem.n is None and asks_for_tma_stores(schedule))
     whole = whole or _packs_short_rows(schedule, problem)
@@ -89,8 +89,8 @@ def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
 
 
 def _packs_short_rows(schedule: Schedule, problem: Problem) -> bool:
-    """Whether rows of D of an odd length are worth packing for TMA stores: if they lie one behind the other D is packed
-    in any case, and beside a long K the copy takes little time."""
+    """Whether to pack rows of D that may end within 16 bytes, for TMA stores. If they lie one behind the other, D is
+    packed in any case. With a long K the copy takes little of the time."""
     packs = schedule.epilogue.pack is not PackKind.none and problem.n is not None
     return packs and (problem.k or 0) >= _LONG_K
 

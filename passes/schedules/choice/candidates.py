@@ -1,9 +1,9 @@
-"""The candidates for any agents. A candidate is a set of fields: a tile, K of a step, the agents, and what else does
-not follow from these. The rules accept it or not, the cost orders what is legal, and the cheapest is chosen.
+"""The candidates for any agents. A candidate is a set of fields: a tile, K of a step, the agents, and all fields that
+do not follow from these. The rules accept or refuse it. The cost orders the legal ones, and the cheapest is chosen.
 
-There are whole tiles, and tiles whose K several CTAs share. A grid of few tiles is bound by what one SM receives from
-L2 per cycle. Large tiles receive less for each product, and division of K gives every SM a part of one. Each CTA then
-writes its partial sums to L2; one of them, or each for its share, adds those of all.
+There are whole tiles, and tiles whose K several CTAs share. A grid of few tiles is bound by the bytes that one SM
+receives from L2 per cycle. A large tile needs fewer bytes for each product; if its K is divided, every SM has a part of
+one. Each CTA then writes its partial sums to L2, and one CTA adds them all, or each CTA adds its share of the columns.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS, WGMMA_ROWS
 Fields: TypeAlias = Mapping[str, Any]
 """By path."""
 
-_MOST_OF = 0.75  # of the SMs, that are to have a tile of packed weights
+_MOST_OF = 0.75  # the share of the SMs that should have a tile of packed weights
 _ACCUMULATORS_BESIDE_ROWS = 128  # per thread, if the epilogue also holds rows of a full operand
 _ACCUMULATORS_BESIDE_COLUMNS = 64  # if it holds elements of one that lies by columns
 # Accumulators per thread if an epilogue without TMA calls functions, in tiles of one block of rows per consumer: ptxas
@@ -59,14 +59,14 @@ _OF_SHARED_TILES = (
     "multiply.permutation",
     "epilogue.tile",
 )
-_SHARE_STEP = 8  # columns: of one wgmma's accumulators, a thread holds pairs in each eight
+_SHARE_STEP = 8  # columns: a thread holds a pair of each eight columns of a wgmma's accumulators
 _MOST_NARROW_PARTS = 16  # part 0 adds the sums of all others
-_WORTH_DIVIDING = 0.96  # of the cycles of whole tiles: what the estimate may be wrong by
+_WORTH_DIVIDING = 0.96  # of the cycles of whole tiles; the rest is the error of the estimate
 _WORTH_DIVIDING_NARROW = 0.9
 
 _OF_TILES = ("mainloop.k", *AGENT_PATHS)
-# Given fields beside which K may be divided, and their values: with a producer and without. Any other may be of whole
-# tiles. `()`: any value.
+# If only these fields are given, with these values, K may be divided: with a producer, and without. Any other field may
+# mean whole tiles. `()`: any value.
 _BESIDE_DIVISION: Mapping[bool, Mapping[str, tuple[Any, ...]]] = MappingProxyType(
     {
         True: {
@@ -84,8 +84,8 @@ _BESIDE_DIVISION: Mapping[bool, Mapping[str, tuple[Any, ...]]] = MappingProxyTyp
 
 @dataclass(frozen=True)
 class Group:
-    """Candidates that are weighed together, each beside the given fields. Groups come in the order in which they are
-    tried. `why`: the reason for candidates that are measured to be best, in their order."""
+    """Candidates that are weighed together, each added to the given fields. Groups are tried in their order. If the
+    order of candidates comes from measurements, `why` is the reason for them."""
 
     given: Schedule
     candidates: Sequence[Fields]
@@ -93,10 +93,10 @@ class Group:
 
 
 def whole(given: Schedule, problem: Problem, target: Target, *, with_producer: bool) -> Iterator[Group]:
-    """Whole tiles that agree with the given fields, those that are usually best in the first group.
+    """Whole tiles that agree with the given fields. The first group has the ones that are usually best.
 
-    Warps take those for few K steps, the common ones, and if a tile is given others. For a producer, some given fields
-    are legal only with three consumers, or only with an epilogue without TMA.
+    Without a producer: tiles for few K steps, then the common ones, then, if a tile is given, others. With one, some
+    given fields are legal only with three consumers, or only if the epilogue does not store by TMA.
     """
     if with_producer:
         for attempt, kinds in _attempts(given, problem):
@@ -111,8 +111,8 @@ def whole(given: Schedule, problem: Problem, target: Target, *, with_producer: b
 
 
 def divided(given: Schedule, problem: Problem, target: Target, *, with_producer: bool) -> Group:
-    """Tiles whose K several CTAs share. None if the given fields are of whole tiles, an extent is not known, or weights
-    are packed."""
+    """Tiles whose K several CTAs share. None if the given fields may mean whole tiles, an extent is not known, or
+    weights are packed."""
     beside = _BESIDE_DIVISION[with_producer]
     is_open = all(path in beside and value in (beside[path] or (value,)) for path, value in given.decided().items())
     if problem.weights or not problem.has_static_extents or not is_open:
@@ -122,21 +122,21 @@ def divided(given: Schedule, problem: Problem, target: Target, *, with_producer:
 
 
 def worth_dividing(given: Schedule, problem: Problem, target: Target, *, with_producer: bool) -> float:
-    """The share of the estimated cycles of whole tiles below which K is divided."""
+    """K is divided if that takes less than this share of the estimated cycles of whole tiles."""
     if with_producer:
         return _WORTH_DIVIDING_NARROW if is_narrow(problem) else _WORTH_DIVIDING
     return _splits(given, problem, target).worth
 
 
 def _of_warps(one: WarpTile, given: Schedule) -> Fields:
-    """Fragments that come straight from global memory have no stages."""
+    """The fields of a tile, without stages if fragments are loaded from global memory."""
     found = {"grid.tile": one.tile, "mainloop.k": one.k, "multiply.atoms": one.atoms}
     return found if given.is_direct else found | {"mainloop.stages": one.stages}
 
 
 def _attempts(given: Schedule, problem: Problem) -> Iterator[tuple[Schedule, tuple[Agents, ...]]]:
-    """The given fields with the agents to try. Where requests to L2 limit the loads, tiles of three consumers compete
-    with the others. Consumers take whole tiles in turn unless a given field may be of tiles that they share."""
+    """The given fields with the agents to try. If requests to L2 limit the loads, tiles of three consumers compete with
+    the others. Consumers may take tiles in turn unless a given field may be for tiles that they share."""
     one, two, three = cooperative(1), cooperative(2), cooperative(3)
     takes_turns = given.grid.tail is not TailKind.halves and all(given.get(path) is None for path in _OF_SHARED_TILES)
     usual = (one, two, pingpong(2)) if takes_turns else (one, two)
@@ -157,9 +157,9 @@ def _attempts(given: Schedule, problem: Problem) -> Iterator[tuple[Schedule, tup
 
 
 def _with_producer(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: Target) -> Sequence[Fields]:
-    """Tiles for some of these agents, alone and, where that may gain, in clusters that share loads.
+    """Tiles for some of these agents: of single CTAs and, if that may be faster, of clusters that share loads.
 
-    Clusters gain where rows do not start on sectors of L2 (H200: 4096×4104×4104 1.25 times as fast), nothing elsewhere.
+    Clusters are faster only if rows do not start on sectors of L2 (H200: 4096×4104×4104 is 1.25 times as fast).
     """
     found = [
         {"grid.tile": shape[:2], "mainloop.k": shape[2], **agents.values()}
@@ -194,9 +194,9 @@ def _shapes(
     for rows, agents, most_n in rows_of:
         most, is_one_block = _room(agents, given, problem)
         for n in _widths(given, problem, min(tiles.NARROWEST, most_n)):
-            # With a narrower last part of each tile, consumers that take turns were up to 13 % slower (H200, N = 176),
-            # with a narrower last tile of each matrix of a batch up to 10 % (16 × 2048×2048×128, 128×192 instead of
-            # 128×128).
+            # Consumers that take turns were up to 13 % slower with a narrower last part of each tile (H200, N = 176),
+            # and up to 10 % slower with a narrower last tile of each matrix of a batch (16 × 2048×2048×128, 128×192
+            # instead of 128×128).
             if agents.consumer.turns > 1 and not given.agents.has_producer and not _suits_turns(n, problem):
                 continue
             found.append(((rows, n, depth), agents))
@@ -214,8 +214,8 @@ def _shapes(
 def _of_weights(
     given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: Target
 ) -> tuple[Extents3, Agents]:
-    """A tile with as many columns as D has, that is rows of A as it was asked for, or 64: weights, which are rows, are
-    converted for each tile again. Of two blocks of 64 rows for each consumer, or of one where tiles are few."""
+    """A tile with as many columns as D has (the rows of A before the swap), at most 64: each tile converts its weights,
+    which are its rows, again. It has two blocks of 64 rows for each consumer, or one if there are few tiles."""
     step, depth = column_step(problem), given.mainloop.k or _depth(problem)
     columns = wgmma_width(given) or min(tiles.NARROWEST, -(-(problem.n or tiles.NARROWEST) // step) * step)
     blocks = [(2, agents) for agents in kinds[:1]] + [(1, agents) for agents in kinds]
@@ -233,14 +233,14 @@ def _depth(problem: Problem) -> int:
 
 
 def _suits_turns(n: int, problem: Problem) -> bool:
-    """Whether tiles of so many columns are among those for consumers that take turns."""
+    """Whether tiles of `n` columns are candidates for consumers that take turns."""
     is_whole = not problem.is_batched or problem.n is None or problem.n % n == 0 or n > problem.n
     return n < tiles.NARROWEST or (n % tiles.NARROWEST == 0 and is_whole)
 
 
 def _room(agents: Agents, given: Schedule, problem: Problem) -> tuple[float, bool]:
-    """The most accumulators of a thread beside which the epilogue has enough registers; and whether only tiles of one
-    block of rows per consumer leave them."""
+    """The most accumulators of a thread that leave enough registers to the epilogue; and whether the tile may have only
+    one block of rows per consumer."""
     most, by_tma = inf, stores_by_tma(given, problem)
     if OperandKind.full in problem.region_kinds:
         most = _ACCUMULATORS_BESIDE_COLUMNS if problem.d_is_column_major else _ACCUMULATORS_BESIDE_ROWS
@@ -260,7 +260,7 @@ def _widths(given: Schedule, problem: Problem, narrowest: int) -> list[int]:
         return [width]
     if given.multiply.permutation is not None:
         return [size(given.multiply.permutation[1])]
-    # Panels of N-contiguous B and rows of the epilogue's scratch want whole swizzle spans.
+    # Panels of a B that is contiguous along N, and rows of the epilogue's scratch, need whole swizzle spans.
     any_width = b_is_nk(problem.layout) and stores_by_tma(given, problem)
     widths = list(range(narrowest, 257, tiles.N_STEP if any_width else tiles.NARROWEST))
     if problem.n is not None and problem.n < tiles.NARROWEST:
@@ -269,11 +269,11 @@ def _widths(given: Schedule, problem: Problem, narrowest: int) -> list[int]:
 
 
 def _divided_by_consumers(problem: Problem, target: Target) -> Iterator[Fields]:
-    """Grids of at most one wave, in as many parts as fit.
+    """Grids of at most one wave, with K in as many parts as fit.
 
-    Neighbouring CTAs read the same rows of A or columns of B, whichever is larger: what comes from memory more than
-    once is then read at the same time. 128×128 tiles in four parts of 256×2048×8192 took 18.6 µs along columns, 21.1
-    along rows. A narrow tile is as wide as the product, and one part adds the sums of the others.
+    Neighbouring CTAs read the same part of the larger operand at the same time. The tiles of 256×2048×8192, 128×128 in
+    four parts, took 18.6 µs along columns and 21.1 µs along rows. A narrow tile is as wide as the product, and one part
+    adds the sums of the others.
     """
     assert problem.m is not None and problem.n is not None and problem.k is not None
     narrow, depth = is_narrow(problem), tiles.DEPTH_BITS // element_type(problem.a).bits
@@ -297,7 +297,7 @@ def _divided_by_consumers(problem: Problem, target: Target) -> Iterator[Fields]:
 
 
 def _splits(given: Schedule, problem: Problem, target: Target) -> Splits:
-    """How K is split among CTAs whose warps do all, by what multiplies."""
+    """How K is split among CTAs without a producer: by FMA atoms, or by the bits of a sum."""
     if multiplies_by_fma(given, problem, target):
         return tiles.SPLITS_OF_THREADS
     return tiles.SPLITS.get(element_type(problem.acc).bits, tiles.NO_SPLITS)

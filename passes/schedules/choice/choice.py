@@ -1,8 +1,8 @@
 """How a schedule is chosen: the cheapest legal candidate, the fields that follow from it, and a reason for each.
 
-`candidates.py` says what is tried, `cost/` what it costs, `rules/` what is legal, and `search.py` puts the three in
-order; `parts.py` has what follows from a candidate, and `reasons.py` says why. `ranked` gives the others too, for
-callers that measure them.
+`candidates.py` lists the candidates, `cost/` estimates their time, `rules/` says whether they are legal, and
+`search.py` applies the three in order. `parts.py` derives the other fields from a candidate, and `reasons.py` gives the
+reasons. `ranked` also gives the schedules that are not chosen, for callers that measure them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from lowtide.targets import SwizzleChoice, Target
 
 @dataclass(frozen=True)
 class Choice:
-    """A complete schedule, a sentence for each decided field, and the conflict counts of swizzles chosen by them.
+    """A complete schedule, a sentence for each decided field, and the choices of swizzles with their conflict counts.
 
     Fields are named by their paths.
     """
@@ -35,22 +35,22 @@ class Choice:
 
 
 def choose(problem: Problem, target: Target, given: Schedule, passed_over: Sequence[Schedule] = ()) -> Choice:
-    """Decides every field that `given` leaves open, so that the schedule is none of those to pass over. Raises
-    ScheduleError if no candidate is left, or legal.
+    """Decides every field that `given` leaves open. The schedule is none of `passed_over`. Raises ScheduleError if no
+    legal schedule is left.
 
-    If the operands are swapped, the other fields are those of the swapped problem.
+    If the operands are swapped, the other fields describe the swapped problem.
     """
     choices = ranked(problem, target, given)
     for choice in _with_sparing(choices, problem, target, given) if passed_over else choices:
         if choice.schedule not in passed_over:
             return choice
     raise ScheduleError(
-        f"no schedule is left: {len(passed_over)} are passed over, and no other is legal [no-schedule-left]"
+        f"no schedule is left: {len(passed_over)} are passed over, and no other one is legal [no-schedule-left]"
     )
 
 
 def _with_sparing(choices: Iterator[Choice], problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
-    """Each choice, and behind it those with the same tile that take fewer registers."""
+    """Each choice, followed by choices with the same tile that need fewer registers."""
     for choice in choices:
         yield choice
         for changes in sparing(choice.schedule, given):
@@ -63,10 +63,10 @@ def _with_sparing(choices: Iterator[Choice], problem: Problem, target: Target, g
 
 
 def ranked(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
-    """Every legal schedule that is weighed, made as it is asked for: the one that is chosen, then the others.
+    """Every legal schedule that is weighed: the one that `choose` takes, then the others. Each is made when asked for.
 
-    Whole tiles come by their estimated cycles, and so do divisions of K; the two take turns, since their estimates are
-    of two models. Raises ScheduleError where no candidate is legal.
+    Whole tiles and divisions of K are each ordered by their estimated cycles. The two take turns, since their estimates
+    come from two models. Raises ScheduleError if no candidate is legal.
     """
     seen: list[Schedule] = []
     for choice in _weighed(problem, target, given):
@@ -90,11 +90,11 @@ def _weighed(problem: Problem, target: Target, given: Schedule) -> Iterator[Choi
 
 
 def _of_few_rows(own: Iterator[Choice], problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
-    """The choices as given and of the swapped product in turn, first the one that is estimated to be faster."""
+    """The choices for the product as given and for the swapped one in turn, first the one estimated to be faster."""
     choice, others = next(own), _swapped(problem, target, given, "")
     try:
         other = next(others)
-    except ScheduleError:  # for which no schedule is legal
+    except ScheduleError:  # no schedule is legal for the swapped product
         yield choice
         yield from own
         return

@@ -42,14 +42,14 @@ _SCRATCH_BYTES = 32768  # of an epilogue through shared memory without TMA, besi
 _COLUMNS_BESIDE_OPERANDS = 64
 _COLUMNS_BESIDE_ROWS = 32  # of one full operand
 _COLUMNS_OF_FUNCTIONS = 32  # of f32
-# Of full operands that a thread has loaded ahead. On an H200 4096×4096×1024 with a bf16 operand takes 71 µs with these,
-# 75 with a quarter of them, and 84 with none; with twice as many ptxas spills beside the largest tiles.
+# The bytes of full operands that a thread loads ahead. On an H200 4096×4096×1024 with a bf16 operand takes 71 µs with
+# 128 bytes, 75 with 32, and 84 with none; with 256 ptxas spills beside the largest tiles.
 _PREFETCH_BYTES = 128
-# And their share of the registers that sums and the part at hand, two registers an element, leave a consumer; less of
-# rows that may end within 16 bytes. With more, kernels of three consumers, and of 4001×4003×101, spilled.
+# They may take this share of the registers of a consumer that are left beside the sums and the current part (two for
+# each element), less if rows may end within 16 bytes. With more, kernels of three consumers and 4001×4003×101 spilled.
 _PREFETCHED, _PREFETCHED_OF_ANY_ROWS = 0.8, 0.5
 _REGISTER_BYTES = 4
-# K steps from which on first rows are stored early. LLVM unrolls loops of few steps, which leave no registers for it.
+# First rows are stored early from this number of K steps on. LLVM unrolls shorter loops, which leave no registers.
 _STEPS_BEFORE_FIRST_ROWS = 16
 
 
@@ -59,18 +59,18 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     division = schedule.k_division
     if division is not None and division.is_scattered and not (division.is_of_tail and by_tma):
         schedule = schedule.filled({"epilogue.path": StorePath.direct})
-    # Fragments of mma.sync and wgmma hold pairs of columns, those of FMA atoms and of f64 16 bytes.
+    # Fragments of mma.sync and wgmma hold pairs of columns. Those of FMA atoms and of f64 hold 16 bytes of a row.
     is_converted, along_k = element_type(problem.d).is_converted_to, warps_along_k(schedule)
     reads_rows = OperandKind.full in problem.region_kinds
     is_light = not reads_rows and not problem.has_math and along_k == 1 and not is_converted
     is_wide = schedule.multiply.atom == FMA or 2 * element_type(problem.d).bits >= _WIDEST_BITS
-    # So narrow that a warpgroup has more threads than 64 rows have vectors.
+    # In a narrow tile, 64 rows have fewer vectors than a warpgroup has threads.
     may_be_narrow = schedule.agents.has_producer and schedule.epilogue.tile is None
     is_narrow = may_be_narrow and schedule.tile_mnk[1] * element_type(problem.d).bits < 2 * _WIDEST_BITS
     by_threads = StorePath.direct if (is_wide or is_narrow) and is_light else StorePath.smem
     by_threads = StorePath.direct if problem.d_is_column_major else by_threads
     schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else by_threads})
-    # Operands read for each element want whole rows; without them, converting first halves the traffic.
+    # Full operands are read in whole rows. Without them, the traffic is half as much if elements are converted first.
     wants_rows = reads_rows or along_k > 1 or is_converted
     rows = schedule.epilogue.path is StorePath.smem and wants_rows
     return schedule.filled({"epilogue.math": EpilogueMath.rows if rows else EpilogueMath.registers})
@@ -94,10 +94,10 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
 
 
 def _gains_by_first_rows(schedule: Schedule, problem: Problem) -> bool:
-    """Whether first rows are worth storing early: those of bare sums of many K steps.
+    """Whether to store the first rows early: if D is a bare sum of many K steps.
 
-    What an epilogue computes beside them might make ptxas order all wgmmas one after the other. CTAs in step would all
-    be held up by a slot that is released later.
+    If the epilogue computes anything else, ptxas might order all wgmmas one after the other. CTAs in step would all
+    wait for the slot, which is released later.
     """
     has_steps = problem.k is not None and problem.k >= _STEPS_BEFORE_FIRST_ROWS * schedule.tile_mnk[2]
     is_bare = not problem.region_kinds and not problem.has_math
@@ -107,9 +107,9 @@ def _gains_by_first_rows(schedule: Schedule, problem: Problem) -> bool:
 def _tile(schedule: Schedule, problem: Problem) -> Extents2:
     """The tallest part of the CTA tile, full width, that fits into the drained ring, or `_SCRATCH_BYTES` without one.
 
-    Where operands are read in rows, a thread holds operands, accumulators and result at once, and of narrow stores each
-    takes a register: then it is also limited to `_ROWS_VALUES` elements per thread, and to `_FUNCTION_VALUES` where it
-    calls functions.
+    If operands are read in rows, a thread holds operands, accumulators and the result at once, and each narrow store
+    takes a register: a thread then has at most `_ROWS_VALUES` elements. If the epilogue calls functions, a thread has
+    at most `_FUNCTION_VALUES`.
     """
     m, n, _ = schedule.tile_mnk
     most = (
@@ -130,10 +130,10 @@ def _tile(schedule: Schedule, problem: Problem) -> Extents2:
 
 
 def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
-    """The widest part of the tile whose scratch stays within `_SCRATCH_BYTES`; narrow beside operands and functions.
+    """The widest part of the tile whose scratch takes at most `_SCRATCH_BYTES`.
 
-    Operands, function calls and narrow stores need registers while the accumulators of the rest of the tile stay in
-    theirs.
+    Parts are narrower with operands, function calls and narrow stores: these need registers while threads still hold
+    the accumulators of the other parts.
     """
     m, n, _ = schedule.tile_mnk
     most = _SCRATCH_BYTES * 8 // (m * element_type(scratch_element(schedule, problem)).bits)
@@ -150,7 +150,7 @@ def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
 
 
 def _prefetch(schedule: Schedule, problem: Problem, target: Target) -> int:
-    """As many parts of the full operands as the registers hold that are left for them, if they are read in rows."""
+    """The number of parts of full operands that fit in the registers left for them; 0 unless they are read in rows."""
     full = [dtype for kind, dtype in zip(problem.kinds, problem.operands, strict=True) if kind is OperandKind.full]
     if not full or schedule.epilogue.math is not EpilogueMath.rows:
         return 0
@@ -176,7 +176,7 @@ def _boxes(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     elif schedule.k_division is not None and schedule.k_division.is_scattered:  # of whole boxes in each share
         share = n // schedule.k_division.parts
         bits = next((bits for bits in (3, 2, 1) if share % (1 << (bits + unit)) == 0), 0)
-    else:  # as wide as a box can be; what is left of N is a narrower part
+    else:  # as wide as a box can be; the rest of N is a narrower part
         bits = next((bits for bits in (3, 2, 1) if n >= 1 << (bits + unit)), 0)
     return {
         "epilogue.tile": (WGMMA_ROWS * schedule.agents.consumer.warpgroups, 1 << (bits + unit)),
@@ -187,7 +187,7 @@ def _boxes(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
 def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
     """One buffer per part if they fit beside the stages: then no part waits for a store of the same tile.
 
-    In a grid of one wave no store overlaps the multiply of a next tile, and a deeper ring brings more.
+    In a grid of one wave no store overlaps the multiply of a next tile, so a deeper ring gains more.
     """
     m, n, _ = schedule.tile_mnk
     assert schedule.epilogue.tile is not None

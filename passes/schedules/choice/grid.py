@@ -35,7 +35,7 @@ _DRIFT_WAVES = 16
 # loses 2 %, since its CTAs are kept in step.
 _KEPT_BY_L2 = 0.5
 
-# FMA atoms: registers per thread that do for this number of accumulators, if the epilogue only converts them.
+# FMA atoms: registers per thread that are enough for this many accumulators, if the epilogue only converts them.
 _REGISTERS_OF_FMA, _ACCUMULATORS_OF_FMA = 128, 64
 
 
@@ -102,10 +102,10 @@ def _cheapest_tail(schedule: Schedule, problem: Problem, target: Target) -> Tail
 
 
 def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
-    """CTAs per SM at which a thread has `_REGISTERS_OF_FMA` registers; fewer where it needs more of them.
+    """CTAs per SM with `_REGISTERS_OF_FMA` registers for each thread; fewer if a thread needs more.
 
-    Copies that may end within a tile take a few more, and so does adding partial sums: one warp less on each
-    sub-core leaves them.
+    Copies that may end within a tile need a few more registers, and so does adding partial sums. Each sub-core then has
+    one warp less.
     """
     m, n, _ = schedule.tile_mnk
     threads = threads_of(schedule)
@@ -122,11 +122,10 @@ def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
 
 
 def _square_bands(schedule: Schedule, problem: Problem, target: Target) -> Order:
-    """The band height at which the tiles in flight cover about a square of D: they share the most operands in L2.
+    """The order in bands with which the tiles in flight cover about a square of D, and so share the most in L2.
 
-    Where one band is known to hold all rows of tiles its order is that of columns, and where there is one column of
-    tiles, any order is that of rows: both are computed without divisions by run-time values (H200: 1024³ 5 % faster,
-    8×8192×8192 in tiles of 16 rows 1.5 %).
+    If one band is known to hold all rows of tiles, the order is by columns; if there is one column of tiles, it is by
+    rows. Neither divides by run-time values (H200: 1024³ is 5 % faster, 8×8192×8192 in tiles of 16 rows 1.5 %).
     """
     m, n, _ = schedule.tile_mnk
     if problem.n is not None and problem.n <= n * schedule.cluster[1]:

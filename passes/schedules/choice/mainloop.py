@@ -68,8 +68,8 @@ def _operand(name: Operand, schedule: Schedule, problem: Problem) -> Mapping[str
     copy = given.copy or _widest_staged(name, schedule, problem) or narrowest
     chosen: dict[str, Any] = {"copy": copy, "stage": StageOrder.transposed}
     if given.swizzle is None:
-        # A unit of 16 bytes more per row: 8 rows of k and 4 neighbours of each lie in 32 different banks. Unlike a
-        # swizzle it leaves every offset a constant.
+        # With 16 more bytes per row, 8 rows of k with 4 neighbours each lie in 32 different banks. Unlike with a
+        # swizzle, every offset stays a constant.
         chosen |= {"padding": 16 // element_type(problem.stream(name).element).bytes, "swizzle": _NO_SWIZZLE}
     return {f"mainloop.{name}.{field}": value for field, value in chosen.items()}
 
@@ -87,8 +87,8 @@ def _widest_staged(name: Operand, schedule: Schedule, problem: Problem) -> str |
 
 
 def _registers(consumers: int, by_threads: bool) -> Mapping[str, int]:
-    """Registers per thread of producer and consumer, by path. A producer that issues one box per panel spills below
-    40; one whose threads copy has loads in flight.
+    """Registers per thread of producer and consumer, by path. A producer that issues one box per panel spills with
+    fewer than 40; a producer whose threads copy also holds loads in flight.
 
     With one consumer the registers at entry are enough.
     """

@@ -19,12 +19,12 @@ from lowtide.passes.support.streams.operand_loads import LDMATRIX_BITS
 from lowtide.targets import MmaAtom, Target, issuer_of, mma_atom, types_of_atom
 from lowtide.targets.atoms import FMA, WGMMA_ROWS, wgmma_k
 
-_LANES_ALONG_K, _LANES_ALONG_ROWS = 4, 8  # of an mma's fragments of A and B
-_DIRECT_DEPTH = 32  # the most of K in one step, without shared memory: 16 bytes per thread
+_LANES_ALONG_K, _LANES_ALONG_ROWS = 4, 8  # in the fragments of A and B of an mma
+_DIRECT_DEPTH = 32  # the largest K of one step without shared memory: 16 bytes per thread
 _BESIDE_FRAGMENTS = 30  # registers for addresses and the loop
 
-# FMA atoms: lanes of a warp along M, and in pairs along N. Pairs of neighbouring lanes, and of lanes two apart, then
-# ask shared memory for the same 16 bytes, which it serves to both at once.
+# FMA atoms: lanes of a warp along M, and in pairs along N. Two neighbouring lanes, or two lanes two apart, then load
+# the same 16 bytes, and shared memory serves both at once.
 _LANES_M, _LANES_N = 8, 4
 _WIDEST_BITS = 128  # of a load
 
@@ -57,7 +57,7 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
         rows = _pairs_of_rows(rows, schedule, problem)
     atom_name = "mma.m16n8k16" if atom is None else mma_shape(atom)
     permutation: Permutation = (rows[0], rows[1], by_k if warps_k == 1 else depth * warps_k)
-    if schedule.agents.has_producer:  # whose stages lie as TMA leaves them
+    if schedule.agents.has_producer:  # TMA fixes the layout of its stages
         permutation = of_fewest_conflicts(schedule.filled({"multiply.atom": atom_name}), permutation, problem)
     return {
         "multiply.atom": atom_name,
@@ -68,31 +68,31 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
 
 
 def _dealt(warps: int) -> Extents3:
-    """So many warps along M and N, near a square."""
+    """The atoms of `warps` warps along M, N and K: near a square, one along K."""
     along_m = next(count for count in range(isqrt(warps), 0, -1) if warps % count == 0)
     return along_m, warps // along_m, 1
 
 
 def _width(schedule: Schedule, problem: Problem) -> int:
-    """N of the wgmmas: the tile's; where each column has scales half of a wide one's, so that a thread holds those of
-    one half, which is added while the other is multiplied."""
+    """N of the wgmmas: the tile's, or half of it if the tile is wide and each column has its own scales. A thread then
+    holds the scales of one half, and adds that half while the other is multiplied."""
     n, is_wide = schedule.tile_mnk[1], is_wide_for_scales(schedule.tile_mnk, schedule.agents)
     return n // 2 if schedule.stages_scales and is_wide and _scales_columns(problem) else n
 
 
 def _promotion(schedule: Schedule, problem: Problem) -> PromoteKind:
-    """With roles: staged scales of the next K step are read early, where registers hold those of two steps."""
+    """With roles: staged scales of the next K step are read early if registers can hold those of two steps."""
     are_few = holds_few_scales(schedule.tile_mnk, schedule.agents) and not _scales_columns(problem)
     return PromoteKind.overlapped if schedule.stages_scales and are_few else PromoteKind.per_step
 
 
 def _scales_columns(problem: Problem) -> bool:
-    """Whether each column has scales of its own: a thread has a quarter of them."""
+    """Whether each column has scales of its own; a thread holds a quarter of them."""
     return OperandKind.column_scale in problem.kinds
 
 
 def _of_weights(rows: list[int | Layout], depth: int, schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
-    """Where bytes hold weights of rows 8 apart, each warp has both."""
+    """The multiply of packed weights. If a byte holds weights of two rows, which are 8 apart, a warp has both rows."""
     assert schedule.multiply.atoms is not None
     warps_n = schedule.multiply.atoms[1]
     if problem.stream("b").rows > 1 and warps_n > 1:
@@ -106,13 +106,13 @@ def _of_weights(rows: list[int | Layout], depth: int, schedule: Schedule, proble
 
 
 def _fragment_buffers(schedule: Schedule, problem: Problem) -> int:
-    """Two if fragments may be loaded ahead: from stages, without conversion, and within a work tile."""
+    """Two if fragments may be loaded ahead: from stages, not converted, and not across work tiles."""
     is_at_hand = schedule.is_direct or any(problem.converted) or schedule.mainloop.prologue is RepeatKind.once
     return 1 if is_at_hand else 2
 
 
 def multiplies_by_fma(schedule: Schedule, problem: Problem, target: Target) -> bool:
-    """Whether FMA atoms are given, or no tensor core of the target multiplies the problem's types and they do."""
+    """Whether FMA atoms are given, or they multiply the problem's types and no tensor core of the target does."""
     if schedule.multiply.atom is not None:
         return schedule.multiply.atom == FMA
     found = f"{FMA}.{types_of_atom(problem.acc, problem.a, problem.b)}" in target.mma_atoms
@@ -120,7 +120,7 @@ def multiplies_by_fma(schedule: Schedule, problem: Problem, target: Target) -> b
 
 
 def _of_fma(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
-    """Each thread holds groups of neighbouring rows and columns, as many as a 16-byte load brings."""
+    """The multiply by FMA atoms: a thread holds groups of neighbouring rows and columns, each one load of 16 bytes."""
     assert schedule.multiply.atoms is not None
     threads, (m, n, _) = schedule.multiply.atoms, schedule.tile_mnk
     modes: list[int | Layout] = []
@@ -137,7 +137,7 @@ def _of_fma(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
 
 
 def _warp_tiles(threads: Extents3) -> Layout | None:
-    """The order of threads in which each warp has 8 of them along M and 4 along N; None where they do not divide."""
+    """The order of threads in which each warp has 8 along M and 4 along N; None if these do not divide the threads."""
     m, n, _ = threads
     if m % _LANES_M or n % _LANES_N:
         return None
@@ -151,15 +151,15 @@ def mma_shape(atom: MmaAtom) -> str:
 
 
 def pairs_rows(problem: Problem) -> bool:
-    """Whether fragments come by ld.shared, and those of A or B in pairs of rows, which then lie side by side."""
+    """Whether fragments are loaded by ld.shared, and those of A or B in pairs of rows that lie side by side."""
     return element_type(problem.a).bits > LDMATRIX_BITS and not (a_is_mk(problem.layout) and b_is_nk(problem.layout))
 
 
 def _pairs_of_rows(rows: list[int | Layout], schedule: Schedule, problem: Problem) -> list[int | Layout]:
-    """The extents of a step along M and N; where memory is contiguous along them, neighbours go to one thread.
+    """The extents of a step along M and N. If memory is contiguous along one of them, one thread takes neighbours.
 
-    A thread has the same row of each eight (PTX ISA, "Matrix Fragments" of .f64): of A both are in one atom, of B in
-    two, which neighbouring warps take in turn.
+    A thread has the same row of each eight (PTX ISA, "Matrix Fragments" of .f64). A pair of rows of A is in one atom, a
+    pair of B in two atoms.
     """
     assert schedule.multiply.atoms is not None
     warps_m, warps_n, warps_k = schedule.multiply.atoms
@@ -176,8 +176,8 @@ def _pairs_of_rows(rows: list[int | Layout], schedule: Schedule, problem: Proble
 def _atom(schedule: Schedule, problem: Problem, target: Target) -> MmaAtom | None:
     """The given mma.sync, or the target's fastest for the types of the problem; None if it has none.
 
-    Among equally fast shapes, it is the largest one with room for the fragments of two k-slices beside the
-    accumulators. If rows come in pairs it is the one with the fewest columns: the mma then takes a pair without moves.
+    Among equally fast shapes, it is the largest one that leaves registers for the fragments of two k-slices. If rows
+    are loaded in pairs, it is the one with the shortest K: the mma then takes a pair without moves.
     """
     found = [
         atom
@@ -202,7 +202,7 @@ def _registers(atom: MmaAtom, schedule: Schedule) -> int:
 
 
 def _order_of_k(atom: MmaAtom, schedule: Schedule, problem: Problem) -> int | Layout:
-    """K of one step. ldmatrix takes it in order; without it, a thread's elements along K are brought together.
+    """K of one step. ldmatrix takes it in order. Without ldmatrix, the elements of a thread become neighbours along K.
 
     A thread of a group of four holds every fourth element along K of an atom (PTX ISA, "Matrix Fragments" of .f64).
     """
@@ -211,7 +211,7 @@ def _order_of_k(atom: MmaAtom, schedule: Schedule, problem: Problem) -> int | La
     if schedule.is_direct and bits == LDMATRIX_BITS:
         return _pairs_together(depth, schedule)
     if bits > LDMATRIX_BITS and a_is_mk(problem.layout) and atom.shape_mnk[0] == 2 * _LANES_ALONG_ROWS:
-        return depth  # pairs of A along K would have to be taken apart: an atom takes pairs of its rows
+        return depth  # an atom takes pairs of rows of A, so pairs along K would have to be split
     extent = max(depth, 2 * _LANES_ALONG_K)
     if (
         bits <= LDMATRIX_BITS
@@ -223,7 +223,7 @@ def _order_of_k(atom: MmaAtom, schedule: Schedule, problem: Problem) -> int | La
 
 
 def _pairs_together(depth: int, schedule: Schedule) -> int | Layout:
-    """K in the order that gives a thread eight neighbours, or as many as there are: it holds two of every eight.
+    """K in the order in which a thread's elements, two of every eight, are up to eight neighbours.
 
     PTX ISA, "Matrix Fragments" of .f16 and .bf16: elements 2t and 2t + 1 of every eight along K, t of 0 … 3.
     """

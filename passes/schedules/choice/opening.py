@@ -1,6 +1,6 @@
-"""A schedule that was found for known extents, for a kernel that serves others: without the fields that rules refuse.
+"""Opens a schedule that was found for known extents to a kernel that serves others: without fields that rules refuse.
 
-Which these are is not written here: optional fields are left out one by one, as long as a rule is broken.
+No list names these fields: optional fields are left out one by one, as long as a rule is broken.
 """
 
 from lowtide.dialects.tile import OperandsKind
@@ -11,7 +11,7 @@ from lowtide.targets import Target
 
 
 def opened(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
-    """The schedule without those of its optional fields that are refused; as it is if others are refused too."""
+    """The schedule without the optional fields that are refused. If a rule is still broken then, it is unchanged."""
     own = problem.swap() if schedule.grid.operands is OperandsKind.swapped else problem
     found, broken = schedule, broken_rule(schedule, own, target)
     while broken is not None:

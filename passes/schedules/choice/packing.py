@@ -1,11 +1,11 @@
-"""What is packed: matrices that may be misaligned, and those whose K must be contiguous for wgmma.
+"""Which matrices are packed: those that may be misaligned, and those that wgmma needs with K contiguous.
 
-A kernel takes its problem's own matrices, with rows one behind the other. So a matrix is packed unless each of its rows
-is known to be a multiple of what the schedule moves at once. The host decides at each launch whether to copy it; for an
-aligned matrix it launches nothing more. A matrix with aligned rows is packed only if the schedule asks for it.
+By default a matrix has its rows one behind the other. It is packed unless the length of its rows is known to be a
+multiple of the bytes that the schedule moves at once. The host decides at each launch whether to copy it, and launches
+nothing more for an aligned matrix. A matrix with aligned rows is packed only if the schedule asks for it.
 
-wgmma transposes 16-bit operands only. Others whose K is not contiguous are transposed by a launch of their own,
-which moves each element once. That is worth it where the kernel reads an element often enough.
+wgmma transposes 16-bit operands only. Other operands whose K is not contiguous are transposed by a launch of their own,
+which moves each element once. That pays if the kernel reads each element often enough.
 """
 
 from lowtide.dialects.tile import PackKind
@@ -22,19 +22,19 @@ from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk, k_is
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, has_wgmma, issuer_of, types_of_atom
 
-# Rows or columns of D, at least, for which an operand is transposed where mma.sync takes it as it lies. On an H200, s8
-# nn takes 5.0 µs in place of mma.sync's 4.6 at 512³, 10.9 in place of 11.1 at 1024³, 22.8 in place of 57.2 at 2048³.
+# If mma.sync takes an operand as it lies, the operand is transposed only if D has at least so many rows or columns. On
+# an H200, s8 nn takes 5.0 µs and by mma.sync 4.6 at 512³, 10.9 and 11.1 at 1024³, 22.8 and 57.2 at 2048³.
 _LEAST_READERS = 768
 
 
 def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
-    """The given fields, and what is transposed for a kernel with roles unless they say what is packed."""
+    """The given fields with the operands to transpose for a kernel with roles, unless they say what is packed."""
     types = problem.a, problem.b, problem.acc
     if not has_wgmma(*types) or has_wgmma(*types, k_is_contiguous=False):
         return given
     suffix = f".{types_of_atom(problem.acc, problem.a, problem.b)}"
     by_warps = any(issuer_of(name) == "warp" and name.endswith(suffix) for name in target.mma_atoms)
-    has_other = by_warps and not problem.is_scaled  # scales of blocks want roles, and so wgmma
+    has_other = by_warps and not problem.is_scaled  # scales of blocks need roles, and so wgmma
     readers = {"a": problem.n, "b": problem.m}
     lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
     turned = [name for name, is_last in lies.items() if not is_last]
@@ -51,7 +51,7 @@ def follow(schedule: Schedule, problem: Problem) -> Schedule:
 
 
 def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
-    """Whether rows that lie one behind the other may not be aligned to what the schedule moves at once."""
+    """Whether rows that lie one behind the other may be misaligned for the accesses of the schedule."""
     if name != "d" and problem.decomposition is not None:  # pieces lie in aligned rows
         return False
     if name == "d" and problem.d_is_column_major:

@@ -1,7 +1,7 @@
-"""Which rows, columns and K of a tiled mma go to which thread, where TMA fixes how stages lie: by counting conflicts.
+"""Chooses the permutation of a tiled mma for stages that TMA lays out: the one with the fewest bank conflicts.
 
-TMA swizzles units of 16 bytes by the row of 128 bytes that they lie in. Lanes that load fewer bytes from consecutive
-rows meet in some banks; from rows that are apart, as (4,2):(2,1) takes them, they do not.
+TMA swizzles units of 16 bytes by the row of 128 bytes that they lie in. If lanes load fewer bytes from consecutive
+rows, some of them meet in a bank. From rows that are apart, in the order (4,2):(2,1), they do not.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""The candidates that the rules accept, the cheapest first: for any agents in the same way.
+"""The candidates that the rules accept, the cheapest first. The search is the same for all agents.
 
-The cost is estimated for all, the rules are asked one candidate after the other as long as more are wanted: they take
-longer than the estimate.
+The cost is estimated for all candidates. The rules take longer, so they check one candidate at a time, as long as the
+caller asks for more.
 """
 
 from collections.abc import Iterator
@@ -32,8 +32,8 @@ _Each = TypeVar("_Each")
 
 @dataclass(frozen=True)
 class Found:
-    """A legal schedule except for swizzles, and why it has its tile. `why_no_producer`: the rule that stood in the way
-    of a producer, if one was tried."""
+    """A legal schedule without its swizzles, and why it has its tile. `why_no_producer`: the rule that refused a
+    producer, if one was tried."""
 
     schedule: Schedule
     why: str
@@ -42,7 +42,7 @@ class Found:
 
 @dataclass(frozen=True)
 class _Weighed:
-    """A candidate among the given fields, with its estimated cycles first, then what decides between equal ones."""
+    """A candidate with the given fields. `rank`: its estimated cycles, then numbers that decide between equal ones."""
 
     schedule: Schedule
     rank: tuple[float, ...]
@@ -54,8 +54,8 @@ class _Weighed:
 
 
 def legal(problem: Problem, target: Target, given: Schedule) -> Iterator[Found]:
-    """The legal schedules that agree with the given fields: with a producer, if one may be there; if none of these is
-    legal, without. Raises ScheduleError if there are none."""
+    """The legal schedules that agree with the given fields: with a producer if one is possible, else without. Raises
+    ScheduleError if there are none."""
     for_producer = transposing(given, problem, target)
     search = _Search(for_producer, multiplied(for_producer, problem), target, with_producer=True)
     if given.agents.has_producer:
@@ -81,7 +81,7 @@ def legal(problem: Problem, target: Target, given: Schedule) -> Iterator[Found]:
 
 
 def _why_none_fits(without: str, with_producer: str, given: Schedule, problem: Problem) -> str:
-    """The rule that the given fields break: for the kind of schedule that they ask for, or for both kinds."""
+    """The rule that the given fields break: of the kind of schedule that they ask for, or of both kinds."""
     for_roles, for_none = asks_for_roles(given), asks_for_no_roles(given, problem)
     if not with_producer or (for_none and not for_roles):
         return without
@@ -92,7 +92,7 @@ def _why_none_fits(without: str, with_producer: str, given: Schedule, problem: P
 
 @dataclass(frozen=True)
 class _Search:
-    """For the candidates of one kind of agents."""
+    """The search among the candidates with a producer, or without."""
 
     given: Schedule
     problem: Problem
@@ -100,8 +100,8 @@ class _Search:
     with_producer: bool
 
     def found(self) -> Iterator[Found]:
-        """A division of K that pays off against the best whole tiles, if there is one, then these, then the rest.
-        Raises ScheduleError with the rule that the first candidate breaks if none is legal."""
+        """First a division of K that is worth it, if there is one, then the best whole tiles, then the rest. If no
+        candidate is legal, raises ScheduleError with the rule that the first one breaks."""
         refused: list[str] = []
         tiles = self._whole(refused)
         best = next(tiles, None)
@@ -113,7 +113,7 @@ class _Search:
         yield from in_turn(chain(paying, others), tiles)
 
     def _whole(self, refused: list[str]) -> Iterator[Found]:
-        """Whole tiles, the cheapest of each group first; `refused` collects the rules that the others break."""
+        """The legal whole tiles, the cheapest of each group first. Adds the rules that others break to `refused`."""
         given, least = self.given, "least "
         is_open = may_split_tail(given, self.problem) or not self.with_producer
         tail = None if is_open else given.grid.tail or TailKind.whole
@@ -129,7 +129,7 @@ class _Search:
                     least = least if group.why else ""
 
     def _divided(self, best: Schedule) -> tuple[Iterator[Found], Iterator[Found]]:
-        """Tiles whose K is divided, the cheapest first: those that pay off against the best whole ones, and others."""
+        """Tiles whose K is divided, the cheapest first: those worth it against the best whole tiles, and the others."""
         problem, target = self.problem, self.target
         group = divided(self.given, problem, target, with_producer=self.with_producer)
         if not group.candidates:
@@ -153,8 +153,8 @@ class _Search:
         return accepted(weighed[:paying]), accepted(weighed[paying:])
 
     def _weighed(self, group: Group, tail: TailKind | None, refused: list[str]) -> list[_Weighed]:
-        """The different candidates of a group by their rank, unless their order is known. Those without a producer are
-        completed for it."""
+        """The distinct candidates of a group, ordered by rank unless their order is known. The rank of a candidate
+        without a producer needs all its fields."""
         found = []
         for schedule in dict.fromkeys(map(group.given.filled, group.candidates)):
             try:
@@ -165,8 +165,8 @@ class _Search:
         return found if group.why else sorted(found, key=lambda one: one.rank)
 
     def _accepted(self, schedule: Schedule, refused: list[str]) -> Schedule | None:
-        """The completed schedule; None, and a rule more in `refused`, if it breaks one. Open swizzles get a placeholder
-        for the rules, since they do not change what is legal."""
+        """The completed schedule. If it breaks a rule: None, and the rule is added to `refused`. For the rules, open
+        swizzles get a placeholder, since they do not decide whether a schedule is legal."""
         complete = follow(schedule, self.problem, self.target) if self.with_producer else schedule
         with_swizzles = complete.filled(dict.fromkeys(SWIZZLES, NO_SWIZZLE))
         message = broken_rule(with_swizzles, self.problem, self.target)
@@ -176,7 +176,7 @@ class _Search:
 
 
 def in_turn(first: Iterator[_Each], second: Iterator[_Each]) -> Iterator[_Each]:
-    """One of each while there are both, then the rest."""
+    """Alternates between both while they last, then gives the rest."""
     for each in first:
         yield each
         yield from islice(second, 1)

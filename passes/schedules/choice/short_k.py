@@ -1,9 +1,9 @@
 """Schedules without roles for few K steps and many tiles: the ring stays filled from one work tile to the next.
 
-A tile of few K steps is over before the latencies at its start and end are small beside it. The loop over K is
-unrolled, and the next tiles' loads are in flight. Threads hold 16 neighbouring bytes of a row of D and store them
-without shared memory, which is left to the ring. Either one CTA has an SM, with loads of two tiles in flight, and
-stores a tile while it multiplies the next one; or two share it, and one multiplies while the other stores.
+A tile of few K steps is so short that the latencies at its start and end count. So the loop over K is unrolled, and the
+loads of the next tiles are in flight. Threads hold 16 neighbouring bytes of a row of D and store them without shared
+memory, which is left to the ring. Either an SM has one CTA, which has loads of two tiles in flight and stores a tile
+while it multiplies the next one; or it has two, and one multiplies while the other stores.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,8 +39,8 @@ _FEWEST_TILES = 3  # for each SM
 
 @dataclass(frozen=True)
 class _Form:
-    """A tile, its warps, the K steps for which it was measured, and the stages of its ring: a fixed number, or some for
-    each K step of B, which then stays in them."""
+    """A tile, its warps, the K steps for which it was measured, and the stages of its ring: a fixed number, or a number
+    for each K step of B, which then stays in the ring."""
 
     tile: Extents2
     warps: Extents3
@@ -49,13 +49,13 @@ class _Form:
     stages: int = 0
     stages_per_step: int = 0
     holding: range = range(0)
-    """K steps with which D of a tile is stored among the products of the next one."""
+    """With these numbers of K steps, D of a tile is stored among the products of the next one."""
 
 
 _FORMS = (
-    # One CTA of four warps keeps all of B, and each row of A comes into one SM alone. On an H200, in µs, in place of
-    # the two CTAs below: 81920×256×256 f16 32.4 for 33.7, 40960×256×256 17.3 for 18.0, 81920×256×192 bf16 25.6 for
-    # 29.2, 81920×256×128 20.8 for 21.4. D of a tile of two K steps is stored at once: held, it spills.
+    # One CTA of four warps keeps all of B, and each row of A is loaded by one SM only. On an H200, in µs, and with the
+    # two CTAs below: 81920×256×256 f16 32.4 and 33.7, 40960×256×256 17.3 and 18.0, 81920×256×192 bf16 25.6 and 29.2,
+    # 81920×256×128 20.8 and 21.4. D of a tile of two K steps is stored at once, since holding it spills.
     _Form((64, 256), (1, 4, 1), range(2, 5), ctas_per_sm=1, stages_per_step=2, holding=range(3, 5)),
     # A CTA keeps the rows of B of its column of tiles: two warps, so that few wait for each other, with tiles of 64×64.
     # On an H200: 81920×256×256 f16 33.2 µs in place of 35.7, 81920×128×256 19.4 in place of 27.7, 40960×256×256 17.9 in
@@ -66,15 +66,15 @@ _FORMS = (
     _Form((128, 128), (2, 2, 1), range(2, 9), ctas_per_sm=2, stages=2),
 )
 
-# Given fields that leave the others open. Any other may mean another kernel.
+# These fields may be given: they leave the others open. Any other given field may mean another kernel.
 _COMPATIBLE = ("grid.tile", "grid.launch", "mainloop.k", *SINGLE.values())
 
 
 def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[Mapping[str, Any]]:
-    """Sets of fields, the best first; none if given fields, types, edges or extents do not suit them."""
+    """Sets of fields, the best first; none if the given fields, the types or the extents do not suit these forms."""
     is_plain = problem.is_plain and not (problem.weights or problem.d_is_column_major)
     if not is_plain or problem.layout is not GemmLayout.tn:
-        return  # an unrolled loop leaves no registers for them, nor for transposed fragments; its stores are of rows
+        return  # an unrolled loop leaves no registers for these, nor for transposed fragments; it stores rows
     if max(element_type(name).bits for name in (problem.a, problem.b, problem.d)) > _MOST_BITS:
         return
     decided = given.decided()
@@ -85,7 +85,7 @@ def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[Ma
 
 
 def _steps(problem: Problem, tile: Extents2, target: Target) -> int:
-    """K steps of a problem that whole tiles cover, and many of them; else 0. Edges would need registers."""
+    """K steps of a problem that many whole tiles cover exactly, else 0. Edges would need registers."""
     sides = zip((problem.m, problem.n, problem.k), (*tile, _DEPTH), strict=True)
     if any((extent or 1) % side for extent, side in sides):
         return 0

@@ -1,6 +1,6 @@
-"""The same tile with fewer registers: what is tried next if the code of a schedule spills.
+"""The same tile with fewer registers, to be tried next if the code of a schedule spills.
 
-Parts of the epilogue that are half as wide hold half as many elements at once; fragments that are not loaded ahead take
+With parts of half the width the epilogue holds half as many elements at once. Fragments that are not loaded ahead take
 half as many registers.
 """
 
@@ -10,14 +10,14 @@ from typing import Any
 from lowtide.dialects.tile.schedule import Schedule
 
 _LEAST_COLUMNS = 16  # of a part of the epilogue
-# What follows from the width of a part.
+# Fields that follow from the width of a part.
 _OF_PARTS = ("epilogue.swizzle", "epilogue.buffers", "epilogue.prefetch", "epilogue.start")
 
 WHY = "fewer registers than in the schedule that is passed over"
 
 
 def sparing(schedule: Schedule, given: Schedule) -> Iterator[dict[str, Any]]:
-    """Fields to change, by path, None for those to choose again. Given fields stay."""
+    """Fields to change, by path; None for a field to choose again. Given fields stay."""
     part = schedule.epilogue.tile
     if part is not None and part[1] > _LEAST_COLUMNS and given.epilogue.tile is None:
         follows = dict.fromkeys(path for path in _OF_PARTS if given.get(path) is None)

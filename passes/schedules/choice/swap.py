@@ -1,7 +1,7 @@
 """Whether a product of few rows is computed as Dᵀ = Bᵀ · Aᵀ, though its D lies row by row.
 
-A wgmma has 64 rows. Where M is less, these are better the wide side's: tiles of Dᵀ are as narrow as M. The kernel then
-stores D by columns, an element at a time, which takes no longer for so few rows.
+A wgmma has 64 rows. If M is smaller, they are better used for the rows of Dᵀ, which has M columns, and tiles may be as
+narrow as that. The kernel then stores D by columns, one element at a time, which takes no longer for so few rows.
 """
 
 from dataclasses import replace
@@ -18,20 +18,20 @@ from lowtide.targets.atoms import WGMMA_ROWS
 # (1×4096×4096), 14.0 and 13.1 (32×4096×4096), 54.2 and 34.9 (16×8192×8192), 46.3 and 35.5 (32×8192×8192), 52.4 and 38.8
 # (16×4096×14336), 33.4 and 31.9 (16×14336×4096), 59.9 and 62.3 (8×28672×4096); at 48×4096×4096 12.7 and 13.5.
 _MOST_ROWS = 32
-# Of packed weights (M×28672×4096, s4): 28 µs at M = 16 by mma.sync, 33 by wgmma; 54 and 42 at 64.
+# Packed weights (M×28672×4096, s4): at M = 16 28 µs by mma.sync and 33 by wgmma, at M = 64 54 and 42.
 _MOST_ROWS_OF_MMA_SYNC = 32
 _WORTH_SWAPPING = 0.97  # of the estimated cycles as given
 _ASSUMED_EXTENT = 4096
 
 
 def may_pay(given: Schedule, problem: Problem) -> bool:
-    """Whether to look at the swapped product: one of few rows, and no field given, which would be of one of the two."""
+    """Whether to try the swapped product: if D has few rows and no field is given, since it would fit one of both."""
     is_low = problem.weights is None and problem.m is not None and problem.m <= _MOST_ROWS
     return is_low and not given.decided() and not problem.is_batched and not problem.d_is_column_major
 
 
 def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None:
-    """Why packed weights are multiplied as A of a swapped product, by wgmma; None where they are not."""
+    """Why packed weights are multiplied by wgmma as A of a swapped product; None if they are not."""
     if problem.weights is None or problem.acc != EPILOGUE_TYPE or not has_wgmma(target):
         return None
     is_low = problem.m is not None and problem.m <= _MOST_ROWS_OF_MMA_SYNC
@@ -41,7 +41,7 @@ def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None
 
 
 def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Target) -> str | None:
-    """Why the second schedule, of the swapped product, is chosen in place of the first; None where it is not."""
+    """Why the schedule of the swapped product is chosen in place of the one as given; None if it is not."""
     if not as_given.agents.has_producer or not swapped.agents.has_producer:
         return None
     known = replace(problem, n=problem.n or _ASSUMED_EXTENT, k=problem.k or _ASSUMED_EXTENT)

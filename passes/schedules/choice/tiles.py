@@ -1,5 +1,5 @@
-"""The tiles to choose among: for warps that copy and multiply, and for a producer with consumers; whole ones, and those
-whose K several CTAs share."""
+"""The tiles to choose among: for warps that copy and multiply, and for a producer with consumers; whole tiles, and
+tiles whose K several CTAs share."""
 
 import re
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class WarpTile:
 
 
 def _tiles(text: str) -> tuple[WarpTile, ...]:
-    """Of lines `128x256x64 by 2x4 in 3`: M, N and K of a step, atoms along M and N, stages."""
+    """The tiles of a text like `128x256x64 by 2x4 in 3`: M, N and K of a step, atoms along M and N, stages."""
     numbers = [list(map(int, re.findall(r"\d+", entry))) for entry in text.split(",")]
     return tuple(WarpTile((m, n), k, (atoms_m, atoms_n, 1), stages) for m, n, k, atoms_m, atoms_n, stages in numbers)
 
@@ -40,8 +40,8 @@ _HALVES = _tiles(
     "128x256x64 by 2x4 in 3, 128x256x32 by 2x4 in 4, 256x128x32 by 4x2 in 4, 128x128x64 by 2x2 in 3,"
     "128x128x32 by 2x2 in 4, 128x64x64 by 2x2 in 3, 64x128x64 by 2x2 in 3, 64x64x64 by 2x2 in 4, 64x64x32 by 2x2 in 4"
 )
-# By bits of A's elements. Large tiles reuse operands more, small ones fill the GPU on small problems. FMA atoms have
-# 8 × 8 accumulators per thread. Accumulators of f64 take two registers each, which limits its tiles.
+# By bits of A's elements. Large tiles reuse operands more, small ones fill the GPU with small problems. FMA atoms have
+# 8 × 8 accumulators per thread. An accumulator of f64 takes two registers, so its tiles are smaller.
 _COMMON: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType(
     {
         8: tuple(replace(one, k=2 * one.k) for one in _HALVES),
@@ -53,27 +53,27 @@ _COMMON: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType(
         ),
     }
 )
-# Where fragments of A or B come in pairs of rows, two CTAs of a smaller tile per SM were faster (H200, 4096³).
+# If fragments of A or B are loaded in pairs of rows, two CTAs per SM with smaller tiles were faster (H200, 4096³).
 _COMMON_OF_ROWS: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType({64: _COMMON[64][1:]})
 # With several full operands a thread holds as many elements of each as of D: eight warps share them.
 _COMMON_BESIDE_OPERANDS = MappingProxyType({64: _tiles("64x64x16 by 2x4 in 4, 32x64x16 by 1x4 in 4")})
-# Of 32 bits by tensor cores.
+# Elements of 32 bits, by tensor cores.
 _COMMON_OF_WORDS = tuple(replace(one, k=one.k // 2) for one in _HALVES)
-# Bytes that do not lie along K are loaded one by one and packed in registers. Large tiles leave no registers for that,
-# nor for the sums of one K step of 8-bit floats, nor for these floats as f16, in which sm_90 multiplies them.
+# If bytes do not lie along K, they are loaded one by one and packed in registers. Large tiles leave no registers for
+# that. Nor do they for 8-bit floats, with the sums of a K step, and as f16, in which sm_90 multiplies them.
 _COMMON_OF_LONE_BYTES = _tiles("128x128x64 by 2x4 in 4, 64x128x64 by 2x4 in 4, 64x64x64 by 2x2 in 4")
 # Copies of 16-bit elements through registers hold a step's elements beside the accumulators: eight warps share them.
 _COMMON_BESIDE_COPIES = _tiles("128x128x32 by 2x4 in 3, 64x128x32 by 2x4 in 3, 64x64x32 by 2x2 in 4")
 
-# Of packed weights, which the next tile along M, and another warp along M, converts again. Threads hold the sums of a K
-# step beside all sums: 128 rows, or 64 with four warps, leave too few registers.
+# Packed weights. Each tile along M, and each warp along M, converts them again. Threads hold the sums of a K step
+# beside all sums: 128 rows, or 64 with four warps, leave too few registers.
 DEPTH_OF_WEIGHTS, _FEW_ROWS, _MOST_WARPS, _COPY_BYTES = 128, 16, 8, 16
 _OF_WEIGHTS = _tiles("32x128x128 by 1x4 in 4, 64x128x128 by 1x8 in 3")
 
-# Warps, or threads of FMA atoms, for tiles that the common ones do not divide, or whose copies they cannot share.
+# Other warps, or threads of FMA atoms, if the common ones do not divide the tile or cannot share its copies.
 _WARPS_M_N = ((2, 4), (4, 2), (2, 2), (4, 1), (1, 4), (2, 1), (1, 2), (1, 1))
 _THREADS_M_N = ((16, 16), (16, 8), (8, 16), (8, 8), (8, 4))
-_FMA_BITS = 32  # of the operands that no tensor core multiplies
+_FMA_BITS = 32  # operands of so many bits may be multiplied by no tensor core
 
 
 def common(given: Schedule, problem: Problem, target: Target) -> tuple[WarpTile, ...]:
@@ -100,8 +100,8 @@ def uncommon(given: Schedule, problem: Problem, target: Target) -> tuple[WarpTil
 
 
 def _of_weights(problem: Problem, target: Target) -> tuple[WarpTile, ...]:
-    """The tile with as many rows as A has, up to 64, so that weights are converted once. With few rows as many warps
-    as can share the copies of A: each has 16 columns, or 32 of short groups, whose bytes fewer threads can share."""
+    """The tile with as many rows as A has, up to 64, so that weights are converted once. With few rows, as many warps
+    as can share the copies of A, each with 16 columns, or with 32 for short groups, whose bytes fewer threads share."""
     k = problem.group or DEPTH_OF_WEIGHTS
     if problem.m is not None and problem.m <= _FEW_ROWS:
         warps = min(_MOST_WARPS, k // _FEW_ROWS)
@@ -118,9 +118,9 @@ def _of_weights(problem: Problem, target: Target) -> tuple[WarpTile, ...]:
 class Splits:
     """Tiles for warps, whose `k` is in bits, and how many parts and CTAs of an SM they are split into.
 
-    `beside_operands`: registers of a thread that sums may take if the epilogue also reads operands, and if several of
-    these are full. `worth`: the share of the cycles of whole tiles below which a split is chosen, by how well the
-    estimate tells them apart.
+    `beside_operands`: the registers of a thread that sums may take if the epilogue also reads operands; if several of
+    them are full. `worth`: a split is chosen if it takes less than this share of the cycles of whole tiles, by the
+    estimate.
     """
 
     tiles: tuple[WarpTile, ...]
@@ -131,9 +131,9 @@ class Splits:
     worth: float
 
 
-# Measured on an H100 (tn, µs): f64 384×3072×2048, whose 288 tiles of 64×64 fill two waves and a fifth of 132 SMs, 115
-# whole and 94 in three parts; 640×640×4096, 86 and 72 in five of 64×128; f32 256×256×8192, 50 in 16 parts of 64×64 and
-# 44 in 32 of 128×128, whose eight warps add more sums at a time.
+# Measured on an H100 (tn, µs): f64 384×3072×2048 takes 115 in whole tiles of 64×64, whose 288 fill 2.2 waves of 132
+# SMs, and 94 in three parts; f64 640×640×4096 takes 86, and 72 in five parts of 64×128; f32 256×256×8192 takes 50 in 16
+# parts of 64×64, and 44 in 32 of 128×128, whose eight warps add more sums at a time.
 SPLITS_OF_THREADS = Splits(
     _tiles("128x128x512 by 16x16 in 3, 128x64x256 by 16x8 in 4, 64x64x256 by 8x8 in 4"),
     most_parts=32,
@@ -142,8 +142,8 @@ SPLITS_OF_THREADS = Splits(
     beside_operands=(64, 64),
     worth=0.8,
 )
-# Of tensor cores, by the bits of a sum; none where sums are shorter than f32. Where two tiles are alike, that of eight
-# warps leaves each thread more registers for what an epilogue reads.
+# Tensor cores, by the bits of a sum; none for sums shorter than f32. Of two equal tiles, the one with eight warps
+# leaves each thread more registers for operands of the epilogue.
 SPLITS: Mapping[int, Splits] = MappingProxyType(
     {
         32: Splits(
@@ -179,12 +179,12 @@ ROWS: tuple[tuple[int, Agents, int], ...] = (
 )
 NARROWEST, N_STEP = 64, 8
 DEPTH_BITS = 1024  # K of a step: rows of 128 bytes
-# Of products of pieces, whose sums are promoted after each step. Two stages of 64 of tf32 took less time than four of
-# 32 (H200, 4096³ by tf32x3, 256×128: 1314 and 1548 µs; by bf16x6 1345 and 1733 µs).
+# For products of pieces, whose sums are promoted after each step. Two stages of 64 elements of tf32 were faster than
+# four of 32 (H200, 4096³ by tf32x3, 256×128: 1314 and 1548 µs; by bf16x6 1345 and 1733 µs).
 DEPTH_BITS_OF_PIECES = 2048
 CLUSTERS: tuple[Extents2, ...] = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 4))  # to choose among
 
-# Of divided K: rows, and the consumers that share them; of so many columns. As narrow as a swapped product of few rows.
+# If K is divided: rows and the consumers that share them, and columns. `NARROW`: for swapped products of few rows.
 DIVIDED_ROWS: tuple[tuple[int, Agents], ...] = ((64, cooperative(1)), (128, cooperative(2)))
 DIVIDED_COLUMNS = range(64, 257, 32)
 NARROW_ROWS = 64
