@@ -1,1 +1,1 @@
-"""How long a schedule takes, by an estimate. No rule asks for it."""
+"""An estimate of the time that a schedule takes. No rule depends on it."""

@@ -1,8 +1,8 @@
 """Estimated cost of a grid of CTA tiles, in cycles of one SM.
 
-A grid runs in waves of the CTAs that fit on the GPU at once. A K step of a CTA takes the longer of its products and its
-loads. The estimate is deliberately small: it is one sum for all kinds of agents, and `calibration.py` has what was
-measured of each. Extents known only at run time are taken as 4096.
+A grid runs in waves of the CTAs that fit on the GPU at once. A K step of a CTA takes as long as its products or its
+loads, whichever take longer. The estimate is small on purpose: one formula for all kinds of agents, with measured
+constants for each kind in `calibration.py`. Extents known only at run time count as 4096.
 """
 
 from collections.abc import Sequence
@@ -37,21 +37,21 @@ from lowtide.targets import MMA_ATOMS, Target
 from lowtide.targets.atoms import FMA, WGMMA_ROWS
 
 _CLUSTER_OVERHEAD = 200  # cycles: the barriers at both ends
-_BOX_BITS = 1024  # of a row of a box that TMA stores: the widest swizzle
+_BOX_BITS = 1024  # in a row of a box that TMA stores: the widest swizzle
 
 _WGMMA_BITS_PER_CYCLE = 2048 * 16  # multiply-adds of wgmma per SM, times the bits of an operand
 _USUAL_RATE = 1024  # multiply-adds per cycle and SM, of mma.sync of 16-bit operands
 _SHARED_MEMORY_BYTES, _L2_BYTES = 128, 32  # per cycle and SM
-_THREE_CONSUMERS = 1.03  # times the cycles of their tiles: what two or one gain is certain
-# Slowdown of products that are promoted. If one consumer multiplies at a time, nothing multiplies meanwhile. If a
-# consumer has several blocks of rows, it waits for each. Measured on an H200 (e4m3, 8192³): 892 TFLOP/s by
-# 128×128 in turns and 1191 by 256×128, in place of 1273 by 128×192.
+_THREE_CONSUMERS = 1.03  # factor for tiles of three consumers: they are chosen only if they gain more than 3 %
+# Slowdown of products whose sums are promoted. If one consumer multiplies at a time, tensor cores are idle while it
+# adds. If a consumer has several blocks of rows, it waits for each. Measured on an H200 (e4m3, 8192³): 892 TFLOP/s by
+# 128×128 in turns, 1191 by 256×128, and 1273 by 128×192.
 _PROMOTED_ALONE, _PROMOTED_BLOCKS = 1.5, 1.12
-# In longer steps, as of pieces, several blocks of rows for a consumer are better than one: 1314 µs by 256×128 and 1542
-# by 128×176 (tf32x3, 4096³).
+# Products of pieces have longer steps. Then several blocks of rows for a consumer are better than one: 1314 µs by
+# 256×128 and 1542 by 128×176 (tf32x3, 4096³).
 _PROMOTED_PIECES = 1.2
-# Of scaled ones in tiles that are not wide, in which sums and scales take more of a K step: 1110 and 1034 TFLOP/s by
-# 128×128, 1229 and 1077 by 128×192 (8192³, 4096×7168×2048).
+# With scales and tiles that are not wide, sums and scales take more of a K step: 1110 and 1034 TFLOP/s by 128×128, 1229
+# and 1077 by 128×192 (8192³, 4096×7168×2048).
 _SCALED_NARROW = 1.08
 _SCALED_PARTS = 0.015  # for each scale of columns that a thread loads in a K step
 
@@ -61,9 +61,9 @@ Tail: TypeAlias = TailKind | KDivision
 
 @dataclass(frozen=True)
 class _Work:
-    """What a CTA does for one tile, in cycles of an SM that it has alone; `products` and `loads` are those of a K step.
+    """The work of a CTA for one tile, in cycles of an SM that it has alone. `products` and `loads`: of each K step.
 
-    `waits`: the share of its products' cycles that its own warps do not hide.
+    `waits`: the share of the products' cycles that the CTA's own warps do not hide.
     """
 
     steps: int
@@ -73,16 +73,16 @@ class _Work:
     waits: float = 0
 
     def cycles(self, sharing: float, found: Calibration) -> float:
-        """Of the tile, where so many CTAs share the SM."""
+        """The cycles of the tile if so many CTAs share the SM."""
         products = self.products * hypot(1.0, self.waits / sharing)
         return self.steps * (larger(products, self.loads, found.sharpness) * sharing + found.step) + self.beside
 
 
 def cost(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None = None) -> float:
-    """Estimated cycles of the whole grid of a schedule. With a producer its tile, K of a step, agents and cluster must
-    be decided; without, all that follows from them.
+    """Estimated cycles of the whole grid of a schedule. With a producer, the schedule must decide tile, K of a step,
+    agents and cluster; without one, all fields.
 
-    `tail`: how the last wave of whole tiles runs; None: the cheapest way, or K divided as the schedule says.
+    `tail`: how the last wave of whole tiles runs. None: in the cheapest way, or with K divided as the schedule says.
     """
     if not schedule.agents.has_producer:
         return _without_producer(schedule, problem, target)
@@ -98,8 +98,8 @@ def cost(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None
 
 
 def rank(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None) -> tuple[float, ...]:
-    """The cost, and what decides between equal ones: with a producer, how often the larger operand is read, then the
-    size of the tile."""
+    """The cost, and numbers that decide between equal costs. With a producer, these are how often the larger operand is
+    read, then the size of the tile."""
     cycles = cost(schedule, problem, target, tail)
     if not schedule.agents.has_producer:
         return (cycles,)
@@ -109,8 +109,8 @@ def rank(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None
 
 @dataclass(frozen=True)
 class _Grid:
-    """A grid of so many CTAs, or clusters. `last`: what the CTAs of a last wave may do, and among how many each tile is
-    then divided; `loads`: cycles that the grid takes at least."""
+    """A grid of `ctas` CTAs or clusters. `last`: for each way to run the last wave, the work of a CTA, and the number
+    of CTAs that share a tile. `loads`: the least cycles that the grid takes."""
 
     ctas: int
     at_once: int
@@ -133,7 +133,7 @@ class _Grid:
 
 
 def _with_producer(tile: Tile, problem: Problem, target: Target, ways: Sequence[Tail]) -> float:
-    """The cost of tiles that consumers multiply, the last wave in the cheapest of these ways."""
+    """The cost of tiles that consumers multiply. The last wave runs in the cheapest of these ways."""
     parts = next((way.parts for way in ways if isinstance(way, KDivision) and not way.is_of_tail), 1)
     found = of_consumers(tile.agents.consumer.turns, problem, is_whole=parts == 1)
     clusters, at_once = clusters_of(tile, problem) * parts, clusters_at_once(tile, target)
@@ -148,7 +148,7 @@ def _with_producer(tile: Tile, problem: Problem, target: Target, ways: Sequence[
             part = _of_consumers(tile, problem, found, saturated, way.parts)
             last.append((replace(part, beside=part.beside + EXCHANGE_OF_TAIL[way.adder]), way.parts))
         elif way is TailKind.halves:
-            rows, columns, depth = tile.shape  # slots are those of a whole tile, so that a half starts and ends as late
+            rows, columns, depth = tile.shape  # slots have the size of a whole tile, so a half starts and ends as late
             half = _of_consumers(replace(tile, shape=(rows // 2, columns, depth)), problem, found, 1.0)
             last.append((replace(half, beside=half.beside + found.tall), 2))
         else:
@@ -158,7 +158,7 @@ def _with_producer(tile: Tile, problem: Problem, target: Target, ways: Sequence[
 
 
 def _of_consumers(tile: Tile, problem: Problem, found: Calibration, saturated: float, parts: int = 1) -> _Work:
-    """The work on a tile, or on one of the `parts` of its K; a step takes at least its share of requests to L2."""
+    """The work on a tile, or on one of `parts` parts of its K. Requests to L2 are the loads of a step."""
     (rows, columns, depth), agents = tile.shape, tile.agents
     slowdown = 1 + found.by_l2 * per_product(tile, problem) + found.by_shared_memory * (1 / WGMMA_ROWS + 1 / columns)
     products = prod(tile.shape) * element_type(problem.a).bits / _WGMMA_BITS_PER_CYCLE * _promotion(tile, problem)
@@ -179,7 +179,7 @@ def _promotion(tile: Tile, problem: Problem) -> float:
     if not problem.promotes:
         return 1.0
     (rows, columns, _), sharing = tile.shape, tile.agents.consumer.warpgroups
-    # Each part of a tile's columns that lies within a block, wherever the tile begins, has a scale of its own.
+    # A tile may begin anywhere in a block of columns. Each part of it that is always within one block has one scale.
     parts = columns // gcd(columns, SCALE_BLOCK) if problem.is_scaled else 0
     scaled = 1 + _SCALED_PARTS * parts
     if problem.is_scaled and not is_wide_for_scales(tile.shape, tile.agents):
@@ -193,12 +193,12 @@ def _promotion(tile: Tile, problem: Problem) -> float:
 
 
 def tails(tile: Tile, problem: Problem, target: Target, box: int | None) -> list[Tail]:
-    """How the last wave of a grid may run: as whole tiles; in halves, if they are legal and known to split a wave after
-    some full ones; or in parts of K, if scales act in the sum.
+    """How the last wave of a grid may run: in whole tiles; in halves, if they are legal and the last of several waves
+    is at most half full; or in parts of K, if scales act in the sum.
 
-    A grid without a full wave takes a lower tile in place of halves, with smaller slots in the ring. Each part of K
-    stores a share of the columns if that is whole boxes, of so many columns; with None, part 0 stores all. Of other
-    products, whole tiles of 128×256 and half tiles of 256×192 have so far been as fast or faster.
+    A grid without a full wave uses a lower tile in place of halves, with smaller slots in the ring. Each part of K
+    stores a share of the columns if that is whole boxes of `box` columns, else part 0 stores all. Without scales, whole
+    tiles of 128×256 and half tiles of 256×192 have so far been as fast or faster.
     """
     at_once, (rows, columns, depth) = clusters_at_once(tile, target), tile.shape
     full, over = divmod(clusters_of(tile, problem), at_once)
@@ -225,7 +225,7 @@ def widest_box(problem: Problem) -> int:
 
 
 def _exchange(shape: Extents3, parts: int, problem: Problem, found: Calibration, warps: int = 1) -> float:
-    """Cycles that a tile takes longer because its K is divided."""
+    """The additional cycles of a tile whose K is divided."""
     if parts == 1:
         return 0
     sums = shape[0] * shape[1] * element_type(problem.acc).bits // 8
@@ -255,8 +255,8 @@ def _without_producer(schedule: Schedule, problem: Problem, target: Target) -> f
 
 
 def _memory_cycles(schedule: Schedule, problem: Problem) -> float:
-    """Of a K step: what shared memory takes, or L2. Each warp reads its rows of A and of B; each thread of FMA atoms,
-    whose lanes share loads in pairs."""
+    """The cycles of shared memory or of L2 for a K step, whichever are more. Each warp reads its rows of A and of B
+    from shared memory. With FMA atoms each thread does, and pairs of lanes share a load."""
     tile_m, tile_n, tile_k = schedule.tile_mnk
     assert schedule.multiply.atoms is not None
     atoms_m, atoms_n, atoms_k = schedule.multiply.atoms

@@ -1,6 +1,6 @@
-"""What a grid of CTA tiles reads from L2 and from memory, and how long that takes at least, in cycles of one SM.
+"""The bytes that a grid of CTA tiles reads from L2 and from memory, and the least time for them, in cycles of one SM.
 
-Extents known only at run time are taken as 4096.
+Extents known only at run time count as 4096.
 """
 
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ from lowtide.targets import Target
 from lowtide.targets.atoms import Operand
 
 _ASSUMED_EXTENT = 4096
-_ASSUMED_BATCH = 32  # of a batch that is known at run time
+_ASSUMED_BATCH = 32  # if the batch is known only at run time
 
-# What limits grids of few rows, calibrated on those of benchmarks/calibration_shapes.txt, which leave power unused.
+# Limits of grids of few rows, which do not reach the power limit, calibrated on benchmarks/calibration_shapes.txt.
 _BYTES_PER_CYCLE = 62  # that an SM receives from L2
-# What all SMs receive from memory, and one SM of an operand that no other reads the same part of.
+# Bytes that all SMs receive from memory, and those that one SM receives of an operand whose parts only one SM reads.
 _MEMORY_BYTES_PER_CYCLE, _MEMORY_BYTES_OF_SM = 2500, 30
-_SHARPNESS = 6  # of the larger limit: what comes from L2 and from memory hide each other but for a part
-# Rows of TMA boxes that lie outside of A or B take time: all SMs together get so many of them per cycle, and nothing
-# else meanwhile. 64×64 at 100×4096×4096 17.7 µs, at 128×4096×4096 14.0; 128×64 at 200×4096×4096 26.3, at 256 17.2.
+_SHARPNESS = 6  # loads from L2 and from memory hide each other up to a part: see `larger`
+# Rows of TMA boxes that lie outside of A or B take time: all SMs together get this many of them per cycle, and nothing
+# else meanwhile. 64×64 takes 17.7 µs at 100×4096×4096 and 14.0 at 128×4096×4096; 128×64 26.3 at M = 200, 17.2 at 256.
 _EMPTY_ROWS_PER_CYCLE = 18
 _TMA_BYTES = 16  # rows must be multiples of this
-_UNALIGNED_WEIGHT = 2.0  # of an operand whose rows do not start on L2 lines: each row of a box touches two
+_UNALIGNED_WEIGHT = 2.0  # for an operand whose rows do not start on L2 lines: each row of a box touches two lines
 _LINE_BYTES, SECTOR_BYTES = 128, 32
-# Where rows do not start on sectors of L2, its requests limit all SMs together: cycles per SM for 128 bytes of a TMA
-# load, of such rows and of others. Measured on an H200 (bf16, tn, without clusters and in pairs of CTAs): 1000³, 2056³,
-# 4096×4104×4104, 8200³, 4096×4096×1000, 1000×8000×1000. A load for several CTAs is one request.
+# If rows do not start on sectors of L2, requests to L2 limit all SMs together. Cycles per SM for 128 bytes of a TMA
+# load of such rows, and of other rows. Measured on an H200 (bf16, tn, without clusters and in pairs of CTAs): 1000³,
+# 2056³, 4096×4104×4104, 8200³, 4096×4096×1000, 1000×8000×1000. A load for several CTAs is one request.
 _CYCLES_PER_REQUEST, _OF_ALIGNED = 5.1, 2.6
 
 
@@ -46,7 +46,7 @@ class Tile:
 
 
 def tile_of(schedule: Schedule) -> Tile:
-    """The tile of a schedule that decides it and its agents."""
+    """The tile of a schedule. The schedule must decide it and the agents."""
     return Tile(schedule.tile_mnk, schedule.agents, schedule.cluster)
 
 
@@ -59,7 +59,7 @@ def batch_of(problem: Problem) -> int:
 
 
 def larger(one: float, other: float, sharpness: float) -> float:
-    """The larger of two limits, and a little more where both are near."""
+    """The larger of two limits, and a little more if they are close."""
     return max(one, other) if sharpness == inf else float((one**sharpness + other**sharpness) ** (1 / sharpness))
 
 
@@ -71,7 +71,7 @@ def grid_of(tile: Tile, problem: Problem) -> Extents2:
 
 
 def clusters_of(tile: Tile, problem: Problem) -> int:
-    """Clusters of the grid, of one CTA or more; those at the edges may have CTAs without work."""
+    """Clusters of the grid, of one CTA or more. At the edges, a cluster may have CTAs without work."""
     return prod(grid_of(tile, problem)) // prod(tile.cluster) * batch_of(problem)
 
 
@@ -82,8 +82,8 @@ def clusters_at_once(tile: Tile, target: Target) -> int:
 
 
 def load_cycles(steps: int, tile: Tile, problem: Problem) -> float:
-    """The least cycles of a grid in which each SM loads so many steps: what it receives from L2, and rows of boxes that
-    are empty; or, if that is more, A and B from memory."""
+    """The least cycles of a grid in which each SM loads so many steps: bytes from L2 and rows of boxes outside of A or
+    B; or, if that takes longer, A and B from memory."""
     size_m, size_n, k = sizes_of(problem)
     bytes_a, bytes_b = (element_type(problem.stream(name).element).bits / 8 for name in OPERANDS)
     (tile_m, tile_n, depth), (rows, columns) = tile.shape, grid_of(tile, problem)
@@ -99,15 +99,15 @@ def load_cycles(steps: int, tile: Tile, problem: Problem) -> float:
 
 
 def reads_of_larger(tile: Tile, problem: Problem) -> int:
-    """How often each part of the larger operand is read: of B by the clusters along M, of A by those along N. 128×64
-    takes up to 7 % less time than 64×128 at 256×4096×4096, 64×128 2 % less at 1024³ (H200)."""
+    """How many clusters read each part of the larger operand: along M for B, along N for A. At 256×4096×4096 128×64
+    takes up to 7 % less time than 64×128; at 1024³ 64×128 takes 2 % less (H200)."""
     m, n, _ = sizes_of(problem)
     along = 0 if m < n else 1
     return grid_of(tile, problem)[along] // tile.cluster[along]
 
 
 def wave_bytes(tile: Extents3, problem: Problem, target: Target) -> float:
-    """Bytes of A and B that the tiles of a wave read, where they cover about a square of D, or several D of a batch."""
+    """Bytes of A and B that the tiles of a wave read if they cover about a square of D, or several D of a batch."""
     m, n, k = sizes_of(problem)
     covered = target.sm_count * tile[0] * tile[1]
     side, matrices = sqrt(covered), min(batch_of(problem), max(1.0, covered / (m * n)))
@@ -116,8 +116,8 @@ def wave_bytes(tile: Extents3, problem: Problem, target: Target) -> float:
 
 
 def per_product(tile: Tile, problem: Problem) -> float:
-    """Elements of A and B that a step loads for each multiply-add: 1 / N and 1 / M. Those of an operand whose rows do
-    not start on L2 lines cost more; CTAs that share a load share what that adds."""
+    """Elements of A and B that a step loads for each multiply-add: 1 / N and 1 / M. If the rows of an operand do not
+    start on L2 lines, its elements cost more. CTAs that share a load share this additional cost."""
     of_a, of_b = (
         1.0 if _starts_on(_LINE_BYTES, operand, problem) else 1 + (_UNALIGNED_WEIGHT - 1) / _sharers(operand, tile)
         for operand in OPERANDS
@@ -126,7 +126,7 @@ def per_product(tile: Tile, problem: Problem) -> float:
 
 
 def request_cycles(tile: Tile, problem: Problem) -> float:
-    """The least cycles of a step's loads where all SMs make such requests to L2; 0 where rows start on sectors."""
+    """The least cycles of a step's loads if all SMs make such requests to L2; 0 if rows start on sectors."""
     if not straddles_sectors(problem):
         return 0.0
     cycles = 0.0
@@ -138,18 +138,18 @@ def request_cycles(tile: Tile, problem: Problem) -> float:
 
 
 def _sharers(operand: Operand, tile: Tile) -> int:
-    """CTAs of a cluster that take the same tile of an operand: of A those along N, of B those along M."""
+    """The number of CTAs of a cluster that take the same tile of an operand: along N for A, along M for B."""
     return sharing(operand, tile.cluster)[1]
 
 
 def straddles_sectors(problem: Problem) -> bool:
-    """Whether A or B is known to have rows, as close as they lie by default, that do not start on sectors of L2."""
+    """Whether rows of A or B, one behind the other, are known not to start on sectors of L2."""
     return not all(_starts_on(SECTOR_BYTES, operand, problem) for operand in OPERANDS)
 
 
 def _starts_on(unit: int, operand: Operand, problem: Problem) -> bool:
-    """Whether an operand's rows start on multiples of so many bytes; taken as true for run-time extents. Rows that TMA
-    cannot read are packed, to lines."""
+    """Whether the rows of an operand start on multiples of `unit` bytes; true if extents are known only at run time.
+    Rows that TMA cannot read are packed to L2 lines."""
     _, extent = contiguous_extent(operand, problem)
     size = 0 if extent is None else extent * element_type(problem.stream(operand).element).bits // 8
     return size % unit == 0 or size % _TMA_BYTES != 0
