@@ -1,1 +1,1 @@
-"""What a complete schedule must satisfy: one file for each part of a schedule."""
+"""The rules of complete schedules: one file for each part of a schedule."""

@@ -1,4 +1,4 @@
-"""What the copies of A and B must satisfy: atoms that the threads can share, how stages keep them, swizzles."""
+"""Rules of the copies of A and B: atoms that the threads can share, the layout of stages, swizzles."""
 
 from collections.abc import Iterator
 
@@ -33,18 +33,18 @@ _OPERANDS: tuple[Operand, ...] = ("a", "b")
 
 
 def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Copies that the threads can share, and whose tiles the multiply can read."""
+    """The threads can share the copies, and the multiply can read the copied tiles."""
     yield from _through_registers(schedule, problem)
     by_tma = [schedule.mainloop.operand(name).copy in TMA_RANKS for name in _OPERANDS]
     for name in _OPERANDS if any(by_tma) else ():
         if keeps_transposed(name, schedule):
             yield (
-                f"{name}.stage = transposed goes with cp.async, not TMA, whose boxes come as they lie; take as_loaded"
+                f"{name}.stage = transposed goes with cp.async, not TMA, which keeps element order; take as_loaded"
                 " [tma-transposes-stage]"
             )
         if schedule.mainloop.operand(name).padding:
             yield (
-                f"{name}.padding goes with cp.async, not TMA, whose boxes have no gaps; take 0, and a swizzle"
+                f"{name}.padding goes with cp.async, not TMA: its boxes have no gaps; take 0, and a swizzle"
                 " [tma-padding]"
             )
     if any(by_tma) or schedule.agents.has_producer:
@@ -71,9 +71,9 @@ def copies(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 
 
 def _fragments(name: Operand, schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """A stage from which the fragments of the tiled mma can be loaded."""
+    """The fragments of the tiled mma can be loaded from the stage."""
     if name == problem.packed:
-        return  # how those are loaded is checked with them
+        return  # the rules of packed weights check their loads
     mma, rows = tiled_mma(schedule, problem), schedule.tile_mnk[_OPERANDS.index(name)]
     along_rows = is_transposed(name, problem.layout) != keeps_transposed(name, schedule)
     try:
@@ -83,7 +83,7 @@ def _fragments(name: Operand, schedule: Schedule, problem: Problem) -> Iterator[
 
 
 def _through_registers(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """Threads hold the elements that they copy; what they shift into place is more than one."""
+    """Threads can copy elements of this type through registers, and realign only if they load several at once."""
     for name in _OPERANDS:
         copy, row = str(schedule.mainloop.operand(name).copy), element_type(problem.stream(name).element)
         atom = targets.copy_atom(copy) if copy in targets.COPY_ATOMS else None
@@ -116,14 +116,14 @@ def transposing(schedule: Schedule, problem: Problem) -> Iterator[str]:
 
 
 def packing(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """What is moved by single elements lies aligned wherever it lies."""
+    """A matrix that is moved by single elements is always aligned, and so is not packed."""
     for name in MATRICES:
         row = element_type(problem.d if name == "d" else problem.stream(name).element)
         if is_packed_transposed(name, schedule):
             continue
         if is_packed(name, schedule) and moved_alignment(name, schedule, problem) <= row.bytes:
             yield (
-                f"{PACK_FIELDS[name]} = rows: {name} is moved by elements, wherever these lie; take pack = none"
+                f"{PACK_FIELDS[name]} = rows: {name} is moved by elements, which are always aligned; take pack = none"
                 " [packed-elements]"
             )
         elif is_packed(name, schedule) and name == "d" and problem.d_is_column_major:
@@ -134,7 +134,7 @@ def packing(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
 
 
 def _by_producer(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """Copies that the warpgroup of a producer can share, to stages that lie as TMA would leave them."""
+    """The warpgroup of a producer can share the copies, to stages laid out as by TMA."""
     for name in _OPERANDS if schedule.agents.has_producer else ():
         operand = schedule.mainloop.operand(name)
         if name not in schedule.copied_by_threads:
@@ -151,7 +151,7 @@ def _by_producer(schedule: Schedule, problem: Problem) -> Iterator[str]:
 
 
 def _global_loads(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """Loads as wide as what threads hold side by side in global memory."""
+    """Loads are as wide as the neighbours in global memory that a thread holds."""
     mma = tiled_mma(schedule, problem)
     for name in _OPERANDS:
         shape = (schedule.tile_mnk[_OPERANDS.index(name)], mma.tile_mnk[2])
@@ -180,7 +180,7 @@ def _transposing(name: Operand, schedule: Schedule, problem: Problem, mma: Tiled
         by_element = [f"cp.async.{row.bytes}"] if f"cp.async.{row.bytes}" in targets.COPY_ATOMS else []
         copies = [f"{name}.copy = {other}" for other in ["staged.16"] * row.in_registers + by_element]
         ways = " or ".join([*copies, f"{name}.stage = as_loaded"])
-        yield f"{name}.stage = transposed: {copy} moves other than one element of {row}; take {ways} [transposed-width]"
+        yield f"{name}.stage = transposed: {copy} does not move one element of {row}; take {ways} [transposed-width]"
 
 
 def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -195,12 +195,12 @@ def swizzles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
         padding = schedule.mainloop.operand(name).padding or 0
         if padding and swizzle[0]:
             yield (
-                f"{name}.padding = {padding} with a swizzle, which permutes rows without gaps; take one of the two"
+                f"{name}.padding = {padding} with a swizzle, which needs rows without gaps; take one of the two"
                 " [padded-swizzle]"
             )
         if padding * bits % 128:
             yield (
-                f"{name}.padding = {padding} is no multiple of 16 bytes, which accesses take; take {128 // bits}"
+                f"{name}.padding = {padding} is no multiple of 16 bytes, the size of accesses; take {128 // bits}"
                 " [padding-bytes]"
             )
 

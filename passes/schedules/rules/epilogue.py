@@ -1,4 +1,4 @@
-"""What the epilogue of a schedule must satisfy: words that go together, parts of the tile, the scratch's swizzle."""
+"""Rules of the epilogue of a schedule: words that go together, parts of the tile, the scratch's swizzle."""
 
 from collections.abc import Iterator
 
@@ -66,7 +66,7 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 
 
 def _only_stored(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """A D whose elements threads do not hold is stored where it is converted."""
+    """If D has elements that threads do not hold, it is stored where it is converted."""
     row, path, math = element_type(problem.d), schedule.epilogue.path, schedule.epilogue.math
     if not row.is_converted_to:
         return
@@ -123,7 +123,7 @@ def start(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
 
 
 def _first_rows(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """First rows: those of a block of 64 for each consumer, whose sums a known last K step completes before others."""
+    """First rows: 64 for each consumer. In a known last K step their sums are complete before the others."""
     found, rows = "epilogue.start = first_rows", WGMMA_ROWS * schedule.agents.consumer.warpgroups
     if schedule.agents.consumer.turns != 1 or not schedule.multiply.by_warpgroups:
         yield (f"{found} is for wgmma and a consumer of one instance; take all_sums [start-turns]")
@@ -162,18 +162,18 @@ def _next_tile(schedule: Schedule, problem: Problem) -> Iterator[str]:
             "take all_sums [held-store-loop]"
         )
     if schedule.epilogue.cache not in (None, CacheHint.normal):
-        yield f"{found} has stores without a cache hint; take epilogue.cache = normal [held-store-cache]"
+        yield f"{found} stores without a cache hint; take epilogue.cache = normal [held-store-cache]"
     for side, extent, most in zip("MN", (problem.m, problem.n), schedule.tile_mnk, strict=False):
         if extent is None or extent % most:
             shown = f"an open {side}" if extent is None else f"{side} = {extent}"
             yield (
-                f"{found} holds whole tiles, and {shown} is not known to be a multiple of {most}; take all_sums"
+                f"{found} needs whole tiles, and {shown} is not known to be a multiple of {most}; take all_sums"
                 " [held-store-edges]"
             )
 
 
 def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Parts that divide the tile in steps of the tiled mma, and that the stores can take."""
+    """Parts divide the tile in steps of the tiled mma, and fit the stores."""
     path = schedule.epilogue.path
     if path is StorePath.direct:
         return
@@ -208,7 +208,7 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
 
 
 def swizzle(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """The swizzle of the scratch, where threads store through it."""
+    """The swizzle of the scratch, if threads store through it."""
     if schedule.epilogue.path is not StorePath.smem:
         return
     assert schedule.epilogue.swizzle is not None and schedule.epilogue.tile is not None

@@ -1,4 +1,4 @@
-"""What the grid of a schedule must satisfy: its tile, its clusters, its order, its launch, its division of K."""
+"""Rules of the grid of a schedule: its tile, its clusters, its order, its launch, its division of K."""
 
 from collections.abc import Iterator, Sequence
 from math import lcm
@@ -28,7 +28,7 @@ MOST_PARTS = 128  # of a split: the sum of many parts takes longer than it saves
 
 
 def operands(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Operands that are swapped where the schedule says so, and D in rows as the kernel sees it, or stored directly."""
+    """The operands are swapped if the schedule says so. The kernel sees D by rows, or stores it directly."""
     wanted = schedule.grid.operands is OperandsKind.swapped
     if problem.swapped != wanted:
         is_, asks = ("swapped", "as_given") if problem.swapped else ("as_given", "swapped")
@@ -93,7 +93,7 @@ def launch(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 
 
 def tail(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """A tail in halves: of a persistent grid with roles, whose half tiles still have 64 rows for each consumer."""
+    """A tail in halves needs a persistent grid with roles, and half tiles with 64 rows for each consumer."""
     grid, consumers = schedule.grid, schedule.agents.consumer.all_warpgroups
     if grid.tail is not TailKind.halves:
         return
@@ -122,7 +122,7 @@ def tail(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
 
 
 def waves(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Waves in step: of CTAs that run at the same time, each with a producer that can wait for the others'."""
+    """Waves in step need CTAs that run at the same time, each with a producer that can wait for the other CTAs."""
     grid = schedule.grid
     if grid.waves is not WavesKind.synchronized:
         return
@@ -138,7 +138,7 @@ def waves(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         )
     elif schedule.k_division is not None:
         yield (
-            f"waves = synchronized counts whole tiles, which k_division = {schedule.k_division} divides; take free"
+            f"waves = synchronized counts whole tiles, and k_division = {schedule.k_division} divides them; take free"
             " [waves-division]"
         )
 
@@ -153,7 +153,7 @@ def ctas(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
 
 
 def occupancy(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """As many CTAs as asked for fit on an SM, by threads and shared memory; ptxas gives each its share of registers."""
+    """The CTAs fit on an SM by threads and shared memory. ptxas gives each CTA its share of the registers."""
     count = schedule.grid.ctas_per_sm or 1
     threads, needed = threads_of(schedule), shared_memory_bytes(schedule, problem)
     fitting = target.ctas_per_sm(threads, needed, 24)
@@ -186,7 +186,7 @@ def cluster(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
 
 
 def cluster_shares(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """CTAs share TMA loads: each loads a part of the rows of a stage, from where the pattern of its swizzle begins."""
+    """CTAs share TMA loads: each loads some rows of a stage, beginning where the pattern of the swizzle begins."""
     shape = schedule.cluster
     if shape != (1, 1) and not schedule.agents.has_producer:
         yield (
@@ -238,14 +238,14 @@ def k_parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
 
 
 def k_division(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """A part has at least one K step; even shares of all steps, and CTAs that wait for each other, need a grid of those
-    that run at once."""
+    """A part has at least one K step. If each CTA has an even share of all steps, or CTAs wait for each other, all CTAs
+    of the grid must run at once."""
     division = schedule.k_division
     if division is None:
         return
     if schedule.grid.tail is TailKind.halves:
         yield (
-            f"k_division = {division} shares the last wave already; take tail = whole, or k_division = none"
+            f"k_division = {division} divides the last wave already; take tail = whole, or k_division = none"
             " [division-tail]"
         )
     if schedule.agents.consumer.turns > 1:
@@ -279,8 +279,7 @@ def k_division(schedule: Schedule, problem: Problem, target: Target) -> Iterator
 
 
 def _shares(schedule: Schedule, division: KDivision) -> Iterator[str]:
-    """Each part stores whole runs of columns, straight from its fragment; or whole boxes, where TMA stores whole tiles
-    too."""
+    """Each part stores whole runs of columns from its fragment, or whole boxes if TMA stores the whole tiles too."""
     _, n, _ = schedule.tile_mnk
     epilogue, parts, by_tma = schedule.epilogue, division.parts, division.is_of_tail
     step = 8 if schedule.multiply.by_warpgroups else schedule.multiply.step[1]

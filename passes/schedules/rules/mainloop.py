@@ -1,4 +1,4 @@
-"""What the mainloop of a schedule must satisfy: stages, roles and their registers, prologues, shared memory."""
+"""Rules of the mainloop of a schedule: stages, roles and their registers, prologues, shared memory."""
 
 from collections.abc import Iterator
 from math import prod
@@ -69,7 +69,7 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 
 
 def _agents(agents: Agents) -> Iterator[str]:
-    """The numbers of each agent; and that a single agent has no other beside it."""
+    """The numbers of each agent. With a single agent there is no other."""
     for count in agents.registers:
         if count != 0 and (count % 8 or not 24 <= count <= 256):
             legal = [each and min(max(round(each / 8) * 8, 24), 256) for each in agents.registers]
@@ -98,7 +98,7 @@ def _agents(agents: Agents) -> Iterator[str]:
 
 
 def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Fields that roles require together; and atoms that only roles have."""
+    """The fields that roles need, and the atoms that need roles."""
     if not schedule.agents.has_producer:
         yield from _without_roles(schedule, problem, target)
         return
@@ -124,7 +124,7 @@ def roles(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
 
 
 def _of_wgmma(schedule: Schedule) -> Iterator[str]:
-    """One atom along M for each warpgroup, which reads the stages."""
+    """One atom along M for each warpgroup; it reads the stages."""
     multiply, sharing = schedule.multiply, schedule.agents.consumer.warpgroups
     if multiply.atoms != (sharing, 1, 1):
         counted = "the consumer warpgroups that share a tile"
@@ -134,7 +134,7 @@ def _of_wgmma(schedule: Schedule) -> Iterator[str]:
 
 
 def _of_mma_sync(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """One atom for each warp of a consumer; tiles are whole, and their sums stay in the warps that have them."""
+    """One atom for each warp of a consumer. Tiles are whole, and each sum is added up in one warp."""
     atoms, warps = schedule.multiply.atoms or (1, 1, 1), schedule.agents.consumer.warps
     if prod(atoms) != warps or atoms[2] != 1:
         yield (
@@ -152,7 +152,7 @@ def _of_mma_sync(schedule: Schedule, problem: Problem) -> Iterator[str]:
 
 
 def _copied_by_threads(schedule: Schedule) -> Iterator[str]:
-    """A producer whose threads copy has a warpgroup, and fills the stages of its own CTA alone."""
+    """A producer whose threads copy is one warpgroup, and fills only the stages of its own CTA."""
     for name in schedule.copied_by_threads:
         found = f"{name}.copy = {schedule.mainloop.operand(name).copy} with roles"
         if schedule.cluster != (1, 1):
@@ -167,7 +167,7 @@ def _copied_by_threads(schedule: Schedule) -> Iterator[str]:
 
 
 def _staged_scales(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """Scales that the producer loads: of blocks, by the one thread that loads A and B."""
+    """The producer loads scales only if they are scales of blocks, by the one thread that loads A and B."""
     if schedule.stages_scales and not problem.is_scaled:
         yield (
             "scales = staged copies scales of blocks, which this product has none of; leave scales out"
@@ -176,7 +176,7 @@ def _staged_scales(schedule: Schedule, problem: Problem) -> Iterator[str]:
 
 
 def _k_order(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """Where K is turned around, consumers do not know which K step is in a slot."""
+    """If K is turned around, consumers do not know which K step a slot holds."""
     if schedule.turns_k_around and (problem.is_scaled or problem.weights):
         of = "packed weights" if problem.weights else "scales of blocks"
         yield (
@@ -191,10 +191,7 @@ def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iter
         yield f"scales = staged goes with a producer that loads them; take {way_out} [staged-scales-roles]"
     if schedule.turns_k_around:
         way_out = roles_or("forward", problem, target)
-        yield (
-            f"k_order = serpentine is that of a producer, which roles = single has none of; take {way_out}"
-            " [k-order-roles]"
-        )
+        yield (f"k_order = serpentine needs a producer, and roles = single has none; take {way_out} [k-order-roles]")
     asked = [(f"{name}.copy", schedule.mainloop.operand(name).copy, "cp.async.16") for name in OPERANDS]
     for name, found, other in (*asked, ("atom", schedule.multiply.atom, _other_atom(problem, target))):
         if family_of(found) == "tma" or issuer_of(found) == "warpgroup":
@@ -208,7 +205,7 @@ def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iter
 
 
 def _direct(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """Fragments straight from global memory: both operands, without a ring, one k-slice at a time."""
+    """Fragments loaded from global memory: for both operands, without a ring, one k-slice at a time."""
     for name, other in zip(OPERANDS, reversed(OPERANDS), strict=True):
         loaded, copied = (schedule.mainloop.operand(one).copy for one in (name, other))
         if loaded in GLOBAL_LOADS and copied not in GLOBAL_LOADS:
@@ -219,7 +216,7 @@ def _direct(schedule: Schedule, problem: Problem) -> Iterator[str]:
     for path in ("mainloop.stages", "mainloop.a.swizzle", "mainloop.b.swizzle"):
         if schedule.get(path) not in (None, NO_SWIZZLE):
             copy = schedule.mainloop.a.copy
-            yield f"{path} is for stages in shared memory, and a.copy = {copy} has none; leave it out [direct-ring]"
+            yield f"{path} describes stages in shared memory, and a.copy = {copy} has none; leave it out [direct-ring]"
     if schedule.multiply.fragment_buffers != 1:
         yield (
             f"fragment_buffers = {schedule.multiply.fragment_buffers} with loads from global memory; take 1"
@@ -258,7 +255,7 @@ def prologue(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
 
 
 def loaded_once(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """An operand stays in the ring if all tiles share it and each of its K steps has a slot of its own."""
+    """An operand may stay in the ring if all tiles of a CTA share it and each of its K steps has a slot of its own."""
     assert schedule.grid.tile is not None and schedule.mainloop.k is not None
     steps = None if problem.k is None else -(-problem.k // schedule.mainloop.k)
     for name, side, extent, most in zip(OPERANDS, "MN", (problem.m, problem.n), schedule.grid.tile, strict=True):
@@ -295,10 +292,10 @@ def loaded_once(schedule: Schedule, problem: Problem, target: Target) -> Iterato
 
 
 def _stays_on(side: str, tiles: int, schedule: Schedule, problem: Problem, target: Target) -> bool:
-    """Whether all tiles of a CTA are at one place along a side of so many tiles.
+    """Whether all tiles of a CTA are at one place along a side of `tiles` tiles.
 
-    CTA i of g takes tiles i, i + g, …: where consecutive tiles go along the side and its tiles divide g, it stays at
-    i modulo their number.
+    CTA i of g takes tiles i, i + g, …. If consecutive tiles go along the side, and `tiles` divides g, its place is
+    always i mod `tiles`.
     """
     grid, along = schedule.grid, RasterKind.column if side == "M" else RasterKind.row
     in_turn = grid.scheduler is SchedulerKind.persistent and grid.order is not None and grid.order.kind is along
@@ -306,7 +303,7 @@ def _stays_on(side: str, tiles: int, schedule: Schedule, problem: Problem, targe
 
 
 def unroll(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """A loop is unrolled where the steps are few, and known."""
+    """A loop is unrolled only if its steps are few and known."""
     if schedule.mainloop.unroll is not UnrollKind.full:
         return
     if schedule.agents.has_producer:
@@ -332,7 +329,7 @@ def unroll(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 
 
 def _too_many(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Warpgroups are limited by threads per CTA, and by the TMA box of their rows of A if A has K contiguous."""
+    """Threads per CTA limit the warpgroups. So does the TMA box of their rows of A, if K is contiguous in A."""
     threads = threads_of(schedule)
     if threads > target.max_threads_per_cta:
         most = target.max_threads_per_cta // WARPGROUP_THREADS - 1
@@ -347,20 +344,20 @@ def _too_many(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
 
 
 def has_wgmma(target: Target) -> bool:
-    """Whether the target has the instructions of schedules with roles."""
+    """Whether the target has wgmma, and so the instructions of roles."""
     return any(issuer_of(name) == "warpgroup" for name in target.mma_atoms)
 
 
 def roles_or(otherwise: str, problem: Problem, target: Target) -> str:
-    """The way out of a schedule without the roles that a field goes with: roles, where the target has a wgmma for the
-    problem's types, or what to take `otherwise`."""
+    """The way out if a field needs roles that the schedule does not have: roles, if the target has a wgmma for the
+    problem's types, or `otherwise`."""
     if _wgmma_multiplies(problem, target):
         return f"roles = cooperative(2) with wgmma, or {otherwise}"
     return f"{otherwise}: {target.name} has no wgmma{' for these types' if has_wgmma(target) else ''}"
 
 
 def _other_atom(problem: Problem, target: Target) -> str:
-    """The largest mma.sync for the problem's types; if there is none, the one that takes most of the others."""
+    """The largest mma.sync for the problem's types, or the one for most other types if it has none."""
     mma_sync = [name for name in atoms_for(problem, target) if issuer_of(name) == "warp"]
     return mma_sync[-1] if mma_sync else "mma.m16n8k16"
 
@@ -371,7 +368,7 @@ def _wgmma_multiplies(problem: Problem, target: Target) -> bool:
 
 
 def _maxnreg(schedule: Schedule, target: Target) -> Iterator[str]:
-    """setmaxnreg moves registers between roles: a sum above the registers at entry would wait forever."""
+    """setmaxnreg moves registers between roles. If they ask for more than the CTA has at entry, it waits forever."""
     producer, consumer = schedule.agents.registers
     consumers = schedule.agents.consumer.all_warpgroups
     if (producer == 0) != (consumer == 0):
@@ -392,7 +389,7 @@ def _maxnreg(schedule: Schedule, target: Target) -> Iterator[str]:
 
 
 def _kept_steps(schedule: Schedule, problem: Problem) -> int:
-    """What the stages are a multiple of: the K steps of an operand that is loaded once, or 1."""
+    """The number of which stages must be a multiple: the K steps of an operand that is loaded once, or 1."""
     is_kept = any(schedule.mainloop.operand(name).load is RepeatKind.once for name in OPERANDS)
     return (
         1 if not is_kept or problem.k is None or schedule.mainloop.k is None else -(-problem.k // schedule.mainloop.k)
@@ -404,7 +401,7 @@ def _fits(schedule: Schedule, stages: int, problem: Problem, target: Target) -> 
 
 
 def shared_memory(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Ring and scratch fit in the shared memory per CTA."""
+    """Ring and scratch fit in the shared memory of a CTA."""
     needed = shared_memory_bytes(schedule, problem)
     if needed > target.smem_bytes_per_cta and schedule.is_direct:
         yield (

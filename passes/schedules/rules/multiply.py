@@ -1,4 +1,4 @@
-"""What the multiply of a schedule must satisfy: atoms, warps, the tiled mma, accumulators in registers."""
+"""Rules of the multiply of a schedule: atoms, warps, the tiled mma, accumulators in registers."""
 
 import re
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, 
 
 _BESIDE_ACCUMULATORS = 40  # registers of a consumer for addresses, the epilogue and the loop
 _BESIDE_SCALED_BLOCKS = 16  # more of them, for the scales of several blocks of 64 rows
-_LEAST_REGISTERS = 24  # that setmaxnreg leaves a warp (PTX ISA, "setmaxnreg")
-_BESIDE_WGMMA = 26  # registers that ptxas wants at entry beside the accumulators of one wgmma (its C7602)
+_LEAST_REGISTERS = 24  # of a thread after setmaxnreg (PTX ISA, "setmaxnreg")
+_BESIDE_WGMMA = 26  # registers that ptxas needs at entry beside the accumulators of one wgmma (its C7602)
 
 
 def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -56,7 +56,7 @@ def threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
         )
     if atoms[2] != 1 and schedule.multiply.atom == FMA:
         yield (
-            f"atoms = {list(atoms)}: warps along K, not threads of {FMA}, have their sums added; take 1 along K"
+            f"atoms = {list(atoms)}: warps along K, not threads of {FMA}, can add their sums; take 1 along K"
             " [threads-along-k]"
         )
     if atoms[2] != 1 and not schedule.multiply.by_warpgroups and schedule.epilogue.math is not EpilogueMath.rows:
@@ -67,7 +67,7 @@ def threads(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
 
 
 def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """The atom, the tiled mma made of it, and a CTA tile that it divides."""
+    """The atom exists, and its tiled mma divides the CTA tile."""
     if not accumulator_types(problem.a, problem.b):
         yield f"A of {problem.a} and B of {problem.b}: no atom multiplies them; convert one of them [types-multiplied]"
         return
@@ -100,7 +100,7 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
 
 
 def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Sums of narrow floats are promoted unless they may be fast; a K step is then no longer than such a sum."""
+    """Sums of narrow floats are promoted unless acc = "fast". A K step is then no longer than such a sum."""
     promotes, k = schedule.promotes, schedule.tile_mnk[2]
     overlaps = schedule.multiply.promote is PromoteKind.overlapped
     if overlaps and not schedule.multiply.by_warpgroups:
@@ -113,7 +113,7 @@ def promotion(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
     if problem.group:
         if not promotes:
             yield (
-                f"promote = none: sums of groups of {problem.group} are scaled one by one; take promote = per_step"
+                f"promote = none: each sum of a group of {problem.group} has its own scale; take promote = per_step"
                 " [promote-groups]"
             )
         return
@@ -150,7 +150,7 @@ def _within_a_block(problem: Problem) -> list[int]:
 
 
 def _lacking(schedule: Schedule, problem: Problem, target: Target) -> str:
-    """That the target has no such atom, and which of its atoms take these types."""
+    """The message that the target lacks the atom, with its atoms for these types."""
     name = mma_atom_name(schedule, problem)
     types, atoms = f".{types_of_atom(problem.acc, problem.a, problem.b)}", atoms_for(problem, target)
     usable = [known for known in atoms if (issuer_of(known) == "warpgroup") == schedule.agents.has_producer]
@@ -174,7 +174,7 @@ def _lacking(schedule: Schedule, problem: Problem, target: Target) -> str:
 
 
 def accumulators(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """The accumulators per thread are limited by the registers that an instruction can address."""
+    """The registers that an instruction can address limit the accumulators per thread."""
     m, n, _ = schedule.tile_mnk
     each = m * n * warps_along_k(schedule) // multiplying_threads(schedule) * element_type(problem.acc).bits // 32
     if problem.promotes and not problem.weights and not schedule.multiply.by_warpgroups:
@@ -216,7 +216,7 @@ def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
 
 
 def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """A consumer's accumulators stay in registers, those of each block of 64 rows in turn."""
+    """A consumer's accumulators fit in its registers. It has a set for each block of 64 rows."""
     consumers, (m, n, _) = schedule.agents.consumer.warpgroups, schedule.tile_mnk
     blocks, width = m // (WGMMA_ROWS * consumers), tiled_mma(schedule, problem).atom.shape_mnk[1]
     entry = registers_at_entry(threads_of(schedule), target)
@@ -249,7 +249,7 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
 
 
 def _more_registers(needed: int, consumers: int, schedule: Schedule, entry: int, target: Target) -> str:
-    """`registers` that give each thread of a consumer as many as it needs, as another way out; empty if none do."""
+    """Another way out: `registers` that give each thread of a consumer as many as it needs. Empty if there are none."""
     producer, consumer = _LEAST_REGISTERS, -(-needed // 8) * 8
     warpgroups = schedule.agents.consumer.all_warpgroups
     if needed > target.registers_per_thread or producer + warpgroups * consumer > (1 + warpgroups) * entry:
@@ -258,19 +258,19 @@ def _more_registers(needed: int, consumers: int, schedule: Schedule, entry: int,
 
 
 def _scales_of_columns(n: int, width: int, schedule: Schedule, problem: Problem) -> int:
-    """Registers of scales of single columns: a thread has a quarter of the columns of a wgmma, or of the tile where
-    they are loaded before its products."""
+    """Registers for scales of single columns. A thread has a quarter of the columns of a wgmma, or of the tile if its
+    scales are loaded before its products."""
     has_some = OperandKind.column_scale in problem.kinds
     return (width if schedule.stages_scales else n) // 4 if has_some else 0
 
 
 def column_step(problem: Problem) -> int:
-    """N of a wgmma is a multiple of 8; of 16 where rows of N in shared memory are whole swizzled units."""
+    """N of a wgmma is a multiple of 8, or of 16 if rows along N in shared memory must be whole swizzled units."""
     return 8 if b_is_nk(problem.layout) else 16
 
 
 def _registers_of(columns: int, problem: Problem) -> int:
-    """Registers of a thread that hold its accumulators of 64 rows of a warpgroup and so many columns."""
+    """Registers of a thread for its accumulators in 64 rows of a warpgroup and so many columns."""
     return columns * WGMMA_ROWS * element_type(problem.acc).bits // (WARPGROUP_THREADS * REGISTER_BITS)
 
 

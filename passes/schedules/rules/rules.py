@@ -1,4 +1,4 @@
-"""What a complete schedule must satisfy on a target: one rule per function, each naming rule, limit and way out.
+"""The rules of a complete schedule on a target, one per function. Messages give the rule, the limit and a way out.
 
 The rules of each part are in its own file. `verify-schedule` runs them on IR; `choose-schedule` keeps only candidates
 that pass them.
@@ -154,8 +154,8 @@ def broken_field(schedule: Schedule, problem: Problem, target: Target) -> str | 
 
 
 def _first(rules: tuple[Rule, ...], schedule: Schedule, problem: Problem, target: Target) -> str | None:
-    """Rules are of what the kernel multiplies, but for the one that says what may be transposed for it; and of its own
-    extents, not of those that a schedule is chosen for."""
+    """The rules see the product as the kernel multiplies it; only the rule of transposed operands sees it as passed.
+    They see the kernel's own extents, not those that the schedule is chosen for."""
     for message in copy_rules.transposing(schedule, problem.compiled):
         return message
     own = multiplied(schedule, problem.compiled)

@@ -1,4 +1,4 @@
-"""What a schedule must satisfy if threads convert A or B, such as packed weights, on the way to mma.sync or wgmma."""
+"""Rules for A or B that threads convert before mma.sync or wgmma, such as packed weights."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ WEIGHT_ATOM = "mma.m16n8k16"
 
 
 def conversions(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Fragments are converted where they are multiplied; wgmma takes from registers nothing but packed weights."""
+    """Fragments are converted just before their product. The only converted operand of wgmma is packed weights."""
     for name, given in zip("ab", problem.converted, strict=True):
         if given is None:
             continue
@@ -26,13 +26,13 @@ def conversions(schedule: Schedule, problem: Problem, target: Target) -> Iterato
             )
         if not schedule.agents.has_producer and schedule.multiply.fragment_buffers != 1:
             yield (
-                f"fragment_buffers = 2 with {name} of {given}, whose slices are converted where they are multiplied; "
+                f"fragment_buffers = 2 with {name} of {given}: a slice is converted just before its product; "
                 "take 1 [converted-buffers]"
             )
 
 
 def weights(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """Packed weights go with mma.sync, as B, by cp.async, or with wgmma, as A, by TMA; in whole blocks and groups."""
+    """Packed weights are B of mma.sync, copied by cp.async, or A of wgmma, by TMA; in whole blocks and groups."""
     if problem.weights is None:
         return
     why = f"with packed weights of {problem.weights}"
@@ -61,7 +61,7 @@ def _for_wgmma(schedule: Schedule, problem: Problem, why: str) -> Iterator[str]:
     if schedule.mainloop.a.copy not in TMA_RANKS:
         yield f"a.copy = {schedule.mainloop.a.copy} {why}: they stay packed in stages; take tma [weights-copy-a]"
     if schedule.grid.tail is TailKind.halves:
-        yield f"tail = halves {why}: they take whole tiles; take whole [weights-tail]"
+        yield f"tail = halves {why}: they need whole tiles; take whole [weights-tail]"
     if not schedule.promotes:
         yield (
             f"promote = none {why}: each K step of wgmma is summed by itself; take promote = per_step"
@@ -76,7 +76,7 @@ def _for_mma_sync(schedule: Schedule, problem: Problem, why: str) -> Iterator[st
             " [weights-swapped]"
         )
     if schedule.multiply.atom != WEIGHT_ATOM:
-        yield f"atom = {schedule.multiply.atom} {why}, whose order is that of {WEIGHT_ATOM}; take that [weights-atom]"
+        yield f"atom = {schedule.multiply.atom} {why}: they are packed for {WEIGHT_ATOM}; take that [weights-atom]"
     if schedule.mainloop.b.copy not in CP_ASYNC_COPIES:
         yield (
             f"b.copy = {schedule.mainloop.b.copy} {why}: they stay packed in stages; take cp.async.16"
@@ -85,9 +85,9 @@ def _for_mma_sync(schedule: Schedule, problem: Problem, why: str) -> Iterator[st
     if keeps_transposed("b", schedule):
         yield f"b.stage = transposed {why}: they stay packed in stages; take as_loaded [weights-copy-b]"
     if schedule.mainloop.prologue is RepeatKind.once:
-        yield f"prologue = once {why}, whose scales are those of one tile; take per_tile [weights-prologue]"
+        yield f"prologue = once {why}: their scales are loaded for one tile; take per_tile [weights-prologue]"
     if schedule.promotes and not problem.group:
-        yield f"promote = per_step {why} without groups, whose sums have no scales; take none [weights-ungrouped]"
+        yield f"promote = per_step {why} without groups: there are no scales; take none [weights-ungrouped]"
 
 
 def _steps(schedule: Schedule, problem: Problem) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _steps(schedule: Schedule, problem: Problem) -> Iterator[str]:
             " [weights-group]"
         )
     if atoms is not None and atoms[2] != 1:
-        yield f"atoms = {list(atoms)}: a thread holds all of a block of packed weights; take 1 along K [weights-warps]"
+        yield f"atoms = {list(atoms)}: a thread converts whole blocks of packed weights; take 1 along K [weights-warps]"
     if problem.stream("b").rows > 1 and not schedule.agents.has_producer:
         try:
             packed_tv(tiled_mma(schedule, problem), "b", schedule.tile_mnk[1], problem.stream("b").rows)
