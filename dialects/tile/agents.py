@@ -13,14 +13,14 @@ _NAMES, _KEYS = ("producer", "consumer", "single"), ("warps", "instances")
 # The fields of a schedule that say which agents there are, and the registers of producer and consumer.
 AGENT_PATHS = tuple(f"mainloop.agents.{name}.{key}" for name in _NAMES for key in _KEYS)
 REGISTER_PATHS = tuple(f"mainloop.agents.{name}.registers" for name in _NAMES[:2])
-# By shorthand, the fields that it sets. The parser of `#tile.mainloop` knows what a value of it means.
+# The fields that each shorthand sets. The parser of `#tile.mainloop` knows the meaning of its values.
 SHORTHANDS: Mapping[str, tuple[str, ...]] = MappingProxyType({"roles": AGENT_PATHS, "registers": REGISTER_PATHS})
 
 
 @dataclass(frozen=True)
 class Agent(Part):
-    """`#tile.agent`: a set of warps that run one program. `warps` are those of one instance; `registers`, per thread,
-    are requested with setmaxnreg, unless they are 0."""
+    """`#tile.agent`: warps that run one program. `warps`: in each instance. `registers`: per thread, requested by
+    setmaxnreg unless 0."""
 
     warps: int | None = field(default=None, metadata=is_a(Integer()))
     instances: int | None = field(default=None, metadata=is_a(Integer()))
@@ -74,8 +74,8 @@ class Agents(Part):
 
 
 def with_others_left_out(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of fields by path. If they give a single agent, producer and consumer are set to None; if they give one of
-    these, a single agent is. If they give both, nothing is left out."""
+    """Values of fields by path. If they give a single agent, producer and consumer are set to None, and the other way
+    round. If they give both, nothing is left out."""
     given = {path for path in AGENT_PATHS if values.get(path) is not None}
     alone = {path for path in AGENT_PATHS if path.startswith("mainloop.agents.single")}
     others = set(AGENT_PATHS) - alone if given & alone else alone if given else set()
@@ -87,12 +87,12 @@ SINGLE = Agents(single=Agent(instances=1))
 
 
 def cooperative(warpgroups: int) -> Agents:
-    """A producer warpgroup, and so many consumer warpgroups that share each work tile."""
+    """A producer warpgroup, and `warpgroups` consumer warpgroups that share each work tile."""
     return _with_producer(warpgroups, 1)
 
 
 def pingpong(warpgroups: int) -> Agents:
-    """A producer warpgroup, and so many consumer warpgroups that take whole work tiles in turn."""
+    """A producer warpgroup, and `warpgroups` consumer warpgroups that take whole work tiles in turn."""
     return _with_producer(1, warpgroups)
 
 

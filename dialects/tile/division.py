@@ -1,6 +1,6 @@
-"""The division of K among CTAs in its three axes: which tiles are divided, how their K is cut, who adds the sums.
+"""The division of K among CTAs by three choices: which tiles are divided, how their K is cut, who adds the sums.
 
-Code reads the axes. The words of `#tile.k_division` are shorthand for points of them.
+Code reads the three choices. Each word of `#tile.k_division` is shorthand for one combination of them.
 """
 
 from collections.abc import Mapping
@@ -17,18 +17,18 @@ class Tiles(Enum):
 
     all = auto()
     last_wave = auto()
-    """Those of a last wave that is not full."""
+    """The tiles of a last wave that is not full."""
     last_waves = auto()
-    """Those, and the full wave before them; none if all waves are full."""
+    """The tiles of such a wave, and those of the full wave before it; none if all waves are full."""
 
 
 class Cut(Enum):
     """Where the K of these tiles is cut."""
 
     parts = auto()
-    """Each tile in as many even parts, of whole steps."""
+    """Each tile in the same number of even parts, of whole steps."""
     shares = auto()
-    """The steps of all tiles, one tile after the other, in an even share for each CTA."""
+    """The steps of all tiles, one tile after the other, in even shares, one for each CTA."""
 
 
 class Adder(Enum):
@@ -37,7 +37,7 @@ class Adder(Enum):
     first = auto()
     """The CTA of part 0."""
     each = auto()
-    """The CTA of each part, for its share of the columns."""
+    """Each CTA adds and stores its share of the columns."""
 
 
 class Axes(NamedTuple):
@@ -60,9 +60,9 @@ AXES: Mapping[KDivisionKind, Axes] = MappingProxyType(
 
 @dataclass(frozen=True)
 class KDivision:
-    """How CTAs share the K of a tile, as `#tile.k_division`: a word, and the number of parts; 0 if it has none.
+    """How CTAs share the K of a tile, as `#tile.k_division`: a word, and the number of parts, or 0.
 
-    The word `none`, which a schedule may give, has no axes.
+    A schedule may give the word `none`, for which none of the three choices is made.
     """
 
     kind: KDivisionKind
@@ -85,7 +85,7 @@ class KDivision:
 
     @property
     def is_scattered(self) -> bool:
-        """Whether each of the CTAs that share a tile adds its share of the columns."""
+        """Whether each CTA that shares a tile adds its share of the columns."""
         return self.adder is Adder.each
 
     @property
@@ -95,7 +95,7 @@ class KDivision:
 
     @property
     def needs_residents(self) -> bool:
-        """Whether work follows from the number of CTAs, or CTAs wait for each other: all must run at the same time."""
+        """Whether all CTAs must run at the same time: their number decides the work, or they wait for each other."""
         return AXES[self.kind] != Axes(Tiles.all, Cut.parts, Adder.first)
 
     @property
@@ -104,6 +104,6 @@ class KDivision:
         return self.cut is Cut.shares or self.tiles is not Tiles.all
 
     def added_by(self, adder: Adder) -> "KDivision":
-        """The division that differs in who adds."""
+        """The same division with another CTA that adds."""
         wanted = AXES[self.kind]._replace(adder=adder)
         return replace(self, kind=next(kind for kind, axes in AXES.items() if axes == wanted))

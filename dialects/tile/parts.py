@@ -29,7 +29,7 @@ class Part:
 
 @cache
 def entries_of(part: type) -> tuple[tuple[str, Kind | None, Any], ...]:
-    """The fields of a part: name, kind of values if it is no part, and default."""
+    """The fields of a part: name, kind of values (None for a part), and default."""
     return tuple((entry.name, entry.metadata.get("kind"), entry.default) for entry in fields(part))
 
 

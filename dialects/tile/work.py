@@ -1,4 +1,4 @@
-"""The coordinates of work items, by name: what the body of `tile.work_tiles` takes as arguments."""
+"""The coordinates of work items, by name: the arguments of the body of `tile.work_tiles`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -22,7 +22,7 @@ def coordinates_with(*, batch: bool, groups: bool, division: bool) -> list[Coord
 
 @dataclass(frozen=True)
 class Place:
-    """Where a work item lies: a value for each of its coordinates, None for those that it does not have."""
+    """The place of a work item: a value for each coordinate, or None if the item does not have it."""
 
     m: ir.Value
     n: ir.Value
@@ -42,12 +42,12 @@ class Place:
 
     @classmethod
     def read(cls, work: tile.WorkTilesOp, values: Sequence[ir.Value]) -> "Place":
-        """Values in the order of these arguments; those after the coordinates are left out."""
+        """The place given by values in the order of these arguments. Values after the coordinates are ignored."""
         return cls(**{each.name: value for each, value in zip(_of(work), values, strict=False)})
 
     @property
     def values(self) -> list[ir.Value]:
-        """In the order of the body's arguments."""
+        """The coordinates in the order of the body's arguments."""
         return [value for each in fields(self) if (value := getattr(self, each.name)) is not None]
 
 
@@ -58,13 +58,13 @@ def coordinate_of(work: tile.WorkTilesOp, argument: ir.Value) -> Coordinate | No
 
 
 def carried_by(work: tile.WorkTilesOp) -> dict[ir.Value, ir.Value]:
-    """The arguments of the body after the coordinates, with what they are at the first item."""
+    """The arguments of the body after the coordinates, with their values at the first item."""
     inits = list(work.inits)
     return dict(zip(list(work.body.blocks[0].arguments)[len(_of(work)) :], inits, strict=True))
 
 
 def work_like(other: tile.WorkTilesOp, inits: Sequence[ir.Value] = (), *, in_turn: bool = False) -> tile.WorkTilesOp:
-    """Work tiles like others, without a body yet, which carry these values of type index."""
+    """Work tiles like others, still without a body. They carry these values, of type index."""
     index, carried = ir.IndexType.get(), len(other.inits)
     operands = list(other.operands)
     sizes = [*ir.DenseI32ArrayAttr(other.attributes["operandSegmentSizes"])][:-1]

@@ -20,8 +20,8 @@ from lowtide.passes.support.ir.builder import Builder, Scalar
 
 
 class Spot(NamedTuple):
-    """A tile in its grid: its number there, the tiles of the grid, its first row, and the coordinates that say which
-    grid it is."""
+    """A tile in its grid: its number there, the tiles of the grid, its first row, and the coordinates of the grid, such
+    as the number of the matrix."""
 
     index: ir.Value
     tiles: Pair
@@ -31,7 +31,7 @@ class Spot(NamedTuple):
 
 @dataclass(frozen=True)
 class Grids:
-    """How many tiles all grids have, counted at the insertion point, and the spot of the tile with a number."""
+    """The number of tiles of all grids, counted at the insertion point; and the spot of each tile by its number."""
 
     total: Callable[[], ir.Value]
     find: Callable[[ir.Value], Spot]
@@ -60,13 +60,13 @@ def _count(build: Builder, size: ir.Value, side: int) -> ir.Value:
 
 
 def _groups(context: Context, op: tile.WorkTilesOp, sides: tuple[int, int]) -> Grids:
-    """Groups are walked from the first one for each tile: some instructions for each of a few groups."""
+    """Each tile walks the groups from the first one: there are few groups, with a few instructions for each."""
     build, ends = context.build, context.get(op.ends)
     assert isinstance(ends, GlobalMatrix)
     rows, across = context.scalar(op.rows), _count(build, context.scalar(op.columns), sides[1])
 
     def walk(carried: list[ir.Value], visit: Callable[["_Group", list[ir.Value]], list[ir.Value]]) -> list[ir.Value]:
-        """Visits each group; gives what it carries after the last."""
+        """Visits each group; returns the values carried after the last one."""
         zero = build.constant(0)
         (count,) = (build.constant(each) if isinstance(each, int) else each for each in ends.extents)
         loop = scf.ForOp(zero, count, build.constant(1), [zero, zero, *carried])
@@ -74,7 +74,7 @@ def _groups(context: Context, op: tile.WorkTilesOp, sides: tuple[int, int]) -> G
             number, (first, before, *inner) = loop.induction_variable, loop.inner_iter_args
             place = element_pointer(ends.pointer, build.zext(number, build.i64), build.i32)
             given = llvm.LoadOp(build.i32, place, alignment=4).result
-            end = build.smin(build.smax(given, first), rows)  # clamped to what is left
+            end = build.smin(build.smax(given, first), rows)  # clamped to the rows that are left
             high = _count(build, build.sub(end, first), sides[0])
             group = _Group(number, first, end, before, (high, across))
             scf.YieldOp([end, build.add(before, build.mul(high, across)), *visit(group, inner)])
@@ -96,7 +96,7 @@ def _groups(context: Context, op: tile.WorkTilesOp, sides: tuple[int, int]) -> G
 
 @dataclass(frozen=True)
 class _Group:
-    """A group of rows: its number, its first row and their end, the tiles before it, and its own."""
+    """A group of rows: its number, first row and end, the number of tiles before it, and its own tiles."""
 
     number: ir.Value
     first: ir.Value

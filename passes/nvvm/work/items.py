@@ -1,7 +1,7 @@
 """The work items of each CTA in one thread's program: tiles, halves of tiles, or ranges of their K.
 
-What the scheduler hands out is numbered: whole tiles, halves, and the parts of all tiles. Otherwise each CTA has a list
-of its own. Counts of K steps of all tiles do not fit in 32 bits, so those are in 64.
+The scheduler hands out items by number: whole tiles, halves, or the parts of all tiles. For other divisions each CTA
+has a list of its own. The number of K steps of all tiles may not fit in 32 bits, so it has 64.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from lowtide.passes.support.ir.builder import Builder
 
 
 class Item(NamedTuple):
-    """The number of a work item's tile; where K is divided, the coordinates of its range of K; which half it is."""
+    """The number of a work item's tile; if K is divided, the coordinates of its range of K; for a half, which one."""
 
     tile: ir.Value
     k0: ir.Value | None = None
@@ -33,14 +33,14 @@ class Item(NamedTuple):
     half: ir.Value | None = None
 
     def range_of_k(self) -> dict[Coordinate, ir.Value]:
-        """By name; empty where K is not divided."""
+        """The coordinates of the range by name; empty if K is not divided."""
         names = Coordinate.k0, Coordinate.k1, Coordinate.part, Coordinate.parts, Coordinate.slot
         return {name: value for name in names if (value := getattr(self, name.name)) is not None}
 
 
 @dataclass(frozen=True)
 class Items:
-    """How many items there are in all, and the item with a number. `bounds` are those of a CTA's own list."""
+    """The number of items in all, and each item by its number. `bounds`: of the CTA's own list, if it has one."""
 
     total: ir.Value
     at: Callable[[ir.Value], Item]
@@ -48,7 +48,7 @@ class Items:
 
 
 def items_of(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Value) -> Items:
-    """The items of work tiles, of so many tiles in all."""
+    """The items of work tiles; `tiles` is the number of all tiles."""
     division = k_division(op)
     if division is None:
         return PARTS[work_part(op)](context.build, worker, tiles)
@@ -79,7 +79,7 @@ def _tail_halves(build: Builder, worker: Worker, tiles: ir.Value) -> Items:
 
 
 def _unsplit(build: Builder, worker: Worker, total: ir.Value) -> ir.Value:
-    """The number of tiles before those of a last wave that is at most half full; all if it is fuller."""
+    """The number of tiles before a last wave that is at most half full; all tiles if it is fuller."""
     workers = worker.count(build)
     over = build.urem(total, workers)
     is_split = build.ule(over, build.udiv(workers, 2))
@@ -114,7 +114,7 @@ class _Depth:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The steps of a tile in parts. The first ones have one step more where the steps do not divide evenly."""
+    """The steps of a tile in parts. If the steps do not divide evenly, the first parts have one step more."""
 
     build: Builder
     cluster: ClusterPlace
@@ -125,7 +125,7 @@ class _Parts:
 
     @classmethod
     def of(cls, context: Context, op: tile.WorkTilesOp, most: ir.Value | None = None) -> "_Parts":
-        """As many as the op says, but at most one for each step, and at most `most`."""
+        """As many parts as the op says, but at most one for each step, and at most `most`."""
         build, depth = context.build, _Depth.of(context, op)
         count = build.umin(depth.steps, op.k_parts.value)
         count = count if most is None else build.umin(count, most)
@@ -135,7 +135,7 @@ class _Parts:
         return self.build.add(self.build.mul(part, self.each), self.build.umin(part, self.over))
 
     def item(self, number: ir.Value, part: ir.Value) -> Item:
-        """A part of the tile with a number or, in clusters, of the CTA's own tile of a super-tile."""
+        """A part of tile `number` or, in clusters, of the CTA's own tile of that super-tile."""
         build, cluster = self.build, self.cluster
         range_of_k = self.depth.places(build, self._begin(part), self._begin(build.add(part, 1)))
         tile_number = build.add(build.mul(number, cluster.size), cluster.rank)
@@ -143,7 +143,7 @@ class _Parts:
 
 
 def _split(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Value) -> Items:
-    """The parts of a tile are neighbours, part 0 the last of them."""
+    """The parts of all tiles: those of a tile have consecutive numbers, and part 0 is the last of them."""
     build, parts = context.build, _Parts.of(context, op)
 
     def at(index: ir.Value) -> Item:
@@ -154,10 +154,10 @@ def _split(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Val
 
 
 def _scatter(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Value) -> Items:
-    """The same part of all tiles of a round, which then read the same K of their operands; then the next part.
+    """In each round, workers take the same part of all its tiles, which read the same K; then the next part.
 
-    A round is a whole number of tiles; the last round may have fewer. The worker's own list is numbered by the first
-    tile of each round, which saves a division before the first load.
+    A round is a whole number of tiles; the last round may have fewer. A worker's own list goes by the first tile of
+    each round, which saves a division before the first load.
     """
     build, cta, parts = context.build, worker.index, _Parts.of(context, op)
     workers = worker.count(build)
@@ -174,7 +174,7 @@ def _scatter(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.V
 
 
 def _tail(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Value) -> Items:
-    """Whole tiles in waves; then the others in rounds, in each the last part of all its tiles first, part 0 last.
+    """Whole tiles in waves; then the others in rounds. In a round the last part of all its tiles is first, part 0 last.
 
     A round is a whole number of tiles, so that part 0 waits for workers with lower numbers only.
     """
@@ -243,7 +243,7 @@ def _shared(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Va
 
 
 def _waves(build: Builder, worker: Worker, tiles: ir.Value, divided: Tiles) -> ir.Value:
-    """How many waves of whole tiles come first. Of the last waves a full one is divided, unless all waves are full."""
+    """The number of waves of whole tiles, which come first: all waves if all are full, else all but the last two."""
     if divided is Tiles.all:
         return build.constant(0)
     workers = worker.count(build)
@@ -272,7 +272,7 @@ class _Shares:
         return self.build.udiv(self.build.mul(self._wide(share), self._all), self._wide(self.shares))
 
     def holder(self, step: ir.Value) -> ir.Value:
-        """The share that holds a step: the last one that begins at it or before."""
+        """The share that holds a step: the last one that begins at or before it."""
         build = self.build
         after = build.mul(build.add(step, 1), self._wide(self.shares))
         return build.trunc(build.udiv(build.sub(after, 1), build.umax(self._all, 1)), build.i32)

@@ -1,4 +1,4 @@
-"""Rasterization orders in one thread's program: where the tile with a number lies in a grid of tiles.
+"""Rasterization orders in one thread's program: the place of a tile in a grid of tiles, by its number.
 
 All arithmetic is unsigned 32-bit: a launch has fewer than 2³¹ tiles, and no value here exceeds their number.
 """

@@ -1,6 +1,6 @@
 """Partial sums and semaphores in one thread's program.
 
-A slot holds the registers of a fragment as they are: register r of thread t at vector r · threads + t, so that the
+A slot holds the registers of a fragment unchanged: register r of thread t is vector r · threads + t, so that the
 threads of a warp access neighbouring addresses.
 """
 
@@ -25,11 +25,11 @@ from lowtide.targets import coordinates
 from lowtide.targets.tv import extents
 
 _ACCESS_BITS = 128  # of the widest load or store of one thread
-_SLOTS_AT_ONCE = 8  # whose additions LLVM and ptxas unroll
+_SLOTS_AT_ONCE = 8  # slots whose additions LLVM and ptxas unroll
 
 
 def lower_store_partial(context: Context, op: tile.StorePartialOp) -> None:
-    """This thread's registers, as vectors of 16 bytes or what divides a share; those of a share one after the other."""
+    """Stores this thread's registers, one share after the other, in the widest vectors that divide a share."""
     fragment = _wide(context, context.fragment(op.value), 1 if op.shares is None else op.shares.value)
     start = _slot(context, op.partials, fragment, context.scalar(op.slot))
     registers = [register for share in _shares(op, fragment) for register in share]
@@ -38,7 +38,7 @@ def lower_store_partial(context: Context, op: tile.StorePartialOp) -> None:
 
 
 def _shares(op: tile.StorePartialOp, fragment: Fragment) -> list[list[ir.Value]]:
-    """The registers of each share of the columns. Refuses registers that reach into two."""
+    """The registers of each share of the columns. Refuses a register with columns of two shares."""
     shares = 1 if op.shares is None else op.shares.value
     columns = fragment.type.shape[1]
     if columns % shares:
@@ -60,7 +60,7 @@ def _shares(op: tile.StorePartialOp, fragment: Fragment) -> list[list[ir.Value]]
 
 
 def lower_sum_shares(context: Context, op: tile.SumSharesOp) -> None:
-    """All loads, then the sums in the order of the slots. Refuses a number of slots that is not a constant."""
+    """Does all loads, then adds in the order of the slots. Refuses a number of slots that is not a constant."""
     build, type_, count = context.build, op.result.type, constant_of(op.count)
     if count is None or count < 1:
         raise Refusal(op, "adds a number of shares that is not a constant; take that of the parts [shares-constant]")
@@ -82,10 +82,10 @@ def lower_sum_shares(context: Context, op: tile.SumSharesOp) -> None:
 
 
 def lower_add_partials(context: Context, op: tile.AddPartialsOp) -> None:
-    """A loop over the slots; registers are added element by element.
+    """Loops over the slots, and adds registers element by element.
 
-    LLVM and ptxas unroll it, and load several slots before they add the first. Without roles a thread spills where it
-    cannot hold them; where it can, that takes less time (H100: 10.2 and 10.7 µs at 256×256×8192 bf16 by mma.sync).
+    LLVM and ptxas unroll the loop, and load several slots before they add the first. If a thread without roles cannot
+    hold them, it spills; if it can, it is faster (H100: 10.2 and 10.7 µs at 256×256×8192 bf16 by mma.sync).
     """
     build, fragment = context.build, _wide(context, context.fragment(op.value))
     loop = scf.ForOp(build.constant(0), context.scalar(op.count), build.constant(1), list(fragment.registers))
@@ -105,7 +105,7 @@ def lower_add_partials(context: Context, op: tile.AddPartialsOp) -> None:
 
 
 def lower_semaphore_arrive(context: Context, op: tile.SemaphoreArriveOp) -> None:
-    """A barrier, after which one thread's release covers what all wrote."""
+    """A barrier, then a release by one thread, which covers the writes of all."""
     lower_barrier(context, op)
     with _one_thread(context):
         sm.PtxSemaphoreArriveOp(_semaphore(context, op))
@@ -113,7 +113,7 @@ def lower_semaphore_arrive(context: Context, op: tile.SemaphoreArriveOp) -> None
 
 
 def lower_semaphore_wait(context: Context, op: tile.SemaphoreWaitOp) -> None:
-    """One thread acquires, and the barrier after it hands on what it knows."""
+    """One thread acquires; the barrier after it makes the other CTAs' writes visible to all threads."""
     pointer = _semaphore(context, op)
     with _one_thread(context):
         sm.PtxSemaphoreWaitOp(pointer, context.scalar(op.count))
@@ -124,7 +124,7 @@ def lower_semaphore_wait(context: Context, op: tile.SemaphoreWaitOp) -> None:
 
 
 def lower_semaphore_leave(context: Context, op: tile.SemaphoreLeaveOp) -> None:
-    """By the thread that has waited; nobody waits for it."""
+    """The thread that has waited leaves; nobody waits for it."""
     build = context.build
     with _one_thread(context):
         sm.PtxSemaphoreLeaveOp(_semaphore(context, op), build.sub(context.scalar(op.count), 1))
@@ -132,7 +132,7 @@ def lower_semaphore_leave(context: Context, op: tile.SemaphoreLeaveOp) -> None:
 
 
 def _one_thread(context: Context) -> ir.InsertionPoint:
-    """In a branch that the first thread takes."""
+    """A point in a branch that only the first thread takes."""
     return ir.InsertionPoint(scf.IfOp(context.build.eq(context.tid, 0)).then_block)
 
 
@@ -147,13 +147,13 @@ def _pointer(context: Context, workspace: ir.Value) -> ir.Value:
 
 
 def _wide(context: Context, fragment: Fragment, shares: int = 1) -> Fragment:
-    """The fragment in registers of as many bytes as an access moves, that divide each of its shares evenly."""
+    """The fragment in registers as wide as one access; their width divides each of its shares."""
     count = len(fragment.registers) * fragment.width // shares
     return regroup(fragment, _width(context, count, fragment.type.element_type))
 
 
 def _width(context: Context, count: int, element: ir.Type) -> int:
-    """Elements of the widest access that divides `count` of them; one where sums are promoted.
+    """Elements of the widest access that divides `count` elements; 1 if sums are promoted.
 
     The registers of a wide access are neighbours, so that one in four of the additions to them reads both its sums
     from one bank of registers: it takes a cycle more. H200: whole tiles took 6 % longer.
@@ -169,7 +169,7 @@ def _bytes(fragment: Fragment) -> int:
 
 
 def _slot(context: Context, partials: ir.Value, fragment: Fragment, slot: ir.Value) -> ir.Value:
-    """This thread's first vector in a slot; in 64 bits, since all slots together may be large."""
+    """This thread's first vector in a slot, in 64 bits since all slots together may be large."""
     build = context.build
     size = len(fragment.registers) * _bytes(fragment) * context.threads
     start = build.mul(build.zext(slot, build.i64), size)

@@ -1,4 +1,4 @@
-"""What takes work items, and how a scheduler hands numbered items to it, in one thread's program."""
+"""Workers, which take work items, and how a scheduler hands them numbered items, in one thread's program."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ Bounds: TypeAlias = tuple[ir.Value, ir.Value, ir.Value]  # first, end, step
 
 @dataclass(frozen=True)
 class Worker:
-    """What takes work tiles: a CTA or, of a kernel that is launched in clusters, a cluster. Its number; `count` is how
-    many there are."""
+    """A CTA that takes work tiles, or a cluster if the kernel is launched in clusters. `index`: its number. `count`:
+    the number of all workers."""
 
     index: ir.Value
     in_clusters: bool
@@ -51,7 +51,7 @@ def _even_run(build: Builder, worker: Worker, total: ir.Value) -> Bounds:
 
 
 def in_turn(build: Builder, bounds: Bounds, instance: ir.Value, instances: int) -> Bounds:
-    """Of the CTA's tiles, every n-th for n instances of the role, from the instance's own number on."""
+    """The bounds of one of n instances of a role: every n-th tile of the CTA, from the instance's number on."""
     first, end, step = bounds
     return build.add(first, build.mul(instance, step)), end, build.mul(step, instances)
 

@@ -1,6 +1,6 @@
 """The work items of each CTA, and their coordinates: schedulers in one thread's program.
 
-In clusters, a cluster takes super-tiles as a CTA takes tiles, and each of its CTAs its own tile of them.
+A cluster takes super-tiles as a CTA takes tiles. Each of its CTAs computes its own tile of a super-tile.
 """
 
 from dataclasses import replace
@@ -62,7 +62,7 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
 
 
 def lower_await_wave(context: Context, op: tile.AwaitWaveOp) -> None:
-    """By the one thread of a producer."""
+    """Waits for the wave in the one thread of a producer. Refuses the op elsewhere."""
     counter = context.get(op.counter)
     assert isinstance(counter, GlobalMatrix)
     if not context.elected or context.work_tiles is None:
@@ -74,7 +74,7 @@ def lower_await_wave(context: Context, op: tile.AwaitWaveOp) -> None:
 
 
 def _cluster(context: Context, op: tile.WorkTilesOp) -> tuple[int, int]:
-    """The tiles of a super-tile along M and N. Refuses those of another cluster than the launch's."""
+    """The tiles of a super-tile along M and N. Refuses another shape than that of the launch's clusters."""
     shape = cluster_shape(op.cluster)
     if shape != context.cluster.shape:
         launched = list(context.cluster.shape)
@@ -102,7 +102,7 @@ def _bind_place(context: Context, op: tile.WorkTilesOp, item: Item, grids: Grids
 
 
 def _origin_of(context: Context, op: tile.WorkTilesOp, item: Item, grids: Grids) -> dict[Coordinate, ir.Value]:
-    """The coordinates of an item's tile, or half of it; of a super-tile, those of the CTA's own tile."""
+    """The coordinates of an item's tile or half tile; in clusters, of the CTA's own tile of a super-tile."""
     build, cluster = context.build, context.cluster
     spot = grids.find(item.tile)
     order = _lowering_of(op, "order", raster_kind(op.order), ORDERS)
@@ -131,7 +131,7 @@ def _place_next(
 
 
 def lower_next_work_tile(context: Context, op: tile.NextWorkTileOp) -> None:
-    """Nothing is left to do: the work tiles that it stands in gave it its results."""
+    """Nothing is left to do: the lowering of its work tiles has bound its results."""
     if op.m not in context.values:
         raise Refusal(
             op,

@@ -1,1 +1,1 @@
-"""Which warps and CTAs do what, by which instructions."""
+"""The work of warps and CTAs, and the instructions that do it."""

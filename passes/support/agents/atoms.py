@@ -56,9 +56,9 @@ def part_of(mma: TiledMma, shape: tuple[int, int]) -> TiledMma:
 
 
 def stacked_tv(mma: TiledMma, shape: tuple[int, int]) -> Layout:
-    """The accumulators of a tile as one of a tile per warp along K, one below the other."""
+    """The layout of accumulators that has a copy of the tile for each warp along K, one below the other."""
     m, n, k = mma.atom_layout
-    # With K's place in M's, as the slowest: the warps along K then hold the rows of their own tile.
+    # The place along K becomes the slowest part of the one along M: warps along K then hold rows of their own tile.
     tall = TiledMma(mma.atom, mma.atom_layout, mma.permutation).tv("c", shape)
     rows, _ = shape
 
@@ -66,7 +66,7 @@ def stacked_tv(mma: TiledMma, shape: tuple[int, int]) -> Layout:
         flat = flatten(layout)
         shapes = (flat.shape,) if isinstance(flat.shape, int) else flat.shape
         strides = (flat.stride,) if isinstance(flat.stride, int) else flat.stride
-        # The index is row + column * rows: a step along columns is `k` times as long now.
+        # The index is row + column * rows, so a step along columns is now `k` times as long.
         steps = (stride if stride < rows else stride * k for stride in strides)
         return Layout(shapes, tuple(steps))
 
@@ -90,7 +90,7 @@ def tiled_mma_attr(mma: TiledMma) -> sm.TiledMmaAttr:
 
 
 def tiled_mma_of(attribute: sm.TiledMmaAttr) -> TiledMma:
-    """From the attribute. Raises TargetError for an unknown atom, ScheduleError for a permutation that is none."""
+    """The tiled mma of an attribute. Raises TargetError for an unknown atom, ScheduleError for a bad permutation."""
     m, n, k = attribute.atoms
     entries: list[int | Layout | None] = [None, None, None]
     if attribute.permutation is not None:
@@ -100,7 +100,7 @@ def tiled_mma_of(attribute: sm.TiledMmaAttr) -> TiledMma:
 
 
 def fragment_type(tv: Layout, shape: tuple[int, int], element: ir.Type | str) -> sm.FragmentType:
-    """`!sm.fragment` of a shape and element (a type, or a row's name), held as the thread-value layout says."""
+    """`!sm.fragment` of a shape, an element (a type, or the name of its row), and a thread-value layout."""
     element = ir.Type.parse(element_type(element).ir) if isinstance(element, str) else element
     return sm.FragmentType.get(shape, element, tv_attr(tv))
 
@@ -111,7 +111,7 @@ def is_transposed(operand: str, layout: GemmLayout) -> bool:
 
 
 def keeps_transposed(operand: str, schedule: Schedule) -> bool:
-    """Whether a stage is contiguous along its rows: the copies into it transpose."""
+    """Whether a stage is contiguous along its rows, so that copies into it transpose."""
     return schedule.mainloop.operand(operand).stage is StageOrder.transposed
 
 
@@ -134,8 +134,8 @@ def fill_copy(
 ) -> TiledCopy:
     """The tiled copy that fills a stage of `shape`: vectors of the atom's bytes along the contiguous dimension.
 
-    Where the stage is `transposed`, as many threads as fill a sector share a row, or more if rows are too few, and the
-    others take other rows, which lie side by side in the stage. Raises ScheduleError where the threads cannot.
+    If the stage is `transposed`, as many threads as fill a sector share a row, or more if rows are too few. The others
+    take other rows, which lie side by side in the stage. Raises ScheduleError if the threads cannot share the stage.
     """
     vector = targets.copy_atom(atom_name).bytes_per_thread * 8 // element_bits
     if not vector:
@@ -153,8 +153,8 @@ def fill_copy(
 def copy_through_registers(window: ir.Value, buffer: ir.Value, copy: TiledCopy) -> None:
     """A load of the window to a fragment, in vectors of the copy's atom, and its store to the buffer.
 
-    Stores are as wide as the loads where the buffer is contiguous along the same dimension, else of one element. Those
-    of a copy that realigns may begin anywhere.
+    Stores are as wide as the loads if the buffer is contiguous along the same dimension; otherwise they store one
+    element. The loads of a copy that realigns may begin anywhere.
     """
     element, size = tile.ViewType(window.type).element_type, copy.atom.bytes_per_thread
     held = fragment_type(copy.tv, copy.shape, element)
@@ -170,8 +170,8 @@ def tiled_copy_attr(copy: TiledCopy) -> sm.TiledCopyAttr:
 
 @dataclass(frozen=True)
 class EpilogueAccess:
-    """The epilogue's pass through shared memory: the scratch's element, the row copy out of it, and the most elements
-    that an access of 16 bytes moves of the wider of scratch and D."""
+    """The epilogue's pass through shared memory: the scratch's element, the copy of its rows, and the most elements
+    that an access of 16 bytes moves, both in the scratch and in D."""
 
     scratch_element: str
     rows: TiledCopy
@@ -179,9 +179,9 @@ class EpilogueAccess:
 
 
 def epilogue_rows(schedule: Schedule, problem: Problem, threads: int) -> EpilogueAccess:
-    """The scratch and the row accesses of a schedule's epilogue tile, of 16 bytes or what `epilogue.store` says.
+    """The scratch and the row accesses of a schedule's epilogue tile, of 16 bytes or of `epilogue.store`.
 
-    Raises ScheduleError where the threads cannot share the epilogue tile in such vectors.
+    Raises ScheduleError if the threads cannot share the epilogue tile in such vectors.
     """
     assert schedule.epilogue.tile is not None
     element = problem.d if schedule.epilogue.math is EpilogueMath.registers else problem.acc
@@ -189,14 +189,14 @@ def epilogue_rows(schedule: Schedule, problem: Problem, threads: int) -> Epilogu
 
 
 def fragment_run(tv: Layout, shape: tuple[int, int], element_bits: int, by_columns: bool = False) -> int:
-    """Neighbouring elements of a row, or column, that each thread holds: what one store moves, at most 16 bytes."""
+    """Neighbouring elements of a row or column that each thread holds and stores at once, at most 16 bytes."""
     return min(neighbours(tv, shape, by_columns), 128 // element_bits)
 
 
 def rows_of_part(shape: tuple[int, int], element: str, d: str, threads: int, most: int | None = None) -> EpilogueAccess:
-    """As `epilogue_rows`, for a part of any shape: `element` is the scratch's element type, `d` is D's.
+    """As `epilogue_rows`, for a part of any shape. `element` is the element type of the scratch, `d` that of D.
 
-    A thread stores `most` bytes of D at once, or as many as 16 bytes of the wider of the two types hold.
+    A thread stores `most` bytes of D at once, or as many elements as 16 bytes of the wider type hold.
     """
     widest = 128 // max(element_type(element).bits, element_type(d).bits)
     vector = min(widest, max(1, (most or 16) * 8 // element_type(d).bits))
