@@ -31,8 +31,8 @@ class Clocks:
         self.heard: list[dict[int, Knowledge]] = [{} for _ in range(warps)]
 
     def add_source(self, name: str) -> int:
-        """The number of a new clock, for a source that is not an agent, or for an agent of another CTA, which learns
-        like the CTA's own."""
+        """Adds a clock and returns its number: for a source that is not an agent, or for an agent of another CTA, which
+        learns like the CTA's own agents."""
         self.known = np.pad(self.known, ((0, 1), (0, 1)))
         self.names.append(name)
         return len(self.names) - 1

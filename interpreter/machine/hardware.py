@@ -41,8 +41,8 @@ class MmaFragments:
 def _m16n8(k: int, bits: int) -> MmaFragments:
     """PTX ISA, "Matrix Fragments for mma.m16n8k4", "m16n8k8", "m16n8k16" and "m16n8k32", for each type of operands.
 
-    Values i in a register, `each` of them along K: consecutive lanes of a group have consecutive registers; the next
-    register is 8 rows down in A, the next but one 4 registers of K further.
+    A register holds `each` values along K. Consecutive lanes of a group hold consecutive registers along K. In A, the
+    second register of a lane is 8 rows below the first, and the third is 4 registers further along K than the first.
     """
     each = max(1, 32 // bits)
     i, j = np.arange(k // 2), np.arange(k // 4)
@@ -132,7 +132,7 @@ def wgmma_accumulator(n: int) -> tuple[Ints, Ints]:
 def wgmma_operand() -> tuple[Ints, Ints]:
     """(row, column) of A's 16-bit elements in registers, in the 16 rows of a warp: arrays (32, 8 values).
 
-    They lie as in mma.m16n8k16 (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", A).
+    The places are those of mma.m16n8k16 (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", A).
     """
     return MMA_FRAGMENTS[(16, 8, 16), 16].a
 

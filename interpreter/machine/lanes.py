@@ -56,7 +56,7 @@ def rows_together(state: AgentState, ops: Sequence[Any], addresses: Sequence[Any
 
 
 def disjoint(cells: Cells, access: Access, rows: Ints, size: int, align: int | None = None) -> None:
-    """Raises NotTogether unless these rows of `size` bytes, if they are of several ops, are disjoint."""
+    """Raises NotTogether if several ops access these rows of `size` bytes, and the rows overlap."""
     if access.ops and not cells.span(access, rows, size, align).is_disjoint:
         raise NotTogether
 

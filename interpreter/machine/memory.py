@@ -253,8 +253,8 @@ class SharedMemory(Cells):
     def fence_proxy(self, access: Access) -> None:
         """fence.proxy.async by these lanes (all of the agent if None).
 
-        It shows their writes to the async proxy, and orders their reads before its writes. It does not show bytes that
-        their cp.async, which writes as the threads do, has yet to fill.
+        The async proxy then sees their writes, and its own writes are ordered after their reads. Bytes that are still
+        in flight by their cp.async stay hidden.
         """
         self._fences.add(access.warp, self.clocks.epoch(access.warp), access.lanes)
         written = self._hidden.get(access.warp, {})
@@ -387,9 +387,9 @@ class SharedMemory(Cells):
                 self._fail_read(access, span, racing, reader, bool(stored[racing][0] == IN_FLIGHT))
 
     def _check_fenced_reads(self, access: Access, span: Span) -> None:
-        """Raise for bytes that TMA may overwrite before a thread has read them, for lack of the thread's proxy fence.
+        """Raise if TMA may overwrite bytes before a thread has read them, because the thread executed no proxy fence.
 
-        The reads of agents of other CTAs are not checked.
+        Reads by agents of other CTAs are not checked.
         """
         for reader, reads in self._reads.items():
             if reader >= self.clocks.warps:

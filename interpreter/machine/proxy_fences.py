@@ -1,8 +1,8 @@
 """The proxy fences of agents, which order a thread's reads of shared memory before a bulk copy over the same bytes.
 
-Threads read through the generic proxy, and TMA writes through the async proxy. An ordering between the two counts only
-if a proxy fence lies on it (PTX ISA, "Memory Consistency Model", "Proxy-preserved base causality order"): the reader
-executes fence.proxy.async after its read, and then releases the bytes.
+Threads read through the generic proxy, and TMA writes through the async proxy. The two are ordered only by way of a
+proxy fence (PTX ISA, "Memory Consistency Model", "Proxy-preserved base causality order"): the reader executes
+fence.proxy.async after its read, and then releases the bytes.
 """
 
 from typing import Any
@@ -28,10 +28,10 @@ class ProxyFences:
         self._fences.setdefault(agent, []).append((epoch, lanes))
 
     def ordered(self, agent: int, known: int) -> NDArray[np.int64]:
-        """For each lane, and for WHOLE_AGENT, the number of fences up to the last that covers it.
+        """For each lane, and for WHOLE_AGENT, the number of fences up to the last one that covers it.
 
-        Only fences count that are ordered before an agent which knows `known` ended epochs of this one. A read is
-        covered if it was made after fewer fences than that.
+        Only fences in the first `known` epochs of this agent count: those are ordered before the agent that asks. A
+        read is covered if fewer fences than this number came before it.
         """
         covered = np.zeros(WHOLE_AGENT + 1, np.int64)
         fences = self._fences.get(agent, ())

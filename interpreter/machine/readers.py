@@ -15,7 +15,7 @@ class Reads:
     """The last read of each unit of memory by one reader: its epoch + 1 (0 never), its lane and its op.
 
     `fences` is the number of proxy fences that the reader had executed, or -1 for a read through the async proxy.
-    `latest` is the last of these epochs, without those still in flight.
+    `latest` is the last epoch among the reads that are not in flight.
     """
 
     arrays = ("epoch", "lane", "site", "fences")

@@ -29,7 +29,7 @@ _WORD_BYTES = 4  # of most registers
 def load(
     state: AgentState, ops: Sequence[Any], cells: Cells, addresses: Sequence[Any], width: int, count: int
 ) -> list[tuple[Any, ...]]:
-    """`count` registers of `width` bytes, from each active lane's address, for each op, of several that run as one.
+    """For each op, `count` registers of `width` bytes from each active lane's address. The ops run as one.
 
     Raises InterpreterError as Cells.load, and NotTogether if the elements of several ops differ in type.
     """
@@ -107,9 +107,9 @@ def store(
     values: Sequence[Sequence[Any]],
     width: int,
 ) -> None:
-    """Store registers of `width` bytes to each active lane's address, those of each op, of several that run as one.
+    """For each op, store registers of `width` bytes to each active lane's address. The ops run as one.
 
-    Raises InterpreterError as Cells.store, and NotTogether for several ops that differ in type, or overlap.
+    Raises InterpreterError as Cells.store, and NotTogether if several ops differ in type or overlap.
     """
     if any(value is None for each in values for value in each):
         raise state.violation(ops[0], "stores a register that was never written [register-unwritten-stored]")

@@ -31,8 +31,8 @@ _WIDE_INTEGERS = frozenset(("i32", "i64"))  # the types in which registers assem
 def ldmatrix(
     state: AgentState, ops: Sequence[Described], addresses: Sequence[Any], num: int, trans: bool
 ) -> list[tuple[Any, ...]]:
-    """Each of the first 8 · num lanes gives the address of a row; all lanes together read it. The results of each op,
-    of several that run as one."""
+    """The results of each op; the ops run as one. Each of the first 8 · num lanes gives the address of a row, and all
+    lanes together read it."""
     whole_warp(state, ops[0])
     rows = np.concatenate([by_lane(address)[: 8 * num] for address in addresses])
     payload, dtype = _rows(state, state.access_of(ops), rows)
@@ -76,7 +76,7 @@ def stmatrix(
     state: AgentState, ops: Sequence[Described], addresses: Sequence[Any], given: Sequence[Sequence[Any]], trans: bool
 ) -> None:
     """Lanes 8 j to 8 j + 7 give the addresses of the rows of matrix j, each of 16 bytes. `given`: the registers of each
-    op, of several that run as one. Raises NotTogether if these hold different types."""
+    op; the ops run as one. Raises NotTogether if the registers hold different types."""
     whole_warp(state, ops[0])
     types = {_type_of_halves(registers) for registers in given}
     if len(types) > 1:

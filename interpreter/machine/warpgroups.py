@@ -75,8 +75,8 @@ def meet(state: AgentState, op: Described, *operands: Any) -> tuple[int, int]:
 
 
 def check_meetings(state: AgentState, ops: Sequence[Described], operands: Sequence[tuple[Any, ...]]) -> None:
-    """Raises NotTogether if the warp may not `meet` others in these consecutive instructions, or is the first of its
-    CTA's to come."""
+    """Raises NotTogether if the warp may not `meet` others in these consecutive instructions, or if no warp of its
+    warpgroup has met yet."""
     group, warp = divmod(state.warp, WARPGROUP)
     rendezvous: Rendezvous | None = state.cta.rendezvous.get(group)
     if rendezvous is None:

@@ -142,12 +142,12 @@ def multiply(
     acc: Values | None,
     held: Values | None = None,
 ) -> tuple[Values, int]:
-    """The warp's accumulators (32, n / 2) after a product, and the number of its group; or after a chain of products,
-    each added to the result of the previous one, which the warp executes as one.
+    """The warp's accumulators (32, n / 2) after a product, or after a chain of products that the warp executes as one,
+    each added to the result of the previous one; and the number of its group.
 
-    `acc` are those before, None for zeros; `descriptors` are those of the two operands of each product. An A in
-    registers, `held` (32, 8), has no descriptor. All is checked before anything changes, so that a chain that breaks a
-    rule can be run again op by op; NotTogether also says that it cannot run as one.
+    `acc`: the accumulators before, None for zeros. `descriptors`: of both operands of each product; an A in registers,
+    `held` (32, 8), has none. Everything is checked before anything changes, so if a chain breaks a rule, or raises
+    NotTogether, it can be run again op by op.
     """
     whole_warp(state, ops[0])
     number, warp = divmod(state.warp, WARPGROUP)
@@ -184,7 +184,7 @@ def multiply(
 
 
 def _in_registers(state: AgentState, op: Described, product: Product, held: Values) -> Values:
-    """The rows of A, (16, k), of registers (32, 8)."""
+    """The rows of A, (16, k), from registers (32, 8)."""
     if not state.fenced:
         raise state.violation(
             op, "A is in registers that other instructions wrote; put wgmma.fence before it [wgmma-a-fence]"
@@ -197,8 +197,8 @@ def _in_registers(state: AgentState, op: Described, product: Product, held: Valu
 def _shared(
     state: AgentState, access: Access, product: Product, warpgroup: Warpgroup, descriptors: Sequence[int]
 ) -> tuple[Sequence[Values], Span | None]:
-    """B of each product, which the four warps share: the first opens its bytes, which are given, so that it cannot
-    change; the others must be able to see it."""
+    """B of each product, which the four warps share. The first warp opens its bytes for reading, and returns them, so
+    that they cannot change. The others must be able to see them."""
     first, columns = warpgroup.started[state.warp % WARPGROUP], range(product.n)
     numbers = range(first, first + len(descriptors))
     known = [warpgroup.shared[number] for number in numbers if number in warpgroup.shared]
@@ -221,7 +221,7 @@ def _started(state: AgentState, warpgroup: Warpgroup, count: int) -> None:
 def _operands(
     state: AgentState, access: Access, product: Product, descriptors: Sequence[int], rows: range, which: int
 ) -> tuple[Sequence[Values], Span]:
-    """Rows of A (`which` 0) or B of each product, (rows, k), by their descriptors, and their bytes."""
+    """Rows of A (`which` 0) or B of each product, (rows, k), from its descriptor; and their bytes."""
     dtype, k = product.dtypes[which], product.k
     addresses = _addresses(state, access, product, descriptors, rows, which)
     run = 16 // ELEMENT_BYTES[dtype]
@@ -235,7 +235,7 @@ def _operands(
 def _addresses(
     state: AgentState, access: Access, product: Product, descriptors: Sequence[int], rows: range, which: int
 ) -> Ints:
-    """The addresses of the runs of 16 bytes of rows of A (`which` 0) or B, by the descriptors of products.
+    """The addresses of the runs of 16 bytes in rows of A (`which` 0) or B, from the descriptors of products.
 
     Raises InterpreterError for a descriptor that the instruction does not take.
     """

@@ -138,7 +138,7 @@ def shift(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = canonical(result, scalar.bits)
 
 
-# By the number of the predicate: its function, and whether it is of unsigned integers.
+# By the number of the predicate: its function, and whether it compares unsigned integers.
 _COMPARE_I = [
     (COMPARISONS[name], is_unsigned)
     for names, is_unsigned in ((("eq", "ne", "lt", "le", "gt", "ge"), False), (("lt", "le", "gt", "ge"), True))

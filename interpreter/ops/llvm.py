@@ -217,7 +217,7 @@ def _access_key(op: DecodedOp) -> Any:
 
 
 def _load(state: AgentState, *ops: DecodedOp) -> None:
-    """A load by the active lanes; or several of one type by all lanes, which run as one."""
+    """A load by the active lanes, or several loads of one type by all lanes, which run as one."""
     op, values = ops[0], state.values
     _, pointer, element, count, align = op.data
     addresses, type = [values[each.data[0]] for each in ops], op.result_types[0]
@@ -249,7 +249,7 @@ def _holds_numbers(cells: Cells, rows: Ints) -> str | None:
 
 
 def _store(state: AgentState, *ops: DecodedOp) -> None:
-    """A store by the active lanes; or several of one type, to disjoint bytes, which run as one. A cache operator
+    """A store by the active lanes, or several stores of one type to disjoint bytes, which run as one. A cache operator
     changes no number."""
     op, values = ops[0], state.values
     _, pointer, element, count, align = op.data

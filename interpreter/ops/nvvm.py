@@ -1,4 +1,4 @@
-"""The nvvm and gpu dialects: each op as its PTX. interpreter/ptx/ has the semantics of the instructions.
+"""The nvvm and gpu dialects: each op is written as PTX. interpreter/ptx/ has the semantics of the instructions.
 
 An address in the shared memory of the CTA (space 3) is the same in that of the cluster (space 7); `mapa` gives an
 address in the window of another CTA.

@@ -321,7 +321,7 @@ def _loaded(state: AgentState, op: DecodedOp, buffer: SharedBuffer, rows: Ints, 
 
 @OPS.effects("sm.load_scales")
 def load_scales(state: AgentState, op: DecodedOp, source: Any, *offsets: Any) -> Values:
-    """Each lane reads the scales of its elements: of a matrix, or of what a buffer holds of one."""
+    """Each lane reads the scales of its elements, from a matrix or from a buffer with a part of it."""
     type, kind = op.result_types[0], OperandKind(op.attributes["kind"])
     place = _coordinates(state, type)
     if isinstance(source, Matrix):

@@ -44,7 +44,7 @@ def _by_one_lane(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.effects("sm.ptx_semaphore_arrive", check=_by_one_lane)
 def semaphore_arrive(state: AgentState, op: DecodedOp, address: Any) -> None:
-    """One addition for each active lane; one thread arrives for its CTA."""
+    """Adds one for each active lane; by convention one thread arrives for its CTA."""
     semaphores.arrive(state, op, uniform(state, op, address))
 
 

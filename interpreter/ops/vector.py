@@ -48,7 +48,7 @@ def _empty(state: AgentState, type: Vector, lanes: int) -> Any:
 
 
 def _prepare_position(op: DecodedOp, program: Program) -> Any:
-    """The position, with _DYNAMIC for run-time indices; ops of llvm have one of these."""
+    """The position, with _DYNAMIC for run-time indices. Ops of llvm have one run-time index."""
     return tuple(op.attributes.get("static_position", (_DYNAMIC,)))
 
 
@@ -114,7 +114,7 @@ def insert(state: AgentState, op: DecodedOp, value: Any, vector: Any, *dynamic: 
 
 @OPS.effects("llvm.insertelement", prepare=_prepare_position)
 def insertelement(state: AgentState, op: DecodedOp, vector: Any, value: Any, index: Any) -> Any:
-    """As vector.insert, also into vectors of registers that hold numbers."""
+    """As vector.insert, also for vectors of registers that hold numbers."""
     vector, value = of_one_kind(vector), of_one_kind(value)
     if isinstance(vector, Packed):
         _, value = all_packed((vector, value)) or (vector, value)
@@ -125,7 +125,7 @@ def insertelement(state: AgentState, op: DecodedOp, vector: Any, value: Any, ind
 
 
 def _with_number(vector: Any, value: Packed, index: int, count: int) -> Packed:
-    """A vector of registers with one replaced; those of an unwritten vector are zero."""
+    """A vector of registers with one of them replaced. Registers of an unwritten vector are zero."""
     lanes = max(len(value), 1 if vector is None else len(vector))
     payload = np.zeros((lanes, count, value.payload.shape[-1]), value.payload.dtype)
     if isinstance(vector, Packed):
@@ -263,7 +263,7 @@ def shuffle(state: AgentState, op: DecodedOp, x: Any, y: Any) -> Any:
 
 @OPS.effects("llvm.shufflevector")
 def shufflevector(state: AgentState, op: DecodedOp, *both: Any) -> Any:
-    """Elements of both vectors by number; the element for -1 may be anything."""
+    """Takes elements of both vectors by number; for -1, any element."""
     mask = [max(0, place) for place in op.attributes["mask"]]
     if (packed := all_packed([vector for vector in both if vector is not None])) is not None:
         return shuffled(packed[0], packed[-1], mask)

@@ -28,7 +28,7 @@ class DecodedOp:
     resumable: bool
     operands: tuple[int, ...]
     results: tuple[int, ...]
-    operand_types: tuple[Any, ...]  # of program/types.py; the op's verifier says which
+    operand_types: tuple[Any, ...]  # classes of program/types.py; the op's verifier says which
     result_types: tuple[Any, ...]
     attributes: Mapping[str, Any]
     regions: tuple[DecodedBlock, ...]

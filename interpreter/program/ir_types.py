@@ -46,7 +46,7 @@ def decode_type(type: ir.Type) -> Type:
 
 
 def parsed_type(text: str, context: ir.Context) -> Type:
-    """A type of its text; arrays of llvm are nested, and then print without their dialect."""
+    """The type that a text means. Arrays of llvm may be nested; the inner ones print without their dialect."""
     if match := _ARRAY.fullmatch(text):
         return Array(int(match[1]), parsed_type(match[2], context))
     return decode_type(ir.Type.parse(text, context))

@@ -9,7 +9,7 @@ from lowtide.interpreter.program.batches import Bulk
 from lowtide.interpreter.program.decoded import DecodedOp, Handler
 from lowtide.interpreter.program.program import Program
 
-#: Computes before the run what does not depend on values, for `op.data`.
+#: Computes `op.data` before the run, from everything that does not depend on values.
 Prepare: TypeAlias = Callable[[DecodedOp, Program], Any]
 
 
@@ -21,7 +21,7 @@ class Implementation:
     by_warp: bool
     acts: bool
     bulk: Bulk | None = None
-    decode: Prepare | None = None  # makes an instruction, which replaces the op
+    decode: Prepare | None = None  # makes the instruction that replaces the op
 
 
 class OpTable(dict[str, Implementation]):
@@ -55,8 +55,8 @@ class OpTable(dict[str, Implementation]):
         prepare: Prepare | None = None,
         bulk: Bulk | None = None,
     ) -> Callable[[Handler], Handler]:
-        """As `implements`, for a function of an agent, the op and the values of its operands. It returns the value of
-        the result, or of several results in order. `check` comes first, and may raise."""
+        """As `implements`, for a function f(state, op, *values of the operands) that returns the value of the result,
+        or the values of several results in order. `check` runs before it, and may raise."""
 
         def enter(function: Handler) -> Handler:
             self.implements(*names, prepare=prepare, bulk=bulk)(_on_values(function, check))

@@ -53,7 +53,7 @@ def seen(form: Form, function: Callable[..., Any], out: int = 0) -> Callable[...
     return of_integers(form, compute, out=out)
 
 
-# Not those of `operator`, whose signatures are read slowly.
+# Not the functions of `operator`: reading their signatures is slow.
 _SAME_SIGNED_OR_NOT: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "add": lambda x, y: x + y,

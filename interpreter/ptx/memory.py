@@ -109,8 +109,8 @@ def _start(
     size: int,
     used: Sequence[Any] = (),
 ) -> None:
-    """cp.async of each op, of several that run as one to disjoint bytes: each active lane copies `size` bytes,
-    zero-filled after the first `used` of them if given."""
+    """cp.async of one op, or of several to disjoint bytes, which run as one. Each active lane copies `size` bytes; if
+    `used` is given, only so many are copied and the others are zero."""
     access, rows = rows_together(state, ops, destinations)
     _, global_rows = rows_together(state, ops, sources)
     disjoint(state.cta.shared, access, rows, size)

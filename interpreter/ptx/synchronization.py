@@ -130,9 +130,9 @@ def elect_sync(state: AgentState, op: Op, members: Any) -> tuple[Any, Any]:
 
 @TABLE.effects("setmaxnreg.inc", "setmaxnreg.dec", words="sync aligned u32", section=f"{_MISCELLANEOUS}: setmaxnreg")
 def setmaxnreg(state: AgentState, op: Op, wanted: Any) -> Steps:
-    """Take registers from those that the CTA's other warps gave back; an increase waits for them.
+    """Change the registers of the warp. An increase waits until other warps of the CTA have given enough back.
 
-    At entry each thread has the number that the kernel gives, else the largest multiple of eight that fits.
+    At entry each thread has the number that the kernel gives, or the largest multiple of eight that fits.
     """
     meet(state, op)
     cta, is_increase = state.cta, op.instruction.name.startswith("setmaxnreg.inc")

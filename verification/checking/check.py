@@ -81,9 +81,9 @@ def check(
 ) -> CheckResult:
     """Run all interpreted levels of a kernel, compiled or from another source, on shapes computed from its schedule.
 
-    `budget`: estimated seconds of one core for the runs; conditions that would need more are listed. `jobs`: processes,
-    by default one per core. `seed` draws inputs and orders of agents. `dump_ir`: the folder for the files of a guilty
-    step, by default a fresh temporary one. Raises Error if nothing can be run.
+    `budget`: estimated seconds of one core for the runs. Conditions for which the budget is too small are listed.
+    `jobs`: processes, by default one per core. `seed`: for the random inputs and orders of agents. `dump_ir`: the
+    folder for the files of a guilty step, by default a new temporary one. Raises Error if nothing can be run.
     """
     subject = kernel if isinstance(kernel, Subject) else of_kernel(kernel)
     started = time.perf_counter()

@@ -61,9 +61,9 @@ class Batch:
 class Placement(NamedTuple):
     """The places of the matrices of a run.
 
-    `padding` elements follow each row. `alignments`, `bases` and `batches` are bytes by name of a matrix: rows, bases
-    and batch strides are at no multiples of a larger power of two; from WIDEST on, at any. Bases are by default as
-    rows. `batch` is needed if the spec's batch is known only at run time.
+    `padding` elements follow each row. `alignments`, `bases` and `batches`: bytes by name of a matrix. Its rows, base
+    and batch stride are multiples of these, and of no larger power of two unless it is WIDEST or more. Bases are
+    aligned as rows by default. `batch` is needed if the spec's batch is known only at run time.
     """
 
     padding: int = ROW_PADDING
@@ -116,9 +116,9 @@ def inputs_for(
 ) -> dict[str, Any]:
     """Random inputs by name.
 
-    Floats are normally distributed, with NaN as padding. In exact they are small integers. In field they are uniform
-    over the field, so that two different polynomials of degree d in the inputs agree with a probability of at most
-    d / prime. Integer types have any integers, in all domains.
+    Floats are normally distributed, with NaN as padding. In the domain exact they are small integers. In the domain
+    field they are uniform over the field: two different polynomials of degree d in the inputs then agree with a
+    probability of at most d / prime. Integer types have any integers, in all domains.
     """
     m, n, k = extents
     rng, batch = np.random.default_rng(seed), placement.batch
@@ -168,8 +168,8 @@ def run(
     placement: Placement = _USUAL,
     **options: Any,
 ) -> np.ndarray[Any, Any]:
-    """D of a module on the interpreter, from what `inputs_for` gives; results among it are set. `options` are those of
-    `interpreter.interpret`.
+    """D of a module on the interpreter, with the inputs of `inputs_for`. Sets the results among these. `options`: as
+    for `interpreter.interpret`.
 
     Raises InterpreterError.
     """

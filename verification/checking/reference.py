@@ -84,7 +84,7 @@ def reference_with_bound(
 def _computed(
     spec: GemmSpec, a: np.ndarray, b: np.ndarray, operands: Mapping[str, Any], *, with_bound: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The reference and, if it is wanted, the bound, which is undefined otherwise."""
+    """The reference, and the bound if it is wanted; otherwise the bound is undefined."""
     if spec.is_batched:
         parts, matrices = _parts(spec, {"a": a, "b": b, **operands})
         found = [_computed(one, own.pop("a"), own.pop("b"), own, with_bound=with_bound) for one, own in parts]

@@ -50,7 +50,7 @@ class Work:
 def work_of(
     schedule: Schedule, problem: Problem, target: Target, tiles: tuple[int, int, int], sms: int, matrices: int = 1
 ) -> Work:
-    """The work on a shape of `tiles`: rows and columns of CTA tiles, and steps of K; or on `matrices` of them."""
+    """The work on `matrices` products. `tiles`: rows and columns of CTA tiles, and steps of K of each."""
     rows, columns, steps = tiles
     resident = _resident(schedule, problem, target, sms)
     ctas = _grid(schedule, rows, columns, steps, resident, matrices)

@@ -211,7 +211,7 @@ def _around(lines: list[str], at: int) -> Iterator[str]:
             yield line
 
 
-# Operators, premises, and the argument that holds if these do; the first one counts.
+# Operators, premises, and the argument that holds if the premises do. The first match counts.
 _RULES: tuple[tuple[str, Callable[[list[str], int], bool], Argument], ...] = (
     (
         r"wait for cp\.async later|barrier earlier",

@@ -82,12 +82,12 @@ def spec_of(dtype: str = "bf16", layout: str = "tn", epilogue: Any = None, **res
 def kernel_of(
     name: str, target: str, spec: GemmSpec, schedule: Schedule, shapes: tuple[Shape, ...], rest: Parts = 1
 ) -> Kernel:
-    """Each shape under two orders of agents, the first also on one SM, whose CTA computes all tiles; `rest` once. A
-    number n as `rest` stands for every n-th of the parts of the schedule's tile.
+    """Runs each shape under two orders of agents, the first shape also on one SM, where one CTA computes all tiles; and
+    `rest` once. If `rest` is a number n, it means every n-th of the parts of the schedule's tile.
 
     Matrices are aligned, so that nothing is packed unless the schedule says so. If it does, some runs have aligned
-    matrices, and some have one that is a little less aligned. The same holds for block scales that are staged. In a
-    batch, runs alternate between three matrices, two that share B, two that share A, and one.
+    matrices, and in others one matrix is a little less aligned. The same holds for staged scales of blocks. In a batch,
+    runs alternate between three matrices, two that share B, two that share A, and one.
     """
     schedule = schedule.filled(dict.fromkeys(("mainloop.a.pack", "mainloop.b.pack", "epilogue.pack"), PackKind.none))
     trials = [*(Trial(shape, 2, seed) for shape in shapes for seed in (0, 1)), Trial(shapes[0], 1, 2)]
@@ -156,7 +156,7 @@ def two(name: str, spec: GemmSpec, *shapes: Shape, columns: int = 1, whole: bool
 
 
 def by_fields(target: str, name: str, spec: GemmSpec, fields: str, *shapes: Shape, parts: Parts = 1) -> Kernel:
-    """A kernel by the fields of its schedule."""
+    """A kernel whose schedule has these fields."""
     return kernel_of(name, target, spec, Schedule.parse(fields), shapes, parts)
 
 

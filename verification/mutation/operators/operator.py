@@ -61,11 +61,11 @@ def another(words: Iterable[IntEnum], never: Collection[IntEnum] = ()) -> dict[s
 
 Levels = tuple[str, ...]
 Faults = dict[tuple[Levels, str] | tuple[Levels, str, Side], Mapping[str, Edit]]
-"""Edits at the matches of a pattern in the text of some levels, by the name of the operator."""
+"""Edits by name of the operator, for the matches of a pattern in the text of some levels."""
 
 
 def rows(kind: Kind, faults: Faults, side: Side = Side.DEVICE) -> tuple[Operator, ...]:
-    """An operator for each edit. `side`: that of the patterns without one."""
+    """An operator for each edit. `side`: for patterns that give none."""
     return tuple(
         Operator(name, kind, levels, re.compile(pattern, re.MULTILINE), edit, *(own or [side]))
         for (levels, pattern, *own), edits in faults.items()

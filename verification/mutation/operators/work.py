@@ -22,7 +22,7 @@ _MATH = ("problem", *CTA_LEVELS, *_NVVM)
 
 
 def _trips(kind: str) -> dict[str, Edit]:
-    """Wrong trips of a loop with a counter of a type."""
+    """Edits for wrong trips of a loop whose counter has this type."""
     return {
         "a trip too few, at the end": value("high", f"%planted = arith.subi {{high}}, {{step}} : {kind}"),
         "a trip too few, at the beginning": value("low", f"%planted = arith.addi {{low}}, {{step}} : {kind}"),
