@@ -31,7 +31,7 @@ from lowtide.verification.checking.interpretation import check_patience, cta_til
 from lowtide.verification.checking.places import ALIGNED, Place
 from lowtide.verification.checking.runnable import SUFFIX, Runnable, host_beside, runnable
 from lowtide.verification.checking.trials import Trial
-from lowtide.verification.checking.verdicts import Verdict, against_exact, against_float64, check_memory, with_others
+from lowtide.verification.checking.verdicts import Verdict, against_exact, against_float64, check_memory
 
 File = Annotated[
     Path | None, typer.Argument(help="A dumped level or PTX, edited or not. Default: the problem of the options.")
@@ -166,7 +166,7 @@ def _compare(
 ) -> Verdict:
     spec = reference.spec
     if number_domain(trial.domain).is_float:
-        return with_others(against_float64(spec, inputs, result), spec, inputs, result)
+        return against_float64(spec, inputs, result)
     problem = reference.module
     if problem is None:
         problem = parse_text(problem_text(spec, target_of(module)), module.context, "<problem>")

@@ -16,8 +16,9 @@ from mlir import ir
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.spec_of_ir import argument_names, epilogue_ops, host_function, shape_as_it_lies
 from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import result_kinds
 from lowtide.dialects.levels import target_of
-from lowtide.dialects.tile import OperandKind
+from lowtide.dialects.tile import OperandKind, ResultKind
 from lowtide.dialects.tile.layouts import swizzle_bits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -442,7 +443,7 @@ def _epilogue(origin_text: str, operands: list[str]) -> tuple[str | None, dict[s
         text = None if is_plain else "\n".join(map(str, region))
         accumulator = "x" if "x" not in operands else next(_unused_names("x", operands))
         values: dict[ir.Value, str] = dict(zip(block.arguments, [accumulator, *operands], strict=True))
-        program = _epilogue_program(region, values)
+        program = _epilogue_program(region, values, result_kinds(found[0]).index(ResultKind.full))
     try:
         check_program(program, operands)
     except ValueError:  # written by hand, with an op that `verify` has no bound for
@@ -450,9 +451,9 @@ def _epilogue(origin_text: str, operands: list[str]) -> tuple[str | None, dict[s
     return text, program
 
 
-def _epilogue_program(region: list[ir.OpView], values: dict[ir.Value, str]) -> dict[str, Any]:
+def _epilogue_program(region: list[ir.OpView], values: dict[ir.Value, str], of_d: int) -> dict[str, Any]:
     """The ops of a region as entries, for `lowtide.runtime verify`. `values`: the names of its arguments, the
-    accumulator first."""
+    accumulator first. `of_d`: which of the yielded values is D's."""
     *body, terminator = region
     accumulator, *operands = values.values()
     unused = _unused_names("e", (accumulator, *operands))
@@ -468,7 +469,7 @@ def _epilogue_program(region: list[ir.OpView], values: dict[ir.Value, str]) -> d
                 "attributes": _region_attributes(op),
             }
         )
-    return {"accumulator": accumulator, "ops": ops, "result": values[terminator.operands[0]]}
+    return {"accumulator": accumulator, "ops": ops, "result": values[terminator.operands[of_d]]}
 
 
 def _unused_names(prefix: str, taken: Collection[str], first: int = 0) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -53,6 +54,10 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
 )
 _PACKED_ROWS = "w"  # rows of weights, whose bytes hold the weights of two rows
 
+_Slot = tuple[
+    Type, Sequence[str], ResultKind | None
+]  # an argument's type, extents of its dimensions, and kind of result
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -80,23 +85,25 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
     results = _results(function)
     dims = _with_batch(function, _dims(function, results))
     types = _types(function, dims)
-    full = _FACTORS + results.index(ResultKind.full)
+    kinds = [*[None] * _FACTORS, *results, *[None] * (len(types) - _FACTORS - len(results))]
+    full = kinds.index(ResultKind.full)
     if len(types) <= full or not isinstance(types[full], MemRef):
         raise InterpreterError(
             "the host function's arguments are a, b, results and the epilogue's operands [argument-kinds]"
         )
+    allowed = dims or [()] * len(types)
+    slots: list[_Slot] = list(zip(types, allowed, kinds, strict=False))
     given = _in_order(function, inputs)
     if "d" not in given:
-        given = _with_output(given, types, dims, domain, full)
+        given = _with_output(given, slots, full, domain)
     if len(given) != len(types):
         raise InterpreterError(
             f"the host function takes {len(types)} arguments, {len(given)} are given: {', '.join(given)}"
             " [argument-count]"
         )
-    allowed = dims or [()] * len(types)
     values = [
-        _checked(name, value, type, letters, domain)
-        for (name, value), type, letters in zip(given.items(), types, allowed, strict=True)
+        _checked(name, value, slot, None if slot is slots[full] else domain)
+        for (name, value), slot in zip(given.items(), slots, strict=True)
     ]
     names = list(given)
     extents = _extents(names, values, dims) if dims else {}
@@ -109,7 +116,6 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
         values = [_with_parts(*each, extents[_BATCH]) for each in zip(values, dims, strict=True)]
     if extents.get("k") == 0:
         values = [_without_k(*each) for each in zip(values, types, dims, strict=True)]
-    kinds = [*[None] * _FACTORS, *results, *[None] * (len(types) - _FACTORS - len(results))]
     return [
         Argument(
             name,
@@ -119,7 +125,7 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
             extents.get("k") == 0 and any(dim[0] == "k" for dim in letters),
             kind,
         )
-        for name, value, type, letters, kind in zip(names, values, types, allowed, kinds, strict=True)
+        for name, value, (type, letters, kind) in zip(names, values, slots, strict=True)
     ]
 
 
@@ -223,24 +229,19 @@ def _dims_of(layout: str, results: list[ResultKind], kinds: list[str], by_column
     return [*factors, *(of_result[kind] for kind in results), *(of_kind[kind] for kind in kinds)]
 
 
-def _with_output(
-    given: dict[str, Any], types: Sequence[Type], dims: Sequence[Sequence[str]], domain: Domain, place: int
-) -> dict[str, Any]:
+def _with_output(given: dict[str, Any], slots: list[_Slot], place: int, domain: Domain) -> dict[str, Any]:
     """The inputs with an array for D at its position, its rows at multiples of 16 bytes."""
     names = list(given)
     if len(names) < _FACTORS:
         raise InterpreterError("the first two inputs are the matrices a and b [first-two-matrices]")
-    type = types[place]
+    type, letters, _ = slots[place]
     assert isinstance(type, MemRef)
     found: dict[str, int] = {}  # from the first operand that has it, A and B before others
-    without_d = list(zip(types, dims, strict=True)) if dims else []
-    del without_d[place : place + 1]
-    for name, (wanted, letters) in zip(names, without_d, strict=False):
-        if not isinstance(wanted, MemRef):
-            continue
-        shape = _matrix(name, given[name], wanted, letters, domain).shape
-        found = dict(zip(letters[-len(shape) :], shape, strict=True)) | found
-    letters = dims[place] if dims else ("m", "n")
+    for name, slot in zip(names, (*slots[:place], *slots[place + 1 :]), strict=False):
+        if isinstance(slot[0], MemRef) and slot[1]:
+            shape = _matrix(name, given[name], slot[0], slot, domain).shape
+            found = dict(zip(slot[1][-len(shape) :], shape, strict=True)) | found
+    letters = letters or ("m", "n")
     known = zip(letters, type.shape_as_it_lies, strict=True)
     extents = [found.get(dim) if extent is None else extent for dim, extent in known]
     if extents[0] is None and letters[0] == _BATCH:
@@ -263,9 +264,10 @@ def _padded(shape: Sequence[int], dtype: np.dtype[Any], element: Scalar) -> Arra
     return np.zeros((*outer, -(-columns // unit) * unit), dtype)[..., :columns]
 
 
-def _checked(name: str, value: Any, type: Type, dims: Sequence[str], domain: Domain) -> Array | float | int:
+def _checked(name: str, value: Any, slot: _Slot, domain: Domain | None) -> Array | float | int:
+    type = slot[0]
     if isinstance(type, MemRef):
-        return _matrix(name, value, type, dims, None if name == "d" else domain)
+        return _matrix(name, value, type, slot, domain)
     if not isinstance(type, Scalar):
         raise InterpreterError(
             f"{name}: an argument of type {type} is not interpreted; pass memrefs and scalars [argument-type]"
@@ -290,14 +292,14 @@ def _checked(name: str, value: Any, type: Type, dims: Sequence[str], domain: Dom
     return int(value)
 
 
-def _matrix(name: str, value: Any, type: MemRef, dims: Sequence[str], domain: Domain | None) -> Array:
+def _matrix(name: str, value: Any, type: MemRef, slot: _Slot, domain: Domain | None) -> Array:
     """A matrix or vector as an array of the module's shape and dtype; without a domain, of any dtype. In a batch, a
-    shared one has one dimension less."""
-    array = _array(name, value)
+    shared input has one dimension less."""
+    array, (_, dims, result) = _array(name, value), slot
     if domain is not None:
-        _check_dtype(name, array, type.element, domain)
+        _check_dtype(name, array, type.element, domain, result is ResultKind.full)
     shape = array.shape
-    may_be_shared = _BATCH in dims and name != "d"
+    may_be_shared = _BATCH in dims and result is None
     if len(shape) != len(type.shape) and not (may_be_shared and len(shape) == len(type.shape) - 1):
         shared = f", or {len(type.shape) - 1} if the batch shares it" if may_be_shared else ""
         raise InterpreterError(
@@ -345,10 +347,11 @@ def _array(name: str, value: Any) -> Array:
         ) from None
 
 
-def _check_dtype(name: str, array: Array, element: Scalar, domain: Domain) -> None:
-    """Domains of integers accept integers of any type in place of floats."""
+def _check_dtype(name: str, array: Array, element: Scalar, domain: Domain, is_full_result: bool) -> None:
+    """Domains of integers accept integers of any type in place of floats, and for full results."""
     wanted = np.dtype(NUMPY_DTYPES[element.name])
-    if array.dtype == wanted or (element.is_float and not domain.is_float and array.dtype.kind in "iu"):
+    is_open = (element.is_float or is_full_result) and not domain.is_float
+    if array.dtype == wanted or (is_open and array.dtype.kind in "iu"):
         return
     names = {np.dtype(dtype): name for name, dtype in FLOAT_DTYPES.items()}
     raise InterpreterError(
@@ -396,21 +399,19 @@ def _without_k(value: Any, type: Type, dims: Sequence[str]) -> Any:
 def in_place_of(arguments: Sequence[Argument]) -> int | None:
     """The position of the full operand that D replaces in memory; None if D is separate from all operands.
 
-    Raises InterpreterError if D overlaps an operand in any other way.
+    Raises InterpreterError for any other overlap of a result with an input or another result.
     """
-    output = output_of(arguments)
-    d, d_type = arguments[output].value, arguments[output].type
-    assert isinstance(d, np.ndarray)
-    found = None
-    for position, argument in enumerate(arguments):
-        value = argument.value
-        if position == output or not isinstance(value, np.ndarray) or not np.may_share_memory(d, value):
+    output, found = output_of(arguments), None
+    arrays = [(at, x, x.value) for at, x in enumerate(arguments) if isinstance(x.value, np.ndarray)]
+    for (at, result, written), (position, other, value) in permutations(arrays, 2):
+        if result.result is None or not np.may_share_memory(written, value):
             continue
-        same = (_place(value), argument.type) == (_place(d), d_type)
-        if not same or position < _FACTORS or argument.result is not None:
+        same = at == output and (_place(written), result.type) == (_place(value), other.type)
+        if not same or position < _FACTORS or other.result is not None:
+            kind = "input" if other.result is None else "output"
             raise InterpreterError(
-                f"operand d: the output overlaps input {argument.name}, which CTAs read while "
-                "others write; pass another output, none to have it allocated, or a full operand itself: its base, "
+                f"operand {result.name}: the output overlaps {kind} {other.name}, which CTAs read or write at other "
+                "times; pass another output, or for D none to have it allocated, or a full operand itself: its base, "
                 "strides and dtype [output-overlaps-input]"
             )
         found = position if found is None else found

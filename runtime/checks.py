@@ -220,13 +220,13 @@ def address_error(argument: Mapping[str, Any], address: int) -> LaunchError:
 
 
 def overlap_error(output: Mapping[str, Any], argument: Mapping[str, Any]) -> LaunchError:
-    """The error for an output that overlaps an input."""
+    """The error for an output that overlaps another argument."""
     name = argument["name"]
     may_be = is_full_operand(argument) and argument["dtype"] == output["dtype"]
-    whole = f", or {name} itself, with the same base and strides" if may_be else ""
+    whole = f", or {name} itself, with the same base and strides, for D" if may_be else ""
     return LaunchError(
-        f"operand {output['name']}: the output overlaps input {name}, which CTAs read while others"
-        f" write; pass another output, or none to have it allocated{whole} [output-overlaps]"
+        f"operand {output['name']}: the output overlaps {argument['role']} {name}, which CTAs read or write at other"
+        f" times; pass another output, or none to have D allocated{whole} [output-overlaps]"
     )
 
 

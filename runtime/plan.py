@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 from lowtide.errors import LaunchError
@@ -42,10 +43,8 @@ class LaunchPlan:
     grids: tuple[tuple[int, int, int], ...]
     rows: Callable[[Sequence[Any]], tuple[Any, ...]]  # the arguments of those launches, from `program.late`
     aligned: tuple[tuple[int, int], ...]  # (argument, mask of the bits that its base address must not have)
-    output: int  # the output argument
-    output_span: int
-    input_spans: tuple[tuple[int, int], ...]  # (argument, bytes)
-    in_place: frozenset[int]  # full operands that may be the output: same dtype, shape and strides
+    spans: tuple[tuple[int, int], ...]  # (argument, bytes)
+    apart: tuple[tuple[int, int, int, int, bool], ...]  # (output, bytes, other argument, bytes, whether D may be it)
     current_stream: Callable[[], int] | None  # of the operands' library
     encoder: TensorMapEncoder
     needs: tuple[Need, ...]  # the workspaces
@@ -64,12 +63,10 @@ class LaunchPlan:
             address = calls[index]
             if address & mask or not address:
                 raise address_error(self.arguments[index], address)
-        start = calls[self.output]
-        end = start + self.output_span
-        for index, span in self.input_spans:
-            address = calls[index]
-            if address < end and start < address + span and not (address == start and index in self.in_place):
-                raise overlap_error(self.arguments[self.output], self.arguments[index])
+        for output, size, other, span, may_be in self.apart:
+            start, address = calls[output], calls[other]
+            if address < start + size and start < address + span and not (address == start and may_be):
+                raise overlap_error(self.arguments[output], self.arguments[other])
 
     def prepare(self, calls: Sequence[Any], workspace: Operand | None = None) -> PreparedLaunch | WorkspaceLaunch:
         """Check the addresses and write the arguments; `workspace` is the caller's. Raises LaunchError, also if an
@@ -91,7 +88,7 @@ class LaunchPlan:
 
     def check_apart(self, calls: Sequence[Any], workspaces: Sequence[int]) -> None:
         """Raises LaunchError if the caller's workspace overlaps an operand."""
-        for index, span in ((self.output, self.output_span), *self.input_spans):
+        for index, span in self.spans:
             for start, need in zip(workspaces, self.needs, strict=True):
                 if calls[index] < start + need.size and start < calls[index] + span:
                     name = self.arguments[index]["name"]
@@ -151,10 +148,12 @@ def make_plan(
         grids=tuple(grids[i] for i in launched),
         rows=operator.itemgetter(slice(None)) if len(launched) == len(grids) else _some(launched),
         aligned=tuple((i, arguments[i].get("base_alignment", 1) - 1) for i, _ in spans),
-        output=output,
-        output_span=dict(spans)[output],
-        input_spans=tuple((i, span) for i, span in spans if i != output),
-        in_place=frozenset(i for i, x in enumerate(arguments) if _lies_as(x, arguments[output], views)),
+        spans=tuple(spans),
+        apart=tuple(
+            (i, size, j, span, i == output and _lies_as(arguments[j], arguments[output], views))
+            for (i, size), (j, span) in permutations(spans, 2)
+            if arguments[i]["role"] == "output"
+        ),
         current_stream=current_stream,
         encoder=encoder,
         needs=needs,

@@ -138,7 +138,7 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
             operands[name] = float(from_bits(np.atleast_1d(to_bits(rng.standard_normal(1), dtype)), dtype)[0])
             continue
         dims = problem_dims(manifest)[name]
-        is_shared = dims[0] == BATCH and rng.random() < _SHARED
+        is_shared = argument["role"] == "input" and dims[0] == BATCH and rng.random() < _SHARED
         shape = tuple(extent_of(dim, extents) for dim in dims[is_shared:])
         if argument["role"] == "output":
             values = np.full(shape, STALE)
@@ -339,10 +339,8 @@ def check_written(result: HostArray) -> str:
 
 def check_others(manifest: Mapping[str, Any], operands: Mapping[str, Any], d: np.ndarray) -> str:
     """A message if a result other than D of a kernel that was run is wrong; else ""."""
-    for argument in manifest["arguments"]:
-        if argument["kind"] == "amax":
-            return amax_difference(operands[argument["name"]].values(), d, manifest["spec"]["d"])
-    return ""
+    names = [argument["name"] for argument in manifest["arguments"] if argument["kind"] == "amax"]
+    return next(filter(None, (amax_difference(operands[x].values(), d, manifest["spec"]["d"]) for x in names)), "")
 
 
 def amax_difference(amax: np.ndarray, d: np.ndarray, dtype: str) -> str:
@@ -379,6 +377,11 @@ def verify_kernel(
         raise LoadError(
             "manifest: there is no epilogue_program to check D by: it was compiled from a dump that no longer has its"
             " epilogue; compile it from level atoms or before and save it again [no-epilogue-program]"
+        )
+    if sum((x["role"], x["kind"]) == ("output", "full") for x in manifest["arguments"]) > 1:
+        raise LoadError(
+            "manifest: it has several full outputs, but epilogue_program gives only D, so the others cannot be checked;"
+            " call the kernel, and compare them with those of lowtide.interpreter.interpret [several-full-outputs]"
         )
     module = kernel.module_for(ordinal)
     rng = np.random.default_rng(seed)

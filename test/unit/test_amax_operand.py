@@ -59,6 +59,21 @@ def test_a_saved_kernel_takes_one_f32_and_checks_it_by_d(kernel):
     assert verify.check_others(kernel.manifest, operands, np.array([[np.nan, 1.0]])) == ""
 
 
+def test_d_is_judged_by_its_own_value_where_an_amax_comes_first():
+    text = problem_text(lt.GemmSpec(a="bf16", b="bf16", d="f16", amax=True), get("sm_80"), lt.Schedule())
+    edits = (
+        (r"(, %arg2: memref<.*?>> \{.*?\})(, %arg3: memref<.*?> \{.*?\})", r"\2\1"),
+        (r"into \(%arg2, amax %arg3\)", "into (amax %arg3, %arg2)"),
+        (r"tile.yield (%\w+), (%\w+) : (\w+), (\w+)", r"tile.yield \2, \1 : \4, \3"),
+        (r"(    \} : .*), (memref<.*?>), (memref<1xf32>)\n", r"\1, \3, \2\n"),
+    )
+    turned = text
+    for pattern, written in edits:
+        turned = re.sub(pattern, written, turned)
+    found, wanted = (lt.compile_ir(each).manifest["epilogue_program"] for each in (turned, text))
+    assert turned != text and found == wanted and found["result"] != found["accumulator"]
+
+
 @pytest.mark.parametrize("d", ["s32", "s8", "f32", "bf16"])
 def test_the_problem_of_an_amax_of_integers_is_read_back(d):
     spec = lt.GemmSpec(a="s8", b="s8", d=d, acc="s32", amax=True)

@@ -5,6 +5,7 @@ import re
 import struct
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -84,6 +85,13 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 def computed_by_numpy(kernel: Any, spec: Any, inputs: Any) -> Any:
     a, b = (inputs[name].astype(np.float64) for name in "ab")
     return SimpleNamespace(d=a @ b.T, complaint="")
+
+
+def test_a_step_is_judged_by_its_amax_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladder, "run_on_gpu", computed_by_numpy)
+    spec = lt.GemmSpec(m=8, n=8, k=8, a="bf16", b="bf16", d="f32")
+    found = [ladder.verify(replace(spec, amax=amax), None, 0, True).message for amax in (False, True)]  # type: ignore[arg-type]
+    assert found[0].startswith("all 64 elements") and found[1].startswith("the amax is")
 
 
 def rows_of(output: str) -> dict[str, list[str]]:

@@ -39,7 +39,8 @@ class GpuRun:
 def run_on_gpu(
     kernel: CompiledKernel | runtime.Kernel, spec: GemmSpec, inputs: Mapping[str, Any], device: int = 0
 ) -> GpuRun:
-    """Launch on inputs of `random_inputs`, copy D back, then time more launches of the same.
+    """Launch on inputs of `random_inputs`, copy D back, and other results to their arrays among the inputs, then time
+    more launches of the same.
 
     Raises LoadError for a kernel of another architecture, LaunchError, DeviceError.
     """
@@ -61,13 +62,15 @@ def run_on_gpu(
         launch()
         _synchronize()
         buffers.copy_out(d.stored, address)
+        for name in {*inputs} & {result.name for result in spec.results}:
+            buffers.copy_out(inputs[name], operands[name].address)
         seconds, launches = _timed(launch)
     return GpuRun(d.values(), check_written(d), seconds, launches)
 
 
 def _dtype(spec: GemmSpec, name: str) -> str:
     named = {"a": spec.a, "b": spec.b, **{operand.name: operand.dtype for operand in spec.operands}}
-    return named[name]
+    return (named | {result.name: result.dtype for result in spec.results})[name]
 
 
 def _synchronize() -> None:

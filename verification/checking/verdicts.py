@@ -1,4 +1,4 @@
-"""Verdicts on a D computed from random inputs: whether it is right, in a sentence."""
+"""Verdicts on results computed from random inputs: whether they are right, in a sentence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -79,8 +79,21 @@ def check_memory(m: int, n: int, k: int, matrices: int = 1, padding: int = 0, ro
 
 
 def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int = 0) -> Verdict:
-    """D against float64 within the derived bound: all of it, or the first, the last and random rows of a large one; for
-    a large batch the first, the last and random matrices."""
+    """D against float64 within the derived bound and, if it is right, the other results, which the run wrote to the
+    inputs.
+
+    All of D, or the first, the last and random rows of a large one; for a large batch the first, the last and random
+    matrices.
+    """
+    verdict = _of_d(spec, inputs, d, seed)
+    for result in spec.results:
+        if result.kind is ResultKind.AMAX and verdict.ok:
+            message = amax_difference(np.asarray(inputs[result.name]), np.asarray(d, np.float64), spec.d)
+            verdict = Verdict(False, message) if message else verdict
+    return verdict
+
+
+def _of_d(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int) -> Verdict:
     k = inputs["a"].shape[-1 if spec.layout[0] == "t" else -2]
     if spec.is_batched:
         whole = d.size * k <= _MOST_PRODUCTS
@@ -97,15 +110,6 @@ def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: i
     worst = found.worst_index[0 if spec.d_order == "row" else 1]
     message = f"{found.message} (row {rows[worst]} of D; {count} of {m} rows compared)"
     return Verdict(found.ok, message, found.judged > 0)
-
-
-def with_others(verdict: Verdict, spec: GemmSpec, inputs: Mapping[str, Any], d: Array) -> Verdict:
-    """The verdict on a D of floats and, if it is right, on the other results, which the run wrote to the inputs."""
-    for result in spec.results:
-        if result.kind is ResultKind.AMAX and verdict.ok:
-            message = amax_difference(np.asarray(inputs[result.name]), np.asarray(d, np.float64), spec.d)
-            verdict = Verdict(False, message) if message else verdict
-    return verdict
 
 
 def _of_whole(spec: GemmSpec, inputs: Mapping[str, Any], d: Array) -> Verdict:
@@ -127,7 +131,7 @@ def _of_some_matrices(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, k: in
     verdict = Verdict(True, compared)
     for number, (one, own) in enumerate(products(spec, inputs)):
         if verdict.ok and number in chosen:
-            verdict = against_float64(one, own, d[number], seed)
+            verdict = _of_d(one, own, d[number], seed)
             verdict = replace(verdict, message=f"{verdict.message} (matrix {number} of D; {compared})")
     return verdict
 

@@ -82,6 +82,14 @@ def test_run_exits_with_1_where_the_result_is_wrong(
     assert reported(result.stdout, "result").startswith(f"WRONG: {message}")
 
 
+def test_run_judges_the_amax_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reported(accepted(*RUN, "--amax"), "result").startswith("ok: all 3500 elements")
+    fake_gpu(monkeypatch)  # it leaves the amax of before
+    result = lowtide("run", *SMALL, "--amax")
+    assert result.exit_code == 1
+    assert reported(result.stdout, "result").startswith("WRONG: the amax is")
+
+
 def test_run_compares_some_rows_of_a_large_product(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_gpu(monkeypatch)
     monkeypatch.setattr("lowtide.verification.checking.verdicts._MOST_PRODUCTS", 50 * 40 * 20)

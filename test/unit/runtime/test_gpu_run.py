@@ -26,10 +26,15 @@ class Driver(FakeDriver):
     """With the events by which launches are timed: each launch takes 2 ms."""
 
     def __init__(self, kernel: CompiledKernel) -> None:
-        launch = kernel.manifest["host"][-1]["attributes"]
-        super().__init__(types=[argument["type"] for argument in launch["arguments"]])
+        launches = [entry["attributes"] for entry in kernel.manifest["host"] if entry["op"] == "tile.launch"]
+        super().__init__()
+        self.types_of = {each["kernel"]: tuple(x["type"] for x in each["arguments"]) for each in launches}
         self.free_bytes = 1 << 30
         self.recorded: list[int] = []
+
+    def cuLaunchKernelEx(self, config: Any, function: str, pointers: int, extra: int) -> tuple[int]:
+        self.types = self.types_of[function]
+        return super().cuLaunchKernelEx(config, function, pointers, extra)
 
     def cuEventRecord(self, event: str, stream: int) -> tuple[int]:
         self.recorded.append(len(self.launches))
@@ -85,6 +90,20 @@ def test_d_comes_back_and_is_within_bound(install_driver: Any, compiled: Any) ->
     _, inputs, ran = run(install_driver, compiled)
     assert ran.complaint == ""
     assert against_float64(compiled[0], inputs, ran.d).ok
+
+
+def test_an_amax_comes_back_among_the_inputs(install_driver: Any) -> None:
+    spec = lt.GemmSpec(m=37, n=21, k=40, a="bf16", b="bf16", d="bf16", amax=True)
+    kernel = lt.compile_gemm(spec, "sm_80", schedule="pack = none")
+    fake = install_driver(Driver(kernel))
+
+    def set_amax(values: list[Any]) -> None:
+        if len(values) > 1:  # not the launch that clears it
+            ctypes.c_float.from_address(values[-1]).value = 5.0
+
+    fake.kernel, inputs = set_amax, lt.random_inputs(spec, None, None, None, np.random.default_rng(1))
+    run_on_gpu(kernel, spec, inputs)
+    assert inputs["amax"].tolist() == [5.0]
 
 
 def test_the_time_of_a_launch_is_the_mean_of_many(install_driver: Any, compiled: Any) -> None:

@@ -272,6 +272,19 @@ def test_the_output_may_be_a_full_operand(install_driver: Install, torch: FakeTo
     assert all(x.values[4] == x.values[9] for x in fake.launches)
 
 
+def test_each_output_lies_apart_from_inputs_and_outputs(install_driver: Install, torch: FakeTorch) -> None:
+    fake = install_driver(FakeDriver(types=(*TYPES, "ptr", "ptr")))
+    manifest = sample_manifest(argument("pre", "full", "f16", "output"), argument("c", "full", "f16"), dtype="f16")
+    manifest["arguments"].sort(key=lambda entry: ["a", "b", "d", "pre", "c"].index(entry["name"]))
+    kernel, (a, b, d), whole = kernel_from(manifest), arrays(), aligned(M, 2 * K)
+    pre, c, wide = Tensor(aligned(M, N)), Tensor(aligned(M, N)), Tensor(whole[:, :K])
+    kernel(a, b, pre=pre, c=d, out=d)
+    for left, other, name in ((a, d, "output pre"), (wide, Tensor(whole[:, K : K + N]), "input a"), (a, c, "input c")):
+        with pytest.raises(LaunchError, match=rf"the output overlaps {name},.*\[output-overlaps\]"):
+            kernel(left, b, pre=other, c=c, out=d)
+    assert len(fake.launches) == 1
+
+
 def test_an_output_that_is_not_quite_the_operand_is_refused(install_driver: Install, torch: FakeTorch) -> None:
     fake = install_driver(FakeDriver(types=(*TYPES, "ptr")))
     kernel, (a, b, _) = in_place_kernel(), arrays()
