@@ -5,8 +5,8 @@ After    sm.cp_async %at to %a by #sm.tiled_copy<cp.async.16, #tv> : !tile.view<
          or, with a.copy = staged.16, through registers:
          %f = sm.load_global %at by "ld.global.16" aligned : !tile.view<…> to !sm.fragment<128x32xbf16, #tv>
          sm.store_shared %f to %a by "st.shared.16" : !sm.fragment<128x32xbf16, #tv>, memref<…>
-         in stores of one element where the stage is transposed. With a.copy = realigned.16 the load says `realigned`,
-         not `aligned`: its runs may begin anywhere. carry-staged-loads then moves the loads ahead.
+         in stores of one element if the stage is transposed. With a.copy = realigned.16 the load says `realigned`, not
+         `aligned`: its runs may begin anywhere. carry-staged-loads then moves the loads ahead.
          The threads are those of the agent that fills the ring. A role's copies by TMA are left to bind-ring.
 Needs    a complete schedule (its `copy` and `warps`).
 Refuses  a copy atom that the target lacks; a tile that the threads cannot divide evenly.
@@ -78,7 +78,7 @@ class BindCopyAtoms(Pass):
 
 
 def _operand_filled(copy: sm.CopyAsyncOp) -> Operand | None:
-    """Whether the copy fills the buffer of A or of B in its slot, or a prefix of it; None for scales."""
+    """The operand, A or B, whose buffer in the slot (or a prefix of it) the copy fills; None for scales."""
     buffer, filler = copy.destination, defining_op(copy.destination)
     if isinstance(filler, sm.PrefixOp):
         buffer, filler = filler.source, defining_op(filler.source)

@@ -1,15 +1,15 @@
-"""bind-ring: bind the ring's verbs to instructions, by which agents fill it and which read it.
+"""bind-ring: bind the ring's verbs to instructions; the agents that fill and read it decide which.
 
 Before   %slot, %a, %b = sm.producer_acquire %ring[%w, %wp];  copies;  sm.producer_commit %ring, %slot
          %full, %a, %b = sm.consumer_wait %ring[%r, %rp];  …;  sm.consumer_release %ring, %full
-After, where the agent that fills is the one that reads (ring_groups.py), groups of cp.async and barriers:
+After, if one agent fills and reads the ring (ring_groups.py): groups of cp.async, and barriers.
          %a, %b = sm.ring_slot %ring[%w];  sm.cp_async_commit
          sm.cp_async_wait 1;  sm.barrier;  %a, %b = sm.ring_slot %ring[%r]       (the release is removed)
-         The wait depth is the number of groups committed after the one that is waited for. A ring that is filled by
-         stores of registers alone has no groups, so no commits and no waits but the barriers. A slot may be refilled if
-         there is a barrier between its release and the acquire. The barrier of a wait counts; if there is none, one is
-         inserted. sm.producer_tail waits for all groups.
-After, where they are two (ring_mbarriers.py), mbarriers; what no thread copies is loaded by TMA:
+         The wait depth is the number of groups committed after the one that is waited for. If only stores of registers
+         fill the ring, there are no groups, and barriers are enough. Before a slot is refilled, a barrier must lie
+         between its release and the acquire: that of a wait, or one that is inserted. sm.producer_tail waits for all
+         groups.
+After, if one agent fills it and others read it (ring_mbarriers.py): mbarriers; TMA loads all that no thread copies.
          host    %map = sm.tensor_map %a : … to !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
                  tile.launch @k … args(%a, %b, %d, %map, %map2)
          device  %full = sm.mbarriers arrivals(1);  %empty = sm.mbarriers arrivals(2)
@@ -17,9 +17,9 @@ After, where they are two (ring_mbarriers.py), mbarriers; what no thread copies 
                  %a, %b = sm.ring_slot %ring[%w];  sm.tma_load %map[%m, %k] to %a signals %full[%w]; …
                  sm.mbarrier_wait %full[%r, %rp];  %a, %b = sm.ring_slot %ring[%r]
                  sm.mbarrier_arrive %empty[%slot] after %retired
-         The full barrier has one arrival, the filler's; the empty barrier has one per warpgroup of the readers. With
-         threads that copy, the one arrival comes after the writes of all, and expects what TMA brings beside them. A
-         fence makes the writes visible to wgmma, which reads through the async proxy:
+         The full barrier has one arrival, by the filler; the empty barrier has one per warpgroup of the readers. If
+         threads copy, the one arrival follows the writes of all of them, and expects the bytes that TMA adds. A fence
+         makes the writes visible to wgmma, which reads through the async proxy:
                  sm.mbarrier_wait %empty[%w, %wp ^ 1];  %a, %b = sm.ring_slot %ring[%w]
                  sm.cp_async (tile.view %A[%m, %k]) to %a by #tiled_copy;  sm.tma_load %map2[%n, %k] to %b …
                  sm.cp_async_commit;  sm.cp_async_wait 0;  sm.fence_proxy_async;  sm.barrier
@@ -28,10 +28,10 @@ After, where they are two (ring_mbarriers.py), mbarriers; what no thread copies 
          copy = tma.3d, tma.4d or tma.5d the map has 3, 4 or 5 dimensions, a box is all panels, and the host asserts
          that panels divide the matrix. The map of a batch has one more, the outermost. A copy to a prefix of a slot's
          buffer has a box of its own. a.cache and b.cache become hints on the loads of A and B. Staged scales are
-         further buffers of a slot, which a CTA loads by itself.
-         If threads read a slot, each warp releases it: %empty = sm.mbarriers arrivals(8). They read scales, packed
-         weights, and fragments for mma.sync. A fence orders their loads before the next TMA write of the slot, which
-         is of another proxy (PTX ISA, "Async proxy"). Without it an H100 gave wrong sums of mma.sync:
+         further buffers of a slot, which each CTA loads for itself.
+         If threads read a slot (scales, packed weights, fragments for mma.sync), each warp releases it:
+         %empty = sm.mbarriers arrivals(8). A fence orders their loads before the next TMA write of the slot, which
+         goes through another proxy (PTX ISA, "Async proxy"). Without it, sums of mma.sync were wrong on an H100:
                  sm.fence_proxy_async;  sm.mbarrier_arrive %empty[%slot] each_warp after %retired
          The loads for mma.sync are over when the warp arrives: there is no `after`.
          With grid.cluster = [2, 1] the two CTAs share B: each loads half and sends it to both. A slot is free
@@ -41,10 +41,10 @@ After, where they are two (ring_mbarriers.py), mbarriers; what no thread copies 
                  sm.cluster_barrier before and after the roles
 Needs    level atoms. Within one agent: one prologue with a constant trip count, one main loop with as many commits as
          waits.
-Refuses  a second ring; a ring that two agents fill. Within one agent: loops for which no constant depth exists; a wait
-         for what was never committed. Between agents: copies from a matrix that is not a kernel argument; a release
-         without the proof that a wgmma that reads the slot is done; a slot that is not committed exactly once; a kernel
-         without exactly one launch.
+Refuses  a second ring; a ring that two agents fill. Within one agent: loops without a constant depth; a wait for a slot
+         that was never committed. Between agents: copies from a matrix that is not a kernel argument; a release without
+         the proof that a wgmma that reads the slot is done; a slot that is not committed exactly once; a kernel without
+         exactly one launch.
 Test     test/lit/passes/atoms/bind-ring.mlir, bind-ring-invalid.mlir,
          bind-ring-mbarriers{,-copiers,-tail,-cluster,-batch,-panels,-scales,-one-matrix,-invalid}.mlir
 """
@@ -65,7 +65,7 @@ from lowtide.targets import Target
 
 @dataclass(frozen=True)
 class BindRing(Pass):
-    """Replaces the verbs of each kernel's ring, and the copies that TMA makes."""
+    """Replaces the verbs of each kernel's ring, and its copies by TMA."""
 
     name: ClassVar[str] = "bind-ring"
     needs: ClassVar[Level] = Level.ATOMS

@@ -11,7 +11,7 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
            %q2, %retired = sm.mma_wait 1, %q                                   (the group before this one is done)
            sm.consumer_release %ring, %held after %retired; advance }
          %acc, %last = sm.mma_wait 0, %p;  sm.consumer_release %ring, %held after %last
-         Where sums are promoted, each K step is summed from zero, and added once it is done:
+         If sums are promoted, each K step is summed from zero, and the sum is added once it is done:
            scf.for %i … iter_args(%c = %zero, %r, %rp) {
              %full, %a, %b = sm.consumer_wait %ring[%r, %rp]
              %c2, %retired = sm.wgmma_promote tn %a, %b into %c
@@ -23,8 +23,8 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
              %full, %a, %b, %as, %bs = sm.consumer_wait %ring[%r, %rp]
              %sa = sm.load_scales row_scale %as[0, 0]
              %sb = sm.load_scales column_block_scale %bs[%n mod 128, %k mod 2048]
-         Packed weights are A, which threads convert in registers.
-         What groups have, scales and zero points, is loaded two steps ahead, and carried:
+         Packed weights are A, and threads convert them in registers. Scales and zero points of groups are loaded two
+         steps ahead, and the loop carries them:
              %s2 = sm.load_global (tile.view per_row %scales[min(%i + 2, last) / …, %m])
              %full, %a, %b = sm.consumer_wait %ring[%r, %rp];  %w = sm.load_shared %a
              %p = sm.wgmma tn (sm.unpack_weights %w at 0 of si4), %b, %zero;  %q, %retired = sm.mma_wait 0, %p

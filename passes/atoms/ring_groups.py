@@ -16,8 +16,8 @@ from lowtide.passes.support.ir.rewriting import before, erase, ops_in
 def bind_to_groups(kernel: tile.KernelOp) -> None:
     """Replaces the verbs of the kernel's ring.
 
-    A slot may be refilled once all threads have read it, so that releases need no instruction: there is a barrier
-    between them and the acquire.
+    A slot may be refilled once all threads have read it. The barrier before the acquire ensures this, so releases need
+    no instruction.
     """
     cursor = _Cursor()
     for block in _blocks_with_verbs(kernel):
@@ -48,7 +48,7 @@ def bind_to_groups(kernel: tile.KernelOp) -> None:
 
 
 def _has_groups(kernel: tile.KernelOp) -> bool:
-    """Whether copies come in groups of cp.async: not if every copy is a store of registers."""
+    """Whether copies are groups of cp.async; if not, every copy is a store of registers."""
     return bool(walk(kernel, sm.CpAsyncOp)) or not walk(kernel, sm.StoreSharedOp)
 
 
@@ -100,7 +100,7 @@ class _Cursor:
 
 
 def _first_value(value: ir.Value) -> ir.Value:
-    """Of a value that work tiles carry, the one at the first tile."""
+    """The value at the first tile, if work tiles carry the value."""
     owner = value.owner
     if not isinstance(owner, ir.Block) or not isinstance(owner.owner.opview, tile.WorkTilesOp):
         return value
@@ -117,7 +117,7 @@ def _constant_trips(loop: scf.ForOp) -> int | None:
 def _barrier_since_release(acquire: sm.ProducerAcquireOp) -> bool:
     """Whether a barrier (of a wait or tail) lies between the release of a slot in one round and its next acquire.
 
-    The slot acquired in a round was released in the round before; before the main loop no slot has been used.
+    The slot acquired in a round was released in the round before. No slot is used before the main loop.
     """
     body = ops_in(acquire.operation.block)
     releases = [i for i, op in enumerate(body) if isinstance(op, sm.ConsumerReleaseOp)]
@@ -129,7 +129,7 @@ def _barrier_since_release(acquire: sm.ProducerAcquireOp) -> bool:
 
 
 def _wait(op: ir.OpView, depth: int | None) -> None:
-    """Before the op, all copies but each thread's `depth` latest groups have landed; None if there are no groups."""
+    """Waits before the op for all but the `depth` latest groups of each thread; `depth` is None without groups."""
     with before(op), op.operation.location:
         if depth is not None:
             sm.CpAsyncWaitOp(depth)

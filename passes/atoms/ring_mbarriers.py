@@ -1,4 +1,4 @@
-"""A ring that one agent fills and others read: mbarriers, and TMA loads of what no thread copies."""
+"""A ring that one agent fills and others read: mbarriers, and TMA loads of the operands that no thread copies."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ from lowtide.targets.atoms import WARPGROUP_WARPS, Operand
 
 
 def bind_to_mbarriers(module: ir.Module, kernel: tile.KernelOp, ring: sm.RingOp, roles: sm.RolesOp, warps: int) -> None:
-    """Replaces the verbs and copies of a ring that one role fills and that so many warps of others read."""
+    """Replaces the verbs and copies of a ring that one role fills and `warps` warps of others read."""
     schedule, barriers = schedule_of(kernel), sm.MbarriersType.get(ring.result.type.stages)
     lines = Lines.of(schedule.cluster)
     maps = TensorMapArguments(kernel, launch_of(module, kernel)) if walk(kernel, sm.CopyAsyncOp) else None
@@ -71,7 +71,7 @@ class _Between:
     def release(self, release: sm.ConsumerReleaseOp) -> None:
         """One arrival of each warpgroup, or warp, that reads."""
         with before(release), release.operation.location:
-            if self.by_warp and self.maps is not None:  # threads have read the slot, which the async proxy writes next
+            if self.by_warp and self.maps is not None:  # threads have read the slot, and the async proxy writes it next
                 sm.FenceProxyAsyncOp()
             sm.MbarrierArriveOp(
                 self.empty,
@@ -83,7 +83,7 @@ class _Between:
         erase(release)
 
     def fill(self, acquire: sm.ProducerAcquireOp) -> None:
-        """The copies into a slot, and the one arrival that expects what TMA brings of them."""
+        """The copies into a slot, and the one arrival, which expects the bytes that TMA copies."""
         index, commit = acquire.index, _commit_of(acquire)
         filled = [_filled(buffer) for buffer in acquire.buffers]
         names: list[Operand | None] = [*OPERANDS, *[None] * (len(filled) - len(OPERANDS))]  # None: scales
@@ -95,7 +95,7 @@ class _Between:
         written_by = {copy.destination for copy in by_threads}
         size = sum(bytes_of(acquire, buffer.type) for buffer in filled if buffer not in written_by) or None
         with before(acquire), acquire.operation.location:
-            # The first round finds every slot empty: the parity before the first passes at once.
+            # Every slot is empty in the first round: a wait for the parity before the first phase passes at once.
             sm.MbarrierWaitOp(self.empty, index, Builder.index().xor(acquire.phase, 1))
             if not by_threads:
                 sm.MbarrierArriveOp(self.full, index, bytes=size)
@@ -111,9 +111,9 @@ class _Between:
                 erase(copy)
 
     def _arrive_with_copies(self, copies: list[ir.OpView], index: ir.Value, size: int | None) -> None:
-        """What threads wrote is there before one arrives, and visible to wgmma, which reads through the async proxy.
+        """Before one thread arrives, the writes of all threads are complete and visible to wgmma's async proxy.
 
-        The bytes that TMA brings are expected by the same arrival: until then the phase cannot complete.
+        The same arrival expects the bytes of TMA, so the phase cannot complete before it.
         """
         if any(isinstance(copy, sm.CpAsyncOp) for copy in copies):
             sm.CpAsyncCommitOp()
@@ -159,6 +159,6 @@ def _commit_of(acquire: sm.ProducerAcquireOp) -> sm.ProducerCommitOp:
 
 
 def _filled(buffer: ir.Value) -> ir.Value:
-    """What copies fill of a slot's buffer: the buffer, or the one prefix of it that is used."""
+    """The part of a slot's buffer that copies fill: all of it, or the one prefix that is used."""
     users = list(uses(buffer))
     return users[0].result if len(users) == 1 and isinstance(users[0], sm.PrefixOp) else buffer

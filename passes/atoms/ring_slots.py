@@ -1,4 +1,4 @@
-"""Slots of a ring once its verbs are bound: indices, without data of their own."""
+"""Slots of a ring after its verbs are bound: indices, or nothing."""
 
 from mlir import ir
 from mlir.dialects import scf
@@ -8,7 +8,7 @@ from lowtide.passes.support.ir.rewriting import before, erase, rebuild_loop
 
 
 def carry_slots(loop: scf.ForOp, *, as_index: bool) -> None:
-    """A loop that carries slots carries their indices, which releases then take; or nothing in place of them."""
+    """Makes a loop carry the indices of slots in place of the slots, for releases; or nothing in place of them."""
     is_slot = [isinstance(init.type, sm.SlotType) for init in loop.initArgs]
     if not any(is_slot):
         return
@@ -35,7 +35,7 @@ def index_of(slot: ir.Value) -> ir.Value:
 
 
 def take_slot(verb: sm.ProducerAcquireOp | sm.ConsumerWaitOp) -> None:
-    """The buffers of the slot in place of the verb."""
+    """Replaces the verb by sm.ring_slot, which gives the buffers of the slot."""
     with before(verb), verb.operation.location:
         slot = sm.RingSlotOp(verb.ring, verb.index)
     for old, new in zip(verb.buffers, slot.buffers, strict=True):

@@ -10,7 +10,7 @@ from lowtide.targets.tv import extents
 
 
 class Largest:
-    """What the parts of a tile have come to so far, in each thread."""
+    """The largest element so far in the parts of a tile, in each thread."""
 
     def __init__(self, amax: ir.Value) -> None:
         self.amax = amax

@@ -17,10 +17,10 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
            sm.tma_store_wait read 1; sm.barrier warpgroup                     (this one of two scratch buffers is free)
            sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
            sm.tma_store %scratch to %map[%m, %n]
-         Where the stored value is the sum over the warps along K (sm.sum_over_k), each of them writes its part to its
-         own tile of the scratch, and rows are read back from all, added in order.
+         If the stored value is the sum over the warps along K (sm.sum_over_k), each of them writes its part to its own
+         tile of the scratch. Rows are read back from all of these tiles, and added in order.
          With several full results, the sm.map gives a fragment for each, and they are stored one after the other.
-         For an amax it gives the values whose largest is wanted:
+         For an amax, it also gives the values of which the largest is wanted:
            %y, %x = sm.map %part { region }
            %m1 = sm.max_abs %x in %window, %m0                                (for each part of the tile)
            sm.raise_max %m1 into %amax                                        (once for the tile)
@@ -59,7 +59,7 @@ from lowtide.passes.support.streams.buffers import buffer_type
 from lowtide.passes.support.streams.tensor_map_arguments import TensorMapArguments, launch_of
 from lowtide.targets import Target
 
-# What it reads of the schedule.
+# The fields of the schedule that the pass reads.
 _FIELDS = (
     "grid.scheduler",
     "multiply.atoms",
@@ -106,7 +106,7 @@ class LowerEpilogue(Pass):
 
 
 def _lower(epilogue: Epilogue, maps: TensorMapArguments | None, buffers: Scratch) -> None:
-    """Every part of the tile, in place of the store. Raises ScheduleError for parts that do not fit."""
+    """Replaces the store by stores of all parts of the tile. Raises ScheduleError for parts that do not fit."""
     with before(epilogue.store):
         if maps is not None:
             store_by_tma(epilogue, maps, buffers)
@@ -127,15 +127,15 @@ def _lower(epilogue: Epilogue, maps: TensorMapArguments | None, buffers: Scratch
 
 
 def _may_be_overtaken(schedule: Schedule) -> bool:
-    """Whether what comes after a store might write to the scratch that it still reads: copies of the next work tile.
+    """Whether copies of the next work tile might write to the scratch while the store still reads it.
 
-    With `prologue = once` they go to other buffers, and the K loop has a barrier before the next tile is stored.
+    With `prologue = once` the copies go to other buffers, and the K loop has a barrier before the next tile is stored.
     """
     return schedule.grid.scheduler is not SchedulerKind.one_shot and schedule.mainloop.prologue is not RepeatKind.once
 
 
 def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
-    """The scratch buffer: the drained ring's storage where it is large enough, else a separate buffer.
+    """The scratch buffer: the storage of the drained ring if it is large enough, else a separate buffer.
 
     A ring that a producer fills ahead is never drained.
     """
@@ -162,7 +162,7 @@ def _store_direct(epilogue: Epilogue, part: Part) -> None:
 
 
 def _store_parts_through(epilogue: Epilogue, scratch: ir.Value) -> None:
-    """All parts, one after the other; full operands are loaded some parts ahead, as the schedule says."""
+    """Stores all parts, one after the other. Full operands are loaded some parts ahead, as the schedule says."""
     ahead = epilogue.schedule.epilogue.prefetch or 0
     waiting: deque[tuple[Part, list[ir.Value]]] = deque()
     for part in epilogue.parts():
@@ -174,7 +174,7 @@ def _store_parts_through(epilogue: Epilogue, scratch: ir.Value) -> None:
 
 
 def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part, loaded: Sequence[ir.Value]) -> None:
-    """By registers, full results pass through the scratch, one after the other; by rows, the sums do."""
+    """Stores a part. With math = registers, full results pass through the scratch in turn; with rows, the sums do."""
     in_registers = epilogue.schedule.epilogue.math is EpilogueMath.registers
     full, shape = epilogue.full, tuple(part.value.type.shape)
     values = epilogue.map(part.value, part.origin) if in_registers else [part.value]

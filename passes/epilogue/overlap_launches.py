@@ -8,8 +8,8 @@ After    host    tile.launch @k grid(%ctas) threads(384) programmatic args(…)
                  tile.grid_dependency_wait
                  tile.launch_dependents
                  sm.roles { … }
-         What comes before the roles (without roles: before the work tiles) does not access global memory, and runs
-         while the kernel before this one ends. Every thread waits, whatever the CTA has to do: a kernel that waits
+         The ops before the roles (without roles: before the work tiles) do not access global memory, and run while the
+         kernel before this one ends. Every thread waits, even in a CTA without work: a kernel that waits
          ends after the one before it, so a chain of such kernels keeps its order. The next kernel may start once all
          CTAs have waited: if they allowed it before, kernels further down the stream would start too and fill the SMs
          with CTAs that wait (mma.sync, 1024³ on an H200: 17 µs in place of 10). Kernels that copy matrices for such a

@@ -36,7 +36,7 @@ Origin = tuple[ir.Value, ir.Value]
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the tile: the accumulators that hold it, and where it begins in the results (row, column)."""
+    """A part of the tile: the accumulators that hold it, and its first row and column in the results."""
 
     value: ir.Value
     origin: Origin
@@ -58,12 +58,12 @@ class Epilogue:
 
     @property
     def full(self) -> list[ir.Value]:
-        """The full results, such as D. They are alike: of one element type, and lie in the same way."""
+        """The full results, such as D. They have the same element type and the same layout."""
         return results_of(self.store, ResultKind.full)
 
     @property
     def partial(self) -> sm.SumOverKOp | None:
-        """The sum over the warps along K that the store takes; None where each element is held by one of them."""
+        """The sum over the warps along K that the store takes; None if one warp holds each element."""
         op = defining_op(self.store.value)
         return op if isinstance(op, sm.SumOverKOp) else None
 
@@ -88,7 +88,7 @@ class Epilogue:
 
     @property
     def scratch_element(self) -> ir.Type:
-        """Elements of the scratch buffer: the region runs before it, or after."""
+        """Elements of the scratch buffer. The region runs before it or after it."""
         return self.d_element if self.schedule.epilogue.math is EpilogueMath.registers else self.acc_element
 
     @property
@@ -130,7 +130,7 @@ class Epilogue:
         return sm.ExtractOp(result, accumulators, [row, column]).result
 
     def stacked(self, part: ir.Value) -> ir.Value:
-        """A part's partial sums, those of one place along K below the other."""
+        """The partial sums of a part, those of each place along K below those of the one before."""
         rows, columns = part.type.shape
         count = self.mma.atom_layout[2]
         tv = stacked_tv(self.mma, (rows, columns))
@@ -162,8 +162,8 @@ class Epilogue:
         return [] if self.store.batch is None else [self.store.batch]
 
     def map(self, value: ir.Value, origin: Origin, loaded: Sequence[ir.Value] = ()) -> list[ir.Value]:
-        """The epilogue region on a fragment: a fragment for each full result. Operands are in the fragment's own
-        layout: full ones that `full_operands` gave for the part, if any, and others loaded here. Maxima take theirs."""
+        """Applies the epilogue region to a fragment; returns a fragment for each full result. Operands have the layout
+        of the fragment: `loaded`, from `full_operands`, or loaded here. Each amax takes its values."""
         inputs, full = [value], iter(loaded)
         for operand, kind in zip(self.store.epilogue_operands, operand_kinds(self.store), strict=True):
             if kind is OperandKind.scalar:
@@ -208,7 +208,7 @@ class Epilogue:
         matrix = self._matrix if operand_is_batched(operand, kind) else []
         view = tile.ViewOp(window, operand, [*matrix, *offsets[kind]], kind=said).result
         result = sm.FragmentType.get(like.shape, element, like.tv)
-        # The run of values that a thread holds of neighbours in memory, at most 16 bytes.
+        # The values of a thread that are neighbours in memory, at most 16 bytes.
         in_registers = self.schedule.epilogue.math is EpilogueMath.registers
         run = held_run(like, operand) if in_registers else self.rows_access(tuple(like.shape)).rows.vector
         bytes_per_load = min(16, run * element_bits(element) // 8)

@@ -14,7 +14,7 @@ from lowtide.passes.support.problem.kernels import instances_of
 
 
 def _block(kernel: tile.KernelOp) -> ir.Block:
-    """Where buffers are allocated: in a role if its instances have their own, else in the kernel."""
+    """The block that allocates buffers: a role's if its instances have their own, else the kernel's."""
     for roles in walk(kernel, sm.RolesOp):
         for position, region in enumerate(roles.bodies):
             if instances_of(roles, position) > 1:
@@ -40,7 +40,7 @@ class Scratch:
         return self.made[-1]
 
     def take_one(self, type_: ir.MemRefType) -> ir.Value:
-        """The one buffer of stores that use one at a time: that of an earlier store, or a prefix of it, if it fits."""
+        """A buffer for stores that use one at a time: that of an earlier store, or a prefix of it, if it fits."""
         if not self.made:
             return self.take(type_)[0]
         buffer = self.made[0][0]

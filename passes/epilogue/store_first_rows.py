@@ -63,17 +63,17 @@ class StoreFirstRows(Pass):
 
 
 def _blocks(product: sm.WgmmaOp) -> int:
-    """Of 64 rows, of each warpgroup."""
+    """The number of blocks of 64 rows of each warpgroup."""
     return int(product.result.type.fragment.shape[0]) // _rows(product)
 
 
 def _rows(product: sm.WgmmaOp) -> int:
-    """Of a block of each warpgroup."""
+    """The number of rows in one block of each warpgroup."""
     return WGMMA_ROWS * int(tiled_mma_of(product.mma).atom_layout[0])
 
 
 def _peel_last(loop: scf.ForOp, product: sm.WgmmaOp) -> sm.WgmmaOp:
-    """The last K step behind the loop, where it commits a group for each block of rows."""
+    """Moves the last K step behind the loop, and lets it commit a group for each block of rows."""
     waits = [use for use in uses(product.result) if isinstance(use, sm.MmaWaitOp)]
     steps = constant_of(loop.upperBound)
     if constant_of(loop.lowerBound) != 1 or constant_of(loop.step) != 1 or steps is None or steps < 2 or not waits:
@@ -129,7 +129,7 @@ def _wait_by_rows(last: sm.WgmmaOp) -> None:
 
 
 def _replace_in(user: ir.OpView, old: ir.Value, new: ir.Value) -> None:
-    """In the operands of one op."""
+    """Replaces a value in the operands of one op."""
     for position, operand in enumerate(user.operation.operands):
         if operand == old:
             user.operation.operands[position] = new

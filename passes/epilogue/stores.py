@@ -55,8 +55,8 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
         )
     wide = _Boxes.make(epilogue, maps, scratch, shape, swizzle, scratch_buffers(schedule))
     left = epilogue.store.value.type.shape[1] % shape[1]
-    # Its width may not suit a swizzle, so it has none. Rows of an odd number of 16-byte units then start on different
-    # banks; of an even number, on every second or fourth.
+    # The narrow part may not fit a swizzle, so it has none. Rows with an odd number of 16-byte units then start on
+    # different banks, rows with an even number on every second or fourth.
     narrow = _Boxes.make(epilogue, maps, scratch, (shape[0], left), NO_SWIZZLE, 1) if left else None
     taken, index = _take_buffers(epilogue, wide, narrow), 0
     for part in epilogue.parts():
@@ -121,7 +121,7 @@ def _groups_since(taken: Sequence[Place], index: int) -> int:
 
 def _store_part(epilogue: Epilogue, part: Part, value: ir.Value, place: Place, groups_since: int) -> None:
     buffer, tensor_map = place
-    matrices = 4 if part.value.type.shape[1] % 16 == 0 else 2  # of 8×8, above and beside each other, that make 16 rows
+    matrices = 4 if part.value.type.shape[1] % 16 == 0 else 2  # 8×8 each, together 16 rows of 16 or 8 columns
     bits = element_bits(epilogue.d_element)
     atom = f"stmatrix.x{matrices}" if bits == 16 else f"st.shared.{min(16, held_run(part.value.type) * bits // 8)}"
     sm.TmaStoreWaitOp(groups_since, read=True)  # the store that read this buffer last is done with it

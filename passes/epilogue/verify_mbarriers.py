@@ -58,7 +58,7 @@ class VerifyMbarriers(Pass):
 
 @dataclass(frozen=True)
 class _Role:
-    """A role: how many of its threads arrive where it says `sm.mbarrier_arrive`, and its body."""
+    """A role: its body, and how many of its threads arrive at each `sm.mbarrier_arrive`."""
 
     name: str
     threads_arriving: int
@@ -81,9 +81,9 @@ def _roles(op: sm.RolesOp) -> Iterator[_Role]:
 
 
 def _arrivals(barriers: sm.MbarriersOp, roles: list[_Role], cluster: tuple[int, int]) -> Iterator[Refusal]:
-    """Each role visits every slot once per round of the ring, at one place or at several, one after the other.
+    """Checks the number of arrivals. Each role visits every slot once per round of the ring, at one or several places.
 
-    As many CTAs arrive at an mbarrier as receive an arrival of its CTA.
+    The number of CTAs that arrive at an mbarrier equals the number that receive an arrival of its CTA.
     """
     arriving: dict[str, int] = {}
     for role in roles:
@@ -142,7 +142,7 @@ def _bytes(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
 def _releases(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
     """wgmma reads shared memory asynchronously: only a wait tells when it is done.
 
-    This checks the barriers that a role which fills slots waits for: an arrival there releases a slot.
+    This checks only barriers for which a role that fills slots waits: an arrival there releases a slot.
     """
     loading = [role for role in roles if role.name in FILLERS and role.uses(sm.MbarrierWaitOp, barriers)]
     if not loading:
@@ -181,7 +181,7 @@ def _ctas(line: ClusterLine | None) -> str:
 
 
 def _shares(kernel: tile.KernelOp, cluster: tuple[int, int]) -> Iterator[Refusal]:
-    """The CTAs that share a tile load an equal part of its rows each, from where the swizzle's pattern begins."""
+    """CTAs that share a tile each load an equal part of its rows, beginning where the swizzle's pattern begins."""
     for load in walk(kernel, sm.TmaLoadOp):
         parties = members(multicast_of(load), cluster)
         rows, box_rows = load.destination.type.shape[0], load.map.type.shape[-2]

@@ -37,7 +37,7 @@ _SHARED = 3  # the address space
 
 @dataclass(frozen=True)
 class VerifySmemOffsets(Pass):
-    """Checks every place in shared memory, and every launch's size of it."""
+    """Checks every place in shared memory, and the size of it at every launch."""
 
     name: ClassVar[str] = "verify-smem-offsets"
 
@@ -121,7 +121,7 @@ def _misaligned(places: list[_Place]) -> Iterator[Refusal]:
 
 
 def _misaligned_base(kernels: gpu.GPUModuleOp) -> Iterator[Refusal]:
-    """Below level epilogue offsets are relative to a global, whose alignment limits theirs."""
+    """Below level epilogue, offsets are relative to a global, so its alignment limits that of buffers."""
     if not walk(kernels, nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp):
         return
     for variable in walk(kernels, llvm.GlobalOp):

@@ -18,8 +18,8 @@ from lowtide.passes.pipelined.staged_loop import NONE, Cursor, StagedLoop, Value
 from lowtide.passes.support.ir.builder import Builder, constant_of, is_multiple
 from lowtide.passes.support.ir.rewriting import after, carrying, yield_from
 
-# The order in which consecutive work tiles read other rows of A, and of B. CTA i of g takes tiles i, i + g, …: it stays
-# with the same rows where the number of tiles along that side divides g.
+# The order in which consecutive work tiles read other rows of A; of B. CTA i of g takes tiles i, i + g, …. If the
+# number of tiles along that side divides g, the CTA always reads the same rows.
 _ALONG = (RasterKind.column, RasterKind.row)
 
 
@@ -35,8 +35,8 @@ class FilledRing:
 
     @classmethod
     def match(cls, staged: StagedLoop, mainloop: Mainloop, launches: Sequence[tile.LaunchOp]) -> "FilledRing":
-        """Refuses a loop elsewhere, and work tiles that carry values already or are ranges of K; and to keep operands
-        that slots of their own cannot keep."""
+        """Refuses a loop that is not in work tiles of whole tiles, work tiles that already carry values, and operands
+        that the ring cannot keep."""
         work, stages = staged.work, mainloop.stages or 0
         if work is None or len(work.inits) or work.depth or work.ends:
             raise Refusal(
@@ -66,20 +66,20 @@ class FilledRing:
         return cls(staged, work, stages, kept, steps if kept else None)
 
     def fills(self) -> list[int]:
-        """How many slots the prologue fills for the first tile, and for those that follow where slots are more than its
-        `steps`. None where an open number of them may be fewer than the slots."""
+        """How many slots the prologue fills for the first tile and, if a tile has fewer `steps` than there are slots,
+        for each of the tiles that follow. If no operand is kept, it fills for the first tile only."""
         ahead = self.stages - 1
         return [ahead] if self.steps is None else [min(self.steps, ahead - n) for n in range(0, ahead, self.steps)]
 
     def keep(self, ring: sm.RingOp) -> None:
-        """Says which operands the ring keeps, and of how many slots where slots share them."""
+        """Sets on the ring which operands it keeps, and for how many slots if slots share them."""
         if self.kept:
             ring.kept = ir.DenseI64ArrayAttr.get(self.kept)
         if self.steps not in (None, self.stages):
             ring.kept_stages = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.steps)
 
     def emit(self, ring: ir.Value) -> None:
-        """The work tiles carry the trips of the prologue, which are 0 from the second on, and the cursors."""
+        """Makes work tiles carry the cursors and the trips of the prologue, which are 0 from the second tile on."""
         staged, build, fills = self.staged, Builder.index(), self.fills()
         with after(self.work):
             inits = [*map(build.constant, fills), *start(), *start()]
@@ -95,8 +95,7 @@ class FilledRing:
             is_first = arith.cmpi(arith.CmpIPredicate.ne, trips[0], build.constant(0)) if self.kept else None
             if len(fills) > 1:
                 read, write = [self._at_step(read[0], 0), read[1]], [self._at_step(write[0], -1), write[1]]
-            # Where steps of the tiles that follow are loaded in the last ones, there are enough for those tiles to be
-            # enough.
+            # Even if K is short, each tile has so many rounds that the loads ahead stay within the tiles that follow.
             steps = build.smax(staged.steps(), -(-(self.stages - 1) // len(fills)))
             fill = partial(self._fill_ahead, ring, following, steps, is_first)
             cursors = read_slots(staged, ring, steps, read, write, fill)
@@ -143,14 +142,13 @@ class FilledRing:
         sm.ProducerCommitOp(ring, acquire.slot)
 
     def _at_step(self, slot: ir.Value, step: int) -> ir.Value:
-        """A slot of this K step of a tile, where slots are a multiple of its steps. It is the same slot, and the code
-        after this one can know its remainder."""
+        """The same slot, in a form that shows its remainder by the steps of a tile: the number of its K step."""
         build, steps = Builder.index(), self.steps or 1
         return build.add(build.mul(build.udiv(slot, steps), build.constant(steps)), step % steps)
 
 
 def _tile_ahead(work: tile.WorkTilesOp, number: int) -> Values:
-    """The origin of the `number`-th tile after this one, by that of this one."""
+    """Maps the origin of this tile to that of the `number`-th tile after it."""
     index = ir.IndexType.get()
     batch = index if work.batches is not None else None
     there = tile.NextWorkTileOp(batch, index, index, ahead=number if number > 1 else None)

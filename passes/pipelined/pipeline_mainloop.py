@@ -14,7 +14,7 @@ After    %ring = sm.ring : !sm.ring<3 x [A, B]>                       (once, at 
              sm.consumer_release %ring, %full; advance }
          The reader keeps all else that a work tile does, such as the exchange of partial sums.
          A single agent does both. It fills two slots, then one in each round of the loop of reads, of K step %i + 2.
-         In the end it drains the ring: sm.producer_tail. Copies past K fill slots with zeros, since windows clip.
+         In the end it drains the ring: sm.producer_tail. Copies past K fill slots with zeros: windows are clipped.
          With prologue = once the ring is filled before the first tile of the CTA only. Work tiles carry its cursors
          and the trips of the loop of fills, 0 from the second tile on. The copies past K are those of the next tile:
            tile.work_tiles … iter_args(%fill, %r, %rp, %w, %wp) {
@@ -51,9 +51,9 @@ After    %ring = sm.ring : !sm.ring<3 x [A, B]>                       (once, at 
                sm.mbarrier_arrive %turn[%instance + 1 mod 2]                    (after a sm.barrier, if warps multiply)
                tile.store …
                sm.ring_advance %ring[…] by %steps } }                           (the K steps of the other's tile)
-         One instance stores its tile while the other multiplies, but only one at a time reads the ring: otherwise
-         their wgmmas would compete, and an mbarrier's parity, which tells a slot's fill only from the one before and
-         the one after, could be that of a fill for the other instance.
+         One instance stores its tile while the other multiplies, but only one at a time reads the ring. Otherwise their
+         wgmmas would compete. And the parity of an mbarrier tells a fill of a slot only from the one before and the one
+         after, so an instance could mistake a fill for the other instance for its own.
 Needs    level smem; the schedule's `stages` ≥ 2 and agents. Without `registers` roles keep the registers at entry.
 Refuses  a K loop of another form; a schedule of fewer than two stages; to keep an operand that differs between the
          tiles of a CTA, or whose K steps do not divide the slots of the ring; a later loop whose buffers are larger
@@ -115,7 +115,7 @@ class PipelineMainloop(Pass):
 def _pipeline(
     kernel: tile.KernelOp, loops: Sequence[StagedLoop], schedule: Schedule, launches: Sequence[tile.LaunchOp]
 ) -> None:
-    """A ring in place of the buffers, and its fills and reads in place of the loops, which run one after the other."""
+    """Replaces the buffers by a ring, and the loops, which run one after the other, by its fills and reads."""
     mainloop = schedule.mainloop
     if (mainloop.stages or 0) < 2:
         raise Refusal(kernel, f"schedule has stages = {mainloop.stages}; a pipeline needs at least 2 [ring-stages]")
@@ -142,7 +142,7 @@ def _pipeline(
 
 
 def _emit_single(staged: StagedLoop, ring: ir.Value) -> None:
-    """One agent fills and reads: it fills all slots but one before the loop, and one in each round."""
+    """One agent fills and reads. It fills all slots but one before the loop, and one slot in each round."""
     build, ahead = Builder.index(), ring.type.stages - 1
     with after(staged.loop):
         filled = fill_slots(staged, ring, build.constant(ahead), start())
@@ -163,7 +163,7 @@ def _emit_roles(loops: Sequence[StagedLoop], ring: ir.Value, schedule: Schedule)
     turns = agents.consumer.turns
     _check_work(loops, turns)
     names = [COPIERS if schedule.copied_by_threads else PRODUCER, "consumer"]
-    with before(loops[-1].work):  # what any of them reads stands above it
+    with before(loops[-1].work):  # all values that the loops read are defined above it
         turn = sm.MbarriersOp(sm.MbarriersType.get(turns), 1).result if turns > 1 else None
         roles = sm.RolesOp(
             ir.ArrayAttr.get([ir.StringAttr.get(name) for name in names]),
@@ -190,7 +190,7 @@ def _emit_roles(loops: Sequence[StagedLoop], ring: ir.Value, schedule: Schedule)
 
 
 def _check_work(loops: Sequence[StagedLoop], turns: int) -> None:
-    """Each K loop has work tiles of its own, which an agent that fills can begin without the reader."""
+    """Each K loop has work tiles of its own, and an agent that fills can begin them without the reader."""
     for number, staged in enumerate(loops):
         work = staged.work
         if work is None or len(work.inits) or work in [other.work for other in loops[:number]]:
@@ -255,7 +255,7 @@ def _read_in_turn(staged: StagedLoop, ring: ir.Value, turn: ir.Value, by_warpgro
     build, turns = Builder.index(), turn.type.count
     instance, steps = sm.RoleInstanceOp().result, staged.steps(staged.outside())
     first = advanced(ring, start(), build.mul(instance, steps))
-    # Instance 0 begins: the parity before the first phase passes at once.
+    # Instance 0 begins: its wait for the parity before the first phase passes at once.
     parity = build.select(build.eq(instance, 0), 1, 0)
     following = build.urem(build.add(instance, 1), turns)
     assert staged.work is not None

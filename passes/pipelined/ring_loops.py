@@ -23,12 +23,12 @@ Fill: TypeAlias = Callable[[Cursor, ir.Value], None]  # copies the K step with a
 
 
 def start(count: int = 2) -> list[ir.Value]:
-    """The cursor of the first slot; so many zeros."""
+    """The cursor of the first slot: `count` zeros."""
     return [Builder.index().constant(0)] * count
 
 
 def advanced(ring: ir.Value, cursor: Cursor, count: ir.Value | None = None) -> list[ir.Value]:
-    """The cursor one slot, or so many, further on."""
+    """The cursor `count` slots further on, by default one."""
     advance = sm.RingAdvanceOp(ring, *cursor, count=count)
     return [advance.next_index, advance.next_phase]
 
@@ -36,8 +36,7 @@ def advanced(ring: ir.Value, cursor: Cursor, count: ir.Value | None = None) -> l
 def fill_slots(
     staged: StagedLoop, ring: ir.Value, trips: ir.Value, cursor: Cursor, fill: Fill | None = None
 ) -> list[ir.Value]:
-    """Fills slots with the K steps from 0 to `trips` of this tile, or what `fill` copies; returns the cursor after
-    them."""
+    """Fills slots with the K steps from 0 to `trips` of this tile, or by `fill`; returns the cursor after them."""
     build, fill = Builder.index(), fill or partial(staged.fill, ring)
     loop = scf.ForOp(build.constant(0), trips, build.constant(1), list(cursor))
     Timing(steps=Timing.of(staged.loop).steps).write(loop)
@@ -50,9 +49,9 @@ def fill_slots(
 def read_slots(
     staged: StagedLoop, ring: ir.Value, steps: ir.Value, cursor: Cursor, filled: Cursor = (), fill: Fill | None = None
 ) -> list[ir.Value]:
-    """Puts in place of the loop one that reads a slot in each of `steps` rounds; returns the cursor after them.
+    """Replaces the loop by one that reads a slot in each of `steps` rounds; returns the cursor after them.
 
-    With `fill`, each round also fills the slot at the cursor `filled`, which follows the one read in the result.
+    With `fill`, each round also fills the slot at the cursor `filled`. The result is then both cursors.
     """
     build, old = Builder.index(), staged.loop
     loop = scf.ForOp(build.constant(0), steps, build.constant(1), [*old.initArgs, *cursor, *filled])
@@ -63,7 +62,7 @@ def read_slots(
         values = dict(zip(old.inner_iter_args, carried, strict=True))
         if any(old.induction_variable in op.operands for op in reads):
             values[old.induction_variable] = staged.place(loop.induction_variable)
-        if fill is None:  # an agent that only reads has time for them while it waits
+        if fill is None:  # an agent that only reads has time for these before the wait
             copy_ops(staged.direct_windows, values)
         wait = sm.ConsumerWaitOp(ring, *read)
         values.update(zip(staged.buffers, staged.within(wait.buffers), strict=True))
@@ -78,5 +77,5 @@ def read_slots(
 
 
 def _parts(count: int) -> tuple[slice, slice, slice]:
-    """Of what a loop carries: the values of the loop that it replaces, the cursor that reads, the one that fills."""
+    """The parts of the carried values: those of the replaced loop, the cursor that reads, the cursor that fills."""
     return slice(count), slice(count, count + 2), slice(count + 2, None)

@@ -1,4 +1,4 @@
-"""The K loop as promote-operands-to-smem leaves it, and what agents make of it: fills and reads of a ring."""
+"""The K loop as promote-operands-to-smem leaves it, and its parts for agents: fills and reads of a ring."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class StagedLoop:
 
     @property
     def buffers(self) -> list[ir.Value]:
-        """Those that the copies fill."""
+        """The buffers that the copies fill."""
         return [copy.destination for copy in self.copies]
 
     @property
@@ -78,7 +78,7 @@ class StagedLoop:
         return [self.loop.lowerBound, self.loop.upperBound, self.loop.step]
 
     def outside(self, values: Values = NONE) -> dict[ir.Value, ir.Value]:
-        """The values with those that bounds and copies take from the work tile, which the caller is not in."""
+        """`values`, with the values that bounds and copies take from the work tile, for callers outside of it."""
         found = dict(values)
         ops = computing([*self.bounds, *(copy.source for copy in self.copies)], self.work or self.loop)
         copy_ops([op for op in ops if op.operation.block != self.loop.body], found)
@@ -146,6 +146,6 @@ class StagedLoop:
 
     @property
     def direct_windows(self) -> list[ir.OpView]:
-        """Of these, the windows of global memory, with what computes them."""
+        """The windows of global memory among these ops, with the ops that compute them."""
         views = [op for op in self.reads if isinstance(op, tile.ViewOp) and op.source not in self.buffers]
         return computing([view.result for view in views], self.loop)
