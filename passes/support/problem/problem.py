@@ -345,6 +345,7 @@ def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
         by_columns=any(is_column_major(result.type) for result in results_of(gemm, ResultKind.full)),
         group=int(gemm.group) if gemm.group else 0,
         precision=gemm.precision,
+        context=gemm.context,
     )
 
 
