@@ -107,7 +107,7 @@ def _command(command: str, says: str, file: Path) -> Check:
 
 
 def _trial(file: Path, found: FoundProblem, given: tuple[int | None, int | None, int | None], asked: Trial) -> Trial:
-    """The run `asked`, of the given extents; without them, the first failing run on shapes derived from the
+    """The run `asked` with the given extents. Without extents, the first failing run on shapes derived from the
     schedule."""
     known = (found.spec.m, found.spec.n, found.spec.k)
     m, n, k = (extent if extent is not None else fixed for extent, fixed in zip(given, known, strict=True))

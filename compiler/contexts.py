@@ -18,7 +18,7 @@ _SHOWN = 100  # characters of a bad source
 def make_context() -> ir.Context:
     """A new context for one compilation, so that compilations in different threads share nothing.
 
-    It has the dialects that the levels consist of. The parser and upstream's passes load others when they need them.
+    It has the dialects of the levels. The parser and upstream's passes load others when they need them.
     """
     context = ir.Context(load_on_create_dialects=DIALECTS)
     context.enable_multithreading(False)

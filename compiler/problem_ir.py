@@ -49,8 +49,8 @@ def seen_by_passes(spec: GemmSpec, target: Target) -> Problem:
 
 
 def problem_in_text(text: str) -> Problem:
-    """As `seen_by_passes`, of a module of level `problem`: a schedule is chosen for this product, of pieces if it is
-    computed by products of pieces."""
+    """As `seen_by_passes`, for the text of a module of level `problem`: the product for which a schedule is chosen. It
+    is the product of pieces if the module computes one."""
     with make_context() as context:
         module = parse_text(text, context, "<problem>")  # owns the op: must outlive it
         SplitOperands().run(module, target_of(module))

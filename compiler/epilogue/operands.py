@@ -326,7 +326,7 @@ def _no_function(given: object) -> str:
 
 
 def _known_type(function: Callable[..., Any], parameter: inspect.Parameter) -> OperandType:
-    """The kind and type of an operand. Raises SpecError for one without a kind."""
+    """The kind and type of an operand. Raises SpecError if its annotation gives no kind."""
     found = _operand_type(function, parameter)
     if found is None:
         raise SpecError(

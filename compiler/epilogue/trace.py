@@ -301,7 +301,7 @@ class _Recorded:
 
 
 def _applied(op: str, *, is_reflected: bool = False) -> Callable[[Any, Any], "Traced"]:
-    """The method of a binary operator; of a reflected one, the traced value is on the right."""
+    """The method of a binary operator. If it is reflected, the traced value is on the right."""
 
     def method(self: "Traced", other: object) -> "Traced":
         return self._tracer.apply(op, other, self) if is_reflected else self._tracer.apply(op, self, other)

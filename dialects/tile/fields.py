@@ -1,7 +1,7 @@
 """Values of a schedule's fields: their types in Python, and how each kind of field is checked, written and read.
 
-Words are the enums of ODS. A `Kind` converts what a user gives to the typed value, and that to what `get` of the
-attribute of a part takes and its property of the same name has.
+Words are the enums of ODS. A `Kind` converts a user's value to the typed value, and the typed value to the form that
+the attribute of a part uses: in `get`, and in the property of the field's name.
 """
 
 import re
@@ -55,13 +55,13 @@ class Kind(Protocol):
 
     @property
     def form(self) -> str:
-        """What a value looks like, for messages."""
+        """The form of a value, for messages."""
 
     def check(self, value: Any) -> Any:
         """The typed value. Raises ValueError or TypeError for a value of another form."""
 
     def encode(self, value: Any) -> Any:
-        """What `get` takes for a checked value, in the current context."""
+        """The argument of `get` for a checked value, in the current context."""
 
     def decode(self, held: Any) -> Any:
         """The value that an attribute holds."""
@@ -71,7 +71,7 @@ class Kind(Protocol):
 
 
 class _Plain:
-    """Kinds whose values print as they are, and that attributes hold as they are."""
+    """Kinds whose values are printed, and held by attributes, without a conversion."""
 
     def text(self, value: Any) -> str:
         return str(value)

@@ -452,7 +452,7 @@ def _expanded(shorthand: str, value: Any) -> Mapping[str, Any]:
     with ir.Context():
         decided = _parsed(f"#tile.schedule<mainloop = <{text}>>", text).decided()
     if not set(decided) <= set(SHORTHANDS[shorthand]):
-        raise ScheduleError(f"{text!r} gives other fields too; give each by its own name [shorthand-alone]")
+        raise ScheduleError(f"{text!r} also gives other fields; give each by its own name [shorthand-alone]")
     return decided
 
 

@@ -96,7 +96,7 @@ class _Move(NamedTuple):
 
 
 def _move(op: ir.OpView, what: str, direction: str, atom: str | None = None) -> _Move:
-    """By the op's own atom, unless another name is given."""
+    """The first fields of an access by `op`, with the op's own atom unless another name is given."""
     return _Move(op.operation.name, what, ir.StringAttr(op.atom).value if atom is None else atom, direction)
 
 

@@ -43,7 +43,7 @@ def composition_json(composition: Composition) -> dict[str, Any]:
 
 
 def _plain(found: Any, keys: str, **own: Any) -> dict[str, Any]:
-    """The fields with these names, unless `own` has the value of a key; tuples as lists."""
+    """The fields of these names, with tuples as lists. Values in `own` replace those of `found`."""
     values = {key: own[key] if key in own else getattr(found, key) for key in keys.split()}
     return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 

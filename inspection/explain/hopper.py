@@ -121,7 +121,7 @@ FoundT = TypeVar("FoundT", Transaction, Product)
 
 
 def boxes_of(op: sm.TmaLoadOp | sm.TmaStoreOp, names: Names, buffer: ir.Value, direction: str) -> TmaAccess:
-    """The boxes of a TMA load to a buffer, or of a store from it; for a store, those of all warpgroups."""
+    """The boxes of a TMA load to a buffer, or of a TMA store from it by all warpgroups."""
     what, matrix = names.of_map(op.map)
     map_type, memref = op.map.type, ir.MemRefType(buffer.type)
     box, element_bytes = tuple(map_type.shape), element_bits(memref.element_type) // 8

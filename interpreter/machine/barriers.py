@@ -103,5 +103,5 @@ def by_warp(state: AgentState, op: Described) -> None:
     """Raise InterpreterError for an op of a warp in a role whose agents are not warps."""
     if state.seat.lanes != WARP:
         raise state.violation(
-            op, "a warp executes it, but the agents of this role are not warps; take an op of theirs [no-role-here]"
+            op, "is for warps, but the agents of this role are not warps; take an op for this role [no-role-here]"
         )

@@ -109,8 +109,8 @@ def unwritten_d(torch: Any, spec: GemmSpec) -> Any:
 
 
 def operand_sets(spec: GemmSpec, seed: int) -> list[Operands]:
-    """Sets of random operands of a spec with known extents, more than L2 holds and at least two. A and B have one type;
-    D is not written. Raises DeviceError."""
+    """At least two sets of random operands of a spec with known extents, together larger than L2. A and B have one
+    type; D is not written. Raises DeviceError."""
     torch = torch_with_gpu()
     generator = torch.Generator(device="cuda").manual_seed(seed)
     sets = []
@@ -149,8 +149,8 @@ def tolerance(dtype: str, acc: str, k: int, d: str | None = None, is_fast: bool 
 
 
 def complaint(contender: Contender, sets: Sequence[Operands], spec: GemmSpec) -> str:
-    """What is wrong with the contender's result on the first set, or "". Every element must be written, and sampled
-    rows of each matrix of a batch are compared with float64."""
+    """The fault in the contender's result on the first set, or "". Checks that every element is written, and compares
+    sampled rows of each matrix of a batch with float64."""
     torch = torch_with_gpu()
     operands = sets[0]
     mark = unwritten(operands.d)

@@ -61,7 +61,8 @@ def _carry(loop: scf.ForOp) -> None:
     for load, ops in zip(loads, needed, strict=True):
         if any(operand in loop.inner_iter_args for op in ops for operand in op.operands):
             raise Refusal(
-                load, "loads a window that depends on what its loop carries, so not one round ahead [load-ahead]"
+                load,
+                "loads a window that depends on values carried by the loop, so it cannot be loaded ahead [load-ahead]",
             )
     last = [op for op in ops_in(loop.body) if isinstance(op, sm.ProducerCommitOp)][-1]
     with before(loop):

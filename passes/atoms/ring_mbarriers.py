@@ -40,7 +40,7 @@ def bind_to_mbarriers(module: ir.Module, kernel: tile.KernelOp, ring: sm.RingOp,
     for release in releases if between.by_wgmma else ():
         if release.retired is None:
             raise Refusal(
-                release, "releases a slot without the proof (`after`) that what reads it is done [release-proof]"
+                release, "releases a slot without the proof (`after`) that its reads are done [release-proof]"
             )
     for loop in walk(kernel, scf.ForOp):
         carry_slots(loop, as_index=True)

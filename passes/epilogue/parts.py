@@ -201,7 +201,7 @@ class Epilogue:
         if kind not in offsets:
             raise Refusal(
                 self.store,
-                f"has an operand of kind {kind}, which no part is loaded of; take another kind [part-operand]",
+                f"has an operand of kind {kind}, whose parts cannot be loaded; take another kind [part-operand]",
             )
         window = tile.ViewType.get(like.shape, element)
         said = None if kind is OperandKind.full else kind

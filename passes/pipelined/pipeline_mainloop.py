@@ -200,19 +200,19 @@ def _check_work(loops: Sequence[StagedLoop], turns: int) -> None:
         if turns > 1 and number:
             raise Refusal(
                 work,
-                "is a second loop over work tiles, in which turns would begin anew; take one loop [roles-second-loop]",
+                "is a second loop over work tiles, and turns would begin anew there; take one loop [roles-second-loop]",
             )
         ops = ops_in(work.body.blocks[0])
         for op in ops[: ops.index(staged.loop)]:
             if not isinstance(op, _BEFORE_LOOP) and not op.operation.name.startswith(("arith.", "memref.")):
                 raise Refusal(
-                    op, "stands before the K loop, which another agent begins without it; put it behind [role-of-op]"
+                    op, "stands before the K loop, and another agent would not wait for it; put it behind [role-of-op]"
                 )
 
 
 def _fill_tiles(staged: StagedLoop, ring: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
-    """The work tiles of an agent that only fills; returns what they carry as it is after them: the cursor and, where K
-    is turned around, a direction. Where it is 1 the steps are taken from the last to the first."""
+    """The work tiles of an agent that only fills; returns the values that they carry, after them: the cursor and, if K
+    is turned around, a direction. If that is 1, the steps are taken from the last to the first."""
     old, build = staged.work, Builder.index()
     assert old is not None
     work = work_like(old, carried)

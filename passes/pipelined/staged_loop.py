@@ -57,7 +57,8 @@ class StagedLoop:
             read = {value for op in computing([copy.source], loop) for value in op.operands}
             if not read.isdisjoint({*copies, *loop.inner_iter_args}):
                 raise Refusal(
-                    copy, "copies a window that depends on what the loop computes, so not ahead of it [staged-ahead]"
+                    copy,
+                    "copies a window that depends on results of the loop, so it cannot be copied ahead [staged-ahead]",
                 )
         return cls(loop, tuple(copies[buffer] for buffer in dict.fromkeys((mma.a, mma.b, *copies))))
 

@@ -1,9 +1,9 @@
-"""choose-schedule: decide every field of the schedule, which the other passes only read.
+"""choose-schedule: decide every field of the schedule. The other passes only read it.
 
 Before   tile.gemm tn %a, %b into %d acc(f32) …
 After    tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<cta = [128, 128, 32], stages = 4, …>) …
-Needs    level problem; a product of pieces is split already. Fields already given are kept, the others (and `auto`) are
-         decided. The module may name extents to choose for, and schedules to pass over (schedules/choice/asked.py).
+Needs    level problem; products of pieces already split. Given fields are kept; the others (and `auto`) are decided.
+         The module may name extents to choose for, and schedules to pass over (schedules/choice/asked.py).
 Refuses  a problem for which no schedule with the given fields is legal on the target.
 Test     test/lit/passes/problem/choose-schedule.mlir, choose-schedule-invalid.mlir
 """

@@ -167,8 +167,8 @@ def _integer(
 def _float(
     name: str, bits: int, precision: int, min_exponent: int, tensor_map: str, cuda: int, **others: Any
 ) -> ElementType:
-    """A float whose names are the same everywhere, and whose largest finite exponent is that of IEEE 754, unless
-    `others` say otherwise."""
+    """A float with the same name everywhere and the largest finite exponent of IEEE 754, unless `others` say
+    otherwise."""
     usual: dict[str, Any] = {
         "largest": (2 - 2.0 ** (1 - precision)) * 2.0 ** (1 - min_exponent),
         "in_kernels": True,

@@ -97,9 +97,9 @@ def move_region(source: ir.Block, target: ir.Region) -> None:
 def carrying(
     work: tile.WorkTilesOp, inits: Sequence[ir.Value], *, in_turn: bool = False
 ) -> tuple[tile.WorkTilesOp, list[ir.Value]]:
-    """The work tiles, at the insertion point, with index values that they carry; and the body's arguments for these.
+    """Recreates work tiles at the insertion point so that they carry index values; also returns the body's arguments.
 
-    Their body still yields nothing: `yield_from` says what the next tile gets.
+    The body does not yet yield these values for the next tile: `yield_from` adds that.
     """
     new = work_like(work, inits, in_turn=in_turn)
     move_region(work.body.blocks[0], new.body)
@@ -108,7 +108,7 @@ def carrying(
 
 
 def yield_from(work: tile.WorkTilesOp, values: Sequence[ir.Value]) -> None:
-    """Makes the body of work tiles yield other values."""
+    """Makes the body of work tiles yield these values."""
     end = list(work.body.blocks[0].operations)[-1]
     with before(end):
         tile.YieldOp(values)
@@ -123,8 +123,8 @@ def copy_region(source: ir.Block, target: ir.Region) -> None:
 
 
 def copy_ops(ops: Iterable[ir.OpView], mapping: dict[ir.Value, ir.Value]) -> None:
-    """Copies ops, with those nested in them, to the insertion point; what they read is replaced by the mapping, to
-    which their results are added."""
+    """Copies ops, with the ops nested in them, to the insertion point. Replaces their operands by the mapping, and adds
+    their results to it."""
     for op in ops:
         clone = op.operation.clone()
         clone.walk(lambda inner: _replace_operands(inner, mapping))
@@ -132,7 +132,7 @@ def copy_ops(ops: Iterable[ir.OpView], mapping: dict[ir.Value, ir.Value]) -> Non
 
 
 def computing(values: Iterable[ir.Value], root: ir.OpView) -> list[ir.OpView]:
-    """The ops within another one that compute values, each after those whose results it reads."""
+    """The ops within `root` that compute the values, each after the ops whose results it reads."""
     found: list[ir.OpView] = []
 
     def visit(value: ir.Value) -> None:

@@ -125,7 +125,7 @@ def bytes_of(op: ir.OpView, buffer: ir.Type) -> int:
 
 
 def role_of(op: ir.OpView) -> tuple[sm.RolesOp, int] | None:
-    """The roles that hold the op, and the position of its own; None outside of roles."""
+    """The sm.roles around the op, and the position of its role there; None outside of roles."""
     inner = op.operation
     while (outer := inner.parent) is not None:
         if isinstance(outer.opview, sm.RolesOp):
@@ -136,7 +136,7 @@ def role_of(op: ir.OpView) -> tuple[sm.RolesOp, int] | None:
 
 
 def role_instances(op: ir.OpView) -> int:
-    """How many instances the role that holds the op has; 1 outside of roles."""
+    """The number of instances of the op's role; 1 outside of roles."""
     role = role_of(op)
     return 1 if role is None else instances_of(*role)
 

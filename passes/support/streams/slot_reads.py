@@ -12,7 +12,7 @@ from lowtide.passes.support.ir.rewriting import defining_op
 def threads_read_slots(ops: Iterable[ir.OpView]) -> bool:
     """Whether threads load from the slots of a ring: fragments, packed weights or scales.
 
-    Such loads are over for each warp by itself. The reads of wgmma are over when its warpgroup has waited for it.
+    Each warp completes such loads by itself. Reads by wgmma are complete when its warpgroup has waited for it.
     """
     return any(
         _is_of_slot(load.source)

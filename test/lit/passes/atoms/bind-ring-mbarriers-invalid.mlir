@@ -139,7 +139,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %n: index) attributes {schedule = #tile.
     }
     consumer warps(4) {
       %full, %as, %bs = sm.consumer_wait %ring[%c0, %c1] : !ring
-      // expected-error @below {{bind-ring: releases a slot without the proof (`after`) that what reads it is done [release-proof]}}
+      // expected-error @below {{bind-ring: releases a slot without the proof (`after`) that its reads are done [release-proof]}}
       sm.consumer_release %ring, %full : !ring, !sm.slot<read>
     }
   }

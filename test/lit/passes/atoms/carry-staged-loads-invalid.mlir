@@ -15,7 +15,7 @@ tile.kernel @kernel(%a: !mat, %k: index) {
     %full, %ra = sm.consumer_wait %ring[%c0, %c0] : !ring
     %empty, %ea = sm.producer_acquire %ring[%c1, %c0] : !ring
     %at = tile.view %a[%c0, %place] : !mat to !window
-    // expected-error @below {{carry-staged-loads: loads a window that depends on what its loop carries, so not one round ahead [load-ahead]}}
+    // expected-error @below {{carry-staged-loads: loads a window that depends on values carried by the loop, so it cannot be loaded ahead [load-ahead]}}
     %f = sm.load_global %at by "ld.global.16" aligned : !window to !fragment
     sm.store_shared %f to %ea by "st.shared.16" : !fragment, !buffer
     sm.producer_commit %ring, %empty : !ring, !sm.slot<write>

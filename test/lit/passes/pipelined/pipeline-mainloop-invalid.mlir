@@ -138,7 +138,7 @@ tile.kernel @kernel(%a: !mat) attributes {schedule = #tile.schedule<mainloop = <
   %zero = tile.splat 0.0 : !tile
   %acc:2 = scf.for %i = %c0 to %c64 step %c32 iter_args(%c = %zero, %n = %c0) -> (!tile, index) {
     %at = tile.view %a[%n, %i] : !mat to !tile.view<32x32xbf16>
-    // expected-error @below {{pipeline-mainloop: copies a window that depends on what the loop computes, so not ahead of it [staged-ahead]}}
+    // expected-error @below {{pipeline-mainloop: copies a window that depends on results of the loop, so it cannot be copied ahead [staged-ahead]}}
     sm.copy %at to %as : !tile.view<32x32xbf16>, !buffer
     sm.copy %at to %bs : !tile.view<32x32xbf16>, !buffer
     sm.barrier

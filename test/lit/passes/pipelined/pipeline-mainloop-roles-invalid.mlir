@@ -88,7 +88,7 @@ tile.kernel @kernel(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribut
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index
     %c32 = arith.constant 32 : index
-    // expected-error @below {{pipeline-mainloop: stands before the K loop, which another agent begins without it; put it behind [role-of-op]}}
+    // expected-error @below {{pipeline-mainloop: stands before the K loop, and another agent would not wait for it; put it behind [role-of-op]}}
     sm.barrier
     %acc = scf.for %k = %c0 to %K step %c32 iter_args(%c = %zero) -> (!tile) {
       %at = tile.view %a[%m, %k] : !mat to !tile.view<64x32xbf16>
@@ -362,7 +362,7 @@ tile.kernel @turns(%a: !mat, %b: !mat, %d: !out, %M: index, %K: index) attribute
       tile.yield %x : f32
     } : !tile, !out
   }
-  // expected-error @below {{pipeline-mainloop: is a second loop over work tiles, in which turns would begin anew; take one loop [roles-second-loop]}}
+  // expected-error @below {{pipeline-mainloop: is a second loop over work tiles, and turns would begin anew there; take one loop [roles-second-loop]}}
   tile.work_tiles (%m, %n) of (%M, %M) by [64, 8] order(<row>) persistent part(tail_halves) {
     %zero = tile.splat 0.0 : !tile
     %c0 = arith.constant 0 : index
