@@ -207,7 +207,8 @@ def _written(host: Host, matrix: Any) -> Array:
     """A result as stored. Raises InterpreterError if an element is not written."""
     payload, written = host.memory.contents(matrix.name)
     if len(matrix.shape) == 3:  # a batch: the rows of all its matrices
-        payload, written = payload.reshape(matrix.shape), written.reshape(matrix.shape)
+        stored = (matrix.shape[0], -1, payload.shape[-1])
+        payload, written = payload.reshape(stored), written.reshape(stored)
     if not written.all():
         name = "D" if matrix.name == "d" else matrix.name
         place = np.unravel_index(np.flatnonzero(~written)[0], written.shape)

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 import lowtide as lt
+from lowtide import targets
+from lowtide.compiler.problem_ir import problem_text
 from lowtide.errors import InterpreterError
+from lowtide.interpreter import interpret
 from lowtide.verification.checking.reference import compare, random_inputs, reference_with_bound
 
 EXTENTS = {"m": 21, "n": 13, "k": 24}
@@ -53,3 +56,11 @@ def test_a_full_operand_that_lies_by_rows_is_refused() -> None:
     inputs["c"] = np.ascontiguousarray(inputs["c"].swapaxes(-1, -2))
     with pytest.raises(InterpreterError, match=r"operand c: extent 1 of shape \(3, 21, 13\) is 21, .* compiled for 13"):
         lt.compile_gemm(spec, target="sm_80").interpret(**inputs)
+
+
+def test_d_is_returned_as_stored() -> None:
+    spec = lt.GemmSpec(m=None, n=None, k=None, batch=3, a="f16", b="f16", d="f16", d_order="column")
+    inputs = random_inputs(spec, 5, 8, 16, rng=np.random.default_rng(4))
+    text = problem_text(spec, targets.get("sm_80"))
+    d = interpret(text, {**inputs, "d": np.zeros((3, 8, 5), np.float16)})
+    assert compare(spec, d, *reference_with_bound(spec, **inputs)).ok
