@@ -125,6 +125,6 @@ def _complete(problem: Problem, target: Target, given: Schedule) -> Iterator[Cho
         why |= {path: choice.explain() for path, choice in swizzles.items()}
         if found.why_no_producer:
             why_not = without_codes(found.why_no_producer)
-            why["mainloop.agents.single.instances"] += f"; a producer and consumers would not do: {why_not}"
+            why["mainloop.agents.single.instances"] += f"; a producer and consumers are not legal here: {why_not}"
         why |= dict.fromkeys(given.decided(), "given")
         yield Choice(schedule, {path: why[path] for path in schedule.decided() if path in why}, swizzles)

@@ -23,7 +23,7 @@ from lowtide.targets.atoms import FMA
 Reasons = Mapping[str, str]
 
 _COPIES = "TMA: one thread copies, and the boxes come swizzled"
-_SWIZZLES = "the widest that TMA and wgmma share for its rows: no conflict"
+_SWIZZLES = "the widest swizzle of TMA and wgmma for its rows: no conflict"
 _PROMOTED = "tensor cores keep too few bits of long sums of these types"
 
 # Of some fields also for other values, below.
@@ -32,14 +32,14 @@ _WITH_PRODUCER: Reasons = MappingProxyType(
         "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",
         "grid.order": "the tiles in flight cover about a square of D, which shares the most operands in L2",
         "grid.scheduler": "the producer fetches the next tile while the consumers finish this one",
-        "grid.cluster": "rows do not start on sectors of L2, whose requests limit the loads: CTAs share them",
+        "grid.cluster": "rows do not start on sectors of L2, so requests limit the loads: CTAs share them",
         "grid.tail": "the last wave is at most half full: as half tiles it takes about half the time",
         "grid.waves": "a wave reads more than L2 holds: CTAs in step read the same part of it",
-        "mainloop.k_order": "a tile begins with what L2 still keeps of the tiles before it",
-        **dict.fromkeys(REGISTER_PATHS, "moved from the producer, which needs few, to the accumulators"),
+        "mainloop.k_order": "a tile begins with data of the previous tiles that L2 still holds",
+        **dict.fromkeys(REGISTER_PATHS, "the producer needs few registers, so the accumulators get more"),
         "mainloop.agents.producer.warps": "a warpgroup, whose registers can be moved",
         "mainloop.agents.consumer.instances": "they share each tile",
-        "mainloop.scales": "loads of consumers would wait behind those of the next stages",
+        "mainloop.scales": "loads by consumers would wait for those of the next stages",
         "mainloop.a.copy": _COPIES,
         "mainloop.b.copy": _COPIES,
         "mainloop.a.swizzle": _SWIZZLES,
@@ -58,7 +58,7 @@ _WITH_PRODUCER: Reasons = MappingProxyType(
 )
 _WITHOUT: Reasons = MappingProxyType(
     {
-        "grid.ctas_per_sm": "128 registers do for a thread, and more warps hide more latency",
+        "grid.ctas_per_sm": "128 registers per thread are enough, and more warps hide more latency",
         "grid.order": "bands of 8 tile rows keep the operands of CTAs in flight in L2",
         "grid.scheduler": "one CTA per work tile; the hardware balances them",
         "mainloop.agents.single.instances": "every warp copies and multiplies; cp.async needs no separate warp",
@@ -87,10 +87,10 @@ _BY_FMA: Reasons = MappingProxyType(
 )
 OF_FEW_STEPS: Reasons = MappingProxyType(
     {
-        "grid.tile": "K has few steps: a tile whose part of B stays in shared memory, or two tiles that fit on an SM",
+        "grid.tile": "K has few steps: the tile's part of B stays in shared memory, or two tiles fit on an SM",
         "grid.order": "consecutive CTAs take the tiles of a row, so that its part of A comes from memory once",
-        "grid.scheduler": "CTAs stay for several tiles, each in one column of tiles where their number allows it",
-        "grid.ctas_per_sm": "two, so that one multiplies while the other stores, or one that does both at once",
+        "grid.scheduler": "a CTA computes several tiles, in one column of tiles if the number of CTAs allows it",
+        "grid.ctas_per_sm": "two CTAs, of which one multiplies while the other stores, or one that does both at once",
         "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",
         "mainloop.k": "rows of 128 bytes",
         "multiply.atoms": "warps of 64 × 64, to read the fewest fragment bytes",
@@ -112,14 +112,14 @@ def reasons(schedule: Schedule, problem: Problem, why_tile: str) -> dict[str, st
         else "converting before shared memory halves its traffic"
     )
     if problem.d_is_column_major:
-        found["epilogue.path"] = "D lies by columns as the kernel sees it: threads store what they hold of a column"
-        found["epilogue.math"] = "stores take what the fragments hold"
+        found["epilogue.path"] = "D lies by columns as the kernel sees it: threads store their elements of a column"
+        found["epilogue.math"] = "stores take the elements of the fragments"
     if schedule.epilogue.path is StorePath.direct:
         found["epilogue.swizzle"] = "direct stores have no scratch"
     return found | {
         PACK_FIELDS[name]: f"wgmma takes {problem.stream(name).element} with K contiguous: transposed to a workspace"
         if is_packed_transposed(name, schedule)
-        else f"taken {moved_alignment(name, schedule, problem)} bytes at a time: copied where it lies elsewhere"
+        else f"taken {moved_alignment(name, schedule, problem)} bytes at a time: copied if it is not aligned to them"
         for name in MATRICES
         if is_packed(name, schedule)
     }
@@ -128,7 +128,7 @@ def reasons(schedule: Schedule, problem: Problem, why_tile: str) -> dict[str, st
 def _with_producer(schedule: Schedule, problem: Problem) -> dict[str, str]:
     found, division = dict(_WITH_PRODUCER), schedule.k_division
     if division is not None and division.is_of_tail:
-        found["grid.k_division"] = "the last wave leaves SMs idle: several share the K of each of its tiles"
+        found["grid.k_division"] = "the last wave leaves SMs idle: several CTAs share the K of each of its tiles"
     elif division is not None:
         found["grid.order"] = "all tiles are in flight at once, and neighbouring CTAs read the same rows of A"
     ring = f"{ring_bytes(schedule, problem)} bytes of ring"
@@ -151,7 +151,7 @@ def _with_producer(schedule: Schedule, problem: Problem) -> dict[str, str]:
         found["epilogue.tile"] = "one box of TMA per warpgroup"
         found["epilogue.swizzle"] = "TMA's own: stmatrix writes without conflict"
     elif schedule.epilogue.path is StorePath.direct:
-        found["epilogue.path"] = "each part stores the columns that it has added, straight from its fragment"
+        found["epilogue.path"] = "each part stores the columns that it has added from its fragment"
     else:
         why = "rows of 16-byte stores: a full operand is read in rows, or D's rows may end within 16 bytes"
         found["epilogue.path"] = why
@@ -165,15 +165,15 @@ def _without(schedule: Schedule, problem: Problem) -> dict[str, str]:
     if schedule.mainloop.prologue is RepeatKind.once:
         found["grid.order"] = "a CTA's tiles are neighbours along N, so that its rows of A come from L2"
     if schedule.grid.scheduler is not SchedulerKind.one_shot:
-        found["grid.scheduler"] = "CTAs stay for several tiles"
+        found["grid.scheduler"] = "each CTA computes several tiles"
     if runs_ahead(schedule):
-        found["epilogue.tile"] = "small, since shared memory is for a ring that stays filled"
+        found["epilogue.tile"] = "small, since the ring that stays filled needs the shared memory"
     for name in "ab":
         if keeps_transposed(name, schedule):
             is_staged = schedule.mainloop.operand(name).copy in STAGED_COPIES
-            wide = "wide loads along K; on their way through registers elements are transposed"
+            wide = "wide loads along K; elements are transposed by way of registers"
             found[f"mainloop.{name}.copy"] = wide if is_staged else "one element at a time, to transpose"
-            found[f"mainloop.{name}.stage"] = "K is contiguous in global memory, and a thread loads neighbours at one k"
+            found[f"mainloop.{name}.stage"] = "K is contiguous in global memory, but a thread loads neighbours at one k"
             found[f"mainloop.{name}.padding"] = "the rows of 8 k begin in different banks"
             found[f"mainloop.{name}.swizzle"] = "padding takes its place"
     if schedule.is_direct:
@@ -189,13 +189,13 @@ def _by_mma_sync(schedule: Schedule, problem: Problem) -> dict[str, str]:
     *rows, depth = schedule.multiply.permutation
     found: dict[str, str] = {}
     if any(isinstance(entry, Layout) for entry in rows):
-        fastest = "the fastest mma.sync for these types, the shortest of them, to which pairs of rows go as they are"
+        fastest = "the fastest mma.sync for these types; of equals the one with the shortest K, for pairs of rows"
         found |= {
             "multiply.atom": fastest,
             "multiply.permutation": "neighbouring rows go to one thread, for wider loads",
         }
     elif isinstance(depth, Layout):
-        found["multiply.permutation"] = "along K a thread's elements come together, for wider loads"
+        found["multiply.permutation"] = "a thread's elements are neighbours along K, for wider loads"
     if problem.group:
         found["multiply.promote"] = "each group of K has its own scale"
     if schedule.is_direct:
@@ -208,7 +208,7 @@ def _by_mma_sync(schedule: Schedule, problem: Problem) -> dict[str, str]:
 def _why_rows(schedule: Schedule, problem: Problem) -> str:
     """Why the epilogue computes on rows that have been through shared memory."""
     if warps_along_k(schedule) > 1:
-        return "sums of the warps along K meet in whole rows"
+        return "the sums of the warps along K are added in whole rows"
     if OperandKind.full in problem.kinds:
         return "full operands are read in whole rows"
-    return f"{problem.d} is made in whole rows, and stored as it is made"
+    return f"elements are converted to {problem.d} in whole rows, just before they are stored"

@@ -13,7 +13,7 @@ _LEAST_COLUMNS = 16  # of a part of the epilogue
 # Fields that follow from the width of a part.
 _OF_PARTS = ("epilogue.swizzle", "epilogue.buffers", "epilogue.prefetch", "epilogue.start")
 
-WHY = "fewer registers than in the schedule that is passed over"
+WHY = "needs fewer registers than the schedule that is passed over"
 
 
 def sparing(schedule: Schedule, given: Schedule) -> Iterator[dict[str, Any]]:
