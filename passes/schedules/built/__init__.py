@@ -1,1 +1,1 @@
-"""Whether a kernel that is lowered in part was built for the schedule that it carries."""
+"""Checks whether a partly lowered kernel was built for the schedule that it carries."""

@@ -1,10 +1,10 @@
-"""Checks the ops of a kernel that is already lowered in part against the schedule that it carries.
+"""Checks the ops of a partly lowered kernel against the schedule that it carries.
 
-Passes read the schedule for what they still have to do, and the ops for what has been done. An edit of only one of the
-two would be lost, or would apply to half of the kernel, so both must agree.
+The schedule says what passes still have to do, and the ops show what has been done. If only one of the two is edited,
+the edit is lost, or applies to half of the kernel. So both must agree.
 
-Below level epilogue the kernel is one thread's program, in which little of the schedule is visible: its timing, and
-the CTAs that must fit on an SM (`timings.py`). Launches are checked at every level (`launches.py`).
+Below level epilogue the kernel is one thread's program. It shows little of the schedule: its timing, and the CTAs that
+must fit on an SM (`timings.py`). Launches are checked at every level (`launches.py`).
 """
 
 from collections.abc import Iterator
@@ -156,7 +156,7 @@ def _mma(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterato
 
 
 def _fragments(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
-    """Once the ring's verbs are bound, a loop that loads a slice ahead carries fragments to its first mma."""
+    """After the ring's verbs are bound, a loop that loads a slice ahead carries fragments to its first mma."""
     if walk(kernel, sm.ConsumerWaitOp):
         return
     for loop in walk(kernel, scf.ForOp):
@@ -170,14 +170,14 @@ def _fragments(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 
 def _is_scaled(op: ir.OpView) -> bool:
-    """Whether the sum of a wgmma is waited for, and multiplied by scales, within the same step."""
+    """Whether the sum of a wgmma is awaited and multiplied by scales in the same step."""
     waits = [use for use in uses(op.results[0]) if isinstance(use, sm.MmaWaitOp)]
     maps = [use for wait in waits for use in uses(wait.results[0]) if isinstance(use, sm.MapOp)]
     return any(isinstance(use.operation.parent.opview, scf.ForOp) for use in maps)
 
 
 def _promotion(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
-    """Whether each K step is summed from zero: by the ops that multiply in the loop over K."""
+    """Whether the ops that multiply in the loop over K sum each K step from zero."""
     products = walk(kernel, tile.MmaOp)
     found = [bool(walk(kernel, tile.PromoteOp))] * len(products)
     issued: list[ir.OpView] = [*wgmmas(kernel)]
@@ -286,7 +286,7 @@ def _copies(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 
 def _loads(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
-    """Operands that come straight from global memory do so by the schedule's atoms."""
+    """Operands that are loaded from global memory to fragments use the schedule's atoms."""
     for mma in walk(kernel, sm.MmaSyncOp):
         for name, operand in (("a", mma.a), ("b", mma.b)):
             load = defining_op(operand)
@@ -298,7 +298,7 @@ def _loads(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 
 def _operand_filled(buffer: ir.Value) -> Operand | None:
-    """Whether a buffer of a slot is A's or B's; None for scales, and for a buffer that is not in a slot."""
+    """The operand, A or B, of a slot's buffer; None for scales, and for a buffer that is not in a slot."""
     slot = defining_op(buffer)
     if isinstance(slot, sm.PrefixOp):
         return _operand_filled(slot.source)
@@ -320,7 +320,7 @@ def _roles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
 
 
 def _k_order(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
-    """Whether the producer carries, beside the slot and the parity of the ring, a direction along K."""
+    """Whether the producer carries a direction along K, in addition to the slot and the parity of the ring."""
     for roles in walk(kernel, sm.RolesOp):
         for work in (op for op in ops_in(roles.bodies[0].blocks[0]) if isinstance(op, tile.WorkTilesOp)):
             turns = len(work.inits) > 2
@@ -351,7 +351,7 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
         yield refusal(stores[0], built, f"epilogue.path = {epilogue.path}", AGAIN)
     assert epilogue.tile is not None
     shapes = [tuple(ir.MemRefType(write.destination.type).shape) for write in writes]
-    # Only the last part of a row may be narrower, and only those of half tiles lower.
+    # Only the last part of a row may be narrower, and only parts of half tiles may be lower.
     narrow = (epilogue.tile[0], narrow_columns(schedule)) if epilogue.tile in shapes else None
     stacked = warps_along_k(schedule)
     whole = {(stacked * min(shape[0], epilogue.tile[0]), epilogue.tile[1]) for shape, _ in work_loops(schedule.grid)}
@@ -381,7 +381,7 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
 
 
 def _prefetched(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
-    """Full operands are loaded as many parts ahead of the first one stored as the schedule says."""
+    """Before the first part is stored, full operands of as many parts as the schedule says are loaded ahead."""
     written, ahead = set(), schedule.epilogue.prefetch or 0
     for op in walk(kernel, sm.StoreSharedOp):
         if schedule.epilogue.math is not EpilogueMath.rows or op.operation.block in written:

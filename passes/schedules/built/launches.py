@@ -1,6 +1,6 @@
-"""Checks the launches of kernels against the schedules that these carry.
+"""Checks the launches of kernels against the schedules of the kernels.
 
-Launches keep their form to the end, so this is checked at every level.
+Launches keep their form to the last level, so they are checked at every level.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def launch_mismatches(module: ir.Module) -> Iterator[Refusal]:
 
 
 def _programmatic(launch: tile.LaunchOp, kernel: ir.Operation, schedule: Schedule) -> Iterator[Refusal]:
-    """overlap-launches, which makes a launch programmatic, comes before the launch has its shared memory."""
+    """overlap-launches makes a launch programmatic, before assign-smem-offsets gives it its shared memory."""
     wanted = schedule.grid.launch is LaunchKind.programmatic
     if bool(launch.programmatic) != wanted and (launch.programmatic or launch.shared_memory is not None):
         built = "is programmatic" if launch.programmatic else "is not programmatic"

@@ -1,7 +1,7 @@
-"""Checks when the loops of kernels work, and how many CTAs share an SM, against the schedules that the kernels carry.
+"""Checks the timing of loops, and the number of CTAs on an SM, against the schedules that the kernels carry.
 
-From level `pipelined` on the loops say it themselves (`sm.timing`). From level `nvvm` on, where passes replace loops,
-the function has the timing of all its loops together.
+From level `pipelined` on, loops have a timing (`sm.timing`). From level `nvvm` on, passes replace loops, and the
+function has the timing of all its loops together.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def timing_mismatches(module: ir.Module) -> Iterator[Refusal]:
 
 
 def _loops(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
-    """Those of a kernel that multiply."""
+    """The loops of a kernel that multiply."""
     for loop in walk(kernel, scf.ForOp):
         product = next((op for op in ops_in(loop.body) if isinstance(op, _PRODUCTS)), None)
         if product is not None:

@@ -1,1 +1,1 @@
-"""What follows from a schedule, a problem and a target: threads, bytes, registers, alignment, timing."""
+"""Facts that follow from a schedule, a problem and a target: threads, bytes, registers, alignment, timing."""

@@ -1,7 +1,7 @@
-"""What the operands of a kernel must be aligned to, base and row stride: it follows from how the schedule moves them.
+"""The alignment that a kernel requires of its operands' bases and row strides. The way the schedule moves them decides.
 
-One function for all who need it: the manifest, whose checks refuse other operands, the inputs of `check`, `fuzz` and
-the tests, and `explain`.
+One function serves all: the manifest, whose checks refuse other operands; the inputs of `check`, `fuzz` and the tests;
+and `explain`.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,8 +32,8 @@ WIDEST_OF_ALL: Mapping[str, int] = MappingProxyType(dict.fromkeys(MATRICES, WIDE
 
 
 def alignment_of(name: str, schedule: Schedule, problem: Problem) -> int:
-    """The alignment in bytes of the base and the row stride of a matrix, `a`, `b` or `d`: one element where it
-    is packed, or split into pieces. Where the schedule does not say yet how it is moved, those of the widest access."""
+    """The alignment in bytes of the base and the row stride of a matrix, `a`, `b` or `d`: one element if it is packed
+    or split into pieces. If the schedule does not yet say how it is moved, the alignment of the widest access."""
     if name != "d" and problem.decomposition is not None:
         return element_type(problem.decomposition.whole).bytes
     if is_packed(name, schedule):
@@ -52,8 +52,8 @@ def is_packed_transposed(name: str, schedule: Schedule) -> bool:
 
 
 def multiplied(schedule: Schedule, problem: Problem) -> Problem:
-    """The product that the kernel computes: of the transposes of what the schedule packs `transposed`, unless the
-    problem has them already."""
+    """The product that the kernel computes: with the transposes of operands that the schedule packs `transposed`,
+    unless the problem has them already."""
     lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
     turned = [name for name, is_last in lies.items() if not is_last and is_packed_transposed(name, schedule)]
     if not turned:
@@ -63,18 +63,18 @@ def multiplied(schedule: Schedule, problem: Problem) -> Problem:
 
 
 def moved_alignment(name: str, schedule: Schedule, problem: Problem) -> int:
-    """`alignment_of` what the kernel itself reads or writes: the matrix or, if it is packed, a workspace."""
+    """`alignment_of` the memory that the kernel itself reads or writes: the matrix or, if it is packed, a workspace."""
     return _of_output(schedule, problem) if name == "d" else _of_input(name, schedule, problem)
 
 
 def alignments_of(schedule: Schedule, problem: Problem, of: Alignment = alignment_of) -> dict[str, int]:
-    """`alignment_of`, or `moved_alignment`, of each matrix that is given, by name: A is B where they are swapped."""
+    """`alignment_of`, or `moved_alignment`, of each matrix by its given name: A is the kernel's B if they are swapped."""
     of_kernel = {"a": "b", "b": "a"} if problem.swapped else {}
     return {name: of(of_kernel.get(name, name), schedule, problem) for name in MATRICES}
 
 
 def alignments_in(module: ir.Module, of: Alignment = alignment_of) -> Mapping[str, int]:
-    """`alignments_of` the schedule and problem that a module of any level carries; `WIDEST` where it carries none."""
+    """`alignments_of` the schedule and problem that a module of any level carries; `WIDEST` if it carries none."""
     schedule, problem = Schedule.carried_by(module), problem_in(module)
     return WIDEST_OF_ALL if schedule is None or problem is None else alignments_of(schedule, problem, of)
 
@@ -84,7 +84,7 @@ def _of_input(name: str, schedule: Schedule, problem: Problem) -> int:
     if copy is None or copy in TMA_RANKS:
         return WIDEST
     element = element_type(problem.stream(name).element).bytes
-    if copy in GLOBAL_LOADS:  # a thread loads elements where it finds that its vectors are not aligned
+    if copy in GLOBAL_LOADS:  # a thread loads single elements if its vectors are not aligned
         return element
     atom = targets.copy_atom(copy)
     return element if atom.realigns else max(atom.bytes_per_thread, element)

@@ -1,4 +1,4 @@
-"""What follows from a complete schedule, threads and bytes of shared memory, and from a problem: its atoms."""
+"""Threads and bytes of shared memory of a complete schedule, and the atoms for a problem."""
 
 from itertools import chain, repeat, starmap
 from math import prod
@@ -19,7 +19,7 @@ from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, threads_of_atom
 # on its own period.
 SMEM_ALIGNMENT = 1024
 REGISTER_BITS = 32  # of a general-purpose register
-_WIDE_SCALED = 160  # columns; of a wgmma of less than 80, A takes too much of what shared memory can be read
+_WIDE_SCALED = 160  # columns: with less than 80 for each wgmma, A takes too much of the bandwidth of shared memory
 MBARRIER_BYTES = 8  # PTX ISA, "Size and alignment of mbarrier object"
 
 
@@ -30,7 +30,7 @@ def atoms_for(problem: Problem, target: Target) -> list[str]:
 
 
 def work_loops(grid: Grid) -> tuple[tuple[Extents2, WorkPart], ...]:
-    """The loops over work tiles of a kernel, in sequence: the extents of a tile, and the part of the tiles, of each."""
+    """The loops over work tiles of a kernel, in sequence: for each, the extents of a tile, and its part of the tiles."""
     assert grid.tile is not None
     m, n = grid.tile
     if grid.tail is TailKind.halves:
@@ -39,12 +39,12 @@ def work_loops(grid: Grid) -> tuple[tuple[Extents2, WorkPart], ...]:
 
 
 def ring_bytes(schedule: Schedule, problem: Problem) -> int:
-    """Shared memory of the ring, in bytes; 0 where fragments come from global memory."""
+    """Shared memory of the ring, in bytes; 0 if fragments are loaded from global memory."""
     return 0 if schedule.is_direct else sum(starmap(mul, _slots(schedule, problem)))
 
 
 def _slots(schedule: Schedule, problem: Problem) -> list[tuple[int, int]]:
-    """Each of `slot_bytes`, and how many the ring has: one for each stage, or each K step of an operand loaded once."""
+    """Each of `slot_bytes` with its count in the ring: one per stage, or per K step of an operand loaded once."""
     stages, k = schedule.mainloop.stages, schedule.mainloop.k
     assert stages is not None and k is not None
     kept = stages if problem.k is None else min(stages, -(-problem.k // k))
@@ -54,7 +54,7 @@ def _slots(schedule: Schedule, problem: Problem) -> list[tuple[int, int]]:
 
 
 def slot_bytes(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
-    """Bytes of each buffer of a slot: A's, B's, and those of staged scales of rows and of columns."""
+    """Bytes of each buffer of a slot: A, B, then the staged scales of rows and of columns."""
     of_operands = (stage_bytes(operand, schedule, problem) for operand in ("a", "b"))
     scales = problem.scales if schedule.stages_scales else ()
     of_scales = (prod(each.box(schedule.tile_mnk)) * element_type(each.element).bytes for each in scales)
@@ -62,7 +62,7 @@ def slot_bytes(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
 
 
 def stage_bytes(operand: str, schedule: Schedule, problem: Problem) -> int:
-    """Shared memory of one stage of A or B, in bytes: of `planned_stage`, with padding between its lines."""
+    """Bytes of one stage of A or B in shared memory: of `planned_stage`, with the padding between its lines."""
     stream = problem.stream(operand)
     shape, padding = stream.box(schedule.tile_mnk), schedule.mainloop.operand(operand).padding or 0
     lines, extent = shape[::-1] if keeps_transposed(operand, schedule) else shape
@@ -106,7 +106,7 @@ def narrow_columns(schedule: Schedule) -> int:
 
 
 def runs_ahead(schedule: Schedule) -> bool:
-    """Whether the ring is filled for the next tile while this one is stored, so that it is never free."""
+    """Whether the ring is filled for the next tile while this one is stored. The ring is then never free."""
     return schedule.agents.has_producer or schedule.mainloop.prologue is RepeatKind.once
 
 
@@ -145,7 +145,7 @@ def threads_of(schedule: Schedule) -> int:
 def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:
     """Resident CTAs per SM, by shared memory, threads and an estimate of the registers."""
     if schedule.agents.has_producer:
-        return 1  # its ring takes most of the shared memory, and its roles share out all registers
+        return 1  # the ring takes most of the shared memory, and the roles take all registers
     threads = threads_of(schedule)
     m, n, _ = schedule.tile_mnk
     accumulators = m * n * warps_along_k(schedule) * element_type(problem.acc).bits // 32 // threads
@@ -172,16 +172,16 @@ def registers_at_entry(threads: int, target: Target) -> int:
 
 
 def holds_few_scales(tile: Extents3, roles: Agents) -> bool:
-    """Whether a consumer has one block of 64 rows, and few parts of its columns lie in blocks of their own."""
+    """Whether a consumer has one block of 64 rows, and its columns have few parts with a scale of their own."""
     m, n, _ = tile
     return m == WGMMA_ROWS * roles.consumer.warpgroups and n % 16 == 0
 
 
 def is_wide_for_scales(tile: Extents3, roles: Agents) -> bool:
-    """Whether such a tile is wide enough for two blocks of columns."""
+    """Whether a tile with scales is wide enough for two blocks of columns."""
     return holds_few_scales(tile, roles) and tile[1] >= _WIDE_SCALED
 
 
 def results_fill_registers(problem: Problem) -> bool:
-    """Whether each element of D takes a register of its own; narrower ones are packed."""
+    """Whether each element of D takes a register of its own; narrower elements are packed."""
     return element_type(problem.d).bits >= REGISTER_BITS

@@ -1,4 +1,4 @@
-"""When a loop over K works, as a schedule says it."""
+"""The timing of a loop over K that a schedule asks for."""
 
 from lowtide.dialects.sm import CopyIssue, SlotRead, StepForm, StoreStart
 from lowtide.dialects.sm.timing import Timing
@@ -8,10 +8,10 @@ from lowtide.targets.atoms import WGMMA_ROWS
 
 
 def timing_of(schedule: Schedule, rows: int) -> Timing:
-    """The timing of a loop over K whose tile has so many rows.
+    """The timing of a loop over K whose tile has `rows` rows.
 
-    Copies are spread if stores are too: a warp's accesses to memory are served in order, and copies that come all at
-    once would hold up the fragments as the stores do.
+    If stores are spread, copies are too: accesses of a warp to memory are served in order, and copies that are issued
+    all at once would hold up the fragments, as stores would.
     """
     start = StoreStart[str(schedule.epilogue.start or EpilogueStart.all_sums)]
     if start is StoreStart.first_rows and rows <= WGMMA_ROWS * schedule.agents.consumer.warpgroups:

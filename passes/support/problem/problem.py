@@ -1,4 +1,4 @@
-"""The problem that a `tile.gemm`, a kernel or a host function says: sizes, layout, element types, kinds of operands."""
+"""The problem of a `tile.gemm`, a kernel or a host function: sizes, layout, element types, kinds of operands."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ def is_batch(matrix: ir.Value) -> bool:
 
 
 def static_extent(memref: ir.MemRefType, dim: int) -> int | None:
-    """The extent along a dimension; None where it is known at run time, or is 0. Dimension -1 is the last one."""
+    """The extent along a dimension; None if it is 0, or known only at run time. Dimension -1 is the last one."""
     dim %= memref.rank
     return None if memref.is_dynamic_dim(dim) else memref.get_dim_size(dim) or None
 
@@ -76,38 +76,39 @@ class Problem:
     has_math: bool = False
     """Whether the epilogue calls functions (erf, exp, …), which need many registers."""
     d_is_column_major: bool = False
-    """Whether full results and full operands lie column by column, in a batch those of each product."""
+    """Whether full results and full operands lie column by column, in a batch for each product."""
     swapped: bool = False
-    """Whether this is Dᵀ = Bᵀ · Aᵀ of what was asked for."""
+    """Whether this is Dᵀ = Bᵀ · Aᵀ of the problem that was asked for."""
     batch: int | None = 1
-    """How many products (None: known at run time); 1 where there is no batch."""
+    """The number of products (None: known at run time); 1 without a batch."""
     is_batched: bool = False
     """Whether A, B and D have a dimension for the batch."""
     is_fast: bool = False
     """Whether sums may be less precise than the accumulators' type, as mma instructions leave them."""
     transposed: str | None = ""
-    """Those of "ab" whose transpose, in a workspace, is multiplied: `layout` is that of what is multiplied. None where
-    the IR no longer says it."""
+    """The operands among "ab" whose transpose, in a workspace, is multiplied; `layout` is the one after that. None if
+    the IR no longer has this information."""
     converted: tuple[str | None, str | None] = (None, None)
-    """The types that A and B are converted from on their way to the registers, where they are multiplied as `a` and
-    `b`; None for what is multiplied as it is."""
+    """The types of A and B before they are converted, on their way to registers, to `a` and `b`; None for an operand
+    that is not converted."""
     group: int = 0
-    """Elements of K whose sums are scaled one by one; 0 where there is no such scale."""
+    """Elements of K in a group whose sum has its own scale; 0 without such scales."""
 
     precision: str | None = None
-    """The sum of products of narrower pieces that a product is computed by."""
+    """The sum of products of narrower pieces that computes the product."""
     expected: frozenset[str] = frozenset()
-    """Those of "m", "n", "k" and "batch" that a schedule is chosen for, and that its kernel takes at run time."""
+    """The extents among "m", "n", "k" and "batch" that only the choice of the schedule knows; they are run-time
+    ones."""
     results: tuple[ResultKind, ...] = (ResultKind.full,)
 
     @property
     def compiled(self) -> "Problem":
-        """The problem of the kernel: expected extents are known at run time. Rules are asked about this one."""
+        """The problem of the kernel, whose expected extents are known only at run time. Rules check this one."""
         return replace(self, **dict.fromkeys(self.expected, None), expected=frozenset())  # type: ignore[arg-type]
 
     def expecting(self, extents: Mapping[str, int]) -> "Problem":
-        """The problem for which a schedule is chosen, if the kernel is to serve others too. `extents` are those of the
-        problem that was asked for, by name."""
+        """The problem for which a schedule is chosen if the kernel also serves others. `extents`: by name, of the
+        problem that was asked for."""
         own = dict(extents)
         if self.decomposition is not None and "k" in own:
             own["k"] = self.decomposition.depth(own["k"])
@@ -115,13 +116,13 @@ class Problem:
 
     @property
     def decomposition(self) -> Decomposition | None:
-        """How A and B were split, where they are pieces."""
+        """How A and B were split, if they are pieces."""
         row = DECOMPOSITIONS[self.precision] if self.precision else None
         return row if row is not None and self.a == row.piece else None
 
     @property
     def promotes(self) -> bool:
-        """Whether each K step must be summed by itself: long sums are too imprecise, or each is scaled."""
+        """Whether each K step must be summed by itself: long sums are too imprecise, or each step has a scale."""
         is_imprecise = promotes(self.a) or self.decomposition is not None
         return self.group > 0 or self.is_scaled or (not self.is_fast and is_imprecise)
 
@@ -142,7 +143,7 @@ class Problem:
         return bool(self.scales)
 
     def stream(self, name: str) -> Stream:
-        """What a K step reads of `a` or `b`. A byte of packed weights may hold the weights of two rows."""
+        """The data of `a` or `b` that a K step reads. A byte of packed weights may hold the weights of two rows."""
         k_is_last = a_is_mk(self.layout) if name == "a" else b_is_nk(self.layout)
         if self.weights is not None and name == self.packed:
             return Stream(name == "a", WEIGHT_BYTES, element_type(self.weights).per_byte, k_is_last=k_is_last)
@@ -155,17 +156,17 @@ class Problem:
 
     @property
     def weights(self) -> str | None:
-        """The type of packed weights: of what is converted in place of B, or of A if operands are swapped."""
+        """The type of packed weights, which are B, or A if operands are swapped."""
         return self.converted[0 if self.swapped else 1]
 
     @property
     def packed(self) -> str | None:
-        """Which of `a` and `b` is packed weights."""
+        """The name of the operand, `a` or `b`, that is packed weights."""
         return None if self.weights is None else "a" if self.swapped else "b"
 
     @property
     def given_types(self) -> tuple[str, str]:
-        """The types of A and B as they are given: of packed weights their own, not that of their bytes."""
+        """The types of A and B as given. For packed weights: the type of a weight, not of its bytes."""
         return self.converted[0] or self.a, self.converted[1] or self.b
 
     @property
@@ -174,13 +175,13 @@ class Problem:
         return None not in (self.m, self.n, self.k, self.batch)
 
     def tiles(self, tile: Sequence[int]) -> int | None:
-        """How many tiles D has, in all matrices of a batch; None where that is known at run time."""
+        """The number of tiles of D, in all matrices of a batch; None if it is known only at run time."""
         if self.m is None or self.n is None or self.batch is None:
             return None
         return ceil(self.m / tile[0]) * ceil(self.n / tile[1]) * self.batch
 
     def swap(self) -> "Problem":
-        """Dᵀ = Bᵀ · Aᵀ, where A, B and D lie as they did."""
+        """The problem Dᵀ = Bᵀ · Aᵀ. A, B and D stay as they are in memory."""
         return replace(
             self,
             m=self.n,
@@ -197,7 +198,7 @@ class Problem:
         )
 
     def of_size(self, arguments: Sequence[ir.Type]) -> "Problem":
-        """The problem with M, N and K of a kernel's arguments. What is no memref leaves them open."""
+        """The problem with M, N and K from a kernel's arguments. Arguments that are no memrefs leave them open."""
         a, b, *_ = (*arguments, None, None)  # a part of a kernel, as a test of a pass writes it, may have fewer
         d = first_full(self.results, arguments)
         (m_in_a, k_in_a), (n_in_b, k_in_b) = dims_of_a(self.layout), dims_of_b(self.layout)
@@ -215,7 +216,7 @@ class Problem:
 
     @classmethod
     def of(cls, gemm: tile.GemmOp) -> "Problem":
-        """The problem of a tile.gemm. Raises ScheduleError for one without a full result."""
+        """The problem of a tile.gemm. Raises ScheduleError if it has no full result."""
         full = results_of(gemm, ResultKind.full)
         if not full:
             raise ScheduleError(
@@ -261,7 +262,7 @@ class Problem:
 
 
 def results_in(results: Sequence[object], arguments: Sequence[T]) -> Sequence[T]:
-    """Those of a kernel's, a launch's or a host function's arguments that are results: they follow A and B."""
+    """The results among the arguments of a kernel, a launch or a host function: they follow A and B."""
     return arguments[2 : 2 + len(results)]
 
 
@@ -274,7 +275,7 @@ def first_full(results: Sequence[ResultKind], arguments: Sequence[ir.Type]) -> i
 
 
 def _stored(attribute: tile.ProblemAttr) -> str:
-    """The element type of the full results, which are alike."""
+    """The element type of the full results, which all have the same."""
     full = list(attribute.result_kinds).index(str(ResultKind.full))
     return element_name(attribute.results[full])
 
@@ -287,7 +288,7 @@ def _is_transposed(matrix: ir.Value) -> bool:
 
 
 def _types_given(gemm: tile.GemmOp) -> tuple[ir.Type, ir.Type]:
-    """The element types of A and of B in memory: of packed weights their own, not that of their bytes."""
+    """The element types of A and of B in memory. For packed weights: the type of a weight, not of its bytes."""
     a, b = _element(gemm.a.type), _element(gemm.b.type)
     if not gemm.weights:
         return a, b
@@ -296,13 +297,13 @@ def _types_given(gemm: tile.GemmOp) -> tuple[ir.Type, ir.Type]:
 
 
 def _multiplied(a: str, b: str, swapped: bool) -> tuple[tuple[str, str], tuple[str | None, str | None]]:
-    """The types that an A and a B of these types are multiplied in, and those that they are converted from."""
+    """The types in which an A and a B of these types are multiplied, and the types from which they are converted."""
     found = multiplied_types(b, a)[::-1] if swapped else multiplied_types(a, b)
     return found, (None if a == found[0] else a, None if b == found[1] else b)
 
 
 def problem_in(module: ir.Module) -> Problem | None:
-    """The problem that the kernel of a module of any level computes: of the tile.gemm, or later of the kernel."""
+    """The problem that the kernel of a module computes, at any level: from the tile.gemm, or later from the kernel."""
     found: list[Problem] = []
     types: list[ir.Type] = []
 
@@ -320,7 +321,7 @@ def problem_in(module: ir.Module) -> Problem | None:
 
 
 def keep_asked(gemm: tile.GemmOp) -> None:
-    """Notes the problem that was asked for on the host function, unless it is there. A pass that changes the product
+    """Records the problem that was asked for on the host function, unless it has one. A pass that changes the product
     calls this first."""
     function = gemm.operation.parent
     if "tile.problem" not in function.attributes:
@@ -350,7 +351,7 @@ def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
 
 
 def empty_extents(gemm: tile.GemmOp) -> set[str]:
-    """Those of "m", "n" and "k" that are known to be 0."""
+    """The extents among "m", "n" and "k" that are known to be 0."""
     layout = gemm_layout(gemm)
     letters = (
         (gemm.a, "mk" if a_is_mk(layout) else "km"),
@@ -366,7 +367,7 @@ def empty_extents(gemm: tile.GemmOp) -> set[str]:
 
 
 def _element(type_: ir.Type) -> ir.Type:
-    """The element of a matrix or a window; a type that has none as it is."""
+    """The element type of a matrix or a window; any other type is returned unchanged."""
     return type_.element_type if isinstance(type_, ir.MemRefType | tile.ViewType) else type_
 
 
