@@ -68,7 +68,7 @@ def moved_alignment(name: str, schedule: Schedule, problem: Problem) -> int:
 
 
 def alignments_of(schedule: Schedule, problem: Problem, of: Alignment = alignment_of) -> dict[str, int]:
-    """`alignment_of`, or `moved_alignment`, of each matrix by its given name: A is the kernel's B if they are swapped."""
+    """`alignment_of`, or `moved_alignment`, of each matrix by its given name: if swapped, A is the kernel's B."""
     of_kernel = {"a": "b", "b": "a"} if problem.swapped else {}
     return {name: of(of_kernel.get(name, name), schedule, problem) for name in MATRICES}
 

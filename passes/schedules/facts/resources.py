@@ -30,7 +30,7 @@ def atoms_for(problem: Problem, target: Target) -> list[str]:
 
 
 def work_loops(grid: Grid) -> tuple[tuple[Extents2, WorkPart], ...]:
-    """The loops over work tiles of a kernel, in sequence: for each, the extents of a tile, and its part of the tiles."""
+    """The loops over work tiles of a kernel, in sequence: of each, the extents of a tile and the part of all tiles."""
     assert grid.tile is not None
     m, n = grid.tile
     if grid.tail is TailKind.halves:
