@@ -42,7 +42,7 @@ def is_multiple(value: ir.Value, of: int) -> bool:
 class Builder:
     """Makes integer code of a type, i32, i64 or index.
 
-    Constants stand where they are used or, where `constants_in` names a block, once each at that block's start.
+    Constants stand where they are used or, if `constants_in` names a block, once each at that block's start.
     """
 
     type: ir.Type
@@ -179,7 +179,7 @@ class Builder:
         return self.type if given is None else given.type
 
     def _log2(self, x: Scalar, y: Scalar) -> int | None:
-        """The exponent of y where it is a known power of two and x an integer, not an index."""
+        """The exponent of y if it is a known power of two and x an integer, not an index; else None."""
         known = _known(y)
         if known is None or known <= 0 or known & (known - 1):
             return None

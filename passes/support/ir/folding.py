@@ -1,4 +1,4 @@
-"""Operations on integers, and what they give where operands are known.
+"""Operations on integers, and their results for known operands.
 
 Operations are named as LLVM names them: `U` is unsigned, `S` signed; the others are the same for both.
 """
@@ -16,10 +16,10 @@ INDEX_BITS = 64
 
 @dataclass(frozen=True)
 class Binary:
-    """An operation on two integers of one type, and what folds it.
+    """An operation on two integers of one type, with rules to fold it.
 
-    `evaluate` takes both operands as unsigned or, where `signed`, as signed, and returns None where the operation is
-    undefined. x op `neutral` is x; x op `absorbing` is `absorbing`.
+    `evaluate` takes both operands as unsigned or, if `signed`, as signed, and returns None if the operation is
+    undefined for them. x op `neutral` is x; x op `absorbing` is `absorbing`.
     """
 
     op: type[Any]

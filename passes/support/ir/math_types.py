@@ -18,7 +18,7 @@ def math_ops(module: ir.Module) -> list[ir.Operation]:
     return found
 
 
-# What the hardware computes in f64 too.
+# The ops that the hardware also computes in f64.
 F64_OPS = frozenset({"math.absf", "math.fma", "math.sqrt"})
 
 

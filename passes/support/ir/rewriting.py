@@ -13,7 +13,7 @@ from lowtide.passes.support.problem.matrix_layouts import is_column_major
 
 
 def extent(memref_: ir.Value, dim: int) -> ir.Value:
-    """The extent of a memref along a dimension: a constant where its type says it. Dimension -1 is the last one."""
+    """The extent of a memref along a dimension: a constant if it is static. Dimension -1 is the last one."""
     type_, build = ir.MemRefType(memref_.type), Builder.index()
     dim %= type_.rank
     if type_.is_dynamic_dim(dim):
@@ -22,8 +22,8 @@ def extent(memref_: ir.Value, dim: int) -> ir.Value:
 
 
 def outer_strides(memref_: ir.Value) -> list[ir.Value]:
-    """The strides of a memref, but for that of the contiguous dimension, the last one or, by columns, the one before;
-    in elements."""
+    """The strides of a memref in elements, without the one of the contiguous dimension: the last dimension or, if the
+    memref is column-major, the one before it."""
     type_, index = ir.MemRefType(memref_.type), ir.IndexType.get()
     if type_.rank == 1:
         return []
@@ -44,14 +44,14 @@ def after(op: ir.OpView | ir.Operation) -> ir.InsertionPoint:
 
 
 def following(op: ir.OpView | ir.Operation) -> ir.OpView:
-    """The op behind one that is not its block's last."""
+    """The op after one that is not its block's last."""
     ops = list(op.operation.block.operations)
     position = next(i for i, other in enumerate(ops) if other.operation == op.operation)
     return ops[position + 1]
 
 
 def ops_in(block: ir.Block) -> list[ir.OpView]:
-    """The block's ops but its terminator, as a list that stays valid while the block is edited."""
+    """The block's ops without its terminator, as a list that stays valid while the block is edited."""
     return list(block.operations)[:-1]
 
 
@@ -60,7 +60,7 @@ def erase(op: ir.OpView | ir.Operation) -> None:
 
 
 def erase_if_unused(op: ir.OpView | ir.Operation) -> None:
-    """Erases an op that nothing reads any more. (Erasing an op that is still read would end the process.)"""
+    """Erases an op if no op reads its results. (Erasing an op whose results are read would end the process.)"""
     if not any(list(result.uses) for result in op.operation.results):
         op.operation.erase()
 
@@ -73,7 +73,7 @@ def replace(op: ir.OpView, values: Sequence[ir.Value]) -> None:
 
 
 def move_body(source: ir.Block, target: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
-    """Moves every op but the terminator to the end of `target`, block arguments replaced by the values given.
+    """Moves every op except the terminator to the end of `target`. Replaces the block arguments by `arguments`.
 
     Returns the values that the terminator yields. The terminator stays in the old block.
     """
@@ -87,7 +87,7 @@ def move_body(source: ir.Block, target: ir.Block, arguments: Sequence[ir.Value])
 
 
 def move_region(source: ir.Block, target: ir.Region) -> None:
-    """Moves a region's one block, which ends in tile.yield, into an op that has none yet."""
+    """Moves a region's only block, which ends in tile.yield, into a region without a block."""
     block = target.blocks.append(*[argument.type for argument in source.arguments])
     yielded = move_body(source, block, list(block.arguments))
     with ir.InsertionPoint(block):
@@ -116,7 +116,7 @@ def yield_from(work: tile.WorkTilesOp, values: Sequence[ir.Value]) -> None:
 
 
 def copy_region(source: ir.Block, target: ir.Region) -> None:
-    """Copies a straight-line block, its terminator included, into a region that has none yet."""
+    """Copies a straight-line block, with its terminator, into a region without a block."""
     block = target.blocks.append(*[argument.type for argument in source.arguments])
     with ir.InsertionPoint(block):
         copy_ops(source.operations, dict(zip(source.arguments, block.arguments, strict=True)))
@@ -190,8 +190,8 @@ def carry_more(
     arguments: Callable[[list[ir.Value]], None],
     yields: Callable[[list[ir.Value]], list[ir.Value]],
 ) -> scf.ForOp:
-    """The loop with further carried values in place of the loop: `arguments` gets them, and `yields(old yielded)` are
-    those of the next round."""
+    """Replaces the loop by one that carries more values. `arguments` gets them, and `yields(old yielded)` gives those
+    of the next round."""
     count = len(loop.initArgs)
 
     def given(carried: list[ir.Value]) -> list[ir.Value]:
@@ -210,7 +210,7 @@ def uses(value: ir.Value) -> Iterator[ir.OpView]:
 
 
 def memory_of(matrix: ir.Value) -> ir.Value:
-    """The argument, or the workspace, that memref ops cast or show as this value."""
+    """The argument or workspace of which this value is a cast or a view."""
     while not isinstance(matrix.owner, ir.Block) and matrix.owner.name.startswith("memref."):
         matrix = matrix.owner.operands[0]
     return matrix

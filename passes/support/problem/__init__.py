@@ -1,1 +1,1 @@
-"""What a kernel carries: the problem, with types, layouts and operands, and the schedule."""
+"""The problem and the schedule that a kernel carries, with types, layouts and operands."""

@@ -10,7 +10,7 @@ from lowtide.dialects.tile.layouts import layout_of
 from lowtide.elements import ELEMENTS, element_of_ir
 from lowtide.errors import ScheduleError
 
-# What one thread's program has in place of an 8-bit float, which LLVM lacks.
+# The type that replaces 8-bit floats in one thread's program, since LLVM lacks them.
 HELD_BYTE = "i8"
 
 
@@ -31,7 +31,7 @@ def element_name(element: ir.Type) -> str:
 
 
 def buffer_bytes(buffer: ir.Type) -> int:
-    """Bytes of a memref of static shape, gaps between its rows included. Raises ScheduleError as `element_bits`."""
+    """Bytes of a memref of static shape, with the gaps between its rows. Raises ScheduleError as `element_bits`."""
     memref = ir.MemRefType(buffer)
     elements = prod(memref.shape)
     if isinstance(memref.layout, tile.LayoutAttr):

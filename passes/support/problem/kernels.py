@@ -14,7 +14,7 @@ from lowtide.passes.support.problem.problem import Problem
 
 
 def gemm_kernels(module: ir.Module) -> list[tile.KernelOp]:
-    """The kernels that multiply, which have a schedule; not those that prepare a matrix."""
+    """The kernels that multiply. They have a schedule, unlike kernels that prepare a matrix."""
     return [kernel for kernel in walk(module, tile.KernelOp) if not walk(kernel, tile.PrepareOp)]
 
 
@@ -49,10 +49,10 @@ def launches_of(module: ir.Module, kernel: ir.OpView) -> list[tile.LaunchOp]:
 
 
 def relaunch(launch: tile.LaunchOp, arguments: Sequence[ir.Value], **attributes: ir.Attribute) -> None:
-    """Replaces a launch by one with other arguments. It keeps all else but the `attributes` given.
+    """Replaces a launch by one with other arguments and, if given, other `attributes`. All else stays the same.
 
-    An op cannot get more operands, so it is made anew, from whatever attributes it has: its fields and those that
-    anyone else put on it.
+    An op cannot get more operands, so a new one is made. It gets all attributes of the old one: its fields, and any
+    others that it has.
     """
     before_arguments = list(launch.operands)[: len(launch.operands) - len(launch.args)]
     kept = {name: launch.attributes[name] for name in launch.attributes}
@@ -91,7 +91,7 @@ def cluster_clause(grid: Grid) -> ir.Attribute | None:
 
 
 def cluster_shape(attribute: ir.Attribute | None) -> tuple[int, int]:
-    """The shape that a `cluster` clause says; one CTA where it is left out."""
+    """The shape of a `cluster` clause; one CTA if it is left out."""
     if attribute is None:
         return 1, 1
     rows, columns = ir.DenseI64ArrayAttr(attribute)
@@ -99,7 +99,7 @@ def cluster_shape(attribute: ir.Attribute | None) -> tuple[int, int]:
 
 
 def problem_of(kernel: tile.KernelOp) -> Problem:
-    """The problem that a kernel carries, of the size of its matrices. Refuses a kernel without one."""
+    """The problem that a kernel carries, with the size of its matrices. Refuses a kernel without one."""
     if "problem" not in kernel.attributes:
         raise Refusal(
             kernel,
@@ -110,7 +110,7 @@ def problem_of(kernel: tile.KernelOp) -> Problem:
 
 
 def copies_of(ring: sm.RingOp) -> list[int]:
-    """How many of each buffer of a slot a ring has: one for each stage; fewer where stages share what they keep."""
+    """For each buffer of a slot, its number in the ring: one for each stage, or fewer if stages share it."""
     stages, kept = ring.result.type.stages, tuple(ring.kept or ())
     shared = stages if ring.kept_stages is None else ring.kept_stages.value
     return [shared if number in kept else stages for number in range(len(ring.result.type.buffers))]
@@ -142,7 +142,7 @@ def role_instances(op: ir.OpView) -> int:
 
 
 def instances_of(roles: sm.RolesOp, position: int) -> int:
-    """How many instances a role has."""
+    """The number of instances of a role."""
     return 1 if roles.instances is None else int(roles.instances[position])
 
 

@@ -1,4 +1,4 @@
-"""How A, B and D of a product lie in memory."""
+"""The layouts of A, B and D of a product in memory."""
 
 from mlir import ir
 
@@ -12,14 +12,14 @@ _K_IS_LAST = {
     GemmLayout.nn: (False, True),
     GemmLayout.nt: (False, False),
 }
-# The layout of Dᵀ = Bᵀ · Aᵀ, by that of D = A · B: B, as it lies, is its A.
+# The layout of Dᵀ = Bᵀ · Aᵀ, by the layout of D = A · B. Its A is B, unchanged in memory.
 _SWAPPED = {
     GemmLayout.tn: GemmLayout.tn,
     GemmLayout.tt: GemmLayout.nn,
     GemmLayout.nn: GemmLayout.tt,
     GemmLayout.nt: GemmLayout.nt,
 }
-# The layout of the same product where A, or B, lies the other way.
+# The layout of the same product if A, or B, lies the other way.
 _TURNED = {
     "a": {GemmLayout.tn: GemmLayout.nn, GemmLayout.tt: GemmLayout.nt},
     "b": {GemmLayout.tn: GemmLayout.tt, GemmLayout.nn: GemmLayout.nt},
@@ -28,20 +28,20 @@ _TURNED = {name: there | {value: key for key, value in there.items()} for name, 
 
 
 def swapped_layout(layout: GemmLayout) -> GemmLayout:
-    """The layout of Dᵀ = Bᵀ · Aᵀ, where A and B lie as they did."""
+    """The layout of Dᵀ = Bᵀ · Aᵀ, with A and B unchanged in memory."""
     return _SWAPPED[layout]
 
 
 def turned_layout(layout: GemmLayout, operands: str) -> GemmLayout:
-    """The layout of the same product where those of "ab" lie the other way."""
+    """The layout of the same product if these operands, of "ab", lie the other way."""
     for name in operands:
         layout = _TURNED[name][layout]
     return layout
 
 
 def is_column_major(type_: ir.Type) -> bool:
-    """Whether the columns of a matrix, or of those of a batch, are contiguous, and rows not known to be:
-    `strided<[1, ?]>`."""
+    """Whether the columns of a matrix, or of each matrix of a batch, are contiguous, and rows are not known to be
+    contiguous: `strided<[1, ?]>`."""
     memref = ir.MemRefType(type_)
     if memref.rank < 2 or not isinstance(memref.layout, ir.StridedLayoutAttr):
         return False
@@ -65,12 +65,12 @@ def k_is_contiguous(layout: GemmLayout) -> bool:
 
 
 def dims_of_a(layout: GemmLayout) -> tuple[int, int]:
-    """The dimensions of A, counted from the last one, -1, that are M and K."""
+    """The dimensions of A that are M and K, counted from the last one, -1."""
     return (-2, -1) if a_is_mk(layout) else (-1, -2)
 
 
 def dims_of_b(layout: GemmLayout) -> tuple[int, int]:
-    """The dimensions of B, counted from the last one, -1, that are N and K."""
+    """The dimensions of B that are N and K, counted from the last one, -1."""
     return (-2, -1) if b_is_nk(layout) else (-1, -2)
 
 

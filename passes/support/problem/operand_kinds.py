@@ -1,4 +1,4 @@
-"""Kinds of operands of a `tile.gemm`: what they become in Dᵀ, and which act in the sum."""
+"""Kinds of operands of a `tile.gemm`: their kinds in Dᵀ, and the kinds that act in the sum."""
 
 from mlir import ir
 
@@ -6,7 +6,7 @@ from lowtide.dialects.tile import OperandKind
 from lowtide.elements import EPILOGUE_TYPE, SCALE_BLOCK
 from lowtide.passes.support.streams.streams import Stream
 
-# What of a tile.gemm's operands acts in the sum, and has no argument in the epilogue.
+# The operands of a tile.gemm that act in the sum, and have no argument in the epilogue.
 _IN_THE_SUM = frozenset(
     {
         OperandKind.group_scale,
@@ -33,7 +33,7 @@ def swapped_kind(kind: OperandKind) -> OperandKind:
 
 
 def acts_in_the_sum(kind: OperandKind) -> bool:
-    """Whether an operand of tile.gemm is none of the epilogue's: scales and zero points of groups of K."""
+    """Whether an operand of tile.gemm is not one of the epilogue: scales and zero points of groups of K."""
     return kind in _IN_THE_SUM
 
 

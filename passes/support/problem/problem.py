@@ -32,7 +32,7 @@ WEIGHT_BYTES = "u8"
 
 
 def decomposition_of(precision: ir.Attribute) -> Decomposition:
-    """The row of what `by` says."""
+    """The row of the table of decompositions for a `precision`."""
     return DECOMPOSITIONS[str(Precision(ir.IntegerAttr(precision).value))]
 
 
@@ -57,7 +57,7 @@ _EXCHANGED_OPERANDS = str.maketrans("ab", "ba")
 class Problem:
     """Sizes (None: known at run time), layout and element types (names of rows of `lowtide.elements`) of a GEMM.
 
-    A size of 0 counts as known at run time: the kernel is one for any size, and the caller sees that it need not run,
+    A size of 0 counts as known only at run time: the kernel then takes any size. The caller sees that it need not run,
     or gives it zeros for A and B.
     """
 
@@ -310,7 +310,7 @@ def problem_in(module: ir.Module) -> Problem | None:
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == tile.GemmOp.OPERATION_NAME:
             found.append(Problem.of(op.opview))
-        elif "tile.problem" in op.attributes:  # the kernel may say less of its arguments
+        elif "tile.problem" in op.attributes:  # the kernel may know less about its arguments
             types.extend(argument.type for argument in op.regions[0].blocks[0].arguments)
         elif "problem" in op.attributes and isinstance(op.attributes["problem"], tile.ProblemAttr):
             found.append(Problem.of_attribute(op.attributes["problem"], types))

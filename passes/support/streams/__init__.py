@@ -1,1 +1,1 @@
-"""What a K step reads: boxes of data in stages, copies, fragments, and conversions on the way."""
+"""The data that a K step reads: boxes in stages, copies, fragments, and conversions on the way."""

@@ -13,8 +13,8 @@ from lowtide.passes.support.problem.element_types import element_bits
 UNIT_BYTES = 16
 TRANSPOSING_THREADS = 128  # of a CTA that transposes a tile
 TILE_BYTES = 128  # of a row of such a tile, in both matrices
-# In shared memory a row has one unit more, since a row of the source may begin within a unit, and rows that threads
-# read together are another unit apart: then they lie in different banks.
+# In shared memory a row has one more unit, since a row of the source may begin within a unit. Rows that threads read
+# together have another unit between them, so that they lie in different banks.
 STAGED_ROW_BYTES = TILE_BYTES + UNIT_BYTES
 # Of a split that transposes, a CTA takes units of as many rows, and as many of each: it writes lines of 128 bytes, and
 # reads as long ones of elements of 32 bits.
@@ -22,7 +22,7 @@ PATCH_ROWS, PATCH_UNITS = 32, 8
 
 
 def units_of_row(build: Builder, columns: Scalar, per_unit: int) -> ir.Value:
-    """The most units of a row of the target that hold some of it: it may begin and end within a unit."""
+    """The most units that hold a part of a row of the target, which may begin and end within a unit."""
     return build.udiv(build.add(columns, 2 * per_unit - 2), per_unit)
 
 
@@ -32,12 +32,12 @@ def side_of_tile(element_bytes: int) -> int:
 
 
 def staged_offset(row: int, element_bytes: int) -> int:
-    """Where a row of such a tile begins in shared memory, in bytes."""
+    """The offset of a row of such a tile in shared memory, in bytes."""
     return row * STAGED_ROW_BYTES + row * element_bytes // UNIT_BYTES * UNIT_BYTES
 
 
 def staged_bytes(op: tile.PrepareOp) -> int:
-    """Shared memory of a CTA: that of a tile if it transposes one, else none."""
+    """Bytes of shared memory of a CTA: those of a tile if it transposes one, else 0."""
     if not op.transposed or op.precision is not None:
         return 0
     element_bytes = element_bits(ir.MemRefType(op.source.type).element_type) // 8
@@ -45,5 +45,5 @@ def staged_bytes(op: tile.PrepareOp) -> int:
 
 
 def patches(build: Builder, rows: Scalar, units: Scalar) -> tuple[ir.Value, ir.Value]:
-    """How many patches there are along the rows, and along the units of each."""
+    """The number of patches along the rows, and along the units of each row."""
     return build.ceil_udiv(rows, PATCH_ROWS), build.ceil_udiv(units, PATCH_UNITS)

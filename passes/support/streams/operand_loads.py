@@ -1,4 +1,4 @@
-"""Loads of the fragments of mma operands: the op, and the atom, that follow a tiled mma."""
+"""Loads of the fragments of mma operands: the op and the atom for a tiled mma."""
 
 from collections.abc import Callable
 from typing import TypeAlias, TypeGuard
@@ -23,14 +23,14 @@ from lowtide.passes.support.streams.weights import weight_access
 from lowtide.targets import FragmentLoads, TiledMma, WarpAccess
 from lowtide.targets.atoms import Operand
 
-LDMATRIX_BITS = 16  # of the elements that ldmatrix moves, and may transpose
+LDMATRIX_BITS = 16  # bits of the elements that ldmatrix moves, and may transpose
 
 OperandLoad: TypeAlias = sm.LdmatrixOp | sm.LoadSharedOp
 
 
 def load_operand(mma: tile.MmaOp, operand: Operand, tiled: TiledMma, layout: GemmLayout, atom: str) -> ir.Value:
-    """The fragment of A or B, whole, as a tiled mma takes it: from a window of global memory by a load atom, or from a
-    stage, converted if that holds packed weights. Raises ScheduleError as the loads do."""
+    """The whole fragment of A or B for a tiled mma. It is loaded from a window of global memory by a load atom, or from
+    a stage, and converted if the stage holds packed weights. Raises ScheduleError as the loads do."""
     source, trans = mma.a if operand == "a" else mma.b, is_transposed(operand, layout)
     is_window = isinstance(source.type, tile.ViewType)
     stored = source.type.shape if is_window else ir.MemRefType(source.type).shape
@@ -44,7 +44,7 @@ def load_operand(mma: tile.MmaOp, operand: Operand, tiled: TiledMma, layout: Gem
 
 
 def operand_slices(whole: ir.Value, operand: Operand, tiled: TiledMma) -> Callable[[int, int], ir.Value] | None:
-    """What makes the fragments of K columns [k, k + step) of one that `load_operand` gave; None for any other."""
+    """A function that makes the fragment of K columns [k, k + step) from one of `load_operand`; None for any other."""
     load = defining_op(whole)
     if is_weight_load(load):
         return weight_slices(load, tiled)
@@ -64,7 +64,7 @@ def operand_slices(whole: ir.Value, operand: Operand, tiled: TiledMma) -> Callab
 
 
 def erase_load(whole: ir.Value) -> None:
-    """Erases what made a fragment that nothing reads any more."""
+    """Erases the ops that made a fragment that no op reads any more."""
     load = defining_op(whole)
     read = [operand for operand in load.operands if isinstance(operand.type, sm.FragmentType)] if load else []
     if load is not None:
@@ -74,7 +74,7 @@ def erase_load(whole: ir.Value) -> None:
 
 
 def _narrowed(load: sm.LoadGlobalOp, k: int, step: int) -> ir.Value:
-    """The part of a load's window that has `step` of K from `k` on."""
+    """The part of a load's window with K from `k` to `k + step`."""
     view = defining_op(load.source)
     if not isinstance(view, tile.ViewOp):
         raise Refusal(load, "must read a window of tile.view [sliced-window]")
@@ -95,7 +95,7 @@ def operand_load(
 ) -> ir.Value:
     """The load of an mma operand's fragment, `shape`, from shared memory: ldmatrix for what it takes, else ld.shared.
 
-    Raises ScheduleError where neither can follow the tiled mma.
+    Raises ScheduleError if neither fits the tiled mma.
     """
     element = ir.MemRefType(source.type).element_type
     result = fragment_type(tiled.tv(operand, shape), shape, element)
@@ -112,7 +112,7 @@ def global_operand_load(
 ) -> ir.Value:
     """The load of an mma operand's fragment, `shape`, from a window of global memory by a load atom.
 
-    Raises ScheduleError where threads do not hold runs as wide as the atom.
+    Raises ScheduleError if threads do not hold runs as wide as the atom.
     """
     tv, element = tiled.tv(operand, shape), tile.ViewType(window.type).element_type
     global_loads(tv, shape, trans, atom, tiled.atom.dtype(operand))
@@ -120,7 +120,7 @@ def global_operand_load(
 
 
 def global_loads(tv: Layout, shape: tuple[int, int], trans: bool, atom: str, element: str) -> FragmentLoads:
-    """The loads of a fragment by a load atom. Raises ScheduleError that names the widest one that can."""
+    """The loads of a fragment by a load atom. If it is too wide, raises ScheduleError with the widest that fits."""
     bits, size = element_type(element).bits, targets.copy_atom(atom).bytes_per_thread
     widest = targets.widest_loads(tv, shape, trans, bits)
     vector = size * 8 // bits
@@ -149,7 +149,7 @@ def same_load(load: OperandLoad, source: ir.Value) -> ir.Value:
 def stage_access(
     tiled: TiledMma, operand: Operand, shape: tuple[int, int], along_rows: bool, problem: Problem
 ) -> WarpAccess:
-    """As `operand_access`; of packed weights the loads of their bytes."""
+    """As `operand_access`; for packed weights, the loads of their bytes."""
     if operand == problem.packed:
         return weight_access(tiled, operand, shape[0], problem.stream(operand).rows, shape[1])
     return operand_access(tiled, operand, shape, along_rows, problem.stream(operand).element)
@@ -161,7 +161,7 @@ def operand_access(
     """The accesses to shared memory that load an operand's fragment, named by their atom.
 
     `along_rows`: memory is contiguous along the fragment's rows, not along its columns. `element`: the type in memory.
-    ldmatrix moves what the mma takes as it is. Raises ScheduleError where no load can follow the tiled mma.
+    ldmatrix moves only elements that the mma takes unchanged. Raises ScheduleError if no load fits the tiled mma.
     """
     bits, taken = element_type(element).bits, element_type(tiled.atom.dtype(operand)).bits
     if bits == taken and (bits == LDMATRIX_BITS or (bits < LDMATRIX_BITS and not along_rows)):

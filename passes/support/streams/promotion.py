@@ -1,4 +1,4 @@
-"""Sums of one K step that are added to those of the steps before, on fragments."""
+"""Sums of one K step that are added to the sums of earlier steps, on fragments."""
 
 from mlir import ir
 from mlir.dialects import arith, math
@@ -9,13 +9,13 @@ from lowtide.passes.support.problem.element_types import element_bits
 
 
 def load_factors(scale: ir.Value, accumulator: sm.FragmentType) -> ir.Value:
-    """What the sums are scaled by, a window, as a fragment."""
+    """The factors of the sums, from a window, as a fragment."""
     held = sm.FragmentType.get(accumulator.shape, scale.type.element_type, accumulator.tv)
     return sm.LoadGlobalOp(held, scale, f"ld.global.{element_bits(scale.type.element_type) // 8}").result
 
 
 def add_promoted(partial: ir.Value, total: ir.Value, factors: ir.Value | None) -> ir.Value:
-    """The sum of a K step, scaled or not, added to those before it."""
+    """The sum of a K step, scaled if there are factors, added to the sum of the earlier steps."""
     inputs = [partial, total] if factors is None else [partial, total, factors]
     added = sm.MapOp([total.type], inputs)
     body = added.body.blocks.append(*[value.type.element_type for value in inputs])

@@ -1,4 +1,4 @@
-"""Who reads the slots of a ring: threads, or wgmma through the async proxy."""
+"""The readers of a ring's slots: threads, or wgmma through the async proxy."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,7 @@
-"""Streams: what each K step of a product reads of an operand, on its way from memory to the registers of an mma.
+"""Streams: the data of an operand that each K step of a product reads, on its way from memory to registers of an mma.
 
-A datum is what memory has one element for: an element of A or B, a byte of packed weights, the scale of a block. For a
-tile and a step of K a stream has a box of data, as they lie in memory. Slots of a ring hold boxes.
+A datum is one element in memory: an element of A or B, a byte of packed weights, or the scale of a block. For a tile
+and a step of K, a stream has a box of data, in their order in memory. Slots of a ring hold boxes.
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ _STAGE_BYTES = 128  # a stage of scales is a multiple (PTX ISA, "cp.async.bulk.t
 
 @dataclass(frozen=True)
 class Stream:
-    """What a datum stands for, and how data lie."""
+    """The meaning of a datum, and the layout of data."""
 
     of_rows: bool
     """Whether data go along the rows of D, as A does, or along its columns."""
     element: str
     """The type of a datum in memory and in shared memory."""
     rows: int = 1
-    """How many rows, or columns, of D share a datum."""
+    """The number of rows, or columns, of D that share a datum."""
     k: int = 1
-    """How many elements of K share a datum: several share a scale."""
+    """The number of elements of K that share a datum: several share a scale."""
     k_is_last: bool = True
     """Whether K is the last dimension of the array, which is contiguous."""
 
@@ -36,7 +36,7 @@ class Stream:
         return int(self.k_is_last)
 
     def box(self, tile: tuple[int, int, int]) -> tuple[int, int]:
-        """The shape of the data that a tile of D reaches into in a K step, as they lie; `tile` is (M, N, K).
+        """The shape in memory of the data that a tile of D needs in a K step; `tile` is (M, N, K).
 
         TMA copies scales in rows of at least 16 bytes that begin at multiples of 16, and a stage of them is a multiple
         of 128. So a row may hold scales of more rows of D, or of more of K.
@@ -50,5 +50,5 @@ class Stream:
 
 
 def _reached(extent: int, together: int) -> int:
-    """The most data that a tile reaches into, which begins at a multiple of its extent, if so many share one."""
+    """The most data that a tile needs if `together` elements share one. A tile begins at a multiple of its extent."""
     return -(-(together - gcd(extent, together) + extent) // together)

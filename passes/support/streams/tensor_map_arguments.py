@@ -17,7 +17,7 @@ from lowtide.passes.support.streams.panels import Panels
 
 
 def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:
-    """The one launch of a kernel. Raises Refusal where there are several, or none."""
+    """The one launch of a kernel. Raises Refusal if there are several, or none."""
     launches = launches_of(module, kernel)
     if len(launches) != 1:
         raise Refusal(
@@ -29,10 +29,10 @@ def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:
 def box_type(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int, *, batched: bool = False) -> sm.TensorMapType:
     """The `!sm.tensor_map` of the boxes that fill or empty a buffer, or `rows` of its rows.
 
-    Of rank 3 and more, a box has all panels of the buffer, but only one where it has not all rows: the panels of a box
-    lie one behind the other. A box of a batch has one more side, the first.
+    With rank 3 and more, a box has all panels of the buffer; but if it has only some rows, it has one panel, since the
+    panels of a box lie one behind the other. A box of a batch has one more side, the first.
 
-    Raises Refusal where the buffer does not lie in panels, or a box is not one that TMA takes.
+    Raises Refusal if the buffer does not lie in panels, or TMA does not take the box.
     """
     try:
         panels = Panels.of(buffer)
@@ -74,7 +74,7 @@ def _assert_whole_rows(matrix: ir.Value, letter: str) -> None:
 
 
 def _assert_multiple(matrix: ir.Value, unit: int, message: str) -> None:
-    """A host check of the contiguous extent, where it is not known to be a multiple of `unit`."""
+    """A host check of the contiguous extent, unless it is known to be a multiple of `unit`."""
     build = Builder.index()
     is_multiple = build.eq(build.urem(extent(matrix, -1), unit), 0)
     if not constant_of(is_multiple):
@@ -82,7 +82,7 @@ def _assert_multiple(matrix: ir.Value, unit: int, message: str) -> None:
 
 
 def _is_swapped(kernel: tile.KernelOp) -> bool:
-    """Whether the kernel's rows are those of the N that was asked for."""
+    """Whether the rows of the kernel's D are the columns of the D that was asked for."""
     return "problem" in kernel.attributes and bool(kernel.attributes["problem"].swapped)
 
 
@@ -109,9 +109,9 @@ class TensorMapArguments:
     ) -> ir.Value:
         """The kernel argument that maps `matrix` in boxes of the shape of `buffer`, or of `rows` of its rows.
 
-        A box of rank 2 is one panel; of rank 3 to 5 all panels of the buffer. A batch adds one to the rank. The host
-        checks the rows of a matrix that is written, unless it is packed: whole units may then be written behind its
-        rows, which lie in a workspace. Raises Refusal if TMA has no such box.
+        A box of rank 2 is one panel; a box of rank 3 to 5 is all panels of the buffer. A batch adds one to the rank.
+        The host checks the rows of a matrix that is written. A packed matrix needs no check: its rows lie in a
+        workspace, where TMA may write whole units behind them. Raises Refusal if TMA has no such box.
         """
         if matrix not in self.matrices:
             raise Refusal(

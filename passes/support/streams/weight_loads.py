@@ -15,7 +15,7 @@ from lowtide.targets.atoms import Operand
 
 
 def per_byte_of(weights: ir.Type) -> int:
-    """How many packed weights of an MLIR type a byte holds."""
+    """The number of packed weights of an MLIR type in a byte."""
     row = element_of_ir(weights)
     assert row is not None
     return row.per_byte
@@ -26,8 +26,8 @@ def weight_load(
 ) -> sm.UnpackWeightsOp:
     """The fragment of a whole stage of packed weights, A or B of a tiled mma: its bytes, converted.
 
-    `zeros`: the zero points, as `load_zero_points` gives them. Raises ScheduleError where the tiled mma does not give a
-    thread both weights of a byte.
+    `zeros`: the zero points, from `load_zero_points`. Raises ScheduleError if the tiled mma does not give a thread both
+    weights of a byte.
     """
     held, depth = ir.MemRefType(buffer.type).shape
     rows = held * per_byte_of(weights)
@@ -48,7 +48,7 @@ def load_zero_points(window: ir.Value | None, tiled: TiledMma, operand: Operand)
 
 
 def packed_load(buffer: ir.Value, k: int, depth: int, tiled: TiledMma, operand: Operand, weights: ir.Type) -> ir.Value:
-    """The bytes of `depth` of K, whole blocks, from `k` on."""
+    """The load of the bytes of K from `k` to `k + depth`, in whole blocks."""
     held, per_byte = ir.MemRefType(buffer.type).shape[0], per_byte_of(weights)
     tv = packed_tv(tiled, operand, held * per_byte, per_byte, depth)
     packed = fragment_type(tv, (held, depth), ir.MemRefType(buffer.type).element_type)
@@ -56,7 +56,7 @@ def packed_load(buffer: ir.Value, k: int, depth: int, tiled: TiledMma, operand: 
 
 
 def is_weight_load(op: object) -> TypeGuard[sm.UnpackWeightsOp]:
-    """Whether an op converts weights that come from a stage, whole, as `weight_load` makes it."""
+    """Whether an op is the conversion of a whole stage of weights that `weight_load` makes."""
     return isinstance(op, sm.UnpackWeightsOp) and isinstance(defining_op(op.packed), sm.LoadSharedOp)
 
 

@@ -1,8 +1,7 @@
-"""Packed weights in the threads of a tiled mma: which bytes of a stage each thread loads, and what they hold.
+"""Packed weights in the threads of a tiled mma: the bytes of a stage that each thread loads, and the weights in them.
 
-The order of the bytes (docs/weights.md) is that of the fragments: in a block of 32 along K, thread t of the four that
-share a row finds the weights of two atoms in 8 bytes side by side. Two weights of 4 bits in a byte are eight rows
-apart.
+The bytes (docs/weights.md) have the order of the fragments: four threads share a row, and in a block of 32 along K each
+of them finds the weights of two atoms in 8 consecutive bytes. Two weights of 4 bits in a byte are eight rows apart.
 """
 
 from dataclasses import replace
@@ -20,27 +19,27 @@ from lowtide.targets.atoms import Operand, with_a_in_registers
 from lowtide.targets.tv import coordinates, offsets
 
 WEIGHT_LOAD = "ld.shared.8"
-# Where k lies in its block: neighbours, the threads of a row, the halves of an atom, two atoms.
+# The place of k in its block: neighbours, the threads of a row, the halves of an atom, two atoms.
 _PLACES = Layout((2, 4, 2, 2), (2, 8, 1, 4))
-_DEPTH = 16  # of the atom whose fragments the order is made for
+_DEPTH = 16  # of the atom for whose fragments the order is made
 _THREAD_BYTES = 8
 _HALF = WEIGHT_ROWS // 2  # rows between the two weights of a byte
 
 
 def with_weights_as_a(tiled: TiledMma) -> TiledMma:
-    """A tiled wgmma that takes A from registers, where weights are converted."""
+    """The tiled wgmma with A from registers, in which threads convert weights."""
     return replace(tiled, atom=with_a_in_registers(tiled.atom))
 
 
 def packed_tv(tiled: TiledMma, operand: Operand, rows: int, per_byte: int, depth: int = WEIGHT_BLOCK) -> Layout:
-    """The bytes that each thread holds of `depth` of K, whole blocks, of `rows` rows of A or B: a tile of
-    (rows / per_byte, depth) bytes.
+    """The bytes that each thread holds of a tile of (rows / per_byte, depth) bytes: `rows` rows of A or B, and `depth`
+    elements of K in whole blocks.
 
-    Raises ScheduleError where a thread does not hold both rows of a byte.
+    Raises ScheduleError if a thread does not hold both rows of a byte.
     """
     tv, held = tiled.tv(operand, (rows, _DEPTH)), rows // per_byte
     threads, values = (_modes(mode(tv, part)) for part in (0, 1))
-    # A row is one of bytes; the threads of a row, two elements of K apart, are 8 bytes apart.
+    # Rows are rows of bytes. The threads of a row, which are two elements of K apart, are 8 bytes apart.
     thread = [(n, _row(s, per_byte) if s < rows else s // rows * (_THREAD_BYTES // 2) * held) for n, s in threads]
     of_rows = [(n, s) for n, s in values if s < rows]
     if per_byte > 1:
@@ -67,10 +66,10 @@ def weight_access(tiled: TiledMma, operand: Operand, rows: int, per_byte: int, d
 def held_at(
     packed: Layout, packed_shape: tuple[int, int], wanted: NDArray[np.int64], offset: int, per_byte: int
 ) -> NDArray[np.int64]:
-    """Where each thread holds weights: the index of the byte among the thread's, and which weight of the byte, (values,
-    2), of each value of `wanted` (threads, values, 2), rows and k from `offset` on.
+    """The place of each weight in its thread: the index among the thread's bytes, and which weight of the byte,
+    (values, 2). `wanted` (threads, values, 2): rows and k, from `offset` on.
 
-    Raises ScheduleError where that differs between threads, or another thread holds it.
+    Raises ScheduleError if a place differs between threads, or another thread holds the weight.
     """
     rows, ks = wanted[..., 0], wanted[..., 1] + offset
     columns = ks // WEIGHT_BLOCK * WEIGHT_BLOCK + offsets(_PLACES, ks % WEIGHT_BLOCK)

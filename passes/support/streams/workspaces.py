@@ -11,7 +11,7 @@ from lowtide.dialects.tile import Precision, Side
 from lowtide.elements import element_type
 from lowtide.passes.support.ir.builder import Builder, Scalar
 
-ROW_BYTES = 128  # to which the rows of a workspace are aligned: a line of the L2 cache
+ROW_BYTES = 128  # the alignment of the rows of a workspace: a line of the L2 cache
 
 
 def pack(
@@ -23,7 +23,7 @@ def pack(
     whole_rows: bool = False,
     uninitialized: bool = False,
 ) -> ir.Value:
-    """What takes the place of a matrix: itself with aligned rows, its transpose, or pieces as a factor of a product."""
+    """The replacement of a matrix: its copy with aligned rows, its transpose, or pieces as a factor of a product."""
     type_ = ir.MemRefType(matrix.type)
     *outer, rows, columns = type_.shape
     rows, columns = (columns, rows) if transposed else (rows, columns)
@@ -44,12 +44,12 @@ def row_stride(columns: Scalar, element_bytes: int, align: int) -> ir.Value:
 
 
 def workspace(like: ir.MemRefType, size: ir.Value) -> ir.Value:
-    """A vector of that many elements of the type of a matrix's."""
+    """A vector of `size` elements, of the element type of a matrix."""
     return tile.WorkspaceOp(ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], like.element_type), size).result
 
 
 def view(memory: ir.Value, like: ir.MemRefType, extents: Sequence[ir.Value], strides: Sequence[ir.Value]) -> ir.Value:
-    """Memory as matrices of the type `like`, with these strides, all but the last."""
+    """A view of memory as matrices of the type `like`. `strides`: all except the last."""
     sizes = [value for dim, value in enumerate(extents) if like.is_dynamic_dim(dim)]
     static = [ir.ShapedType.get_dynamic_stride_or_offset()] * len(strides)
     type_ = ir.MemRefType.get(like.shape, like.element_type, ir.StridedLayoutAttr.get(0, [*static, 1]))
