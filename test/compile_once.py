@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A compiler launcher for CI: what is compiled in one build folder is taken by the next.
+"""A compiler launcher for CI: reuses the output of a compilation in later build folders.
 
     CMAKE_CXX_COMPILER_LAUNCHER=$PWD/test/compile_once.py COMPILE_ONCE=FOLDER pip install -e '.[test]'
 

@@ -187,8 +187,8 @@ def acquire(state: AgentState, op: DecodedOp, ring: RingState, index: int, phase
 
 
 def commit(state: AgentState, op: DecodedOp, right: SlotRight) -> None:
-    """All copies into the slot have started. What threads have written there is shown to readers by any proxy: which
-    instructions do that is not said yet."""
+    """All copies into the slot have started. Readers see the writes of threads to it through any proxy: the
+    instructions for that are chosen at a later level."""
     right.check(state, op, WRITE)
     state.cta.shared.fence_proxy(state.access(op))
     clocks, stage, warp = state.cta.shared.clocks, right.stage, right.warp

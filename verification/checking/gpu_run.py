@@ -39,8 +39,8 @@ class GpuRun:
 def run_on_gpu(
     kernel: CompiledKernel | runtime.Kernel, spec: GemmSpec, inputs: Mapping[str, Any], device: int = 0
 ) -> GpuRun:
-    """Launch on inputs of `random_inputs`, copy D back, and other results to their arrays among the inputs, then time
-    more launches of the same.
+    """Launch on inputs of `random_inputs`, copy D back, and copy other results to their arrays among the inputs. Then
+    time more launches of the same.
 
     Raises LoadError for a kernel of another architecture, LaunchError, DeviceError.
     """

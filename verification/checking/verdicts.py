@@ -79,8 +79,8 @@ def check_memory(m: int, n: int, k: int, matrices: int = 1, padding: int = 0, ro
 
 
 def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int = 0) -> Verdict:
-    """D against float64 within the derived bound and, if it is right, the other results, which the run wrote to the
-    inputs.
+    """Compares D with float64, within the derived bound. If D is right, also checks the other results, which the run
+    wrote to arrays among the inputs.
 
     All of D, or the first, the last and random rows of a large one; for a large batch the first, the last and random
     matrices.

@@ -17,7 +17,7 @@ from lowtide.targets.atoms import WGMMA_ROWS, Operand
 MOST_TMA_RANK = 5  # of a tensor map (CUDA driver API, cuTensorMapEncodeTiled)
 _OPERANDS: tuple[Operand, ...] = ("a", "b")
 MAX_BOX_SIDE = 256  # elements (PTX ISA, "Tensor maps")
-_SWIZZLE_SHIFT = 3  # of 16 bytes that stay together: rows of 128 bytes are told apart
+_SWIZZLE_SHIFT = 3  # in units of 16 bytes: the xor uses the number of the row of 128 bytes
 
 
 def boxes(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _ranks(schedule: Schedule, problem: Problem) -> Iterator[str]:
 
 
 def _swizzle_text(columns: int, element: str) -> str:
-    """The swizzle that fits rows of so many elements, as a way out."""
+    """The way out: the swizzle for rows of `columns` elements, or another tile if there is none."""
     swizzle = panel_swizzle(columns, element)
     if swizzle is None:
         return f"a tile whose contiguous side is a multiple of {2 << swizzle_base(element)}, not {columns}"
@@ -80,13 +80,13 @@ def _swizzle_text(columns: int, element: str) -> str:
 
 
 def panel_swizzle(columns: int, element: str) -> SwizzleBits | None:
-    """The widest swizzle of TMA and wgmma whose row divides so many elements; None if none does."""
+    """The widest swizzle of TMA and wgmma whose row divides `columns` elements; None if there is none."""
     base = swizzle_base(element)
     return next(((bits, base, _SWIZZLE_SHIFT) for bits in (3, 2, 1) if columns % (1 << base + bits) == 0), None)
 
 
 def _whole_panels(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """Tensor maps of rank 3 to 5 view a matrix as panels: its contiguous extent must be a multiple of their width."""
+    """A tensor map of rank 3 to 5 views a matrix as panels, so their width must divide its contiguous extent."""
     for operand in _OPERANDS:
         copy, swizzle = schedule.mainloop.operand(operand).copy, schedule.mainloop.operand(operand).swizzle
         if TMA_RANKS.get(str(copy), 2) == 2:
