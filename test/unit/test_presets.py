@@ -10,8 +10,8 @@ import lowtide as lt
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.contexts import make_context
 from lowtide.compiler.presets import LADDERS, PRESETS, check_target, ladder_of
-from lowtide.compiler.problem_ir import problem_text
-from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath
+from lowtide.compiler.problem_ir import problem_text, seen_by_passes
+from lowtide.dialects.tile import GemmLayout, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.schedules.choice.choice import choose
@@ -27,19 +27,8 @@ def test_every_preset_is_a_legal_schedule_of_the_target_that_it_names(name: str)
     schedule, preset = lt.presets[name], LADDERS[name]
     assert schedule.target in ("sm_80", "sm_89", "sm_90a")
     for dtype in preset.dtypes:
-        spec = preset.spec(dtype)
-        types = {"a": spec.a, "b": spec.multiplied[1], "d": spec.d, "acc": spec.sums}
-        types |= {"converted": (None, spec.b), "group": spec.group} if spec.is_mixed else {}
-        scales = [operand for operand in spec.operands if operand.kind.is_block_scale]
-        form = {
-            "is_batched": spec.is_batched,
-            "d_is_column_major": spec.d_order == "column",
-            "layout": GemmLayout[spec.layout],
-            "precision": spec.precision,
-            "kinds": tuple(OperandKind[operand.kind.value] for operand in scales),
-            "operands": tuple(operand.dtype for operand in scales),
-        }
-        chosen = choose(replace(PROBLEM, **types, **form), get(schedule.target), schedule).schedule
+        target = get(schedule.target)
+        chosen = choose(seen_by_passes(preset.spec(dtype), target), target, schedule).schedule
         assert (chosen.mainloop.stages is None) == chosen.is_direct
 
 
