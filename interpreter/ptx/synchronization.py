@@ -146,7 +146,7 @@ def setmaxnreg(state: AgentState, op: Op, wanted: Any) -> Steps:
     if needed > 0:
         yield Wait(
             lambda: cta.free_registers >= needed,
-            lambda: f"for {needed} registers of the CTA's, of which {cta.free_registers} are free",
+            lambda: f"for {needed} registers of the CTA, which has {cta.free_registers} free",
         )
     cta.free_registers -= needed
     cta.registers[state.warp] = wanted

@@ -36,6 +36,7 @@ from lowtide.passes.support.ir.rewriting import before, defining_op, erase
 from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.passes.support.problem.kernels import gemm_kernels, role_of, schedule_of
 from lowtide.passes.support.streams.buffers import is_transposed_buffer
+from lowtide.passes.support.streams.slots import slot_buffer
 from lowtide.targets import Target
 from lowtide.targets.atoms import Operand
 
@@ -79,9 +80,8 @@ class BindCopyAtoms(Pass):
 
 def _operand_filled(copy: sm.CopyAsyncOp) -> Operand | None:
     """The operand, A or B, whose buffer in the slot (or a prefix of it) the copy fills; None for scales."""
-    buffer, filler = copy.destination, defining_op(copy.destination)
-    if isinstance(filler, sm.PrefixOp):
-        buffer, filler = filler.source, defining_op(filler.source)
+    buffer = slot_buffer(copy.destination)
+    filler = defining_op(buffer)
     if not isinstance(filler, sm.ProducerAcquireOp):
         raise Refusal(copy, "must fill a buffer of the slot that its sm.producer_acquire gives [copy-fills-slot]")
     return dict(zip(filler.buffers, OPERANDS, strict=False)).get(buffer)

@@ -15,7 +15,7 @@ from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import after, before, erase, uses
 from lowtide.passes.support.problem.kernels import bytes_of, schedule_of
 from lowtide.passes.support.streams.cache_hints import written
-from lowtide.passes.support.streams.slot_reads import threads_read_slots
+from lowtide.passes.support.streams.slots import threads_read_slots
 from lowtide.passes.support.streams.tensor_map_arguments import TensorMapArguments, launch_of
 from lowtide.targets.atoms import WARPGROUP_WARPS, Operand
 

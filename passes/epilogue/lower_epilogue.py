@@ -20,7 +20,7 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
          If the stored value is the sum over the warps along K (sm.sum_over_k), each of them writes its part to its own
          tile of the scratch. Rows are read back from all of these tiles, and added in order.
          With several full results, the sm.map gives a fragment for each, and they are stored one after the other.
-         For an amax, it also gives the values of which the largest is wanted:
+         For an amax, it also gives the values whose largest magnitude is wanted:
            %y, %x = sm.map %part { region }
            %m1 = sm.max_abs %x in %window, %m0                                (for each part of the tile)
            sm.raise_max %m1 into %amax                                        (once for the tile)

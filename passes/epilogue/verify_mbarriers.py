@@ -31,7 +31,7 @@ from lowtide.passes.support.ir.rewriting import ops_in
 from lowtide.passes.support.problem.element_types import buffer_bytes
 from lowtide.passes.support.problem.kernels import FILLERS, PRODUCER, cluster_shape, launches_of
 from lowtide.passes.support.streams.panels import SWIZZLE_ROWS
-from lowtide.passes.support.streams.slot_reads import threads_read_slots
+from lowtide.passes.support.streams.slots import threads_read_slots
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_WARPS
 

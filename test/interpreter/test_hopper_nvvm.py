@@ -275,7 +275,7 @@ def test_registers_that_one_role_gives_back_are_there_for_the_others():
 
 
 def test_more_registers_than_the_cta_has_are_a_deadlock():
-    with pytest.raises(InterpreterError, match=r"(?s)deadlock.*for 2304 registers of the CTA's, of which"):
+    with pytest.raises(InterpreterError, match=r"(?s)deadlock.*for 2304 registers of the CTA, which has"):
         set_registers(40, 240)
 
 

@@ -258,7 +258,7 @@ START = [
         "nvvm",
         r"setmaxregister( +)increase 232",
         r"setmaxregister\1increase 240",
-        r"(?s)deadlock.*waits at `nvvm\.setmaxregister.*for \d+ registers of the CTA's, of which \d+ are free",
+        r"(?s)deadlock.*waits at `nvvm\.setmaxregister.*for \d+ registers of the CTA, which has \d+ free",
     ),
     Fault("mbarriers over the end of the ring", "epilogue", r"at 90112", "at 73720", r"overlap"),
     Fault(
@@ -266,7 +266,7 @@ START = [
         "nvvm",
         r"nvvm\.maxnreg = 168",
         "nvvm.maxnreg = 160",
-        r"(?s)deadlock.*waits at `nvvm\.setmaxregister.*for \d+ registers of the CTA's, of which \d+ are free",
+        r"(?s)deadlock.*waits at `nvvm\.setmaxregister.*for \d+ registers of the CTA, which has \d+ free",
     ),
     Fault(
         "more registers at entry than an SM has",

@@ -90,7 +90,7 @@ OF_FEW_STEPS: Reasons = MappingProxyType(
         "grid.tile": "K has few steps: the tile's part of B stays in shared memory, or two tiles fit on an SM",
         "grid.order": "consecutive CTAs take the tiles of a row, so that its part of A comes from memory once",
         "grid.scheduler": "a CTA computes several tiles, in one column of tiles if the number of CTAs allows it",
-        "grid.ctas_per_sm": "two CTAs, of which one multiplies while the other stores, or one that does both at once",
+        "grid.ctas_per_sm": "two CTAs: one multiplies while the other stores; or one CTA that does both at once",
         "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",
         "mainloop.k": "rows of 128 bytes",
         "multiply.atoms": "warps of 64 × 64, to read the fewest fragment bytes",

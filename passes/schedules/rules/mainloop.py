@@ -389,7 +389,7 @@ def _maxnreg(schedule: Schedule, target: Target) -> Iterator[str]:
 
 
 def _kept_steps(schedule: Schedule, problem: Problem) -> int:
-    """The number of which stages must be a multiple: the K steps of an operand that is loaded once, or 1."""
+    """The number that must divide `stages`: the K steps of an operand that is loaded once, or 1."""
     is_kept = any(schedule.mainloop.operand(name).load is RepeatKind.once for name in OPERANDS)
     return (
         1 if not is_kept or problem.k is None or schedule.mainloop.k is None else -(-problem.k // schedule.mainloop.k)

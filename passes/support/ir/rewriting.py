@@ -210,7 +210,7 @@ def uses(value: ir.Value) -> Iterator[ir.OpView]:
 
 
 def memory_of(matrix: ir.Value) -> ir.Value:
-    """The argument or workspace of which this value is a cast or a view."""
+    """The argument or workspace behind this value, which may be a cast or a view of it."""
     while not isinstance(matrix.owner, ir.Block) and matrix.owner.name.startswith("memref."):
         matrix = matrix.owner.operands[0]
     return matrix

@@ -181,7 +181,7 @@ class Problem:
         return ceil(self.m / tile[0]) * ceil(self.n / tile[1]) * self.batch
 
     def swap(self) -> "Problem":
-        """The problem Dᵀ = Bᵀ · Aᵀ. A, B and D stay as they are in memory."""
+        """The problem Dᵀ = Bᵀ · Aᵀ. The matrices in memory do not change."""
         return replace(
             self,
             m=self.n,
