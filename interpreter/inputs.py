@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from math import prod
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mlir import ir
@@ -54,9 +54,13 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
 )
 _PACKED_ROWS = "w"  # rows of weights, whose bytes hold the weights of two rows
 
-_Slot = tuple[
-    Type, Sequence[str], ResultKind | None
-]  # an argument's type, extents of its dimensions, and kind of result
+
+class _Parameter(NamedTuple):
+    """What the host function says of an argument: its type, the extents of its dimensions, and its kind if a result."""
+
+    type: Type
+    dims: Sequence[str]
+    result: ResultKind | None
 
 
 @dataclass(frozen=True)
@@ -92,18 +96,18 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
             "the host function's arguments are a, b, results and the epilogue's operands [argument-kinds]"
         )
     allowed = dims or [()] * len(types)
-    slots: list[_Slot] = list(zip(types, allowed, kinds, strict=False))
+    parameters = [_Parameter(*each) for each in zip(types, allowed, kinds, strict=False)]
     given = _in_order(function, inputs)
     if "d" not in given:
-        given = _with_output(given, slots, full, domain)
+        given = _with_output(given, parameters, full, domain)
     if len(given) != len(types):
         raise InterpreterError(
             f"the host function takes {len(types)} arguments, {len(given)} are given: {', '.join(given)}"
             " [argument-count]"
         )
     values = [
-        _checked(name, value, slot, None if slot is slots[full] else domain)
-        for (name, value), slot in zip(given.items(), slots, strict=True)
+        _checked(name, value, parameter, None if parameter is parameters[full] else domain)
+        for (name, value), parameter in zip(given.items(), parameters, strict=True)
     ]
     names = list(given)
     extents = _extents(names, values, dims) if dims else {}
@@ -125,7 +129,7 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
             extents.get("k") == 0 and any(dim[0] == "k" for dim in letters),
             kind,
         )
-        for name, value, (type, letters, kind) in zip(names, values, slots, strict=True)
+        for name, value, (type, letters, kind) in zip(names, values, parameters, strict=True)
     ]
 
 
@@ -229,18 +233,18 @@ def _dims_of(layout: str, results: list[ResultKind], kinds: list[str], by_column
     return [*factors, *(of_result[kind] for kind in results), *(of_kind[kind] for kind in kinds)]
 
 
-def _with_output(given: dict[str, Any], slots: list[_Slot], place: int, domain: Domain) -> dict[str, Any]:
+def _with_output(given: dict[str, Any], parameters: list[_Parameter], place: int, domain: Domain) -> dict[str, Any]:
     """The inputs with an array for D at its position, its rows at multiples of 16 bytes."""
     names = list(given)
     if len(names) < _FACTORS:
         raise InterpreterError("the first two inputs are the matrices a and b [first-two-matrices]")
-    type, letters, _ = slots[place]
+    type, letters, _ = parameters[place]
     assert isinstance(type, MemRef)
     found: dict[str, int] = {}  # from the first operand that has it, A and B before others
-    for name, slot in zip(names, (*slots[:place], *slots[place + 1 :]), strict=False):
-        if isinstance(slot[0], MemRef) and slot[1]:
-            shape = _matrix(name, given[name], slot[0], slot, domain).shape
-            found = dict(zip(slot[1][-len(shape) :], shape, strict=True)) | found
+    for name, each in zip(names, (*parameters[:place], *parameters[place + 1 :]), strict=False):
+        if isinstance(each.type, MemRef) and each.dims:
+            shape = _matrix(name, given[name], each.type, each, domain).shape
+            found = dict(zip(each.dims[-len(shape) :], shape, strict=True)) | found
     letters = letters or ("m", "n")
     known = zip(letters, type.shape_as_it_lies, strict=True)
     extents = [found.get(dim) if extent is None else extent for dim, extent in known]
@@ -264,10 +268,10 @@ def _padded(shape: Sequence[int], dtype: np.dtype[Any], element: Scalar) -> Arra
     return np.zeros((*outer, -(-columns // unit) * unit), dtype)[..., :columns]
 
 
-def _checked(name: str, value: Any, slot: _Slot, domain: Domain | None) -> Array | float | int:
-    type = slot[0]
+def _checked(name: str, value: Any, parameter: _Parameter, domain: Domain | None) -> Array | float | int:
+    type = parameter.type
     if isinstance(type, MemRef):
-        return _matrix(name, value, type, slot, domain)
+        return _matrix(name, value, type, parameter, domain)
     if not isinstance(type, Scalar):
         raise InterpreterError(
             f"{name}: an argument of type {type} is not interpreted; pass memrefs and scalars [argument-type]"
@@ -292,10 +296,10 @@ def _checked(name: str, value: Any, slot: _Slot, domain: Domain | None) -> Array
     return int(value)
 
 
-def _matrix(name: str, value: Any, type: MemRef, slot: _Slot, domain: Domain | None) -> Array:
+def _matrix(name: str, value: Any, type: MemRef, parameter: _Parameter, domain: Domain | None) -> Array:
     """A matrix or vector as an array of the module's shape and dtype; without a domain, of any dtype. In a batch, a
     shared input has one dimension less."""
-    array, (_, dims, result) = _array(name, value), slot
+    array, (_, dims, result) = _array(name, value), parameter
     if domain is not None:
         _check_dtype(name, array, type.element, domain, result is ResultKind.full)
     shape = array.shape
@@ -410,9 +414,9 @@ def in_place_of(arguments: Sequence[Argument]) -> int | None:
         if not same or position < _FACTORS or other.result is not None:
             kind = "input" if other.result is None else "output"
             raise InterpreterError(
-                f"operand {result.name}: the output overlaps {kind} {other.name}, which CTAs read or write at other "
-                "times; pass another output, or for D none to have it allocated, or a full operand itself: its base, "
-                "strides and dtype [output-overlaps-input]"
+                f"operand {result.name}: the output overlaps {kind} {other.name}, which some CTAs access while others "
+                "write the output; pass another output, or for D none to have it allocated, or a full operand itself: "
+                "its base, strides and dtype [output-overlaps-input]"
             )
         found = position if found is None else found
     return found
