@@ -5,16 +5,15 @@ elsewhere writes the type of the numbers in the registers.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.lanes import active_rows, by_lane, disjoint, rows_together, spread
+from lowtide.interpreter.machine.lanes import active_rows, disjoint, rows_together, spread
 from lowtide.interpreter.numbers import registers
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Cells, Described, Ints
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Cells, Ints
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import SIGNED, Number, Pair
@@ -22,8 +21,6 @@ from lowtide.interpreter.numbers.storage import in_memory, is_cut
 from lowtide.interpreter.program.batches import NotTogether
 
 Values = NDArray[Any]
-
-_WORD_BYTES = 4  # of most registers
 
 
 def load(
@@ -39,8 +36,6 @@ def load(
         access, rows = rows_together(state, ops, addresses)
     else:
         access, rows = active_rows(state, ops[0], addresses[0])
-        if count == 1 and width < _WORD_BYTES and cells.wider_integers(rows, width) is not None:
-            return [(_parts_of_integers(state, ops[0], cells, addresses[0], width),)]
     found = cells.dtypes_at(rows)
     if len(ops) > 1 and len(found) != 1:
         raise NotTogether
@@ -58,26 +53,6 @@ def load(
         tuple(_register(part[:, at : at + each], dtype, width) for at in range(0, each * count, each))
         for part in spread(state, payload).reshape(len(ops), -1, payload.shape[1])
     ]
-
-
-def _parts_of_integers(state: AgentState, op: Described, cells: Cells, address: Any, width: int) -> Any:
-    """A register of bits; for bits within wider integers, that part of them."""
-    access, rows = active_rows(state, op, by_lane(address))
-    sizes = cells.wider_integers(rows, width)
-    assert sizes is not None and access.lanes is not None
-    result = np.zeros((len(rows), 1), np.int64)
-    for size in np.unique(sizes).tolist():
-        chosen = sizes == size
-        own, begins = replace(access, lanes=access.lanes[chosen]), rows[chosen] & -size
-        payload, dtype = cells.load_any(own, begins, size)
-        if dtype[0] in "fb":
-            raise state.violation(
-                op, f"reads bits of integers in some lanes, and {dtype} in others [register-lanes-differ]"
-            )
-        shift = 8 * (rows[chosen] - begins)
-        result[chosen, 0] = payload[:, 0].astype(np.int64) >> shift
-    words = spread(state, registers.canonical(result, 8 * width))[:, 0]
-    return words
 
 
 def _register(payload: Values, dtype: str, width: int) -> Any:
@@ -158,7 +133,7 @@ def _type_there(cells: Cells, rows: Ints) -> str | None:
 def _plain(values: Sequence[Any], width: int) -> str:
     """The type of raw bits: zeros of any type, or integers."""
     is_zero = width > 1 and not any(np.any(value) for value in values)
-    return ZERO_TYPE if is_zero else f"i{8 * width}"
+    return ZERO_TYPE if is_zero else f"i{8 * min(width, 4)}"  # a payload may be a float64, which does not hold 64 bits
 
 
 def _elements(value: Any, dtype: str, width: int, domain: Domain) -> Values:

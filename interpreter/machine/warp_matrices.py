@@ -11,7 +11,7 @@ from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.hardware import MmaFragments
 from lowtide.interpreter.machine.lanes import by_lane, disjoint, whole_warp
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Described, Ints
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Described, Ints
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.integers import INTEGERS
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
@@ -23,9 +23,6 @@ Values = NDArray[Any]
 
 _ROW_BYTES = 16  # of a matrix
 _WORD_BYTES = 4  # of a register
-_IN_WORD = np.arange(_WORD_BYTES)
-_BYTE = "i8"
-_WIDE_INTEGERS = frozenset(("i32", "i64"))  # the types in which registers assembled from bytes are stored
 
 
 def ldmatrix(
@@ -43,26 +40,9 @@ def ldmatrix(
 def _rows(state: AgentState, access: Access, rows: Ints) -> tuple[Values, str]:
     """The 16 bytes at each address, and the type of their elements, of one or two bytes."""
     shared = state.cta.shared
-    types = shared.dtypes_at(rows)
-    if types & _WIDE_INTEGERS:
-        return _bytes(shared, access, rows), _BYTE
-    width = 1 if any(ELEMENT_BYTES[name] == 1 for name in types) else 2
+    is_of_bytes = any(name in INTEGERS or ELEMENT_BYTES[name] == 1 for name in shared.dtypes_at(rows))
+    width = 1 if is_of_bytes else 2
     return shared.load_any(access, rows, width, _ROW_BYTES // width)
-
-
-def _bytes(shared: Cells, access: Access, rows: Ints) -> Values:
-    """The 16 bytes at each address (rows, 16), if registers wrote some of them as wider integers."""
-    words = (rows[:, None] + np.arange(0, _ROW_BYTES, _WORD_BYTES)).ravel()
-    sizes = shared.wider_integers(words, 1)
-    assert sizes is not None
-    result = np.zeros((len(words), _WORD_BYTES), np.int8)
-    for size in np.unique(sizes).tolist():
-        chosen = np.flatnonzero(sizes == size)
-        begins = words[chosen] & -max(size, _WORD_BYTES)
-        payload, _ = shared.load_any(access, begins, size, max(1, _WORD_BYTES // size))
-        integers = np.ascontiguousarray(payload.astype(f"i{size}" if size > 1 else np.int8)).view(np.int8)
-        result[chosen] = integers[np.arange(len(chosen))[:, None], (words[chosen] - begins)[:, None] + _IN_WORD]
-    return result.reshape(len(rows), _ROW_BYTES)
 
 
 def _received(registers: Values, dtype: str) -> tuple[Any, ...]:

@@ -1,8 +1,9 @@
 """Byte-addressed memory whose bytes hold numbers of a domain, with the element that each byte is part of.
 
 Each element is at the address of its first byte, which has its payload and the code of its type; its further bytes say
-"continued". So a read that does not match whole elements of its own type is found in every domain. Bytes that cp.async
-zero-fills read as zero of any type. All functions take arrays of addresses, one per lane (a *row*).
+"continued". So a read that does not match whole elements of its own type is found in every domain. Integers are bits:
+they may be read as integers of another width. Bytes that cp.async zero-fills read as zero of any type. All functions
+take arrays of addresses, one per lane (a *row*).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError, before_code
+from lowtide.interpreter.numbers.integers import INTEGERS
 from lowtide.interpreter.numbers.storage import in_memory, loaded, stored
 
 Ints = NDArray[np.integer[Any]]
@@ -52,8 +54,8 @@ _IN_MEMORY: Mapping[str, int] = MappingProxyType(
 )
 CODES: Mapping[str, int] = MappingProxyType({dtype: _IN_MEMORY[in_memory(dtype)] for dtype in _WIDTHS})
 _NAMES: Mapping[int, str] = MappingProxyType({code: dtype for dtype, code in _IN_MEMORY.items()})
-# Bytes of the integers that store registers of bits, and their codes.
-_INTEGERS = tuple((size, CODES[f"i{8 * size}"]) for size in (2, 4, 8))
+# The codes of integers, by bytes.
+_INTEGERS: Mapping[int, int] = MappingProxyType({size: CODES[f"i{8 * size}"] for size in (1, 2, 4, 8)})
 UNWRITTEN, ZERO, CONTINUED = 0, 254, 255
 ZERO_TYPE = "zero"
 """Replaces a type: 16-bit elements that are zero of any type."""
@@ -241,6 +243,9 @@ class Cells:
             return self.payload[span.elements(width)], ZERO_TYPE
         dtype = next((name for name, word in _PATTERNS.items() if word == written[0] and _WIDTHS[name] == width), None)
         if dtype is None:
+            bits = self._bits(span, width)
+            if bits is not None:
+                return bits, f"i{8 * width}"
             self._refuse_contents(access, span, words == written[0], f"a {8 * width}-bit element", width)
         dtype = in_memory(dtype)
         return self._read(access, span, dtype, count), dtype
@@ -350,17 +355,6 @@ class Cells:
         codes = self.codes[at[(at >= 0) & (at < self.size)]]
         return {_NAMES[code] for code in set(codes.tolist()) if code in _NAMES}
 
-    def wider_integers(self, addresses: Ints, width: int) -> Ints | None:
-        """Bytes of the integer that contains each address, `width` if there is none; None if none is wider."""
-        at = np.clip(addresses - self.origin, 0, self.size - 1)
-        result = np.full(len(at), width, np.int64)
-        for size, code in _INTEGERS:
-            if size > width:
-                begins = at & -size
-                inside = (self.codes[begins] == code) & ((at == begins) | (self.codes[at] == CONTINUED))
-                result[inside] = size
-        return result if (result > width).any() else None
-
     def fail(self, access: Access, addresses: Ints, row: int, byte: int, rule: str) -> NoReturn:
         """Raise the InterpreterError of a rule broken at byte `byte` of row `row`."""
         lane = "" if access.lanes is None else f" lane {int(access.lanes[row])}"
@@ -394,8 +388,24 @@ class Cells:
             words = span.get(self.codes).view(_WORDS[width])
             bad = (words != _PATTERNS[dtype]) & (words != _ZEROS[width])
             if bad.any():
+                bits = self._bits(span, width) if dtype in INTEGERS else None
+                if bits is not None:
+                    return loaded(bits, dtype)
                 self._refuse_contents(access, span, bad, dtype, width)
         return loaded(self.payload[span.elements(width)], dtype)
+
+    def _bits(self, span: Span, width: int) -> Values | None:
+        """The bits of a span's integers, whatever their widths, as integers of `width` bytes; None if a byte is in
+        none."""
+        at = span.elements(1)
+        result, known = np.zeros(at.shape, np.int8), self.codes[at] == ZERO
+        for size, code in _INTEGERS.items():  # the smallest first, which may have overwritten a part of a larger one
+            begins = at & -size
+            inside = ~known & (self.codes[begins] == code) & ((at == begins) | (self.codes[at] == CONTINUED))
+            numbers = np.ascontiguousarray(self.payload[begins[inside]].astype(f"i{size}")).view(np.int8)
+            result[inside] = numbers.reshape(-1, size)[np.arange(len(numbers) // size), (at - begins)[inside]]
+            known |= inside
+        return result.view(f"i{width}") if known.all() else None
 
     def _refuse_contents(self, access: Access, span: Span, bad: Values, wanted: str, width: int) -> NoReturn:
         """Refuse bytes that are not elements of the wanted type, and say what they are."""

@@ -8,6 +8,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.memory import SharedMemory
+from lowtide.interpreter.numbers.integers import INTEGERS
 
 
 @pytest.fixture
@@ -103,6 +104,24 @@ def test_an_element_of_which_a_part_was_overwritten_is_torn() -> None:
     memory.store(by(lanes=[0]), np.array([2]), np.ones((1, 1)), "bf16")
     with pytest.raises(InterpreterError, match=r"torn read: f32.*\[torn-read\]"):
         memory.load(by(lanes=[0]), np.array([0]), "f32")
+
+
+@pytest.mark.parametrize(("written", "read"), [("i32", "i8"), ("i8", "i32"), ("i16", "i8")])
+def test_integers_are_bits_that_may_be_read_by_another_width(written: str, read: str) -> None:
+    memory, numbers = shared(), np.arange(-8, 8, dtype=np.int8) * 7
+    bits = numbers.view(INTEGERS[written])
+    memory.store(by(lanes=[0]), np.array([16]), bits[None].astype(float), written, bits.size)
+    found = numbers.view(INTEGERS[read])
+    np.testing.assert_array_equal(memory.load(by(lanes=[0]), np.array([16]), read, found.size), found[None])
+    payload, dtype = memory.load_any(by(lanes=[0]), np.array([16]), 1, 16)
+    assert dtype == "i8" and (payload == numbers).all()
+
+
+def test_what_is_left_of_an_integer_is_read_by_its_bytes() -> None:
+    memory = shared()
+    memory.store(by(lanes=[0]), np.array([0]), np.full((1, 1), 0x04030201), "i32")
+    memory.store(by(lanes=[0]), np.array([2]), np.full((1, 1), 9), "i8")
+    assert memory.load(by(lanes=[0]), np.array([0]), "i8", 4).tolist() == [[1, 2, 9, 4]]
 
 
 def test_reading_another_type_of_the_same_width_is_an_error() -> None:

@@ -59,11 +59,16 @@ def test_ptx_gives_the_same_d(kernels):
     np.testing.assert_array_equal(*outcome(module, KERNELS["tn"][0], (33, 9, 37)))
 
 
-@pytest.mark.parametrize("dtype", ["u8", "s8"])
-def test_bytes_that_registers_put_together_are_read_as_bytes(dtype):
-    """The elements of a run that reaches past a row are put together in 32-bit registers, and read by ldmatrix."""
+WARPS = ("sm_80", "b.copy = realigned.16, grid.tile = [32, 32], k = 64")
+WARPGROUP = ("sm_90a", "b.copy = realigned.4, roles = cooperative(1), grid.tile = [64, 32], k = 64, stages = 2")
+
+
+@pytest.mark.parametrize(("dtype", "target", "schedule"), [("u8", *WARPS), ("s8", *WARPS), ("s8", *WARPGROUP)])
+def test_bytes_that_registers_put_together_are_read_as_bytes(dtype, target, schedule):
+    """The elements of a run that reaches past a row are put together in 32-bit registers. ldmatrix or wgmma reads
+    them."""
     problem = spec(dtype=dtype, d="s32", acc="s32")
-    kernel = lt.compile_gemm(problem, target="sm_80", schedule="b.copy = realigned.16, grid.tile = [32, 32], k = 64")
+    kernel = lt.compile_gemm(problem, target=target, schedule=schedule)
     module = Loaded(kernel.levels["llvm"], kernel.ptx)
     assert "bfi.b32" in kernel.ptx
     for shape in ((33, 9, 71), (3, 5, 64)):
