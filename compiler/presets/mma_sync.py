@@ -10,7 +10,7 @@ BANDS = _SM80.with_(order="grouped(8)")
 SM80 = {
     "sm80-direct": (
         "mma.sync on fragments loaded from global memory, without shared memory",
-        _SM80.with_(order="row", epilogue_path="direct", a_copy="ld.global.16", b_copy="ld.global.16"),
+        _DIRECT.with_(atoms=(2, 4, 1), a_copy="ld.global.16", b_copy="ld.global.16"),
     ),
     "sm80-two-stages": (
         "cp.async, ldmatrix and mma.sync, two stages in shared memory without a swizzle",
