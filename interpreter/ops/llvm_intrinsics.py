@@ -38,6 +38,8 @@ _INSTRUCTIONS: Mapping[str, str] = MappingProxyType(
 
 def _instruction(op: DecodedOp) -> str:
     name = op.attributes["intrin"]
+    if name.startswith("llvm.arithmetic.fence."):  # says what LLVM may not see through
+        return "mov.b32 $d, $0;"
     product = _MMA.fullmatch(name)
     if product is not None:
         return _mma(op, product)

@@ -5,6 +5,7 @@ Inline assembly appears only here. The host side is unchanged, so that the manif
 
 from lowtide.passes.llvm.convert_math_to_intrinsics import ConvertMathToIntrinsics
 from lowtide.passes.llvm.convert_ptx_ops_to_asm import ConvertPtxOpsToAsm
+from lowtide.passes.llvm.keep_comparisons_wide import KeepComparisonsWide
 from lowtide.passes.llvm.keep_loads_ahead import KeepLoadsAhead
 from lowtide.passes.llvm.keep_loops_rolled import KeepLoopsRolled
 from lowtide.passes.llvm.pass_tensor_maps_by_value import PassTensorMapsByValue
@@ -13,6 +14,7 @@ from lowtide.passes.steps import Step
 STEPS = (
     Step(ConvertPtxOpsToAsm, "the one place where inline assembly is written"),
     Step(ConvertMathToIntrinsics, "upstream's conversion would call libdevice for these"),
+    Step(KeepComparisonsWide, "while the types of products are attributes"),
     Step(
         "gpu.module(convert-scf-to-cf,convert-gpu-to-nvvm,convert-nvvm-to-llvm,convert-to-llvm,"
         "reconcile-unrealized-casts,canonicalize,cse)",

@@ -36,6 +36,7 @@ KERNELS = {
     "direct": (half_sums("nn"), f"{TWO}, epilogue.path = direct", (140, 71, 104)),
     "an epilogue": (half_sums("nt", biased), TWO, (140, 71, 77)),
     "an epilogue, by TMA": (half_sums("tn", lambda acc: 0.5 * acc + 1), f"{TWO}, epilogue.path = tma", (140, 72, 104)),
+    "compared": (half_sums("tn", lambda acc: lt.where(acc < 0.5, 0.25 * acc, acc)), TWO, (140, 72, 104)),
     "D of f32": (half_sums(d="f32"), f"{TWO}, epilogue.path = tma", (140, 72, 104)),
     "in turn": (half_sums("nt"), "roles = pingpong(2), k = 32, stages = 3, grid.tile = [64, 64]", (140, 136, 104)),
     "first rows": (
@@ -63,6 +64,16 @@ def test_every_level_gives_the_same_d(name):
     assert outcome.ok, outcome.message
     for level in LEVELS:
         assert found[level].tobytes() == found["ptx"].tobytes(), level
+
+
+def test_comparisons_stay_in_f32_where_ptxas_keeps_them_behind_the_wait():
+    problem, kernel, shape = compiled("compared")
+    assert "setp.lt.f32" in kernel.ptx and "setp.lt.f16" not in kernel.ptx
+    assert not assemble(kernel.ptx, SM_90A).warnings
+    step = steps_of(problem, KERNELS["compared"][1], SM_90A, "keep-comparisons-wide")[-1]
+    inputs = lt.random_inputs(problem, *shape, np.random.default_rng(0), row_padding=8)
+    before, after = (interpret(text, inputs, sms=2, domain="hopper") for text in (step.before, step.after))
+    assert "llvm.arithmetic.fence" in step.after and before.tobytes() == after.tobytes()
 
 
 @pytest.mark.parametrize(
