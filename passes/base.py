@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from mlir import ir
 
+from lowtide.dialects._lowtide import ops_named
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.levels import LEVEL_ATTRIBUTE, Level, level_of, set_level
 from lowtide.dialects.locations import where
@@ -140,12 +141,4 @@ def verify(module: ir.Module, what: str) -> None:
 
 def walk(module: ir.Module | ir.Operation | ir.OpView, op_class: type[OpT]) -> list[OpT]:
     """Every op of a class below the module or op, outer before inner, as a list that stays valid under rewriting."""
-    found: list[OpT] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == op_class.OPERATION_NAME:
-            found.append(op.opview)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return [op.opview for op in ops_named(module.operation, op_class.OPERATION_NAME)]

@@ -13,17 +13,23 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from tensor_layouts import Layout, coalesce, compose, logical_divide, mode, raked_product, right_inverse, size
-from tensor_layouts.analysis import is_bijective
 
 from lowtide.errors import ScheduleError
 from lowtide.targets.atoms import CopyAtom, MmaAtom, Operand
-from lowtide.targets.tv import Shape
+from lowtide.targets.tv import Shape, offsets
 
 Permutation: TypeAlias = int | Layout | None
 
 _MODES = "mnk"
 # The problem modes of an operand's rows and columns.
 _OPERAND_MODES: dict[str, tuple[int, int]] = {"a": (0, 2), "b": (1, 2), "c": (0, 1)}
+
+
+@lru_cache(maxsize=512)
+def _permutes(layout: Layout) -> bool:
+    """Whether the layout permutes 0…size - 1."""
+    whole = np.arange(size(layout))
+    return np.array_equal(np.sort(offsets(layout, whole)), whole)
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class TiledMma:
                     f"permutation of {_MODES[axis]} has extent {extent}, which the {count} atoms of {atom} do not "
                     f"divide; nearest is {max(1, round(extent / (atom * count))) * atom * count} [permutation-divides]"
                 )
-            if isinstance(permutation, Layout) and sorted(map(permutation, range(extent))) != list(range(extent)):
+            if isinstance(permutation, Layout) and not _permutes(permutation):
                 raise ScheduleError(
                     f"permutation of {_MODES[axis]} {permutation} does not permute 0…{extent - 1}"
                     " [permutation-permutes]"
@@ -76,7 +82,7 @@ class TiledMma:
                 f"atom_order {self.order} has extents {list(extents)} and atoms are {list(self.atom_layout)}; give it "
                 "one mode of that extent each for M, N and K [atom-order-extents]"
             )
-        if not is_bijective(self.order):
+        if not _permutes(self.order):
             raise ScheduleError(
                 f"atom_order {self.order} does not number {prod(extents)} atoms once each; give strides that reach "
                 f"each of 0…{prod(extents) - 1} [atom-order-numbers]"
@@ -198,7 +204,7 @@ def make_tiled_copy(atom: CopyAtom, thread_layout: Layout, value_layout: Layout,
     rows, columns = tile_shape
     threads, values = size(thread_layout), size(value_layout)
     for what, layout in (("thread", thread_layout), ("value", value_layout)):
-        if not is_bijective(layout):
+        if not _permutes(layout):
             raise ScheduleError(
                 f"{atom.name}: {what} layout {layout} does not number {size(layout)} {what}s once each; "
                 f"give strides that reach each of 0…{size(layout) - 1} [copy-numbers]"

@@ -8,6 +8,7 @@
 #include "mlir-c/IR.h"
 #include "mlir/Bindings/Python/NanobindAdaptors.h"
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 namespace nb = nanobind;
@@ -119,10 +120,30 @@ template <typename Class> static void define(Class cls, const LowtideKind &kind)
   });
 }
 
+// The ops of a name below an op and the op itself, outer before inner; `math.*` names every op of that prefix.
+static std::vector<MlirOperation> opsNamed(MlirOperation root, std::string_view name) {
+  struct Search {
+    std::string_view name;
+    size_t star;
+    std::vector<MlirOperation> found;
+  } search{name, name.find('*'), {}};
+  auto visit = [](MlirOperation op, void *data) {
+    auto &search = *static_cast<Search *>(data);
+    MlirStringRef own = mlirIdentifierStr(mlirOperationGetName(op));
+    if (std::string_view(own.data, own.length).substr(0, search.star) == search.name.substr(0, search.star))
+      search.found.push_back(op);
+    return MlirWalkResultAdvance;
+  };
+  mlirOperationWalk(root, visit, &search, MlirWalkPreOrder);
+  return search.found;
+}
+
 NB_MODULE(_lowtide, m) {
   m.doc() = "Registers the tile and sm dialects; typed attributes and types.";
   m.def("register_dialects", [](MlirDialectRegistry registry) { lowtideRegisterDialects(registry); });
   m.def("numbers_of_order", &lowtideNumbersOfOrder);
+  m.def("ops_named", &opsNamed,
+        "The ops of a name, or of a prefix as in `math.*`, below an op and the op itself, outer before inner.");
   addOutline(m);
   intptr_t count;
   const LowtideKind *kinds = lowtideKinds(&count);

@@ -8,7 +8,8 @@ fields of `mainloop.agents`.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from mlir import ir
@@ -236,14 +237,11 @@ class Schedule(Part):
 
     def get(self, name: str) -> Any:
         """The value of a field, by its path or an unambiguous suffix of it. Raises ScheduleError for another name."""
-        value: Any = self
-        for step in _resolve(name).split("."):
-            value = getattr(value, step)
-        return value
+        return attrgetter(_resolve(name))(self)
 
     def decided(self) -> dict[str, Any]:
         """The fields that are not None, by path."""
-        return {path: value for path in self.paths() if (value := self.get(path)) is not None}
+        return {path: value for path in self.paths() if (value := attrgetter(path)(self)) is not None}
 
     def texts(self) -> dict[str, str]:
         """As `decided`, each value as the attribute prints it."""
@@ -449,11 +447,17 @@ def _expanded(shorthand: str, value: Any) -> Mapping[str, Any]:
     if value is None:
         return dict.fromkeys(SHORTHANDS[shorthand])
     text = f"{shorthand} = {list(value) if isinstance(value, tuple) else value}"
-    with ir.Context():
-        decided = _parsed(f"#tile.schedule<mainloop = <{text}>>", text).decided()
+    decided = _decided_by(text)
     if not set(decided) <= set(SHORTHANDS[shorthand]):
         raise ScheduleError(f"{text!r} also gives other fields; give each by its own name [shorthand-alone]")
     return decided
+
+
+@lru_cache(maxsize=256)  # presets give the same few
+def _decided_by(text: str) -> Mapping[str, Any]:
+    """The fields, by path, that a text inside `#tile.mainloop` sets."""
+    with ir.Context():
+        return _parsed(f"#tile.schedule<mainloop = <{text}>>", text).decided()
 
 
 def _parsed(attribute: str, text: str) -> Schedule:

@@ -2,20 +2,13 @@
 
 from mlir import ir
 
+from lowtide.dialects._lowtide import ops_named
 from lowtide.passes.base import Refusal
 
 
 def math_ops(module: ir.Module) -> list[ir.Operation]:
     """Every op of the math dialect in the module, in order."""
-    found: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name.startswith("math."):
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return found
+    return list(ops_named(module.operation, "math.*"))
 
 
 # The ops that the hardware also computes in f64.
