@@ -12,10 +12,12 @@ import numpy as np
 from lowtide.elements import argument_type
 from lowtide.errors import LaunchError
 from lowtide.launches import Array, Launch, LaunchRecord, Parameter, Pointer, TensorMap
-from lowtide.runtime.checks import MatrixView
+from lowtide.runtime.checks import check_dims, check_layout
 from lowtide.runtime.dtypes import to_bits
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.host_program import HostProgram
+from lowtide.runtime.manifest import BATCH, problem_dims
+from lowtide.runtime.operands import Operand
 from lowtide.runtime.tensor_maps import TensorMap as PlacedMap
 from lowtide.runtime.tensor_maps import swizzle_span
 
@@ -26,9 +28,9 @@ def launch_record(manifest: Mapping[str, Any], operands: Mapping[str, Any], sm_c
     """The launches of a kernel for operands, given as arrays and numbers by argument name, on this many SMs.
 
     The output's array gives its shape and strides; its contents count as not written. Raises LaunchError for a missing
-    or unknown operand.
+    or unknown operand, and for shapes and strides that a call refuses.
     """
-    program = compile_host(manifest)
+    program, dims = compile_host(manifest), problem_dims(manifest)
     views: dict[str, Any] = {}
     arrays: dict[str, Array] = {}
     for number, argument in enumerate(manifest["arguments"]):
@@ -41,10 +43,15 @@ def launch_record(manifest: Mapping[str, Any], operands: Mapping[str, Any], sm_c
             views[name] = operands[name]
             continue
         array = np.asarray(operands[name])
-        strides = tuple(stride // array.itemsize for stride in array.strides[:-1])
-        views[name] = MatrixView((number + 1) * _APART, array.shape, strides, array.nbytes)
+        strides = tuple(stride // array.itemsize for stride in array.strides)
+        operand = Operand((number + 1) * _APART, array.shape, strides, argument["dtype"], device=None)
+        views[name] = check_layout(argument, operand)
         values = None if argument["role"] == "output" else array
-        arrays[name] = Array(argument["dtype"], array.shape, strides, values)
+        arrays[name] = Array(argument["dtype"], array.shape, strides[:-1], values)
+    extents = check_dims(dims, {name: view for name, view in views.items() if name in arrays})
+    for name, view in views.items():
+        if name in arrays and len(view.shape) < len(dims[name]):
+            views[name] = view.shared_by(extents[BATCH])
     first = len(manifest["arguments"]) + 1
     spaces = _workspaces(program, views, sm_count)
     addresses = [number * _APART for number in range(first, first + len(spaces))]

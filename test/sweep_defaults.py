@@ -1,23 +1,29 @@
 """Whether problems compile by their defaults: `python test/sweep_defaults.py --first 0 --count 1000`.
 
 Each number draws a problem: types, layouts, extents from 1 to 8192, known or not, batches, epilogues with full
-operands, packed weights, scales of blocks. It is compiled for a target without a schedule, and assembled; what spills
-or is refused is printed with its number, which draws it again. Exit status 0 if there is none. `--journal FILE` keeps a
-line of JSON for each problem; numbers that it has are left out.
+operands, packed weights, scales of blocks. It is compiled for a target without a schedule, and assembled. The saved
+kernel is given dense operands of the problem; if it is small, its PTX is interpreted and D compared with the reference.
+What spills, is refused or is wrong is printed with its number, which draws it again. Exit status 0 if there is none.
+`--journal FILE` keeps a line of JSON for each problem; numbers that it has are left out.
 """
 
 import argparse
 import json
+import math
 import random
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import lowtide as lt
 from lowtide.compiler.compile import compile_anew
+from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.operands import annotated
 from lowtide.compiler.epilogue.operands import operand_types as types_of_operands
 from lowtide.compiler.epilogue.ready import READY
@@ -25,11 +31,18 @@ from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.elements import element_type, types_of_d
+from lowtide.interpreter import run
+from lowtide.runtime.records import launch_record
+from lowtide.runtime.storage import read
 from lowtide.targets import Target, accumulator_types, get, operand_types, types_of_atom
+from lowtide.verification.checking.interpretation import unset
 from lowtide.verification.fuzz.words import SCALES, WEIGHTS
 
 _TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_90a")  # roles have the most to choose
 _LARGEST = 8192
+_OPEN = 37  # an extent that is not known
+_INTERPRETED = 2**15  # products of kernels that are run too
+_SMS = 3
 _COMMON = ("f16", "bf16")  # half of the problems
 
 
@@ -151,7 +164,30 @@ def _assembled(spec: lt.GemmSpec, kernel: CompiledKernel) -> str:
     return ""
 
 
-CHECKS: tuple[Callable[[lt.GemmSpec, CompiledKernel], str], ...] = (_assembled,)
+def _takes_dense_operands(spec: lt.GemmSpec, kernel: CompiledKernel) -> str:
+    """Why the kernel, saved and loaded, refuses dense operands of the problem; if it is small, also why D is wrong."""
+    extents = [_OPEN if extent is None else extent for extent in (spec.m, spec.n, spec.k)]
+    batch = {"batch": spec.batch or 3} if spec.is_batched else {}
+    given = lt.random_inputs(spec, *extents, np.random.default_rng(sum(extents)), **batch)
+    dense = {
+        name: value.copy() if isinstance(value, np.ndarray) else value for name, value in unset(spec, given).items()
+    }
+    rows_and_columns = extents[:2] if spec.d_order == D_ORDERS[0] else extents[1::-1]
+    d = np.zeros((*batch.values(), *rows_and_columns), numpy_dtype(spec.d))
+    with tempfile.TemporaryDirectory() as folder:
+        manifest, ptx, _ = read(kernel.save(Path(folder) / "saved"))
+    try:
+        record = launch_record(manifest, {**dense, "d": d}, sm_count=_SMS)
+        if math.prod(extents) * math.prod(batch.values()) > _INTERPRETED:
+            return ""
+        found = run(ptx, record)["d"]
+        outcome = lt.compare(spec, found, *lt.reference_with_bound(spec, **given))
+    except lt.Error as error:
+        return str(error)
+    return "" if outcome.ok else outcome.message
+
+
+CHECKS: tuple[Callable[[lt.GemmSpec, CompiledKernel], str], ...] = (_assembled, _takes_dense_operands)
 """What each kernel is held to: what is wrong with it, or ""."""
 
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import lowtide as lt
-from lowtide.errors import InterpreterError
+from lowtide.errors import InterpreterError, LaunchError
 from lowtide.interpreter import Loaded, interpret, launch_record, run
 from lowtide.launches import Array, Launch, LaunchRecord, Pointer
 from lowtide.runtime import records
+from lowtide.runtime.storage import read
 
 KERNELS = {
     "cp.async and mma.sync": ("sm_80", "grid.tile = [64, 64], k = 32, stages = 3"),
@@ -165,3 +166,14 @@ def test_an_array_of_an_unknown_type_is_refused() -> None:
         match=r"elements of type complex64 are not interpreted; take one of i1, i8.*\[launched-element\]",
     ):
         run(STRANGER, record)
+
+
+def test_a_saved_kernel_s_record_takes_shared_operands_and_refuses_what_a_call_refuses(tmp_path: Path) -> None:
+    spec = lt.GemmSpec(a="f16", b="f16", d="f16", layout="tn", batch=None, epilogue=epilogue)
+    manifest, ptx, _ = read(lt.compile_gemm(spec, target="sm_80").save(tmp_path / "saved"))
+    one = operands()
+    given = {**one, "a": np.stack([one["a"], 2 * one["a"]]), "d": np.zeros((2, 72, 80), np.float16)}
+    found = run(ptx, records.launch_record(manifest, given, 4))["d"]
+    assert np.array_equal(found, np.stack([expected(one), expected({**one, "a": 2 * one["a"]})]))
+    with pytest.raises(LaunchError, match=r"\[rows-misaligned\]"):
+        records.launch_record(manifest, {**given, "b": np.zeros((80, 65), np.float16)[:, :64]}, 4)
