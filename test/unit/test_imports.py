@@ -1,6 +1,7 @@
 """Imports go down only, a pass imports no pass, and nothing is imported inside a function but to stay optional."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,9 +54,14 @@ def imported(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+@functools.cache
+def imports_of(source: str) -> tuple[str, ...]:
+    return tuple(imported(ast.parse(source)))
+
+
 def upward(source: str, folder: str) -> list[str]:
     """What a file of the folder imports of the package that does not lie below it."""
-    names = [name.split(".") for name in imported(ast.parse(source)) if name.startswith("lowtide.")]
+    names = [name.split(".") for name in imports_of(source) if name.startswith("lowtide.")]
     return sorted({".".join(parts[:2]) for parts in names if parts[1] not in BELOW[folder]})
 
 
@@ -67,7 +73,7 @@ def module_of(path: Path) -> str:
 def upward_in_layers(source: str, layer: str, layers: tuple[str, ...], package: str) -> list[str]:
     """What a file of a layer imports of the package, by its full name, that does not lie below the layer."""
     depth, below = package.count(".") + 1, layers[: layers.index(layer) + 1]
-    names = [name.split(".") for name in imported(ast.parse(source)) if name.startswith(f"{package}.")]
+    names = [name.split(".") for name in imports_of(source) if name.startswith(f"{package}.")]
     return sorted({".".join(parts[: depth + 1]) for parts in names if parts[depth] not in below})
 
 
@@ -100,7 +106,7 @@ def circle(imports: dict[str, set[str]]) -> list[str]:
 def passes_imported(source: str, own: str) -> list[str]:
     """The other passes that a file imports."""
     passes = {kind.__module__: kind.name for kind in REGISTRY if kind.__module__ != own}
-    return sorted({passes[name] for name in imported(ast.parse(source)) if name in passes})
+    return sorted({passes[name] for name in imports_of(source) if name in passes})
 
 
 def inside_functions(source: str) -> list[int]:
@@ -115,7 +121,7 @@ def inside_functions(source: str) -> list[int]:
 
 
 def imports_mlir(source: str) -> bool:
-    return any(name.split(".")[0] == "mlir" for name in imported(ast.parse(source)))
+    return any(name.split(".")[0] == "mlir" for name in imports_of(source))
 
 
 @pytest.mark.parametrize("folder", BELOW)
@@ -147,7 +153,7 @@ def test_every_file_of_the_interpreter_is_in_a_layer() -> None:
 def test_modules_import_each_other_in_no_circle(folder: str) -> None:
     """Imports for type checkers alone count too."""
     modules = {module_of(path): path for path in files(folder) if path.name != "__init__.py"}
-    imports = {name: set(imported(ast.parse(path.read_text(encoding="utf-8")))) for name, path in modules.items()}
+    imports = {name: set(imports_of(path.read_text(encoding="utf-8"))) for name, path in modules.items()}
     assert circle(imports) == []
 
 
@@ -184,7 +190,7 @@ def test_an_instruction_has_one_implementation_which_ops_decode_to() -> None:
 
 def instructions_imported(source: str) -> set[str]:
     prefix = "lowtide.interpreter.machine."
-    names = {name.removeprefix(prefix) for name in imported(ast.parse(source)) if name.startswith(prefix)}
+    names = {name.removeprefix(prefix) for name in imports_of(source) if name.startswith(prefix)}
     return names & INSTRUCTIONS
 
 

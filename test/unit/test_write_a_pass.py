@@ -15,6 +15,20 @@ PASS = "passes/cta/merge_clamps.py"
 STEPS = "passes/cta/__init__.py"
 LIT_TEST = "test/lit/passes/cta/merge-clamps.mlir"
 SEMANTIC_TEST = "test/interpreter/passes/test_merge_clamps.py"
+# Those that see a pass: in the pipelines and dumps, in what may import what, and in the pages.
+UNITS = (
+    "test_pass_pipeline.py",
+    "test_driver.py::test_a_compilation_goes_through_every_level_to_ptx",
+    "test_driver.py::test_dumps_are_numbered_by_level_and_by_place_in_the_table",
+    "test_driver.py::test_going_on_from_a_level_gives_the_same_ptx",
+    "test_imports.py::test_a_pass_imports_no_pass",
+    "test_imports.py::test_a_folder_imports_only_what_lies_below_it[passes]",
+    "test_imports.py::test_nothing_of_the_package_is_imported_inside_a_function[passes]",
+    "test_docs.py::test_generated_pages_and_the_ir_in_the_readme_are_current",
+    "test_docs.py::test_dumps_that_are_named_are_the_last_of_their_level",
+    "test_docs.py::test_paths_that_are_named_exist",
+    "test_docs.py::test_links_lead_to_files",
+)
 LIT = ("-c", "from lit.main import main; main()", "-v")
 
 
@@ -43,7 +57,7 @@ def enter(tree: Path) -> None:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree with the pass wired in."""
     copy = tmp_path_factory.mktemp("tree") / "lowtide"
-    left_out = shutil.ignore_patterns(".git", ".venv", ".*_cache", "build", "dist", "__pycache__", "Output")
+    left_out = shutil.ignore_patterns(".git", ".venv", ".*_cache", "build", "dist", "Output")
     shutil.copytree(ROOT, copy, symlinks=True, ignore=left_out)
     for path, text in blocks().items():
         if path != STEPS:
@@ -98,8 +112,7 @@ def test_its_semantic_test_passes_and_fails_where_it_changes_numbers(tree: Path)
 def test_the_driver_takes_it_and_the_pages_are_written(tree: Path) -> None:
     run(tree, "docs/generate.py")
     assert "merge-clamps" in (tree / "docs" / "passes.md").read_text(encoding="utf-8")
-    units = ("driver", "pass_pipeline", "imports", "docs")
-    run(tree, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *(f"test/unit/test_{name}.py" for name in units))
+    run(tree, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *(f"test/unit/{name}" for name in UNITS))
 
 
 def test_the_example_is_the_same_pass() -> None:

@@ -44,7 +44,8 @@ class Step:
 class Subject:
     """Levels of one kernel by name, in order; the module of level problem that they must solve; its schedule.
 
-    `dump`: the folder that they were read from, with the steps between them.
+    `dump`: the folder that they were read from, with the steps between them. `is_edited`: whether compiling the problem
+    by the schedule would give another kernel, so that this one alone is checked.
     """
 
     levels: Mapping[str, str]
@@ -52,6 +53,7 @@ class Subject:
     schedule: Schedule
     target: Target
     dump: Path | None = None
+    is_edited: bool = False
 
     @cached_property
     def spec(self) -> GemmSpec:

@@ -35,7 +35,7 @@ def variants_of(subject: Subject) -> list[Variant]:
     """The compilations that represent a kernel. Raises Error if none can be run."""
     spec = subject.spec
     fixed = [name for name in _NAMES if isinstance(getattr(spec, name), int)]
-    if not fixed:
+    if subject.is_edited or not fixed:
         return [Variant(_extents_text(spec), subject)]
     own = _own(subject, spec)
     if subject.dump is not None:

@@ -57,4 +57,4 @@ def _subject(kernel: Kernel, mutant: Mutant, original: Lowered) -> Subject:
         levels = dict(lower(mutant.text).levels)
     target = get(kernel.target)
     problem = problem_text(kernel.spec, target)
-    return Subject(levels, problem, CompiledKernel(original).schedule, target)
+    return Subject(levels, problem, CompiledKernel(original).schedule, target, is_edited=True)
