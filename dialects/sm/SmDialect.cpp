@@ -1,6 +1,7 @@
 // The sm dialect: registration.
 #include "Sm.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMTypes.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -42,7 +43,20 @@ static ParseResult parsePermutation(AsmParser &parser, Attribute &permutation) {
 #define GET_TYPEDEF_CLASSES
 #include "SmTypes.cpp.inc"
 
+// The registers of a wgmma are a struct of up to 128 equal types, which many ops of levels nvvm and llvm print.
+struct NamesRegisters : OpAsmDialectInterface {
+  using OpAsmDialectInterface::OpAsmDialectInterface;
+  AliasResult getAlias(Type type, raw_ostream &os) const override {
+    auto registers = dyn_cast<LLVM::LLVMStructType>(type);
+    if (!registers || registers.isIdentified() || registers.getBody().size() <= 8 || !all_equal(registers.getBody()))
+      return AliasResult::NoAlias;
+    os << "registers";
+    return AliasResult::FinalAlias;
+  }
+};
+
 void SmDialect::initialize() {
+  addInterfaces<NamesRegisters>();
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "SmAttrs.cpp.inc"

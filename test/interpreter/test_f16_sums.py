@@ -133,7 +133,7 @@ FAULTS = [
     Fault(
         "read before the wait",
         "nvvm",
-        r"(extractvalue )%\w+(?=.*i32, i32, i32)",
+        r"(extractvalue )%\w+(?=.*!registers)",
         r"\1%READ",
         r"\[accumulator-pending\]",
     ),

@@ -154,7 +154,7 @@ def _sums_of_zero(lines: list[str], at: int) -> bool:
     if wgmma is None or (found is None and wgmma["sums"] is None):
         return False
     sums = wgmma["sums"] if found is None else found["sums"]
-    zero = re.compile(rf" *{sums} = llvm\.mlir\.(zero|constant\(0\.0+e\+00 : f32\)) : (f32|!llvm\.struct<)")
+    zero = re.compile(rf" *{sums} = llvm\.mlir\.(zero|constant\(0\.0+e\+00 : f32\)) : (f32|!registers|!llvm\.struct<)")
     before = next((line for line in reversed(lines[:at]) if "wgmma" in line and "mma_async" not in line), "")
     made = next((line for line in reversed(lines[:at]) if re.match(rf" *{sums} = ", line)), "")
     return "wgmma.fence" in before and zero.match(made) is not None

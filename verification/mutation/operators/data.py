@@ -113,9 +113,10 @@ _THREAD: Faults = {
     (THREAD_LEVELS, r"nvvm\.cp\.async\.shared\.global (%\w+), (%\w+), (\d+), cache = +(\w+), %\w+ : (.*), i32$"): {
         "copy without zero fill": into(r"nvvm.cp.async.shared.global \1, \2, \3, cache = \4 : \5")
     },
-    (THREAD_LEVELS, r"= llvm\.extractvalue (%\w+)\[(?P<n>\d+)\] : !llvm\.struct<\((?P<t>\w+)(, (?P=t))+\)>"): {
-        "the register before": number(lambda n: n - 1)
-    },
+    (
+        THREAD_LEVELS,
+        r"= llvm\.extractvalue (%\w+)\[(?P<n>\d+)\] : !(registers\d*|llvm\.struct<\((?P<t>\w+)(, (?P=t))+\)>)",
+    ): {"the register before": number(lambda n: n - 1)},
     (THREAD_LEVELS, r"nvvm\.mma\.sync A\[(?P<a>%\w+), (?P<b>%\w+)"): {"two registers of A swapped": swapped},
     (THREAD_LEVELS, r"nvvm\.mma\.sync .*B\[(?P<a>%\w+), (?P<b>%\w+)"): {"two registers of B swapped": swapped},
     (THREAD_LEVELS, r"nvvm\.wgmma\.mma_async (?P<a>%\w+), (?P<b>%\w+),"): {"descriptors of A and B swapped": swapped},

@@ -3,6 +3,9 @@
 // RUN: lowtide-opt %s --mlir-print-op-generic | lowtide-opt > %t.generic && diff %t.once %t.generic
 // RUN: filecheck %s < %t.once
 
+// The registers of a wgmma have an alias if they are more than eight.
+// CHECK: !registers = !llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32)>
+!registers = !llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32)>
 #tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
 #mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
 !mat = memref<?x?xbf16, strided<[?, 1]>>
@@ -198,5 +201,12 @@ func.func @ptx(%p: !llvm.struct<(f32, f32)>, %r: i32, %b: i64) {
   %q = sm.ptx_wgmma "wgmma.m64n8k16.f32.bf16" %c, (%r, %r, %r, %r), %b : !llvm.struct<(f32, f32)>
   // CHECK: sm.ptx_wgmma "wgmma.m64n8k16.f32.bf16" clears %{{.+}}, (%[[R]], %[[R]], %[[R]], %[[R]]), %{{.+}} transposed : !llvm.struct<(f32, f32)>
   %s = sm.ptx_wgmma "wgmma.m64n8k16.f32.bf16" clears %q, (%r, %r, %r, %r), %b transposed : !llvm.struct<(f32, f32)>
+  return
+}
+
+// CHECK-LABEL: func.func @registers
+func.func @registers(%p: !registers) {
+  // CHECK: sm.ptx_wgmma_wait 0, %{{.+}} : !registers
+  %c = sm.ptx_wgmma_wait 0, %p : !registers
   return
 }
