@@ -7,34 +7,59 @@ the reader of a pipe is gone (`lowtide … | head`).
 """
 
 import sys
+from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
-from lowtide.cli import cache
-from lowtide.cli.bench import bench
-from lowtide.cli.check import check
-from lowtide.cli.compile import compile_
-from lowtide.cli.draw import draw
-from lowtide.cli.explain import explain
-from lowtide.cli.fuzz import fuzz
-from lowtide.cli.interpret import interpret
-from lowtide.cli.ladder import ladder
-from lowtide.cli.lists import presets, targets
-from lowtide.cli.mutate import mutate
-from lowtide.cli.reduce import reduce
-from lowtide.cli.run import run
-from lowtide.cli.tune import tune_
 from lowtide.entry import FAILED, guard, status_of
 from lowtide.errors import Error, InterpreterFault
 
 _REFUSED = 2
 
+# The module of each command, and its name there.
+_COMMANDS = {
+    "run": ("run", "run"),
+    "compile": ("compile", "compile_"),
+    "interpret": ("interpret", "interpret"),
+    "check": ("check", "check"),
+    "fuzz": ("fuzz", "fuzz"),
+    "explain": ("explain", "explain"),
+    "draw": ("draw", "draw"),
+    "bench": ("bench", "bench"),
+    "tune": ("tune", "tune_"),
+    "ladder": ("ladder", "ladder"),
+    "mutate": ("mutate", "mutate"),
+    "reduce": ("reduce", "reduce"),
+    "presets": ("lists", "presets"),
+    "targets": ("lists", "targets"),
+    "cache": ("cache", "app"),
+}
+
+
+def _imported(name: str) -> Any:
+    module, attribute = _COMMANDS[name]
+    return getattr(import_module(f"lowtide.cli.{module}"), attribute)
+
 
 class _Commands(TyperGroup):
-    """Turns Lowtide's errors into a message and exit status 2."""
+    """Imports a command when it is named; turns Lowtide's errors into a message and exit status 2."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "commands": dict.fromkeys(_COMMANDS)})
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        if name not in _COMMANDS:
+            return None
+        command, parent = _imported(name), typer.Typer()
+        if isinstance(command, typer.Typer):
+            parent.add_typer(command, name=name)
+        else:
+            parent.command(name)(command)
+        return get_group(parent).commands[name]
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -52,21 +77,6 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="lowtide", cls=_Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False
 )
-app.command()(run)
-app.command(name="compile")(compile_)
-app.command()(interpret)
-app.command()(check)
-app.command()(fuzz)
-app.command()(explain)
-app.command()(draw)
-app.command()(bench)
-app.command(name="tune")(tune_)
-app.command()(ladder)
-app.command()(mutate)
-app.command()(reduce)
-app.command()(presets)
-app.command()(targets)
-app.add_typer(cache.app, name="cache")
 
 
 def _print_version(wanted: bool) -> None:
@@ -86,6 +96,9 @@ def lowtide(
 
 def main() -> None:
     """Run the command, and exit with its status."""
+    named = set(sys.argv[1:2]) & set(_COMMANDS)
+    for name in named or _COMMANDS:
+        _imported(name)  # before typer prints anything: an interrupt is then reported in one line
     app()
 
 

@@ -17,7 +17,7 @@ from lowtide.cli.problem import Problem
 @pytest.mark.parametrize("command", ["run", "compile", "interpret", "check", "explain", "draw"])
 def test_every_command_that_compiles_a_problem_takes_all_its_options(command: str) -> None:
     taken: Any = typer.main.get_command(app)
-    names = [option.name for option in taken.commands[command].params]
+    names = [option.name for option in taken.get_command(None, command).params]
     own = [field.name for field in fields(Problem)]
     assert [name for name in names if name in own] == own
 
