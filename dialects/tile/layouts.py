@@ -3,7 +3,8 @@
 `#tile.layout`, `#tile.tv` and `#tile.swizzle` are the IR form of layouts that `tensor_layouts` computes with.
 """
 
-from typing import TypeAlias
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ def layout_of(attribute: LayoutAttr) -> tuple[Layout, SwizzleBits]:
     """The layout without its swizzle, and the swizzle's (B, M, S)."""
     swizzle = attribute.swizzle
     bits = swizzle_bits(swizzle) if swizzle is not None else NO_SWIZZLE
-    return Layout(attribute.shape, attribute.stride), bits
+    return _layout(attribute.shape, attribute.stride), bits
 
 
 def swizzle_bits(attribute: SwizzleAttr) -> SwizzleBits:
@@ -51,7 +52,10 @@ def tv_attr(tv: Layout) -> ThreadValueAttr:
 
 def tv_of(attribute: ThreadValueAttr) -> Layout:
     """The layout (thread, value) -> column-major index in the tile."""
-    return Layout(
-        Layout(attribute.thread_shape, attribute.thread_stride),
-        Layout(attribute.value_shape, attribute.value_stride),
-    )
+    threads = _layout(attribute.thread_shape, attribute.thread_stride)
+    return _layout(threads, _layout(attribute.value_shape, attribute.value_stride))
+
+
+@lru_cache(maxsize=1024)  # a kernel has many ops, but few layouts
+def _layout(shape: Any, stride: Any) -> Layout:
+    return Layout(shape, stride)

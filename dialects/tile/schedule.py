@@ -456,7 +456,7 @@ def _expanded(shorthand: str, value: Any) -> Mapping[str, Any]:
 @lru_cache(maxsize=256)  # presets give the same few
 def _decided_by(text: str) -> Mapping[str, Any]:
     """The fields, by path, that a text inside `#tile.mainloop` sets."""
-    with ir.Context():
+    with ir.Context(load_on_create_dialects=["tile"]):
         return _parsed(f"#tile.schedule<mainloop = <{text}>>", text).decided()
 
 

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 from mlir import ir
 from mlir.dialects import llvm
-from numpy.typing import NDArray
 from tensor_layouts import Layout, compose, flatten, mode
 
 from lowtide.dialects.tile.layouts import layout_of
@@ -49,27 +48,29 @@ def place_pointer(
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension of a buffer: its layout, and the coordinate of each thread of an access along it."""
+    """One dimension of a buffer: its layout, and the coordinate of each of so many threads of an access along it."""
 
     layout: Layout
     thread: Layout
-    places: NDArray[np.int64]
+    threads: int
 
     @property
     def thread_offset(self) -> Layout:
         """The offset of each thread."""
         return compose(self.layout, self.thread)
 
-    def offset(self, value: int) -> int:
-        """The offset that a step of `value` adds. Raises ScheduleError if it is not the same for all threads."""
-        here, moved = offsets(self.layout, self.places), offsets(self.layout, self.places + value)
-        step: int = moved[0] - here[0]
-        if np.any(moved - here != step):
-            raise ScheduleError(
-                f"threads at {self.thread} and a value {value} further on lie in different panels of {self.layout}"
-                " [panel-crossed]"
-            )
-        return int(step)
+
+@lru_cache(maxsize=4096)  # each row of a thread meets each column
+def _offset(axis: Axis, value: int) -> int:
+    """The offset that a step of `value` adds. Raises ScheduleError if it is not the same for all threads."""
+    places = offsets(axis.thread, np.arange(axis.threads))
+    steps = offsets(axis.layout, places + value) - offsets(axis.layout, places)
+    if np.any(steps != steps[0]):
+        raise ScheduleError(
+            f"threads at {axis.thread} and a value {value} further on lie in different panels of {axis.layout}"
+            " [panel-crossed]"
+        )
+    return int(steps[0])
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class SharedAccess:
     def pointer(self, context: Context, row: int, column: int) -> ir.Value:
         """The address of the element that lies (row, column) beyond the thread's own, as !llvm.ptr<3>."""
         build = context.build
-        offset, constant = self.thread.at(build, self.axes[0].offset(row) + self.axes[1].offset(column))
+        offset, constant = self.thread.at(build, _offset(self.axes[0], row) + _offset(self.axes[1], column))
         # The run-time part first, the constant last: then it folds into the instruction's address.
         start = element_pointer(self.buffer.pointer, build.mul(offset, self.element_bytes), build.i8)
         return element_pointer(start, constant * self.element_bytes, build.i8)
@@ -93,9 +94,8 @@ class SharedAccess:
 def shared_access(context: Context, buffer: SharedBuffer, row_thread: Layout, col_thread: Layout) -> SharedAccess:
     """Access to a buffer by the thread's row and column. Dimensions may be nested, as those of panels are."""
     layout, swizzle = layout_of(buffer.type.layout)
-    threads = np.arange(context.threads)
     rows, columns = (
-        Axis(mode(layout, dim), thread, offsets(thread, threads)) for dim, thread in enumerate((row_thread, col_thread))
+        Axis(mode(layout, dim), thread, context.threads) for dim, thread in enumerate((row_thread, col_thread))
     )
     thread = _sum(rows.thread_offset, columns.thread_offset)
     offset = ThreadOffset.of(context.build, thread, context.threads, context.tid, swizzle)
