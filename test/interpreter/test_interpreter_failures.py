@@ -21,7 +21,7 @@ from lowtide.verification.mutation.run import Status, judge
 from lowtide.verification.mutation.sites import Mutant
 from lowtide.verification.reduction.failures import own_check
 
-SCHEDULE = "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 2, epilogue.path = direct"
+SCHEDULE = "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 2, order = row, pack = none, epilogue.path = direct"
 SHAPE = ("--m", "32", "--n", "32", "--k", "16", "--target", "sm_80")
 STATUS = 3
 
@@ -47,11 +47,11 @@ def test_an_exception_is_no_broken_rule_and_names_the_op() -> None:
 
 @pytest.mark.usefixtures("broken_ptx_stores")
 def test_check_names_no_guilty_step_and_has_a_status_of_its_own() -> None:
-    result = lt.check(lt.compile_gemm(spec(), target="sm_80", schedule=SCHEDULE), jobs=1, budget=8)
+    result = lt.check(lt.compile_gemm(spec(), target="sm_80", schedule=SCHEDULE), jobs=1, budget=1)
     assert not result.ok and result.failed and result.guilty is None
     assert {outcome.level for outcome in result.outcomes if outcome.finding is Finding.failed} == {"ptx"}
     assert result.verdict.startswith("THE INTERPRETER FAILED at ptx in ")
-    done = CliRunner().invoke(app, ["check", *SHAPE, "--schedule", SCHEDULE, "--jobs", "1", "--budget", "8"])
+    done = CliRunner().invoke(app, ["check", *SHAPE, "--schedule", SCHEDULE, "--jobs", "1", "--budget", "1"])
     assert done.exit_code == STATUS, done.output
 
 

@@ -1,6 +1,7 @@
 """`explain`: its counts against sums done by hand, against schedule choice, and on edited IR."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def spec(layout: str = "tn", epilogue: str = "none", **more: Any) -> lt.GemmSpec
     return lt.GemmSpec(**extents, a="bf16", b="bf16", d="bf16", layout=layout, epilogue=READY[epilogue])
 
 
+@cache
 def explained(*arguments: Any, **fields: Any) -> dict[str, Any]:
     return explain_spec(spec(*arguments), "sm_80", SCHEDULE.with_(**fields)).to_json()
 
@@ -217,7 +219,7 @@ def test_given_fields_are_said_to_be_given_and_chosen_ones_have_reasons() -> Non
 
 def test_resources_are_the_kernels_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lowtide.inspection.explain.explanation.find_ptxas", lambda: None)
-    resources = explained()["resources"]
+    resources = explain_spec(spec(), "sm_80", SCHEDULE).to_json()["resources"]
     assert (resources["threads"], resources["shared_memory"]) == (128, 3 * 2 * 64 * 32 * 2)
     assert resources["registers"] is None
     assert resources["spill_stores"] is None
