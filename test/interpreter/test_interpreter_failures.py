@@ -21,7 +21,9 @@ from lowtide.verification.mutation.run import Status, judge
 from lowtide.verification.mutation.sites import Mutant
 from lowtide.verification.reduction.failures import own_check
 
-SCHEDULE = "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 2, order = row, pack = none, epilogue.path = direct"
+SCHEDULE = (
+    "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 2, order = row, pack = none, epilogue.path = direct"
+)
 SHAPE = ("--m", "32", "--n", "32", "--k", "16", "--target", "sm_80")
 STATUS = 3
 

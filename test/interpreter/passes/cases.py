@@ -123,14 +123,14 @@ CASES = [
     # At most one CTA fits an SM, and two SMs are at hand: nine work tiles are four or five for each CTA.
     Case(
         "persistent",
-        "grid.tile = [32, 32], k = 128, atoms = [1, 1, 1], stages = 6, scheduler = persistent",
-        ((70, 90, 200),),
+        "grid.tile = [32, 32], k = 64, atoms = [1, 1, 1], stages = 12, scheduler = persistent",
+        ((70, 90, 100),),
         EVERY,
     ),
     Case(
         "persistent-direct",
-        "grid.tile = [32, 32], k = 128, atoms = [2, 1, 1], stages = 6, scheduler = persistent, epilogue.path = direct",
-        ((70, 90, 100),),
+        "grid.tile = [32, 32], k = 64, atoms = [2, 1, 1], stages = 12, scheduler = persistent, epilogue.path = direct",
+        ((70, 90, 50),),
         (*LOOP, "lower-epilogue"),
     ),
     # The ring stays filled from tile to tile: K steps fewer, as many and more than run ahead.
@@ -226,14 +226,14 @@ CASES = [
     ),
     Case(
         "raster-hilbert",
-        "grid.tile = [32, 32], k = 128, atoms = [1, 1, 1], stages = 6, order = hilbert, scheduler = persistent",
+        "grid.tile = [32, 32], k = 64, atoms = [1, 1, 1], stages = 12, order = hilbert, scheduler = persistent",
         ((150, 90, 24),),
         RASTER,
     ),
     # 5 × 3 tiles in groups of 2 × 2: ragged groups at both edges; over 2 CTAs, runs of 8 and of 7 tiles.
     Case(
         "raster-groups-even-split",
-        "grid.tile = [32, 32], k = 128, atoms = [1, 1, 1], stages = 6, order = groups(2, 2), scheduler = even_split",
+        "grid.tile = [32, 32], k = 64, atoms = [1, 1, 1], stages = 12, order = groups(2, 2), scheduler = even_split",
         ((150, 90, 24),),
         ("tile-to-ctas", "lower-epilogue", "convert-sm-to-nvvm"),
     ),
@@ -256,8 +256,8 @@ CASES = [
     # Two CTAs, made three: the parts of a tile are items of one round.
     Case(
         "split-persistent",
-        "grid.tile = [32, 32], k = 128, atoms = [1, 1, 1], stages = 6, scheduler = persistent, k_division = split(3)",
-        ((70, 90, 700),),
+        "grid.tile = [32, 32], k = 64, atoms = [1, 1, 1], stages = 12, scheduler = persistent, k_division = split(3)",
+        ((70, 90, 350),),
         ("tile-to-ctas", "divide-k", "convert-sm-to-nvvm"),
     ),
     Case(
