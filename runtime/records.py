@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
@@ -102,7 +101,7 @@ def _parameter(value: Any, kind: str, names: Mapping[int, str]) -> Parameter:
     row = argument_type(kind)
     if kind[0] == "i":
         return int(value).to_bytes(row.bytes, "little", signed=True)
-    return struct.pack("<Q", int(to_bits(np.float64(value), kind)))[: row.bytes]
+    return to_bits(np.float64(value), kind).tobytes()
 
 
 def _pointer(address: int, names: Mapping[int, str]) -> Pointer:

@@ -41,6 +41,7 @@ from lowtide.verification.fuzz.words import SCALES, WEIGHTS
 _TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_90a")  # roles have the most to choose
 _LARGEST = 8192
 _OPEN = 37  # an extent that is not known
+_OPEN_OF_WEIGHTS = 256  # K, of which a group must be a part
 _INTERPRETED = 2**15  # products of kernels that are run too
 _SMS = 3
 _COMMON = ("f16", "bf16")  # half of the problems
@@ -106,7 +107,9 @@ def _serves(target: Target, spec: lt.GemmSpec) -> bool:
     suffix = f".{types_of_atom(spec.sums, *spec.multiplied)}"
     multiplies = any(name.endswith(suffix) for name in target.mma_atoms) or spec.decomposition is not None
     converts = target.compute_capability >= element_type(spec.d).converts_on
-    return multiplies and converts and (spec.block_scales is None or target.name == "sm_90a")
+    scales = spec.block_scales is None or target.name == "sm_90a"
+    groups = spec.group is None or element_type(spec.sums).bits == 32  # which are added in f32
+    return multiplies and converts and scales and groups
 
 
 def _values(draw: random.Random) -> dict[str, Any]:
@@ -167,6 +170,8 @@ def _assembled(spec: lt.GemmSpec, kernel: CompiledKernel) -> str:
 def _takes_dense_operands(spec: lt.GemmSpec, kernel: CompiledKernel) -> str:
     """Why the kernel, saved and loaded, refuses dense operands of the problem; if it is small, also why D is wrong."""
     extents = [_OPEN if extent is None else extent for extent in (spec.m, spec.n, spec.k)]
+    if spec.k is None and element_type(spec.b).bits < element_type(spec.a).bits:
+        extents[2] = _OPEN_OF_WEIGHTS
     batch = {"batch": spec.batch or 3} if spec.is_batched else {}
     given = lt.random_inputs(spec, *extents, np.random.default_rng(sum(extents)), **batch)
     dense = {

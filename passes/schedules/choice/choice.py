@@ -15,7 +15,7 @@ from lowtide.passes.schedules.choice import swap
 from lowtide.passes.schedules.choice.parts import with_swizzles
 from lowtide.passes.schedules.choice.reasons import reasons
 from lowtide.passes.schedules.choice.search import in_turn, legal
-from lowtide.passes.schedules.choice.sparing import WHY, sparing
+from lowtide.passes.schedules.choice.sparing import WHY, holds_too_many_sums, sparing
 from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules.rules import broken_field
 from lowtide.passes.support.problem.problem import Problem
@@ -42,7 +42,7 @@ def choose(problem: Problem, target: Target, given: Schedule, passed_over: Seque
     """
     choices = ranked(problem, target, given)
     for choice in _with_sparing(choices, problem, target, given) if passed_over else choices:
-        if choice.schedule not in passed_over:
+        if choice.schedule not in passed_over and not holds_too_many_sums(choice.schedule, passed_over):
             return choice
     raise ScheduleError(
         f"no schedule is left: {len(passed_over)} are passed over, and no other one is legal [no-schedule-left]"

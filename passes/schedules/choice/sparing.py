@@ -1,17 +1,20 @@
-"""The same tile with fewer registers, to be tried next if the code of a schedule spills.
+"""Schedules that need fewer registers, to be tried next if the code of a schedule spills.
 
-With parts of half the width the epilogue holds half as many elements at once. Fragments that are not loaded ahead take
-half as many registers.
+First comes the same tile. With parts of half the width the epilogue holds half as many elements at once. Fragments that
+are not loaded ahead take half as many registers. Once several tiles were tried, threads hold fewer sums.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.facts.resources import sums_per_thread
 
 _LEAST_COLUMNS = 16  # of a part of the epilogue
 # Fields that follow from the width of a part.
 _OF_PARTS = ("epilogue.swizzle", "epilogue.buffers", "epilogue.prefetch", "epilogue.start")
+
+_ENOUGH = 6  # schedules whose threads hold as many sums
 
 WHY = "needs fewer registers than the schedule that is passed over"
 
@@ -24,3 +27,9 @@ def sparing(schedule: Schedule, given: Schedule) -> Iterator[dict[str, Any]]:
         yield {"epilogue.tile": (part[0], part[1] // 2), **follows}
     if schedule.multiply.fragment_buffers == 2 and given.multiply.fragment_buffers is None:
         yield {"multiply.fragment_buffers": 1}
+
+
+def holds_too_many_sums(schedule: Schedule, passed_over: Sequence[Schedule]) -> bool:
+    """Whether several schedules have been passed over whose threads hold at most as many sums as this one's."""
+    own = sums_per_thread(schedule)
+    return sum(sums_per_thread(passed) <= own for passed in passed_over) >= _ENOUGH

@@ -147,10 +147,15 @@ def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:
     if schedule.agents.has_producer:
         return 1  # the ring takes most of the shared memory, and the roles take all registers
     threads = threads_of(schedule)
-    m, n, _ = schedule.tile_mnk
-    accumulators = m * n * warps_along_k(schedule) * element_type(problem.acc).bits // 32 // threads
+    accumulators = sums_per_thread(schedule) * element_type(problem.acc).bits // 32
     registers = min(target.registers_per_thread, accumulators + 96)
     return max(1, target.ctas_per_sm(threads, shared_memory_bytes(schedule, problem), registers))
+
+
+def sums_per_thread(schedule: Schedule) -> int:
+    """Sums of one tile that a thread holds."""
+    m, n, _ = schedule.tile_mnk
+    return m * n * warps_along_k(schedule) // multiplying_threads(schedule)
 
 
 def multiplying_threads(schedule: Schedule) -> int:
