@@ -148,6 +148,10 @@ class _Compilation:
     ptx: str | None = None
     entered: str = ""
     chosen: Schedule | None = None
+    at_start: ir.Operation | None = None
+    """A copy of the module at the start of the level, from which a failing pass is reached again."""
+    ran: list[Element] = field(default_factory=list)
+    """The passes since then."""
 
     def result(self) -> Lowered:
         folder = self.dumps.path if self.dumps is not None else None
@@ -166,6 +170,7 @@ class _Compilation:
             complete = Schedule.carried_by(self.module)
             self.chosen = None if complete == given else complete
             return
+        self._start_level()
         entry = parse_pipeline(ENTRY_STEP.text(self.target), self.context)
         if all(isinstance(element, Pass) and element.needs in (None, self.level) for element in entry):
             self._run_step(self.level, ENTRY_STEP)
@@ -177,7 +182,7 @@ class _Compilation:
         done = 0 if after is None else _position(level, steps, after)
         if level is Level.PTX:
             keep_device_side(self.module)
-        before = self.module.operation.clone()
+        self._start_level()
         for number, step in list(enumerate(steps, 1))[done:]:
             self._run_step(level, step)
             if level is not Level.PTX:
@@ -191,7 +196,10 @@ class _Compilation:
         try:
             self._end_level(level, steps[-1], len(steps))
         except IRError as error:
-            self._fail(error, steps[-1].name, remaining, before, level)
+            self._fail(error, steps[-1].name, remaining, level)
+
+    def _start_level(self) -> None:
+        self.at_start, self.ran = self.module.operation.clone(), []
 
     def _mark(self, level: Level, step: Step | None) -> None:
         """Record the position on the module: its level, and the last step if the level is not complete."""
@@ -206,12 +214,13 @@ class _Compilation:
         self.on_progress(level, step.name)
         elements = parse_pipeline(step.text(self.target), self.context)
         for element in elements:
-            before = self.module.operation.clone()
             started = time.perf_counter()
             try:
                 _run(element, self.module, self.target)
             except Error as error:
-                self._fail(error, str(element), str(element), before, refusal=_is_refusal(element, error))
+                refusal = _is_refusal(element, error)
+                self._fail(error, str(element), str(element), refusal=refusal)
+            self.ran.append(element)
             name = step.name if len(elements) == 1 else str(element)
             self.timings.append(Timing(level, name, _owner(element), time.perf_counter() - started))
 
@@ -241,14 +250,18 @@ class _Compilation:
         if self.dumps is not None:
             write_whole(self.dumps.ptx(), self.ptx)
 
+    def _before(self) -> str:
+        """The module before the pass that failed: the passes before it, which are pure functions, run again."""
+        module = parse_text(str(self.at_start), self.context, "<before>")
+        for element in self.ran:
+            _run(element, module, self.target)
+        attributes = self.module.operation.attributes
+        if AFTER_ATTRIBUTE in attributes:
+            module.operation.attributes[AFTER_ATTRIBUTE] = attributes[AFTER_ATTRIBUTE]
+        return str(module)
+
     def _fail(
-        self,
-        error: Error,
-        name: str,
-        pipeline: str,
-        before: ir.Operation,
-        level: Level | None = None,
-        refusal: bool = False,
+        self, error: Error, name: str, pipeline: str, level: Level | None = None, refusal: bool = False
     ) -> NoReturn:
         """Raise the error again with its reproducer and its position; `level`: the level whose check failed.
 
@@ -259,7 +272,8 @@ class _Compilation:
             raise type(error)(
                 f"{error}\n  for the IR before it, and the command that fails again: dump_ir=… or --dump-ir …"
             ) from None
-        path = write_reproducer(str(before), pipeline, self.target, folder, level=level)
+        before = str(self.at_start) if level is not None else self._before()
+        path = write_reproducer(before, pipeline, self.target, folder, level=level)
 
         def run(module: ir.Module) -> None:
             for element in parse_pipeline(pipeline, module.context):

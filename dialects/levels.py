@@ -6,11 +6,13 @@ a module; the driver calls it after each step, so that no op stays past its last
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
 from mlir import ir
 
+from lowtide.dialects._lowtide import op_names, ops_named
 from lowtide.dialects.locations import where
 from lowtide.dialects.sm import FragmentType
 from lowtide.dialects.tile import ViewType
@@ -208,21 +210,15 @@ def check_level(module: ir.Module, level: Level) -> None:
 
 
 def _first_complaint(top: ir.Operation, level: Level, host: bool) -> str | None:
-    verdicts: dict[str, str | None] = {}  # by name, not by op: levels nvvm and llvm have thousands of ops
-    complaints: list[str] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        name = op.name
-        if name not in verdicts:
-            verdicts[name] = _misplaced(name, level, host)
-        complaint = verdicts[name] or _broken_rule(op, name, level)
-        if complaint is None:
-            return ir.WalkResult.ADVANCE
-        complaints.append(f"{where(op)}: {complaint}")
-        return ir.WalkResult.INTERRUPT
-
-    top.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return complaints[0] if complaints else None
+    # By name, not by op: levels nvvm and llvm have thousands of ops.
+    suspects = {name for name in op_names(top) if name in _RULES_OF or _misplaced(name, level, host)}
+    for op in ops_named(top, "*") if suspects else ():
+        if op.name in suspects:
+            misplaced = _misplaced(op.name, level, host)
+            complaint = _broken_rule(op, op.name, level) if misplaced is None else misplaced
+            if complaint is not None:
+                return f"{where(op)}: {complaint}"
+    return None
 
 
 def _misplaced(name: str, level: Level, host: bool) -> str | None:
@@ -254,6 +250,7 @@ def _broken_rule(op: ir.Operation, name: str, level: Level) -> str | None:
     return None
 
 
+@lru_cache(maxsize=1024)
 def _life(name: str, host: bool) -> Life | None:
     """The levels of an op: its own row, or the row of its family."""
     table = HOST_OPS if host else DEVICE_OPS

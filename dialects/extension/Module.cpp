@@ -7,6 +7,7 @@
 #include "mlir-c/Diagnostics.h"
 #include "mlir-c/IR.h"
 #include "mlir/Bindings/Python/NanobindAdaptors.h"
+#include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -138,12 +139,25 @@ static std::vector<MlirOperation> opsNamed(MlirOperation root, std::string_view 
   return search.found;
 }
 
+// The names of an op and the ops below it, each once.
+static std::set<std::string_view> opNames(MlirOperation root) {
+  std::set<std::string_view> names;
+  auto visit = [](MlirOperation op, void *names) {
+    MlirStringRef name = mlirIdentifierStr(mlirOperationGetName(op));
+    static_cast<std::set<std::string_view> *>(names)->emplace(name.data, name.length);
+    return MlirWalkResultAdvance;
+  };
+  mlirOperationWalk(root, visit, &names, MlirWalkPreOrder);
+  return names;
+}
+
 NB_MODULE(_lowtide, m) {
   m.doc() = "Registers the tile and sm dialects; typed attributes and types.";
   m.def("register_dialects", [](MlirDialectRegistry registry) { lowtideRegisterDialects(registry); });
   m.def("numbers_of_order", &lowtideNumbersOfOrder);
   m.def("ops_named", &opsNamed,
         "The ops of a name, or of a prefix as in `math.*`, below an op and the op itself, outer before inner.");
+  m.def("op_names", &opNames, "The names of an op and the ops below it, each once.");
   addOutline(m);
   intptr_t count;
   const LowtideKind *kinds = lowtideKinds(&count);

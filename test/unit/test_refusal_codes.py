@@ -17,7 +17,6 @@ from lowtide.errors import before_code, with_code, without_codes
 # Places that give a message that was made elsewhere, with its code, in a way that the scan does not follow.
 PASSED_ON = {
     ("measurement/bench/parallel.py", "ends with what result gives"),  # by another process
-    ("dialects/levels.py", "ends with complaints[0]"),
     ("interpreter/machine/scheduling.py", "ends with what join gives"),  # followed by where each agent stands
     ("interpreter/numbers/registers.py", "ends with self.why"),
     ("interpreter/numbers/registers.py", "ends with value.why"),
