@@ -30,7 +30,7 @@ def spec_of(layout: str, batch: int | None, dtype: str = "bf16") -> lt.GemmSpec:
 )
 def test_every_level_is_right(target: str, layout: str, batch: int | None, dtype: str, shared: tuple[str, ...]) -> None:
     spec = spec_of(layout, batch, dtype)
-    kernel = lt.compile_gemm(spec, target=target)
+    kernel = lt.compile_gemm(spec, target=target, schedule="grid.tile = [64, 32]")
     inputs = random_inputs(spec, **EXTENTS, rng=np.random.default_rng(1), batch=3, shared=shared)
     wanted = reference_with_bound(spec, **inputs)
     for level in kernel.levels:

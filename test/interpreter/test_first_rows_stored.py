@@ -1,5 +1,7 @@
 """First rows stored while the last K step multiplies the others (`epilogue.start = first_rows`)."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from compiled import expected, inputs_of, spec, steps_of
@@ -30,6 +32,7 @@ SCHEDULES = {
 INPUTS = inputs_of(SPEC, 300, 40, K)
 
 
+@cache
 def levels(name: str) -> dict[str, str]:
     return {str(step.level): step.after for step in steps_of(SPEC, SCHEDULES[name], targets.get("sm_90a"))}
 

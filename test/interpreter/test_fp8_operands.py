@@ -25,19 +25,21 @@ def own_type(acc, c: lt.Full):
     return acc - c
 
 
-CASES: dict[str, tuple[str, lt.GemmSpec]] = {
-    "by mma.sync": ("sm_89", lt.GemmSpec(a="bf16", b="bf16", d="bf16", epilogue=added)),
-    "by wgmma, D of 8 bits too": ("sm_90a", lt.GemmSpec(a="bf16", b="bf16", d="e4m3", epilogue=every_kind)),
-    "of D's type": ("sm_90a", lt.GemmSpec(a="e5m2", b="e4m3", d="e5m2", epilogue=own_type)),
-    "stored from fragments": ("sm_89", lt.GemmSpec(a="f32", b="f32", d="f32", d_order="column", epilogue=every_kind)),
+F32 = lt.GemmSpec(a="f32", b="f32", d="f32", d_order="column", epilogue=every_kind)
+SMALL = "grid.tile = [64, 32]"
+CASES: dict[str, tuple[str, str, lt.GemmSpec]] = {
+    "by mma.sync": ("sm_89", SMALL, lt.GemmSpec(a="bf16", b="bf16", d="bf16", epilogue=added)),
+    "by wgmma, D of 8 bits too": ("sm_90a", SMALL, lt.GemmSpec(a="bf16", b="bf16", d="e4m3", epilogue=every_kind)),
+    "of D's type": ("sm_90a", SMALL, lt.GemmSpec(a="e5m2", b="e4m3", d="e5m2", epilogue=own_type)),
+    "stored from fragments": ("sm_89", "epilogue.path = direct", F32),
 }
 
 
 @pytest.mark.parametrize("domain", ["float", "exact"])
 @pytest.mark.parametrize("name", CASES)
 def test_every_level_is_right(name: str, domain: str) -> None:
-    target, spec = CASES[name]
-    kernel, rng = lt.compile_gemm(spec, target=target), np.random.default_rng(1)
+    target, schedule, spec = CASES[name]
+    kernel, rng = lt.compile_gemm(spec, target=target, schedule=schedule), np.random.default_rng(1)
     inputs = random_inputs(spec, *EXTENTS, rng)
     if domain == "exact":
         inputs = {operand: rng.integers(-2, 3, value.shape) for operand, value in inputs.items()}
@@ -77,7 +79,7 @@ def test_a_target_without_the_conversion_is_refused() -> None:
 
 def test_a_conversion_of_the_other_type_is_found() -> None:
     """What is planted reads e4m3 as e5m2. Registers have no types, so D is wrong."""
-    target, spec = CASES["by mma.sync"]
+    target, _, spec = CASES["by mma.sync"]
     kernel, inputs = lt.compile_gemm(spec, target=target), random_inputs(spec, *EXTENTS, np.random.default_rng(1))
     text, ptx = kernel.levels["nvvm"].replace("(f8E4M3FN)", "(f8E5M2)"), kernel.ptx.replace("e4m3x2", "e5m2x2")
     assert text != kernel.levels["nvvm"] and ptx != kernel.ptx

@@ -1,5 +1,7 @@
 """8-bit floats by mma.sync: every level and layout, promoted sums, the rule of an H200, and faults that must show."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from compiled import spec, steps_of
@@ -13,6 +15,7 @@ LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "l
 SMALL = "grid.tile = [32, 32], k = 64, atoms = [1, 2, 1], stages = 2"
 
 
+@cache
 def kernel(layout="tn", a="e4m3", b="e5m2", d="f32", acc="f32", target="sm_89"):
     problem = spec(layout, a, b=b, d=d, acc=acc)
     return problem, lt.compile_gemm(problem, target=target, schedule=SMALL)

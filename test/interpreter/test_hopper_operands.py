@@ -47,8 +47,9 @@ def last_of(steps: list[Step]) -> dict[Level, str]:
 def test_every_level_gives_the_same_d(layout: str, schedule: str) -> None:
     problem = spec(layout, "f16" if schedule == "deep" else "bf16", d="f32")
     levels = last_of(steps_of(problem, SCHEDULES[schedule], SM_90A))
-    # Ragged in M, N and K, several work tiles per CTA, and the ring wraps around.
-    inputs = inputs_of(problem, 290, 53, 203)
+    # Ragged in M, N and K, four work tiles for one CTA, and the ring of two stages wraps around.
+    rows, columns, depth = lt.Schedule.parse(SCHEDULES[schedule]).tile_mnk
+    inputs = inputs_of(problem, rows + 34, 2 * columns - 3, 2 * depth + 11)
     for level in LEVELS:
         found = interpret(levels[level], inputs, sms=1, seed=len(level.name), domain="exact")
         assert np.array_equal(found, expected(problem, inputs)), level

@@ -1,5 +1,7 @@
 """K turned around (`mainloop.k_order = serpentine`): each K step of a tile is added once, in either direction."""
 
+from functools import cache
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -28,6 +30,7 @@ SCHEDULES = {
 INPUTS = inputs_of(SPEC, 300, 40, 104)  # 15 tiles, or 9; four K steps, the last of which is ragged
 
 
+@cache
 def levels(name: str) -> dict[str, str]:
     return {str(step.level): step.after for step in steps_of(SPEC, SCHEDULES[name], targets.get("sm_90a"))}
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ def epilogue(acc: Any, bias: lt.PerColumn) -> Any:
     return lt.relu(acc + bias)
 
 
+@cache
 def compiled(name: str) -> Any:
     target, schedule = KERNELS[name]
     spec = lt.GemmSpec(a="f16", b="f16", d="f16", layout="tn", epilogue=epilogue)

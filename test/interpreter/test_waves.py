@@ -1,6 +1,7 @@
 """CTAs in step (`grid.waves = synchronized`): a hint that is left as it was found, and that no result depends on."""
 
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ SCHEDULES = {
 INPUTS = inputs_of(SPEC, 300, 40, 40)
 
 
+@cache
 def levels(name: str) -> dict[str, str]:
     return {str(step.level): step.after for step in steps_of(SPEC, SCHEDULES[name], targets.get("sm_90a"))}
 
