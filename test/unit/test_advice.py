@@ -107,7 +107,13 @@ BYTES = {"a": "s8", "b": "s8", "d": "s32"}
             {},
         ),
         ("sm_80", "b.padding = 4", r"take 8 \[padding-bytes\]$", "b.padding = 8", {}),
-        ("sm_80", "b.stage = transposed", "take b.copy = staged.16 or b.stage", "b.copy = staged.16", BYTES),
+        (
+            "sm_80",
+            "grid.tile = [64, 64], b.stage = transposed",
+            "take b.copy = staged.16 or b.stage",
+            "b.copy = staged.16",
+            BYTES,
+        ),
         (
             "sm_80",
             "a.copy = staged.16, a.stage = transposed",
@@ -158,21 +164,21 @@ BY_ROLES = "roles = cooperative(2), atom = wgmma.m64n128k16"
     ],
 )
 def test_what_goes_with_roles_is_advised_roles_only_where_wgmma_has_the_types(given: str, otherwise: str) -> None:
-    f64 = lt.GemmSpec(m=4096, n=4096, k=4096, **F64)
+    f64, small, single = lt.GemmSpec(m=4096, n=4096, k=4096, **F64), "grid.tile = [64, 64]", "roles = single"
     value = otherwise if otherwise.startswith(("grid.cluster", "epilogue", "a.copy")) else otherwise.split(" = ")[1]
     without, by_roles = f"take {value}: sm_90a has no wgmma for these types", f"cooperative(2) with wgmma, or {value}"
     for spec, beside, advice in (
-        (f64, "roles = single", without),
-        (f64, MMA_SYNC, without),
-        (SPEC, "roles = single", by_roles),
-        (SPEC, MMA_SYNC, by_roles),
+        (f64, f"{small}, {single}", without),
+        (f64, f"{small}, {MMA_SYNC}", without),
+        (SPEC, f"{small}, {single}", by_roles),
+        (SPEC, f"{small}, {MMA_SYNC}", by_roles),
     ):
         fields = lt.Schedule.parse(f"{given}, {beside}")
         with pytest.raises(lt.ScheduleError) as caught:
             compile_gemm(spec, target="sm_90a", schedule=fields)
         assert advice in str(caught.value)
         compile_gemm(spec, target="sm_90a", schedule=fields.set(lt.Schedule.parse(otherwise).decided()))
-    roles = lt.Schedule.parse(f"{given}, {MMA_SYNC}").set(lt.Schedule.parse(BY_ROLES).decided())
+    roles = lt.Schedule.parse(f"{given}, grid.tile = [256, 128], {MMA_SYNC}").set(lt.Schedule.parse(BY_ROLES).decided())
     compile_gemm(SPEC, target="sm_90a", schedule=roles)
 
 

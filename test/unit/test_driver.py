@@ -27,7 +27,7 @@ IR_LEVELS = [level for level in Level if level is not Level.PTX]
 
 SCHEDULE = "grid = <tile = [64, 64]>, mainloop = <k = 32, stages = 3>, multiply = <atoms = [2, 2, 1]>"
 UNPACKED = (
-    "grid = <tile = [64, 64]>, mainloop = <k = 32, stages = 3, a = <pack = none>, b = <pack = none>>, "
+    "grid = <tile = [32, 32]>, mainloop = <k = 32, stages = 3, a = <pack = none>, b = <pack = none>>, "
     "multiply = <atoms = [2, 2, 1]>, epilogue = <pack = none>"
 )
 BAD_TILE = "grid = <tile = [100, 64]>, mainloop = <k = 32>"
