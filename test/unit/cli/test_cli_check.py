@@ -83,7 +83,7 @@ def test_check_of_all_presets_prints_a_row_for_each(monkeypatch: pytest.MonkeyPa
     presets = {name: Preset(Schedule.parse(SCHEDULE[-1]), "sm_80", "") for name in ("one", "two")}
     monkeypatch.setattr(check_presets, "LADDERS", presets)
     page = tmp_path / "page.md"
-    command = ("check", "--all-presets", "--jobs", "1", "--budget", "0.4", "--journal", str(tmp_path / "done.json"))
+    command = ("check", "--all-presets", "--jobs", "1", "--budget", "1", "--journal", str(tmp_path / "done.json"))
     output = accepted(*command, "--seed", "1", "--markdown", str(page))
     assert reported(output, "one").split()[:2] == ["sm_80", "bf16"]
     assert [line.split(" | ")[0] for line in page.read_text().splitlines()[2:]] == ["| one", "| two"]
