@@ -11,7 +11,6 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
 from itertools import product
 from types import MappingProxyType
 from typing import Literal
@@ -397,13 +396,11 @@ MMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType(_MMA)
 COPY_ATOMS: Mapping[str, CopyAtom] = MappingProxyType(_copy_atoms())
 
 
-@lru_cache(maxsize=256)
 def threads_of_atom(shape_name: str | None) -> int:
     """Threads that execute an atom together, by its name without types, e.g. `mma.m16n8k16`; 32 for an unknown one."""
     return next((atom.threads for name, atom in MMA_ATOMS.items() if name.startswith(f"{shape_name}.")), 32)
 
 
-@cache
 def operand_types() -> tuple[str, ...]:
     """The element types that some mma instruction multiplies."""
     return tuple(dict.fromkeys(dtype for atom in MMA_ATOMS.values() for dtype in (atom.a_dtype, atom.b_dtype)))
