@@ -118,8 +118,8 @@ def prmt(form: Form) -> Callable[..., Any]:
     domain = form.domain
 
     def compute(x: Any, y: Any, selector: Any) -> Any:
-        if x is None and y is None:  # then the result is unwritten too: a compiler does not need these bytes
-            return None
+        if (x is None and _is_unwritten_or_zero(y)) or (y is None and _is_unwritten_or_zero(x)):
+            return None  # the result is unwritten too: a compiler replaces these bytes, or does not need them
         if not isinstance(selector, np.ndarray):
             x, y = _if_chosen(x, y, int(selector))
         if not isinstance(selector, np.ndarray) and not (registers.is_raw(x) and registers.is_raw(y)):
@@ -140,6 +140,10 @@ def prmt(form: Form) -> Callable[..., Any]:
         return words if words.ndim else int(words)
 
     return compute
+
+
+def _is_unwritten_or_zero(value: Any) -> bool:
+    return value is None or (registers.is_raw(value) and not np.any(value))
 
 
 def _if_chosen(x: Any, y: Any, selector: int) -> tuple[Any, Any]:

@@ -103,6 +103,11 @@ def test_the_upper_half_of_a_product_of_64_bits(type):
         ("prmt.b32 %r4, %r2, %r3, 0x7053;", _bytes(0x7053)),
         ("prmt.b32 %r4, %r2, %r9, 0x0032;", _bytes(0x0032)),  # of %r9, which was never written, nothing is chosen
         ("prmt.b32 %r4, %r2, %r3, 0x9f3c;", _bytes(0x9F3C)),
+        # LLVM inserts a byte into a vector of which another is undefined.
+        (
+            "prmt.b32 %r5, %r9, 0, 0x3340; prmt.b32 %r6, %r2, %r5, 0x5410; bfi.b32 %r4, %r3, %r6, 16, 8;",
+            (X & 0xFFFF) | ((Y & 0xFF) << 16),
+        ),
         ("shfl.sync.bfly.b32 %r4, %r2, 5, 31, -1;", X[np.arange(32) ^ 5]),
         ("shfl.sync.idx.b32 %r4, %r2, 3, 0x181f, -1;", X[np.arange(32) & 24 | 3]),
         ("shfl.sync.up.b32 %r4, %r2, 3, 0, -1;", X[np.where(np.arange(32) >= 3, np.arange(32) - 3, np.arange(32))]),
