@@ -20,7 +20,7 @@ from lowtide.errors import Error, InterpreterFault
 
 _REFUSED = 2
 
-# The module of each command, and its name there.
+# For each command, its module in lowtide.cli and the attribute of that module.
 _COMMANDS = {
     "run": ("run", "run"),
     "compile": ("compile", "compile_"),
@@ -46,7 +46,7 @@ def _imported(name: str) -> Any:
 
 
 class _Commands(TyperGroup):
-    """Imports a command when it is named; turns Lowtide's errors into a message and exit status 2."""
+    """Imports a command only when it is used. Turns Lowtide's errors into a message and an exit status."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "commands": dict.fromkeys(_COMMANDS)})
@@ -98,7 +98,7 @@ def main() -> None:
     """Run the command, and exit with its status."""
     named = set(sys.argv[1:2]) & set(_COMMANDS)
     for name in named or _COMMANDS:
-        _imported(name)  # before typer prints anything: an interrupt is then reported in one line
+        _imported(name)  # outside of typer, so that an interrupt during the import is reported in one line
     app()
 
 

@@ -42,7 +42,7 @@ def compile_ir(
         except ScheduleError:
             if not refused:
                 raise
-            break  # no other schedule is legal
+            break  # no schedule is left
         try:
             check(lowered)
             return lowered if lowered.chosen is None else replace(lowered, assembly=_good_code(lowered))

@@ -149,9 +149,9 @@ class _Compilation:
     entered: str = ""
     chosen: Schedule | None = None
     at_start: ir.Operation | None = None
-    """A copy of the module at the start of the level, from which a failing pass is reached again."""
+    """A copy of the module before the level's first pass. If a pass fails, those before it run again from here."""
     ran: list[Element] = field(default_factory=list)
-    """The passes since then."""
+    """The passes that have run since then."""
 
     def result(self) -> Lowered:
         folder = self.dumps.path if self.dumps is not None else None
@@ -251,7 +251,7 @@ class _Compilation:
             write_whole(self.dumps.ptx(), self.ptx)
 
     def _before(self) -> str:
-        """The module before the pass that failed: the passes before it, which are pure functions, run again."""
+        """The module before the pass that failed. The earlier passes run again, since they are pure functions."""
         module = parse_text(str(self.at_start), self.context, "<before>")
         for element in self.ran:
             _run(element, module, self.target)

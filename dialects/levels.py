@@ -210,7 +210,7 @@ def check_level(module: ir.Module, level: Level) -> None:
 
 
 def _first_complaint(top: ir.Operation, level: Level, host: bool) -> str | None:
-    # By name, not by op: levels nvvm and llvm have thousands of ops.
+    # Judge each name once: levels nvvm and llvm have thousands of ops, but few names.
     suspects = {name for name in op_names(top) if name in _RULES_OF or _misplaced(name, level, host)}
     for op in ops_named(top, "*") if suspects else ():
         if op.name in suspects:

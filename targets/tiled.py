@@ -27,7 +27,7 @@ _OPERAND_MODES: dict[str, tuple[int, int]] = {"a": (0, 2), "b": (1, 2), "c": (0,
 
 @lru_cache(maxsize=512)
 def _permutes(layout: Layout) -> bool:
-    """Whether the layout permutes 0…size - 1."""
+    """Whether the layout is a permutation of 0…size - 1."""
     whole = np.arange(size(layout))
     return np.array_equal(np.sort(offsets(layout, whole)), whole)
 

@@ -1,10 +1,11 @@
-"""Whether problems compile by their defaults: `python test/sweep_defaults.py --first 0 --count 1000`.
+"""Checks that problems compile with default schedules: `python test/sweep_defaults.py --first 0 --count 1000`.
 
 Each number draws a problem: types, layouts, extents from 1 to 8192, known or not, batches, epilogues with full
-operands, packed weights, scales of blocks. It is compiled for a target without a schedule, and assembled. The saved
-kernel is given dense operands of the problem; if it is small, its PTX is interpreted and D compared with the reference.
-What spills, is refused or is wrong is printed with its number, which draws it again. Exit status 0 if there is none.
-`--journal FILE` keeps a line of JSON for each problem; numbers that it has are left out.
+operands, packed weights, scales of blocks. The problem is compiled for a target without a schedule, and the PTX is
+assembled. The saved kernel must accept dense operands. If the problem is small, the PTX is interpreted, and D is
+compared with the reference. If the code spills, or the problem is refused, or D is wrong, the problem is printed with
+its number; the number draws the same problem again. The exit status is 0 if none is printed. `--journal FILE` keeps a
+line of JSON for each problem; numbers that are in the file are skipped.
 """
 
 import argparse
@@ -40,9 +41,9 @@ from lowtide.verification.fuzz.words import SCALES, WEIGHTS
 
 _TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_90a")  # roles have the most to choose
 _LARGEST = 8192
-_OPEN = 37  # an extent that is not known
-_OPEN_OF_WEIGHTS = 256  # K, of which a group must be a part
-_INTERPRETED = 2**15  # products of kernels that are run too
+_OPEN = 37  # in place of an extent that is not known
+_OPEN_OF_WEIGHTS = 256  # in place of K with packed weights: a multiple of each group
+_INTERPRETED = 2**15  # kernels with at most this many scalar products are also run
 _SMS = 3
 _COMMON = ("f16", "bf16")  # half of the problems
 
@@ -108,7 +109,7 @@ def _serves(target: Target, spec: lt.GemmSpec) -> bool:
     multiplies = any(name.endswith(suffix) for name in target.mma_atoms) or spec.decomposition is not None
     converts = target.compute_capability >= element_type(spec.d).converts_on
     scales = spec.block_scales is None or target.name == "sm_90a"
-    groups = spec.group is None or element_type(spec.sums).bits == 32  # which are added in f32
+    groups = spec.group is None or element_type(spec.sums).bits == 32  # sums of groups are added in f32
     return multiplies and converts and scales and groups
 
 
@@ -168,7 +169,7 @@ def _assembled(spec: lt.GemmSpec, kernel: CompiledKernel) -> str:
 
 
 def _takes_dense_operands(spec: lt.GemmSpec, kernel: CompiledKernel) -> str:
-    """Why the kernel, saved and loaded, refuses dense operands of the problem; if it is small, also why D is wrong."""
+    """Why the saved and loaded kernel refuses dense operands, or, for a small problem, why D is wrong; "" otherwise."""
     extents = [_OPEN if extent is None else extent for extent in (spec.m, spec.n, spec.k)]
     if spec.k is None and element_type(spec.b).bits < element_type(spec.a).bits:
         extents[2] = _OPEN_OF_WEIGHTS
@@ -193,7 +194,7 @@ def _takes_dense_operands(spec: lt.GemmSpec, kernel: CompiledKernel) -> str:
 
 
 CHECKS: tuple[Callable[[lt.GemmSpec, CompiledKernel], str], ...] = (_assembled, _takes_dense_operands)
-"""What each kernel is held to: what is wrong with it, or ""."""
+"""Each returns what is wrong with a kernel, or ""."""
 
 
 def tried(number: int) -> Found:

@@ -121,7 +121,7 @@ template <typename Class> static void define(Class cls, const LowtideKind &kind)
   });
 }
 
-// The ops of a name below an op and the op itself, outer before inner; `math.*` names every op of that prefix.
+// The ops with a name, at and below `root`, outer before inner. `math.*` stands for each name with that prefix.
 static std::vector<MlirOperation> opsNamed(MlirOperation root, std::string_view name) {
   struct Search {
     std::string_view name;
@@ -139,7 +139,7 @@ static std::vector<MlirOperation> opsNamed(MlirOperation root, std::string_view 
   return search.found;
 }
 
-// The names of an op and the ops below it, each once.
+// The names of an op and of the ops below it, each once.
 static std::set<std::string_view> opNames(MlirOperation root) {
   std::set<std::string_view> names;
   auto visit = [](MlirOperation op, void *names) {
@@ -156,8 +156,8 @@ NB_MODULE(_lowtide, m) {
   m.def("register_dialects", [](MlirDialectRegistry registry) { lowtideRegisterDialects(registry); });
   m.def("numbers_of_order", &lowtideNumbersOfOrder);
   m.def("ops_named", &opsNamed,
-        "The ops of a name, or of a prefix as in `math.*`, below an op and the op itself, outer before inner.");
-  m.def("op_names", &opNames, "The names of an op and the ops below it, each once.");
+        "The ops with a name, at and below an op, outer before inner. `math.*` stands for each name with that prefix.");
+  m.def("op_names", &opNames, "The names of an op and of the ops below it, each once.");
   addOutline(m);
   intptr_t count;
   const LowtideKind *kinds = lowtideKinds(&count);

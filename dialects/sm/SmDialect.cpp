@@ -43,7 +43,8 @@ static ParseResult parsePermutation(AsmParser &parser, Attribute &permutation) {
 #define GET_TYPEDEF_CLASSES
 #include "SmTypes.cpp.inc"
 
-// The registers of a wgmma are a struct of up to 128 equal types, which many ops of levels nvvm and llvm print.
+// The registers of a wgmma are a struct of up to 128 equal types. Many ops of levels nvvm and llvm print this type, so
+// it has an alias.
 struct NamesRegisters : OpAsmDialectInterface {
   using OpAsmDialectInterface::OpAsmDialectInterface;
   AliasResult getAlias(Type type, raw_ostream &os) const override {

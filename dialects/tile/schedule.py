@@ -453,7 +453,7 @@ def _expanded(shorthand: str, value: Any) -> Mapping[str, Any]:
     return decided
 
 
-@lru_cache(maxsize=256)  # presets give the same few
+@lru_cache(maxsize=256)  # presets use the same few texts
 def _decided_by(text: str) -> Mapping[str, Any]:
     """The fields, by path, that a text inside `#tile.mainloop` sets."""
     with ir.Context(load_on_create_dialects=["tile"]):

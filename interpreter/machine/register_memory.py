@@ -131,9 +131,9 @@ def _type_there(cells: Cells, rows: Ints) -> str | None:
 
 
 def _plain(values: Sequence[Any], width: int) -> str:
-    """The type of raw bits: zeros of any type, or integers."""
+    """The type of raw bits: zeros of any type, or integers of at most four bytes."""
     is_zero = width > 1 and not any(np.any(value) for value in values)
-    return ZERO_TYPE if is_zero else f"i{8 * min(width, 4)}"  # a payload may be a float64, which does not hold 64 bits
+    return ZERO_TYPE if is_zero else f"i{8 * min(width, 4)}"  # a float64 payload cannot hold 64 bits
 
 
 def _elements(value: Any, dtype: str, width: int, domain: Domain) -> Values:

@@ -1,9 +1,9 @@
 """Byte-addressed memory whose bytes hold numbers of a domain, with the element that each byte is part of.
 
 Each element is at the address of its first byte, which has its payload and the code of its type; its further bytes say
-"continued". So a read that does not match whole elements of its own type is found in every domain. Integers are bits:
-they may be read as integers of another width. Bytes that cp.async zero-fills read as zero of any type. All functions
-take arrays of addresses, one per lane (a *row*).
+"continued". So a read that does not match whole elements of its own type is found in every domain. Integers are an
+exception: they are bits, and may be read as integers of another width. Bytes that cp.async zero-fills read as zero of
+any type. All functions take arrays of addresses, one per lane (a *row*).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _IN_MEMORY: Mapping[str, int] = MappingProxyType(
 )
 CODES: Mapping[str, int] = MappingProxyType({dtype: _IN_MEMORY[in_memory(dtype)] for dtype in _WIDTHS})
 _NAMES: Mapping[int, str] = MappingProxyType({code: dtype for dtype, code in _IN_MEMORY.items()})
-# The codes of integers, by bytes.
+# The codes of integers, by size in bytes.
 _INTEGERS: Mapping[int, int] = MappingProxyType({size: CODES[f"i{8 * size}"] for size in (1, 2, 4, 8)})
 UNWRITTEN, ZERO, CONTINUED = 0, 254, 255
 ZERO_TYPE = "zero"
@@ -228,7 +228,8 @@ class Cells:
     def load_any(self, access: Access, addresses: Ints, width: int, count: int = 1) -> tuple[Values, str]:
         """As `load`, for elements of `width` bytes of any one type: payload, and the type's name.
 
-        The name is ZERO_TYPE if all bytes are zero-filled. Raises InterpreterError also for mixed types.
+        The name is ZERO_TYPE if all bytes are zero-filled. Integers of other or mixed widths are read as integers of
+        `width` bytes. Raises InterpreterError also for other mixed types.
         """
         span = self.span(access, addresses, width * count)
         self._before_read(access, span)
@@ -395,11 +396,11 @@ class Cells:
         return loaded(self.payload[span.elements(width)], dtype)
 
     def _bits(self, span: Span, width: int) -> Values | None:
-        """The bits of a span's integers, whatever their widths, as integers of `width` bytes; None if a byte is in
-        none."""
+        """The bytes of a span as integers of `width` bytes. None unless each byte is zero-filled or part of an integer,
+        of any width."""
         at = span.elements(1)
         result, known = np.zeros(at.shape, np.int8), self.codes[at] == ZERO
-        for size, code in _INTEGERS.items():  # the smallest first, which may have overwritten a part of a larger one
+        for size, code in _INTEGERS.items():  # smallest first: one may have overwritten a part of a larger one
             begins = at & -size
             inside = ~known & (self.codes[begins] == code) & ((at == begins) | (self.codes[at] == CONTINUED))
             numbers = np.ascontiguousarray(self.payload[begins[inside]].astype(f"i{size}")).view(np.int8)

@@ -38,7 +38,7 @@ _INSTRUCTIONS: Mapping[str, str] = MappingProxyType(
 
 def _instruction(op: DecodedOp) -> str:
     name = op.attributes["intrin"]
-    if name.startswith("llvm.arithmetic.fence."):  # says what LLVM may not see through
+    if name.startswith("llvm.arithmetic.fence."):  # it only limits LLVM's optimizations
         return "mov.b32 $d, $0;"
     product = _MMA.fullmatch(name)
     if product is not None:

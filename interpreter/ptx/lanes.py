@@ -121,7 +121,7 @@ def prmt(form: Form) -> Callable[..., Any]:
         if not isinstance(selector, np.ndarray):
             x, y = _if_chosen(x, y, int(selector))
         if (x is None and _is_unwritten_or_zero(y)) or (y is None and _is_unwritten_or_zero(x)):
-            return None  # the result is unwritten too: a compiler replaces these bytes, or does not need them
+            return None  # the result is unwritten too: a compiler later replaces its bytes, or does not use them
         if not isinstance(selector, np.ndarray) and not (registers.is_raw(x) and registers.is_raw(y)):
             found = _halves(x, y, int(selector), domain)
             if found is None:

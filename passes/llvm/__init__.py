@@ -14,7 +14,7 @@ from lowtide.passes.steps import Step
 STEPS = (
     Step(ConvertPtxOpsToAsm, "the one place where inline assembly is written"),
     Step(ConvertMathToIntrinsics, "upstream's conversion would call libdevice for these"),
-    Step(KeepComparisonsWide, "while the types of products are attributes"),
+    Step(KeepComparisonsWide, "while the type of wgmma's sums is still an attribute"),
     Step(
         "gpu.module(convert-scf-to-cf,convert-gpu-to-nvvm,convert-nvvm-to-llvm,convert-to-llvm,"
         "reconcile-unrealized-casts,canonicalize,cse)",

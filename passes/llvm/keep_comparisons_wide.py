@@ -2,9 +2,10 @@
 
 Before   %x = arith.extf %sum : f16 to f32; %p = arith.cmpf olt, %x, %zero : f32
 After    %x = arith.extf …; %y = llvm.call_intrinsic "llvm.arithmetic.fence.f32"(%x); %p = arith.cmpf olt, %y, %zero
-         LLVM's InstCombine compares in f16 what was extended from f16. ptxas moves such a comparison of sums above the
-         wait for the products, and then runs the products one by one (advisory C7514). The fence is no instruction.
-Needs    device code with wgmma as an nvvm op. Only kernels with wgmma into f16.
+         Without the fence, LLVM's InstCombine compares values in f16 if they were extended from f16. ptxas moves such a
+         comparison of sums above the wait for the products, and then serializes the products (advisory C7514). The
+         fence becomes no instruction. Kernels without wgmma into f16 stay as they are.
+Needs    device code in which wgmma is an nvvm op.
 Refuses  nothing.
 Test     test/lit/passes/llvm/keep-comparisons-wide.mlir
 """
@@ -24,7 +25,7 @@ _HALF_SUMS = "#nvvm.wgmma_type<f16>"
 
 @dataclass(frozen=True)
 class KeepComparisonsWide(Pass):
-    """Puts a fence before each comparison of f32."""
+    """Puts a fence on each operand of a comparison of f32, except for constants."""
 
     name: ClassVar[str] = "keep-comparisons-wide"
 

@@ -41,7 +41,7 @@ from lowtide.verification.checking.trials import Finding
 from lowtide.verification.checking.variants import variants_of
 from lowtide.verification.checking.workload import work_of
 
-# Not packed: each place where matrices may lie would be a run of all levels.
+# Not packed: otherwise check runs all levels for each place where matrices may lie.
 TWO_STAGES = "grid.tile = [32, 32], k = 16, atoms = [1, 2, 1], stages = 2, pack = none"
 SMALL = f"{TWO_STAGES}, order = grouped(2)"
 OPEN = lt.GemmSpec(a="bf16", b="bf16", d="bf16")

@@ -6,7 +6,8 @@ import lowtide as lt
 from lowtide.compiler.presets import LADDERS
 
 BUDGET = 0.8  # seconds: a part of the conditions
-# Not packed: each place where matrices may lie would be a run of all levels; small kernels have these (test_check.py).
+# Not packed: otherwise check runs all levels for each place where matrices may lie. test_check.py checks packing, on a
+# small kernel.
 SCHEDULES = {
     name: LADDERS[name].schedule.with_(pack="none") for name in ("sm80-simt", "sm80-persistent", "sm90-pingpong")
 }

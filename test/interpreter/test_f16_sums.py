@@ -68,7 +68,7 @@ def test_every_level_gives_the_same_d(name):
         assert found[level].tobytes() == found["ptx"].tobytes(), level
 
 
-def test_comparisons_stay_in_f32_where_ptxas_keeps_them_behind_the_wait():
+def test_comparisons_stay_in_f32_so_that_ptxas_keeps_them_after_the_wait():
     problem, kernel, shape = compiled("compared")
     assert "setp.lt.f32" in kernel.ptx and "setp.lt.f16" not in kernel.ptx
     assert not assemble(kernel.ptx, SM_90A).warnings

@@ -47,7 +47,7 @@ def last_of(steps: list[Step]) -> dict[Level, str]:
 def test_every_level_gives_the_same_d(layout: str, schedule: str) -> None:
     problem = spec(layout, "f16" if schedule == "deep" else "bf16", d="f32")
     levels = last_of(steps_of(problem, SCHEDULES[schedule], SM_90A))
-    # Ragged in M, N and K, four work tiles for one CTA, and the ring of two stages wraps around.
+    # M, N and K are ragged. One CTA computes four work tiles, and the ring of two stages wraps around.
     rows, columns, depth = lt.Schedule.parse(SCHEDULES[schedule]).tile_mnk
     inputs = inputs_of(problem, rows + 34, 2 * columns - 3, 2 * depth + 11)
     for level in LEVELS:

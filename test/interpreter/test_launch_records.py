@@ -170,7 +170,7 @@ def test_an_array_of_an_unknown_type_is_refused() -> None:
         run(STRANGER, record)
 
 
-def test_a_saved_kernel_s_record_takes_shared_operands_and_refuses_what_a_call_refuses(tmp_path: Path) -> None:
+def test_a_record_of_a_saved_kernel_takes_shared_operands_and_refuses_what_a_call_refuses(tmp_path: Path) -> None:
     spec = lt.GemmSpec(a="f16", b="f16", d="f16", layout="tn", batch=None, epilogue=epilogue)
     manifest, ptx, _ = read(lt.compile_gemm(spec, "sm_80").save(tmp_path / "saved"))
     one = operands()

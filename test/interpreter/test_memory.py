@@ -107,7 +107,7 @@ def test_an_element_of_which_a_part_was_overwritten_is_torn() -> None:
 
 
 @pytest.mark.parametrize(("written", "read"), [("i32", "i8"), ("i8", "i32"), ("i16", "i8")])
-def test_integers_are_bits_that_may_be_read_by_another_width(written: str, read: str) -> None:
+def test_integers_may_be_read_as_integers_of_another_width(written: str, read: str) -> None:
     memory, numbers = shared(), np.arange(-8, 8, dtype=np.int8) * 7
     bits = numbers.view(INTEGERS[written])
     memory.store(by(lanes=[0]), np.array([16]), bits[None].astype(float), written, bits.size)
@@ -117,7 +117,7 @@ def test_integers_are_bits_that_may_be_read_by_another_width(written: str, read:
     assert dtype == "i8" and (payload == numbers).all()
 
 
-def test_what_is_left_of_an_integer_is_read_by_its_bytes() -> None:
+def test_the_bytes_left_of_an_overwritten_integer_may_be_read() -> None:
     memory = shared()
     memory.store(by(lanes=[0]), np.array([0]), np.full((1, 1), 0x04030201), "i32")
     memory.store(by(lanes=[0]), np.array([2]), np.full((1, 1), 9), "i8")

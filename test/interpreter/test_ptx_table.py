@@ -101,9 +101,9 @@ def test_the_upper_half_of_a_product_of_64_bits(type):
         ("popc.b32 %r4, %r2;", np.array([int(each).bit_count() for each in u(X)])),
         ("clz.b32 %r5, %r2; shr.u32 %r6, %r2, 9; clz.b32 %r7, %r6; sub.s32 %r4, %r7, %r5;", np.full(32, 9)),
         ("prmt.b32 %r4, %r2, %r3, 0x7053;", _bytes(0x7053)),
-        ("prmt.b32 %r4, %r2, %r9, 0x0032;", _bytes(0x0032)),  # of %r9, which was never written, nothing is chosen
+        ("prmt.b32 %r4, %r2, %r9, 0x0032;", _bytes(0x0032)),  # no byte of %r9, which was never written, is chosen
         ("prmt.b32 %r4, %r2, %r3, 0x9f3c;", _bytes(0x9F3C)),
-        # LLVM inserts a byte into a vector of which another is undefined.
+        # LLVM inserts a byte into a vector that also has an undefined byte.
         (
             "prmt.b32 %r5, %r9, 0, 0x3340; prmt.b32 %r6, %r2, %r5, 0x5410; bfi.b32 %r4, %r3, %r6, 16, 8;",
             (X & 0xFFFF) | ((Y & 0xFF) << 16),

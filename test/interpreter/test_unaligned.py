@@ -64,9 +64,9 @@ WARPGROUP = ("sm_90a", "b.copy = realigned.4, roles = cooperative(1), grid.tile 
 
 
 @pytest.mark.parametrize(("dtype", "target", "schedule"), [("u8", *WARPS), ("s8", *WARPS), ("s8", *WARPGROUP)])
-def test_bytes_that_registers_put_together_are_read_as_bytes(dtype, target, schedule):
-    """The elements of a run that reaches past a row are put together in 32-bit registers. ldmatrix or wgmma reads
-    them."""
+def test_bytes_that_are_assembled_in_registers_are_read_as_bytes(dtype, target, schedule):
+    """A run of elements that reaches past its row is assembled in 32-bit registers, and stored to shared memory. From
+    there ldmatrix or wgmma reads it."""
     problem = spec(dtype=dtype, d="s32", acc="s32")
     kernel = lt.compile_gemm(problem, target=target, schedule=schedule)
     module = Loaded(kernel.levels["llvm"], kernel.ptx)

@@ -57,7 +57,7 @@ def test_every_level_computes_what_the_weights_say(case):
     a, b, group, schedule, epilogue, zero_points = CASES[case]
     spec = spec_for(a, b, group, epilogue, zero_points=zero_points)
     kernel = lt.compile_gemm(spec, target="sm_80", schedule=schedule)
-    # Five K steps or more, beside a short one; several tiles for each of two CTAs, the last ones cut.
+    # Two K steps, then six, and several work tiles, the last ones ragged.
     for k, seed in ((128, 0), (384, 1)):
         inputs = small_integers(spec, 20 if schedule == SMALL else 37, 80, k, seed)
         expected = reference(spec, **inputs)
@@ -70,7 +70,7 @@ PASSES = ("tile-to-ctas", "pipeline-mainloop", "bind-mma-atoms", "split-k-slices
 
 
 def test_each_pass_that_sees_weights_keeps_the_numbers():
-    """At every trip count of the ring, and with several work tiles for each CTA."""
+    """At every trip count of the ring, and with several work tiles."""
     spec = spec_for("bf16", "s4", 64, None, zero_points=True)
     steps = {step.name: step for step in steps_of(spec, SMALL)}
     for steps_of_k in (1, 2, 3, 7):
@@ -78,7 +78,7 @@ def test_each_pass_that_sees_weights_keeps_the_numbers():
         inputs = small_integers(spec, 20, n, 64 * steps_of_k)
         given = {"a": inputs["a"], "b": inputs["b"], "d": np.zeros((20, n), np.float32)}
         given |= {name: inputs[name] for name in ("scales", "zeros")}
-        d, tiles = run_of(steps["tile-to-ctas"].after, given)  # for what each pass has before it
+        d, tiles = run_of(steps["tile-to-ctas"].after, given)  # stands for the kernel before each pass
         np.testing.assert_array_equal(d, reference(spec, **inputs))
         for name in PASSES:
             assert steps[name].before != steps[name].after

@@ -30,8 +30,8 @@ LAST_LINES = {
 }
 
 
-# Runs each script of its arguments in a process of its own, which has the compiler from this one: importing it takes
-# longer than most scripts do. What they print, and their exit status, are in files of a folder.
+# Runs each script that is given as an argument, in a forked process. The parent imports the compiler once, because the
+# import takes longer than most scripts. The output and the exit status of each script go to files in a folder.
 RUN = """
 import os, runpy, sys
 
@@ -56,7 +56,7 @@ for script in scripts:
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of what each script printed."""
+    """The folder with the output and the exit status of each script."""
     folder = tmp_path_factory.mktemp("examples")
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-c", RUN, str(folder), *map(str, EXAMPLES)]

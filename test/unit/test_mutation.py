@@ -183,7 +183,7 @@ def test_first_rows_taken_before_their_own_group_are_found() -> None:
         mutant = planted(name, level, "one group of wgmma more in flight", original, at)
         assert re.search("(rows|accumulators) that .* may still write", found_in(mutant, original).why)
         assert argument_for(mutant, original.levels[level]) is None
-    # K is known: compiled again for another one, the kernel would be without its fault.
+    # K is fixed. A kernel compiled for another K would not have the fault.
     found, argument = judged_on_every_shape(KERNELS[name], mutant, original)
     assert found is not None and argument is None
     # Of the three K steps the first begins with zeros, the others with the sums of the step before.

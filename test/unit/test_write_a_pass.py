@@ -15,7 +15,7 @@ PASS = "passes/cta/merge_clamps.py"
 STEPS = "passes/cta/__init__.py"
 LIT_TEST = "test/lit/passes/cta/merge-clamps.mlir"
 SEMANTIC_TEST = "test/interpreter/passes/test_merge_clamps.py"
-# Those that see a pass: in the pipelines and dumps, in what may import what, and in the pages.
+# The tests that a new pass affects: those of pipelines, dumps, imports and generated pages.
 UNITS = (
     "test_pass_pipeline.py",
     "test_driver.py::test_a_compilation_goes_through_every_level_to_ptx",

@@ -44,8 +44,8 @@ class Step:
 class Subject:
     """Levels of one kernel by name, in order; the module of level problem that they must solve; its schedule.
 
-    `dump`: the folder that they were read from, with the steps between them. `is_edited`: whether compiling the problem
-    by the schedule would give another kernel, so that this one alone is checked.
+    `dump`: the folder that they were read from, with the steps between them. `is_edited`: whether the kernel differs
+    from the one that its problem and schedule compile to; then only these levels are checked.
     """
 
     levels: Mapping[str, str]

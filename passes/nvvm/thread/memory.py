@@ -48,7 +48,7 @@ def place_pointer(
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension of a buffer: its layout, and the coordinate of each of so many threads of an access along it."""
+    """One dimension of a buffer: its layout, and the coordinates along it that the threads of an access have."""
 
     layout: Layout
     thread: Layout
@@ -60,15 +60,15 @@ class Axis:
         return compose(self.layout, self.thread)
 
 
-@lru_cache(maxsize=4096)  # each row of a thread meets each column
+@lru_cache(maxsize=4096)  # an access has many (row, column) pairs, but few rows and columns
 def _offset(axis: Axis, value: int) -> int:
-    """The offset that a step of `value` adds. Raises ScheduleError if it is not the same for all threads."""
+    """The offset that a step of `value` elements adds. Raises ScheduleError if it differs between threads."""
     places = offsets(axis.thread, np.arange(axis.threads))
     steps = offsets(axis.layout, places + value) - offsets(axis.layout, places)
     if np.any(steps != steps[0]):
         raise ScheduleError(
-            f"threads at {axis.thread} and a value {value} further on lie in different panels of {axis.layout}"
-            " [panel-crossed]"
+            f"from threads at {axis.thread}, a step of {value} elements crosses panels of {axis.layout} in some "
+            "threads but not in others [panel-crossed]"
         )
     return int(steps[0])
 

@@ -35,8 +35,8 @@ class Choice:
 
 
 def choose(problem: Problem, target: Target, given: Schedule, passed_over: Sequence[Schedule] = ()) -> Choice:
-    """Decides every field that `given` leaves open. The schedule is none of `passed_over`. Raises ScheduleError if no
-    legal schedule is left.
+    """Decides every field that `given` leaves open. The schedule is none of `passed_over`, nor one that
+    `holds_too_many_sums` excludes. Raises ScheduleError if no legal schedule is left.
 
     If the operands are swapped, the other fields describe the swapped problem.
     """
@@ -45,7 +45,8 @@ def choose(problem: Problem, target: Target, given: Schedule, passed_over: Seque
         if choice.schedule not in passed_over and not holds_too_many_sums(choice.schedule, passed_over):
             return choice
     raise ScheduleError(
-        f"no schedule is left: {len(passed_over)} are passed over, and no other one is legal [no-schedule-left]"
+        f"no schedule is left: {len(passed_over)} are passed over, and no other legal one holds few enough sums per "
+        "thread [no-schedule-left]"
     )
 
 

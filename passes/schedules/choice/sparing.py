@@ -1,7 +1,8 @@
 """Schedules that need fewer registers, to be tried next if the code of a schedule spills.
 
-First comes the same tile. With parts of half the width the epilogue holds half as many elements at once. Fragments that
-are not loaded ahead take half as many registers. Once several tiles were tried, threads hold fewer sums.
+The same tile is tried first. If the parts of the epilogue are half as wide, the epilogue holds half as many elements
+at once. Fragments that are not loaded ahead take half as many registers. After several schedules have been passed over,
+the next ones hold fewer sums per thread.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ _LEAST_COLUMNS = 16  # of a part of the epilogue
 # Fields that follow from the width of a part.
 _OF_PARTS = ("epilogue.swizzle", "epilogue.buffers", "epilogue.prefetch", "epilogue.start")
 
-_ENOUGH = 6  # schedules whose threads hold as many sums
+_ENOUGH = 6  # passed-over schedules, after which others with as many sums per thread are not tried
 
 WHY = "needs fewer registers than the schedule that is passed over"
 
@@ -30,6 +31,6 @@ def sparing(schedule: Schedule, given: Schedule) -> Iterator[dict[str, Any]]:
 
 
 def holds_too_many_sums(schedule: Schedule, passed_over: Sequence[Schedule]) -> bool:
-    """Whether several schedules have been passed over whose threads hold at most as many sums as this one's."""
+    """Whether several schedules with at most as many sums per thread have been passed over."""
     own = sums_per_thread(schedule)
     return sum(sums_per_thread(passed) <= own for passed in passed_over) >= _ENOUGH

@@ -153,7 +153,7 @@ def ctas_per_sm(schedule: Schedule, problem: Problem, target: Target) -> int:
 
 
 def sums_per_thread(schedule: Schedule) -> int:
-    """Sums of one tile that a thread holds."""
+    """The number of sums of one tile that each multiplying thread holds."""
     m, n, _ = schedule.tile_mnk
     return m * n * warps_along_k(schedule) // multiplying_threads(schedule)
 

@@ -60,11 +60,11 @@ def step_named(steps: list[Step], name: str) -> Step:
 
 
 def hold(steps: list[Step], name: str, case: Case) -> None:
-    """After the step so named the kernel gives the same D as before, bit for bit on integers, and float64's.
+    """The kernel gives the same D before and after the named step, bit for bit on integers, and it is float64's D.
 
-    Below level cta, what it gave there stands for what it gives before each step: that level runs in a fraction of the
-    time, and has the work tiles of each CTA. The pass must change the kernel, or is known to leave it alone: then there
-    is nothing to run.
+    Below level cta, the result of level cta stands for the result before the step: that level runs in a fraction of the
+    time, and has the work tiles of each CTA. A step must change the kernel, unless it is idle or only verifies; then
+    nothing is run.
     """
     step = step_named(steps, name)
     is_idle = step.name in case.idle or step.name.startswith("verify-")

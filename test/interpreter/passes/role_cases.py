@@ -52,7 +52,7 @@ def biased(acc, row: lt.PerRow["f32"], column: lt.PerColumn):  # noqa: F821
 
 
 def _case(name: str, problem: lt.GemmSpec, schedule: str, passes: tuple[str, ...] = EVERY) -> Case:
-    """Last of its shapes: three rows of three tiles."""
+    """A case whose last shape has three rows of three tiles."""
     stages = 2 if "stages = 2" in schedule else 3
     tiles = (172, 76, 70) if "grid.tile = [64, 32]" in schedule else (300, 140, 70)
     return Case(name, schedule, (*trips(stages, 64), tiles), passes, problem, SM_90A)

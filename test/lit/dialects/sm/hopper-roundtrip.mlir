@@ -3,7 +3,7 @@
 // RUN: lowtide-opt %s --mlir-print-op-generic | lowtide-opt > %t.generic && diff %t.once %t.generic
 // RUN: filecheck %s < %t.once
 
-// The registers of a wgmma have an alias if they are more than eight.
+// The type of a wgmma's registers has an alias if there are more than eight.
 // CHECK: !registers = !llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32)>
 !registers = !llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32)>
 #tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>

@@ -1,4 +1,4 @@
-// keep-comparisons-wide puts a fence before comparisons of f32 in kernels whose wgmma sums in f16, and in no other.
+// keep-comparisons-wide puts fences before comparisons of f32 in kernels whose wgmma sums in f16, and in no others.
 // RUN: lowtide-opt %s -p keep-comparisons-wide | filecheck %s
 
 module attributes {tile.target = "sm_90a"} {
