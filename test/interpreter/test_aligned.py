@@ -57,7 +57,9 @@ WHOLE = (
 
 def test_part_of_a_warp_in_wgmma_is_reported_in_assembly_too() -> None:
     for level, instruction in WGMMA.items():
-        with pytest.raises(InterpreterError, match=rf"wgmma\.mma_async.*level {level}, CTA 0 warp \d: ({WHOLE})"):
+        with pytest.raises(
+            InterpreterError, match=rf"wgmma\.mma_async.*level {level}, CTA 0 warp \d: ({WHOLE}).*\[warp-aligned\]"
+        ):
             run_kernel(kernel(level, FENCED, instruction), [], 128)
 
 

@@ -99,7 +99,9 @@ def test_a_kernel_that_reads_what_another_thread_writes_is_found(row, who):
     if who is None:
         lt.interpreter.interpret(faulty, inputs, sms=3)
         return
-    with pytest.raises(InterpreterError, match=rf"CTA [01] warp .*: race \(write after read\): writes what {who} read"):
+    with pytest.raises(
+        InterpreterError, match=rf"CTA [01] warp .*: race \(write after read\): writes what {who} read.*\[global-race\]"
+    ):
         lt.interpreter.interpret(faulty, inputs, sms=3)
 
 

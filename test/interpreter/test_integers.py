@@ -119,7 +119,7 @@ def test_an_integer_d_of_32_bits_takes_integers_alone():
 
 
 def test_accumulators_of_integers_are_s32():
-    with pytest.raises(SpecError, match=r"acc='f32' with s8 inputs.*use acc='s32'"):
+    with pytest.raises(SpecError, match=r"acc='f32' with s8 inputs.*use acc='s32'.*\[sums-of-type\]"):
         lt.GemmSpec(a="s8", b="s8", d="f32", acc="f32")
     assert lt.GemmSpec(a="s8", b="s8", d="f32").sums == "s32"
     with pytest.raises(SpecError, match=r"d='s32' with f32 accumulators.*\[d-of-sums\]"):

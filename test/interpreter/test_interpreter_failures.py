@@ -42,7 +42,9 @@ def broken_ptx_stores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("broken_ptx_stores")
 def test_an_exception_is_no_broken_rule_and_names_the_op() -> None:
     kernel = lt.compile_gemm(spec(), target="sm_80", schedule=SCHEDULE)
-    with pytest.raises(InterpreterFault, match=r"`st\.global.*ValueError: shape mismatch.*says nothing") as caught:
+    with pytest.raises(
+        InterpreterFault, match=r"`st\.global.*ValueError: shape mismatch.*says nothing.*\[interpreter-failed\]"
+    ) as caught:
         interpret(Loaded(kernel.levels["llvm"], kernel.ptx), inputs_of(spec(), 32, 32, 16), domain="exact")
     assert not isinstance(caught.value, InterpreterError)
 
@@ -88,7 +90,7 @@ def test_fuzz_says_that_the_interpreter_fails() -> None:
 def test_arithmetic_on_what_was_never_given_is_a_fault_of_the_program() -> None:
     kernel = lt.compile_gemm(spec(), target="sm_80", schedule=SCHEDULE)
     text = kernel.levels["nvvm"]
-    with pytest.raises(InterpreterError, match=r"never written, or poison"):
+    with pytest.raises(InterpreterError, match=r"never written, or poison.*\[register-unset\]"):
         interpret(_with_poison(text), inputs_of(spec(), 32, 32, 16), domain="exact")
     assert np.all(interpret(text, inputs_of(spec(), 32, 32, 0), domain="exact") == 0)
 

@@ -54,7 +54,7 @@ def test_row_padding_is_out_of_bounds(matrix: tuple[GlobalMemory, int]) -> None:
 
 def test_past_the_last_row_is_out_of_bounds(matrix: tuple[GlobalMemory, int]) -> None:
     memory, base = matrix
-    with pytest.raises(InterpreterError, match=r"out of bounds.*16 bytes past the end of a"):
+    with pytest.raises(InterpreterError, match=r"out of bounds.*16 bytes past the end of a.*\[outside-matrices\]"):
         memory.store(by(lanes=[0]), np.array([base + 16 * 64]), np.zeros((1, 1)), "bf16")
 
 
@@ -149,7 +149,9 @@ def test_an_access_by_no_lane_touches_nothing() -> None:
 
 def test_another_warp_reads_after_a_barrier_and_not_before() -> None:
     memory = written()
-    with pytest.raises(InterpreterError, match=r"warp 1 lane 0: race \(read after write\).*warp 0 lane 0 wrote"):
+    with pytest.raises(
+        InterpreterError, match=r"warp 1 lane 0: race \(read after write\).*warp 0 lane 0 wrote.*\[shared-race\]"
+    ):
         memory.load(by(1), LANES * 16, "bf16", 8)
     memory.barrier()
     memory.load(by(1), LANES * 16, "bf16", 8)
@@ -203,7 +205,7 @@ def test_a_write_over_what_another_warp_read_is_a_race() -> None:
     memory = written()
     memory.barrier()
     memory.load(by(1), LANES * 16, "bf16", 8)
-    with pytest.raises(InterpreterError, match=r"race \(write after read\).*warp 1 lane 0 read"):
+    with pytest.raises(InterpreterError, match=r"race \(write after read\).*warp 1 lane 0 read.*\[race-with-read\]"):
         memory.store(by(2), LANES * 16, np.zeros((32, 8)), "bf16", 8)
     memory.barrier()
     memory.store(by(2), LANES * 16, np.zeros((32, 8)), "bf16", 8)
@@ -253,12 +255,16 @@ def test_a_race_names_both_accesses_and_what_would_order_them() -> None:
     access.op = Second()
     memory = written()
     with pytest.raises(
-        InterpreterError, match=r"^the other op.*wrote, with no barrier.* by the op; put a barrier that"
+        InterpreterError,
+        match=r"^the other op.*wrote, with no barrier.* by the op; put a barrier that.*\[shared-race\]",
     ):
         memory.store(access, LANES * 16, np.zeros((32, 8)), "bf16", 8)
     memory.barrier()
     memory.load(by(), LANES * 16, "bf16", 8)
-    with pytest.raises(InterpreterError, match=r"^the other op.*read, with no barrier.* by the op; put a barrier that"):
+    with pytest.raises(
+        InterpreterError,
+        match=r"^the other op.*read, with no barrier.* by the op; put a barrier that.*\[race-with-read\]",
+    ):
         memory.store(access, LANES * 16, np.zeros((32, 8)), "bf16", 8)
 
 

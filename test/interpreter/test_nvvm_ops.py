@@ -240,7 +240,9 @@ def test_lanes_exchange_values_through_shared_memory_after_a_sync(sync: str) -> 
 
 
 def test_lanes_that_exchange_values_without_a_sync_race() -> None:
-    with pytest.raises(InterpreterError, match=r"llvm.load.*warp 0 lane 0: race \(read after write\).*lane 31 wrote"):
+    with pytest.raises(
+        InterpreterError, match=r"llvm.load.*warp 0 lane 0: race \(read after write\).*lane 31 wrote.*\[shared-race\]"
+    ):
         run(EXCHANGE.replace("SYNC", ""))
 
 

@@ -150,7 +150,7 @@ def test_k_of_zero_and_scales_of_another_shape_are_refused():
     spec = spec_for("bf16", "s4", 64, None)
     kernel = lt.compile_gemm(spec, target="sm_80", schedule=SMALL)
     inputs = small_integers(spec, 16, 64, 128)
-    with pytest.raises(lt.InterpreterError, match="scales must have a row for each 64 of K"):
+    with pytest.raises(lt.InterpreterError, match=r"scales must have a row for each 64 of K.*\[assertion-failed\]"):
         kernel.interpret(**{**inputs, "scales": inputs["scales"][:1]}, level="cta")
     with pytest.raises(lt.InterpreterError, match=r"K of packed weights is 0.*\[weights-of-no-k\]"):
         empty = {"a": inputs["a"][:, :0], "b": inputs["b"][:, :0], "scales": inputs["scales"][:0]}

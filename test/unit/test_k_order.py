@@ -58,5 +58,7 @@ def test_consumers_that_count_k_are_refused(schedule: str, fields: dict[str, obj
 
 def test_a_target_without_roles_names_a_way_out_that_it_has() -> None:
     spec = lt.GemmSpec(m=4096, n=4096, k=4096, a="bf16", b="bf16", d="bf16")
-    with pytest.raises(lt.ScheduleError, match=r"k_order = serpentine .*; take forward: sm_80 has no wgmma"):
+    with pytest.raises(
+        lt.ScheduleError, match=r"k_order = serpentine .*; take forward: sm_80 has no wgmma.*\[k-order-roles\]"
+    ):
         lt.compile_gemm(spec, target="sm_80", schedule=f"roles = single, {SERPENTINE}")

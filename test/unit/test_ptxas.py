@@ -40,7 +40,7 @@ def test_ptx_is_assembled_and_the_report_read() -> None:
 
 
 def test_what_ptxas_refuses_is_shown() -> None:
-    with pytest.raises(CompileError, match=r"(?s)refused the PTX.*no_such_instruction"):
+    with pytest.raises(CompileError, match=r"(?s)refused the PTX.*no_such_instruction.*\[ptxas-refused\]"):
         ptxas.assemble(PTX.replace("ret;", "no_such_instruction;"), SM_80)
 
 

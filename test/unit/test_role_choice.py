@@ -407,5 +407,7 @@ def test_a_choice_for_any_problem_is_legal_and_has_roles(number: int) -> None:
 def test_roles_are_refused_for_types_that_no_wgmma_takes() -> None:
     """By the rule of the atom, before anything is asked of it."""
     spec = lt.GemmSpec(a="f64", b="f64", d="f64", acc="f64")
-    with pytest.raises(lt.ScheduleError, match=r"none for these types with roles; take .*roles = single"):
+    with pytest.raises(
+        lt.ScheduleError, match=r"none for these types with roles; take .*roles = single.*\[atom-of-types\]"
+    ):
         lt.compile_gemm(spec, "sm_90a", "roles = cooperative(2)")

@@ -89,7 +89,10 @@ def test_a_choice_is_legal_on_its_target(
 
 
 def test_a_field_that_fits_no_candidate_is_refused_with_the_rule() -> None:
-    with pytest.raises(ScheduleError, match=r"no schedule fits: needs .* bytes of shared memory .* take stages = \d+"):
+    with pytest.raises(
+        ScheduleError,
+        match=r"no schedule fits: needs .* bytes of shared memory .* take stages = \d+.*\[ring-too-large\]",
+    ):
         choose(LARGE, get("sm_80"), Schedule().with_(grid_tile=(128, 128), k=64, stages=20))
 
 

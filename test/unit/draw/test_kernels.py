@@ -214,7 +214,7 @@ def test_what_cannot_be_shown_of_a_kernel_is_refused(mma: str, wgmma: str, tmp_p
     nvvm.write_text(driver.lower(mma, target="sm_80", until=Level.NVVM).levels["nvvm"], encoding="utf-8")
     with pytest.raises(lt.IRError, match=r"level nvvm .*\[drawn-too-late\]"):
         kernel_picture(nvvm)
-    with pytest.raises(lt.Error, match=r"cannot read .*missing.mlir"):
+    with pytest.raises(lt.Error, match=r"cannot read .*missing.mlir.*\[source-read\]"):
         lt.draw(tmp_path / "missing.mlir", tmp_path / "x.svg")
     for arguments, message in (
         (("<3,3,3>", "--m", "64"), "[draw-beside]"),

@@ -80,7 +80,9 @@ def test_a_gpu_on_which_no_cluster_fits_is_named_before_anything_is_launched(fak
 
 
 def test_clusters_are_counted_of_a_kernel_that_is_launched_in_clusters() -> None:
-    with pytest.raises(LoadError, match=r"tile\.cluster_count.*kernel 'other' is not launched in clusters"):
+    with pytest.raises(
+        LoadError, match=r"tile\.cluster_count.*kernel 'other' is not launched in clusters.*\[host-program\]"
+    ):
         kernel_from(_in_clusters("other"))
     program = kernel_from(_in_clusters()).program
     assert program.uses_cluster_count

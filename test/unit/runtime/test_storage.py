@@ -135,14 +135,17 @@ def test_a_link_to_a_saved_kernel_is_followed(saved: Path, tmp_path: Path) -> No
 def test_the_working_directory_is_not_replaced(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a" / "b")
-    with pytest.raises(LoadError, match=r"cannot save to .*: it is the working directory, or holds it; name a folder"):
+    with pytest.raises(
+        LoadError,
+        match=r"cannot save to .*: it is the working directory, or holds it; name a folder.*\[save-over-cwd\]",
+    ):
         runtime.save(path, sample_manifest(), PTX, None)
     assert (tmp_path / "a" / "b").is_dir()
 
 
 def test_a_name_as_long_as_the_file_system_allows_is_saved_and_a_longer_one_refused(tmp_path: Path) -> None:
     runtime.load(runtime.save(tmp_path / ("k" * 255), sample_manifest(), PTX, None))
-    with pytest.raises(LoadError, match=r"cannot save to .*: File name too long; choose a path"):
+    with pytest.raises(LoadError, match=r"cannot save to .*: File name too long; choose a path.*\[save-write\]"):
         runtime.save(tmp_path / ("k" * 256), sample_manifest(), PTX, None)
 
 

@@ -65,7 +65,7 @@ def test_misaligned_and_unknown_widths_are_refused():
         conflicts(LANES * 24, 16)
     with pytest.raises(ScheduleError, match=r"take 1, 2, 4, 8 or 16.*\[access-bytes\]"):
         conflicts(LANES, 3)
-    with pytest.raises(ScheduleError, match="ldmatrix rows are 16 bytes"):
+    with pytest.raises(ScheduleError, match=r"ldmatrix rows are 16 bytes.*\[access-bytes\]"):
         conflicts(LANES * 8, 8, "ldmatrix")
 
 
