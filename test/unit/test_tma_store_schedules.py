@@ -104,6 +104,14 @@ def test_a_row_of_an_unswizzled_box_has_at_most_256_elements() -> None:
     assert chosen(fields).epilogue.tile == (64, 256)
 
 
+def test_a_row_of_the_last_part_has_whole_16_bytes_too() -> None:
+    fields = "roles = cooperative(2), k = 64, epilogue.path = tma, epilogue.tile = [128, 128], grid.tile = "
+    with pytest.raises(ScheduleError, match=r"last part of 40 columns; take 160 \[tma-store-last-part\]"):
+        chosen(fields + "[128, 168]", "u8")
+    assert chosen(fields + "[128, 168]").grid.tile == (128, 168)
+    assert chosen(fields + "[128, 160]", "u8").grid.tile == (128, 160)
+
+
 def test_a_full_operand_takes_the_way_through_shared_memory() -> None:
     with pytest.raises(ScheduleError, match=r"\[tma-store-operand\]"):
         choose(problem("bf16", OperandKind.full), SM_90A, Schedule.parse(BEST))

@@ -231,13 +231,13 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """Each warpgroup stores 64 rows of a part, in boxes as wide as the swizzle's span."""
     assert schedule.epilogue.tile is not None and schedule.epilogue.swizzle is not None
     rows, columns = schedule.epilogue.tile
+    whole = 128 // element_type(problem.d).bits
     if OperandKind.full in problem.region_kinds:
         yield (
             "epilogue.path = tma has no room for a full operand, which is read in rows; take epilogue.path = smem"
             " [tma-store-operand]"
         )
     if problem.n is not None and not stores_whole_rows(problem) and schedule.epilogue.pack is not PackKind.rows:
-        whole = 128 // element_type(problem.d).bits
         yield (
             f"epilogue.path = tma stores whole 16 bytes and would overwrite what lies behind D's rows of {problem.n} "
             f"elements; take epilogue.path = smem, epilogue.pack = rows, or N = {-(-problem.n // whole) * whole}"
@@ -262,12 +262,17 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
             f"epilogue.tile N = {columns}: epilogue.swizzle = <{bits},{base},{shift}> takes boxes of {width} columns; "
             f"take a multiple of {width}, or epilogue.swizzle = <{narrower},{unit},3> [tma-store-boxes]"
         )
-    if width > MAX_BOX_SIDE or columns * element_type(problem.d).bits % 128:
+    m, n, _ = schedule.tile_mnk
+    if width > MAX_BOX_SIDE or columns % whole:
         yield (
             f"epilogue.tile N = {columns}: a box's row is a multiple of 16 bytes and at most {MAX_BOX_SIDE} elements"
             " [tma-store-columns]"
         )
-    m, n, _ = schedule.tile_mnk
+    elif n % columns % whole:
+        yield (
+            f"grid.tile N = {n}: the row of a box is a multiple of 16 bytes, also in the last part of {n % columns} "
+            f"columns; take {n // whole * whole} [tma-store-last-part]"
+        )
     count, buffers = m // rows * (n // columns), scratch_buffers(schedule)
     if count % buffers:
         fewer = max(number for number in range(1, buffers) if count % number == 0)
