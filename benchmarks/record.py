@@ -35,7 +35,7 @@ _INTERVAL = re.compile(rf"({_NUMBER}) \(({_NUMBER}) … ({_NUMBER})\)")
 class Result:
     """One run. `device`: the GPU, or the CPU if no GPU is used. `date`: YYYY-MM-DD, or the first and the last day
     joined by "/". `area`: the part of docs/performance.md with its rows; "" for none. `about`: further conditions of
-    the figures, as a sentence."""
+    the figures, as a sentence. `commit`: whose kernels were timed. `seed`: of what was drawn."""
 
     device: str
     date: str
@@ -46,6 +46,8 @@ class Result:
     software: str = ""
     rounds: str = ""
     about: str = ""
+    commit: str = ""
+    seed: str = ""
 
     def __post_init__(self) -> None:
         for key in ("device", "date", "command"):

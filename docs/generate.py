@@ -25,6 +25,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parent))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
+import drawn_shapes
 import record
 import verdicts
 
@@ -307,6 +308,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "schedule.md": schedule_page,
         **{f"{page.name}.md": functools.partial(ladder_page, page, results().get(page.name)) for page in LADDER_PAGES},
         **{name: functools.partial(page_with_results, name) for name in RESULT_PAGES},
+        drawn_shapes.PAGE: lambda: _PAGES_HEAD + drawn_shapes.page(results()),
         "../README.md": readme,
     }
 )

@@ -105,7 +105,8 @@ def caption(name: str, result: Result) -> str:
     rounds = f"{result.rounds} rounds" if result.rounds else ""
     lost = result.command.startswith("not recorded")
     command = f"the command is {result.command}" if lost else f"`{result.command}`"
-    parts = [result.device, result.date.replace("/", " to "), rounds, result.software, command]
+    commit, seed = (f"{name} {of}" if of else "" for name, of in (("commit", result.commit), ("seed", result.seed)))
+    parts = [result.device, result.date.replace("/", " to "), rounds, result.software, commit, seed, command]
     about = f"; {result.about}" if result.about else ""
     return ", ".join(filter(None, parts)) + f" ([data](../benchmarks/results/{name}.json){about})."
 

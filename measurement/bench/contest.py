@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lowtide import runtime
-from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
 from lowtide.errors import DeviceError, Error, SpecError
@@ -22,6 +21,7 @@ from lowtide.measurement.bench import cublaslt, cublaslt_library, cublaslt_searc
 from lowtide.measurement.bench.cublaslt_search import WITH_SWEEP
 from lowtide.measurement.bench.exact_products import exact_complaint, exact_product
 from lowtide.measurement.bench.gpu_timing import (
+    ChoosePace,
     Contender,
     Operands,
     complaint,
@@ -29,10 +29,14 @@ from lowtide.measurement.bench.gpu_timing import (
     race,
     ratio,
     screen,
+    settled,
     spread,
     torch_with_gpu,
 )
 from lowtide.measurement.bench.torch_matmul import check_sums, product_of, torch_product
+
+if TYPE_CHECKING:  # it imports MLIR, which a machine that races saved kernels need not have
+    from lowtide.compiler.kernel import CompiledKernel
 
 # cuBLASLt's algorithms are first timed alone, with few launches; the fastest are then timed interleaved.
 ALONE_LAUNCHES, ALONE_MS, ALONE_SECONDS = 3, 5.0, 30.0  # ms per algorithm, seconds for all of them
@@ -132,7 +136,7 @@ class Contest:
             self._torch.cuda.synchronize()
             self._matmul.close()
 
-    def add_kernel(self, name: str, kernel: CompiledKernel | runtime.Kernel) -> bool:
+    def add_kernel(self, name: str, kernel: "CompiledKernel | runtime.Kernel") -> bool:
         """Add a kernel of the spec; returns False, and says why, if its result is wrong."""
         return self.add(Contender(name, lambda i: _launch(kernel, self.sets[i])))
 
@@ -145,7 +149,13 @@ class Contest:
             self._others.append(contender)
         return not found
 
-    def run(self, rounds: int, algorithms: int = WITH_SWEEP, finalists: int = FINALISTS) -> Standings:
+    def run(
+        self,
+        rounds: int,
+        algorithms: int = WITH_SWEEP,
+        finalists: int = FINALISTS,
+        choose_pace: ChoosePace = settled,
+    ) -> Standings:
         """Time all contenders, with `finalists` of at most `algorithms` of cuBLASLt's, 0 for none. cuBLASLt takes no
         part for a batch, 8-bit types and tf32.
 
@@ -157,7 +167,7 @@ class Contest:
             raise DeviceError(f"{torch.name}'s own result is wrong: do not trust this GPU [gpu-untrusted]")
         with_cublaslt = algorithms and self._peer.by_cublaslt
         offered, fastest = self._cublaslt(algorithms, finalists) if with_cublaslt else (0, ())
-        race([torch, *fastest, *self._others], self._timed, rounds, self._seed)
+        race([torch, *fastest, *self._others], self._timed, rounds, self._seed, choose_pace)
         return Standings(self._flops, torch, fastest, offered, tuple(self._others), self._left_out)
 
     def _complaint(self, contender: Contender) -> str:
@@ -239,7 +249,7 @@ class Contest:
         return Contender(algorithm.name, launch)
 
 
-def _launch(kernel: CompiledKernel | runtime.Kernel, operands: Operands) -> object:
+def _launch(kernel: "CompiledKernel | runtime.Kernel", operands: Operands) -> object:
     return kernel(operands.a, operands.b, out=operands.d)
 
 

@@ -2,7 +2,7 @@
 
 Every contender is a CUDA graph of launches that rotate over several sets of operands, together more than L2 holds. In
 each round all contenders run once, in a new random order; the first round is not counted. *Sustained* is a replay of
-about 80 ms after 50 ms of the same; *burst* one of about 4 ms after 60 ms of idleness.
+about 80 ms after 50 ms of the same, unless a `Pace` says otherwise; *burst* one of about 4 ms after 60 ms of idleness.
 
 torch makes the operands and the graphs. It is imported on demand; nothing else here needs it.
 """
@@ -42,6 +42,25 @@ class Contender:
     def seconds(self, kind: str) -> list[float]:
         """One of the two lists, by name."""
         return self.sustained if kind == "sustained" else self.burst
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The milliseconds of a contender in a round: `sustained_ms` count, after `warm_ms` of the same. `burst`: whether
+    it also runs after idleness."""
+
+    warm_ms: float = WARM_MS
+    sustained_ms: float = SUSTAINED_MS
+    burst: bool = True
+
+
+ChoosePace = Callable[[float], Pace]
+"""The pace of a race, from the seconds that a launch of its fastest contender takes, about."""
+
+
+def settled(seconds: float) -> Pace:
+    """Clocks and power settle, whatever the kernel needs."""
+    return Pace()
 
 
 @dataclass(frozen=True)
@@ -198,18 +217,22 @@ def replay(graph: Any, milliseconds: float, estimate_ms: float) -> tuple[float, 
     return start.elapsed_time(stop), count
 
 
-def race(contenders: Sequence[Contender], sets: int, rounds: int, seed: int) -> None:
-    """Fill `sustained` and `burst` of each contender, in `rounds` + 1 rounds: 0.2 s per contender and round."""
+def race(contenders: Sequence[Contender], sets: int, rounds: int, seed: int, choose_pace: ChoosePace = settled) -> None:
+    """Fill `sustained`, and `burst` if the pace has it, of each contender, in `rounds` + 1 rounds: by default 0.2 s per
+    contender and round."""
     graphs = [(contender, capture(contender, sets)) for contender in contenders]
     order = [(contender, graph, estimate_ms(graph)) for contender, graph in graphs]
+    pace = choose_pace(min(estimate for _, _, estimate in order) / sets / 1e3)
     shuffler = random.Random(seed)
     for number in range(rounds + 1):
         shuffler.shuffle(order)
         for contender, graph, estimate in order:
-            replay(graph, WARM_MS, estimate)
-            elapsed, count = replay(graph, SUSTAINED_MS, estimate)
+            replay(graph, pace.warm_ms, estimate)
+            elapsed, count = replay(graph, pace.sustained_ms, estimate)
             if number:
                 contender.sustained.append(elapsed / count / sets / 1e3)
+        if not pace.burst:
+            continue
         shuffler.shuffle(order)
         for contender, graph, estimate in order:
             time.sleep(IDLE_MS / 1e3)

@@ -122,14 +122,16 @@ def raced(
             say(f"{name}: left out: relative error {error:.1e}")
 
     for sums, kind in asked(kinds):
-        add(f"torch {sums} {kind}", sums, kind, _of_torch(torch, sets, sums == "fast", *given[kind]))
+        add(f"torch {sums} {kind}", sums, kind, of_torch(torch, sets, sums == "fast", *given[kind]))
     for case in cases:
-        add(case.name, case.sums, case.kind, _of_kernel(sets, case.kernel, case.kind, *given[case.kind]))
+        add(case.name, case.sums, case.kind, of_kernel(sets, case.kernel, case.kind, *given[case.kind]))
     race([one for each in found.values() for one in each], len(sets), rounds, seed)
     return found
 
 
-def _of_torch(torch: Any, sets: Sequence[Operands], fast: bool, scale_a: Any, scale_b: Any) -> Launch:
+def of_torch(torch: Any, sets: Sequence[Operands], fast: bool, scale_a: Any, scale_b: Any) -> Launch:
+    """torch's product with scales, of each operand set."""
+
     def launch(i: int) -> None:
         one = sets[i]
         given = {"scale_a": scale_a, "scale_b": scale_b, "out_dtype": one.d.dtype, "use_fast_accum": fast}
@@ -138,7 +140,9 @@ def _of_torch(torch: Any, sets: Sequence[Operands], fast: bool, scale_a: Any, sc
     return launch
 
 
-def _of_kernel(sets: Sequence[Operands], kernel: Any, kind: str, scale_a: Any, scale_b: Any) -> Launch:
+def of_kernel(sets: Sequence[Operands], kernel: Any, kind: str, scale_a: Any, scale_b: Any) -> Launch:
+    """A kernel of `problem`, or a function that is called as it is, with torch's scales."""
+
     a, b = as_taken(kind, scale_a), as_taken(kind, scale_b)
 
     def launch(i: int) -> None:

@@ -107,7 +107,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
         made.screened += [one.name for one in offered]
         return list(offered)[:keep]
 
-    def race(contenders: list[Contender], sets: int, rounds: int, seed: int) -> None:
+    def race(contenders: list[Contender], sets: int, rounds: int, seed: int, choose_pace: Any) -> None:
         for place, one in enumerate(contenders):
             one.launch(0)
             one.sustained += [1.0 + place] * rounds

@@ -59,6 +59,20 @@ def test_a_sustained_figure_follows_its_own_warm_up_and_a_burst_follows_idleness
             assert replays[place - 1] == ("idle", gpu_timing.IDLE_MS / 1e3)
 
 
+def test_a_pace_without_bursts_is_chosen_from_the_fastest_contender(replays: list[tuple[str, float]]) -> None:
+    asked: list[float] = []
+
+    def pace(seconds: float) -> gpu_timing.Pace:
+        asked.append(seconds)
+        return gpu_timing.Pace(3.0, 7.0, burst=False)
+
+    contenders = [contender("2"), contender("1")]
+    race(contenders, SETS, 2, 0, pace)
+    assert asked == [pytest.approx(1e-3)]
+    assert [milliseconds for _, milliseconds in replays[-12:]] == [3.0, 7.0] * 6
+    assert all(len(one.sustained) == 2 and not one.burst for one in contenders)
+
+
 def test_the_order_is_drawn_anew_each_round_and_repeats_by_its_seed(replays: list[tuple[str, float]]) -> None:
     def orders(seed: int) -> list[list[str]]:
         replays.clear()

@@ -1,0 +1,62 @@
+"""The page of drawn shapes, docs/any-shape.md: from the files benchmarks/results/any-shape-….json."""
+
+from collections.abc import Mapping
+
+from record import Result
+from verdicts import caption
+
+from lowtide.measurement.bench.any_shape.report import Run, run_tables, verdict_table
+from lowtide.measurement.bench.any_shape.rows import row_from
+
+PAGE = "any-shape.md"
+_FILES = "any-shape-"
+
+
+def page(results: Mapping[str, Result]) -> str:
+    """The verdicts of all runs, the newest first; then the tables of each run."""
+    found = {name: result for name, result in results.items() if name.startswith(_FILES)}
+    newest = dict(sorted(found.items(), key=lambda item: item[1].date, reverse=True))
+    runs = {name: _run(result) for name, result in newest.items()}
+    each = [
+        f"### Seed {run.seed}\n\n{caption(name, newest[name])}\n\n{run_tables(run)}\n" for name, run in runs.items()
+    ]
+    return _TEXT.format(verdicts=verdict_table(list(runs.values())), runs="\n".join(each) or "There is none yet.\n")
+
+
+def _run(result: Result) -> Run:
+    rows = tuple(row_from(result.columns, cells) for cells in result.rows)
+    return Run(result.device.removeprefix("NVIDIA "), result.commit, result.seed, result.date, rows)
+
+
+_TEXT = """# Any shape
+
+Kernels for shapes that nobody has measured or tuned for. A script draws them by a seed that is new in each run. Half of
+the shapes take N and K from layers of ten models, half draw them log-uniformly in multiples of eight; M is
+log-uniform, odd extents included. For each shape, the kernel that is compiled for it, `lt.matmul` and torch run in the
+same shuffled rounds, and each result is checked first ([how](performance.md#how-it-is-measured)). The shapes are drawn
+after the choice of schedules was frozen.
+
+## Verdicts
+
+A ratio is a time of the other contender divided by the time of the named one, in the same round; the ratio of a shape
+is the median over the rounds. Unless a line says otherwise, the other one is torch. A mean has its bootstrap interval.
+A shape that failed counts as below every limit. *Incomplete*: fewer shapes than the line asks for.
+
+{verdicts}
+
+## Run it
+
+```sh
+python benchmarks/any_shape.py race --journal run           # a new seed; the same command goes on with the run
+python benchmarks/any_shape.py race --journal few --rows 256
+python benchmarks/any_shape.py race --journal sixteen --public --cublaslt 96 --peer quack
+python benchmarks/any_shape.py record --journal run         # into benchmarks/results/; then python docs/generate.py
+python benchmarks/any_shape.py compile --out old --seed 7   # in a checkout of one commit; the same of another one
+python benchmarks/any_shape.py compare --journal both old new
+```
+
+Kernels can be compiled on a machine without a GPU: `race --kernels` loads those that `compile` has saved.
+
+## Runs
+
+{runs}"""

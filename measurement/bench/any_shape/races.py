@@ -1,0 +1,119 @@
+"""The races of a run: each shape without a line in the journal, until the time is up."""
+
+import datetime
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lowtide import runtime
+from lowtide.errors import Error
+from lowtide.measurement.bench.any_shape.draws import Drawn
+from lowtide.measurement.bench.any_shape.journal import Journal, Origin
+from lowtide.measurement.bench.any_shape.kernels import KernelFolder, Say
+from lowtide.measurement.bench.any_shape.racing import (
+    Raced,
+    Settings,
+    device_and_software,
+    gpu_is_usable,
+    race_shape,
+    summary_of,
+)
+from lowtide.measurement.bench.any_shape.report import Run
+from lowtide.measurement.bench.any_shape.rows import NEW, OLD, row_of
+
+DONE, OUT_OF_TIME, GPU_LOST = 0, 3, 4  # exit statuses
+
+
+@dataclass(frozen=True)
+class Races:
+    """`folders`: the kernels, by the name of the contender. `command`: the command line, for the record. `with_matmul`:
+    whether `lt.matmul` takes part. `may_lack`: shapes whose kernels are not there are left for a later run; otherwise
+    that is a failure."""
+
+    origin: Origin
+    journal: Journal
+    settings: Settings
+    folders: Mapping[str, KernelFolder]
+    command: str
+    with_matmul: bool = True
+    may_lack: bool = False
+
+    def run(self, shapes: list[Drawn], deadline: float, say: Say) -> int:
+        """Race the shapes that are left until `deadline` of `time.monotonic`. Returns the exit status. Raises Error."""
+        device, software = device_and_software()
+        for number, shape in enumerate(shapes):
+            if shape.name in self.journal.lines or (self.may_lack and not self._has_all(shape)):
+                continue
+            if time.monotonic() > deadline:
+                break
+            line = self._line(shape, self.origin.draw.seed + number)
+            self.journal.add({**line, "card": device, "software": software})
+            failed = [f"{name or 'all'} failed: {why}" for name, why in line["failed"].items()]
+            figures = summary_of(line["seconds"]) or ("equal code" if line["equal"] else "")
+            say(f"{number + 1} of {len(shapes)} {shape.name}: {'; '.join(filter(None, [figures, *failed]))}")
+            if not gpu_is_usable():
+                say("the GPU takes no more launches; start again to go on with the next shape")
+                return GPU_LOST
+        left = sum(shape.name not in self.journal.lines for shape in shapes)
+        say(f"{left} of {len(shapes)} shapes are left for a later run" if left else "done")
+        return OUT_OF_TIME if left else DONE
+
+    def _has_all(self, shape: Drawn) -> bool:
+        return all(folder.has(shape) for folder in self.folders.values())
+
+    def _line(self, shape: Drawn, seed: int) -> dict[str, Any]:
+        begun = time.monotonic()
+        kernels, refused, reason = self._kernels(shape)
+        codes = [(kernel.ptx, kernel.manifest["host"]) for kernel in kernels.values()]
+        is_equal = kernels.keys() == {OLD, NEW} and codes[0] == codes[1]
+        found = Raced() if is_equal else self._raced(shape, kernels, seed)
+        schedules = {name: " ".join(kernel.manifest["schedule"].split()) for name, kernel in kernels.items()}
+        return {
+            "name": shape.name,
+            "shape": shape.shape,
+            **asdict(shape),
+            "seconds": found.seconds,
+            "failed": refused | found.failed,
+            "schedules": schedules | found.schedules,
+            "reason": reason,
+            "cublaslt": found.cublaslt,
+            "equal": is_equal,
+            "seed": self.origin.draw.seed,
+            "commit": self.origin.commit,
+            "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+            "command": self.command,
+            "took": round(time.monotonic() - begun, 2),
+        }
+
+    def _kernels(self, shape: Drawn) -> tuple[dict[str, runtime.Kernel], dict[str, str], str]:
+        """Those that can be loaded, why the others cannot, and the reason of the last one's tile."""
+        kernels, refused, reason = {}, {}, ""
+        for name, folder in self.folders.items():
+            try:
+                kernels[name], choice = folder.kernel(shape)
+                reason = choice.reason
+            except Error as error:
+                refused[name] = str(error)
+        return kernels, refused, reason
+
+    def _raced(self, shape: Drawn, kernels: Mapping[str, runtime.Kernel], seed: int) -> Raced:
+        try:
+            return race_shape(shape, kernels, self.settings, seed, with_matmul=self.with_matmul)
+        # Errors of torch and CUDA are not lowtide.Errors; the other shapes still run.
+        except Exception as error:
+            return Raced(failed={"": f"{type(error).__name__}: {error}"})
+
+
+def run_of(journal: Journal) -> Run:
+    """The journal as a run of the report. Raises Error if nothing was raced."""
+    lines = list(journal.lines.values())
+    if not lines:
+        raise Error(f"{journal.path} has no races yet; race a draw with this journal first [journal-empty]")
+
+    def every(key: str) -> str:
+        return ", ".join(sorted({str(line[key]) for line in lines}))
+
+    dates = sorted({line["date"] for line in lines})
+    date = "/".join(dict.fromkeys((dates[0], dates[-1])))
+    return Run(every("card"), every("commit"), every("seed"), date, tuple(map(row_of, lines)))

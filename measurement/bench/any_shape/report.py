@@ -1,0 +1,117 @@
+"""The report of drawn shapes: verdicts on the speed lines, statistics, and the worst shapes with the choice's reasons.
+
+Commands print these tables after a race, and docs/any-shape.md has the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lowtide.markdown import markdown
+from lowtide.measurement.bench.any_shape.lines import LINES, NOT_MEASURED, Judged, judged
+from lowtide.measurement.bench.any_shape.rows import MATMUL, NEW, OLD, OWN, PAIRS, Pair, Row
+from lowtide.measurement.bench.any_shape.statistics import LIMITS, QUANTILES, Interval, statistics_of
+
+WORST = 10
+_VERDICTS = ("shapes", "required", "goal", "measured", "verdict", "goal reached", "GPU", "commit", "seed", "date")
+_RATIOS = (
+    "ratio",
+    "shapes",
+    "failed",
+    "geometric mean",
+    *(f"{100 * share:.0f} %" for share in QUANTILES),
+    *(f"below {limit:.2f}" for limit in LIMITS),
+    "the least",
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: where it was made, and its rows."""
+
+    device: str
+    commit: str
+    seed: str
+    date: str
+    rows: tuple[Row, ...]
+
+
+def verdict_table(runs: Sequence[Run]) -> str:
+    """Every line, with each run that measured it."""
+    found = [(run, one) for run in runs for one in judged(run.rows)]
+    rows = []
+    for line in LINES:
+        head = (line.shapes, str(line.required), str(line.goal))
+        of_line = [(run, one) for run, one in found if one.line is line]
+        rows += [(*head, *_verdict(run, one)) for run, one in of_line]
+        rows += [] if of_line else [(*head, "", NOT_MEASURED, *[""] * 5)]
+    return markdown(_VERDICTS, rows)
+
+
+def _verdict(run: Run, one: Judged) -> tuple[str, ...]:
+    line, found = one.line, one.found
+    limit = "" if line.required.limit is None else f"; {_share(found.share_below(line.required.limit))} below"
+    limit += "" if line.required.limit is None else f" {line.required.limit:.2f}"
+    failed = f"; {found.failed} failed" if found.failed else ""
+    measured = f"{interval(found.mean)}{limit}; the least {found.least:.3f}; {found.count} shapes{failed}"
+    goal = "yes" if line.goal.hold(found) and one.is_whole else "no"
+    return measured, one.word(line.required), goal, run.device, run.commit, run.seed, run.date
+
+
+def run_tables(run: Run) -> str:
+    """The statistics of a run, then its worst shapes, for each population."""
+    return "\n\n".join(
+        part for population in dict.fromkeys(row.population for row in run.rows) for part in _tables(run, population)
+    )
+
+
+def _tables(run: Run, population: str) -> Iterator[str]:
+    rows = [row for row in run.rows if row.population == population]
+    pairs = [pair for pair in PAIRS if any(pair in row.ratios for row in rows)]
+    yield f"**{population}**"
+    yield markdown(_RATIOS, [_statistics(rows, pair) for pair in pairs])
+    missing = [row for row in rows if row.failed]
+    if missing:
+        yield markdown(("M×N×K", "failed", "why"), [each for row in missing for each in _failures(row)])
+    main = next((pair for pair in pairs if pair[0] in (OWN, NEW)), None)
+    if main is not None:
+        timed = sorted((row for row in rows if main in row.ratios), key=lambda row: row.ratios[main][0])
+        names = (main[0], OLD if main[0] == NEW else MATMUL)
+        ratios = ("{} to {}".format(*main), f"{MATMUL} to {OWN}")
+        schedules = (f"schedule of {name}" for name in names)
+        headings = ("M×N×K", "N and K from", "torch µs", *ratios, *schedules, "reason of the tile")
+        yield markdown(headings, [_worst(row, main, names) for row in timed[:WORST]])
+
+
+def _statistics(rows: Sequence[Row], pair: Pair) -> tuple[str, ...]:
+    """A row that lacks a ratio because nobody asked for it does not count."""
+    counted = [row for row in rows if pair in row.ratios or row.lacks(pair)]
+    found = statistics_of([row.ratios[pair][0] if pair in row.ratios else None for row in counted])
+    return (
+        "{} to {}".format(*pair),
+        str(found.count),
+        str(found.failed),
+        interval(found.mean),
+        *map(interval, found.quantiles),
+        *(_share(found.share_below(limit)) for limit in LIMITS),
+        f"{found.least:.3f}",
+    )
+
+
+def _failures(row: Row) -> Iterator[tuple[str, ...]]:
+    return ((row.shape, name or "all", why) for name, why in row.failed.items())
+
+
+def _worst(row: Row, pair: Pair, names: Sequence[str]) -> tuple[str, ...]:
+    time = "" if row.microseconds is None else f"{row.microseconds:.1f}"
+    to_own = f"{row.ratios[MATMUL, OWN][0]:.3f}" if (MATMUL, OWN) in row.ratios else ""
+    schedules = (row.schedules.get(name, "") for name in names)
+    return row.shape, row.source, time, interval(row.ratios[pair]), to_own, *schedules, row.reason
+
+
+def interval(values: Interval) -> str:
+    """`1.012 (1.004 … 1.020)`."""
+    return "{:.3f} ({:.3f} … {:.3f})".format(*values)
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.0f} %"

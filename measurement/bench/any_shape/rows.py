@@ -1,0 +1,123 @@
+"""The row of a shape in a file of results: what reports and verdicts are made of.
+
+A journal's line has all seconds; its row has the ratios, each as median, least and greatest over the rounds' ratios of
+times in the same round.
+"""
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# Names of contenders.
+TORCH, CUBLASLT, BEST_PEER = "torch", "cuBLASLt", "the best peer"
+OWN, MATMUL = "own", "lt.matmul"
+OLD, NEW = "old", "new"  # own kernels of two commits
+_OURS = (OWN, MATMUL, OLD, NEW)
+# A contender, and to whom its ratio is: above 1 the first is faster.
+PAIRS = (
+    (OWN, TORCH),
+    (MATMUL, TORCH),
+    (MATMUL, OWN),
+    (CUBLASLT, TORCH),
+    (OWN, CUBLASLT),
+    (OWN, BEST_PEER),
+    (NEW, OLD),
+    (NEW, TORCH),
+)
+_FIRST, _LAST = ("shapes", "M×N×K", "N and K from", "torch µs"), ("failed", "reason")
+_SCHEDULE = "schedule of "
+# The work of the grid, the ring, the consumers, the stores.
+_SHOWN = (r"grid = <(.*?)>", r"mainloop = <(k = .*?, stages = \d+)", r"(consumer = <.*?>)", r"epilogue = <(path = \w+)")
+
+Ratio = tuple[float, float, float]
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """`population`: the kind of draw. `ratios`: of the pairs that raced. `failed`: why contenders have no time, by
+    name, "" for all. `reason`: of the own kernel's tile."""
+
+    population: str
+    shape: str
+    source: str
+    microseconds: float | None
+    ratios: Mapping[Pair, Ratio]
+    failed: Mapping[str, str]
+    schedules: Mapping[str, str]
+    reason: str
+
+    def lacks(self, pair: Pair) -> bool:
+        """Whether a ratio is missing because one of the two failed, or all."""
+        return pair not in self.ratios and any(name in ("", *pair) for name in self.failed)
+
+
+def row_of(line: Mapping[str, Any]) -> Row:
+    """The row of a journal's line."""
+    seconds: Mapping[str, Sequence[float]] = line["seconds"]
+    by_name = dict(seconds)
+    peers = [name for name in seconds if name not in _OURS]
+    if len(peers) > 1:
+        by_name[BEST_PEER] = seconds[min(peers, key=lambda name: statistics.median(seconds[name]))]
+    ratios = {pair: _ratio(*(by_name[name] for name in pair)) for pair in PAIRS if by_name.keys() >= {*pair}}
+    if line.get("equal"):
+        ratios[NEW, OLD] = (1.0, 1.0, 1.0)
+    torch = 1e6 * statistics.median(seconds[TORCH]) if TORCH in seconds else None
+    shape = (line["population"], line["shape"], line["source"])
+    schedules = {name: short(text) for name, text in line["schedules"].items()}
+    return Row(*shape, torch, ratios, line["failed"], schedules, line["reason"])
+
+
+def short(schedule: str) -> str:
+    """The fields of a schedule that decide its speed; a text without fields as it is."""
+    parts = (re.search(rf"\b{part}", schedule) for part in _SHOWN)
+    return "; ".join(found[1] for found in parts if found) or schedule
+
+
+def _ratio(one: Sequence[float], other: Sequence[float]) -> Ratio:
+    ratios = [y / x for x, y in zip(one, other, strict=True)]
+    return statistics.median(ratios), min(ratios), max(ratios)
+
+
+def columns_of(rows: Sequence[Row]) -> tuple[str, ...]:
+    """The columns of a file with such rows: those of a pair, or of a schedule, that no row has are left out."""
+    pairs = [pair for pair in PAIRS if any(pair in row.ratios for row in rows)]
+    schedules = dict.fromkeys(name for row in rows for name in row.schedules)
+    return (*_FIRST, *map(_column, pairs), *(f"{_SCHEDULE}{name}" for name in schedules), *_LAST)
+
+
+def cells_of(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
+    """The cells as benchmarks/record.py reads them."""
+    ratios = {_column(pair): "{:.3f} ({:.3f} … {:.3f})".format(*ratio) for pair, ratio in row.ratios.items()}
+    time = "" if row.microseconds is None else f"{row.microseconds:.1f}"
+    failed = "; ".join(f"{name or 'all'}: {_first_clause(why)}" for name, why in row.failed.items())
+    named = dict(zip(_FIRST, (row.population, row.shape, row.source, time), strict=True)) | ratios
+    named |= {f"{_SCHEDULE}{name}": text for name, text in row.schedules.items()}
+    named |= {"failed": failed, "reason": row.reason}
+    return tuple(named.get(column, "") for column in columns)
+
+
+def row_from(columns: Sequence[str], cells: Sequence[Any]) -> Row:
+    """The inverse of `cells_of`, from cells that benchmarks/record.py has read."""
+    named = dict(zip(columns, cells, strict=True))
+    found = {pair: named[column] for pair in PAIRS if isinstance(named.get(column := _column(pair)), list)}
+    ratios: dict[Pair, Ratio] = {pair: (float(x), float(y), float(z)) for pair, (x, y, z) in found.items()}
+    parts = [part.partition(": ") for part in str(named["failed"]).split("; ") if part]
+    failed = {"" if name == "all" else name: why for name, _, why in parts}
+    schedules = {
+        column.removeprefix(_SCHEDULE): str(named[column]) for column in columns if column.startswith(_SCHEDULE)
+    }
+    time = named[_FIRST[3]]
+    population, shape, source = (str(named[column]) for column in _FIRST[:3])
+    microseconds = None if time == "" else float(time)
+    return Row(population, shape, source, microseconds, ratios, failed, schedules, str(named["reason"]))
+
+
+def _column(pair: Pair) -> str:
+    return "{} to {}".format(*pair)
+
+
+def _first_clause(text: str) -> str:
+    return text.strip().partition("\n")[0].partition("; ")[0]

@@ -1,0 +1,64 @@
+"""What the ratios of drawn shapes say about all shapes: estimates with 95 % intervals.
+
+Intervals are those of the bootstrap (Efron, Bootstrap Methods: Another Look at the Jackknife, 1979), by percentiles:
+the shapes are drawn from the measured ones again and again, with repetition. A shape without a ratio, because a
+contender failed, counts as below every limit, and does not enter means and quantiles.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+QUANTILES = (0.01, 0.05, 0.25, 0.50)
+LIMITS = (0.90, 0.80)
+_RESAMPLES, _COVERED = 2000, 95
+
+Interval = tuple[float, float, float]
+"""An estimate, then the ends of its interval."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Of the ratios of one population; above 1 the contender is faster. `quantiles`: by QUANTILES."""
+
+    ratios: tuple[float, ...]
+    failed: int
+    mean: Interval
+    quantiles: tuple[Interval, ...]
+
+    @property
+    def count(self) -> int:
+        """All shapes, including those that failed."""
+        return len(self.ratios) + self.failed
+
+    @property
+    def least(self) -> float:
+        """0 if a shape failed."""
+        return 0.0 if self.failed else min(self.ratios)
+
+    def share_below(self, limit: float) -> float:
+        """The share of shapes, from 0 to 1."""
+        return (sum(ratio < limit for ratio in self.ratios) + self.failed) / self.count
+
+
+def statistics_of(ratios: Sequence[float | None]) -> Statistics:
+    """`ratios`: one for each shape; None for a failed one. Of no ratio at all, means and quantiles are 0."""
+    known = [ratio for ratio in ratios if ratio is not None]
+    failed = len(ratios) - len(known)
+    if not known:
+        nothing = (0.0, 0.0, 0.0)
+        return Statistics((), failed, nothing, (nothing,) * len(QUANTILES))
+    logs = np.log(np.array(known))
+    # The legacy generator, whose numbers are the same in every version of numpy.
+    drawn = logs[np.random.RandomState(0).randint(0, len(logs), (_RESAMPLES, len(logs)))]
+    quantiles = (_interval(float(np.quantile(logs, share)), np.quantile(drawn, share, axis=1)) for share in QUANTILES)
+    return Statistics(tuple(known), failed, _interval(float(logs.mean()), drawn.mean(axis=1)), tuple(quantiles))
+
+
+def _interval(estimate: float, resampled: NDArray[np.float64]) -> Interval:
+    """From logarithms."""
+    outside = (100 - _COVERED) / 2
+    low, high = np.percentile(resampled, (outside, 100 - outside))
+    return float(np.exp(estimate)), float(np.exp(low)), float(np.exp(high))
