@@ -16,10 +16,11 @@ too, with the reason. With `--kernels`, the own kernels are loaded from a folder
 machine or another.
 `compare` races the kernels of two commits, OLD and NEW, which are folders of `compile` for one draw. Kernels whose code
 is equal are not timed.
-`report` prints statistics, verdicts and the ten worst; `record` writes the rows to benchmarks/results/, from which
-docs/generate.py makes docs/any-shape.md.
+`report` prints the statistics, the ten worst and the verdicts, which races print and write to `report.md` too. `record`
+writes the rows to benchmarks/results/, from which docs/generate.py makes docs/any-shape.md.
 
-Exit status: 0; 2 for bad options; 3 if the time was up before the last shape; 4 if the GPU can no longer be used.
+Exit status: 0; 2 for bad options; 3 if the time was up before the last shape; 4 if the GPU can no longer be used, or a
+race hangs. A further run goes on then, too; a shape that ended the process twice is a failure.
 """
 
 import argparse
@@ -30,21 +31,22 @@ import os
 import secrets
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import record
 
 import lowtide as lt
+from lowtide.compiler.cache.sources import own_digest
 from lowtide.compiler.spec import LAYOUTS
 from lowtide.compiler.whole_files import write_whole
 from lowtide.measurement.bench.any_shape.draws import DTYPES, Draw, Drawn, read_layers, read_public
 from lowtide.measurement.bench.any_shape.journal import Journal, Origin, origin_of
 from lowtide.measurement.bench.any_shape.kernels import KernelFolder, warm_matmul
-from lowtide.measurement.bench.any_shape.races import DONE, OUT_OF_TIME, Races, run_of
+from lowtide.measurement.bench.any_shape.races import DONE, OUT_OF_TIME, Races, end_process_after, run_of
 from lowtide.measurement.bench.any_shape.racing import Settings, device_and_software
 from lowtide.measurement.bench.any_shape.report import run_tables, verdict_table
 from lowtide.measurement.bench.any_shape.rows import NEW, OLD, OWN, cells_of, columns_of
@@ -54,6 +56,7 @@ HERE = Path(__file__).resolve().parent
 PEERS = ("quack", "triton")  # modules NAME_gemm.py in this folder
 _GRACE = 90.0  # seconds after the deadline for a race that has begun
 STARTED = time.monotonic()
+BUILD = Path(platformdirs.user_cache_path("lowtide"), "any-shape")
 # Options of the draw, by the field of `Draw` that they give.
 _DRAWN = {
     "seed": "seed",
@@ -85,15 +88,17 @@ def origin(arguments: argparse.Namespace, *folders: Path) -> Origin:
 
 
 def commit_at_hand() -> str:
-    """The commit of the working tree; with a "+" if files were changed. Raises Error."""
+    """The commit of the working tree; if files were changed, with "+" and the beginning of the sources' sha256. Raises
+    Error."""
 
     def git(*words: str) -> str:
         return subprocess.run(["git", "-C", str(HERE), *words], capture_output=True, text=True, check=True).stdout
 
     try:
-        return git("rev-parse", "--short=10", "HEAD").strip() + "+" * bool(git("status", "--porcelain", "-uno"))
+        commit, changes = git("rev-parse", "--short=10", "HEAD").strip(), git("status", "--porcelain", "-uno")
     except (OSError, subprocess.CalledProcessError):
         raise lt.Error("this is not a checkout of git, so give --commit") from None
+    return f"{commit}+{own_digest()[:6]}" if changes else commit
 
 
 def shapes_of(draw: Draw) -> list[Drawn]:
@@ -129,34 +134,35 @@ def races(arguments: argparse.Namespace, *folders: Path, **more: Any) -> Races:
 
 
 def deadline_of(arguments: argparse.Namespace) -> float:
-    """When nothing is started any more. If something hangs, the process exits later."""
+    """When nothing is started any more. If something hangs, the process ends later."""
     deadline = STARTED + 60.0 * arguments.minutes
-    watchdog = threading.Timer(deadline + _GRACE - time.monotonic(), lambda: os._exit(OUT_OF_TIME))
-    watchdog.daemon = True
-    watchdog.start()
+    end_process_after(deadline + _GRACE - time.monotonic(), OUT_OF_TIME)
     return deadline
 
 
 def race_command(arguments: argparse.Namespace) -> int:
-    os.environ.setdefault("LOWTIDE_CACHE", str((arguments.journal / "cache").absolute()))
-    folder = KernelFolder(arguments.kernels or arguments.journal / "kernels")
-    given = [folder.path] if arguments.kernels else []
+    os.environ.setdefault("LOWTIDE_CACHE", str(arguments.build.absolute() / "cache"))
+    given = [arguments.kernels] if arguments.kernels else []
     more = {"with_matmul": not arguments.without_matmul, "may_lack": not given}
-    found, deadline = races(arguments, *given, folders={OWN: folder}, **more), deadline_of(arguments)
-    shapes = shapes_of(found.origin.draw)
+    found, deadline = races(arguments, *given, folders={}, **more), deadline_of(arguments)
+    draw = found.origin.draw
+    folder = KernelFolder(arguments.kernels or arguments.build / f"{own_digest()[:12]}-{arguments.target}-{draw.seed}")
+    shapes = shapes_of(draw)
     left = [shape for shape in shapes if shape.name not in found.journal.lines]
     if not given:
         folder.compile_missing(left, arguments.target, arguments.jobs, deadline, say)
     if found.with_matmul:
         warm_matmul(left, arguments.jobs, deadline, say)
-    return raced(found, shapes, deadline)
+    return raced(dataclasses.replace(found, folders={OWN: folder}), shapes, deadline)
 
 
 def raced(found: Races, shapes: list[Drawn], deadline: float) -> int:
     """Race, and print the report of what the journal has then."""
     status = found.run(shapes, deadline, say)
     if found.journal.lines:
-        print(report(found.journal))
+        text = report(found.journal)
+        write_whole(found.journal.path.with_name("report.md"), text)
+        print(text)
     return status
 
 
@@ -200,7 +206,7 @@ def draw_command(arguments: argparse.Namespace) -> int:
 
 def report(journal: Journal) -> str:
     run = run_of(journal)
-    return f"{run_tables(run)}\n\n{verdict_table([run])}\n"
+    return f"{run_tables(run)}\n\n{verdict_table([run], measured_only=True)}\n"
 
 
 def report_command(arguments: argparse.Namespace) -> int:
@@ -278,6 +284,9 @@ def parser() -> argparse.ArgumentParser:
     race = command("race", race_command, "race own kernels and lt.matmul beside torch")
     _add_racing(race)
     race.add_argument("--kernels", type=Path, help="own kernels of `compile`; default: compile them here")
+    race.add_argument(
+        "--build", type=Path, default=BUILD, help="where kernels are compiled; default in the user's cache"
+    )
     race.add_argument("--without-matmul", action="store_true", help="leave lt.matmul out")
     _add_draw(race)
     _add_compiling(race)

@@ -47,7 +47,7 @@ def gpu(script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setattr(script, "warm_matmul", lambda shapes, jobs, until, say: asked.append(("warm", len(shapes))))
     for module in (script, found):
         monkeypatch.setattr(module, "device_and_software", lambda: ("NVIDIA X", "torch 0"))
-    monkeypatch.setattr(script.threading.Timer, "start", lambda timer: None)
+    monkeypatch.setattr(script, "end_process_after", lambda seconds, status: asked.append(("ends", status)))
     return asked
 
 
@@ -90,16 +90,19 @@ def test_without_a_gpu_nothing_is_compiled_or_written(
 def test_a_race_goes_on_with_the_draw_of_its_folder(
     script: ModuleType, gpu: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = ["race", "--journal", str(tmp_path / "run"), "--commit", "abc"]
+    run = ["race", "--journal", str(tmp_path / "run"), "--commit", "abc", "--build", str(tmp_path / "build")]
     assert script.main([*run, "--count", "2", "--minutes", "0"]) == 3
-    assert gpu == [("kernels", 2, "sm_90a"), ("warm", 2)]
     origin = origin_of(tmp_path / "run")
-    assert origin is not None and origin.draw.count == 2 and origin.commit == "abc"
+    assert origin is not None
+    build = f"{script.own_digest()[:12]}-sm_90a-{origin.draw.seed}"
+    assert gpu == [("ends", 3), (build, 2, "sm_90a"), ("warm", 2)]
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["draw.json"]
+    assert origin.draw.count == 2 and origin.commit == "abc"
     gpu.clear()
     assert script.main([*run, "--rounds", "3", "--cublaslt", "8"]) == 0
-    assert [one[1:] for one in gpu[2:]] == [(3, 8, True)] * 2
+    assert [one[1:] for one in gpu[3:]] == [(3, 8, True)] * 2
     out = capsys.readouterr().out
-    assert "**bf16 tn**" in out and "not today" in out and "| bf16, own kernel, tn |" in out
+    assert "**bf16 tn**" in out and "not today" in out and "| bf16, own kernel, tn |" in out and "incomplete" in out
     assert script.main([*run, "--count", "3"]) == 2
     assert "is of another draw" in capsys.readouterr().err
     assert script.main(["race", "--journal", str(tmp_path / "run"), "--commit", "def"]) == 2
@@ -111,7 +114,7 @@ def test_kernels_of_another_machine_bring_their_draw(script: ModuleType, gpu: li
     assert script.main(["compile", "--out", str(kernels), "--count", "2", "--commit", "abc", "--target", "sm_90"]) == 0
     more = ["--journal", str(run), "--kernels", str(kernels), "--commit", "abc", "--without-matmul"]
     assert script.main(["race", *more]) == 0
-    assert gpu[0] == ("kernels-of-abc", 2, "sm_90") and [one[3] for one in gpu[1:]] == [False, False]
+    assert gpu[0] == ("kernels-of-abc", 2, "sm_90") and [one[3] for one in gpu[2:]] == [False, False]
     assert origin_of(run) == origin_of(kernels)
     assert script.main(["compile", "--out", str(kernels), "--commit", "def"]) == 2
 
@@ -138,10 +141,11 @@ def test_a_journal_is_reported_and_recorded(
     run = ["--journal", str(tmp_path / "run")]
     assert script.main(["report", *run]) == 2
     assert "[journal-empty]" in capsys.readouterr().err
-    assert script.main(["race", *run, "--count", "2", "--seed", "9", "--commit", "abc"]) == 0
+    build = ["--build", str(tmp_path / "build")]
+    assert script.main(["race", *run, *build, "--count", "2", "--seed", "9", "--commit", "abc"]) == 0
     printed = capsys.readouterr().out
     assert script.main(["report", *run]) == 0
-    assert capsys.readouterr().out == printed
+    assert capsys.readouterr().out == printed == (tmp_path / "run" / "report.md").read_text() + "\n"
     assert script.main(["record", *run, "--results", str(tmp_path)]) == 0
     result = script.record.load(tmp_path / "any-shape-9.json")
     assert (result.device, result.commit, result.seed, result.rounds) == ("NVIDIA X", "abc", "9", "5")
@@ -160,7 +164,7 @@ def test_the_commit_is_that_of_the_checkout(
         patch.setattr(script.subprocess, "run", git)
         assert script.commit_at_hand() == "0123456789"
         said["status"] = " M file"
-        assert script.commit_at_hand() == "0123456789+"
+        assert script.commit_at_hand() == f"0123456789+{script.own_digest()[:6]}"
     monkeypatch.setattr(script, "HERE", tmp_path)
     assert script.main(["compile", "--out", str(tmp_path / "out")]) == 2
     assert "give --commit" in capsys.readouterr().err

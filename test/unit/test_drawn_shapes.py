@@ -10,7 +10,7 @@ import pytest
 from lowtide.errors import Error
 from lowtide.measurement.bench.any_shape import draws
 from lowtide.measurement.bench.any_shape.draws import Draw, Drawn, read_layers, read_public
-from lowtide.measurement.bench.any_shape.journal import DRAW, RACES, Journal, Origin, origin_of
+from lowtide.measurement.bench.any_shape.journal import BEGUN, DRAW, RACES, Journal, Origin, origin_of
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 LAYERS = read_layers(BENCHMARKS / "model_layers.txt")
@@ -141,3 +141,9 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(Error, match=r"\[journal-write\]"):
         Journal(tmp_path / "file" / "run").add({"name": "one"})
+
+
+def test_a_journal_counts_how_often_a_race_has_begun_without_an_end(tmp_path: Path) -> None:
+    assert [Journal(tmp_path).begin(name) for name in ("one", "one", "two", "one")] == [1, 2, 1, 1]
+    (tmp_path / BEGUN).write_text("[", encoding="utf-8")
+    assert Journal(tmp_path).begin("one") == 1

@@ -131,6 +131,7 @@ def test_the_verdicts_have_every_line_and_every_run() -> None:
     (matmul,) = [line for line in text if "`lt.matmul` to the own kernel, tn" in line]
     assert "held | yes" in matmul
     assert sum("not measured" in line for line in text) == len(LINES) - 2
+    assert len(verdict_table([second, first], measured_only=True).splitlines()) == 5
 
 
 def line_of(**more: Any) -> dict[str, Any]:
@@ -196,13 +197,22 @@ def test_rows_are_the_same_after_they_were_written_and_the_page_has_them(
 
 def test_the_ten_worst_are_listed_with_their_reasons() -> None:
     rows = [
-        row_of(line_of(shape=f"{m}×256×256", seconds={"torch": [1.0], OWN: [2.0 - m / 100]}, reason=f"reason {m}"))
+        row_of(
+            line_of(
+                shape=f"{m}×256×256",
+                seconds={"torch": [1.0], OWN: [2.0 - m / 100], MATMUL: [1.0 + m / 100]},
+                schedules={OWN: f"own {m}", MATMUL: f"kept {m}"},
+                reason=f"reason {m}",
+            )
+        )
         for m in range(1, 31)
     ]
     text = run_tables(Run("H200", "abc", "7", "2026-11-27", tuple(rows)))
-    worst = text.rpartition("reason of the tile |")[2].splitlines()[2:]
-    assert [line.split(" | ")[0] for line in worst] == [f"| {m}×256×256" for m in range(1, 11)]
-    assert all(line.endswith(f"reason {m} |") for m, line in enumerate(worst, 1))
+    of_own, of_matmul = (part.splitlines()[2:12] for part in text.split("reason of the tile |")[1:])
+    assert [line.split(" | ")[0] for line in of_own] == [f"| {m}×256×256" for m in range(1, 11)]
+    assert all(line.endswith(f"| own {m} | kept {m} | reason {m} |") for m, line in enumerate(of_own, 1))
+    assert [line.split(" | ")[0] for line in of_matmul] == [f"| {m}×256×256" for m in range(30, 20, -1)]
+    assert of_matmul[0].endswith("| kept 30 | own 30 | reason 30 |")
 
 
 def test_a_contender_that_nobody_asked_for_is_no_failure() -> None:

@@ -1,5 +1,6 @@
 """The races of drawn shapes with a GPU that is not there: who takes part, what a failure leaves, when a run ends."""
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -358,6 +359,31 @@ def test_a_run_ends_if_the_gpu_is_lost_and_the_shape_is_not_raced_again(made: Ma
     found = made()
     assert found.run(SHAPES, time.monotonic() + 60, print) == GPU_LOST
     assert list(found.journal.lines) == [SHAPES[0].name]
+
+
+def test_a_race_that_hangs_ends_the_process_and_fails_the_third_time(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+
+    def exit_process(status: int) -> None:
+        assert status == GPU_LOST
+        ended.set()
+
+    def hang(*arguments: Any, **options: Any) -> Raced:
+        ended.wait(60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(races.os, "_exit", exit_process)
+    monkeypatch.setattr(races, "race_shape", hang)
+    for _ in range(2):
+        ended.clear()
+        with pytest.raises(KeyboardInterrupt):
+            made(most_seconds=0.01).run(SHAPES[:1], time.monotonic() + 60, print)
+    found = made()
+    assert found.run(SHAPES[:1], time.monotonic() + 60, print) == DONE
+    line = found.journal.lines[SHAPES[0].name]
+    assert line["failed"] == {"": "it ended the process that raced it, 2 times"} and not line["seconds"]
 
 
 def test_kernels_of_two_commits_with_equal_code_are_not_timed(

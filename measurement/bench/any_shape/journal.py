@@ -14,7 +14,7 @@ from lowtide.compiler.whole_files import write_whole
 from lowtide.errors import Error
 from lowtide.measurement.bench.any_shape.draws import Draw
 
-RACES, DRAW = "races.jsonl", "draw.json"
+RACES, DRAW, BEGUN = "races.jsonl", "draw.json", "begun.json"
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,18 @@ class Journal:
             except (ValueError, KeyError, TypeError) as error:
                 raise Error(f"{self.path}, line {number}: {error}; name another folder [journal-line]") from None
         self._length = len(whole) - len(rest)
+
+    def begin(self, name: str) -> int:
+        """Note on the disk that the race of a shape begins. Returns how often it has begun, in runs that all ended
+        within it but for this one. Raises Error."""
+        path = self.path.with_name(BEGUN)
+        try:
+            held = json.loads(path.read_text(encoding="utf-8"))
+            times = 1 + (held["times"] if held["name"] == name else 0)
+        except (OSError, ValueError, KeyError, TypeError):
+            times = 1
+        write_whole(path, json.dumps({"name": name, "times": times}) + "\n")
+        return times
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Append a line; it is on the disk when this returns. Raises Error."""

@@ -55,7 +55,7 @@ class Line:
     def judge(self, rows: Sequence[Row]) -> "Judged | None":
         """What the rows of a run say; None if the run is not about this line."""
         own = [row for row in rows if row.population in self.populations]
-        if not any(self.pair in row.ratios for row in own):
+        if not any(self.pair in row.ratios or self.pair[0] in row.failed for row in own):
             return None
         found = statistics_of([row.ratios[self.pair][0] if self.pair in row.ratios else None for row in own])
         known = {row.population for row in own}

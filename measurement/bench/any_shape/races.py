@@ -1,6 +1,9 @@
 """The races of a run: each shape without a line in the journal, until the time is up."""
 
 import datetime
+import multiprocessing
+import os
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -23,13 +26,14 @@ from lowtide.measurement.bench.any_shape.report import Run
 from lowtide.measurement.bench.any_shape.rows import NEW, OLD, row_of
 
 DONE, OUT_OF_TIME, GPU_LOST = 0, 3, 4  # exit statuses
+_TRIES = 2  # of a shape whose race ended the process
 
 
 @dataclass(frozen=True)
 class Races:
     """`folders`: the kernels, by the name of the contender. `command`: the command line, for the record. `with_matmul`:
     whether `lt.matmul` takes part. `may_lack`: shapes whose kernels are not there are left for a later run; otherwise
-    that is a failure."""
+    that is a failure. `most_seconds`: of one shape; if its race hangs, the process ends."""
 
     origin: Origin
     journal: Journal
@@ -38,6 +42,7 @@ class Races:
     command: str
     with_matmul: bool = True
     may_lack: bool = False
+    most_seconds: float = 300.0
 
     def run(self, shapes: list[Drawn], deadline: float, say: Say) -> int:
         """Race the shapes that are left until `deadline` of `time.monotonic`. Returns the exit status. Raises Error."""
@@ -47,7 +52,7 @@ class Races:
                 continue
             if time.monotonic() > deadline:
                 break
-            line = self._line(shape, self.origin.draw.seed + number)
+            line = self._race(shape, number)
             self.journal.add({**line, "card": device, "software": software})
             failed = [f"{name or 'all'} failed: {why}" for name, why in line["failed"].items()]
             figures = summary_of(line["seconds"]) or ("equal code" if line["equal"] else "")
@@ -59,15 +64,27 @@ class Races:
         say(f"{left} of {len(shapes)} shapes are left for a later run" if left else "done")
         return OUT_OF_TIME if left else DONE
 
+    def _race(self, shape: Drawn, number: int) -> dict[str, Any]:
+        """The line of a shape. If it hung or crashed in earlier runs, that is its failure."""
+        if self.journal.begin(shape.name) > _TRIES:
+            return self._line(shape, Raced(failed={"": f"it ended the process that raced it, {_TRIES} times"}))
+        timer = end_process_after(self.most_seconds, GPU_LOST)
+        try:
+            return self._line(shape, None, self.origin.draw.seed + number)
+        finally:
+            timer.cancel()
+
     def _has_all(self, shape: Drawn) -> bool:
         return all(folder.has(shape) for folder in self.folders.values())
 
-    def _line(self, shape: Drawn, seed: int) -> dict[str, Any]:
+    def _line(self, shape: Drawn, found: Raced | None, seed: int = 0) -> dict[str, Any]:
+        """The line of a shape, which is raced unless its result is given."""
         begun = time.monotonic()
         kernels, refused, reason = self._kernels(shape)
         codes = [(kernel.ptx, kernel.manifest["host"]) for kernel in kernels.values()]
         is_equal = kernels.keys() == {OLD, NEW} and codes[0] == codes[1]
-        found = Raced() if is_equal else self._raced(shape, kernels, seed)
+        if found is None:
+            found = Raced() if is_equal else self._raced(shape, kernels, seed)
         schedules = {name: " ".join(kernel.manifest["schedule"].split()) for name, kernel in kernels.items()}
         return {
             "name": shape.name,
@@ -103,6 +120,20 @@ class Races:
         # Errors of torch and CUDA are not lowtide.Errors; the other shapes still run.
         except Exception as error:
             return Raced(failed={"": f"{type(error).__name__}: {error}"})
+
+
+def end_process_after(seconds: float, status: int) -> threading.Timer:
+    """End this process and those that it started, whatever hangs, unless the timer is cancelled before."""
+
+    def end() -> None:
+        for child in multiprocessing.active_children():
+            child.kill()
+        os._exit(status)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def run_of(journal: Journal) -> Run:

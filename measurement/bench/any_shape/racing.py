@@ -155,6 +155,8 @@ def call_matmul(shape: Drawn) -> None:
     else:
         matmul(*_arguments(Operands(a, b, d, shape.layout))[:2], out=d)
     torch.cuda.synchronize()
+    del a, b, d
+    torch.cuda.empty_cache()  # for the processes beside this one
 
 
 def _launches(kernel: runtime.Kernel, sets: Sequence[Operands]) -> Callable[[int], object]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from lowtide.markdown import markdown
 from lowtide.measurement.bench.any_shape.lines import LINES, NOT_MEASURED, Judged, judged
-from lowtide.measurement.bench.any_shape.rows import MATMUL, NEW, OLD, OWN, PAIRS, Pair, Row
+from lowtide.measurement.bench.any_shape.rows import MATMUL, NEW, OLD, OWN, PAIRS, TORCH, Pair, Row
 from lowtide.measurement.bench.any_shape.statistics import LIMITS, QUANTILES, Interval, statistics_of
 
 WORST = 10
 _VERDICTS = ("shapes", "required", "goal", "measured", "verdict", "goal reached", "GPU", "commit", "seed", "date")
+_WORST_OF = ((OWN, TORCH), (MATMUL, OWN), (NEW, OLD))
 _RATIOS = (
     "ratio",
     "shapes",
@@ -35,15 +36,15 @@ class Run:
     rows: tuple[Row, ...]
 
 
-def verdict_table(runs: Sequence[Run]) -> str:
-    """Every line, with each run that measured it."""
+def verdict_table(runs: Sequence[Run], *, measured_only: bool = False) -> str:
+    """Every line, with each run that measured it; or only those that were measured."""
     found = [(run, one) for run in runs for one in judged(run.rows)]
     rows = []
     for line in LINES:
         head = (line.shapes, str(line.required), str(line.goal))
         of_line = [(run, one) for run, one in found if one.line is line]
         rows += [(*head, *_verdict(run, one)) for run, one in of_line]
-        rows += [] if of_line else [(*head, "", NOT_MEASURED, *[""] * 5)]
+        rows += [] if of_line or measured_only else [(*head, "", NOT_MEASURED, *[""] * 5)]
     return markdown(_VERDICTS, rows)
 
 
@@ -72,14 +73,9 @@ def _tables(run: Run, population: str) -> Iterator[str]:
     missing = [row for row in rows if row.failed]
     if missing:
         yield markdown(("M×N×K", "failed", "why"), [each for row in missing for each in _failures(row)])
-    main = next((pair for pair in pairs if pair[0] in (OWN, NEW)), None)
-    if main is not None:
-        timed = sorted((row for row in rows if main in row.ratios), key=lambda row: row.ratios[main][0])
-        names = (main[0], OLD if main[0] == NEW else MATMUL)
-        ratios = ("{} to {}".format(*main), f"{MATMUL} to {OWN}")
-        schedules = (f"schedule of {name}" for name in names)
-        headings = ("M×N×K", "N and K from", "torch µs", *ratios, *schedules, "reason of the tile")
-        yield markdown(headings, [_worst(row, main, names) for row in timed[:WORST]])
+    for pair in pairs:
+        if pair in _WORST_OF:
+            yield _worst(rows, pair)
 
 
 def _statistics(rows: Sequence[Row], pair: Pair) -> tuple[str, ...]:
@@ -101,11 +97,21 @@ def _failures(row: Row) -> Iterator[tuple[str, ...]]:
     return ((row.shape, name or "all", why) for name, why in row.failed.items())
 
 
-def _worst(row: Row, pair: Pair, names: Sequence[str]) -> tuple[str, ...]:
+def _worst(rows: Sequence[Row], pair: Pair) -> str:
+    """The shapes with the least ratios of a pair, with the schedules of both; of `lt.matmul` in place of torch."""
+    names = (pair[0], MATMUL if pair[1] == TORCH else pair[1])
+    timed = sorted((row for row in rows if pair in row.ratios), key=lambda row: row.ratios[pair][0])
+    headings = ("M×N×K", "N and K from", "torch µs", "{} to {}".format(*pair))
+    return markdown(
+        (*headings, *(f"schedule of {name}" for name in names), "reason of the tile"),
+        [_worst_row(row, pair, names) for row in timed[:WORST]],
+    )
+
+
+def _worst_row(row: Row, pair: Pair, names: Sequence[str]) -> tuple[str, ...]:
     time = "" if row.microseconds is None else f"{row.microseconds:.1f}"
-    to_own = f"{row.ratios[MATMUL, OWN][0]:.3f}" if (MATMUL, OWN) in row.ratios else ""
     schedules = (row.schedules.get(name, "") for name in names)
-    return row.shape, row.source, time, interval(row.ratios[pair]), to_own, *schedules, row.reason
+    return row.shape, row.source, time, interval(row.ratios[pair]), *schedules, row.reason
 
 
 def interval(values: Interval) -> str:
