@@ -143,6 +143,7 @@ def deadline_of(arguments: argparse.Namespace) -> float:
 def race_command(arguments: argparse.Namespace) -> int:
     os.environ.setdefault("LOWTIDE_CACHE", str(arguments.build.absolute() / "cache"))
     given = [arguments.kernels] if arguments.kernels else []
+    arguments.commit = arguments.commit or (commit_of(arguments.kernels) if given else None)
     more = {"with_matmul": not arguments.without_matmul, "may_lack": not given}
     found, deadline = races(arguments, *given, folders={}, **more), deadline_of(arguments)
     draw = found.origin.draw
@@ -184,15 +185,18 @@ def compile_command(arguments: argparse.Namespace) -> int:
 
 
 def compare_command(arguments: argparse.Namespace) -> int:
-    for folder in (arguments.old, arguments.new):
-        if origin_of(folder) is None:
-            raise lt.Error(f"{folder} has no kernels of `any_shape.py compile`; compile the same draw of both commits")
-    if arguments.commit is None:
-        commits = [origin_of(folder).commit for folder in (arguments.old, arguments.new)]  # type: ignore[union-attr]
-        arguments.commit = " to ".join(commits)
+    arguments.commit = arguments.commit or " to ".join(commit_of(one) for one in (arguments.old, arguments.new))
     folders = {OLD: KernelFolder(arguments.old), NEW: KernelFolder(arguments.new)}
     found = races(arguments, arguments.old, arguments.new, folders=folders, with_matmul=False)
     return raced(found, shapes_of(found.origin.draw), deadline_of(arguments))
+
+
+def commit_of(folder: Path) -> str:
+    """The commit of a folder of kernels. Raises Error."""
+    found = origin_of(folder)
+    if found is None:
+        raise lt.Error(f"{folder} has no kernels of `any_shape.py compile`; compile a draw into it")
+    return found.commit
 
 
 def draw_command(arguments: argparse.Namespace) -> int:

@@ -112,7 +112,7 @@ def test_a_race_goes_on_with_the_draw_of_its_folder(
 def test_kernels_of_another_machine_bring_their_draw(script: ModuleType, gpu: list[Any], tmp_path: Path) -> None:
     kernels, run = tmp_path / "kernels-of-abc", tmp_path / "run"
     assert script.main(["compile", "--out", str(kernels), "--count", "2", "--commit", "abc", "--target", "sm_90"]) == 0
-    more = ["--journal", str(run), "--kernels", str(kernels), "--commit", "abc", "--without-matmul"]
+    more = ["--journal", str(run), "--kernels", str(kernels), "--without-matmul"]
     assert script.main(["race", *more]) == 0
     assert gpu[0] == ("kernels-of-abc", 2, "sm_90") and [one[3] for one in gpu[2:]] == [False, False]
     assert origin_of(run) == origin_of(kernels)

@@ -150,9 +150,11 @@ def test_a_row_has_the_median_of_ratios_in_the_same_round() -> None:
 
 
 def test_a_schedule_is_shown_by_its_work_its_ring_its_consumers_and_its_stores() -> None:
-    assert short(SCHEDULE) == (
-        "tile = [128, 160], order = column; k = 64, stages = 5; consumer = <warps = 8, instances = 1; path = tma"
-    ).replace("instances = 1;", "instances = 1>;")
+    consumer = "consumer = <warps = 8, instances = 1>"
+    assert short(SCHEDULE) == f"tile = [128, 160], order = column; k = 64, stages = 5; {consumer}; path = tma"
+    packed = SCHEDULE.replace("<3,3,3>>>", "<3,3,3>, pack = rows>>")
+    assert packed != SCHEDULE and short(packed) == short(SCHEDULE) + "; a.pack = rows"
+    assert short(packed.replace("pack = rows", "pack = none")) == short(SCHEDULE)
     assert short("it was not compiled") == "it was not compiled"
 
 

@@ -28,8 +28,10 @@ PAIRS = (
 )
 _FIRST, _LAST = ("shapes", "M×N×K", "N and K from", "torch µs"), ("failed", "reason")
 _SCHEDULE = "schedule of "
-# The work of the grid, the ring, the consumers, the stores.
+# The work of the grid, the ring, the consumers, the stores; without what nearly all kernels have.
 _SHOWN = (r"grid = <(.*?)>", r"mainloop = <(k = .*?, stages = \d+)", r"(consumer = <.*?>)", r"epilogue = <(path = \w+)")
+_NOT_SHOWN = re.compile(r", (?:launch|registers) = \w+|, scheduler = persistent")
+_PACKED = re.compile(r"\b(a|b|epilogue) = <(?:[^<>]|<[^<>]*>)*pack = (?!none)(\w+)")
 
 Ratio = tuple[float, float, float]
 Pair = tuple[str, str]
@@ -72,8 +74,9 @@ def row_of(line: Mapping[str, Any]) -> Row:
 
 def short(schedule: str) -> str:
     """The fields of a schedule that decide its speed; a text without fields as it is."""
-    parts = (re.search(rf"\b{part}", schedule) for part in _SHOWN)
-    return "; ".join(found[1] for found in parts if found) or schedule
+    parts = (re.search(rf"\b{part}", _NOT_SHOWN.sub("", schedule)) for part in _SHOWN)
+    packed = [f"{name}.pack = {how}" for name, how in _PACKED.findall(schedule)]
+    return "; ".join([*(found[1] for found in parts if found), *packed]) or schedule
 
 
 def _ratio(one: Sequence[float], other: Sequence[float]) -> Ratio:
