@@ -94,11 +94,13 @@ class FakeContest:
     """Adds contenders as `Contest` does: one whose launch raises an Error is left out."""
 
     paces: list[Any]
+    error: Exception | None = None
 
     def __init__(self, spec: Any, seed: int, say: Callable[[str], None]) -> None:
         self.sets = [Operands(Matrix("a"), Matrix("b"), Matrix("d"), spec.layout)] * 2
         self.left_out: dict[str, str] = {}
         self.others: list[Contender] = []
+        self.say = say
 
     def __enter__(self) -> "FakeContest":
         return self
@@ -111,11 +113,16 @@ class FakeContest:
             contender.launch(1)
         except Error as error:
             self.left_out[contender.name] = str(error)
+            self.say(f"{contender.name}: left out: {error}")
             return False
         self.others.append(contender)
         return True
 
     def run(self, rounds: int, algorithms: int, finalists: int, choose_pace: Any) -> Standings:
+        if FakeContest.error is not None:
+            raise FakeContest.error
+        self.say("cuBLASLt: 3 algorithms refused to run")
+        self.say("id 7: left out: it is wrong")
         FakeContest.paces = [choose_pace(1e-9), choose_pace(1.0)]
         for number, one in enumerate(self.others, 2):
             one.sustained[:] = [float(number)] * rounds
@@ -142,6 +149,19 @@ def test_all_contenders_of_a_shape_race_and_what_raises_is_left_out_with_its_rea
     assert found.cublaslt == "id 1, of 8" and found.schedules == {MATMUL: "#tile.schedule< grid>"}
     # A kernel takes operands as they lie in memory, lt.matmul as matrices of (M, K) and (K, N).
     assert launched == ["a b d"] and gpu.calls == [("aᵀ", "b", "d")] and gpu.emptied == 1
+
+
+def test_an_error_of_the_gpu_is_the_failure_of_the_shape_beside_that_of_its_cause(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(a: Matrix, b: Matrix, out: Matrix) -> None:
+        raise DeviceError("an illegal access [some-code]")
+
+    monkeypatch.setattr(racing, "Contest", FakeContest)
+    monkeypatch.setattr(FakeContest, "error", RuntimeError("CUDA error"))
+    given: Any = {OWN: broken}
+    found = race_shape(SMALL, given, Settings(1), 1, with_matmul=False)
+    assert found.failed == {OWN: "an illegal access [some-code]", "": "RuntimeError: CUDA error"} and not found.seconds
 
 
 def test_a_product_far_below_the_power_limit_is_timed_for_a_quarter_and_nothing_in_bursts(
@@ -206,8 +226,7 @@ def test_products_with_scales_race_beside_torchs_and_wrong_ones_are_left_out(
     }
     assert ("a", "bᵀ", "sa", "sb", "d") in gpu.calls and found.schedules[MATMUL] == "#tile.schedule< grid>"
     errors["torch"] = 1.0
-    with pytest.raises(DeviceError, match=r"\[gpu-scales-untrusted\]"):
-        race_shape(SCALED, {}, Settings(2), 1, with_matmul=False)
+    assert "[gpu-scales-untrusted]" in race_shape(SCALED, {}, Settings(2), 1, with_matmul=False).failed[""]
 
 
 def test_a_call_that_compiles_has_the_arrays_of_the_shape(gpu: Gpu) -> None:
@@ -313,7 +332,7 @@ def made(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compiled: Ke
 
     def race_one(shape: Drawn, kernels: Any, settings: Settings, seed: int, *, with_matmul: bool) -> Raced:
         if shape.m == 5:
-            raise RuntimeError("CUDA error")
+            return Raced(failed={"": "RuntimeError: CUDA error"})
         return Raced({"torch": [1.0], **{name: [0.5] for name in kernels}}, {}, {MATMUL: "#s"} if with_matmul else {})
 
     monkeypatch.setattr(races, "race_shape", race_one)

@@ -84,7 +84,9 @@ class Races:
         codes = [(kernel.ptx, kernel.manifest["host"]) for kernel in kernels.values()]
         is_equal = kernels.keys() == {OLD, NEW} and codes[0] == codes[1]
         if found is None:
-            found = Raced() if is_equal else self._raced(shape, kernels, seed)
+            found = (
+                Raced() if is_equal else race_shape(shape, kernels, self.settings, seed, with_matmul=self.with_matmul)
+            )
         schedules = {name: " ".join(kernel.manifest["schedule"].split()) for name, kernel in kernels.items()}
         return {
             "name": shape.name,
@@ -113,13 +115,6 @@ class Races:
             except Error as error:
                 refused[name] = str(error)
         return kernels, refused, reason
-
-    def _raced(self, shape: Drawn, kernels: Mapping[str, runtime.Kernel], seed: int) -> Raced:
-        try:
-            return race_shape(shape, kernels, self.settings, seed, with_matmul=self.with_matmul)
-        # Errors of torch and CUDA are not lowtide.Errors; the other shapes still run.
-        except Exception as error:
-            return Raced(failed={"": f"{type(error).__name__}: {error}"})
 
 
 def end_process_after(seconds: float, status: int) -> threading.Timer:

@@ -5,6 +5,7 @@
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,15 +71,15 @@ def race_shape(
     shape: Drawn, kernels: Mapping[str, runtime.Kernel], settings: Settings, seed: int, *, with_matmul: bool
 ) -> Raced:
     """Race the kernels of a shape, by name, beside torch, and `lt.matmul` if it is asked for. A contender that is
-    refused or wrong is among the failed ones. Raises DeviceError if torch's own result is wrong, and errors of torch
-    and CUDA."""
+    refused or wrong is among the failed ones; an error of torch or CUDA, or a wrong result of torch's own, is the
+    failure of the whole shape."""
     found = Raced()
+    race_all = _race_scaled if shape.is_scaled else _race_plain
     try:
-        if shape.is_scaled:
-            _race_scaled(shape, kernels, settings, seed, found, with_matmul=with_matmul)
-        else:
-            _race_plain(shape, kernels, settings, seed, found, with_matmul=with_matmul)
-    finally:
+        race_all(shape, kernels, settings, seed, found, with_matmul=with_matmul)
+    except Exception as error:  # errors of torch and CUDA are not lowtide.Errors; the other shapes still run
+        found.failed[""] = f"{type(error).__name__}: {error}"
+    with suppress(Exception):  # if the GPU is lost
         torch_with_gpu().cuda.empty_cache()
     return found
 
@@ -86,9 +87,17 @@ def race_shape(
 def _race_plain(
     shape: Drawn, kernels: Mapping[str, Any], settings: Settings, seed: int, found: Raced, *, with_matmul: bool
 ) -> None:
-    with Contest(shape.spec, seed, lambda text: None) as contest:
+    asked = {*kernels, MATMUL}
+
+    def note(text: str) -> None:  # it also says so of cuBLASLt's algorithms
+        name, _, why = text.partition(": left out: ")
+        if name in asked:
+            found.failed[name] = why
+
+    with Contest(shape.spec, seed, note) as contest:
         if settings.peers is not None and shape.layout == "tn" and shape.batch is None:
             for peer in settings.peers(contest.sets):
+                asked.add(peer.name)
                 contest.add(peer)
         for name, kernel in kernels.items():
             contest.add(_guarded(name, _launches(kernel, contest.sets)))
@@ -101,7 +110,6 @@ def _race_plain(
         found.seconds[CUBLASLT] = best.sustained
         found.cublaslt = f"{best.name}, of {standings.offered}"
     found.seconds |= {one.name: one.sustained for one in standings.others}
-    found.failed = dict(standings.left_out)
 
 
 def _race_scaled(
