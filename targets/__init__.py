@@ -11,6 +11,7 @@ from lowtide.targets.accesses import (
     ldmatrix_access,
     loads_access,
     shared_access_conflicts,
+    stmatrix_access,
     swizzled,
 )
 from lowtide.targets.atoms import (
@@ -98,6 +99,7 @@ __all__ = [
     "sectors_per_request",
     "shared_access_conflicts",
     "split_coordinates",
+    "stmatrix_access",
     "swizzle_candidates",
     "swizzled",
     "types_of_atom",

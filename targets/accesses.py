@@ -13,7 +13,7 @@ from tensor_layouts import Layout, Swizzle, compose, mode, size
 from lowtide.errors import ScheduleError
 from lowtide.targets.banks import AccessKind, Conflict, Sectors, sectors_per_request, worst_conflict, worst_request
 from lowtide.targets.fragment_loads import FragmentLoads
-from lowtide.targets.ldmatrix import LdmatrixPlan
+from lowtide.targets.ldmatrix import LdmatrixPlan, row_addresses
 from lowtide.targets.tiled import TiledCopy
 from lowtide.targets.tv import LayoutExpr, Shape, coordinates, extents, offsets, runs
 
@@ -75,6 +75,12 @@ def ldmatrix_access(plan: LdmatrixPlan, name: str | None = None) -> WarpAccess:
         transposed=plan.trans,
         lanes=8 * plan.matrices,
     )
+
+
+def stmatrix_access(tv: Layout, shape: Shape, matrices: int, transposed: bool = False) -> WarpAccess:
+    """The row addresses of the stmatrix that store a fragment, `transposed` to a tile stored as (columns, rows)."""
+    starts = row_addresses(tv, matrices, transposed)
+    return WarpAccess(f"stmatrix.x{matrices}", starts, shape, 8, "ldmatrix", transposed, 8 * matrices)
 
 
 def loads_access(loads: FragmentLoads, name: str) -> WarpAccess:

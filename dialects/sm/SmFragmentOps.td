@@ -187,8 +187,8 @@ def Sm_StoreSharedOp : Sm_Op<"store_shared"> {
   let description = [{
     The buffer has the fragment's shape: an epilogue's scratch, or a slot of the ring filled by a copy through registers.
     Values of a thread that are contiguous in memory are combined into stores of at most the atom's size. `stmatrix.x4`
-    stores four 8×8 matrices of 16-bit elements per instruction; each lane provides the address of one row (PTX ISA,
-    "stmatrix").
+    stores four 8×8 matrices of 16-bit elements per instruction, transposed if the columns of the buffer are contiguous;
+    each lane provides the address of one row (PTX ISA, "stmatrix").
 
     ```mlir
     sm.store_shared %y to %scratch by "st.shared.4" : !sm.fragment<32x128xbf16, #tv>, memref<…>

@@ -147,9 +147,20 @@ LogicalResult TensorMapOp::verify() {
   return success();
 }
 
+// The extents of a buffer as it lies: the last one is contiguous.
+static SmallVector<int64_t> shapeAsItLies(MemRefType buffer) {
+  SmallVector<int64_t> shape(buffer.getShape());
+  auto layout = dyn_cast<tile::LayoutAttr>(buffer.getLayout());
+  if (layout && shape.size() == 2 && shape[0] > 1 && layout.getAffineMap().compose({1, 0})[0] == 1 &&
+      layout.getAffineMap().compose({0, 1})[0] != 1)
+    std::swap(shape[0], shape[1]);
+  return shape;
+}
+
 // Boxes of the map tile the buffer; both swizzle alike.
 static LogicalResult verifyBoxes(Operation *op, TensorMapType map, MemRefType buffer, bool batched) {
-  ArrayRef<int64_t> box = map.getShape(), tile = buffer.getShape();
+  ArrayRef<int64_t> box = map.getShape();
+  SmallVector<int64_t> tile = shapeAsItLies(buffer);
   if (batched && (box.size() < 3 || box[0] != 1))
     return op->emitOpError() << "moves boxes of one matrix of a batch; the first side of the map's must be 1"
                              << " [moved-batch-box]";

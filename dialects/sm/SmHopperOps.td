@@ -136,11 +136,13 @@ def Sm_ClusterBarrierOp : Sm_Op<"cluster_barrier", [Sm_Ordering]> {
 def Sm_TensorMapOp : Sm_Op<"tensor_map", [Pure]> {
   let summary = "The tensor map of a matrix (host side)";
   let description = [{
-    cuTensorMapEncodeTiled encodes it at kernel launch. The boxes have the result's shape. The boxes of a batch have one
-    more dimension, the first, which is 1.
+    cuTensorMapEncodeTiled encodes it at kernel launch. The boxes have the result's shape. Their last dimension is the
+    contiguous one of the matrix: boxes of a matrix by columns have columns first. The boxes of a batch have one more
+    dimension, the first, which is 1.
 
     ```mlir
     %map = sm.tensor_map %a : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
+    %mapd = sm.tensor_map %d : memref<?x?xbf16, strided<[1, ?]>> to !sm.tensor_map<72x64xbf16, swizzle<3,3,3>>
     %maps = sm.tensor_map %c : memref<?x?x?xbf16, strided<[?, ?, 1]>> to !sm.tensor_map<1x128x64xbf16, swizzle<3,3,3>>
     ```
   }];
@@ -192,10 +194,14 @@ def Sm_TmaStoreOp : Sm_Op<"tma_store", [MemoryEffects<[MemRead<Sm_Sync>, MemWrit
     Elements outside the matrix are dropped. Writes to the buffer must be followed by `sm.fence_proxy_async` and a
     barrier before this op. The buffer may be written again after `sm.tma_store_wait read` covers the group.
 
+    If the matrix lies by columns, so does the buffer, in panels of its rows. Row and column are in this order in any
+    case.
+
     ```mlir
     sm.tma_store %scratch to %map[%m, %n] cache(evict_first)
         : memref<128x64xbf16, …>, !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
     sm.tma_store %scratch to %map[%batch, %m, %n] : memref<128x64xbf16, …>, !sm.tensor_map<1x64x64xbf16, …>
+    sm.tma_store %columns to %mapd[%m, %n] : memref<128x72xbf16, …>, !sm.tensor_map<72x64xbf16, swizzle<3,3,3>>
     ```
   }];
   let arguments = (ins Sm_ReadShared:$source, Sm_TensorMapType:$map, Optional<Index>:$batch, Index:$row, Index:$column,

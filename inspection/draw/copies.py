@@ -17,6 +17,7 @@ from lowtide.passes.base import walk
 from lowtide.passes.support.agents.wgmmas import fragment_of, wgmmas
 from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk
+from lowtide.passes.support.streams.buffers import is_transposed_buffer
 from lowtide.passes.support.streams.operand_loads import is_operand_load
 from lowtide.targets import WarpAccess
 from lowtide.targets.ldmatrix import elements_per_register, row_addresses
@@ -189,6 +190,8 @@ def _boxes(title: str, axes: tuple[str, str], map_type: ir.Type, buffer: ir.Type
     """The boxes of one thread's TMA instructions, numbered; a box of several panels counts as one."""
     (rows, columns), (*panels, box_rows, width) = _shape(buffer), list(map_type.shape)
     box_columns = width * prod(panels)
+    if is_transposed_buffer(buffer):  # boxes are of the matrix as it lies
+        box_rows, box_columns = box_columns, box_rows
     row, column = np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij")
     box = row // box_rows + column // box_columns * -(-rows // box_rows)
     text = f"{title}, {_text((rows, columns))}: boxes of {_text((box_rows, box_columns))}, issued by one thread"

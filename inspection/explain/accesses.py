@@ -34,6 +34,7 @@ from lowtide.inspection.explain.hopper import (
 from lowtide.inspection.explain.names import SCRATCH, UNKNOWN, Names, cache_hint
 from lowtide.passes.base import walk
 from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.problem.matrix_layouts import is_column_major
 from lowtide.passes.support.problem.operand_kinds import SCALES
 from lowtide.passes.support.streams.buffers import is_shared, is_transposed_buffer
 from lowtide.passes.support.streams.operand_loads import is_operand_load
@@ -225,11 +226,11 @@ def _store_shared(op: ir.OpView, names: Names) -> list[Access]:
 
 def _stmatrix(op: ir.OpView) -> SharedAccess:
     """Rows of 8x8 matrices, addressed as in ldmatrix (PTX ISA, "stmatrix")."""
-    atom = ir.StringAttr(op.atom).value
-    matrices, fragment = targets.copy_atom(atom).matrices, op.value.type
-    starts = row_addresses(tv_of(fragment.tv), matrices, False)
-    access = WarpAccess(atom, starts, tuple(fragment.shape), 8, "ldmatrix", lanes=8 * matrices)
-    return _shared(_move(op, SCRATCH, "write"), ir.MemRefType(op.destination.type), access)
+    atom, fragment = ir.StringAttr(op.atom).value, op.value.type
+    matrices, trans = targets.copy_atom(atom).matrices, is_transposed_buffer(op.destination.type)
+    access = targets.stmatrix_access(tv_of(fragment.tv), tuple(fragment.shape), matrices, trans)
+    move = _move(op, SCRATCH, "write", atom + (".trans" if trans else ""))
+    return _shared(move, ir.MemRefType(op.destination.type), access)
 
 
 def _load_shared(op: ir.OpView, names: Names) -> list[Access]:
@@ -256,7 +257,7 @@ def _of_threads(op: ir.OpView, what: str, fragment: ir.Type, buffer: ir.Value, d
 def _load_global(op: ir.OpView, names: Names) -> list[Access]:
     what, kind, matrix = names.of_window(op.source)
     if kind is OperandKind.full:
-        fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans)
+        fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans) or is_column_major(matrix)
         vector = _bytes(atom) * 8 // element_bits(fragment.element_type)
         loads = targets.fragment_loads(tv_of(fragment.tv), tuple(fragment.shape), trans, vector)
         return [_matrix_access(_move(op, what, "read"), names, matrix, targets.loads_access(loads, atom))]
@@ -281,7 +282,7 @@ def _window_access(op: ir.OpView, fragment: ir.Type, window: ir.Value, direction
     what, kind, matrix = names.of_window(window)
     move = _move(op, what, direction)
     if kind is OperandKind.full:
-        return _matrix_access(move, names, matrix, _of_fragment(move.atom, fragment))
+        return _matrix_access(move, names, matrix, _of_fragment(move.atom, fragment, is_column_major(matrix)))
     return _vector_access(move, matrix, fragment, axis=0 if kind is OperandKind.per_row else 1)
 
 

@@ -13,6 +13,7 @@ from lowtide.passes.base import walk
 from lowtide.passes.schedules.facts.alignment import WIDEST, alignments_in, moved_alignment
 from lowtide.passes.support.ir.rewriting import memory_of
 from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.problem.matrix_layouts import is_column_major
 
 # The assumed row stride in bytes if it is known only at run time: a whole number of sectors.
 ASSUMED_ROW_STRIDE = 8192
@@ -75,14 +76,15 @@ class Names:
         return self.arguments.get(view.source, UNKNOWN), kind, ir.MemRefType(view.source.type)
 
     def row_stride(self, name: str, matrix: ir.MemRefType) -> tuple[int, bool]:
-        """Bytes between rows of a matrix, and whether they follow from its extents.
+        """Bytes between rows of a matrix as it lies, and whether they follow from its extents.
 
         The smallest stride that the kernel takes; for full operands, which may have any stride, a multiple of 16.
         """
-        if matrix.is_dynamic_dim(1):
+        last = 0 if is_column_major(matrix) else 1
+        if matrix.is_dynamic_dim(last):
             return ASSUMED_ROW_STRIDE, False
         unit = self.alignments.get(name, WIDEST)
-        return -(-matrix.get_dim_size(1) * element_bits(matrix.element_type) // (8 * unit)) * unit, True
+        return -(-matrix.get_dim_size(last) * element_bits(matrix.element_type) // (8 * unit)) * unit, True
 
     def of_map(self, value: ir.Value) -> tuple[str, ir.MemRefType]:
         """Name and type of the matrix of a tensor map."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.cells import Described
-from lowtide.interpreter.program.types import Scalar
+from lowtide.interpreter.program.types import MemRef, Scalar
 
 Ints = NDArray[np.int64]
 
@@ -27,6 +27,11 @@ class Matrix:
     strides: tuple[int, ...]
     element: Scalar
     is_column_major: bool = False
+
+    @property
+    def shape_as_it_lies(self) -> tuple[int, ...]:
+        """The shape of the array in memory: its last dimension is contiguous."""
+        return MemRef.turned(self.shape) if self.is_column_major else self.shape
 
     @property
     def row_stride(self) -> int:

@@ -52,11 +52,14 @@ class TensorMap:
     @property
     def tile(self) -> tuple[int, int]:
         """Rows and columns of the matrix that a box covers."""
-        return self.box[-2], prod(self.box[:-2]) * self.box[-1]
+        tile = self.box[-2], prod(self.box[:-2]) * self.box[-1]
+        return tile[::-1] if self.matrix.is_column_major else tile
 
     def corner(self, *place: int) -> tuple[int, ...]:
         """The coordinates of the box that begins at (row, column) of the matrix, or at (matrix, row, column)."""
         *matrix, row, column = place
+        if self.matrix.is_column_major:
+            return (*matrix, column, row)
         if len(self.box) == 2 + len(matrix):
             return place
         panel, within = divmod(column, self.box[-1])
@@ -68,10 +71,11 @@ def encode(
 ) -> TensorMap:
     """As cuTensorMapEncodeTiled, for a box that the type's verifier has accepted.
 
-    With more sides than dimensions, the matrix is viewed as panels that are as wide as the box. In a batch, the first
-    side is the batch. Raises InterpreterError for a matrix that TMA cannot read, or that panels do not divide.
+    Sides and extents are of the matrix as it lies: columns, rows if it is column-major. With more sides than dimensions
+    the matrix is viewed as panels that are as wide as the box. In a batch, the first side is the batch. Raises
+    InterpreterError for a matrix that TMA cannot read, or that panels do not divide.
     """
-    *batch, rows, columns = matrix.shape
+    *batch, rows, columns = matrix.shape_as_it_lies
     stride, width = matrix.row_stride * matrix.element.bytes, box[-1]
     if matrix.address % UNIT or any(each * matrix.element.bytes % UNIT for each in matrix.strides):
         apart = f", and so between the matrices, {matrix.strides[0] * matrix.element.bytes} bytes"
@@ -81,7 +85,7 @@ def encode(
             f"{matrix.name} at address {matrix.address:#x} with rows {stride} bytes apart: TMA needs multiples of "
             f"{UNIT}{between} [map-address-of-ir]",
         )
-    shape: tuple[int, ...] = matrix.shape
+    shape: tuple[int, ...] = matrix.shape_as_it_lies
     strides: tuple[int, ...] = (*matrix.strides, 1)
     outer = len(box) - 1 - len(shape)
     if outer >= 0:

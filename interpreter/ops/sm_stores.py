@@ -1,5 +1,7 @@
 """The sm dialect: stores by TMA, the ops that order them, and barriers of a warpgroup."""
 
+from itertools import product
+
 from lowtide.interpreter.machine import tensor_stores
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import barrier, together
@@ -29,7 +31,8 @@ def fence_proxy_async(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.tma_store")
 def tma_store(state: AgentState, op: DecodedOp) -> None:
-    """The agent's share of the buffer's rows. Boxes go down the rows, then across, one after the other."""
+    """The agent's share of the buffer's rows. Boxes go down the rows, then across, one after the other; if columns are
+    contiguous, across, then down."""
     together(state, op)
     _check_role(state, op)
     buffer, map, *matrix, row, column = (state.values[slot] for slot in op.operands)
@@ -42,13 +45,13 @@ def tma_store(state: AgentState, op: DecodedOp) -> None:
         raise state.violation(
             op, f"{rows} rows for {len(members)} warpgroups are not whole boxes of {box_rows} for each [store-rows]"
         )
-    address = buffer.address
-    for right in range(0, columns, box_columns):
-        for down in range(0, rows, box_rows):
-            if first <= down < first + own:
-                corner = map.corner(*matrix, row + down, column + right)
-                tensor_stores.store_box(state, op, map, corner, address)
-            address += map.bytes
+    address, places = buffer.address, list(product(range(0, columns, box_columns), range(0, rows, box_rows)))
+    places = sorted(places, key=lambda place: place[1]) if map.matrix.is_column_major else places
+    for right, down in places:
+        if first <= down < first + own:
+            corner = map.corner(*matrix, row + down, column + right)
+            tensor_stores.store_box(state, op, map, corner, address)
+        address += map.bytes
     tensor_stores.commit(state)
 
 

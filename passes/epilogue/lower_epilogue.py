@@ -17,6 +17,8 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
            sm.tma_store_wait read 1; sm.barrier warpgroup                     (this one of two scratch buffers is free)
            sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
            sm.tma_store %scratch to %map[%m, %n]
+         For a D by columns the scratch is contiguous along its columns too: rows, above, are then columns, stmatrix
+         transposes, and boxes have columns first.
          If the stored value is the sum over the warps along K (sm.sum_over_k), each of them writes its part to its own
          tile of the scratch. Rows are read back from all of these tiles, and added in order.
          With several full results, the sm.map gives a fragment for each, and they are stored one after the other.
@@ -29,7 +31,7 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
 Needs    level atoms, tile.store on a fragment, a drained ring; for epilogue.path = tma, roles.
 Refuses  an epilogue tile that the tiled mma or the threads cannot divide evenly; a kernel without sm.mma_sync or
          sm.wgmma; epilogue.path = tma without roles, for a D that is no kernel argument, or with several launches.
-Test     test/lit/passes/epilogue/lower-epilogue.mlir, lower-epilogue-{tma,tail,invalid}.mlir
+Test     test/lit/passes/epilogue/lower-epilogue.mlir, lower-epilogue-{tma,tail,columns,columns-scratch,invalid}.mlir
 """
 
 from collections import deque
@@ -38,7 +40,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
-from tensor_layouts import Layout
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
@@ -50,7 +51,7 @@ from lowtide.passes.epilogue.parts import Epilogue, Part, held_run
 from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.epilogue.stores import store_by_tma
 from lowtide.passes.schedules.facts.resources import runs_ahead
-from lowtide.passes.support.agents.atoms import fragment_type, tiled_mma_of
+from lowtide.passes.support.agents.atoms import fragment_type, stage_layout, tiled_mma_of
 from lowtide.passes.support.agents.wgmmas import wgmmas
 from lowtide.passes.support.ir.rewriting import before, erase
 from lowtide.passes.support.problem.element_types import buffer_bytes, element_bits
@@ -144,8 +145,7 @@ def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
         shape = epilogue.mma.atom_layout[2] * shape[0], shape[1]
     swizzle = epilogue.schedule.epilogue.swizzle
     assert swizzle is not None
-    layout = Layout(shape, (shape[1], 1))
-    buffer = buffer_type(shape, epilogue.scratch_element, layout, swizzle)
+    buffer = buffer_type(shape, epilogue.scratch_element, stage_layout(shape, epilogue.by_columns), swizzle)
     for ring in () if runs_ahead(epilogue.schedule) else walk(epilogue.kernel, sm.RingOp):
         if buffer_bytes(buffer) <= ring_size(ring.result.type):
             return sm.RingReuseOp(buffer, ring.result).result
@@ -155,7 +155,7 @@ def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
 def _store_direct(epilogue: Epilogue, part: Part) -> None:
     shape = part.value.type.shape
     for y, matrix in zip(epilogue.map(part.value, part.origin), epilogue.full, strict=True):
-        held = held_run(y.type, matrix) * element_bits(epilogue.d_element) // 8
+        held = held_run(y.type, epilogue.by_columns) * element_bits(epilogue.d_element) // 8
         bytes_per_store = min(held, epilogue.schedule.epilogue.store or held)
         window = epilogue.window(matrix, shape, part.origin)
         sm.StoreGlobalOp(y, window, f"st.global.{bytes_per_store}", cache=epilogue.cache)
@@ -194,10 +194,10 @@ def _in_rows(epilogue: Epilogue, scratch: ir.Value, shape: tuple[int, int], valu
     """A part of this shape, written to the scratch and read back in rows; partial sums are added."""
     access, element = epilogue.rows_access(shape), epilogue.scratch_element
     bytes_of = element_bits(element) // 8
-    run = min(held_run(value.type), access.widest)
+    atom = epilogue.scratch_store(value.type, access.widest * bytes_of)
     if epilogue.partial is not None:
         value = epilogue.stacked(value)
-    sm.StoreSharedOp(value, scratch, f"st.shared.{run * bytes_of}")
+    sm.StoreSharedOp(value, scratch, atom)
     sm.BarrierOp()
     rows_type = fragment_type(access.rows.tv, shape, element)
     atom = f"ld.shared.{access.rows.vector * bytes_of}"

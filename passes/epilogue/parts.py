@@ -15,9 +15,11 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.epilogue.largest import Largest
 from lowtide.passes.schedules.facts.resources import multiplying_threads
 from lowtide.passes.support.agents.atoms import (
+    STMATRIX_BITS,
     EpilogueAccess,
     fragment_run,
     fragment_type,
+    matrices_of_stmatrix,
     part_of,
     rows_of_part,
     stacked_tv,
@@ -60,6 +62,11 @@ class Epilogue:
     def full(self) -> list[ir.Value]:
         """The full results, such as D. They have the same element type and the same layout."""
         return results_of(self.store, ResultKind.full)
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether the full results lie by columns."""
+        return is_column_major(self.full[0].type)
 
     @property
     def partial(self) -> sm.SumOverKOp | None:
@@ -150,7 +157,18 @@ class Epilogue:
     def rows_access(self, shape: tuple[int, int]) -> EpilogueAccess:
         """How rows of a part of this shape are read back and stored."""
         scratch, d = element_name(self.scratch_element), element_name(self.d_element)
-        return rows_of_part(shape, scratch, d, multiplying_threads(self.schedule), self.schedule.epilogue.store)
+        threads, most = multiplying_threads(self.schedule), self.schedule.epilogue.store
+        return rows_of_part(shape, scratch, d, threads, most, self.by_columns)
+
+    def scratch_store(self, fragment: sm.FragmentType, most: int = 16) -> str:
+        """The atom that writes a fragment to the scratch, at most so many bytes of a thread at once.
+
+        stmatrix writes boxes of TMA, and transposes elements of 16 bits for results that lie by columns.
+        """
+        bits, by_tma = element_bits(self.scratch_element), self.schedule.epilogue.path is StorePath.tma
+        if bits == STMATRIX_BITS and (by_tma or self.by_columns):
+            return f"stmatrix.x{matrices_of_stmatrix(fragment.shape[1])}"
+        return f"st.shared.{min(most, held_run(fragment, self.by_columns) * bits // 8)}"
 
     def window(self, matrix: ir.Value, shape: Sequence[int], origin: Origin) -> ir.Value:
         """The window of a full result."""
@@ -210,12 +228,12 @@ class Epilogue:
         result = sm.FragmentType.get(like.shape, element, like.tv)
         # The values of a thread that are neighbours in memory, at most 16 bytes.
         in_registers = self.schedule.epilogue.math is EpilogueMath.registers
-        run = held_run(like, operand) if in_registers else self.rows_access(tuple(like.shape)).rows.vector
+        by_columns = is_column_major(operand.type)
+        run = held_run(like, by_columns) if in_registers else self.rows_access(tuple(like.shape)).rows.vector
         bytes_per_load = min(16, run * element_bits(element) // 8)
         return sm.LoadGlobalOp(result, view, f"ld.global.{bytes_per_load}").result
 
 
-def held_run(fragment: sm.FragmentType, matrix: ir.Value | None = None) -> int:
-    """`fragment_run` of a fragment, in the direction in which a matrix lies: by rows unless it is given."""
-    by_columns = matrix is not None and is_column_major(matrix.type)
+def held_run(fragment: sm.FragmentType, by_columns: bool) -> int:
+    """`fragment_run` of a fragment, in the direction in which a matrix lies."""
     return fragment_run(tv_of(fragment.tv), tuple(fragment.shape), element_bits(fragment.element_type), by_columns)

@@ -16,11 +16,10 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
-from lowtide.passes.epilogue.parts import Epilogue, Part, held_run
+from lowtide.passes.epilogue.parts import Epilogue, Part
 from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.schedules.facts.resources import scratch_buffers
 from lowtide.passes.support.ir.rewriting import after
-from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.passes.support.streams.buffers import buffer_type
 from lowtide.passes.support.streams.panels import panel_layout
 from lowtide.passes.support.streams.tensor_map_arguments import TensorMapArguments
@@ -47,7 +46,7 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
             f"{shape[0]} rows; {way_out} [tma-store-warpgroups]"
         )
     bits, base, _ = swizzle
-    if bits and shape[1] % (1 << (bits + base)):
+    if bits and not epilogue.by_columns and shape[1] % (1 << (bits + base)):
         raise ScheduleError(
             f"epilogue.path = tma stores boxes of {1 << (bits + base)} columns with epilogue.swizzle = {swizzle}, "
             f"which must divide epilogue.tile's {shape[1]}; take a multiple, or a narrower swizzle"
@@ -55,9 +54,10 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
         )
     wide = _Boxes.make(epilogue, maps, scratch, shape, swizzle, scratch_buffers(schedule))
     left = epilogue.store.value.type.shape[1] % shape[1]
-    # The narrow part may not fit a swizzle, so it has none. Rows with an odd number of 16-byte units then start on
-    # different banks, rows with an even number on every second or fourth.
-    narrow = _Boxes.make(epilogue, maps, scratch, (shape[0], left), NO_SWIZZLE, 1) if left else None
+    # A narrow part of D by rows may not fit a swizzle, so it has none. Rows with an odd number of 16-byte units then
+    # start on different banks, rows with an even number on every second or fourth.
+    of_left = swizzle if epilogue.by_columns else NO_SWIZZLE
+    narrow = _Boxes.make(epilogue, maps, scratch, (shape[0], left), of_left, 1) if left else None
     taken, index = _take_buffers(epilogue, wide, narrow), 0
     for part in epilogue.parts():
         for value in epilogue.map(part.value, part.origin):
@@ -85,9 +85,11 @@ class _Boxes:
         swizzle: SwizzleBits,
         count: int,
     ) -> "_Boxes":
-        type_ = buffer_type(shape, epilogue.d_element, panel_layout(shape, swizzle), swizzle)
+        by_columns = epilogue.by_columns
+        layout = panel_layout(shape, swizzle, by_columns=by_columns)
+        type_, rows = buffer_type(shape, epilogue.d_element, layout, swizzle), None if by_columns else WGMMA_ROWS
         tensor_maps = tuple(
-            maps.map_for(epilogue.store, matrix, type_, rows=WGMMA_ROWS, is_written=True) for matrix in epilogue.full
+            maps.map_for(epilogue.store, matrix, type_, rows=rows, is_written=True) for matrix in epilogue.full
         )
         return cls(scratch.take(type_, count), tensor_maps)
 
@@ -121,12 +123,9 @@ def _groups_since(taken: Sequence[Place], index: int) -> int:
 
 def _store_part(epilogue: Epilogue, part: Part, value: ir.Value, place: Place, groups_since: int) -> None:
     buffer, tensor_map = place
-    matrices = 4 if part.value.type.shape[1] % 16 == 0 else 2  # 8×8 each, together 16 rows of 16 or 8 columns
-    bits = element_bits(epilogue.d_element)
-    atom = f"stmatrix.x{matrices}" if bits == 16 else f"st.shared.{min(16, held_run(part.value.type) * bits // 8)}"
     sm.TmaStoreWaitOp(groups_since, read=True)  # the store that read this buffer last is done with it
     sm.BarrierOp(warpgroup=True)
-    sm.StoreSharedOp(value, buffer, atom)
+    sm.StoreSharedOp(value, buffer, epilogue.scratch_store(value.type))
     sm.FenceProxyAsyncOp()
     sm.BarrierOp(warpgroup=True)
     sm.TmaStoreOp(buffer, tensor_map, *part.origin, batch=epilogue.store.batch, cache=epilogue.cache)

@@ -117,13 +117,17 @@ def test_check_takes_swapped_kernels():
 
 
 # D by rows, of operands that are swapped all the same: the kernel sees a D by columns.
-BY_ELEMENTS = {
+TURNED = "operands = swapped, epilogue.path = smem, grid.tile ="
+ROADS = {
     "mma": ("sm_80", f"{SMALL}, operands = swapped"),
     "wgmma": ("sm_90a", "operands = swapped, grid.tile = [64, 16]"),
     "scatter": ("sm_90a", "operands = swapped, grid.tile = [64, 16], k_division = scatter(2)"),
     "split": ("sm_80", f"{SMALL}, operands = swapped, scheduler = persistent, k_division = split(2)"),
     "tail": ("sm_90a", "operands = swapped, grid.tile = [128, 16], tail = halves, cluster = [2, 1]"),
     "pingpong": ("sm_90a", "operands = swapped, grid.tile = [64, 16], roles = pingpong(2)"),
+    "scratch": ("sm_90a", f"{TURNED} [128, 24]"),
+    "scratch in tail": ("sm_90a", f"{TURNED} [256, 16], tail = halves, epilogue.math = registers"),
+    "scratch in turn": ("sm_90a", f"{TURNED} [64, 72], roles = pingpong(2)"),
 }
 
 
@@ -143,10 +147,13 @@ def product_by_rows(layout, **given):
         ("wgmma", "tn", LEVELS),
         *(("wgmma", layout, ("atoms", "ptx")) for layout in ("tt", "nn", "nt")),
         *((road, "nn", ("cta", "epilogue", "ptx")) for road in ("scatter", "split", "tail", "pingpong")),
+        ("scratch", "tn", LEVELS),
+        ("scratch in tail", "nn", ("epilogue", "ptx")),
+        ("scratch in turn", "tn", ("epilogue", "ptx")),
     ],
 )
 def test_a_swapped_product_stores_its_d_by_columns(road, layout, levels):
-    target, schedule = BY_ELEMENTS[road]
+    target, schedule = ROADS[road]
     spec = lt.GemmSpec(a="f16", b="f16", d="f16", layout=layout, epilogue=scaled)
     kernel = lt.compile_gemm(spec, target=target, schedule=schedule)
     assert spec_of(lt.interpreter.Loaded(kernel.levels["epilogue"]).module).spec.d_order == "row"
@@ -154,6 +161,51 @@ def test_a_swapped_product_stores_its_d_by_columns(road, layout, levels):
     for level in levels:
         d = kernel.interpret(**given, level=level, domain="exact", sms=3)
         np.testing.assert_array_equal(d, product_by_rows(layout, **given), err_msg=level)
+
+
+def of_rows_and_columns(acc, row: lt.PerRow, column: lt.PerColumn):
+    return acc + row + 4.0 * column
+
+
+# By TMA, which reads no full operands.
+BY_TMA = {
+    "a narrow last part": ("grid.tile = [128, 72]", LEVELS),
+    "in turn": ("grid.tile = [64, 8], roles = pingpong(2)", ("epilogue", "ptx")),
+    "split": ("grid.tile = [64, 24], k_division = split(3)", ("cta", "epilogue", "ptx")),
+    "shares of a tail": ("grid.tile = [64, 48], k_division = scatter_tail(2)", ("cta", "epilogue", "ptx")),
+    "half tiles": ("grid.tile = [128, 16], tail = halves", ("epilogue", "ptx")),
+}
+
+
+@pytest.mark.parametrize("road", BY_TMA)
+def test_a_swapped_product_stores_its_d_by_tma(road):
+    fields, levels = BY_TMA[road]
+    spec = lt.GemmSpec(a="f16", b="f16", d="f16", epilogue=of_rows_and_columns, amax=True)
+    schedule = f"operands = swapped, epilogue.path = tma, {fields}"
+    kernel, given = lt.compile_gemm(spec, target="sm_90a", schedule=schedule), by_rows("tn", 61, 328, 200)
+    expected = product_by_rows("tn", **(given | {"c": 0 * given["c"]}))
+    del given["c"]
+    for level in levels:
+        amax = np.zeros(1, np.float32)
+        d = kernel.interpret(**given, amax=amax, level=level, domain="exact", sms=3)
+        np.testing.assert_array_equal(d, expected, err_msg=level)
+        assert amax[0] == np.abs(expected).max()
+
+
+def test_tma_stores_a_d_by_rows_of_whole_16_bytes_only():
+    spec = lt.GemmSpec(a="f16", b="f16", d="f16")
+    kernel = lt.compile_gemm(spec, target="sm_90a", schedule="operands = swapped, epilogue.path = tma")
+    given = {name: by_rows("tn", 7, 60, 24)[name] for name in ("a", "b")}
+    with pytest.raises(lt.Error, match=r"N must be a multiple of 8.*\[assertion-failed\]"):
+        kernel.interpret(**given, level="epilogue")
+
+
+@pytest.mark.parametrize(("path", "epilogue"), [("tma", of_rows_and_columns), ("smem", scaled)])
+def test_check_takes_a_transposed_scratch(path, epilogue):
+    spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", epilogue=epilogue)
+    fields = "grid.tile = [64, 16], pack = none, stages = 2, roles = cooperative(1)"
+    kernel = lt.compile_gemm(spec, "sm_90a", schedule=f"operands = swapped, epilogue.path = {path}, {fields}")
+    assert lt.check(kernel, budget=1.0, jobs=1).ok
 
 
 @pytest.mark.parametrize(("dtype", "target"), [("f32", "sm_80"), ("f64", "sm_90a")])
@@ -178,12 +230,36 @@ def test_a_d_by_columns_lies_anywhere_and_may_be_in_place_of_an_operand():
 
 def test_rows_and_columns_of_a_window_of_d_by_columns_that_are_exchanged_are_found():
     spec = lt.GemmSpec(a="f16", b="f16", d="f16")
-    text = lt.compile_gemm(spec, target="sm_90a", schedule=BY_ELEMENTS["wgmma"][1]).levels["epilogue"]
+    text = lt.compile_gemm(spec, target="sm_90a", schedule=ROADS["wgmma"][1]).levels["epilogue"]
     planted, count = re.subn(r"(tile.view %D)\[(%\w+), (%\w+)\]", r"\1[\3, \2]", text)
     assert count
     inputs = {name: by_rows("tn", 20, 150, 72)[name] for name in ("a", "b")}
     with pytest.raises(lt.Error, match=r"(race|never written).*\[global-race\]"):
         lt.interpreter.interpret(planted, inputs, domain="exact")
+
+
+@pytest.mark.parametrize(
+    ("level", "old", "new", "found"),
+    [
+        # The store to the scratch does not transpose, or writes panels of the other order.
+        ("nvvm", r"(nvvm\.stmatrix .*layout = #nvvm\.mma_layout)<col>", r"\1<row>", "numbers"),
+        ("epilogue", r"\(\(64,2\),24\):\(\(1,1536\),64\)", "((64,2),24):((1536,1),128)", "boxes"),
+        ("epilogue", r"(sm\.tma_store .* to %\w+)\[(%\w+), (%\w+)\]", r"\1[\3, \2]", "d-unwritten|map-corner"),
+        ("nvvm", r"box\[(%\w+), (%\w+)\] : !llvm.ptr, <3>", r"box[\2, \1] : !llvm.ptr, <3>", "d-unwritten"),
+    ],
+)
+def test_a_fault_in_a_transposed_scratch_is_found(level, old, new, found):
+    spec = lt.GemmSpec(a="f16", b="f16", d="f16")
+    schedule = "operands = swapped, epilogue.path = tma, grid.tile = [128, 24], pack = none"
+    planted, count = re.subn(old, new, lt.compile_gemm(spec, target="sm_90a", schedule=schedule).levels[level])
+    assert count
+    given = {name: by_rows("tn", 20, 152, 72)[name] for name in ("a", "b")}
+    if found == "numbers":
+        right = given["a"].astype(int) @ given["b"].astype(int).T
+        assert (lt.interpreter.interpret(planted, given, domain="exact") != right).any()
+    else:
+        with pytest.raises(lt.Error, match=found):
+            lt.interpreter.interpret(planted, given, domain="exact")
 
 
 @pytest.mark.parametrize(

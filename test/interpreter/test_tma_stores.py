@@ -31,21 +31,22 @@ def add_bias(acc, bias: lt.PerColumn):
 # What the instructions do ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("trans", [False, True])
 @pytest.mark.parametrize("columns", [16, 64])
-def test_the_rows_that_lanes_address_are_those_that_stmatrix_writes(columns: int) -> None:
+def test_the_rows_that_lanes_address_are_those_that_stmatrix_writes(columns: int, trans: bool) -> None:
     """The passes' table of row addresses against the PTX ISA's formula: every element reaches its place."""
     shape = (64, columns)
     fragment = TiledMma(mma_atom(f"wgmma.m64n{columns}k16.f32.bf16")).tv("c", shape)
-    held = coordinates(fragment, shape)
-    values = held[..., 0] * columns + held[..., 1]  # each element is the number of its place
-    rows = indices(row_addresses(fragment, 4, False))
+    steps = np.array([1, 64]) if trans else np.array([columns, 1])  # from row to row, from column to column
+    values = coordinates(fragment, shape) @ steps  # each element is the number of its place
+    rows = indices(row_addresses(fragment, 4, trans))
     written = np.full(64 * columns, -1)
     for warp in range(4):
         lanes = slice(32 * warp, 32 * (warp + 1))
         registers = values[lanes].reshape(32, -1, 4, 2)
         for instruction in range(registers.shape[1]):
-            found = hardware.stmatrix(registers[:, instruction], 4, False)
-            starts = rows[lanes, instruction] % 64 * columns + rows[lanes, instruction] // 64
+            found = hardware.stmatrix(registers[:, instruction], 4, trans)
+            starts = np.stack([rows[lanes, instruction] % 64, rows[lanes, instruction] // 64], -1) @ steps
             written[starts[:, None] + np.arange(8)] = found
     assert np.array_equal(written, np.arange(64 * columns))
 

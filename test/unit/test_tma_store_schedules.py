@@ -1,6 +1,7 @@
 """Schedules whose epilogue is by TMA stores: what is chosen, what is refused and how, what ptxas makes of them."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from schedule_edits import with_schedule
@@ -96,6 +97,45 @@ def test_parts_are_as_wide_as_the_widest_swizzle_and_buffers_come_out_even(
 def test_what_does_not_go_together_is_refused_with_the_way_out(fields: str, message: str) -> None:
     with pytest.raises(ScheduleError, match=message):
         chosen(fields)
+
+
+TURNED = "operands = swapped, k = 64, epilogue.path ="
+
+
+@pytest.mark.parametrize(
+    ("fields", "d", "expected"),
+    [
+        (f"{TURNED} tma, grid.tile = [64, 8]", "bf16", ((64, 8), (3, 3, 3), None)),
+        (f"{TURNED} tma, grid.tile = [128, 24]", "bf16", ((128, 24), (3, 3, 3), None)),
+        (f"{TURNED} tma, grid.tile = [128, 72]", "f16", ((128, 40), (3, 3, 3), None)),
+        (f"{TURNED} tma, grid.tile = [128, 256]", "bf16", ((128, 64), (3, 3, 3), None)),
+        (f"{TURNED} tma, grid.tile = [128, 200]", "f32", ((64, 56), (3, 2, 3), None)),
+        (f"{TURNED} smem, grid.tile = [64, 8]", "bf16", ((64, 8), (3, 3, 3), 8)),
+        (f"{TURNED} smem, grid.tile = [128, 72]", "bf16", ((128, 72), (3, 3, 4), 8)),
+        (f"{TURNED} smem, grid.tile = [128, 96]", "bf16", ((128, 96), (3, 3, 4), None)),
+        (f"{TURNED} smem, grid.tile = [64, 40]", "f32", ((64, 40), (3, 2, 4), None)),
+    ],
+)
+def test_parts_of_a_d_by_columns_have_any_multiple_of_8_columns(
+    fields: str, d: str, expected: tuple[object, ...]
+) -> None:
+    epilogue = chosen(fields, d).epilogue
+    assert (epilogue.tile, epilogue.swizzle, epilogue.store) == expected
+
+
+def test_a_box_of_a_d_by_columns_has_the_rows_of_one_warpgroup() -> None:
+    fields = f"{TURNED} tma, epilogue.swizzle = <0,3,3>, grid.tile ="
+    assert chosen(f"{fields} [64, 40]").epilogue.swizzle == (0, 3, 3)
+    message = r"M = 128: a box of D by columns .* take epilogue\.swizzle = <3,3,3>.*\[tma-store-box-rows\]"
+    with pytest.raises(ScheduleError, match=message):
+        chosen(f"{fields} [128, 40], roles = cooperative(2)")
+
+
+def test_the_rows_of_a_d_by_columns_are_whole_16_bytes() -> None:
+    fields = Schedule.parse(f"{TURNED} tma, grid.tile = [128, 72]")
+    with pytest.raises(ScheduleError, match=r"rows of 4100 .* take epilogue\.path = smem, or M = 4104 \["):
+        choose(replace(problem(), n=4100), SM_90A, fields)
+    assert choose(replace(problem(), m=4100), SM_90A, fields).schedule.grid.tile == (128, 72)
 
 
 def test_a_row_of_an_unswizzled_box_has_at_most_256_elements() -> None:

@@ -96,7 +96,9 @@ def axes_of(schedule: Schedule, problem: Problem) -> tuple[Axis, Axis, Axis]:
     edges = {"M": of_m, "N": of_n, "K": of_k}
     runs = "M" if problem.d_is_column_major else "N"
     edges[runs] += _stores(schedule, problem, runs, {"M": parts_m, "N": parts_n}[runs])
-    edges["M"] += _rows(schedule, problem, parts_m)
+    by_threads = problem.d_is_column_major and schedule.epilogue.path is not StorePath.direct
+    lines = "N" if by_threads else "M"  # fragments are stored by rows
+    edges[lines] += _lines(schedule, problem, lines, {"M": parts_m, "N": parts_n}[lines])
     for operand in ("a", "b"):
         axis = "K" if not is_transposed(operand, problem.layout) else "M" if operand == "a" else "N"
         edges[axis] += _copies(axis, operand, schedule, problem)
@@ -173,21 +175,22 @@ def _stores(schedule: Schedule, problem: Problem, axis: str, part: int) -> Itera
             yield Edge(axis, edge.text + where, inside)
 
 
-def _rows(schedule: Schedule, problem: Problem, part: int) -> Iterator[Edge]:
-    """Some of the rows that threads store at once are left: in each such run of rows, because each has its own
-    guard."""
+def _lines(schedule: Schedule, problem: Problem, axis: str, part: int) -> Iterator[Edge]:
+    """Some of the rows that threads store at once are left, or of the columns of a D by columns: in each such run,
+    because each has its own guard."""
     path = schedule.epilogue.path
     if path is StorePath.tma:
         return
     assert schedule.grid.tile is not None
-    rows, run = schedule.grid.tile[0], _RUN
+    along, run = "MN".index(axis), _RUN
+    count = schedule.grid.tile[along]
     if path is not StorePath.direct:
         access = epilogue_rows(schedule, problem, multiplying_threads(schedule)).rows
-        run = max(1, access.threads * access.vector // access.shape[1])
-    for start in range(0, rows, run):
-        end = min(start + run, rows, start // part * part + part)
+        run = max(1, access.threads * access.vector // access.shape[1 - along])
+    for start in range(0, count, run):
+        end = min(start + run, count, start // part * part + part)
         inside = partial(_is_between, start if run == 1 else start + 1, end)
-        yield Edge("M", f"ends in rows {start} to {end - 1}, which are stored at once", inside)
+        yield Edge(axis, f"ends in {_ALONG[axis]} {start} to {end - 1}, which are stored at once", inside)
 
 
 def _is_between(start: int, end: int, rest: int) -> bool:
@@ -229,7 +232,7 @@ def _units(schedule: Schedule, problem: Problem) -> dict[str, int]:
         rows = {"a": "M", "b": "N"}[problem.packed]
         units[rows] = WEIGHT_ROWS if problem.stream(problem.packed).rows > 1 else 1
     if schedule.epilogue.path is StorePath.tma and not is_packed("d", schedule):
-        units["N"] = _ACCESS_BYTES // element_type(problem.d).bytes
+        units["M" if problem.d_is_column_major else "N"] = _ACCESS_BYTES // element_type(problem.d).bytes
     for operand in ("a", "b"):
         given = schedule.mainloop.operand(operand)
         if TMA_RANKS.get(given.copy or "", 0) > 2 and given.swizzle is not None:

@@ -14,6 +14,7 @@ from lowtide.passes.nvvm.thread.context import Context, atom_of
 from lowtide.passes.nvvm.thread.memory import shared_access
 from lowtide.passes.nvvm.thread.values import Fragment, regroup
 from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.streams.buffers import is_transposed_buffer
 from lowtide.targets import split_coordinates
 from lowtide.targets.ldmatrix import check_rows, elements_per_register, row_addresses
 from lowtide.targets.tv import extents
@@ -71,7 +72,10 @@ def _matrix_attributes(trans: bool) -> tuple[nvvm.MMALayout, ir.Attribute, nvvm.
 
 
 def lower_stmatrix(context: Context, op: sm.StoreSharedOp) -> None:
-    """One stmatrix per group of registers; lanes address the same rows as for ldmatrix."""
+    """One stmatrix per group of registers; lanes address the same rows as for ldmatrix.
+
+    Matrices are transposed if the columns of the buffer are contiguous.
+    """
     buffer, fragment = context.buffer(op.destination), context.fragment(op.value)
     if element_bits(fragment.type.element_type) != 16:
         raise Refusal(
@@ -79,15 +83,16 @@ def lower_stmatrix(context: Context, op: sm.StoreSharedOp) -> None:
             f"stores 16-bit elements by stmatrix, not {fragment.type.element_type}; take st.shared.8 [stmatrix-bits]",
         )
     matrices = atom_of(op, op.atom.value, "stmatrix").matrices
+    trans = is_transposed_buffer(buffer.type)
     split = split_coordinates(
-        _rows(op, fragment.type, matrices, False, "stores", "of an stmatrix"), fragment.type.shape
+        _rows(op, fragment.type, matrices, trans, "stores", "of an stmatrix"), fragment.type.shape
     )
     access = shared_access(context, buffer, split.row_thread, split.col_thread)
     registers = [_packed(context, register) for register in regroup(fragment, 2).registers]
     for index, (row, column) in enumerate(zip(split.row_values, split.col_values, strict=True)):
         pointer = access.pointer(context, row, column)
         stored = registers[index * matrices : (index + 1) * matrices]
-        nvvm.StMatrixOp(pointer, stored, *_matrix_attributes(False))
+        nvvm.StMatrixOp(pointer, stored, *_matrix_attributes(trans))
 
 
 def _packed(context: Context, register: ir.Value) -> ir.Value:

@@ -9,6 +9,7 @@ from lowtide.passes.nvvm.accesses.tma import cache_policy, matrix_of
 from lowtide.passes.nvvm.agents.barriers import first_of_warpgroup
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer
+from lowtide.passes.support.streams.buffers import is_transposed_buffer
 from lowtide.passes.support.streams.panels import SWIZZLE_ROWS, Panels
 from lowtide.targets.atoms import WARPGROUP_THREADS
 
@@ -16,29 +17,39 @@ _ALIGNMENT = 128  # bytes, of a box in shared memory
 
 
 def lower_tma_store(context: Context, op: sm.TmaStoreOp) -> None:
-    """One store per box of the warpgroup's rows, then one commit. Coordinates are innermost first."""
+    """One store per box of the warpgroup's rows, then one commit. Coordinates are innermost first.
+
+    If the columns of the buffer are contiguous, boxes are parts of the transpose, of which the warpgroup has columns.
+    """
     build, buffer = context.build, context.buffer(op.source)
-    panels = Panels.of(buffer.type)
-    own_rows = panels.rows // _warpgroups(context, op)
+    by_columns = is_transposed_buffer(buffer.type)
+    panels = Panels.of(buffer.type, by_columns=by_columns)
+    own = op.source.type.shape[0] // _warpgroups(context, op, panels.width if by_columns else 1)
+    own_rows, own_columns = (panels.rows, own) if by_columns else (own, panels.columns)
     box_rows, box_columns = _box(op, own_rows, panels)
     group = build.udiv(context.tid, WARPGROUP_THREADS)
-    start = element_pointer(buffer.pointer, build.mul(group, own_rows * panels.row_bytes), build.i8)
-    first_row = build.add(context.scalar(op.row), build.mul(group, own_rows))
+    apart = panels.offset(0, own) if by_columns else panels.offset(own, 0)
+    start = element_pointer(buffer.pointer, build.mul(group, apart), build.i8)
+    origin = build.add(context.scalar(op.row), build.mul(group, own)), context.scalar(op.column)
+    outer, inner = origin[::-1] if by_columns else origin
     with ir.InsertionPoint(first_of_warpgroup(context).then_block):
         for row in range(0, own_rows, box_rows):
-            for column in range(0, panels.columns, box_columns):
+            for column in range(0, own_columns, box_columns):
                 source = element_pointer(start, panels.offset(row, column), build.i8)
-                _store(context, op, source, (build.add(context.scalar(op.column), column), build.add(first_row, row)))
+                _store(context, op, source, (build.add(inner, column), build.add(outer, row)))
         nvvm.CpAsyncBulkCommitGroupOp()
         scf.YieldOp([])
 
 
-def _warpgroups(context: Context, op: sm.TmaStoreOp) -> int:
+def _warpgroups(context: Context, op: sm.TmaStoreOp, unit: int) -> int:
+    """The number of warpgroups, each of which has a multiple of `unit` rows of the buffer."""
     threads, rows = context.threads, op.source.type.shape[0]
-    if context.elected or threads % WARPGROUP_THREADS or rows % (threads // WARPGROUP_THREADS):
+    if context.elected or threads % WARPGROUP_THREADS or rows % (threads // WARPGROUP_THREADS * unit):
+        of_panels = f", in panels of {unit}" if unit > 1 else ""
         raise Refusal(
             op,
-            f"splits {rows} rows among the warpgroups of {1 if context.elected else threads} threads [tma-store-split]",
+            f"splits {rows} rows{of_panels} among the warpgroups of {1 if context.elected else threads} threads"
+            " [tma-store-split]",
         )
     return threads // WARPGROUP_THREADS
 

@@ -1,6 +1,7 @@
 """How the epilogue of a schedule is chosen: path, where the region runs, parts of the tile, buffers, swizzle."""
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any
 
 from lowtide import targets
@@ -8,6 +9,7 @@ from lowtide.dialects.tile import CacheHint, EpilogueMath, EpilogueStart, Operan
 from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.asked_for import may_store_by_tma
 from lowtide.passes.schedules.choice.mainloop import fitting_stages
 from lowtide.passes.schedules.facts.resources import (
@@ -22,7 +24,13 @@ from lowtide.passes.schedules.facts.resources import (
     warps_along_k,
 )
 from lowtide.passes.schedules.rules.epilogue import start, stores_whole_rows
-from lowtide.passes.support.agents.atoms import epilogue_rows, part_of, tiled_mma
+from lowtide.passes.support.agents.atoms import (
+    STMATRIX_BITS,
+    epilogue_rows,
+    matrices_of_stmatrix,
+    part_of,
+    tiled_mma,
+)
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import FMA, WGMMA_ROWS
@@ -42,6 +50,8 @@ _SCRATCH_BYTES = 32768  # of an epilogue through shared memory without TMA, besi
 _COLUMNS_BESIDE_OPERANDS = 64
 _COLUMNS_BESIDE_ROWS = 32  # of one full operand
 _COLUMNS_OF_FUNCTIONS = 32  # of f32
+_NARROWER_STORE = 8  # bytes, with which warps of any consumer share 8 columns
+_COLUMNS_OF_BOXES = 64  # at most, of a D by columns that TMA stores
 # The bytes of full operands that a thread loads ahead. On an H200 4096×4096×1024 with a bf16 operand takes 71 µs with
 # 128 bytes, 75 with 32, and 84 with none; with 256 ptxas spills beside the largest tiles.
 _PREFETCH_BYTES = 128
@@ -82,6 +92,8 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
         return schedule.filled({"epilogue.tile": _tile(schedule, problem)})
     if schedule.epilogue.path is not StorePath.tma:
         schedule = schedule.filled({"epilogue.tile": _tile_beside_roles(schedule, problem)})
+        if schedule.epilogue.path is StorePath.smem and problem.d_is_column_major:
+            schedule = schedule.filled(_width_of_stores(schedule, problem))
         ahead = _prefetch(schedule, problem, target)
         return schedule.filled({"epilogue.prefetch": ahead}) if ahead else schedule
     schedule = schedule.filled(_boxes(schedule, problem))
@@ -145,8 +157,19 @@ def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
         most = min(most, _ROWS_VALUES * multiplying_threads(schedule) // m)
     if problem.has_math and results_fill_registers(problem):
         most = min(most, _COLUMNS_OF_FUNCTIONS)
-    widths = [width for width in range(8, n + 1, 8) if n % width == 0 and width <= most and width & (width - 1) == 0]
+    widths = [width for width in range(8, n + 1, 8) if n % width == 0 and width <= most]
+    if not problem.d_is_column_major:
+        widths = [width for width in widths if width & (width - 1) == 0]
     return m, max(widths, default=n)
+
+
+def _width_of_stores(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """Stores of 8 bytes of a D by columns, if threads cannot share the columns of a part in stores of 16."""
+    try:
+        epilogue_rows(schedule, problem, multiplying_threads(schedule))
+    except ScheduleError:
+        return {"epilogue.store": _NARROWER_STORE}
+    return {}
 
 
 def _prefetch(schedule: Schedule, problem: Problem, target: Target) -> int:
@@ -170,6 +193,8 @@ def _boxes(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     """Parts of one box per warpgroup, as wide as a swizzle's row can be."""
     unit = swizzle_base(problem.d)
     _, n, _ = schedule.tile_mnk
+    if problem.d_is_column_major:
+        return _boxes_of_columns(schedule, problem)
     if schedule.epilogue.tile is not None:
         width = schedule.epilogue.tile[1]
         bits = next((bits for bits in (3, 2, 1) if width % (1 << (bits + unit)) == 0), 0)
@@ -181,6 +206,20 @@ def _boxes(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     return {
         "epilogue.tile": (WGMMA_ROWS * schedule.agents.consumer.warpgroups, 1 << (bits + unit)),
         "epilogue.swizzle": (bits, unit, 3),
+    }
+
+
+def _boxes_of_columns(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """Parts with boxes of a row of the widest swizzle in each column: all columns, or about equal parts of them."""
+    division, (_, columns, _) = schedule.k_division, schedule.tile_mnk
+    if division is not None and division.is_scattered:  # the parts are of each share
+        columns //= division.parts
+    width = 8 * ceil(columns / ceil(columns / _COLUMNS_OF_BOXES) / 8)
+    if division is not None and division.is_scattered and columns % width:
+        width = 8
+    return {
+        "epilogue.tile": (WGMMA_ROWS * schedule.agents.consumer.warpgroups, width),
+        "epilogue.swizzle": (3, swizzle_base(problem.d), 3),
     }
 
 
@@ -213,15 +252,16 @@ def _outgrows_l2(problem: Problem, target: Target) -> bool:
 
 def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:
     """The swizzle of the scratch: the one with the fewest bank conflicts of fragment stores and row loads."""
-    access = epilogue_rows(schedule, problem, multiplying_threads(schedule))
+    access, by_columns = epilogue_rows(schedule, problem, multiplying_threads(schedule)), problem.d_is_column_major
     shape = schedule.epilogue.tile
     assert shape is not None
     element_bytes = element_type(access.scratch_element).bits // 8
     tv = part_of(tiled_mma(schedule, problem), shape).tv("c", shape)
     vector = access.rows.vector
-    run = min(neighbours(tv, shape), access.widest)
-    accesses = [
-        targets.fragment_access(f"st.shared.{run * element_bytes}", tv, shape, run),
-        targets.fragment_access(f"ld.shared.{vector * element_bytes}", access.rows.tv, shape, vector),
-    ]
-    return targets.choose_swizzle(shape, accesses, element_bytes)
+    run = min(neighbours(tv, shape, by_columns), access.widest)
+    if by_columns and 8 * element_bytes == STMATRIX_BITS:
+        written = targets.stmatrix_access(tv, shape, matrices_of_stmatrix(shape[1]), transposed=True)
+    else:
+        written = targets.fragment_access(f"st.shared.{run * element_bytes}", tv, shape, run, by_columns)
+    read = targets.fragment_access(f"ld.shared.{vector * element_bytes}", access.rows.tv, shape, vector, by_columns)
+    return targets.choose_swizzle(read.stored_shape, [written, read], element_bytes)

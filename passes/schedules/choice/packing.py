@@ -68,7 +68,7 @@ def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
 def _columns(name: str, problem: Problem) -> int | None:
     """The length of a row; None where it is known at the launch."""
     if name == "d":
-        return problem.n
+        return problem.row_of_d
     if name == "a":
         return problem.k if a_is_mk(problem.layout) else problem.m
     return problem.k if b_is_nk(problem.layout) else problem.n

@@ -111,10 +111,14 @@ def reasons(schedule: Schedule, problem: Problem, why_tile: str) -> dict[str, st
         if schedule.epilogue.math is EpilogueMath.rows
         else "converting before shared memory halves its traffic"
     )
+    is_direct = schedule.epilogue.path is StorePath.direct
     if problem.d_is_column_major:
-        found["epilogue.path"] = "D lies by columns as the kernel sees it: threads store their elements of a column"
+        how = "threads store their elements of a column" if is_direct else "it is transposed on the way to the scratch"
+        found["epilogue.path"] = f"D lies by columns as the kernel sees it: {how}"
+        found["epilogue.store"] = "threads share the columns of a part evenly"
+    if is_direct and problem.d_is_column_major:
         found["epilogue.math"] = "stores take the elements of the fragments"
-    if schedule.epilogue.path is StorePath.direct:
+    if is_direct:
         found["epilogue.swizzle"] = "direct stores have no scratch"
     return found | {
         PACK_FIELDS[name]: f"wgmma takes {problem.stream(name).element} with K contiguous: transposed to a workspace"

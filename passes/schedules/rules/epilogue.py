@@ -26,7 +26,7 @@ from lowtide.passes.schedules.facts.resources import (
 from lowtide.passes.schedules.rules.copies import swizzle_of
 from lowtide.passes.schedules.rules.mainloop import roles_or
 from lowtide.passes.schedules.rules.tma import MAX_BOX_SIDE
-from lowtide.passes.support.agents.atoms import rows_of_part
+from lowtide.passes.support.agents.atoms import STMATRIX_BITS, rows_of_part
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
@@ -81,6 +81,22 @@ def _only_stored(schedule: Schedule, problem: Problem) -> Iterator[str]:
         yield f"D of {row} is converted in rows; take epilogue.path = smem with epilogue.math = rows [conversion-path]"
     if schedule.epilogue.cache not in (None, CacheHint.normal):
         yield f"epilogue.cache = {schedule.epilogue.cache} with D of {row}, whose stores take normal [conversion-cache]"
+
+
+def columns(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """A D that lies by columns goes through a transposed scratch, to which fragments of wgmma are stored."""
+    path = schedule.epilogue.path
+    if not problem.d_is_column_major or path is StorePath.direct:
+        return
+    at = f"grid.operands = swapped: D lies by columns as the kernel sees it, and epilogue.path = {path} transposes"
+    way_out = "take epilogue.path = direct, or grid.operands = as_given"
+    if not schedule.multiply.by_warpgroups:
+        yield f"{at} fragments of wgmma; {way_out} [transposed-fragments]"
+    elif element_type(scratch_element(schedule, problem)).bits < STMATRIX_BITS:
+        yield (
+            f"{at} elements of {STMATRIX_BITS} bits or more, not {scratch_element(schedule, problem)}; {way_out}"
+            " [transposed-elements]"
+        )
 
 
 def _prefetch(schedule: Schedule) -> Iterator[str]:
@@ -201,7 +217,7 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         lowest = (min(rows, extent), columns)
         try:
             element, threads = scratch_element(schedule, problem), multiplying_threads(schedule)
-            rows_of_part(lowest, element, problem.d, threads, schedule.epilogue.store)
+            rows_of_part(lowest, element, problem.d, threads, schedule.epilogue.store, problem.d_is_column_major)
         except ScheduleError as error:
             yield f"epilogue.tile: {error}"
             return
@@ -212,8 +228,9 @@ def swizzle(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
     if schedule.epilogue.path is not StorePath.smem:
         return
     assert schedule.epilogue.swizzle is not None and schedule.epilogue.tile is not None
-    bits = element_type(scratch_element(schedule, problem)).bits
-    yield from swizzle_of("epilogue.swizzle", schedule.epilogue.swizzle, schedule.epilogue.tile, bits)
+    bits, (rows, columns) = element_type(scratch_element(schedule, problem)).bits, schedule.epilogue.tile
+    as_it_lies = (columns, rows) if problem.d_is_column_major else (rows, columns)
+    yield from swizzle_of("epilogue.swizzle", schedule.epilogue.swizzle, as_it_lies, bits)
 
 
 def _nearest_part(part: int, step: int, extent: int) -> int:
@@ -224,23 +241,25 @@ def _nearest_part(part: int, step: int, extent: int) -> int:
 
 def stores_whole_rows(problem: Problem) -> bool:
     """Whether D's rows are known to be multiples of 16 bytes: TMA writes no less, even at an edge (seen on H200)."""
-    return problem.n is not None and problem.n * element_type(problem.d).bits % 128 == 0
+    length = problem.row_of_d
+    return length is not None and length * element_type(problem.d).bits % 128 == 0
 
 
 def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """Each warpgroup stores 64 rows of a part, in boxes as wide as the swizzle's span."""
     assert schedule.epilogue.tile is not None and schedule.epilogue.swizzle is not None
     rows, columns = schedule.epilogue.tile
-    whole = 128 // element_type(problem.d).bits
+    length, whole = problem.row_of_d, 128 // element_type(problem.d).bits
     if OperandKind.full in problem.region_kinds:
         yield (
             "epilogue.path = tma has no room for a full operand, which is read in rows; take epilogue.path = smem"
             " [tma-store-operand]"
         )
-    if problem.n is not None and not stores_whole_rows(problem) and schedule.epilogue.pack is not PackKind.rows:
+    if length is not None and not stores_whole_rows(problem) and schedule.epilogue.pack is not PackKind.rows:
+        letter, packed = ("M", "") if problem.d_is_column_major else ("N", "epilogue.pack = rows, ")
         yield (
-            f"epilogue.path = tma stores whole 16 bytes and would overwrite what lies behind D's rows of {problem.n} "
-            f"elements; take epilogue.path = smem, epilogue.pack = rows, or N = {-(-problem.n // whole) * whole}"
+            f"epilogue.path = tma stores whole 16 bytes and would overwrite what lies behind D's rows of {length} "
+            f"elements; take epilogue.path = smem, {packed}or {letter} = {-(-length // whole) * whole}"
             " [tma-store-overwrites]"
         )
     wanted = WGMMA_ROWS * schedule.agents.consumer.warpgroups
@@ -255,14 +274,40 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
             " [tma-store-swizzle]"
         )
         return
-    width = 1 << (bits + unit) if bits else columns
+    width = 1 << (bits + unit) if bits else rows if problem.d_is_column_major else columns
+    yield from (_boxes_of_columns if problem.d_is_column_major else _boxes_of_rows)(schedule, problem, width)
+    m, n, _ = schedule.tile_mnk
+    count, buffers = m // rows * (n // columns), scratch_buffers(schedule)
+    if count % buffers:
+        fewer = max(number for number in range(1, buffers) if count % number == 0)
+        yield (
+            f"epilogue.buffers = {buffers} take turns with {count} parts of the tile, evenly; nearest is {fewer}"
+            " [buffers-turns]"
+        )
+
+
+def _boxes_of_columns(schedule: Schedule, problem: Problem, width: int) -> Iterator[str]:
+    """Boxes of a D by columns: the rows of each warpgroup, as wide as the swizzle's span, of all columns of a part."""
+    if WGMMA_ROWS % width:
+        yield (
+            f"epilogue.tile M = {width}: a box of D by columns has rows of one warpgroup, at most {WGMMA_ROWS}; take "
+            f"epilogue.swizzle = <3,{swizzle_base(problem.d)},3> [tma-store-box-rows]"
+        )
+
+
+def _boxes_of_rows(schedule: Schedule, problem: Problem, width: int) -> Iterator[str]:
+    """Boxes of a D by rows: as wide as the swizzle's span, or without one as a part."""
+    assert schedule.epilogue.tile is not None and schedule.epilogue.swizzle is not None
+    _, columns = schedule.epilogue.tile
+    bits, base, shift = schedule.epilogue.swizzle
+    unit, whole = swizzle_base(problem.d), 128 // element_type(problem.d).bits
     if columns % width:
         narrower = max(b for b in range(bits) if b == 0 or columns % (1 << (b + unit)) == 0)
         yield (
             f"epilogue.tile N = {columns}: epilogue.swizzle = <{bits},{base},{shift}> takes boxes of {width} columns; "
             f"take a multiple of {width}, or epilogue.swizzle = <{narrower},{unit},3> [tma-store-boxes]"
         )
-    m, n, _ = schedule.tile_mnk
+    _, n, _ = schedule.tile_mnk
     if width > MAX_BOX_SIDE or columns % whole:
         yield (
             f"epilogue.tile N = {columns}: a box's row is a multiple of 16 bytes and at most {MAX_BOX_SIDE} elements"
@@ -272,11 +317,4 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
         yield (
             f"grid.tile N = {n}: the row of a box is a multiple of 16 bytes, also in the last part of {n % columns} "
             f"columns; take {n // whole * whole} [tma-store-last-part]"
-        )
-    count, buffers = m // rows * (n // columns), scratch_buffers(schedule)
-    if count % buffers:
-        fewer = max(number for number in range(1, buffers) if count % number == 0)
-        yield (
-            f"epilogue.buffers = {buffers} take turns with {count} parts of the tile, evenly; nearest is {fewer}"
-            " [buffers-turns]"
         )

@@ -28,7 +28,7 @@ MOST_PARTS = 128  # of a split: the sum of many parts takes longer than it saves
 
 
 def operands(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """The operands are swapped if the schedule says so. The kernel sees D by rows, or stores it directly."""
+    """The operands are swapped if the schedule says so. The kernel sees D by rows, or is swapped."""
     wanted = schedule.grid.operands is OperandsKind.swapped
     if problem.swapped != wanted:
         is_, asks = ("swapped", "as_given") if problem.swapped else ("as_given", "swapped")
@@ -45,12 +45,6 @@ def operands(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
         yield (
             "grid.operands = swapped: the D of a batch lies by columns as the kernel sees it; take as_given"
             " [swapped-batch]"
-        )
-    elif problem.d_is_column_major and schedule.epilogue.path not in (None, StorePath.direct):
-        yield (
-            f"grid.operands = swapped: D lies by columns as the kernel sees it, and epilogue.path = "
-            f"{schedule.epilogue.path} stores rows; take epilogue.path = direct, or grid.operands = as_given"
-            " [swapped-rows]"
         )
 
 

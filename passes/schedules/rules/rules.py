@@ -133,6 +133,7 @@ _RULES: tuple[Rule, ...] = (
     grid_rules.accumulators,
     multiply_rules.wgmma,
     multiply_rules.accumulators,
+    epilogue_rules.columns,
     epilogue_rules.parts,
     epilogue_rules.start,
     copy_rules.packing,

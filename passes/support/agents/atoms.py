@@ -27,6 +27,8 @@ CP_ASYNC_COPIES = tuple(name for name, atom in targets.COPY_ATOMS.items() if ato
 STAGED_COPIES = tuple(name for name, atom in targets.COPY_ATOMS.items() if atom.is_staged)
 RING_COPIES = tuple(filter(targets.is_by_threads, targets.COPY_ATOMS))  # to stages of a ring
 
+STMATRIX_BITS = 16  # of an element
+
 # Dimensions of the tensor maps of each TMA copy.
 TMA_RANKS = {name: atom.tensor_rank for name, atom in targets.COPY_ATOMS.items() if atom.tensor_rank}
 
@@ -185,7 +187,14 @@ def epilogue_rows(schedule: Schedule, problem: Problem, threads: int) -> Epilogu
     """
     assert schedule.epilogue.tile is not None
     element = problem.d if schedule.epilogue.math is EpilogueMath.registers else problem.acc
-    return rows_of_part(schedule.epilogue.tile, element, problem.d, threads, schedule.epilogue.store)
+    by_columns, most = problem.d_is_column_major, schedule.epilogue.store
+    return rows_of_part(schedule.epilogue.tile, element, problem.d, threads, most, by_columns)
+
+
+def matrices_of_stmatrix(columns: int) -> int:
+    """Matrices of 8×8 elements that one stmatrix stores of a fragment with so many columns: two below each other, in
+    one or two runs of 8 columns."""
+    return 4 if columns % 16 == 0 else 2
 
 
 def fragment_run(tv: Layout, shape: tuple[int, int], element_bits: int, by_columns: bool = False) -> int:
@@ -193,15 +202,21 @@ def fragment_run(tv: Layout, shape: tuple[int, int], element_bits: int, by_colum
     return min(neighbours(tv, shape, by_columns), 128 // element_bits)
 
 
-def rows_of_part(shape: tuple[int, int], element: str, d: str, threads: int, most: int | None = None) -> EpilogueAccess:
+def rows_of_part(
+    shape: tuple[int, int], element: str, d: str, threads: int, most: int | None = None, by_columns: bool = False
+) -> EpilogueAccess:
     """As `epilogue_rows`, for a part of any shape. `element` is the element type of the scratch, `d` that of D.
 
-    A thread stores `most` bytes of D at once, or as many elements as 16 bytes of the wider type hold.
+    A thread stores `most` bytes of D at once, or as many elements as 16 bytes of the wider type hold. If D lies
+    `by_columns`, these are neighbours in a column.
     """
     widest = 128 // max(element_type(element).bits, element_type(d).bits)
     vector = min(widest, max(1, (most or 16) * 8 // element_type(d).bits))
     bytes_per_thread = vector * element_type(d).bits // 8
-    threads_layout = targets.default_copy_threads(threads, *shape, vector)
+    as_it_lies = shape[::-1] if by_columns else shape
+    threads_layout, values = targets.default_copy_threads(threads, *as_it_lies, vector), Layout((1, vector))
+    if by_columns:
+        threads_layout, values = (Layout(mode(each, 1), mode(each, 0)) for each in (threads_layout, values))
     atom = targets.copy_atom(f"st.global.{bytes_per_thread}")
-    rows = targets.make_tiled_copy(atom, threads_layout, Layout((1, vector)), shape)
+    rows = targets.make_tiled_copy(atom, threads_layout, values, shape)
     return EpilogueAccess(element, rows, widest)

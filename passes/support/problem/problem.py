@@ -174,6 +174,11 @@ class Problem:
         """Whether M, N, K and the batch are all known."""
         return None not in (self.m, self.n, self.k, self.batch)
 
+    @property
+    def row_of_d(self) -> int | None:
+        """The elements of a row of D as it lies in memory; None if they are known only at run time."""
+        return self.m if self.d_is_column_major else self.n
+
     def tiles(self, tile: Sequence[int]) -> int | None:
         """The number of tiles of D, in all matrices of a batch; None if it is known only at run time."""
         if self.m is None or self.n is None or self.batch is None:

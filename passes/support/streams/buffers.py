@@ -1,7 +1,7 @@
 """Types of buffers in shared memory."""
 
 from mlir import ir
-from tensor_layouts import Layout, mode
+from tensor_layouts import Layout, flatten, mode
 
 from lowtide.dialects.tile import LayoutAttr
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_attr, layout_of
@@ -25,5 +25,11 @@ def is_transposed_buffer(buffer: ir.Type) -> bool:
     memref = ir.MemRefType(buffer)
     if not isinstance(memref.layout, LayoutAttr):
         return False
-    rows, columns = (mode(layout_of(memref.layout)[0], dim) for dim in (0, 1))
-    return bool(rows.shape != 1 and rows.stride == 1 and columns.stride != 1)
+    layout, _ = layout_of(memref.layout)
+    return memref.shape[0] != 1 and _step(layout, 0) == 1 and _step(layout, 1) != 1
+
+
+def _step(layout: Layout, dim: int) -> int:
+    """Elements from the first index along a dimension, which may be nested, to the second."""
+    stride = flatten(mode(layout, dim)).stride
+    return stride if isinstance(stride, int) else stride[0]

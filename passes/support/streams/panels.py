@@ -8,7 +8,7 @@ A stage of R×C elements is split into consecutive panels of R×w, where w eleme
 from dataclasses import dataclass
 
 from mlir import ir
-from tensor_layouts import Layout
+from tensor_layouts import Layout, mode
 
 from lowtide.dialects.tile import LayoutAttr
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits, layout_of
@@ -18,11 +18,15 @@ from lowtide.passes.support.problem.element_types import element_bits
 SWIZZLE_ROWS = 8  # of a panel, after which the pattern of its swizzle repeats
 
 
-def panel_layout(shape: tuple[int, int], swizzle: SwizzleBits) -> Layout:
+def panel_layout(shape: tuple[int, int], swizzle: SwizzleBits, *, by_columns: bool = False) -> Layout:
     """The layout, without its swizzle, of a stage: (R,(w,C/w)):(w,(1,R·w)), or (R,C):(C,1) if C is one panel.
 
-    Without a swizzle the whole stage is one panel. Raises ScheduleError if the columns are not a multiple of w.
+    Without a swizzle the whole stage is one panel. `by_columns`: that of the transpose, so that columns are contiguous.
+    Raises ScheduleError if the columns, or rows, are not a multiple of w.
     """
+    if by_columns:
+        transpose = panel_layout(shape[::-1], swizzle)
+        return Layout(mode(transpose, 1), mode(transpose, 0))
     rows, columns = shape
     width = panel_width(columns, swizzle)
     if width == columns:
@@ -47,7 +51,10 @@ def panel_width(columns: int, swizzle: SwizzleBits) -> int:
 
 @dataclass(frozen=True)
 class Panels:
-    """A buffer split into panels: rows, columns and panel width in elements; its swizzle (B, M, S)."""
+    """A buffer split into panels: rows, columns and panel width in elements; its swizzle (B, M, S).
+
+    Rows are contiguous: if the columns of the buffer are, these are the panels of its transpose.
+    """
 
     rows: int
     columns: int
@@ -56,17 +63,20 @@ class Panels:
     element_bytes: int
 
     @classmethod
-    def of(cls, buffer: ir.Type) -> "Panels":
-        """The panels of a memref in shared memory. Raises ScheduleError for any other layout."""
+    def of(cls, buffer: ir.Type, *, by_columns: bool = False) -> "Panels":
+        """The panels of a memref in shared memory, or `by_columns` of its transpose. Raises ScheduleError for any other
+        layout."""
         memref = ir.MemRefType(buffer)
-        rows, columns = memref.shape
-        plain = Layout((rows, columns), (columns, 1)), NO_SWIZZLE
+        shape = (memref.shape[0], memref.shape[1])
+        plain = Layout(shape, (shape[1], 1)), NO_SWIZZLE
         layout, swizzle = layout_of(memref.layout) if isinstance(memref.layout, LayoutAttr) else plain
-        if layout != panel_layout((rows, columns), swizzle):
+        wanted = panel_layout(shape, swizzle, by_columns=by_columns)
+        if layout != wanted:
             raise ScheduleError(
-                f"a buffer of layout {layout} does not lie in panels; assign-smem-layouts writes "
-                f"{panel_layout((rows, columns), swizzle)} [panel-layout]"
+                f"a buffer of layout {layout} does not lie in panels; assign-smem-layouts writes {wanted}"
+                " [panel-layout]"
             )
+        rows, columns = shape[::-1] if by_columns else shape
         width = panel_width(columns, swizzle)
         return cls(rows, columns, width, swizzle, element_bits(memref.element_type) // 8)
 

@@ -12,7 +12,9 @@ from lowtide.passes.support.ir.builder import Builder, constant_of
 from lowtide.passes.support.ir.rewriting import before, extent
 from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.passes.support.problem.kernels import launches_of, relaunch, schedule_if_any
+from lowtide.passes.support.problem.matrix_layouts import is_column_major
 from lowtide.passes.support.problem.problem import is_batch
+from lowtide.passes.support.streams.buffers import is_transposed_buffer
 from lowtide.passes.support.streams.panels import Panels
 
 
@@ -35,7 +37,7 @@ def box_type(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int, *, bat
     Raises Refusal if the buffer does not lie in panels, or TMA does not take the box.
     """
     try:
-        panels = Panels.of(buffer)
+        panels = Panels.of(buffer, by_columns=is_transposed_buffer(buffer))
     except ScheduleError as error:
         raise Refusal(op, str(error)) from error
     memref = ir.MemRefType(buffer)
@@ -55,7 +57,7 @@ def box_type(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int, *, bat
 def _assert_whole_panels(matrix: ir.Value, width: int, rank: int) -> None:
     """The host's check that the panels of a map of more than two dimensions divide the matrix's contiguous extent."""
     _assert_multiple(
-        matrix,
+        extent(matrix, -1),
         width,
         f"copies by tma.{rank}d: the contiguous extent of A and of B must be a multiple of {width}, the row of a "
         "panel; pad it, or compile with a.copy = tma and b.copy = tma",
@@ -66,17 +68,17 @@ def _assert_whole_rows(matrix: ir.Value, letter: str) -> None:
     """The host's check that rows of a matrix that TMA stores to, of `letter` elements, are multiples of 16 bytes."""
     unit = max(1, 128 // element_bits(ir.MemRefType(matrix.type).element_type))
     _assert_multiple(
-        matrix,
+        extent(matrix, -2 if is_column_major(matrix.type) else -1),
         unit,
         f"epilogue.path = tma: {letter} must be a multiple of {unit}, since TMA stores whole 16 bytes and would "
         f"overwrite what lies behind a row of D; pad {letter}, or compile with epilogue.path = smem",
     )
 
 
-def _assert_multiple(matrix: ir.Value, unit: int, message: str) -> None:
-    """A host check of the contiguous extent, unless it is known to be a multiple of `unit`."""
+def _assert_multiple(length: ir.Value, unit: int, message: str) -> None:
+    """A host check of an extent, unless it is known to be a multiple of `unit`."""
     build = Builder.index()
-    is_multiple = build.eq(build.urem(extent(matrix, -1), unit), 0)
+    is_multiple = build.eq(build.urem(length, unit), 0)
     if not constant_of(is_multiple):
         cf.assert_(is_multiple, message)
 
@@ -126,7 +128,8 @@ class TensorMapArguments:
                 if rank > 2:
                     _assert_whole_panels(self.launch.args[position], type_.shape[-1], rank)
                 if is_written and not self.packs_output and all(position != other for other, _ in self.found):
-                    _assert_whole_rows(self.launch.args[position], "M" if _is_swapped(self.kernel) else "N")
+                    is_row_of_n = _is_swapped(self.kernel) == is_column_major(matrix.type)
+                    _assert_whole_rows(self.launch.args[position], "N" if is_row_of_n else "M")
                 self.passed.append(sm.TensorMapOp(type_, self.launch.args[position]).result)
             self.found[position, type_] = self.entry.add_argument(type_, ir.Location.unknown())
         return self.found[position, type_]

@@ -1,8 +1,10 @@
 """Kernels whose epilogue ends in TMA stores, or in stores with a cache operator, on sm_90a.
 
 D in bf16, f16 and f32, parts of one and of several boxes and narrower last ones, one to four scratch buffers, one and
-two warpgroups, ragged edges, several work tiles per CTA.
+two warpgroups, ragged edges, several work tiles per CTA; and D by columns as the kernel sees it, transposed on its way.
 """
+
+from dataclasses import replace
 
 from case import Case
 from compiled import spec
@@ -38,6 +40,12 @@ def _case(name: str, tile: tuple[int, int], problem: lt.GemmSpec = PLAIN, rest: 
     return Case(f"stores-{name}", given, ((23, 24, 64),), PASSES, problem, SM_90A, (six,))
 
 
+def _turned(name: str, tile: tuple[int, int], problem: lt.GemmSpec, rest: str = "", path: str = "tma") -> Case:
+    """The same for the swapped product: what the kernel sees as a D by columns is given by rows."""
+    case = _case(f"turned-{name}", tile, problem, f"operands = swapped{', ' if rest else ''}{rest}", path)
+    return replace(case, large=tuple((n - 3, -(-m // 8) * 8, k) for m, n, k in case.large))
+
+
 BIAS = spec(epilogue=add_bias)
 CASES = [
     _case("one-buffer", ONE, rest="epilogue.tile = [64, 32], epilogue.buffers = 1"),
@@ -67,6 +75,16 @@ CASES = [
     ),
     _case("prefetch", TWO, spec(epilogue=residual), "epilogue.tile = [128, 16], epilogue.prefetch = 2", "smem"),
     _case("prefetch-all", ONE, spec(epilogue=residual), "epilogue.tile = [64, 32], epilogue.prefetch = 4", "smem"),
+    _turned("narrow", (64, 24), spec(dtype="f16", epilogue=scaled)),
+    _turned("narrow-last-part", (128, 72), BIAS),
+    _turned("two-blocks-of-rows", (256, 16), PLAIN, "epilogue.buffers = 2"),
+    _turned("four-parts", TWO, BIAS, "epilogue.tile = [128, 16], epilogue.buffers = 4, epilogue.swizzle = <2,3,3>"),
+    _turned("no-swizzle", ONE, PLAIN, "epilogue.swizzle = <0,3,3>, epilogue.cache = evict_first"),
+    _turned("f32", (128, 40), spec(d="f32", epilogue=add_bias)),
+    _turned("threads", TWO, BIAS, "epilogue.cache = streaming", "smem"),
+    _turned("threads-narrow", (64, 8), spec(dtype="f16"), path="smem"),
+    _turned("threads-f32", (128, 24), spec(d="f32", epilogue=scaled), path="smem"),
+    _turned("prefetch", TWO, spec(epilogue=residual), "epilogue.tile = [128, 16], epilogue.prefetch = 2", "smem"),
     _case("streaming", ONE, rest="epilogue.cache = streaming", path="direct"),
     _case("write-through", ONE, spec(d="f32"), "epilogue.cache = write_through", path="smem"),
 ]

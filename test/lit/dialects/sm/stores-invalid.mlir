@@ -24,6 +24,18 @@ tile.kernel @panels(%map: !map, %i: index) {
 
 // -----
 
+// Boxes of a buffer by columns have its columns first.
+!map = !sm.tensor_map<64x24xbf16>
+!buffer = memref<64x24xbf16, #tile.layout<(64,24):(1,64)>, #gpu.address_space<workgroup>>
+tile.kernel @columns(%map: !map, %i: index) {
+  %buffer = sm.alloc : !buffer
+  // expected-error @below {{[moved-boxes]}}
+  sm.tma_store %buffer to %map[%i, %i] : !buffer, !map
+  tile.return
+}
+
+// -----
+
 !map = !sm.tensor_map<64x64xbf16>
 !buffer = memref<64x64xf16, #gpu.address_space<workgroup>>
 tile.kernel @elements(%map: !map, %i: index) {

@@ -4,6 +4,7 @@
 // RUN: filecheck %s < %t.once
 
 !map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+!columns = memref<128x72xbf16, #tile.layout<((64,2),72):((1,4608),64), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !buffer = memref<128x128xbf16, #tile.layout<(128,(64,2)):(64,(1,8192)), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !y = !sm.fragment<64x16xbf16, #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,2),1,1):((64,8,512),64,1024)>>
 
@@ -27,6 +28,15 @@ tile.kernel @tma(%map: !map, %m: index, %n: index) {
   sm.tma_store %buffer to %map[%m, %n] cache(evict_last) {test.note} : !buffer, !map
   // CHECK-NEXT: sm.tma_store_wait 0
   sm.tma_store_wait 0
+  tile.return
+}
+
+// Boxes of a buffer by columns have its columns first.
+// CHECK-LABEL: tile.kernel @columns
+tile.kernel @columns(%map: !sm.tensor_map<24x64xbf16, swizzle<3,3,3>>, %m: index, %n: index) {
+  %buffer = sm.alloc : !columns
+  // CHECK: sm.tma_store %{{.+}} to %{{.+}}[%{{.+}}, %{{.+}}] : memref<128x72xbf16, #{{.+}}, #gpu.address_space<workgroup>>, !sm.tensor_map<24x64xbf16, swizzle<3,3,3>>
+  sm.tma_store %buffer to %map[%m, %n] : !columns, !sm.tensor_map<24x64xbf16, swizzle<3,3,3>>
   tile.return
 }
 

@@ -20,11 +20,26 @@ module attributes {tile.level = "problem", tile.target = "sm_80"} {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
   func.func @rows(%a: !mat, %b: !mat, %d: !mat) {
-    // expected-error @below {{grid.operands = swapped: D lies by columns as the kernel sees it, and epilogue.path = smem stores rows; take epilogue.path = direct, or grid.operands = as_given [swapped-rows]}}
+    // expected-error @below {{no schedule fits: grid.operands = swapped: D lies by columns as the kernel sees it, and epilogue.path = smem transposes fragments of wgmma; take epilogue.path = direct, or grid.operands = as_given [transposed-fragments]}}
     tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <operands = swapped>, epilogue = <path = smem>>) {
     ^bb0(%x: f32):
       %0 = arith.truncf %x : f32 to bf16
       tile.yield %0 : bf16
+    } : !mat, !mat, !mat
+    return
+  }
+}
+
+// -----
+
+!mat = memref<?x?xsi8, strided<[?, 1]>>
+module attributes {tile.level = "problem", tile.target = "sm_90a"} {
+  func.func @bytes(%a: !mat, %b: !mat, %d: !mat) {
+    // expected-error @below {{grid.operands = swapped: D lies by columns as the kernel sees it, and epilogue.path = tma transposes elements of 16 bits or more, not s8; take epilogue.path = direct, or grid.operands = as_given [transposed-elements]}}
+    tile.gemm tn %a, %b into %d acc(i32) schedule(#tile.schedule<grid = <operands = swapped>, epilogue = <path = tma>>) {
+    ^bb0(%x: i32):
+      %0 = arith.trunci %x : i32 to i8
+      tile.yield %0 : i8
     } : !mat, !mat, !mat
     return
   }
