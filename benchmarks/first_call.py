@@ -1,10 +1,11 @@
-"""The cost of the first call of `lt.matmul`: without a cache, for a further class, and from a warm disk.
+"""The cost of the first call of `lt.matmul`: without a cache, for further shapes, and from a warm disk.
 
     python benchmarks/first_call.py [--size 4096,4096,4096 …] [--repeat 3] [--profile]
 
 Each measurement is a separate process that has imported torch and made the operands. *cold*: the first call with an
-empty cache, including imports. *next class*: the first call after that with twice as many rows, which needs no imports.
-*warm disk*: the first call of another process with the cache that the first one wrote. Times include the GPU's work.
+empty cache, including imports and the plan of the weights. *next M*: the first call after that with one row less, which
+most often takes the same kernel. *next schedule*: with twice as many rows, which most often compiles another. *warm
+disk*: the first call of another process with the cache that the first one wrote. Times include the GPU's work.
 `--profile`: also profile a cold call and one from a warm disk with cProfile, which slows them down.
 """
 
@@ -17,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-HEADINGS = ("M × N × K", "import lowtide", "cold", "next class", "warm disk")
+HEADINGS = ("M × N × K", "import lowtide", "cold", "next M", "next schedule", "warm disk")
 _CHILD = """
 import cProfile, json, pstats, sys, time
 import torch
@@ -42,7 +43,8 @@ if sys.argv[2] == "profile":
     pstats.Stats(profile).sort_stats("cumulative").print_stats(60)
 else:
     found["first"] = timed(lambda: lt.matmul(x[:m], w.mT))
-    found["next"] = timed(lambda: lt.matmul(x, w.mT))
+    found["next M"] = timed(lambda: lt.matmul(x[: m - 1], w.mT))
+    found["next schedule"] = timed(lambda: lt.matmul(x, w.mT))
     print(json.dumps(found))
 """
 
@@ -65,9 +67,10 @@ def row(size: str, repeat: int) -> str:
 
     def shown(runs: tuple[dict[str, float], ...], name: str) -> str:
         times = [run[name] for run in runs]
-        return f"{statistics.median(times):.0f} ({min(times):.0f} … {max(times):.0f})"
+        return f"{statistics.median(times):.3g} ({min(times):.3g} … {max(times):.3g})"
 
-    cells = (size.replace(",", " × "), shown(cold, "import"), shown(cold, "first"), shown(cold, "next"))
+    columns = ("import", "first", "next M", "next schedule")
+    cells = (size.replace(",", " × "), *(shown(cold, name) for name in columns))
     return "| " + " | ".join((*cells, shown(warm, "first"))) + " |"
 
 

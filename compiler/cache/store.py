@@ -26,6 +26,7 @@ from lowtide.runtime import storage
 from lowtide.runtime.files import read_json
 from lowtide.runtime.folders import HIDDEN, remove_folder
 
+PLANS, REFUSED = "plans", "refused"  # folders of records that follow from the versions, as the kernels do
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
 _OWN_KEY = "cache_key"  # an entry of the manifest
 _BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -143,7 +144,8 @@ class KernelStore:
         entries = self.entries()
         for entry in entries:
             remove_folder(entry.folder)
-        remove_folder(self.folder / sources.FOLDER)
+        for name in (sources.FOLDER, PLANS, REFUSED):
+            remove_folder(self.folder / name)
         self._remove_abandoned(0.0)
         return len(entries)
 

@@ -1,8 +1,7 @@
 """Results of tuning, stored beside the cached kernels: a schedule for a problem on a model of GPU.
 
-A record is one file, replaced atomically: if two processes tune the same problem, the last record stays. It holds the
-sha256 of its entries and its own key. Records do not depend on versions: a schedule that was fastest remains a good
-one. `compile_gemm` checks and compiles it as it does any other schedule.
+A record is one file (`records.py`). Records do not depend on versions: a schedule that was fastest remains a good one.
+`compile_gemm` checks and compiles it as it does any other schedule.
 """
 
 import hashlib
@@ -14,18 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from lowtide.compiler.cache.keys import spec_text
+from lowtide.compiler.cache.records import read_record, record_path, write_record
 from lowtide.compiler.cache.settings import FOLDER_VARIABLE, OFF
 from lowtide.compiler.cache.store import KernelStore
 from lowtide.compiler.numerics_words import ANY, REPEATABLE
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.whole_files import check_writable, write_whole
+from lowtide.compiler.whole_files import check_writable
 from lowtide.errors import CacheWarning, Error
-from lowtide.runtime.files import read_json
 
 TUNED_VARIABLE = "LOWTIDE_TUNED"
 FOLDER = "tuned"
-_FORMAT = 1
-_DIGEST = "sha256"
 _ENTRIES = ("schedule", "own_choice", "microseconds", "own_microseconds", "confidence", "certain", "lowtide")
 
 
@@ -45,26 +42,17 @@ def words_of_records(numerics: str) -> tuple[str, ...]:
     return (ANY, REPEATABLE) if numerics == ANY else (numerics,)
 
 
+def has_records(store: KernelStore) -> bool:
+    """False if nothing was ever tuned here."""
+    return os.path.isdir(store.folder / FOLDER)
+
+
 def load_record(store: KernelStore, key: str) -> dict[str, Any] | None:
     """The record of this key; None if there is none. None with a CacheWarning if it cannot be used."""
-    path = _path(store, key)
-    if path.exists() and (why := store.distrust()) is not None:
-        _ignored(path, why)
-        return None
-    try:
-        held = read_json(path)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        _ignored(path, str(error))
-        return None
-    if not isinstance(held, dict) or held.pop(_DIGEST, None) != _digest(held):
-        _ignored(path, "its sha256 does not match its entries; it is damaged or was edited")
-        return None
-    if held.get("format") != _FORMAT or held.get("key") != key or not set(_ENTRIES) <= held.keys():
-        _ignored(path, "it belongs to another version or another problem")
-        return None
-    return held
+    found = read_record(store, FOLDER, key, _ENTRIES)
+    if found.why:
+        _ignored(_path(store, key), found.why)
+    return found.entries
 
 
 def check_keepable(store: KernelStore) -> None:
@@ -77,13 +65,10 @@ def check_keepable(store: KernelStore) -> None:
 
 def keep_record(store: KernelStore, key: str, entries: Mapping[str, Any]) -> Path:
     """Write a record, replacing an existing one. Raises Error if it cannot be written."""
-    held: dict[str, Any] = {"format": _FORMAT, "key": key, **{name: entries[name] for name in _ENTRIES}}
-    path = _path(store, key)
     try:
-        write_whole(path, json.dumps({**held, _DIGEST: _digest(held)}, indent=1) + "\n")
+        return write_record(store, FOLDER, key, {name: entries[name] for name in _ENTRIES})
     except Error as error:
         raise _not_kept(error) from None
-    return path
 
 
 def _not_kept(error: Error) -> Error:
@@ -113,11 +98,7 @@ def _records(store: KernelStore) -> list[Path]:
 
 
 def _path(store: KernelStore, key: str) -> Path:
-    return store.folder / FOLDER / f"{key}.json"
-
-
-def _digest(entries: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
+    return record_path(store, FOLDER, key)
 
 
 def _ignored(path: Path, why: str) -> None:

@@ -10,8 +10,8 @@ from lowtide.compiler.epilogue.text import TextEpilogue
 from lowtide.compiler.fx.fusion import Fusion
 from lowtide.compiler.fx.values import Value, expected
 from lowtide.compiler.matmul.arrangement import arrange
+from lowtide.compiler.matmul.family import family_of
 from lowtide.compiler.matmul.options import Options
-from lowtide.compiler.matmul.shape_class import class_of
 from lowtide.compiler.spec import GemmSpec
 from lowtide.runtime.operands import Operand
 
@@ -31,7 +31,7 @@ class Call:
         operands = {name: (kind, operand) for name, kind, operand in self.operands}
         product, _ = arrange(self.a, self.b, self.d, operands)
         epilogue = TextEpilogue(self.epilogue) if self.epilogue else None
-        return class_of(product, Options(numerics), target).example(epilogue)
+        return family_of(product, Options(numerics), target).example(epilogue, product.m)
 
 
 def call_of(fusion: Fusion, epilogue: str) -> Call | None:

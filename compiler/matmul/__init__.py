@@ -1,1 +1,1 @@
-"""`lt.matmul`: products of GPU arrays in any layout. Each class of shapes has a kernel, compiled at its first use."""
+"""`lt.matmul`: products of GPU arrays in any layout, by kernels that are kept by schedule."""

@@ -1,6 +1,7 @@
-"""Compiles the kernel of a class of shapes: its schedule is chosen for the class's extents, which are run-time values.
+"""Compiles the kernels of `lt.matmul`. All their extents are run-time values.
 
-This module needs MLIR; `kernels.py` imports it only if a kernel is neither in memory nor on disk.
+This module and `planning.py` need MLIR: `kernels.py` imports them only if a plan or a kernel is neither in memory nor
+on disk.
 """
 
 from collections.abc import Callable
@@ -8,59 +9,57 @@ from typing import Any
 
 from lowtide import targets
 from lowtide.compiler import attempts, driver
-from lowtide.compiler.driver import Lowered
+from lowtide.compiler.chosen import chosen
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.compiler.matmul.shape_class import ShapeClass
-from lowtide.compiler.numerics import confirm, confirm_equal, promise, summation_in
+from lowtide.compiler.matmul.estimates import planned as fixed_of
+from lowtide.compiler.matmul.family import Family
+from lowtide.compiler.numerics import confirm, confirm_equal, summation_in
 from lowtide.compiler.problem_ir import problem_text, seen_by_passes
+from lowtide.compiler.ptxas import BadCode
+from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import PackKind
+from lowtide.dialects.tile import OperandsKind, PackKind
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import CompileError, ScheduleError, before_code
+from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.opening import opened
 from lowtide.passes.schedules.facts.alignment import PACK_FIELDS
+from lowtide.passes.schedules.rules.rules import broken_rule
 
 Epilogue = Callable[..., Any]
+REFUSALS = (ScheduleError, BadCode)
+"""The errors of schedules whose kernels are no good; another schedule may do better."""
 
 
-def compile_class(of: ShapeClass, epilogue: Epilogue | None) -> CompiledKernel:
-    """The kernel of a class. Raises as `compile_gemm` does, and ScheduleError if no schedule keeps the promise of
-    `numerics`."""
-    order = None if of.reference is None else _order_of(of.reference, epilogue)
-    examples = [of] if of.reference is None else [of, of.reference]
-    refusals: list[ScheduleError | CompileError] = []
-    for example in examples:
-        problem = _problem(of, epilogue, example)
-        try:
-            return CompiledKernel(attempts.compile_ir(problem, target=of.target, check=promise(of.numerics, order)))
-        except (ScheduleError, CompileError) as error:
-            refusals.append(error)
-    way_out = "" if order is None else "; pass aligned operands, or numerics='repeatable'"
-    raise type(refusals[0])(before_code(f"{of}: {refusals[0]}", way_out))
+def compile_planned(spec: GemmSpec, target: str, schedule: str) -> CompiledKernel:
+    """The kernel of a schedule from a plan. Fields that the plan leaves open are chosen; if the code spills, they are
+    chosen again. Raises as `compile_gemm` does, one of `REFUSALS` if there is no good code for the schedule."""
+    given = Schedule.parse(schedule)
+    return CompiledKernel(attempts.compile_ir(problem_text(spec, targets.get(target), given), target=target))
 
 
-def compile_tuned(of: ShapeClass, epilogue: Epilogue | None, schedule: str, keeps_bits: bool) -> CompiledKernel:
-    """The kernel of a class with a tuned schedule for its extents. Raises as `compile_gemm` does, and ScheduleError if
-    the schedule breaks the promise of the class's numerics. With `keeps_bits` that includes adding in another order
-    than the chosen schedule."""
+def compile_tuned(of: Family, epilogue: Epilogue | None, schedule: str, planned: str | None) -> CompiledKernel:
+    """The kernel of a tuned schedule. Raises as `compile_gemm` does, and ScheduleError if the schedule breaks the
+    promise of the family's numerics, or sums in another order than the `planned` schedule."""
     spec, target = of.spec(epilogue), targets.get(of.target)
     tuned = opened(Schedule.parse(schedule), seen_by_passes(spec, target), target)
-    tuned = tuned.filled(dict.fromkeys(PACK_FIELDS.values(), PackKind.none))  # tuned classes are aligned
+    tuned = tuned.filled(dict.fromkeys(PACK_FIELDS.values(), PackKind.none))  # tuned matrices are aligned
     lowered = driver.lower(problem_text(spec, target, tuned), target=of.target)
     summation = summation_in(lowered)
     confirm(summation, of.numerics)
-    if keeps_bits:
-        confirm_equal(str(summation), _order_of(of.reference or of, epilogue))
+    if planned is not None:
+        text = problem_text(spec, target, Schedule.parse(planned))
+        confirm_equal(str(summation), str(summation_in(driver.lower(text, target=of.target, until=Level.ATOMS))))
     return CompiledKernel(lowered)
 
 
-def _problem(of: ShapeClass, epilogue: Epilogue | None, example: ShapeClass) -> str:
-    """The problem of a class, with the extents of `example` for the choice of a schedule."""
-    given = Schedule.parse(of.given) if of.given else None
-    return problem_text(of.spec(epilogue), targets.get(of.target), given, example.extents)
-
-
-def _order_of(of: ShapeClass, epilogue: Epilogue | None) -> str:
-    """The order of sums of a class, without compiling it to PTX."""
-    lowered: Lowered = driver.lower(_problem(of, epilogue, of), target=of.target, until=Level.ATOMS)
-    return str(summation_in(lowered))
+def chosen_alone(of: Family, m: int, epilogue: Epilogue | None, planned: str) -> tuple[str, str]:
+    """The fields that the schedule for one shape alone has in another way than a planned one, as text; and the rule by
+    which it is not legal for run-time extents. Each is "" if there is none."""
+    target, given = targets.get(of.target), Schedule.parse(of.given) if of.given else None
+    own = chosen(of.example(epilogue, m), target, given)
+    problem = seen_by_passes(of.spec(epilogue), target)
+    broken = broken_rule(own, problem.swap() if own.grid.operands is OperandsKind.swapped else problem, target)
+    theirs, kept = own.texts(), Schedule.parse(planned).texts()
+    first_rows = {path: text for path, text in theirs.items() if path == "epilogue.start"}
+    differing = {path: text for path, text in fixed_of(own).texts().items() if kept.get(path) != text} | first_rows
+    return ", ".join(f"{path} = {text}" for path, text in differing.items()), broken or ""

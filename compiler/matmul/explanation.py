@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from lowtide.compiler.matmul.shape_class import ShapeClass
+from lowtide.compiler.matmul.family import Family
+from lowtide.compiler.matmul.kernels import Found
 from lowtide.compiler.spec import GemmSpec
 
 _WHERE = {
@@ -14,26 +15,54 @@ _WHERE = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """`spec`: the problem that the schedule is chosen for; `lt.tune` finds a schedule for it. `where`: "memory", "disk"
-    or "nowhere". `schedule`, `summation`: the kernel's, as text, if there is a kernel. `is_tuned`: whether there is a
-    tuned schedule, which the kernel has if it keeps the numerics."""
+    """`family`, `m`: what the kernel depends on. `spec`: the problem with the extents of the call; `lt.tune` finds a
+    schedule for it. `alone`: fields of the schedule that `compile_gemm` chooses for `spec`, as text, if the kernel has
+    them in another way. `broken`: the rule by which that schedule is not legal for run-time extents; or ""."""
 
-    shape_class: ShapeClass
+    family: Family
+    m: int
     spec: GemmSpec
-    where: str
-    schedule: str | None
-    summation: str | None
-    is_tuned: bool
+    found: Found
+    alone: str
+    broken: str
+
+    @property
+    def where(self) -> str:
+        """The place of the kernel: "memory", "disk" or "nowhere"."""
+        return self.found.where
+
+    @property
+    def schedule(self) -> str | None:
+        """The kernel's, as text, if there is a kernel."""
+        return None if self.found.kernel is None else self.found.kernel.manifest.get("schedule")
+
+    @property
+    def summation(self) -> str | None:
+        """The kernel's order of sums, if there is a kernel."""
+        return None if self.found.kernel is None else self.found.kernel.manifest.get("summation")
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether there is a tuned schedule for the shape, which the kernel has if it keeps the numerics."""
+        return self.found.is_tuned
 
     def __str__(self) -> str:
-        of = self.shape_class
-        batch = "" if of.batch is None else f"{of.batch} products of "
+        plan, of = self.found.plan, self.family
+        first, last = plan.rows(self.m)
+        rows = f"from {first}" if last is None else f"from {first} to {last}"
         lines = [
-            f"class     {of}",
-            f"extents   run-time arguments; the schedule is chosen for {batch}M = {of.m}, N = {of.n}, K = {of.k}",
+            f"family    {of}",
+            f"plan      {len(plan.schedules)} schedules serve every M; they are estimated to take"
+            f" {100 * plan.mean:.1f} % more than the best for each M, {100 * plan.worst:.1f} % at most",
+            f"rows      M = {self.m}: schedule {self.found.index + 1}, for M {rows}",
+            "extents   run-time arguments of every kernel",
             f"fixed     {of.given or 'nothing'}",
+            *(f"refused   {why}" for why in self.found.refused),
             f"kernel    {_WHERE[self.where]}",
         ]
         lines += ["tuned     a schedule that lt.tune found is taken if it keeps the numerics"] if self.is_tuned else []
         lines += [f"sums      {self.summation}"] if self.summation else []
-        return "\n".join(lines + ([f"schedule  {self.schedule}"] if self.schedule else []))
+        lines += [f"alone     a kernel for this shape alone has {self.alone}"] if self.alone else []
+        lines += [f"          run-time extents do not allow that: {self.broken}"] if self.broken else []
+        schedule = self.schedule or plan.schedules[self.found.index]
+        return "\n".join([*lines, f"schedule  {schedule}"])

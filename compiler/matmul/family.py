@@ -1,139 +1,188 @@
-"""Calls of `lt.matmul` with the same epilogue, options and operand names: checks, and the calls made before."""
+"""Families of products: they differ in M only. A call's kernel depends on its family and its M, never on earlier calls.
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+All extents are run-time arguments of every kernel. N, K and the number of products of a batch are those of the calls:
+the schedules that serve a family are chosen for them (`planning.py`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
-from lowtide.compiler.epilogue.operands import OperandKind, operand_types
-from lowtide.compiler.matmul.arrangement import arrange
+from lowtide.compiler.block_scales import BlockScales
+from lowtide.compiler.matmul.arrangement import Product
 from lowtide.compiler.matmul.options import Options
-from lowtide.compiler.matmul.shape_class import ShapeClass, class_of
-from lowtide.compiler.native import target_of
+from lowtide.compiler.numerics_words import BATCH_INVARIANT
+from lowtide.compiler.spec import SCALES, UNBATCHED, WEIGHT_LAYOUTS, ZEROS, GemmSpec
+from lowtide.elements import element_type, weight_types
 from lowtide.errors import LaunchError
-from lowtide.keywords import nearest
-from lowtide.runtime import driver
-from lowtide.runtime.allocation import torch_allocator
-from lowtide.runtime.call_keys import CallKeys, Recent
-from lowtide.runtime.checks import check_devices
-from lowtide.runtime.kernel import Prepared
-from lowtide.runtime.operands import Operand, view
-from lowtide.runtime.plan import LaunchPlan, NoLaunch
+from lowtide.runtime.operands import Operand
+from lowtide.targets import accumulator_types
 
-Epilogue = Callable[..., Any]
-Key = tuple[Any, ...]
-_MOST_LAUNCHES = 4096
-_ALIGNED = 16  # bytes; unaligned bases are another class
-# Arguments of `lt.matmul` other than arrays and operands.
-_OPTIONS = ("epilogue", "out", "numerics", "precision", "weights", "block_scales", "tuned", "stream")
-_FIRST = 3  # A, B and D, before the operands of the epilogue
+_BYTES = "u8"  # the type of an array of packed weights
 
 
+@dataclass(frozen=True)
 class Family:
-    """The values of a call are A, B, D and the operands, in this order."""
+    """`batch`: the number of products; None for one without a batch. The fields from `precision` on are those of
+    `GemmSpec`."""
 
-    def __init__(self, epilogue: Epilogue | None, options: Options, names: Sequence[str]) -> None:
-        """Raises LaunchError for operands that do not match the epilogue and the options, SpecError for an invalid
-        epilogue."""
-        self.epilogue = epilogue
-        self.options = options
-        self.kinds = {name: each.kind for name, each in operand_types(epilogue).items()} | options.kinds(names)
-        if self.kinds.keys() != {*names}:
-            raise _names_error([*self.kinds], names, "epilogue" if options == Options(options.numerics) else "call")
-        self.names = tuple(names)
-        self.launches = Recent(_MOST_LAUNCHES)  # by key: the call without its stream
-        self.makers = Recent(_MOST_LAUNCHES)  # allocators of D, by shapes, types and device of A and B
-        self._plans = Recent(_MOST_LAUNCHES)  # by signature: launches that take other addresses
-        self._keys: CallKeys | None = None
-        #: The key of a call's values; raises TypeError before the first torch tensors.
-        self.of: Callable[[Sequence[Any]], Key] = _no_key
+    a: str
+    b: str
+    d: str
+    layout: str
+    d_order: str
+    batch: int | None
+    n: int
+    k: int
+    inputs_aligned: bool
+    d_aligned: bool
+    numerics: str
+    target: str
+    precision: str | None = None
+    group: int | None = None
+    scales: str | None = None
+    zero_points: bool = False
+    block_scales: BlockScales | None = None
 
-    def known(self, key: Key) -> Prepared | None:
-        """The launch of torch tensors with a known signature; None for an unknown one. Raises LaunchError."""
-        assert self._keys is not None
-        plan: LaunchPlan | None = self._plans[self._keys.signature(key)]
-        if plan is None:
-            return None
-        launch = self.launches[key] = plan.prepare(self._keys.calls(key))
-        return launch
+    def spec(self, epilogue: Callable[..., Any] | None) -> GemmSpec:
+        """The problem with run-time extents. Raises SpecError, LaunchError."""
+        return self._spec(epilogue, None, None, None, None)
 
-    def remember(self, values: Sequence[Any], launch: Prepared | NoLaunch, plan: LaunchPlan | None) -> None:
-        """Store the data for further calls with such torch tensors; `plan` if the launch accepts other addresses."""
-        torch = sys.modules["torch"]
-        if self._keys is None:
-            arguments = [{"kind": "matrix"}] * _FIRST
-            arguments += [{"kind": self.kinds[name].value, "name": name, "dtype": "f32"} for name in self.names]
-            placed = [(number, _ALIGNED) for number in range(_FIRST)]
-            tensors = [number for number, argument in enumerate(arguments) if argument["kind"] != "scalar"]
-            recorded = f"grad() and ({' or '.join(f'v{number}.requires_grad' for number in tensors)})"
-            names = {"grad": torch.is_grad_enabled}
-            self._keys = CallKeys(arguments, driver.api().cuCtxGetCurrent, placed, [recorded], names)
-            self.of = self._keys.of
-        key = self._keys.of(values)
-        self.launches[key] = launch
-        if plan is not None:
-            self._plans[self._keys.signature(key)] = plan
+    def example(self, epilogue: Callable[..., Any] | None, m: int | None) -> GemmSpec:
+        """The problem of an M; None: with a run-time M, and the other extents of the family."""
+        return self._spec(epilogue, m, self.n, self.k, self.batch)
 
-    def remember_maker(self, a: Any, b: Any, d: Operand) -> None:
-        """Store torch's allocator for such a D, for the current stream."""
-        self.makers[a.shape, b.shape, a.dtype, b.dtype, a.device] = torch_allocator(a, d.shape, d.dtype, 1)
+    @property
+    def extents(self) -> dict[str, int]:
+        """The extents that all products of the family have, by name. Schedules are chosen for extents of at least 1."""
+        batch = {} if self.batch is None else {"batch": self.batch}
+        return {name: max(1, extent) for name, extent in ({"n": self.n, "k": self.k} | batch).items()}
 
-    def check_autograd(self, values: Sequence[Any]) -> None:
-        """Raises LaunchError if torch would record a product of these tensors."""
-        torch = sys.modules.get("torch")
-        if torch is None or not torch.is_grad_enabled():
-            return
-        if any(getattr(value, "requires_grad", False) for value in values):
-            raise LaunchError(
-                "an operand requires a gradient, and lt.matmul is not recorded by autograd: call lowtide.torch.matmul"
-                " without out=, or this under torch.no_grad() [product-autograd]"
-            )
-
-    def records(self, values: Sequence[Any], stream: int | None) -> dict[str, Operand]:
-        """The arrays as records, without D if it is None. Raises LaunchError."""
-        named = dict(zip(("a", "b", "d", *self.names), values, strict=True))
-        for name in ("a", "b"):
-            if named[name] is None:
-                raise LaunchError(f"{name} is None; pass an array [operand-none]")
-        return {
-            name: _record(value, "out" if name == "d" else name, stream)
-            for name, value in named.items()
-            if value is not None and self.kinds.get(name) is not OperandKind.SCALAR
-        }
-
-    def scalars(self, values: Sequence[Any]) -> dict[str, Any]:
-        given = dict(zip(self.names, values[_FIRST:], strict=True))
-        return {name: value for name, value in given.items() if self.kinds[name] is OperandKind.SCALAR}
-
-    def classified(self, records: Mapping[str, Operand]) -> tuple[ShapeClass, str, dict[str, Operand]]:
-        """The class of a call, the model of its GPU, and its arrays as arguments of the kernel.
-
-        Raises LaunchError, SpecError, DeviceError, TargetError.
-        """
-        more = {name: (self.kinds[name].value, records[name]) for name in self.names if name in records}
-        product, lying = arrange(records["a"], records["b"], records["d"], more, self.options.columns_per_byte)
-        a, said = records["a"], {name: each.device for name, each in records.items() if each.device is not None}
-        device = check_devices(said) if said else driver.pointer_device(a.address)
-        gpu = driver.device(0 if device is None else device)  # without a device, the launch is refused
-        return class_of(product, self.options, target_of(gpu).name, lying), gpu.name, lying
-
-
-def _record(value: Any, name: str, stream: int | None) -> Operand:
-    record = view(value, name, stream)
-    if record.library == "torch" and hasattr(value, "is_neg") and value.is_neg():
-        raise LaunchError(f"operand {name}: a view that negates its memory; pass x.resolve_neg() [negated-view]")
-    return record
-
-
-def _no_key(values: Sequence[Any]) -> Key:
-    raise TypeError("no torch tensors have been passed yet")
-
-
-def _names_error(known: Sequence[str], given: Sequence[str], taker: str) -> LaunchError:
-    takes = f"the {taker} takes {', '.join(known)}" if known else "operands are those of an epilogue, and there is none"
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        return LaunchError(
-            f"unknown operand {unknown[0]}: {takes}{nearest(unknown[0], (*known, *_OPTIONS))} [product-operand-unknown]"
+    def _spec(
+        self, epilogue: Callable[..., Any] | None, m: int | None, n: int | None, k: int | None, batch: int | None
+    ) -> GemmSpec:
+        return GemmSpec(
+            m=m,
+            n=n,
+            k=k,
+            batch=UNBATCHED if self.batch is None else batch,
+            a=self.a,
+            b=self.b,
+            d=self.d,
+            acc=sums_of(self.a, self.b),
+            precision=self.precision,
+            layout=self.layout,
+            d_order=self.d_order,
+            group=self.group,
+            scales=self.scales,
+            zero_points=self.zero_points,
+            block_scales=self.block_scales,
+            epilogue=epilogue,
         )
-    missing = next(name for name in known if name not in given)
-    return LaunchError(f"operand {missing} is missing: {takes}: pass {missing}= [product-operand-missing]")
+
+    @property
+    def given(self) -> str:
+        """The schedule fields that the family fixes, as text, or "": unaligned matrices are packed, and fields on which
+        the order of sums depends are set."""
+        fields = [] if self.inputs_aligned else ["a.pack = rows", "b.pack = rows"]
+        fields += [] if self.d_aligned else ["epilogue.pack = rows"]
+        fields += ["k_division = none"] if self.numerics == BATCH_INVARIANT else []
+        return ", ".join(fields)
+
+    @property
+    def reference(self) -> "Family | None":
+        """The family that determines the order of sums with `INVARIANT_ROWS` rows: aligned, one product, D by rows.
+        None if the order may depend on M."""
+        if self.numerics != BATCH_INVARIANT:
+            return None
+        return replace(self, batch=None, d_order="row", inputs_aligned=True, d_aligned=True)
+
+    def __str__(self) -> str:
+        batch = "" if self.batch is None else f"{self.batch} of "
+        order = "" if self.d_order == "row" else " by columns"
+        lie = {(True, True): "aligned", (True, False): "D unaligned", (False, True): "A or B unaligned"}
+        return (
+            f"{self.a} x {self.b} {self.layout} to {self.d}{order}{self._more()},"
+            f" {batch}Mx{self.n}x{self.k}, {lie.get((self.inputs_aligned, self.d_aligned), 'unaligned')},"
+            f" {self.numerics}, {self.target}"
+        )
+
+    def _more(self) -> str:
+        zeros = " with zero points" if self.zero_points else ""
+        return "".join(
+            (
+                f", precision {self.precision}" if self.precision else "",
+                f", groups of {self.group} scaled by {self.scales}{zeros}" if self.group else "",
+                f", blocks of {self.block_scales.a} and {self.block_scales.b} scaled" if self.block_scales else "",
+            )
+        )
+
+
+def family_of(
+    product: Product, options: Options, target: str, operands: Mapping[str, Operand] = MappingProxyType({})
+) -> Family:
+    """The family of a product. `operands`: by name; the scales and zero points of packed weights determine their types.
+    Raises LaunchError for types that cannot be multiplied, and for weights that do not fit."""
+    b = options.weights or product.b
+    if options.weights is None and b in weight_types(product.a):
+        raise LaunchError(
+            f"operands a and b: {product.a} is multiplied by {b} only if B is packed: pass lt.pack_weights(weights, "
+            f'"{b}") transposed, and weights="{b}", or convert B [packed-types]'
+        )
+    sums_of(product.a, b)
+    return Family(
+        a=product.a,
+        b=b,
+        d=product.d,
+        layout=product.layout,
+        d_order=product.d_order,
+        batch=product.batch,
+        n=product.n,
+        k=product.k,
+        inputs_aligned=product.inputs_aligned,
+        d_aligned=product.d_aligned,
+        numerics=options.numerics,
+        target=target,
+        precision=None if options.precision == product.a else options.precision,
+        block_scales=options.block_scales,
+        **(_groups(product, operands) if options.weights else {}),
+    )
+
+
+def _groups(product: Product, operands: Mapping[str, Operand]) -> dict[str, Any]:
+    """The fields that the scales of packed weights determine. Raises LaunchError."""
+    if product.layout not in WEIGHT_LAYOUTS or product.b != _BYTES:
+        raise LaunchError(
+            f"operand b: packed weights are bytes with K contiguous, as lt.pack_weights makes them, not {product.b} of"
+            f" layout {product.layout}: pass packed.mT [packed-layout]"
+        )
+    scales = operands.get(SCALES)
+    if scales is None:
+        return {"zero_points": ZEROS in operands}
+    count = scales.shape[0] if len(scales.shape) == 2 else 0
+    if not count or product.k % count or scales.shape[1] != product.n:
+        raise LaunchError(
+            f"operand {SCALES}: shape is {scales.shape}; scales must be (K / group, N), one for each group and column,"
+            f" with K = {product.k} and N = {product.n} [group-scales]"
+        )
+    return {"group": product.k // count, "scales": scales.dtype, "zero_points": ZEROS in operands}
+
+
+def sums_of(a: str, b: str) -> str:
+    """The type of the sums. Raises LaunchError for types that cannot be multiplied."""
+    found = accumulator_types(a, a if b in weight_types(a) else b)
+    if not found:
+        raise LaunchError(
+            f"operands a and b: {a} and {b} are not multiplied by each other; convert one of them [product-types]"
+        )
+    return found[0]
+
+
+def result_type(a: str, b: str) -> str:
+    """D's element type if there is no `out`: s32 for integers, bf16 for 8-bit floats, otherwise that of A. Raises
+    LaunchError."""
+    sums = sums_of(a, b)
+    if not element_type(a).is_float:
+        return sums
+    return "bf16" if element_type(a).bits == 8 else element_type(a).stored_as

@@ -1,133 +1,266 @@
-"""Kernels of classes of shapes: from memory, from disk, or compiled. If several threads need the same kernel, one
-compiles it and the others wait."""
+"""The kernels of `lt.matmul`: from memory, from disk, or compiled; and the plans that say which kernel a call takes.
+
+Kernels are kept by schedule, for all shapes and families that take it. If several threads need the same plan or kernel,
+one makes it and the others wait.
+"""
 
 import importlib
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 from lowtide.compiler.cache.keys import key_of
+from lowtide.compiler.cache.plans import keep_plan, keep_refusal, load_plan, load_refusal
 from lowtide.compiler.cache.settings import cache_folder, open_store
 from lowtide.compiler.cache.store import KernelStore
-from lowtide.compiler.cache.tuned import ignore_record, key_of_record, load_record, may_be_used, words_of_records
+from lowtide.compiler.cache.tuned import (
+    has_records,
+    ignore_record,
+    key_of_record,
+    load_record,
+    may_be_used,
+    words_of_records,
+)
 from lowtide.compiler.cache.versions import versions
-from lowtide.compiler.matmul.shape_class import ShapeClass
+from lowtide.compiler.matmul.family import Family
+from lowtide.compiler.matmul.schedule_plan import SchedulePlan
 from lowtide.compiler.numerics_words import ANY
 from lowtide.compiler.ptxas_program import find_ptxas
-from lowtide.errors import CompileError, IRError, ScheduleError
+from lowtide.errors import CompileError, IRError, ScheduleError, before_code
 from lowtide.runtime import Kernel
 from lowtide.runtime.call_keys import Recent
 
-_COMPILATION = "lowtide.compiler.matmul.compilation"  # imports MLIR, which takes half a second
+# These import MLIR, which takes half a second.
+_COMPILATION, _PLANNING = "lowtide.compiler.matmul.compilation", "lowtide.compiler.matmul.planning"
 _MOST_KERNELS = 4096
+_PLAN_ENTRIES = tuple(entry.name for entry in fields(SchedulePlan))
 
 Epilogue = Callable[..., Any]
 
 
 class Wanted(NamedTuple):
-    """A kernel that a call needs: for a class; with `device`, tuned schedules for that model of GPU may be used."""
+    """A kernel that a call needs; with `device`, tuned schedules for that model of GPU may be used."""
 
-    of: ShapeClass
+    of: Family
+    m: int
     epilogue: Epilogue | None
     device: str | None = None
 
 
 @dataclass(frozen=True)
 class Record:
-    """The result of tuning for a class: the key of its record, the schedule, and whether it must keep the bits."""
+    """The result of tuning for a shape: the key of its record, the schedule, and whether it must keep the bits."""
 
     key: str
     schedule: str
     keeps_bits: bool
 
 
+class Refused(NamedTuple):
+    """Why there is no kernel for a schedule."""
+
+    why: str
+
+
+Made: TypeAlias = Kernel | Refused
+
+
+@dataclass
+class Planned:
+    """The plan of a family, and what was made of its schedules, by index."""
+
+    plan: SchedulePlan
+    made: dict[int, Made] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Found:
-    """`where`: "memory" or "disk", or "nowhere" if the kernel must be compiled. `is_tuned`: whether there is a
-    record."""
+    """`where`: "memory" or "disk", or "nowhere" if the kernel must be compiled. `index`: of its schedule in the plan,
+    without a tuned one. `refused`: why the schedules before it are not taken. `is_tuned`: whether there is a record."""
 
     where: str
     kernel: Kernel | None
+    plan: SchedulePlan
+    index: int
+    refused: tuple[str, ...]
     is_tuned: bool
 
 
-class Kernels:
-    """Kernels, shared by threads. A kernel in memory stays, even if its class is tuned later."""
+def chosen_alone(wanted: Wanted, plan: SchedulePlan) -> tuple[str, str]:
+    """How the schedule for this shape alone differs from the one in the plan, and the rule by which it cannot have
+    run-time extents; each as text or ""."""
+    schedule = plan.schedules[plan.in_turn(wanted.m)[0]]
+    compilation = importlib.import_module(_COMPILATION)
+    found: tuple[str, str] = compilation.chosen_alone(wanted.of, wanted.m, wanted.epilogue, schedule)
+    return found
+
+
+class _Once:
+    """Values by key, each made once."""
 
     def __init__(self) -> None:
-        self._found = Recent(_MOST_KERNELS)
-        self._locks: dict[Any, threading.Lock] = {}
+        self.found = Recent(_MOST_KERNELS)
+        self._locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        value = self.found[key]
+        if value is not None:
+            return value
+        with self._lock:
+            own = self._locks.setdefault(key, threading.Lock())
+        try:
+            with own:
+                value = self.found[key]
+                if value is None:
+                    value = self.found[key] = make()
+                return value
+        finally:
+            with self._lock:
+                self._locks.pop(key, None)
+
+
+class Kernels:
+    """Kernels and plans, shared by threads. A kernel that a call has taken stays, even if its shape is tuned later."""
+
+    def __init__(self) -> None:
+        self._taken = Recent(_MOST_KERNELS)  # by what was wanted
+        self._plans = _Once()  # by family and epilogue
+        self._kernels = _Once()  # by their keys on disk
 
     def get(self, wanted: Wanted) -> Kernel:
         """Raises SpecError, ScheduleError, CompileError."""
-        kernel: Kernel | None = self._found[wanted]
-        if kernel is not None:
-            return kernel
-        with self._lock:
-            own = self._locks.setdefault(wanted, threading.Lock())
-        try:
-            with own:
-                kernel = self._found[wanted]
-                if kernel is None:
-                    kernel = self._found[wanted] = _made(wanted)
-                return kernel
-        finally:
-            with self._lock:
-                self._locks.pop(wanted, None)
+        kernel: Kernel | None = self._taken[wanted]
+        if kernel is None:
+            store = open_store()
+            planned = self._plan(store, wanted)
+            made = self._tuned(store, wanted, planned.plan) or self._first(store, wanted, planned)
+            kernel = self._taken[wanted] = made
+        return kernel
 
     def where(self, wanted: Wanted) -> Found:
-        """The place of a kernel, without compiling it."""
+        """The place of a kernel, without compiling it. If there is no plan yet, it is made."""
         store = open_store()
+        planned, record, kernel = self._plan(store, wanted), _record(store, wanted), self._taken[wanted]
+        plan = planned.plan
+        refused: list[str] = []
+        for index in plan.in_turn(wanted.m):
+            schedule = plan.schedules[index]
+            key = _key(wanted, schedule if record is None else _tuned_text(record, schedule))
+            made = kernel or planned.made.get(index) or self._kernels.found[key]
+            where = "memory"
+            if made is None:
+                made, where = _from_disk(store, key, plan), "disk"
+            if isinstance(made, Kernel) or made is None or record is not None:
+                found = made if isinstance(made, Kernel) else None
+                return Found(where if found else "nowhere", found, plan, index, tuple(refused), record is not None)
+            refused.append(made.why)
+        return Found("nowhere", None, plan, plan.in_turn(wanted.m)[0], tuple(refused), False)
+
+    def _plan(self, store: KernelStore | None, wanted: Wanted) -> Planned:
+        def make() -> Planned:
+            key = _key_of_plan(wanted)
+            entries = None if store is None else load_plan(store, key, _PLAN_ENTRIES)
+            if entries is not None:
+                return Planned(SchedulePlan.of(entries))
+            plan = importlib.import_module(_PLANNING).make_plan(wanted.of, wanted.epilogue)
+            if store is not None:
+                keep_plan(store, key, plan.entries())
+            return Planned(plan)
+
+        found: Planned = self._plans.get((wanted.of, wanted.epilogue), make)
+        return found
+
+    def _first(self, store: KernelStore | None, wanted: Wanted, planned: Planned) -> Kernel:
+        """The kernel of the first schedule that has one."""
+        refused = []
+        for index in planned.plan.in_turn(wanted.m):
+            made = planned.made.get(index)
+            if made is None:
+                schedule = planned.plan.schedules[index]
+                key = _key(wanted, schedule)
+                made = self._kernels.get(key, partial(_made, store, wanted, schedule, key))
+                made = planned.made[index] = _checked(made, planned.plan)
+            if isinstance(made, Kernel):
+                return made
+            refused.append(made.why)
+        tried = f"; the other schedules do no better ({len(refused) - 1} tried)"
+        raise ScheduleError(before_code(f"{wanted.of}: {refused[0]}", tried))
+
+    def _tuned(self, store: KernelStore | None, wanted: Wanted, plan: SchedulePlan) -> Kernel | None:
+        """The kernel of the tuned schedule; None if there is none, or with a CacheWarning if it cannot be used."""
         record = _record(store, wanted)
-        kernel = self._found[wanted]
-        if kernel is not None:
-            return Found("memory", kernel, record is not None)
-        kernel = _from_disk(store, wanted, record)
-        return Found("nowhere" if kernel is None else "disk", kernel, record is not None)
-
-
-def _made(wanted: Wanted) -> Kernel:
-    """The kernel with the tuned schedule, if there is a usable one; otherwise with the chosen one."""
-    store = open_store()
-    record = _record(store, wanted)
-    if record is not None:
+        if record is None:
+            return None
         assert store is not None
-        try:
-            return _kernel(store, wanted, record)
-        except (IRError, ScheduleError, CompileError) as error:
-            ignore_record(store, record.key, str(error))
-    return _kernel(store, wanted, None)
+        planned = plan.schedules[plan.in_turn(wanted.m)[0]]
+        key = _key(wanted, _tuned_text(record, planned))
+
+        def make() -> Made:
+            kernel = _from_disk(store, key, None)
+            if kernel is not None:
+                return kernel
+            compilation = importlib.import_module(_COMPILATION)
+            held = planned if record.keeps_bits else None
+            try:
+                made = compilation.compile_tuned(wanted.of, wanted.epilogue, record.schedule, held)
+            except (IRError, ScheduleError, CompileError) as error:
+                ignore_record(store, record.key, str(error))
+                return Refused(str(error))
+            store.keep(key, made.manifest, made.ptx, made.cubin)
+            return Kernel(made.manifest, made.ptx, made.cubin)
+
+        found = self._kernels.get(key, make)
+        return found if isinstance(found, Kernel) else None
 
 
-def _kernel(store: KernelStore | None, wanted: Wanted, record: Record | None) -> Kernel:
-    kernel = _from_disk(store, wanted, record)
-    if kernel is not None:
-        return kernel
+def _made(store: KernelStore | None, wanted: Wanted, schedule: str, key: str) -> Made:
+    """The kernel of a planned schedule, whatever its order of sums."""
+    found = _from_disk(store, key, None)
+    if found is not None:
+        return found
     compilation = importlib.import_module(_COMPILATION)
-    if record is None:
-        made = compilation.compile_class(wanted.of, wanted.epilogue)
-    else:
-        made = compilation.compile_tuned(wanted.of, wanted.epilogue, record.schedule, record.keeps_bits)
+    try:
+        made = compilation.compile_planned(wanted.of.spec(wanted.epilogue), wanted.of.target, schedule)
+    except compilation.REFUSALS as error:
+        if store is not None:
+            keep_refusal(store, key, str(error))
+        return Refused(str(error))
     if store is not None:
-        store.keep(_key(wanted, record), made.manifest, made.ptx, made.cubin)
+        store.keep(key, made.manifest, made.ptx, made.cubin)
     return Kernel(made.manifest, made.ptx, made.cubin)
 
 
-def _from_disk(store: KernelStore | None, wanted: Wanted, record: Record | None) -> Kernel | None:
-    stored = None if store is None else store.load(_key(wanted, record))
-    if stored is None or (stored.cubin is None and find_ptxas() is not None):
-        return None
-    return Kernel(stored.manifest, stored.ptx, stored.cubin)
+def _checked(made: Made, plan: SchedulePlan) -> Made:
+    """What was made, or why it does not sum in the order of the plan."""
+    if plan.order is None or isinstance(made, Refused) or made.manifest.get("summation") == plan.order:
+        return made
+    order = made.manifest.get("summation")
+    return Refused(
+        f"it sums in the order {order}, but all kernels of the plan sum in {plan.order}; pass aligned operands, or "
+        "numerics='repeatable' [planned-order]"
+    )
+
+
+def _from_disk(store: KernelStore | None, key: str, plan: SchedulePlan | None) -> Made | None:
+    """The kernel of a key, or why it was refused, also by a plan; None if neither is known."""
+    stored = None if store is None else store.load(key)
+    if store is None or stored is None or (stored.cubin is None and find_ptxas() is not None):
+        why = None if store is None else load_refusal(store, key)
+        return None if why is None else Refused(why)
+    kernel = Kernel(stored.manifest, stored.ptx, stored.cubin)
+    return kernel if plan is None else _checked(kernel, plan)
 
 
 def _record(store: KernelStore | None, wanted: Wanted) -> Record | None:
-    """The tuning record for the class's extents. None for a class that packs, because tuning does not pack."""
+    """The tuning record of the shape. None for matrices that are packed, because tuning does not pack."""
     of = wanted.of
-    if store is None or wanted.device is None or not may_be_used() or not (of.inputs_aligned and of.d_aligned):
+    is_aligned = of.inputs_aligned and of.d_aligned
+    if store is None or wanted.device is None or not is_aligned or not may_be_used() or not has_records(store):
         return None
-    example = of.example(wanted.epilogue)
+    example = of.example(wanted.epilogue, wanted.m)
     for numerics in words_of_records(of.numerics):
         key = key_of_record(example, of.target, wanted.device, numerics)
         record = load_record(store, key)
@@ -136,9 +269,18 @@ def _record(store: KernelStore | None, wanted: Wanted) -> Record | None:
     return None
 
 
-def _key(wanted: Wanted, record: Record | None) -> str:
-    """The key has the class in place of a schedule; no schedule is written like that."""
-    tuned = "" if record is None else f", tuned: {record.schedule}"
-    return key_of(
-        wanted.of.spec(wanted.epilogue), wanted.of.target, f"for {wanted.of}{tuned}", versions(cache_folder())
-    )
+def _tuned_text(record: Record, planned: str) -> str:
+    """Stands for a tuned schedule in a key; so does the schedule whose order of sums it must have."""
+    return f"tuned: {record.schedule}, for {planned if record.keeps_bits else 'any'}"
+
+
+def _key(wanted: Wanted, schedule: str) -> str:
+    """The key of a kernel. No other schedule is written like this one."""
+    of = wanted.of
+    return key_of(of.spec(wanted.epilogue), of.target, f"lt.matmul: {schedule}", versions(cache_folder()))
+
+
+def _key_of_plan(wanted: Wanted) -> str:
+    of = wanted.of
+    spec = of.example(wanted.epilogue, None)
+    return key_of(spec, of.target, f"plan: {of.given}", versions(cache_folder()), of.numerics)

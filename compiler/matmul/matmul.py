@@ -4,11 +4,11 @@ from typing import Any
 
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.matmul.arrangement import result_record
+from lowtide.compiler.matmul.calls import Calls, Epilogue
 from lowtide.compiler.matmul.explanation import Explanation
-from lowtide.compiler.matmul.family import Epilogue, Family
-from lowtide.compiler.matmul.kernels import Kernels, Wanted
+from lowtide.compiler.matmul.family import result_type
+from lowtide.compiler.matmul.kernels import Kernels, Wanted, chosen_alone
 from lowtide.compiler.matmul.options import Options
-from lowtide.compiler.matmul.shape_class import result_type
 from lowtide.compiler.numerics_words import REPEATABLE
 from lowtide.runtime import driver
 from lowtide.runtime.allocation import allocate
@@ -18,7 +18,7 @@ from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import NoLaunch
 from lowtide.runtime.streams import after_writers, handle_of, stream_of
 
-_MOST_FAMILIES = 256
+_MOST_CALLS = 256
 #: Raised by the key of a call and by allocators for objects that are not strided torch tensors
 _NOT_TORCH = (AttributeError, TypeError, RuntimeError)
 
@@ -28,7 +28,7 @@ class Matmul:
 
     def __init__(self) -> None:
         self._kernels = Kernels()
-        self._families = Recent(_MOST_FAMILIES)  # by epilogue, options and names of operands
+        self._calls = Recent(_MOST_CALLS)  # by epilogue, options and names of operands
 
     def __call__(
         self,
@@ -53,29 +53,29 @@ class Matmul:
         `precision`: for products of f32, "f32", "tf32", "tf32x3" or "bf16x6", as in `GemmSpec`. `weights`: "s8", "u8",
         "s4", "u4" or "e4m3"; B is then the transpose of the result of `lt.pack_weights`, bytes of shape (K, N), or (K,
         N / 2) for 4 bits, and `scales` and `zeros` (K / group, N) are operands. `block_scales`: `lt.BlockScales`, with
-        operands `scale_a` and `scale_b`. `tuned`: use the schedule that `lt.tune` found on this model of GPU for the
-        extents of the class, if it keeps the numerics and `LOWTIDE_TUNED=off` is not set. `stream`: as in a kernel's
+        operands `scale_a` and `scale_b`. `tuned`: use the schedule that `lt.tune` found on this model of GPU for this
+        shape, if it keeps the numerics and `LOWTIDE_TUNED=off` is not set. `stream`: as in a kernel's
         call. The launch is asynchronous.
 
         Raises LaunchError for arrays that do not fit, and if autograd would record the call; SpecError for an epilogue
         that cannot be traced, and for options that are invalid or do not fit the operands; DeviceError without a GPU;
-        and, for a new class of shapes (see `explain`), what `compile_gemm` raises.
+        and, for a shape whose kernel is not there yet (see `explain`), what `compile_gemm` raises.
         """
         asked = (epilogue, numerics, precision, weights, block_scales, tuned, *operands)
-        family: Family | None = self._families[asked]
-        if family is None:
+        calls: Calls | None = self._calls[asked]
+        if calls is None:
             options = Options(numerics, precision, weights, block_scales, tuned)
-            family = self._families[asked] = Family(epilogue, options, tuple(operands))
+            calls = self._calls[asked] = Calls(epilogue, options, tuple(operands))
         d = out
         try:
             if d is None:
-                d = family.makers[a.shape, b.shape, a.dtype, b.dtype, a.device]()
-            key = family.of((a, b, d, *operands.values()))
-            launch, context = family.launches[key] or family.known(key), key[0]
+                d = calls.makers[a.shape, b.shape, a.dtype, b.dtype, a.device]()
+            key = calls.of((a, b, d, *operands.values()))
+            launch, context = calls.launches[key] or calls.known(key), key[0]
         except _NOT_TORCH:
             launch = None
         if launch is None:
-            return self._first(family, [a, b, out, *operands.values()], stream)
+            return self._first(calls, [a, b, out, *operands.values()], stream)
         launch.run(launch.follow() if stream is None else handle_of(stream), context)
         return d
 
@@ -93,11 +93,11 @@ class Matmul:
         """The launch of an earlier call on torch tensors with the same addresses, strides and arguments, on any stream.
         None if there was none."""
         asked = (epilogue, numerics, precision, None, None, True, *operands)
-        family: Family | None = self._families[asked]
-        if family is None:
+        calls: Calls | None = self._calls[asked]
+        if calls is None:
             return None
         try:
-            found: Prepared | NoLaunch | None = family.launches[family.of((a, b, out, *operands.values()))]
+            found: Prepared | NoLaunch | None = calls.launches[calls.of((a, b, out, *operands.values()))]
         except _NOT_TORCH:
             return None
         return found
@@ -116,39 +116,38 @@ class Matmul:
         tuned: bool = True,
         **operands: Any,
     ) -> Explanation:
-        """The class of such a call, and whether its kernel is in memory, on disk, or must be compiled.
+        """The family of such a call, the schedule of its M, and whether the kernel is in memory, on disk, or must be
+        compiled.
 
         Nothing is compiled or launched. Raises as a call does.
         """
-        family = Family(epilogue, Options(numerics, precision, weights, block_scales, tuned), tuple(operands))
-        records = family.records([a, b, out, *operands.values()], None)
+        calls = Calls(epilogue, Options(numerics, precision, weights, block_scales, tuned), tuple(operands))
+        records = calls.records([a, b, out, *operands.values()], None)
         if out is None:
-            records["d"] = _wanted(records, family.options)
-        of, device, _ = family.classified(records)
-        found = self._kernels.where(Wanted(of, epilogue, device if tuned else None))
-        manifest = {} if found.kernel is None else found.kernel.manifest
-        return Explanation(
-            of, of.example(epilogue), found.where, manifest.get("schedule"), manifest.get("summation"), found.is_tuned
-        )
+            records["d"] = _wanted(records, calls.options)
+        of, m, device, _ = calls.placed(records)
+        wanted = Wanted(of, m, epilogue, device if tuned else None)
+        found = self._kernels.where(wanted)
+        return Explanation(of, m, of.example(epilogue, m), found, *chosen_alone(wanted, found.plan))
 
-    def _first(self, family: Family, values: list[Any], stream: Any) -> Any:
+    def _first(self, calls: Calls, values: list[Any], stream: Any) -> Any:
         """A call with a new key: check all arrays as records, then store the data for further calls like it."""
-        family.check_autograd(values)
+        calls.check_autograd(values)
         handle = stream_of(values[0]) if stream is None else handle_of(stream)
-        records = family.records(values, handle)
+        records = calls.records(values, handle)
         is_allocated = values[2] is None
         if is_allocated:
-            wanted, library = _wanted(records, family.options), records["a"].library
+            wanted, library = _wanted(records, calls.options), records["a"].library
             given = None if stream is None else handle
             values[2] = allocate(values[0], library, wanted.shape, wanted.dtype, 1, given)
             records["d"] = view(values[2], "out", handle)
-        of, device, lying = family.classified(records)
-        kernel = self._kernels.get(Wanted(of, family.epilogue, device if family.options.tuned else None))
-        launch, plan = kernel.prepare(lying, family.scalars(values))
+        of, m, device, lying = calls.placed(records)
+        kernel = self._kernels.get(Wanted(of, m, calls.epilogue, device if calls.options.tuned else None))
+        launch, plan = kernel.prepare(lying, calls.scalars(values))
         if all(record.library == "torch" for record in records.values()):
-            family.remember(values, launch, None if kernel.program.placed else plan)
+            calls.remember(values, launch, None if kernel.program.placed else plan)
             if is_allocated:
-                family.remember_maker(values[0], values[1], records["d"])
+                calls.remember_maker(values[0], values[1], records["d"])
         if not isinstance(launch, NoLaunch):
             writers = [record.stream for record in lying.values() if record.stream is not None]
             launch.run(after_writers(launch.context, writers, handle), driver.api().cuCtxGetCurrent()[1])

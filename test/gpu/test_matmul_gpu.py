@@ -24,7 +24,7 @@ UNITS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-23, "float64
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One for all tests of a run: a class is compiled once."""
+    """One for all tests of a run: a kernel is compiled once."""
     monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path_factory.getbasetemp() / "kernels"))
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One for all tests of a run: a class is compiled once."""
+    """One for all tests of a run: a kernel is compiled once."""
     monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path_factory.getbasetemp() / "kernels"))
 
 

@@ -12,9 +12,10 @@ import lowtide as lt
 from lowtide import interpreter, targets
 from lowtide.compiler import driver
 from lowtide.compiler.matmul.arrangement import Product
-from lowtide.compiler.matmul.compilation import compile_class
+from lowtide.compiler.matmul.compilation import compile_planned
+from lowtide.compiler.matmul.family import family_of
 from lowtide.compiler.matmul.options import Options
-from lowtide.compiler.matmul.shape_class import class_of
+from lowtide.compiler.matmul.planning import make_plan
 from lowtide.compiler.numerics import confirm, summation_in
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.summation import Summation
@@ -136,9 +137,10 @@ def test_compiling_keeps_the_promise_or_refuses() -> None:
         lt.compile_gemm(SPEC, SM_80, numerics="exact")
 
 
-def test_classes_of_few_and_many_rows_have_one_order() -> None:
-    orders = set()
-    for m, aligned in ((1, True), (70, False)):
-        product = Product("bf16", "bf16", "bf16", "tn", "row", None, m, 256, 4096, aligned, True)
-        orders.add(compile_class(class_of(product, Options("batch_invariant"), SM_90), None).summation)
-    assert orders == {f"wgmma {BF16}"}
+def test_aligned_and_unaligned_products_have_one_order() -> None:
+    for batch, aligned in ((None, True), (3, False)):
+        product = Product("bf16", "bf16", "bf16", "tn", "row", batch, 1, 256, 4096, aligned, True)
+        of = family_of(product, Options("batch_invariant"), SM_90)
+        plan = make_plan(of, None)
+        assert plan.order == f"wgmma {BF16}"
+        assert compile_planned(of.spec(None), SM_90, plan.schedules[0]).summation == plan.order

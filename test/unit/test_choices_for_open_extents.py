@@ -1,84 +1,126 @@
-"""Schedules that are chosen for some extents and serve others: each field is legal for a kernel of run-time extents."""
+"""Schedules that are chosen for some extents and serve others: the plans of `lt.matmul`, and tuned schedules."""
 
+import json
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import pytest
 
 import lowtide as lt
 from lowtide import targets
+from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.contexts import make_context, parse_text
-from lowtide.compiler.driver import lower
+from lowtide.compiler.driver import Lowered, lower
+from lowtide.compiler.matmul import planning
 from lowtide.compiler.matmul.arrangement import Product
-from lowtide.compiler.matmul.compilation import compile_class, compile_tuned
+from lowtide.compiler.matmul.compilation import compile_tuned
+from lowtide.compiler.matmul.estimates import planned
+from lowtide.compiler.matmul.family import Family, family_of
 from lowtide.compiler.matmul.options import Options
-from lowtide.compiler.matmul.shape_class import ShapeClass, class_of
-from lowtide.compiler.numerics_words import BATCH_INVARIANT, NUMERICS
+from lowtide.compiler.matmul.planning import make_plan
+from lowtide.compiler.matmul.schedule_plan import SchedulePlan
+from lowtide.compiler.numerics import summation_in
+from lowtide.compiler.numerics_words import BATCH_INVARIANT
 from lowtide.compiler.problem_ir import problem_text, seen_by_passes
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import EpilogueStart, OperandsKind
+from lowtide.dialects.tile import EpilogueStart
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import IRError
+from lowtide.errors import IRError, ScheduleError
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.choice.opening import opened
 from lowtide.passes.schedules.rules.rules import broken_rule
 
-# N × K of products in models
-WIDTHS = [
-    (2880, 2880),
-    (14336, 4096),
-    (8192, 8192),
-    (4096, 4096),
-    (5120, 13824),
-    (28672, 8192),
-    (1024, 4096),
-    (3072, 8192),
-    (2048, 7168),
-    (151936, 1024),
-    (6144, 4096),
-    (11008, 4096),
-]
-ROWS = (1, 100, 4096)
+WIDTHS = [(2880, 2880), (14336, 4096), (8192, 8192)]  # N × K of models whose kernels store first rows early
 
 
-def class_with(m: int, n: int, k: int, numerics: str, target: str, dtype: str = "bf16") -> ShapeClass:
-    return class_of(Product(dtype, dtype, dtype, "tn", "row", None, m, n, k, True, True), Options(numerics), target)
+def family_with(n: int, k: int, numerics: str = "repeatable", target: str = "sm_90a", **other: Any) -> Family:
+    product = replace(Product("bf16", "bf16", "bf16", "tn", "row", None, 1, n, k, True, True), **other)
+    return family_of(product, Options(numerics), target)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@cache
+def plan_of(of: Family) -> SchedulePlan:
+    return make_plan(of, None)
+
+
+def lowered(of: Family, schedule: str) -> Lowered:
+    text = problem_text(of.spec(None), targets.get(of.target), Schedule.parse(schedule))
+    return lower(text, target=of.target, until=Level.ATOMS)
+
+
+@pytest.mark.parametrize("of", [family_with(1024, 4096), family_with(2880, 2880, "any", "sm_80")])
+def test_few_schedules_serve_every_m(of: Family) -> None:
+    plan = plan_of(of)
+    taken = {plan.in_turn(m)[0] for m in range(16385)}
+    assert taken == set(range(len(plan.schedules))) and len(taken) <= 16
+    assert all(sorted(plan.in_turn(m)) == sorted(taken) for m in (0, 17, 100000))
+    assert plan.in_turn(20000) == plan.in_turn(16384)
+    assert plan.mean <= 0.012 and plan.worst <= 0.12
+
+
+def test_a_plan_depends_on_its_family_alone() -> None:
+    of = family_with(2880, 2880, "any", "sm_80")
+    before, _ = plan_of(of), make_plan(replace(of, n=512), None)
+    assert make_plan(of, None) == before
+    assert SchedulePlan.of(json.loads(json.dumps(before.entries()))) == before
+
+
 @pytest.mark.parametrize(("n", "k"), WIDTHS)
-def test_the_schedule_of_each_class_is_legal_for_all_extents(n: int, k: int, target: str) -> None:
-    chip = targets.get(target)
-    whole = seen_by_passes(class_with(1, n, k, "any", target).spec(None), chip)
-    classes = [class_with(m, n, k, numerics, target) for m in ROWS for numerics in NUMERICS]
-    examples = [(of.given, example.extents) for of in classes for example in (of, of.reference or of)]
-    for given, extents in {str(each): each for each in examples}.values():
-        schedule = choose(whole.expecting(extents), chip, Schedule.parse(given)).schedule
-        own = whole.swap() if schedule.grid.operands is OperandsKind.swapped else whole
-        assert broken_rule(schedule, own, chip) is None, (given, extents)
+def test_all_schedules_of_a_batch_invariant_plan_sum_in_one_order(n: int, k: int) -> None:
+    of = family_with(n, k, BATCH_INVARIANT)
+    plan = plan_of(of)
+    assert plan.order == "wgmma k16 bf16 x bf16 in f32" and len(plan.schedules) <= 16
+    assert {str(summation_in(lowered(of, schedule))) for schedule in plan.schedules} == {plan.order}
 
 
-def test_short_k_is_chosen_for_known_extents_alone() -> None:
-    """Its fields (K steps that are written out, operands that stay, stores that overlap) want known ones."""
+@pytest.mark.parametrize(
+    "of",
+    [
+        family_with(96, 1024, batch=12),
+        family_with(1031, 777, inputs_aligned=False, d_aligned=False, layout="nt"),
+        family_with(0, 0, d_order="column"),
+    ],
+)
+def test_planned_schedules_are_legal_for_open_extents(of: Family) -> None:
+    plan = plan_of(of)
+    for schedule in plan.schedules[:: len(plan.schedules) - 1 or 1]:
+        summation = summation_in(lowered(of, schedule))
+        assert summation is not None and not summation.cut_by_ctas
+
+
+def test_packed_weights_and_scales_have_plans() -> None:
+    of = family_with(512, 1024)
+    for other in (
+        replace(of, a="f16", b="s4", d="f16", group=128, scales="f16"),
+        replace(of, a="e4m3", b="e4m3", block_scales=BlockScales()),
+    ):
+        assert all(summation_in(lowered(other, schedule)) is not None for schedule in plan_of(other).schedules)
+
+
+def test_a_plan_whose_schedules_all_sum_in_another_order_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "_order", lambda *_: ("mma k8", lambda schedule: False))
+    with pytest.raises(ScheduleError, match=r"no schedule sums in the order mma k8.*\[plan-order\]"):
+        make_plan(family_with(64, 64, BATCH_INVARIANT, "sm_80"), None)
+
+
+def test_fields_that_need_known_extents_are_left_out_of_plans() -> None:
+    """K steps that are written out, operands that stay, stores that overlap; and first rows that are stored early."""
     chip = targets.get("sm_90")
-    of = class_with(16384, 256, 256, "any", "sm_90")
-    known = choose(seen_by_passes(replace(of.spec(None), m=81920, n=256, k=256), chip), chip, Schedule()).schedule
+    of = family_with(256, 256, "any", "sm_90")
+    known = choose(seen_by_passes(of.example(None, 81920), chip), chip, Schedule()).schedule
     whole = seen_by_passes(of.spec(None), chip)
     assert known.mainloop.unroll is not None and broken_rule(known, whole, chip) is not None
-    assert broken_rule(choose(whole.expecting(of.extents), chip, Schedule()).schedule, whole, chip) is None
     assert opened(known, whole, chip) == known  # without an operand that stays, its stages do not fit
-
-
-def test_batch_invariant_products_of_many_columns_are_compiled() -> None:
-    of = class_with(100, 2880, 2880, BATCH_INVARIANT, "sm_90a")
-    assert compile_class(of, None).summation == compile_class(of.reference or of, None).summation
+    assert not any("unroll" in schedule for schedule in plan_of(of).schedules)
 
 
 def test_what_was_tuned_for_known_extents_serves_others_without_the_fields_that_need_them() -> None:
-    of = class_with(4096, 2880, 2880, "repeatable", "sm_90a")
+    of = family_with(3072, 2880)
     chip = targets.get("sm_90a")
-    tuned = choose(seen_by_passes(of.example(None), chip), chip, Schedule()).schedule
+    tuned = choose(seen_by_passes(of.example(None, 4096), chip), chip, Schedule()).schedule
     assert tuned.epilogue.start is EpilogueStart.first_rows
-    kernel = compile_tuned(of, None, tuned.shorthand(), keeps_bits=True)
+    kernel = compile_tuned(of, None, tuned.shorthand(), planned(tuned).shorthand())
     assert kernel.schedule.epilogue.start is None
     assert kernel.schedule.tile_mnk == tuned.tile_mnk
 

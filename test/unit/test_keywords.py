@@ -11,7 +11,7 @@ import pytest
 import lowtide as lt
 from lowtide.compiler.epilogue import functions
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.compiler.matmul import family
+from lowtide.compiler.matmul import calls
 from lowtide.compiler.spec import _INSTEAD
 
 TYPES: dict[str, Any] = {"a": "bf16", "b": "bf16", "d": "bf16"}
@@ -86,7 +86,7 @@ def test_calls_name_the_nearest_of_their_options_and_operands() -> None:
         ):
             multiply(None, None, epiloge=None)
     options = inspect.signature(lt.matmul).parameters.values()
-    assert tuple(one.name for one in options if one.kind is one.KEYWORD_ONLY) == family._OPTIONS
+    assert tuple(one.name for one in options if one.kind is one.KEYWORD_ONLY) == calls._OPTIONS
 
 
 def test_lists_of_matrices_are_refused_with_what_one_call_takes() -> None:

@@ -1,4 +1,4 @@
-"""Which GEMM `lt.matmul` makes of arrays, of which class it is, and a class's kernel on other extents than its own."""
+"""Which GEMM `lt.matmul` makes of arrays, of which family it is, and kernels on other extents than those chosen for."""
 
 import ctypes
 from math import prod
@@ -13,9 +13,10 @@ from lowtide import targets
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.chosen import chosen
 from lowtide.compiler.matmul.arrangement import Product, arrange
-from lowtide.compiler.matmul.compilation import compile_class
+from lowtide.compiler.matmul.compilation import compile_planned
+from lowtide.compiler.matmul.estimates import planned
+from lowtide.compiler.matmul.family import Family, family_of, result_type
 from lowtide.compiler.matmul.options import Options
-from lowtide.compiler.matmul.shape_class import ShapeClass, class_of, result_type, rounded_up
 from lowtide.errors import LaunchError
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.weights import pack_weights
@@ -141,33 +142,21 @@ def test_an_operand_must_be_given(name: str) -> None:
         lt.matmul(**arrays)
 
 
-def test_extents_are_rounded_up_to_few_sizes() -> None:
-    sizes = sorted({rounded_up(extent, 8, 16, 65536) for extent in range(1, 70000, 7)})
-    assert sizes[:10] == [16, 32, 48, 64, 80, 96, 112, 128, 144, 160] and sizes[-1] == 65536
-    assert {768, 1536, 4096, 5120, 7168, 11264, 14336, 28672} <= {*sizes} and len(sizes) < 90
-    assert all(rounded_up(size, 8, 16, 65536) == size for size in sizes)
-    rows = {extent: of_extents(extent, 64, 64).m for extent in range(1, 20000)}
-    assert sorted({*rows.values()})[:20] == [
-        16, 20, 32, 40, 64, 72, 96, 104, 128, 136, 160, 168, 192, 200, 224, 232, 256, 272, 320, 336,
-    ]  # fmt: skip
-    assert [rows[extent] for extent in (3, 17, 32, 33, 100, 128, 129, 600, 1000, 4095, 4096, 19999)] == [
-        16, 20, 32, 40, 104, 128, 136, 544, 928, 3712, 4096, 16384,
-    ]  # fmt: skip
-    assert len({*rows.values()}) < 70
+def of_extents(n: int, k: int, numerics: str = "repeatable", aligned: bool = True, batch: int | None = None) -> Family:
+    product = Product("f16", "f16", "f16", "tn", "row", batch, 64, n, k, aligned, True)
+    return family_of(product, Options(numerics), "sm_80")
 
 
-def of_extents(m: int, n: int, k: int, numerics: str = "repeatable", aligned: bool = True) -> ShapeClass:
-    product = Product("f16", "f16", "f16", "tn", "row", None, m, n, k, aligned, True)
-    return class_of(product, Options(numerics), "sm_80")
-
-
-def test_a_class_is_a_function_of_the_product() -> None:
-    assert of_extents(33, 4096, 4096) == of_extents(63, 4000, 4090) != of_extents(64, 4096, 4096)
-    assert of_extents(64, 4096, 4096, aligned=False).given == "a.pack = rows, b.pack = rows"
-    few, *many = (of_extents(m, 4096, 4096, "batch_invariant") for m in (1, 513, 4096, 20000))
-    assert len({*many}) == 1 and few.given == many[0].given == "k_division = none"
-    assert few.m == 128 and few.reference == many[0].reference == many[0]
-    assert of_extents(1, 4096, 4096).reference is None
+def test_a_family_has_the_extents_of_the_product_but_m() -> None:
+    of = of_extents(4096, 4096)
+    assert of.extents == {"n": 4096, "k": 4096} and of_extents(5, 0, batch=3).extents == {"n": 5, "k": 1, "batch": 3}
+    spec = of.example(None, 33)
+    assert (spec.m, spec.n, spec.k, of.example(None, None).m, of.spec(None).k) == (33, 4096, 4096, None, None)
+    assert of_extents(4096, 4096, aligned=False).given == "a.pack = rows, b.pack = rows"
+    assert of.reference is None
+    few = of_extents(4096, 4096, "batch_invariant", aligned=False, batch=3)
+    assert few.given == "a.pack = rows, b.pack = rows, k_division = none"
+    assert few.reference == of_extents(4096, 4096, "batch_invariant")
 
 
 def test_the_type_of_d_follows_that_of_a() -> None:
@@ -175,23 +164,28 @@ def test_the_type_of_d_follows_that_of_a() -> None:
     assert found == ["f16", "bf16", "f32", "f64", "bf16", "s32", "s32"]
 
 
+def made(of: Family, m: int, epilogue: Any = None) -> Any:
+    """The kernel of the schedule that is chosen for an M."""
+    schedule = planned(chosen(of.example(epilogue, m), targets.get(of.target)))
+    return compile_planned(of.spec(epilogue), of.target, schedule.shorthand())
+
+
 @pytest.mark.parametrize(("m", "n", "k"), [(5, 70, 40), (67, 24, 136)])
-def test_the_kernel_of_a_class_serves_other_extents(m: int, n: int, k: int, class_kernel: Any) -> None:
+def test_a_kernel_serves_other_extents(m: int, n: int, k: int, open_kernel: Any) -> None:
     a, b = (RNG.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (n, k)))
-    assert np.array_equal(class_kernel.interpret(a, b, domain="exact"), a.astype(int) @ b.T.astype(int))
+    assert np.array_equal(open_kernel.interpret(a, b, domain="exact"), a.astype(int) @ b.T.astype(int))
 
 
 @pytest.fixture(scope="module")
-def class_kernel() -> Any:
-    of = of_extents(64, 64, 512)
-    return compile_class(of, None)
+def open_kernel() -> Any:
+    return made(of_extents(64, 512), 64)
 
 
 def test_a_kernel_of_packed_weights_serves_other_extents() -> None:
     operands = {"scales": Operand(0, (2, 64), (64, 1), "f16", 0)}
     product = Product("f16", "u8", "f16", "tn", "row", None, 16, 64, 128, True, True)
-    of = class_of(product, Options(weights="s4"), "sm_80", operands)
-    kernel = compile_class(of, None)
+    of = family_of(product, Options(weights="s4"), "sm_80", operands)
+    kernel = made(of, 16)
     weights, a = RNG.integers(-8, 8, (32, 192)), RNG.integers(-3, 4, (21, 192)).astype(np.float16)
     scales = RNG.integers(1, 3, (3, 32)).astype(np.float16)
     d = kernel.interpret(a, pack_weights(weights, "s4"), scales=scales, domain="exact")
@@ -208,8 +202,7 @@ def test_a_kernel_of_packed_weights_serves_other_extents() -> None:
 )
 def test_options_are_compiled_with_open_extents(dtype: str, options: Options, says: str) -> None:
     product = Product(dtype, dtype, "f32", "tn", "row", None, 128, 128, 256, True, True)
-    kernel = compile_class(class_of(product, options, "sm_90a"), None)
-    assert says in str(kernel.summation)
+    assert says in str(made(family_of(product, options, "sm_90a"), 128).summation)
 
 
 def test_a_kernel_that_would_spill_with_open_extents_loads_less_of_its_operand_ahead() -> None:
@@ -217,11 +210,11 @@ def test_a_kernel_that_would_spill_with_open_extents_loads_less_of_its_operand_a
         return acc + c
 
     product = Product("bf16", "bf16", "bf16", "tn", "row", None, 4096, 6400, 1600, True, True)
-    of = class_of(product, Options(), "sm_90a", {"c": Operand(0, (4096, 6400), (6400, 1), "bf16", 0)})
-    chosen_for_extents = chosen(of.example(added), targets.get("sm_90a"))
+    of = family_of(product, Options(), "sm_90a", {"c": Operand(0, (4096, 6400), (6400, 1), "bf16", 0)})
+    chosen_for_extents = chosen(of.example(added, 4096), targets.get("sm_90a"))
     with pytest.raises(lt.CompileError, match=r"\[kernel-spills\]"):
         _ = lt.compile_gemm(of.spec(added), target="sm_90a", schedule=chosen_for_extents).assembly
-    kernel = compile_class(of, added)
+    kernel = made(of, 4096, added)
     assert kernel.assembly is not None
     assert (kernel.passed_over, kernel.schedule.tile_mnk) == ((), chosen_for_extents.tile_mnk)
     assert (chosen_for_extents.epilogue.prefetch, kernel.schedule.epilogue.prefetch) == (2, 1)

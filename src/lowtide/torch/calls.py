@@ -10,7 +10,7 @@ import torch
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind
 from lowtide.compiler.epilogue.text import TextEpilogue
 from lowtide.compiler.matmul.arrangement import result_shape
-from lowtide.compiler.matmul.shape_class import result_type, sums_of
+from lowtide.compiler.matmul.family import result_type, sums_of
 from lowtide.compiler.numerics_words import REPEATABLE, check_numerics
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type

@@ -1,10 +1,11 @@
-"""`lt.matmul` on a driver of host memory: classes, kernels made once, calls met before, what is refused."""
+"""`lt.matmul` on a driver of host memory: families, kernels made once, calls met before, what is refused."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,24 @@ from fake_driver import FakeDriver
 from sample_kernel import argument, kernel_from, sample_manifest
 
 import lowtide as lt
-from lowtide.compiler.matmul import family, kernels, matmul
-from lowtide.compiler.matmul.kernels import Wanted
+from lowtide.compiler.matmul import calls, kernels, matmul
+from lowtide.compiler.matmul.family import Family
+from lowtide.compiler.matmul.kernels import Kernels, Planned, Wanted
 from lowtide.compiler.matmul.matmul import Matmul
-from lowtide.compiler.matmul.shape_class import ShapeClass
+from lowtide.compiler.matmul.schedule_plan import SchedulePlan
 from lowtide.errors import LaunchError, SpecError
 from lowtide.runtime import Kernel
 
 TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
 M, N, K = 40, 24, 32
+FEW, MANY = "grid.tile = [64, 64]", "grid.tile = [128, 128]"
+PLAN = SchedulePlan((FEW, MANY), (64, 16384), (0, 1), ((1,), (0,)), None, 0.001, 0.02)
 Install = Callable[[FakeDriver], FakeDriver]
+
+
+def planned(of: Family) -> Planned:
+    """The schedules keep what the family fixes."""
+    return Planned(replace(PLAN, schedules=tuple(f"{each} {of.given}".strip() for each in PLAN.schedules)))
 
 
 @pytest.fixture
@@ -32,20 +41,22 @@ def fake(install_driver: Install, torch: FakeTorch) -> FakeDriver:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[ShapeClass]:
-    """The classes for which a kernel was made; compiling takes a moment."""
-    classes: list[ShapeClass] = []
+def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Family, str]]:
+    """The families and schedules for which a kernel was made; compiling takes a moment."""
+    found: list[tuple[Family, str]] = []
+    plans: dict[Family, Planned] = {}
 
-    def make(wanted: Wanted) -> Kernel:
+    def make(store: Any, wanted: Wanted, schedule: str, key: str) -> Kernel:
         time.sleep(0.02)
-        classes.append(wanted.of)
+        found.append((wanted.of, schedule))
         extra = [] if wanted.epilogue is None else [argument("bias", "per_column", "f16", alignment=2)]
         extra += [argument("alpha", "scalar", "f32")] if wanted.epilogue is scaled else []
         return kernel_from(sample_manifest(*extra, dtype="f16"))
 
     monkeypatch.setattr(kernels, "_made", make)
     monkeypatch.setattr(kernels, "_from_disk", lambda *_: None)
-    return classes
+    monkeypatch.setattr(Kernels, "_plan", lambda self, store, wanted: plans.setdefault(wanted.of, planned(wanted.of)))
+    return found
 
 
 def biased(acc: Any, bias: lt.PerColumn) -> Any:
@@ -61,17 +72,17 @@ def arrays(m: int = M, n: int = N, k: int = K) -> tuple[Tensor, Tensor, Tensor]:
     return Tensor(aligned(m, k)), Tensor(aligned(n, k).T), Tensor(aligned(m, n))
 
 
-def test_operands_go_to_the_kernel_as_they_lie(fake: FakeDriver, made: list[ShapeClass]) -> None:
+def test_operands_go_to_the_kernel_as_they_lie(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
     a, b, d = arrays()
     assert Matmul()(a, b, out=d) is d
     (launch,) = fake.launches
     assert launch.values == [a.data_ptr(), K, b.data_ptr(), K, d.data_ptr(), N, M, N, K]
     assert launch.stream == 11
-    assert [str(of) for of in made] == ["f16 x f16 tn to f16, about 40x32x32, aligned, repeatable, sm_80"]
+    assert [str(of) for of, _ in made] == ["f16 x f16 tn to f16, Mx24x32, aligned, repeatable, sm_80"]
 
 
 def test_a_known_call_makes_no_records(
-    fake: FakeDriver, made: list[ShapeClass], monkeypatch: pytest.MonkeyPatch, torch: FakeTorch
+    fake: FakeDriver, made: list[tuple[Family, str]], monkeypatch: pytest.MonkeyPatch, torch: FakeTorch
 ) -> None:
     multiply, (a, b, d) = Matmul(), arrays()
     multiply(a, b, out=d)
@@ -80,7 +91,7 @@ def test_a_known_call_makes_no_records(
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("made again")
 
-    monkeypatch.setattr(family, "view", never)
+    monkeypatch.setattr(calls, "view", never)
     monkeypatch.setattr(matmul, "view", never)
     torch.stream = 12
     assert multiply(a, b, out=d) is d
@@ -95,7 +106,7 @@ def test_a_known_call_makes_no_records(
     assert len(made) == 1
 
 
-def test_the_launch_of_a_call_can_be_kept(fake: FakeDriver, made: list[ShapeClass], torch: FakeTorch) -> None:
+def test_the_launch_of_a_call_can_be_kept(fake: FakeDriver, made: list[tuple[Family, str]], torch: FakeTorch) -> None:
     a, b, out = arrays()
     asked: dict[str, Any] = {"epilogue": None, "numerics": "repeatable", "precision": None}
     matmul = Matmul()
@@ -109,7 +120,9 @@ def test_the_launch_of_a_call_can_be_kept(fake: FakeDriver, made: list[ShapeClas
     assert first == second
 
 
-def test_what_may_change_between_calls_is_seen(fake: FakeDriver, made: list[ShapeClass], torch: FakeTorch) -> None:
+def test_what_may_change_between_calls_is_seen(
+    fake: FakeDriver, made: list[tuple[Family, str]], torch: FakeTorch
+) -> None:
     multiply, (a, b, d) = Matmul(), arrays()
     multiply(a, b, out=d)
     a.shape, d.shape = (M - 8, K), (M - 8, N)
@@ -123,25 +136,27 @@ def test_what_may_change_between_calls_is_seen(fake: FakeDriver, made: list[Shap
     assert len(fake.launches) == 3
 
 
-def test_an_unaligned_base_is_another_class(fake: FakeDriver, made: list[ShapeClass]) -> None:
+def test_an_unaligned_base_is_another_family(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
     multiply, (a, b, d) = Matmul(), arrays()
     multiply(a, b, out=d)
     with pytest.raises(LaunchError, match="base address"):  # the sample kernel packs nothing
         multiply(Tensor(aligned(M, K, offset=2)), b, out=d)
-    assert [of.inputs_aligned for of in made] == [True, False]
-    assert made[1].given == "a.pack = rows, b.pack = rows"
+    assert [of.inputs_aligned for of, _ in made] == [True, False]
+    assert made[1][0].given == "a.pack = rows, b.pack = rows"
 
 
-def test_products_of_one_class_share_a_kernel(fake: FakeDriver, made: list[ShapeClass]) -> None:
+def test_shapes_with_one_schedule_share_a_kernel(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
     multiply = Matmul()
-    for m in (33, 40, 63):
+    for m in (0, 33, 40, 64):
         multiply(*arrays(m=m)[:2])
-    assert len(made) == 1
-    multiply(*arrays(m=72)[:2])
-    assert [of.m for of in made] == [40, 72]
+    assert [schedule for _, schedule in made] == [FEW]
+    multiply(*arrays(m=65)[:2])
+    multiply(*arrays(m=20000)[:2])
+    multiply(*arrays(m=72, n=48, k=64)[:2])
+    assert [schedule for _, schedule in made] == [FEW, MANY]
 
 
-def test_threads_that_need_one_kernel_make_it_once(fake: FakeDriver, made: list[ShapeClass]) -> None:
+def test_threads_that_need_one_kernel_make_it_once(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
     multiply, start = Matmul(), threading.Barrier(8)
     wrong: list[Any] = []
 
@@ -159,7 +174,7 @@ def test_threads_that_need_one_kernel_make_it_once(fake: FakeDriver, made: list[
     assert len(made) == 1 and len(fake.launches) == 8 and wrong == []
 
 
-def test_epilogues_take_their_operands_by_name(fake: FakeDriver, made: list[ShapeClass]) -> None:
+def test_epilogues_take_their_operands_by_name(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
     multiply, (a, b, d) = Matmul(), arrays()
     fake.types = (*TYPES, "ptr", "f32")
     bias = Tensor(aligned(1, N)[0])
@@ -180,7 +195,7 @@ def test_epilogues_take_their_operands_by_name(fake: FakeDriver, made: list[Shap
         multiply(a, b, bias=bias)
 
 
-def test_arrays_of_any_library_go_by_dlpack(fake: FakeDriver, made: list[ShapeClass]) -> None:
+def test_arrays_of_any_library_go_by_dlpack(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
     a, b, d = (DLPackArray(x.array) for x in arrays())
     multiply = Matmul()
     assert multiply(a, b, out=d, stream=5) is d
@@ -189,15 +204,17 @@ def test_arrays_of_any_library_go_by_dlpack(fake: FakeDriver, made: list[ShapeCl
         multiply(a, b)
 
 
-def test_the_kernel_of_a_call_can_be_asked_for(fake: FakeDriver, made: list[ShapeClass]) -> None:
+def test_the_kernel_of_a_call_can_be_asked_for(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
     multiply, (a, b, d) = Matmul(), arrays()
     before = multiply.explain(a, b)
     assert before.where == "nowhere" and made == [] and fake.launches == []
     assert "the first call compiles it" in str(before)
     multiply(a, b, out=d)
     after = multiply.explain(a, b)
-    assert after.where == "memory" and after.shape_class == made[0]
-    assert "schedule is chosen for M = 40, N = 32, K = 32" in str(after) and "128" in str(after.schedule)
+    assert after.where == "memory" and (after.family, after.m) == (made[0][0], M)
+    assert "M = 40: schedule 1, for M from 0 to 64" in str(after) and "128" in str(after.schedule)
+    assert "2 schedules serve every M; they are estimated to take 0.1 % more" in str(after)
+    assert (after.spec.m, after.spec.n, after.spec.k) == (M, N, K)
 
 
 def dtype_of(name: str) -> Callable[[Tensor], None]:
@@ -249,7 +266,7 @@ def scattered(tensor: Tensor) -> None:
     ],
 )
 def test_bad_operands_are_refused_before_anything_is_made(
-    fake: FakeDriver, made: list[ShapeClass], change: Callable[[Tensor], None], message: str
+    fake: FakeDriver, made: list[tuple[Family, str]], change: Callable[[Tensor], None], message: str
 ) -> None:
     a, b, d = arrays()
     change(a)
@@ -258,7 +275,7 @@ def test_bad_operands_are_refused_before_anything_is_made(
     assert made == [] and fake.launches == []
 
 
-def test_bad_arguments_are_refused(fake: FakeDriver, made: list[ShapeClass]) -> None:
+def test_bad_arguments_are_refused(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
     multiply, (a, b, d) = Matmul(), arrays()
     for operands, out, message in (
         (
@@ -281,17 +298,17 @@ def test_bad_arguments_are_refused(fake: FakeDriver, made: list[ShapeClass]) -> 
     assert made == [] and fake.launches == []
 
 
-def test_options_are_part_of_the_class_and_add_operands(fake: FakeDriver, made: list[ShapeClass]) -> None:
+def test_options_are_part_of_the_family_and_add_operands(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
     """What the kernel is of, though the sample kernel that stands for it refuses the launch."""
     multiply, packed = Matmul(), Tensor(aligned(16, 128, dtype=np.uint8).T)
     a, scales = Tensor(aligned(M, 128)), Tensor(aligned(2, 32))
-    of = multiply.explain(a, packed, weights="s4", scales=scales).shape_class
+    of = multiply.explain(a, packed, weights="s4", scales=scales).family
     assert (of.b, of.n, of.group, of.scales, of.zero_points) == ("s4", 32, 64, "f16", False)
-    assert "f16 x s4 tn to f16, groups of 64 scaled by f16, about 40x32x128" in str(of)
+    assert "f16 x s4 tn to f16, groups of 64 scaled by f16, Mx32x128" in str(of)
     zeros = Tensor(aligned(2, 32, dtype=np.int8))
-    assert multiply.explain(a, packed, weights="s4", scales=scales, zeros=zeros).shape_class.zero_points
+    assert multiply.explain(a, packed, weights="s4", scales=scales, zeros=zeros).family.zero_points
     eight = Tensor(aligned(32, 128, dtype=np.uint8).T)
-    of = multiply.explain(a, eight, weights="u8").shape_class
+    of = multiply.explain(a, eight, weights="u8").family
     assert (of.b, of.n, of.group) == ("u8", 32, None)
     for given, message in (
         (
@@ -311,13 +328,12 @@ def test_options_are_part_of_the_class_and_add_operands(fake: FakeDriver, made: 
         multiply.explain(a, eight)
 
 
-def test_what_the_options_ask_for_is_compiled_once(fake: FakeDriver, made: list[ShapeClass]) -> None:
+def test_what_the_options_ask_for_is_compiled_once(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
     multiply, (a, b, d) = Matmul(), arrays()
     for given in ({}, {"tuned": False}, {"numerics": "any"}, {"precision": "f16"}):
         multiply(a, b, out=d, **given)
         multiply(a, b, out=d, **given)
-    assert [of.numerics for of in made] == ["repeatable", "repeatable", "any"]
-    assert made[0] == made[1]  # products of f16 have the precision "f16" in any case
+    assert len(made) == 1  # the kernels of one schedule are the same, and those of f16 have the precision "f16" anyway
     with pytest.raises(SpecError, match=r"unknown precision 'tf32': valid are f16.*\[unknown-word\]"):
         multiply.explain(a, b, precision="tf32")
     assert len(fake.launches) == 8

@@ -1,0 +1,154 @@
+"""Makes the plan of a family: a few schedules that serve every M, and which M each one serves.
+
+A plan is a function of the family alone. Among the schedules near the best at some M, those are kept whose estimated
+cost is close to the best one's at every M. Each M then takes the cheapest of the kept ones.
+
+What is minimized is the mean of the squared excess over M, in which each factor of 2 counts alike. So a schedule that
+mends one bad interval is worth more than one that gains a little everywhere: no call should be much slower than the
+kernel made for its shape.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import log
+from typing import Any
+
+import numpy as np
+
+from lowtide import targets
+from lowtide.compiler import driver
+from lowtide.compiler.matmul.estimates import Candidate, Estimates
+from lowtide.compiler.matmul.family import Family
+from lowtide.compiler.matmul.schedule_plan import SchedulePlan
+from lowtide.compiler.numerics import summation_in
+from lowtide.compiler.numerics_words import ANY, INVARIANT_ROWS
+from lowtide.compiler.problem_ir import problem_text, seen_by_passes
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError
+from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.support.agents.atoms import mma_atom_name
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.targets import MMA_ATOMS, Target
+
+MOST_ROWS = 16384  # the last M that a plan looks at
+MOST_SCHEDULES = 16
+_ENOUGH_MEAN, _ENOUGH_WORST = 0.005, 0.04  # excess over the best; below both, no further schedule is kept
+_MOST_EXCESS = log(2.0)  # of an M that no kept schedule serves
+_EXCHANGES = 2  # rounds in which each kept schedule may be replaced, after each that is added
+
+Epilogue = Callable[..., Any]
+_Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def make_plan(family: Family, epilogue: Epilogue | None) -> SchedulePlan:
+    """Raises ScheduleError if no schedule is legal, or none has the order of sums that the numerics ask for."""
+    target = targets.get(family.target)
+    given = Schedule.parse(family.given) if family.given else Schedule()
+    whole = seen_by_passes(family.spec(epilogue), target)
+    order, accepts = _order(family, epilogue, whole, target)
+    estimates = Estimates(lambda m: whole.expecting({"m": m, **family.extents}), target, given)
+    found = estimates.candidates([16, *_rows(4)], accepts)
+    if not found:
+        raise ScheduleError(
+            f"{family}: no schedule sums in the order {order}; pass aligned operands, or numerics='repeatable'"
+            " [plan-order]"
+        )
+    rows = _rows(16)
+    costs = estimates.costs(found, rows)
+    excess = np.minimum(np.log(costs / costs.min(axis=0)), _MOST_EXCESS)
+    kept = [found[number] for number in _kept(excess, _weights(rows))]
+    return _assigned(kept, estimates, rows, costs.min(axis=0), order)
+
+
+def _rows(per_octave: int) -> list[int]:
+    """So many M for each factor of 2, from 128 on; below, multiples of 128 / `per_octave`."""
+    step, found = 128 // per_octave, [0]
+    while found[-1] < MOST_ROWS:
+        step *= 2 if found[-1] >= 2 * per_octave * step else 1
+        found.append(found[-1] + step)
+    return found[1:]
+
+
+def _weights(rows: Sequence[int]) -> _Floats:
+    """The share of each M of the grid, which stands for those down to the one before, on a logarithmic scale."""
+    widths = np.diff(np.log([1, *rows]))
+    return np.asarray(widths / widths.sum())
+
+
+def _kept(excess: _Floats, weights: _Floats) -> list[int]:
+    """The numbers of the rows of `excess` to keep: the next is the one that leaves the least mean square."""
+    kept: list[int] = []
+
+    def left(numbers: Sequence[int]) -> _Floats:
+        return np.min(excess[numbers], axis=0) if numbers else np.full(len(weights), _MOST_EXCESS)
+
+    def best_beside(numbers: Sequence[int]) -> int:
+        return int(np.argmin(np.square(np.minimum(left(numbers), excess)) @ weights))
+
+    while len(kept) < min(MOST_SCHEDULES, len(excess)):
+        kept.append(best_beside(kept))
+        for at in list(range(len(kept))) * _EXCHANGES:
+            kept[at] = best_beside(kept[:at] + kept[at + 1 :])
+        rest = left(kept)
+        if rest @ weights <= _ENOUGH_MEAN and rest.max() <= _ENOUGH_WORST:
+            break
+    return sorted(set(kept))
+
+
+def _assigned(
+    kept: Sequence[Candidate], estimates: Estimates, rows: Sequence[int], best: _Floats, order: str | None
+) -> SchedulePlan:
+    """The plan of the kept schedules. Costs change where a tile more is needed: each interval ends at such an M."""
+    edges = {m for each in kept for m in range(each.rows, MOST_ROWS, each.rows) if each.is_in_reach(m)}
+    ends = sorted({*rows, *edges})
+    costs = estimates.costs(kept, ends)
+    picks = np.argmin(costs, axis=0)
+    used = sorted(set(picks.tolist()))
+    costs = costs[used]
+    numbers = np.argmin(costs, axis=0)
+    changes = [*(at for at, (one, next_) in enumerate(pairwise(numbers)) if one != next_), len(ends) - 1]
+    on_grid = np.log(costs[:, [ends.index(m) for m in rows]].min(axis=0) / best)
+    weights = _weights(rows)
+    return SchedulePlan(
+        schedules=tuple(kept[number].schedule.shorthand() for number in used),
+        ends=tuple(ends[at] for at in changes),
+        picks=tuple(int(numbers[at]) for at in changes),
+        others=tuple(_others(number, costs, numbers) for number in range(len(used))),
+        order=order,
+        mean=round(float(np.expm1(on_grid @ weights)), 4),
+        worst=round(float(np.expm1(on_grid.max())), 4),
+    )
+
+
+def _others(number: int, costs: _Floats, numbers: Sequence[int]) -> tuple[int, ...]:
+    """The other schedules, the cheapest first, for the M that a schedule serves."""
+    served = [at for at, pick in enumerate(numbers) if pick == number]
+    ranks = np.minimum(np.log(costs[:, served]), np.log(costs[number, served]) + _MOST_EXCESS).sum(axis=1)
+    return tuple(int(other) for other in np.argsort(ranks, kind="stable") if other != number)
+
+
+def _order(
+    family: Family, epilogue: Epilogue | None, whole: Problem, target: Target
+) -> tuple[str | None, Callable[[Schedule], bool]]:
+    """The order of sums that all kernels must have, and whether a schedule may keep the promise of the numerics."""
+    reference = family.reference
+    if reference is None:
+        by_ctas = family.numerics == ANY
+        return None, lambda each: by_ctas or each.k_division is None or not each.k_division.follows_ctas
+    spec = reference.spec(epilogue)
+    problem = seen_by_passes(spec, target)
+    expected = {"m": INVARIANT_ROWS, **reference.extents}
+    chosen = choose(problem.expecting(expected), target, Schedule.parse(reference.given)).schedule
+    lowered = driver.lower(problem_text(spec, target, chosen), target=target.name, until=Level.ATOMS)
+    wanted = _sum_of(chosen, problem)
+    return str(summation_in(lowered)), lambda each: _sum_of(each, whole) == wanted
+
+
+def _sum_of(schedule: Schedule, problem: Problem) -> tuple[Any, ...]:
+    """The fields that the order of sums depends on. The kernel's own order is compared when it is made."""
+    atom = MMA_ATOMS[mma_atom_name(schedule, problem)]
+    kind, types = atom.name.partition(".")[0], sorted((atom.a_dtype, atom.b_dtype))
+    slices = schedule.multiply.atoms[2] if schedule.multiply.atoms else 1
+    step = schedule.mainloop.k if problem.promotes else None
+    return kind, atom.shape_mnk[2], types, atom.c_dtype, slices, step, schedule.k_division

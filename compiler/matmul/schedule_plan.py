@@ -1,0 +1,51 @@
+"""Which schedule each M of a family takes: a few schedules, and intervals of M. Looking one up is a bisection.
+
+`planning.py` makes plans. This module needs no MLIR.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SchedulePlan:
+    """`schedules`: as text. `ends`: the last M of each interval, ascending; a larger M belongs to the last interval.
+    `picks`: the index of each interval's schedule. `others`: for each schedule, the indices of all others, the one with
+    the least estimated cost first; they replace it if it cannot be compiled. `order`: the order of sums that all
+    kernels must have; None if any may serve. `mean`, `worst`: by how much the estimated cost of the picked schedule is
+    above that of the best one for each M, as a share, in geometric mean over M and at most."""
+
+    schedules: tuple[str, ...]
+    ends: tuple[int, ...]
+    picks: tuple[int, ...]
+    others: tuple[tuple[int, ...], ...]
+    order: str | None
+    mean: float
+    worst: float
+
+    def interval(self, m: int) -> int:
+        """The index of the interval of an M."""
+        return min(bisect_left(self.ends, m), len(self.ends) - 1)
+
+    def in_turn(self, m: int) -> tuple[int, ...]:
+        """The index of the schedule for an M, then those that replace it."""
+        pick = self.picks[self.interval(m)]
+        return (pick, *self.others[pick])
+
+    def rows(self, m: int) -> tuple[int, int | None]:
+        """The first and the last M of an interval; None for the last one, which has no end."""
+        at = self.interval(m)
+        return self.ends[at - 1] + 1 if at else 0, self.ends[at] if at + 1 < len(self.ends) else None
+
+    def entries(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, entries: Mapping[str, Any]) -> "SchedulePlan":
+        """From what JSON made of `entries()`."""
+        found = {name.name: entries[name.name] for name in fields(cls)}
+        lists = {name: tuple(found[name]) for name in ("schedules", "ends", "picks")}
+        return cls(**{**found, **lists, "others": tuple(map(tuple, found["others"]))})
