@@ -6,7 +6,7 @@ import pytest
 
 import lowtide as lt
 from lowtide import targets
-from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandsKind
+from lowtide.dialects.tile import EpilogueMath, GemmLayout, KDivisionKind, OperandKind, OperandsKind, StorePath
 from lowtide.dialects.tile.division import KDivision
 from lowtide.passes.schedules.choice.choice import Choice, choose
 from lowtide.passes.support.problem.problem import Problem
@@ -26,6 +26,36 @@ def test_few_rows_are_columns_of_the_transpose(layout: str, m: int, tile: tuple[
     assert choice.schedule.grid.operands is OperandsKind.swapped
     assert choice.schedule.grid.tile == tile
     assert f"a wgmma has 64 rows and D {m}" in choice.reasons["grid.operands"]
+
+
+@pytest.mark.parametrize(
+    ("n", "path", "store"),
+    [
+        (4096, StorePath.tma, None),
+        (4100, StorePath.smem, 8),
+        (4098, StorePath.smem, 4),
+        (4097, StorePath.direct, None),
+        (None, StorePath.direct, None),
+    ],
+)
+def test_d_is_transposed_on_its_way_as_its_rows_allow(n: int | None, path: StorePath, store: int | None) -> None:
+    epilogue = chosen(16, n, 4096).schedule.epilogue
+    assert (epilogue.path, epilogue.store) == (path, store)
+    given = {"operands": "swapped", "epilogue_path": "smem"}
+    by_threads = chosen(16, n, 4096, given=given).schedule.epilogue
+    assert by_threads.store == {4096: None, 4100: 8, 4098: 4, 4097: 2, None: None}[n]
+
+
+@pytest.mark.parametrize(("d", "path"), [("f16", StorePath.tma), ("f32", StorePath.direct)])
+def test_elements_of_16_bits_are_transposed(d: str, path: StorePath) -> None:
+    problem = Problem(16, 4096, 4096, "f16", "f16", "f32", d, GemmLayout.tn)
+    assert choose(problem, targets.get("sm_90a"), lt.Schedule()).schedule.epilogue.path is path
+
+
+def test_full_operands_are_read_in_the_rows_of_a_transposed_scratch() -> None:
+    more = {"kinds": (OperandKind.full,), "operands": ("bf16",)}
+    epilogue = chosen(16, 4096, 4096, **more).schedule.epilogue
+    assert (epilogue.path, epilogue.math) == (StorePath.smem, EpilogueMath.rows)
 
 
 def test_k_is_split_where_the_tiles_are_too_few() -> None:

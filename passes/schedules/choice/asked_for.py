@@ -18,7 +18,7 @@ from lowtide.dialects.tile import (
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.rules.epilogue import STORE_HINTS, stores_whole_rows
-from lowtide.passes.support.agents.atoms import TMA_RANKS
+from lowtide.passes.support.agents.atoms import STMATRIX_BITS, TMA_RANKS
 from lowtide.passes.support.problem.matrix_layouts import k_is_contiguous
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import has_mma_sync, has_wgmma, issuer_of
@@ -78,12 +78,13 @@ def asks_for_tma_stores(given: Schedule) -> bool:
 
 def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
     """Whether D can be stored by TMA. Not if a full operand is read in whole rows: accumulators then go through shared
-    memory. Not if D's rows may end within 16 bytes and are not packed: TMA would write past their end. Not if D lies by
-    columns, and not with widths or cache hints of st.global."""
+    memory. Not if D's rows may end within 16 bytes and are not packed: TMA would write past their end. Not if elements
+    of a D by columns have other than 16 bits, and not with widths or cache hints of st.global."""
     reads_rows = OperandKind.full in problem.region_kinds or schedule.epilogue.math is EpilogueMath.rows
-    whole = stores_whole_rows(problem) or (problem.n is None and asks_for_tma_stores(schedule))
+    whole = stores_whole_rows(problem) or (problem.row_of_d is None and asks_for_tma_stores(schedule))
     whole = whole or _packs_short_rows(schedule, problem)
-    by_threads = reads_rows or schedule.epilogue.store is not None or problem.d_is_column_major
+    by_elements = problem.d_is_column_major and element_type(problem.d).bits != STMATRIX_BITS
+    by_threads = reads_rows or schedule.epilogue.store is not None or by_elements
     by_threads = by_threads or element_type(problem.d).is_converted_to
     return not by_threads and schedule.epilogue.cache in (None, *STORE_HINTS[StorePath.tma]) and whole
 
@@ -91,7 +92,7 @@ def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
 def _packs_short_rows(schedule: Schedule, problem: Problem) -> bool:
     """Whether to pack rows of D that may end within 16 bytes, for TMA stores. If they lie one behind the other, D is
     packed in any case. With a long K the copy takes little of the time."""
-    packs = schedule.epilogue.pack is not PackKind.none and problem.n is not None
+    packs = schedule.epilogue.pack is not PackKind.none and problem.n is not None and not problem.d_is_column_major
     return packs and (problem.k or 0) >= _LONG_K
 
 

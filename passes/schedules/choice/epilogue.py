@@ -1,7 +1,7 @@
 """How the epilogue of a schedule is chosen: path, where the region runs, parts of the tile, buffers, swizzle."""
 
 from collections.abc import Mapping
-from math import ceil
+from math import ceil, gcd
 from typing import Any
 
 from lowtide import targets
@@ -78,12 +78,26 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     may_be_narrow = schedule.agents.has_producer and schedule.epilogue.tile is None
     is_narrow = may_be_narrow and schedule.tile_mnk[1] * element_type(problem.d).bits < 2 * _WIDEST_BITS
     by_threads = StorePath.direct if (is_wide or is_narrow) and is_light else StorePath.smem
-    by_threads = StorePath.direct if problem.d_is_column_major else by_threads
+    if problem.d_is_column_major and not by_tma:
+        schedule = schedule.filled(_path_of_columns(schedule, problem))
     schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else by_threads})
     # Full operands are read in whole rows. Without them, the traffic is half as much if elements are converted first.
     wants_rows = reads_rows or along_k > 1 or is_converted
     rows = schedule.epilogue.path is StorePath.smem and wants_rows
     return schedule.filled({"epilogue.math": EpilogueMath.rows if rows else EpilogueMath.registers})
+
+
+def _path_of_columns(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """The path of a D by columns without TMA: through transposed scratch, in stores that D's rows are known to be
+    multiples of, if these are of several elements of 16 bits; else direct."""
+    d, length, widest = element_type(problem.d), problem.row_of_d, schedule.epilogue.store or _WIDEST_BITS // 8
+    if not schedule.multiply.by_warpgroups or length is None:
+        return {"epilogue.path": StorePath.direct}
+    store = gcd(length * d.bytes, widest)
+    path = schedule.epilogue.path
+    if path is None:
+        path = StorePath.smem if d.bits == STMATRIX_BITS and store > d.bytes else StorePath.direct
+    return {"epilogue.path": path} | ({"epilogue.store": store} if path is StorePath.smem and store < widest else {})
 
 
 def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
@@ -214,9 +228,9 @@ def _boxes_of_columns(schedule: Schedule, problem: Problem) -> Mapping[str, Any]
     division, (_, columns, _) = schedule.k_division, schedule.tile_mnk
     if division is not None and division.is_scattered:  # the parts are of each share
         columns //= division.parts
-    width = 8 * ceil(columns / ceil(columns / _COLUMNS_OF_BOXES) / 8)
-    if division is not None and division.is_scattered and columns % width:
-        width = 8
+        width = max(width for width in range(8, _COLUMNS_OF_BOXES + 1, 8) if columns % width == 0)
+    else:
+        width = 8 * ceil(columns / ceil(columns / _COLUMNS_OF_BOXES) / 8)
     return {
         "epilogue.tile": (WGMMA_ROWS * schedule.agents.consumer.warpgroups, width),
         "epilogue.swizzle": (3, swizzle_base(problem.d), 3),

@@ -96,7 +96,7 @@ def _is_plainly_persistent(given: Schedule) -> bool:
 def _cheapest_tail(schedule: Schedule, problem: Problem, target: Target) -> Tail:
     """Of equally cheap ones the first: whole tiles."""
     by_tma, given = schedule.epilogue.path is StorePath.tma, schedule.epilogue.tile
-    box = (given[1] if given else widest_box(problem)) if by_tma else None
+    box = (given[1] if given else 8 if problem.d_is_column_major else widest_box(problem)) if by_tma else None
     ways = tails(tile_of(schedule), problem, target, box)
     return min(ways, key=lambda tail: cost(schedule, problem, target, tail)) if len(ways) > 1 else ways[0]
 

@@ -1,7 +1,7 @@
 """Whether a product of few rows is computed as Dᵀ = Bᵀ · Aᵀ, though its D lies row by row.
 
 A wgmma has 64 rows. If M is smaller, they are better used for the rows of Dᵀ, which has M columns, and tiles may be as
-narrow as that. The kernel then stores D by columns, one element at a time, which takes no longer for so few rows.
+narrow as that. To the kernel D then lies by columns.
 """
 
 from dataclasses import replace
