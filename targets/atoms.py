@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 from types import MappingProxyType
 from typing import Literal
@@ -411,6 +412,7 @@ def partner_types(a_dtype: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(atom.b_dtype for atom in MMA_ATOMS.values() if atom.a_dtype == a_dtype))
 
 
+@cache
 def accumulator_types(a_dtype: str | None = None, b_dtype: str | None = None) -> tuple[str, ...]:
     """The element types in which mma instructions sum; if given, only for these types of A and B."""
     atoms = (

@@ -11,6 +11,7 @@ Sources: IEEE 754-2019; OCP 8-bit Floating Point Specification 1.0; dlpack.h 1.1
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -323,7 +324,12 @@ def element_type(name: str) -> ElementType:
 
 def element_of_ir(type_: object) -> ElementType | None:
     """The row of an MLIR type or its text; None if it is not an element type. Signless integers count as signed."""
-    text, rows = str(type_), ELEMENTS.values()
+    return _row_of_ir(str(type_))
+
+
+@cache
+def _row_of_ir(text: str) -> ElementType | None:
+    rows = ELEMENTS.values()
     return next((row for row in rows if row.ir == text), next((row for row in rows if row.value_ir == text), None))
 
 
