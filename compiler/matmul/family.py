@@ -20,6 +20,8 @@ from lowtide.runtime.operands import Operand
 from lowtide.targets import accumulator_types
 
 _BYTES = "u8"  # the type of an array of packed weights
+_DEPTHS, _LEAST_DEPTH = 32, 64  # sizes of K between powers of two, and the unit of them
+_LINE_BITS = 1024  # of L2
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,19 @@ class Family:
             block_scales=self.block_scales,
             epilogue=epilogue,
         )
+
+    @property
+    def planned(self) -> "Family":
+        """The family whose plan this one has: with K rounded up to one of 32 sizes between powers of two.
+
+        A longer K makes all whole tiles slower alike, so K between two sizes lose nothing by the estimate. K stays if
+        rows along it do not start on lines of L2, which changes the choice, and if it has groups.
+        """
+        is_contiguous = self.layout[0] == "t" or self.layout[1] == "n"
+        if self.group or (is_contiguous and self.k * element_type(self.a).bits % _LINE_BITS):
+            return self
+        unit = max((1 << max(0, self.k - 1).bit_length()) // 2 // _DEPTHS, _LEAST_DEPTH)
+        return replace(self, k=-(-self.k // unit) * unit)
 
     @property
     def given(self) -> str:

@@ -160,17 +160,19 @@ class Kernels:
         return Found("nowhere", None, plan, plan.in_turn(wanted.m)[0], tuple(refused), False)
 
     def _plan(self, store: KernelStore | None, wanted: Wanted) -> Planned:
+        of = wanted.of.planned
+
         def make() -> Planned:
-            key = _key_of_plan(wanted)
+            key = _key_of_plan(of, wanted.epilogue)
             entries = None if store is None else load_plan(store, key, _PLAN_ENTRIES)
             if entries is not None:
                 return Planned(SchedulePlan.of(entries))
-            plan = importlib.import_module(_PLANNING).make_plan(wanted.of, wanted.epilogue)
+            plan = importlib.import_module(_PLANNING).make_plan(of, wanted.epilogue)
             if store is not None:
                 keep_plan(store, key, plan.entries())
             return Planned(plan)
 
-        found: Planned = self._plans.get((wanted.of, wanted.epilogue), make)
+        found: Planned = self._plans.get((of, wanted.epilogue), make)
         return found
 
     def _first(self, store: KernelStore | None, wanted: Wanted, planned: Planned) -> Kernel:
@@ -280,7 +282,6 @@ def _key(wanted: Wanted, schedule: str) -> str:
     return key_of(of.spec(wanted.epilogue), of.target, f"lt.matmul: {schedule}", versions(cache_folder()))
 
 
-def _key_of_plan(wanted: Wanted) -> str:
-    of = wanted.of
-    spec = of.example(wanted.epilogue, None)
+def _key_of_plan(of: Family, epilogue: Epilogue | None) -> str:
+    spec = of.example(epilogue, None)
     return key_of(spec, of.target, f"plan: {of.given}", versions(cache_folder()), of.numerics)

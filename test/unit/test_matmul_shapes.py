@@ -1,6 +1,7 @@
 """Which GEMM `lt.matmul` makes of arrays, of which family it is, and kernels on other extents than those chosen for."""
 
 import ctypes
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -157,6 +158,14 @@ def test_a_family_has_the_extents_of_the_product_but_m() -> None:
     few = of_extents(4096, 4096, "batch_invariant", aligned=False, batch=3)
     assert few.given == "a.pack = rows, b.pack = rows, k_division = none"
     assert few.reference == of_extents(4096, 4096, "batch_invariant")
+
+
+def test_families_of_about_the_same_k_have_one_plan() -> None:
+    depths = {k: of_extents(4096, k).planned.k for k in (0, 64, 2880, 4096, 4160, 4224, 28672, 28736)}
+    assert list(depths.values()) == [0, 64, 2880, 4096, 4224, 4224, 28672, 29184]
+    assert of_extents(4096, 4112).planned.k == 4112  # rows of 8224 bytes
+    turned = replace(of_extents(4096, 4104), layout="nt")
+    assert turned.planned.k == 4224 and turned.planned.n == 4096
 
 
 def test_the_type_of_d_follows_that_of_a() -> None:
