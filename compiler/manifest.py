@@ -245,10 +245,10 @@ class _HostOps:
             self.names[op.results[0]] = self._extent(op.operands[0], self.constants[op.operands[1]])
         elif name == "memref.extract_strided_metadata":
             rank = ir.MemRefType(op.operands[0].type).rank
-            # In a column-major matrix, the stride other than 1 is the last one. A batch of vectors is a matrix here.
-            first = 2 + rank + is_column_major(op.operands[0].type)
-            for place, stride in enumerate(self._strides(op.operands[0]), first):
-                self.names[op.results[place]] = stride
+            # A batch of vectors is a matrix here.
+            strides = list(op.results)[2 + rank :]
+            del strides[-2 if is_column_major(op.operands[0].type) else -1]
+            self.names.update(zip(strides, self._strides(op.operands[0]), strict=True))
         elif name == "memref.extract_aligned_pointer_as_index":
             self.names[op.results[0]] = self._address(op.operands[0])
         elif name == "memref.cast":
@@ -314,7 +314,9 @@ class _HostOps:
     def _extent(self, matrix: ir.Value, dim: int) -> str:
         if matrix in self.made:
             return self._named(self.made[matrix].shape[dim])
-        dim = 1 - dim if is_column_major(matrix.type) else dim  # the array's dimension
+        if is_column_major(matrix.type):  # the array has the other order
+            *batch, rows, columns = range(ir.MemRefType(matrix.type).rank)
+            dim = (*batch, columns, rows)[dim]
         return self._ask("memref.dim", matrix, dim, {"index": dim})
 
     def _strides(self, matrix: ir.Value) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ class Names:
 
         The smallest stride that the kernel takes; for full operands, which may have any stride, a multiple of 16.
         """
-        last = 0 if is_column_major(matrix) else 1
+        last = matrix.rank - (2 if is_column_major(matrix) else 1)
         if matrix.is_dynamic_dim(last):
             return ASSUMED_ROW_STRIDE, False
         unit = self.alignments.get(name, WIDEST)

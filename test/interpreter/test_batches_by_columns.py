@@ -1,4 +1,9 @@
-"""Batches whose D, and full operands, lie by columns: at every level, with operands of their own and shared ones."""
+"""Batches whose D, and full operands, lie by columns, or are seen so by the kernel: at every level, with operands of
+their own and shared ones."""
+
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,7 +12,8 @@ import lowtide as lt
 from lowtide import targets
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import interpret
+from lowtide.interpreter import interpret, launch_record
+from lowtide.runtime import records
 from lowtide.verification.checking.reference import compare, random_inputs, reference_with_bound
 
 EXTENTS = {"m": 21, "n": 13, "k": 24}
@@ -38,6 +44,45 @@ def test_every_level_is_right(target: str, layout: str, batch: int | None, dtype
         assert d.shape == (3, EXTENTS["n"], EXTENTS["m"])
         found = compare(spec, d, *wanted)
         assert found.ok, f"{level}: {found.message}"
+
+
+def rows_and_columns(acc, row: lt.PerRow, column: lt.PerColumn):
+    return acc * row - column
+
+
+# The D of a swapped product lies by rows, and the kernel sees it by columns.
+SWAPPED = {
+    "direct, by mma.sync": ("sm_80", "grid.tile = [64, 32], operands = swapped", every_kind),
+    "threads": ("sm_90a", "grid.tile = [64, 24], operands = swapped, epilogue.path = smem", every_kind),
+    "TMA": ("sm_90a", "grid.tile = [64, 24], operands = swapped, epilogue.path = tma", rows_and_columns),
+}
+
+
+def swapped(road: str) -> tuple[Any, lt.GemmSpec, dict[str, np.ndarray]]:
+    """A kernel, its spec, and inputs of which B is shared; rows of D are whole units of TMA."""
+    target, schedule, epilogue = SWAPPED[road]
+    spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", batch=None, epilogue=epilogue)
+    inputs = random_inputs(spec, 21, 88, 72, rng=np.random.default_rng(5), batch=3, shared=("b",))
+    return lt.compile_gemm(spec, target=target, schedule=schedule), spec, inputs
+
+
+@pytest.mark.parametrize("road", SWAPPED)
+def test_every_level_of_a_swapped_batch_is_right(road: str) -> None:
+    kernel, spec, inputs = swapped(road)
+    wanted = reference_with_bound(spec, **inputs)
+    for level in kernel.levels:
+        found = compare(spec, kernel.interpret(**inputs, level=level, sms=2), *wanted)
+        assert found.ok, f"{level}: {found.message}"
+
+
+@pytest.mark.parametrize("road", ["threads", "TMA"])
+def test_a_saved_kernel_launches_a_swapped_batch_alike(road: str, tmp_path: Path) -> None:
+    kernel, _, inputs = swapped(road)
+    kernel.save(tmp_path / "saved")
+    manifest = json.loads((tmp_path / "saved" / "manifest.json").read_text())
+    given = {"a": inputs["a"], "b": inputs["b"], "d": np.zeros((3, 21, 96), inputs["a"].dtype)[..., :88], **inputs}
+    saved = records.launch_record(manifest, given, 4)
+    assert launch_record(kernel.levels["llvm"], given, sms=4).launches == saved.launches
 
 
 def test_the_matrices_of_d_may_lie_row_by_row() -> None:

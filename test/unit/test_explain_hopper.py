@@ -61,6 +61,19 @@ def named(found: list[dict[str, Any]], what: str, op: str = "") -> dict[str, Any
 # TMA ------------------------------------------------------------------------------------------------------------------
 
 
+def test_a_transposed_scratch_has_no_conflicts_and_stores_whole_lines() -> None:
+    fields = "operands = swapped, grid.tile = [128, 40], k = 64, stages = 3, roles = cooperative(2), epilogue.path = "
+    found = accesses(epilogue_level(schedule=Schedule.parse(f"{fields}tma")))
+    box = named(found["tma_accesses"], "d")
+    assert (box["box"], box["boxes"], box["sectors"], box["row_stride_bytes"]) == ([40, 64], 2, 20 * 4 + 20 * 5, 1040)
+    found = accesses(epilogue_level(schedule=Schedule.parse(f"{fields}smem")))
+    (store,) = found["global_accesses"]
+    assert (store["atom"], store["sectors"], store["ideal_sectors"]) == ("st.global.8", 9, 8)
+    scratch = [access for access in found["shared_accesses"] if access["what"] == "epilogue scratch"]
+    assert {access["atom"] for access in scratch} == {"stmatrix.x2.trans", "ld.shared.8"}
+    assert {access["ways"] for access in scratch} == {1}
+
+
 def test_a_box_touches_the_sectors_and_lines_of_its_rows() -> None:
     # Rows are 528 bytes apart. 128 bytes at a multiple of 16: 5 sectors in every second row, 2 lines in seven of eight.
     access = named(accesses(epilogue_level())["tma_accesses"], "a")

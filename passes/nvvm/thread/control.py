@@ -57,7 +57,7 @@ def _matrix_of(context: Context, batch: GlobalMatrix, number: ir.Value) -> Globa
     """One matrix, or vector, of a batch. It may lie anywhere, so its address is worked out in 64 bits."""
     build, (stride, *strides) = context.build, batch.strides
     pointer = element_pointer(batch.pointer, build.mul(build.zext(number, build.i64), stride), batch.element)
-    return GlobalMatrix(pointer, tuple(strides), batch.extents[1:], batch.element)
+    return replace(batch, pointer=pointer, strides=tuple(strides), extents=batch.extents[1:])
 
 
 def offset_of(context: Context, value: ir.Value) -> Offset:

@@ -41,11 +41,6 @@ def operands(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
             "grid.operands = as_given leaves a D that the kernel would store column by column; take swapped"
             " [column-major-d]"
         )
-    elif problem.d_is_column_major and problem.is_batched:
-        yield (
-            "grid.operands = swapped: the D of a batch lies by columns as the kernel sees it; take as_given"
-            " [swapped-batch]"
-        )
 
 
 def extents(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

@@ -135,6 +135,14 @@ def test_tma_moves_boxes_and_wgmma_reads_shared_memory(wgmma: str) -> None:
     assert [panel.title.partition(",")[0] for panel in view(wgmma, "store").drawn][-1] == "shared memory to D by TMA"
 
 
+def test_a_box_of_a_d_by_columns_has_64_rows_and_all_columns() -> None:
+    fields = "operands = swapped, grid.tile = [128, 24], roles = cooperative(2), epilogue.path = tma"
+    picture = view(epilogue_level("sm_90a", fields), "store", "m=128,n=24,k=64")
+    boxes = panel_of(picture, "shared memory to D by TMA")
+    assert "boxes of 64×24" in boxes.title
+    assert boxes.labels.tolist() == grid(128, 24, lambda m, n: f"box\n{m // 64}")
+
+
 @pytest.mark.parametrize("target, schedule", [("sm_80", MMA), ("sm_90a", WGMMA)])
 def test_operands_are_drawn_as_they_are_stored(target: str, schedule: str) -> None:
     load = view(epilogue_level(target, schedule, "nt"), "load").drawn

@@ -61,21 +61,6 @@ module attributes {tile.level = "problem", tile.target = "sm_80"} {
 
 // -----
 
-!mat = memref<?x?x?xbf16, strided<[?, ?, 1]>>
-module attributes {tile.level = "problem", tile.target = "sm_80"} {
-  func.func @batch(%a: !mat, %b: !mat, %d: !mat) {
-    // expected-error @below {{grid.operands = swapped: the D of a batch lies by columns as the kernel sees it; take as_given}}
-    tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <operands = swapped>>) {
-    ^bb0(%x: f32):
-      %0 = arith.truncf %x : f32 to bf16
-      tile.yield %0 : bf16
-    } : !mat, !mat, !mat
-    return
-  }
-}
-
-// -----
-
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
   func.func @edited(%a: !mat, %b: !mat, %d: !mat) {
