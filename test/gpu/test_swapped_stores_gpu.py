@@ -51,6 +51,7 @@ def test_full_operands_are_read_along_the_rows_of_d(m):
         "grid.tile = [64, 72], roles = pingpong(2)",
         "grid.tile = [64, 40], k_division = split(3)",
         "grid.tile = [64, 48], k_division = scatter_tail(2)",
+        "grid.tile = [64, 48], k_division = scatter(2)",
         "grid.tile = [256, 24], tail = halves",
         "grid.tile = [192, 24], roles = cooperative(3), epilogue.tile = [192, 8]",
         "grid.tile = [128, 32], epilogue.tile = [128, 8], epilogue.buffers = 4, epilogue.swizzle = <2,3,3>",

@@ -52,6 +52,14 @@ def test_elements_of_16_bits_are_transposed(d: str, path: StorePath) -> None:
     assert choose(problem, targets.get("sm_90a"), lt.Schedule()).schedule.epilogue.path is path
 
 
+@pytest.mark.parametrize(("operands", "path"), [("swapped", StorePath.tma), ("as_given", StorePath.direct)])
+def test_shares_of_a_tile_are_transposed(operands: str, path: StorePath) -> None:
+    given = {"operands": operands, "grid_tile": (64, 96), "k_division": "scatter(2)"}
+    epilogue = chosen(96, 4096, 4096, given=given).schedule.epilogue
+    assert epilogue.path is path
+    assert path is StorePath.direct or (epilogue.tile, epilogue.buffers) == ((64, 48), 1)
+
+
 def test_full_operands_are_read_in_the_rows_of_a_transposed_scratch() -> None:
     more = {"kinds": (OperandKind.full,), "operands": ("bf16",)}
     epilogue = chosen(16, 4096, 4096, **more).schedule.epilogue

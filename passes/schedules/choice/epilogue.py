@@ -19,6 +19,7 @@ from lowtide.passes.schedules.facts.resources import (
     ring_bytes,
     runs_ahead,
     scratch_element,
+    stored_columns,
     swizzle_base,
     threads_of,
     warps_along_k,
@@ -67,7 +68,8 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     """Decides how the accumulators reach D, and where the region runs."""
     by_tma = schedule.multiply.by_warpgroups and may_store_by_tma(schedule, problem)
     division = schedule.k_division
-    if division is not None and division.is_scattered and not (division.is_of_tail and by_tma):
+    shares_by_tma = by_tma and (problem.d_is_column_major or (division is not None and division.is_of_tail))
+    if division is not None and division.is_scattered and not shares_by_tma:
         schedule = schedule.filled({"epilogue.path": StorePath.direct})
     # Fragments of mma.sync and wgmma hold pairs of columns. Those of FMA atoms and of f64 hold 16 bytes of a row.
     is_converted, along_k = element_type(problem.d).is_converted_to, warps_along_k(schedule)
@@ -242,10 +244,10 @@ def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
 
     In a grid of one wave no store overlaps the multiply of a next tile, so a deeper ring gains more.
     """
-    m, n, _ = schedule.tile_mnk
+    m, _, _ = schedule.tile_mnk
     assert schedule.epilogue.tile is not None
     rows, columns = schedule.epilogue.tile
-    number = max(1, m // max(1, rows) * (n // max(1, columns)))
+    number = max(1, m // max(1, rows) * (stored_columns(schedule) // max(1, columns)))
     counts = [count for count in range(_MOST_BUFFERS, 0, -1) if number % count == 0]
     stages = {count: fitting_stages(schedule.with_(buffers=count), problem, target) for count in counts}
     enough = _STAGES_OF_ONE_WAVE if _is_one_wave(schedule, problem, target) else _FEWEST_STAGES

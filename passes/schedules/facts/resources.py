@@ -99,6 +99,14 @@ def scratch_buffers(schedule: Schedule) -> int:
     return schedule.epilogue.buffers or 1
 
 
+def stored_columns(schedule: Schedule) -> int:
+    """Columns of a tile that a CTA stores: a share of them if parts of K are added in shares, for all tiles."""
+    assert schedule.grid.tile is not None
+    division, columns = schedule.k_division, schedule.grid.tile[1]
+    is_share = division is not None and division.is_scattered and not division.is_of_tail
+    return columns // division.parts if division is not None and is_share else columns
+
+
 def narrow_columns(schedule: Schedule) -> int:
     """Columns of the last part in a row of parts if it is narrower than the epilogue tile; else 0."""
     assert schedule.grid.tile is not None and schedule.epilogue.tile is not None

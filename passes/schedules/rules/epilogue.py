@@ -20,6 +20,7 @@ from lowtide.passes.schedules.facts.resources import (
     multiplying_threads,
     scratch_buffers,
     scratch_element,
+    stored_columns,
     swizzle_base,
     work_loops,
 )
@@ -276,8 +277,8 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
         return
     width = 1 << (bits + unit) if bits else rows if problem.d_is_column_major else columns
     yield from (_boxes_of_columns if problem.d_is_column_major else _boxes_of_rows)(schedule, problem, width)
-    m, n, _ = schedule.tile_mnk
-    count, buffers = m // rows * (n // columns), scratch_buffers(schedule)
+    m, _, _ = schedule.tile_mnk
+    count, buffers = m // rows * (stored_columns(schedule) // columns), scratch_buffers(schedule)
     if count % buffers:
         fewer = max(number for number in range(1, buffers) if count % number == 0)
         yield (

@@ -268,11 +268,11 @@ def k_division(schedule: Schedule, problem: Problem, target: Target) -> Iterator
 
 
 def _shares(schedule: Schedule, division: KDivision) -> Iterator[str]:
-    """Each part stores whole runs of columns from its fragment, or whole boxes if TMA stores the whole tiles too."""
+    """Each part stores whole runs of columns from its fragment, or by TMA whole boxes."""
     _, n, _ = schedule.tile_mnk
-    epilogue, parts, by_tma = schedule.epilogue, division.parts, division.is_of_tail
+    epilogue, parts = schedule.epilogue, division.parts
     step = 8 if schedule.multiply.by_warpgroups else schedule.multiply.step[1]
-    boxes = epilogue.tile if by_tma and epilogue.path is StorePath.tma else None
+    boxes = epilogue.tile if epilogue.path is StorePath.tma else None
     step = step if boxes is None else lcm(step, boxes[1])
     if n % (parts * step):
         nearest = max((count for count in range(2, parts) if n % (count * step) == 0), default=None)
@@ -281,9 +281,8 @@ def _shares(schedule: Schedule, division: KDivision) -> Iterator[str]:
             f"k_division = {division}: the {n} columns of the tile must divide into shares that are multiples of "
             f"{step}; {f'nearest is {division.kind}({nearest})' if nearest else otherwise} [share-columns]"
         )
-    paths = [StorePath.direct, StorePath.tma] if by_tma else [StorePath.direct]
-    if epilogue.path not in paths:
+    if epilogue.path is StorePath.smem:
         yield (
-            f"k_division = {division} stores shares of a tile from fragments; take epilogue.path = "
-            f"{' or '.join(map(str, paths))}, not {epilogue.path} [share-path]"
+            f"k_division = {division} stores shares of a tile from fragments; take epilogue.path = direct or tma, not "
+            "smem [share-path]"
         )

@@ -73,6 +73,21 @@ CASES = [
         BIAS,
         SM_90A,
     ),
+    # Each CTA stores its share of the columns of every tile.
+    *(
+        Case(
+            f"stores-{'turned-' if 'swapped' in fields else ''}scatter",
+            f"k = 32, stages = 2, roles = cooperative(1), epilogue.path = tma, k_division = scatter(2), {fields}",
+            ((90, 136, 70),),
+            ("divide-k", *PASSES),
+            BIAS,
+            SM_90A,
+        )
+        for fields in (
+            "grid.tile = [64, 64], epilogue.tile = [64, 16], epilogue.buffers = 2",
+            "grid.tile = [64, 48], operands = swapped",
+        )
+    ),
     _case("prefetch", TWO, spec(epilogue=residual), "epilogue.tile = [128, 16], epilogue.prefetch = 2", "smem"),
     _case("prefetch-all", ONE, spec(epilogue=residual), "epilogue.tile = [64, 32], epilogue.prefetch = 4", "smem"),
     _turned("narrow", (64, 24), spec(dtype="f16", epilogue=scaled)),
