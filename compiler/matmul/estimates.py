@@ -145,8 +145,6 @@ class Estimates:
 def planned(schedule: Schedule) -> Schedule:
     """The fields of a schedule that a plan fixes. Matrices that need not be packed are not."""
     fixed = schedule.set(dict.fromkeys(_OPEN))
-    if fixed.k_division is None:
-        fixed = fixed.set({"grid.k_division": None})
     return fixed.filled(dict.fromkeys(PACK_FIELDS.values(), PackKind.none))
 
 

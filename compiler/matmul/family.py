@@ -98,11 +98,9 @@ class Family:
 
     @property
     def given(self) -> str:
-        """The schedule fields that the family fixes, as text, or "": unaligned matrices are packed, and fields on which
-        the order of sums depends are set."""
+        """The schedule fields that the family fixes, as text, or "": unaligned matrices are packed."""
         fields = [] if self.inputs_aligned else ["a.pack = rows", "b.pack = rows"]
         fields += [] if self.d_aligned else ["epilogue.pack = rows"]
-        fields += ["k_division = none"] if self.numerics == BATCH_INVARIANT else []
         return ", ".join(fields)
 
     @property

@@ -26,7 +26,7 @@ from lowtide.compiler.problem_ir import problem_text, seen_by_passes
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.schedules.choice.choice import ranked
 from lowtide.passes.support.agents.atoms import mma_atom_name
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import MMA_ATOMS, Target
@@ -139,7 +139,8 @@ def _order(
     spec = reference.spec(epilogue)
     problem = seen_by_passes(spec, target)
     expected = {"m": INVARIANT_ROWS, **reference.extents}
-    chosen = choose(problem.expecting(expected), target, Schedule.parse(reference.given)).schedule
+    ranks = (choice.schedule for choice in ranked(problem.expecting(expected), target, Schedule()))
+    chosen = next(schedule for schedule in ranks if schedule.k_division is None)
     lowered = driver.lower(problem_text(spec, target, chosen), target=target.name, until=Level.ATOMS)
     wanted = _sum_of(chosen, problem)
     return str(summation_in(lowered)), lambda each: _sum_of(each, whole) == wanted

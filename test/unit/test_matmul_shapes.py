@@ -156,7 +156,7 @@ def test_a_family_has_the_extents_of_the_product_but_m() -> None:
     assert of_extents(4096, 4096, aligned=False).given == "a.pack = rows, b.pack = rows"
     assert of.reference is None
     few = of_extents(4096, 4096, "batch_invariant", aligned=False, batch=3)
-    assert few.given == "a.pack = rows, b.pack = rows, k_division = none"
+    assert few.given == "a.pack = rows, b.pack = rows"
     assert few.reference == of_extents(4096, 4096, "batch_invariant")
 
 
