@@ -220,10 +220,11 @@ def test_a_kernel_that_would_spill_with_open_extents_loads_less_of_its_operand_a
 
     product = Product("bf16", "bf16", "bf16", "tn", "row", None, 4096, 6400, 1600, True, True)
     of = family_of(product, Options(), "sm_90a", {"c": Operand(0, (4096, 6400), (6400, 1), "bf16", 0)})
-    chosen_for_extents = chosen(of.example(added, 4096), targets.get("sm_90a"))
+    tile = lt.Schedule().with_(grid_tile=(128, 128), roles="pingpong(2)", order="grouped(16)")
+    chosen_for_extents = chosen(of.example(added, 4096), targets.get("sm_90a"), tile)
     with pytest.raises(lt.CompileError, match=r"\[kernel-spills\]"):
         _ = lt.compile_gemm(of.spec(added), target="sm_90a", schedule=chosen_for_extents).assembly
-    kernel = made(of, 4096, added)
+    kernel = compile_planned(of.spec(added), of.target, planned(chosen_for_extents).shorthand())
     assert kernel.assembly is not None
     assert (kernel.passed_over, kernel.schedule.tile_mnk) == ((), chosen_for_extents.tile_mnk)
     assert (chosen_for_extents.epilogue.prefetch, kernel.schedule.epilogue.prefetch) == (2, 1)

@@ -1,13 +1,13 @@
 """Products of few rows are computed as Dᵀ = Bᵀ · Aᵀ, where the model says that this takes less time."""
 
+from itertools import product
 from typing import Any
 
 import pytest
 
 import lowtide as lt
 from lowtide import targets
-from lowtide.dialects.tile import EpilogueMath, GemmLayout, KDivisionKind, OperandKind, OperandsKind, StorePath
-from lowtide.dialects.tile.division import KDivision
+from lowtide.dialects.tile import EpilogueMath, GemmLayout, OperandKind, OperandsKind, StorePath
 from lowtide.passes.schedules.choice.choice import Choice, choose
 from lowtide.passes.support.problem.problem import Problem
 
@@ -19,12 +19,16 @@ def chosen(
     return choose(problem, targets.get(target), lt.Schedule().with_(**(given or {})))
 
 
-@pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
-@pytest.mark.parametrize(("m", "tile"), [(1, (64, 16)), (16, (64, 16)), (32, (64, 32))])
-def test_few_rows_are_columns_of_the_transpose(layout: str, m: int, tile: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("layout", "m"),
+    [*product(("tn", "tt", "nn", "nt"), (1, 16)), *product(("tn", "tt"), (33, 72, 136))],
+)
+def test_few_rows_are_columns_of_the_transpose(layout: str, m: int) -> None:
+    """Tiles of wide weights then have few empty columns."""
     choice = chosen(m, 8192, 8192, layout=GemmLayout[layout])
     assert choice.schedule.grid.operands is OperandsKind.swapped
-    assert choice.schedule.grid.tile == tile
+    columns = choice.schedule.tile_mnk[1]
+    assert -(-m // columns) * columns < m + (16 if layout == "tn" or m < 64 else 64)
     assert f"a wgmma has 64 rows and D {m}" in choice.reasons["grid.operands"]
 
 
@@ -66,26 +70,23 @@ def test_full_operands_are_read_in_the_rows_of_a_transposed_scratch() -> None:
     assert (epilogue.path, epilogue.math) == (StorePath.smem, EpilogueMath.rows)
 
 
-def test_k_is_split_where_the_tiles_are_too_few() -> None:
-    extents_of = {
-        (16, 4096, 4096): 2,
-        (16, 1024, 4096): 8,
-        (16, 512, 8192): 16,
-        (16, None, None): 0,
-        (16, 8192, 8192): 0,
-    }
-    for extents, parts in extents_of.items():
-        choice = chosen(*extents).schedule
-        assert choice.grid.operands is OperandsKind.swapped
-        assert choice.k_division == (KDivision(KDivisionKind.split, parts) if parts else None)
+@pytest.mark.parametrize(("n", "k"), [(1024, 4096), (512, 8192)])
+def test_k_is_divided_where_the_tiles_are_too_few(n: int, k: int) -> None:
+    choice = chosen(16, n, k).schedule
+    assert choice.grid.operands is OperandsKind.swapped
+    assert choice.k_division is not None and choice.k_division.parts >= 4
+
+
+@pytest.mark.parametrize("extents", [(16, None, None), (16, 8192, 8192)])
+def test_k_is_not_divided_where_tiles_are_enough_or_extents_are_not_known(extents: tuple[int | None, ...]) -> None:
+    assert chosen(*extents).schedule.k_division is None
 
 
 @pytest.mark.parametrize(
     ("extents", "more"),
     [
-        ((48, 4096, 4096), {}),  # measured: nothing is gained
+        ((4096, 4096, 4096), {}),
         ((None, 4096, 4096), {}),
-        ((8, 28672, 4096), {}),  # bound by memory either way
         ((16, 4096, 4096), {"given": {"stages": 4}}),  # which of the two products would it be of?
         ((16, 4096, 4096), {"given": {"operands": "as_given"}}),
         ((16, 4096, 4096), {"batch": 4, "is_batched": True}),
@@ -93,7 +94,7 @@ def test_k_is_split_where_the_tiles_are_too_few() -> None:
     ],
 )
 def test_others_stay_as_they_are(extents: tuple[int | None, ...], more: dict[str, Any]) -> None:
-    choice = chosen(*extents, **more)  # type: ignore[misc]
+    choice = chosen(*extents, **more)
     assert choice.schedule.grid.operands is not OperandsKind.swapped
 
 

@@ -1,7 +1,7 @@
 """How the grid of a schedule is chosen for a tile: the order of work tiles, the scheduler, the last wave."""
 
 from collections.abc import Mapping
-from math import ceil, log2, sqrt
+from math import ceil
 from typing import Any
 
 from lowtide.dialects.tile import (
@@ -18,6 +18,7 @@ from lowtide.dialects.tile.division import KDivision
 from lowtide.dialects.tile.fields import Order, grouped
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.cost.cost import Tail, cost, tails, widest_box
+from lowtide.passes.schedules.cost.described import square_bands
 from lowtide.passes.schedules.cost.traffic import tile_of, wave_bytes
 from lowtide.passes.schedules.facts.resources import threads_of
 from lowtide.passes.schedules.rules.grid import has_griddepcontrol
@@ -130,8 +131,7 @@ def _square_bands(schedule: Schedule, problem: Problem, target: Target) -> Order
     m, n, _ = schedule.tile_mnk
     if problem.n is not None and problem.n <= n * schedule.cluster[1]:
         return Order(RasterKind.row)
-    tile_rows = 2 ** max(0, round(log2(sqrt(target.sm_count * n / m))))
-    band = max(1, tile_rows // schedule.cluster[0])  # a cluster takes as many of them at a time
-    if problem.m is not None and ceil(ceil(problem.m / m) / schedule.cluster[0]) <= band:
+    found = square_bands((m, n), schedule.cluster[0], target)
+    if problem.m is not None and ceil(ceil(problem.m / m) / schedule.cluster[0]) <= found.rows:
         return Order(RasterKind.column)
-    return grouped(band)
+    return found

@@ -6,6 +6,7 @@ caller asks for more.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -14,11 +15,12 @@ from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, without_codes
 from lowtide.passes.schedules.choice.asked_for import asks_for_no_roles, asks_for_roles
-from lowtide.passes.schedules.choice.candidates import Group, divided, whole, worth_dividing
+from lowtide.passes.schedules.choice.candidates import Fields, Group, divided, whole, worth_dividing
 from lowtide.passes.schedules.choice.grid import may_split_tail
 from lowtide.passes.schedules.choice.packing import transposing
 from lowtide.passes.schedules.choice.parts import SWIZZLES, follow
-from lowtide.passes.schedules.cost.cost import cost, rank
+from lowtide.passes.schedules.cost.cost import cost, estimates, rank
+from lowtide.passes.schedules.cost.described import PATHS, is_estimated
 from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules.mainloop import has_wgmma
 from lowtide.passes.schedules.rules.rules import broken_rule
@@ -42,15 +44,22 @@ class Found:
 
 @dataclass(frozen=True)
 class _Weighed:
-    """A candidate with the given fields. `rank`: its estimated cycles, then numbers that decide between equal ones."""
+    """A candidate's fields, and the given ones. `rank`: its estimated cycles, then numbers that decide between equal
+    ones."""
 
-    schedule: Schedule
+    given: Schedule
+    fields: Fields
     rank: tuple[float, ...]
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return self.given.filled(self.fields)
 
     def __str__(self) -> str:
         cluster = self.schedule.cluster
         in_cluster = "" if cluster == (1, 1) else f" in clusters of {list(cluster)}"
-        return f"{'×'.join(map(str, self.schedule.tile_mnk))}{in_cluster}: {self.rank[0]:,.0f}"
+        order = f", {self.fields['grid.order']}" if "grid.order" in self.fields else ""
+        return f"{'×'.join(map(str, self.schedule.tile_mnk))}{in_cluster}{order}: {self.rank[0]:,.0f}"
 
 
 def legal(problem: Problem, target: Target, given: Schedule) -> Iterator[Found]:
@@ -155,14 +164,27 @@ class _Search:
     def _weighed(self, group: Group, tail: TailKind | None, refused: list[str]) -> list[_Weighed]:
         """The distinct candidates of a group, ordered by rank unless their order is known. The rank of a candidate
         without a producer needs all its fields."""
+        if self.with_producer and is_estimated(self.problem):
+            return self._estimated(group, tail)
         found = []
         for schedule in dict.fromkeys(map(group.given.filled, group.candidates)):
             try:
                 own = schedule if self.with_producer else follow(schedule, self.problem, self.target)
-                found.append(_Weighed(own, rank(own, self.problem, self.target, tail)))
+                found.append(_Weighed(own, {}, rank(own, self.problem, self.target, tail)))
             except ScheduleError as error:
                 refused.append(str(error))
         return found if group.why else sorted(found, key=lambda one: one.rank)
+
+    def _estimated(self, group: Group, tail: TailKind | None) -> list[_Weighed]:
+        """The same for tiles of wgmma, whose cycles are estimated all at once. Schedules are made when asked for."""
+        decided = group.given.decided()
+        distinct = {tuple({**fields, **decided}.get(path) for path in PATHS): fields for fields in group.candidates}
+        if not distinct:
+            return []
+        filled = [dict(zip(PATHS, values, strict=True)) for values in distinct]
+        cycles = estimates(filled, self.problem, self.target, tail)
+        weighed = zip(distinct.values(), cycles.tolist(), strict=True)
+        return sorted((_Weighed(group.given, fields, (one,)) for fields, one in weighed), key=lambda one: one.rank)
 
     def _accepted(self, schedule: Schedule, refused: list[str]) -> Schedule | None:
         """The completed schedule. If it breaks a rule: None, and the rule is added to `refused`. For the rules, open

@@ -5,10 +5,12 @@ loads, whichever take longer. The estimate is small on purpose: one formula for 
 constants for each kind in `calibration.py`. Extents known only at run time count as 4096.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, gcd, hypot, prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from lowtide.dialects.tile import KDivisionKind, RepeatKind, TailKind
 from lowtide.dialects.tile.agents import SINGLE
@@ -17,6 +19,9 @@ from lowtide.dialects.tile.fields import Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, element_type
 from lowtide.passes.schedules.cost.calibration import EXCHANGE_OF_TAIL, Calibration, of_consumers, of_warps
+from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estimated, product_of
+from lowtide.passes.schedules.cost.fitted import FITTED
+from lowtide.passes.schedules.cost.grids import Grids
 from lowtide.passes.schedules.cost.traffic import (
     SECTOR_BYTES,
     Tile,
@@ -30,6 +35,7 @@ from lowtide.passes.schedules.cost.traffic import (
     sizes_of,
     tile_of,
 )
+from lowtide.passes.schedules.cost.wgmma import cycles, may_be_halved
 from lowtide.passes.schedules.facts.resources import ctas_per_sm, is_wide_for_scales, threads_of
 from lowtide.passes.support.agents.atoms import mma_atom_name
 from lowtide.passes.support.problem.problem import Problem
@@ -86,6 +92,11 @@ def cost(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None
     """
     if not schedule.agents.has_producer:
         return _without_producer(schedule, problem, target)
+    if is_estimated(problem):
+        fields = fields_of(schedule)
+        if tail is not None and not isinstance(tail, KDivision):
+            fields["grid.tail"] = tail
+        return float(estimates([fields], problem, target, tail)[0])
     tile, division = tile_of(schedule), schedule.k_division
     ways = tails(tile, problem, target, widest_box(problem))
     if isinstance(tail, KDivision) or tail in ways:
@@ -97,14 +108,32 @@ def cost(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None
     return _with_producer(tile, problem, target, ways)
 
 
+def estimates(
+    candidates: Sequence[Mapping[str, Any]], problem: Problem, target: Target, tail: Tail | None = None
+) -> np.ndarray:
+    """Estimated cycles of schedules with a producer, given by their fields, of a problem that `is_estimated`.
+
+    `tail`: how the last wave runs; None: in the cheaper of the legal ways, unless a schedule says it.
+    """
+    grids, product = Grids.of([grid_of(fields, target) for fields in candidates]), product_of(problem)
+    large = target.sm_count if not target.clusters_at_once else prod(target.clusters_at_once[0])
+    found = cycles(grids, product, FITTED, target.sm_count, large)
+    if tail is None and problem.has_static_extents:
+        may = may_be_halved(grids, product, target.sm_count, large) & (grids.halves == 0)
+        if may.any():
+            halved = cycles(replace(grids, halves=may.astype(float)), product, FITTED, target.sm_count, large)
+            found = np.minimum(found, halved)
+    return found
+
+
 def rank(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None) -> tuple[float, ...]:
     """The cost, and numbers that decide between equal costs. With a producer, these are how often the larger operand is
     read, then the size of the tile."""
-    cycles = cost(schedule, problem, target, tail)
+    found = cost(schedule, problem, target, tail)
     if not schedule.agents.has_producer:
-        return (cycles,)
+        return (found,)
     tile = tile_of(schedule)
-    return cycles, reads_of_larger(tile, problem), -tile.shape[0] * tile.shape[1]
+    return found, reads_of_larger(tile, problem), -tile.shape[0] * tile.shape[1]
 
 
 @dataclass(frozen=True)

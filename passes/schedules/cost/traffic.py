@@ -27,7 +27,7 @@ _SHARPNESS = 6  # loads from L2 and from memory hide each other up to a part: se
 # Rows of TMA boxes that lie outside of A or B take time: all SMs together get this many of them per cycle, and nothing
 # else meanwhile. 64×64 takes 17.7 µs at 100×4096×4096 and 14.0 at 128×4096×4096; 128×64 26.3 at M = 200, 17.2 at 256.
 _EMPTY_ROWS_PER_CYCLE = 18
-_TMA_BYTES = 16  # rows must be multiples of this
+TMA_BYTES = 16  # rows must be multiples of this
 _UNALIGNED_WEIGHT = 2.0  # for an operand whose rows do not start on L2 lines: each row of a box touches two lines
 _LINE_BYTES, SECTOR_BYTES = 128, 32
 # If rows do not start on sectors of L2, requests to L2 limit all SMs together. Cycles per SM for 128 bytes of a TMA
@@ -152,4 +152,4 @@ def _starts_on(unit: int, operand: Operand, problem: Problem) -> bool:
     Rows that TMA cannot read are packed to L2 lines."""
     _, extent = contiguous_extent(operand, problem)
     size = 0 if extent is None else extent * element_type(problem.stream(operand).element).bits // 8
-    return size % unit == 0 or size % _TMA_BYTES != 0
+    return size % unit == 0 or size % TMA_BYTES != 0

@@ -201,11 +201,11 @@ def wgmma(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     consumers = schedule.agents.consumer.warpgroups
     m, n, k = tiled_mma(schedule, problem).atom.shape_mnk
     rows, columns, _ = schedule.tile_mnk
-    step = m * consumers
+    step, plural = m * consumers, "s" if consumers > 1 else ""
     if columns != n and not (schedule.promotes and columns % n == 0):
         yield (
-            f"grid.tile = [{rows}, {columns}]: {consumers} consumer warpgroups multiply {step}×{n} at once by "
-            f"{schedule.multiply.atom}; take N = {n}, or atom = wgmma.m64n{columns}k{k} [wgmma-width]"
+            f"grid.tile = [{rows}, {columns}]: {consumers} consumer warpgroup{plural} can multiply {step}×{n} at once "
+            f"by {schedule.multiply.atom}; take N = {n}, or atom = wgmma.m64n{columns}k{k} [wgmma-width]"
         )
     if schedule.multiply.permutation != (step, n, k):
         yield (

@@ -42,7 +42,7 @@ def test_candidates_are_legal_different_and_sum_as_the_chosen_one(target: str, m
 
 def test_any_numerics_bring_other_orders_of_sums() -> None:
     found = candidates(spec_of(512, 512, 16384), get("sm_90a"), "any", most=8)
-    assert len({order_of(schedule) for schedule in found}) > 2
+    assert len({order_of(schedule) for schedule in found}) > 1
     with pytest.raises(SpecError, match=r"'some'.*any, repeatable.*\[numerics-word\]"):
         candidates(spec_of(64, 64, 64), get("sm_80"), "some")
 

@@ -1,0 +1,111 @@
+"""Schedules and problems as the input of the estimate of wgmma tiles."""
+
+from collections.abc import Iterable, Mapping
+from math import log2, sqrt
+from typing import Any
+
+from lowtide.dialects.tile import RasterKind, TailKind
+from lowtide.dialects.tile.division import KDivision
+from lowtide.dialects.tile.fields import Order, grouped
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.passes.schedules.cost.grids import WHOLE_COLUMN, Grid, Product
+from lowtide.passes.schedules.cost.traffic import TMA_BYTES, batch_of, sizes_of
+from lowtide.passes.schedules.rules.tma import contiguous_extent
+from lowtide.passes.support.agents.clusters import OPERANDS
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.targets import Target
+from lowtide.targets.atoms import WARPGROUP_WARPS, Operand
+
+_FEWEST_EARLY = 1024  # of K, for the first rows of a tile to be stored early
+_TRANSPOSED_BITS = 16  # of elements that stmatrix transposes
+_LINE = 128  # bytes: rows that TMA cannot read are packed to lines
+_BANDS = {RasterKind.row: 1, RasterKind.column: WHOLE_COLUMN}
+
+#: The fields that the estimate reads
+PATHS = (
+    "grid.tile",
+    "mainloop.k",
+    "mainloop.agents.consumer.warps",
+    "mainloop.agents.consumer.instances",
+    "grid.cluster",
+    "grid.k_division",
+    "grid.order",
+    "grid.tail",
+)
+
+
+def is_estimated(problem: Problem) -> bool:
+    """Whether the estimate knows such products: their sums are added to in the tensor cores, and types are not
+    converted on the way."""
+    return not (problem.promotes or problem.weights or problem.decomposition is not None or any(problem.converted))
+
+
+def grid_of(fields: Mapping[str, Any], target: Target) -> Grid:
+    """The grid of decided fields, by path: tile, K of a step, agents. Other fields may be left out."""
+    rows, columns = fields["grid.tile"]
+    cluster = fields.get("grid.cluster") or (1, 1)
+    division: KDivision | None = fields.get("grid.k_division")
+    is_whole = division is None or not division.parts or division.is_of_tail
+    square = square_bands((rows, columns), cluster[0], target)
+    order = fields.get("grid.order") or square
+    return Grid(
+        rows=rows,
+        columns=columns,
+        depth=fields["mainloop.k"],
+        warpgroups=fields["mainloop.agents.consumer.warps"] // WARPGROUP_WARPS,
+        turns=fields.get("mainloop.agents.consumer.instances") or 1,
+        cluster_rows=cluster[0],
+        cluster_columns=cluster[1],
+        parts=1 if is_whole or division is None else division.parts,
+        adds_shares=division is not None and not is_whole and division.is_scattered,
+        band=_BANDS.get(order.kind) or order.rows or square.rows,
+        halves=fields.get("grid.tail") is TailKind.halves,
+    )
+
+
+def fields_of(schedule: Schedule, paths: Iterable[str] = PATHS) -> dict[str, Any]:
+    """The fields of a schedule that the estimate reads, by path."""
+    return {path: schedule.get(path) for path in paths}
+
+
+def product_of(problem: Problem) -> Product:
+    """The product of a problem. Extents known only at run time are assumed."""
+    m, n, k = sizes_of(problem)
+    of_a, of_b = (_row_bytes(name, problem) for name in OPERANDS)
+    return Product(
+        m=m,
+        n=n,
+        k=k,
+        batch=batch_of(problem),
+        operand_bytes=element_type(problem.a).bits / 8,
+        result_bytes=element_type(problem.d).bits / 8,
+        row_bytes=(of_a, of_b),
+        stores_columns=problem.d_is_column_major and not _is_transposed_by_tma(problem),
+        stores_early=_may_store_early(problem),
+    )
+
+
+def _is_transposed_by_tma(problem: Problem) -> bool:
+    """Whether a D that lies by columns is transposed in shared memory and stored by TMA."""
+    bits = element_type(problem.d).bits
+    return bits == _TRANSPOSED_BITS and problem.m is not None and problem.m * bits // 8 % TMA_BYTES == 0
+
+
+def _may_store_early(problem: Problem) -> bool:
+    """Whether the first rows of a tile may be stored while its last K step multiplies: the epilogue then follows from
+    the sums alone, and K is known, with several steps."""
+    k = problem.compiled.k
+    return k is not None and k >= _FEWEST_EARLY and problem.is_plain
+
+
+def _row_bytes(operand: Operand, problem: Problem) -> int:
+    _, extent = contiguous_extent(operand, problem)
+    size = (extent or 0) * element_type(problem.stream(operand).element).bits // 8
+    return size if size % TMA_BYTES == 0 else _LINE
+
+
+def square_bands(tile: tuple[int, int], cluster_rows: int, target: Target) -> Order:
+    """The order in bands with which the tiles in flight cover about a square of D, and so share the most in L2."""
+    tile_rows = 2 ** max(0, round(log2(sqrt(target.sm_count * tile[1] / tile[0]))))
+    return grouped(max(1, tile_rows // cluster_rows))  # a cluster takes as many of them at a time

@@ -1,0 +1,94 @@
+"""Grids of wgmma tiles as arrays, and what they compute: the input of the estimate in `wgmma.py`. Needs no MLIR."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+Numbers: TypeAlias = "float | np.ndarray"
+
+
+@dataclass(frozen=True)
+class Product:
+    """What is multiplied, as the kernel computes it: D = A · B, of `m` × `n` sums of `k` products, `batch` times.
+
+    Each number may also be an array, with a value for each grid.
+    """
+
+    m: Numbers
+    n: Numbers
+    k: Numbers
+    batch: Numbers
+    operand_bytes: Numbers
+    """Bytes of an element of A and of B."""
+    result_bytes: Numbers
+    row_bytes: tuple[Numbers, Numbers]
+    """Bytes from one row of A to the next, and the same for B, along their contiguous dimension."""
+    stores_columns: "bool | np.ndarray"
+    """D lies by columns, and threads store it element by element."""
+    stores_early: "bool | np.ndarray" = False
+    """The first of two blocks of rows may be stored while the last K step multiplies the second."""
+    longer: Numbers = 1.0
+    """How much longer the products take than those that only add to the sums."""
+
+
+class Grid(NamedTuple):
+    """One candidate. Each field is an array in `Grids`."""
+
+    rows: int
+    """Of a CTA tile."""
+    columns: int
+    depth: int
+    """K of a step."""
+    warpgroups: int
+    """That share a tile."""
+    turns: int
+    """Consumers that take tiles in turn; 1 if all share each tile."""
+    cluster_rows: int
+    cluster_columns: int
+    parts: int
+    """CTAs that share the K of a tile."""
+    adds_shares: bool
+    """Each of them adds and stores its share of the columns; if not, the first adds and stores all."""
+    band: int
+    """Consecutive tiles cover this many rows of tiles, column by column; 1 if they go row by row, `WHOLE_COLUMN` if
+    they go through whole columns."""
+    halves: bool
+    """The tiles of the last wave are computed as two halves."""
+
+
+WHOLE_COLUMN = 1 << 30
+
+
+@dataclass(frozen=True)
+class Grids:
+    """Candidates for one product: arrays of one length, with the fields of `Grid`."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    depth: np.ndarray
+    warpgroups: np.ndarray
+    turns: np.ndarray
+    cluster_rows: np.ndarray
+    cluster_columns: np.ndarray
+    parts: np.ndarray
+    adds_shares: np.ndarray
+    band: np.ndarray
+    halves: np.ndarray
+
+    @classmethod
+    def of(cls, grids: Sequence[Grid]) -> "Grids":
+        columns = zip(*grids, strict=True)
+        return cls(*(np.array(column, dtype=np.float64) for column in columns))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __post_init__(self) -> None:
+        assert {field.name for field in fields(self)} == {*Grid._fields}
+
+    @property
+    def cluster(self) -> np.ndarray:
+        """CTAs of a cluster."""
+        return self.cluster_rows * self.cluster_columns

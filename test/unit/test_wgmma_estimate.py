@@ -1,0 +1,93 @@
+"""The estimate of wgmma tiles: what must hold of it whatever its constants are."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from role_problems import LARGE, SM_90A
+
+from lowtide.dialects.tile import TailKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.schedules.cost.cost import cost, estimates, tails, widest_box
+from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estimated, product_of
+from lowtide.passes.schedules.cost.fitted import FITTED
+from lowtide.passes.schedules.cost.grids import WHOLE_COLUMN, Grid, Grids, Product
+from lowtide.passes.schedules.cost.traffic import tile_of
+from lowtide.passes.schedules.cost.wgmma import cycles, either, may_be_halved
+from lowtide.passes.support.problem.problem import Problem
+
+SQUARE = Product(4096, 4096, 4096, 1, 2.0, 2.0, (8192, 8192), stores_columns=False)
+PLAIN = Grid(128, 256, 64, 2, 1, 1, 1, 1, adds_shares=False, band=16, halves=False)
+
+
+def estimated(of: Product, *grids: Grid) -> list[float]:
+    return [float(each) for each in cycles(Grids.of(grids), of, FITTED, SM_90A.sm_count, 120)]
+
+
+def test_it_needs_no_mlir() -> None:
+    code = "import sys, lowtide.passes.schedules.cost.fitted; print([name for name in sys.modules if 'mlir' in name])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_two_limits_add_up_to_no_less_than_the_larger() -> None:
+    one, other = np.array([1.0, 5.0, 8.0, 0.0]), np.array([4.0, 5.0, 1.0, 0.0])
+    found = either(one, other, 3.0)
+    assert (found >= np.maximum(one, other)).all() and (found <= one + other).all()
+
+
+@pytest.mark.parametrize("extent", ["m", "n", "k"])
+def test_more_work_takes_longer(extent: str) -> None:
+    grids = [PLAIN._replace(band=band, parts=parts) for band, parts in product((1, 16, WHOLE_COLUMN), (1, 2))]
+    larger = replace(SQUARE, **{extent: 8192})
+    assert all(one < other for one, other in zip(estimated(SQUARE, *grids), estimated(larger, *grids), strict=True))
+
+
+def test_a_wave_more_takes_longer() -> None:
+    """132 tiles, and one more."""
+    of = [replace(SQUARE, m=128, n=256 * count) for count in (132, 133)]
+    one, other = (estimated(each, PLAIN._replace(band=WHOLE_COLUMN))[0] for each in of)
+    assert other > 1.2 * one
+
+
+def test_all_candidates_are_estimated_as_each_by_itself() -> None:
+    texts = ("grid.tile = [128, 256], roles = cooperative(2)", "grid.tile = [64, 128], roles = pingpong(2)")
+    schedules = [choose(LARGE, SM_90A, Schedule.parse(text)).schedule for text in texts]
+    together = estimates([fields_of(each) for each in schedules], LARGE, SM_90A)
+    assert [cost(each, LARGE, SM_90A) for each in schedules] == together.tolist()
+
+
+def test_extents_may_be_arrays() -> None:
+    rows = [64, 1000, 4096]
+    grids = Grids.of([PLAIN] * len(rows))
+    together = cycles(grids, replace(SQUARE, m=np.array(rows)), FITTED, SM_90A.sm_count, 120)
+    assert together.tolist() == [estimated(replace(SQUARE, m=m), PLAIN)[0] for m in rows]
+
+
+@pytest.mark.parametrize("size", [(8192, 8192, 8192), (4096, 4096, 4096), (6144, 6144, 6144), (2048, 2048, 2048)])
+@pytest.mark.parametrize("tile", [(256, 192), (256, 128), (128, 192)])
+def test_a_last_wave_runs_in_halves_where_the_choice_allows_it(
+    size: tuple[int, int, int], tile: tuple[int, int]
+) -> None:
+    of = replace(LARGE, m=size[0], n=size[1], k=size[2])
+    schedule = choose(of, SM_90A, Schedule().with_(grid_tile=tile, roles="cooperative(2)")).schedule
+    grids = Grids.of([grid_of(fields_of(schedule), SM_90A)])
+    may = bool(may_be_halved(grids, product_of(of), SM_90A.sm_count, 120)[0])
+    assert may == (TailKind.halves in tails(tile_of(schedule), of, SM_90A, widest_box(of)))
+
+
+def test_products_that_are_converted_or_promoted_have_another_estimate() -> None:
+    def known(**changes: object) -> bool:
+        return is_estimated(replace(LARGE, **changes))  # type: ignore[arg-type]
+
+    assert known() and known(a="f16", b="f16") and known(a="e4m3", b="e4m3", is_fast=True)
+    assert not known(a="e4m3", b="e4m3")
+
+
+def test_open_extents_are_estimated_as_assumed_ones() -> None:
+    unknown = Problem(None, None, None, "bf16", "bf16", "f32", "bf16", LARGE.layout)
+    assert replace(product_of(unknown), row_bytes=(8192, 8192), stores_early=True) == product_of(LARGE)
