@@ -34,7 +34,8 @@ def agree(schedule, sizes, **more):
 def test_few_rows_are_stored_transposed(m, path, epilogue):
     """N is whole tiles, ends within a tile, and within a warpgroup's rows."""
     rows, columns = TILES[m]
-    schedule = f"grid.tile = [{rows}, {columns}], epilogue.path = {path}"
+    store = f", epilogue.store = {8 if columns % 16 else 16}" if path == "smem" else ""
+    schedule = f"grid.tile = [{rows}, {columns}], epilogue.path = {path}{store}"
     agree(schedule, [(m, n) for n in (1024, 1000, 8)], epilogue=epilogue)
 
 
@@ -42,7 +43,8 @@ def test_few_rows_are_stored_transposed(m, path, epilogue):
 def test_full_operands_are_read_along_the_rows_of_d(m):
     rows, columns = TILES[m]
     schedule = f"grid.tile = [{rows}, {columns}], epilogue.path = smem"
-    agree(schedule, [(m, 1024), (m, 1000)], epilogue=with_a_full_operand)
+    agree(f"{schedule}, epilogue.store = 8", [(m, 1024), (m, 1000)], epilogue=with_a_full_operand)
+    agree(schedule, [(m, 1021)], epilogue=with_a_full_operand)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def test_tiles_of_every_kind_are_stored_transposed(fields):
 @pytest.mark.parametrize("d", ["f16", "f32", "e4m3"])
 def test_other_elements_are_stored_transposed(d):
     types = {"d": d} if d != "f16" else {"a": "f16", "b": "f16", "d": "f16"}
-    math = ", epilogue.math = rows" if d == "e4m3" else ""
+    math = ", epilogue.math = rows, epilogue.store = 4" if d == "e4m3" else ", epilogue.store = 8"
     agree(f"grid.tile = [128, 40], epilogue.path = smem{math}", [(33, 1024), (33, 1008)], **types)
     if d != "e4m3":
         agree("grid.tile = [128, 40], epilogue.path = tma", [(33, 1024), (33, 1000)], **types)

@@ -53,7 +53,11 @@ def rows_and_columns(acc, row: lt.PerRow, column: lt.PerColumn):
 # The D of a swapped product lies by rows, and the kernel sees it by columns.
 SWAPPED = {
     "direct, by mma.sync": ("sm_80", "grid.tile = [64, 32], operands = swapped", every_kind),
-    "threads": ("sm_90a", "grid.tile = [64, 24], operands = swapped, epilogue.path = smem", every_kind),
+    "threads": (
+        "sm_90a",
+        "grid.tile = [64, 24], operands = swapped, epilogue.path = smem, epilogue.store = 8",
+        every_kind,
+    ),
     "TMA": ("sm_90a", "grid.tile = [64, 24], operands = swapped, epilogue.path = tma", rows_and_columns),
 }
 

@@ -117,7 +117,7 @@ def test_check_takes_swapped_kernels():
 
 
 # D by rows, of operands that are swapped all the same: the kernel sees a D by columns.
-TURNED = "operands = swapped, epilogue.path = smem, grid.tile ="
+TURNED = "operands = swapped, epilogue.path = smem, epilogue.store = 8, grid.tile ="
 ROADS = {
     "mma": ("sm_80", f"{SMALL}, operands = swapped"),
     "wgmma": ("sm_90a", "operands = swapped, grid.tile = [64, 16]"),
@@ -200,7 +200,9 @@ def test_tma_stores_a_d_by_rows_of_whole_16_bytes_only():
         kernel.interpret(**given, level="epilogue")
 
 
-@pytest.mark.parametrize(("path", "epilogue"), [("tma", of_rows_and_columns), ("smem", scaled)])
+@pytest.mark.parametrize(
+    ("path", "epilogue"), [("tma", of_rows_and_columns), ("smem, epilogue.store = 8", scaled), ("smem", scaled)]
+)
 def test_check_takes_a_transposed_scratch(path, epilogue):
     spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", epilogue=epilogue)
     fields = "grid.tile = [64, 16], pack = none, stages = 2, roles = cooperative(1)"
@@ -250,7 +252,7 @@ def test_rows_and_columns_of_a_window_of_d_by_columns_that_are_exchanged_are_fou
 )
 def test_a_fault_in_a_transposed_scratch_is_found(level, old, new, found):
     spec = lt.GemmSpec(a="f16", b="f16", d="f16")
-    schedule = "operands = swapped, epilogue.path = tma, grid.tile = [128, 24], pack = none"
+    schedule = "operands = swapped, epilogue.path = tma, grid.tile = [128, 24], roles = cooperative(2), pack = none"
     planted, count = re.subn(old, new, lt.compile_gemm(spec, target="sm_90a", schedule=schedule).levels[level])
     assert count
     given = {name: by_rows("tn", 20, 152, 72)[name] for name in ("a", "b")}

@@ -105,15 +105,15 @@ TURNED = "operands = swapped, k = 64, epilogue.path ="
 @pytest.mark.parametrize(
     ("fields", "d", "expected"),
     [
-        (f"{TURNED} tma, grid.tile = [64, 8]", "bf16", ((64, 8), (3, 3, 3), None)),
-        (f"{TURNED} tma, grid.tile = [128, 24]", "bf16", ((128, 24), (3, 3, 3), None)),
-        (f"{TURNED} tma, grid.tile = [128, 72]", "f16", ((128, 40), (3, 3, 3), None)),
-        (f"{TURNED} tma, grid.tile = [128, 256]", "bf16", ((128, 64), (3, 3, 3), None)),
-        (f"{TURNED} tma, grid.tile = [128, 200]", "f32", ((64, 56), (3, 2, 3), None)),
-        (f"{TURNED} smem, grid.tile = [64, 8]", "bf16", ((64, 8), (3, 3, 3), 8)),
-        (f"{TURNED} smem, grid.tile = [128, 72]", "bf16", ((128, 72), (3, 3, 4), 8)),
-        (f"{TURNED} smem, grid.tile = [128, 96]", "bf16", ((128, 96), (3, 3, 4), None)),
-        (f"{TURNED} smem, grid.tile = [64, 40]", "f32", ((64, 40), (3, 2, 4), None)),
+        (f"{TURNED} tma, grid.tile = [64, 8], roles = cooperative(1)", "bf16", ((64, 8), (3, 3, 3), None)),
+        (f"{TURNED} tma, grid.tile = [128, 24], roles = cooperative(2)", "bf16", ((128, 24), (3, 3, 3), None)),
+        (f"{TURNED} tma, grid.tile = [128, 72], roles = cooperative(2)", "f16", ((128, 40), (3, 3, 3), None)),
+        (f"{TURNED} tma, grid.tile = [128, 256], roles = cooperative(2)", "bf16", ((128, 64), (3, 3, 3), None)),
+        (f"{TURNED} tma, grid.tile = [128, 200], roles = cooperative(2)", "f32", ((128, 56), (3, 2, 3), None)),
+        (f"{TURNED} smem, grid.tile = [64, 8], roles = cooperative(1)", "bf16", ((64, 8), (3, 3, 3), 8)),
+        (f"{TURNED} smem, grid.tile = [128, 72], roles = cooperative(2)", "bf16", ((128, 72), (3, 3, 4), 8)),
+        (f"{TURNED} smem, grid.tile = [128, 96], roles = cooperative(2)", "bf16", ((128, 96), (3, 3, 4), None)),
+        (f"{TURNED} smem, grid.tile = [64, 40], roles = cooperative(1)", "f32", ((64, 40), (3, 2, 4), None)),
     ],
 )
 def test_parts_of_a_d_by_columns_have_any_multiple_of_8_columns(

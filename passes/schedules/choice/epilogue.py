@@ -91,14 +91,13 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
 
 def _path_of_columns(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     """The path of a D by columns without TMA: through transposed scratch, in stores that D's rows are known to be
-    multiples of, if these are of several elements of 16 bits; else direct."""
-    d, length, widest = element_type(problem.d), problem.row_of_d, schedule.epilogue.store or _WIDEST_BITS // 8
-    if not schedule.multiply.by_warpgroups or length is None:
-        return {"epilogue.path": StorePath.direct}
-    store = gcd(length * d.bytes, widest)
-    path = schedule.epilogue.path
+    multiples of, if these are of several elements of 16 bits; else direct. D is not packed, so all stores of a dense D
+    must be aligned."""
+    d, widest, path = element_type(problem.d), schedule.epilogue.store or _WIDEST_BITS // 8, schedule.epilogue.path
+    store = gcd((problem.row_of_d or 1) * d.bytes, widest)
     if path is None:
-        path = StorePath.smem if d.bits == STMATRIX_BITS and store > d.bytes else StorePath.direct
+        gains = schedule.multiply.by_warpgroups and d.bits == STMATRIX_BITS and store > d.bytes
+        path = StorePath.smem if gains else StorePath.direct
     return {"epilogue.path": path} | ({"epilogue.store": store} if path is StorePath.smem and store < widest else {})
 
 

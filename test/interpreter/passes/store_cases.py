@@ -46,7 +46,7 @@ def _turned(name: str, tile: tuple[int, int], problem: lt.GemmSpec, rest: str = 
     return replace(case, large=tuple((n - 3, -(-m // 8) * 8, k) for m, n, k in case.large))
 
 
-BIAS = spec(epilogue=add_bias)
+BIAS, AHEAD = spec(epilogue=add_bias), "epilogue.tile = [128, 16], epilogue.prefetch = 2"
 CASES = [
     _case("one-buffer", ONE, rest="epilogue.tile = [64, 32], epilogue.buffers = 1"),
     _case("two-buffers", TWO, spec(dtype="f16", epilogue=add_bias), "epilogue.tile = [128, 32], epilogue.buffers = 2"),
@@ -88,7 +88,7 @@ CASES = [
             "grid.tile = [64, 48], operands = swapped",
         )
     ),
-    _case("prefetch", TWO, spec(epilogue=residual), "epilogue.tile = [128, 16], epilogue.prefetch = 2", "smem"),
+    _case("prefetch", TWO, spec(epilogue=residual), AHEAD, "smem"),
     _case("prefetch-all", ONE, spec(epilogue=residual), "epilogue.tile = [64, 32], epilogue.prefetch = 4", "smem"),
     _turned("narrow", (64, 24), spec(dtype="f16", epilogue=scaled)),
     _turned("narrow-last-part", (128, 72), BIAS),
@@ -96,10 +96,11 @@ CASES = [
     _turned("four-parts", TWO, BIAS, "epilogue.tile = [128, 16], epilogue.buffers = 4, epilogue.swizzle = <2,3,3>"),
     _turned("no-swizzle", ONE, PLAIN, "epilogue.swizzle = <0,3,3>, epilogue.cache = evict_first"),
     _turned("f32", (128, 40), spec(d="f32", epilogue=add_bias)),
-    _turned("threads", TWO, BIAS, "epilogue.cache = streaming", "smem"),
-    _turned("threads-narrow", (64, 8), spec(dtype="f16"), path="smem"),
-    _turned("threads-f32", (128, 24), spec(d="f32", epilogue=scaled), path="smem"),
-    _turned("prefetch", TWO, spec(epilogue=residual), "epilogue.tile = [128, 16], epilogue.prefetch = 2", "smem"),
+    _turned("threads", TWO, BIAS, "epilogue.cache = streaming, epilogue.store = 16", "smem"),
+    _turned("threads-narrow", (64, 8), spec(dtype="f16"), "epilogue.store = 8", "smem"),
+    _turned("threads-of-elements", (64, 24), spec(dtype="f16"), path="smem"),
+    _turned("threads-f32", (128, 24), spec(d="f32", epilogue=scaled), "epilogue.store = 16", "smem"),
+    _turned("prefetch", TWO, spec(epilogue=residual), f"{AHEAD}, epilogue.store = 8", "smem"),
     _case("streaming", ONE, rest="epilogue.cache = streaming", path="direct"),
     _case("write-through", ONE, spec(d="f32"), "epilogue.cache = write_through", path="smem"),
 ]
