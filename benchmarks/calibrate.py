@@ -36,7 +36,7 @@ from lowtide.compiler.whole_files import write_whole
 from lowtide.markdown import markdown
 from lowtide.measurement.bench.any_shape.draws import Draw, read_layers
 from lowtide.measurement.bench.any_shape.journal import Journal, Origin, origin_of
-from lowtide.measurement.bench.any_shape.races import end_process_after
+from lowtide.measurement.bench.any_shape.races import DONE, OUT_OF_TIME, end_process_after
 from lowtide.measurement.bench.any_shape.racing import Settings
 from lowtide.measurement.calibration import rows
 from lowtide.measurement.calibration.fitting import fitted, with_constants
@@ -45,7 +45,7 @@ from lowtide.measurement.calibration.picking import Picks
 from lowtide.measurement.calibration.quality import Quality, folds_of, of_ranges
 from lowtide.measurement.calibration.samples import Samples, samples_of
 from lowtide.measurement.calibration.start import START
-from lowtide.measurement.calibration.timing import DONE, GPU_LOST, OUT_OF_TIME, Timing, rows_of
+from lowtide.measurement.calibration.timing import Timing, rows_of
 from lowtide.passes.schedules.cost.fitted import FITTED
 from lowtide.targets import Target, get
 
@@ -103,7 +103,7 @@ def time_command(arguments: argparse.Namespace) -> int:
     folder, found = FormFolder(arguments.kernels), origin(arguments)
     shapes = found.draw.shapes(read_layers(HERE / "model_layers.txt"))
     until = STARTED + 60.0 * arguments.minutes
-    end_process_after(60.0 * arguments.minutes + _GRACE, GPU_LOST)
+    end_process_after(60.0 * arguments.minutes + _GRACE, OUT_OF_TIME)
     timing = Timing(
         folder=folder,
         journal=Journal(arguments.journal),

@@ -11,6 +11,7 @@ from lowtide.errors import Error
 from lowtide.measurement.bench.any_shape.draws import Drawn
 from lowtide.measurement.bench.any_shape.journal import Journal
 from lowtide.measurement.bench.any_shape.kernels import Say
+from lowtide.measurement.bench.any_shape.races import DONE, GPU_LOST, OUT_OF_TIME, end_process_after
 from lowtide.measurement.bench.any_shape.racing import (
     Settings,
     device_and_software,
@@ -24,8 +25,8 @@ from lowtide.measurement.calibration.rows import Form, Rows, Shape
 from lowtide.passes.schedules.cost.wgmma import Constants
 from lowtide.targets import Target
 
-DONE, OUT_OF_TIME, GPU_LOST = 0, 3, 4  # exit statuses
 _TRIES = 2  # of a shape whose race ended the process
+_MOST_SECONDS = 300.0  # of a shape; if its race hangs, the process ends
 _DIGITS = 5
 
 
@@ -68,7 +69,11 @@ class Timing:
                 kernels[str(number)] = self.folder.kernel(number)
             except Error as error:
                 refused[str(number)] = str(error)
-        found = race_shape(drawn, kernels, self.settings, seed, with_matmul=False)
+        timer = end_process_after(_MOST_SECONDS, GPU_LOST)
+        try:
+            found = race_shape(drawn, kernels, self.settings, seed, with_matmul=False)
+        finally:
+            timer.cancel()
         return {"name": drawn.name, "seconds": found.seconds, "failed": refused | found.failed}
 
 
