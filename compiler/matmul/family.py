@@ -21,7 +21,7 @@ from lowtide.targets import accumulator_types
 
 _BYTES = "u8"  # the type of an array of packed weights
 _DEPTHS, _LEAST_DEPTH = 32, 64  # sizes of K between powers of two, and the unit of them
-_LINE_BITS = 1024  # of L2
+_LINE_BITS, _SECTOR_BITS = 1024, 256  # of L2
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,13 @@ class Family:
             block_scales=self.block_scales,
             epilogue=epilogue,
         )
+
+    @property
+    def unit(self) -> int:
+        """The choice differs between M that are multiples of this and others: if rows of A lie along M, the elements in
+        a sector of L2. Unaligned matrices are packed in any case."""
+        is_along_m = self.layout[0] == "n" and self.inputs_aligned
+        return max(1, _SECTOR_BITS // element_type(self.a).bits) if is_along_m else 1
 
     @property
     def planned(self) -> "Family":

@@ -9,7 +9,6 @@ kernel made for its shape.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from math import log
 from typing import Any
 
@@ -19,7 +18,7 @@ from lowtide import targets
 from lowtide.compiler import driver
 from lowtide.compiler.matmul.estimates import Candidate, Estimates
 from lowtide.compiler.matmul.family import Family
-from lowtide.compiler.matmul.schedule_plan import SchedulePlan
+from lowtide.compiler.matmul.schedule_plan import Intervals, SchedulePlan
 from lowtide.compiler.numerics import summation_in
 from lowtide.compiler.numerics_words import ANY, INVARIANT_ROWS
 from lowtide.compiler.problem_ir import problem_text, seen_by_passes
@@ -39,6 +38,8 @@ _EXCHANGES = 2  # rounds in which each kept schedule may be replaced, after each
 
 Epilogue = Callable[..., Any]
 _Floats = np.ndarray[Any, np.dtype[np.float64]]
+_Picks = np.ndarray[Any, np.dtype[np.intp]]
+_Point = Callable[[int], int]
 
 
 def make_plan(family: Family, epilogue: Epilogue | None) -> SchedulePlan:
@@ -48,17 +49,36 @@ def make_plan(family: Family, epilogue: Epilogue | None) -> SchedulePlan:
     whole = seen_by_passes(family.spec(epilogue), target)
     order, accepts = _order(family, epilogue, whole, target)
     estimates = Estimates(lambda m: whole.expecting({"m": m, **family.extents}), target, given)
-    found = estimates.candidates([16, *_rows(4)], accepts)
+    points = _points(family.unit)
+    found = estimates.candidates(sorted({point(m) for m in (16, *_rows(4)) for point in points}), accepts)
     if not found:
         raise ScheduleError(
             f"{family}: no schedule sums in the order {order}; pass aligned operands, or numerics='repeatable'"
             " [plan-order]"
         )
     rows = _rows(16)
-    costs = estimates.costs(found, rows)
+    costs = _costs(estimates, found, rows, points)
     excess = np.minimum(np.log(costs / costs.min(axis=0)), _MOST_EXCESS)
-    kept = [found[number] for number in _kept(excess, _weights(rows))]
-    return _assigned(kept, estimates, rows, costs.min(axis=0), order)
+    weights = np.tile(_weights(rows), len(points)) / len(points)
+    kept = [found[number] for number in _kept(excess, weights)]
+    own = _costs(estimates, kept, rows, points)
+    above = np.log(own.min(axis=0) / costs.min(axis=0))
+    schedules, intervals, others = _assigned(kept, estimates, rows, points)
+    mean, worst = (round(float(np.expm1(share)), 4) for share in (above @ weights, above.max()))
+    return SchedulePlan(schedules, intervals, family.unit, others, order, mean, worst)
+
+
+def _points(unit: int) -> tuple[_Point, ...]:
+    """Where the costs of the M up to a given one are looked at: there, and at the last one between multiples of
+    `unit`."""
+    half = unit // 2
+    return (int,) if unit == 1 else (int, lambda m: max(0, m - half) // unit * unit + half)
+
+
+def _costs(
+    estimates: Estimates, candidates: Sequence[Candidate], rows: Sequence[int], points: Sequence[_Point]
+) -> _Floats:
+    return np.concatenate([estimates.costs(candidates, list(map(point, rows))) for point in points], axis=1)
 
 
 def _rows(per_octave: int) -> list[int]:
@@ -97,33 +117,30 @@ def _kept(excess: _Floats, weights: _Floats) -> list[int]:
 
 
 def _assigned(
-    kept: Sequence[Candidate], estimates: Estimates, rows: Sequence[int], best: _Floats, order: str | None
-) -> SchedulePlan:
-    """The plan of the kept schedules. Costs change where a tile more is needed: each interval ends at such an M."""
+    kept: Sequence[Candidate], estimates: Estimates, rows: Sequence[int], points: Sequence[_Point]
+) -> tuple[tuple[str, ...], tuple[Intervals, ...], tuple[tuple[int, ...], ...]]:
+    """The schedules that some M takes, the intervals of M, and the order in which others replace a schedule. Costs
+    change where a tile more is needed: each interval ends at such an M."""
     edges = {m for each in kept for m in range(each.rows, MOST_ROWS, each.rows) if each.is_in_reach(m)}
     ends = sorted({*rows, *edges})
-    costs = estimates.costs(kept, ends)
-    picks = np.argmin(costs, axis=0)
-    used = sorted(set(picks.tolist()))
+    costs = _costs(estimates, kept, ends, points)
+    used = sorted(set(np.argmin(costs, axis=0).tolist()))
     costs = costs[used]
-    numbers = np.argmin(costs, axis=0)
-    changes = [*(at for at, (one, next_) in enumerate(pairwise(numbers)) if one != next_), len(ends) - 1]
-    on_grid = np.log(costs[:, [ends.index(m) for m in rows]].min(axis=0) / best)
-    weights = _weights(rows)
-    return SchedulePlan(
-        schedules=tuple(kept[number].schedule.shorthand() for number in used),
-        ends=tuple(ends[at] for at in changes),
-        picks=tuple(int(numbers[at]) for at in changes),
-        others=tuple(_others(number, costs, numbers) for number in range(len(used))),
-        order=order,
-        mean=round(float(np.expm1(on_grid @ weights)), 4),
-        worst=round(float(np.expm1(on_grid.max())), 4),
-    )
+    picks = np.argmin(costs, axis=0)
+    schedules = tuple(kept[number].schedule.shorthand() for number in used)
+    intervals = tuple(_intervals(ends, some.tolist()) for some in np.split(picks, len(points)))
+    return schedules, intervals, tuple(_others(number, costs, picks) for number in range(len(used)))
 
 
-def _others(number: int, costs: _Floats, numbers: Sequence[int]) -> tuple[int, ...]:
+def _intervals(ends: Sequence[int], picks: Sequence[int]) -> Intervals:
+    """Neighbours with the same schedule are one interval."""
+    last = [at for at in range(len(ends)) if at + 1 == len(ends) or picks[at] != picks[at + 1]]
+    return Intervals(tuple(ends[at] for at in last), tuple(picks[at] for at in last))
+
+
+def _others(number: int, costs: _Floats, picks: _Picks) -> tuple[int, ...]:
     """The other schedules, the cheapest first, for the M that a schedule serves."""
-    served = [at for at, pick in enumerate(numbers) if pick == number]
+    served = [at for at, pick in enumerate(picks) if pick == number]
     ranks = np.minimum(np.log(costs[:, served]), np.log(costs[number, served]) + _MOST_EXCESS).sum(axis=1)
     return tuple(int(other) for other in np.argsort(ranks, kind="stable") if other != number)
 

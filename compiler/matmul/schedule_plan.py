@@ -10,34 +10,47 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class SchedulePlan:
-    """`schedules`: as text. `ends`: the last M of each interval, ascending; a larger M belongs to the last interval.
-    `picks`: the index of each interval's schedule. `others`: for each schedule, the indices of all others, the one with
-    the least estimated cost first; they replace it if it cannot be compiled. `order`: the order of sums that all
-    kernels must have; None if any may serve. `mean`, `worst`: by how much the estimated cost of the picked schedule is
-    above that of the best one for each M, as a share, in geometric mean over M and at most."""
+class Intervals:
+    """`ends`: the last M of each interval, ascending; a larger M belongs to the last interval. `picks`: the index of
+    each interval's schedule."""
 
-    schedules: tuple[str, ...]
     ends: tuple[int, ...]
     picks: tuple[int, ...]
+
+    def at(self, m: int) -> int:
+        """The index of the interval of an M."""
+        return min(bisect_left(self.ends, m), len(self.ends) - 1)
+
+
+@dataclass(frozen=True)
+class SchedulePlan:
+    """`schedules`: as text. `intervals`: those of M; if there are two, the first is for multiples of `unit`, whose rows
+    of A start on sectors of L2, and the second for other M. `others`: for each schedule, the indices of all others, the
+    one with the least estimated cost first; they replace it if it cannot be compiled. `order`: the order of sums that
+    all kernels must have; None if any may serve. `mean`, `worst`: by how much the estimated cost of the picked schedule
+    is above that of the best one for each M, as a share, in geometric mean over M and at most."""
+
+    schedules: tuple[str, ...]
+    intervals: tuple[Intervals, ...]
+    unit: int
     others: tuple[tuple[int, ...], ...]
     order: str | None
     mean: float
     worst: float
 
-    def interval(self, m: int) -> int:
-        """The index of the interval of an M."""
-        return min(bisect_left(self.ends, m), len(self.ends) - 1)
-
     def in_turn(self, m: int) -> tuple[int, ...]:
         """The index of the schedule for an M, then those that replace it."""
-        pick = self.picks[self.interval(m)]
+        of = self._of(m)
+        pick = of.picks[of.at(m)]
         return (pick, *self.others[pick])
 
     def rows(self, m: int) -> tuple[int, int | None]:
         """The first and the last M of an interval; None for the last one, which has no end."""
-        at = self.interval(m)
-        return self.ends[at - 1] + 1 if at else 0, self.ends[at] if at + 1 < len(self.ends) else None
+        ends, at = self._of(m).ends, self._of(m).at(m)
+        return ends[at - 1] + 1 if at else 0, ends[at] if at + 1 < len(ends) else None
+
+    def _of(self, m: int) -> Intervals:
+        return self.intervals[-1 if m % self.unit else 0]
 
     def entries(self) -> dict[str, Any]:
         """For JSON."""
@@ -47,5 +60,6 @@ class SchedulePlan:
     def of(cls, entries: Mapping[str, Any]) -> "SchedulePlan":
         """From what JSON made of `entries()`."""
         found = {name.name: entries[name.name] for name in fields(cls)}
-        lists = {name: tuple(found[name]) for name in ("schedules", "ends", "picks")}
-        return cls(**{**found, **lists, "others": tuple(map(tuple, found["others"]))})
+        intervals = tuple(Intervals(tuple(one["ends"]), tuple(one["picks"])) for one in found["intervals"])
+        lists = {"schedules": tuple(found["schedules"]), "others": tuple(map(tuple, found["others"]))}
+        return cls(**{**found, **lists, "intervals": intervals})

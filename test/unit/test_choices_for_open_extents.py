@@ -59,6 +59,15 @@ def test_few_schedules_serve_every_m(of: Family) -> None:
     assert plan.mean <= 0.012 and plan.worst <= 0.12
 
 
+def test_rows_of_a_that_do_not_start_on_sectors_have_intervals_of_their_own() -> None:
+    """Requests to L2 limit their loads, so that CTAs of clusters share them."""
+    plan = plan_of(family_with(1024, 1024, layout="nt"))
+    assert plan.unit == 16 and len(plan.schedules) <= 16
+    on, off = ([plan.schedules[plan.in_turn(m)[0]] for m in range(first, 8193, 16)] for first in (16, 8))
+    assert sum("grid.cluster" in each for each in off) > sum("grid.cluster" in each for each in on)
+    assert plan_of(family_with(1024, 4096)).unit == 1
+
+
 def test_a_plan_depends_on_its_family_alone() -> None:
     of = family_with(2880, 2880, "any", "sm_80")
     before, _ = plan_of(of), make_plan(replace(of, n=512), None)

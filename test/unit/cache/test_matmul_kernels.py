@@ -19,7 +19,7 @@ from lowtide.compiler.matmul.arrangement import Product
 from lowtide.compiler.matmul.family import Family, family_of
 from lowtide.compiler.matmul.kernels import Kernels, Wanted
 from lowtide.compiler.matmul.options import Options
-from lowtide.compiler.matmul.schedule_plan import SchedulePlan
+from lowtide.compiler.matmul.schedule_plan import Intervals, SchedulePlan
 from lowtide.compiler.ptxas import BadCode
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import CacheWarning, ScheduleError
@@ -53,7 +53,8 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[Family]:
         families.append(of)
         order = SUM if of.numerics == "batch_invariant" else None
         divided = DIVIDED if of.numerics == "batch_invariant" else FEW
-        return SchedulePlan((divided, MANY), (64, 16384), (0, 1), ((1,), (0,)), order, 0.0, 0.0)
+        rows = (Intervals((64, 16384), (0, 1)),)
+        return SchedulePlan((divided, MANY), rows, 1, ((1,), (0,)), order, 0.0, 0.0)
 
     monkeypatch.setattr(planning, "make_plan", make)
     return families

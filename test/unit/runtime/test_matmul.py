@@ -19,14 +19,14 @@ from lowtide.compiler.matmul import calls, kernels, matmul
 from lowtide.compiler.matmul.family import Family
 from lowtide.compiler.matmul.kernels import Kernels, Planned, Wanted
 from lowtide.compiler.matmul.matmul import Matmul
-from lowtide.compiler.matmul.schedule_plan import SchedulePlan
+from lowtide.compiler.matmul.schedule_plan import Intervals, SchedulePlan
 from lowtide.errors import LaunchError, SpecError
 from lowtide.runtime import Kernel
 
 TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
 M, N, K = 40, 24, 32
 FEW, MANY = "grid.tile = [64, 64]", "grid.tile = [128, 128]"
-PLAN = SchedulePlan((FEW, MANY), (64, 16384), (0, 1), ((1,), (0,)), None, 0.001, 0.02)
+PLAN = SchedulePlan((FEW, MANY), (Intervals((64, 16384), (0, 1)),), 1, ((1,), (0,)), None, 0.001, 0.02)
 Install = Callable[[FakeDriver], FakeDriver]
 
 
