@@ -33,6 +33,7 @@ from lowtide.targets import MMA_ATOMS, Target
 MOST_ROWS = 16384  # the last M that a plan looks at
 MOST_SCHEDULES = 16
 _ENOUGH_MEAN, _ENOUGH_WORST = 0.005, 0.04  # excess over the best; below both, no further schedule is kept
+_FEW_ROWS = 1024  # up to which tiles are as wide as M, or a part of it, so that each M has its own
 _MOST_EXCESS = log(2.0)  # of an M that no kept schedule serves
 _EXCHANGES = 2  # rounds in which each kept schedule may be replaced, after each that is added
 
@@ -50,13 +51,14 @@ def make_plan(family: Family, epilogue: Epilogue | None) -> SchedulePlan:
     order, accepts = _order(family, epilogue, whole, target)
     estimates = Estimates(lambda m: whole.expecting({"m": m, **family.extents}), target, given)
     points = _points(family.unit)
-    found = estimates.candidates(sorted({point(m) for m in (16, *_rows(4)) for point in points}), accepts)
+    looked_at = [m for m in _rows(8) if m <= _FEW_ROWS] + [m for m in _rows(4) if m > _FEW_ROWS]
+    found = estimates.candidates(sorted({point(m) for m in looked_at for point in points}), accepts)
     if not found:
         raise ScheduleError(
             f"{family}: no schedule sums in the order {order}; pass aligned operands, or numerics='repeatable'"
             " [plan-order]"
         )
-    rows = _rows(16)
+    rows = _rows(32)
     costs = _costs(estimates, found, rows, points)
     excess = np.minimum(np.log(costs / costs.min(axis=0)), _MOST_EXCESS)
     weights = np.tile(_weights(rows), len(points)) / len(points)
@@ -121,7 +123,7 @@ def _assigned(
 ) -> tuple[tuple[str, ...], tuple[Intervals, ...], tuple[tuple[int, ...], ...]]:
     """The schedules that some M takes, the intervals of M, and the order in which others replace a schedule. Costs
     change where a tile more is needed: each interval ends at such an M."""
-    edges = {m for each in kept for m in range(each.rows, MOST_ROWS, each.rows) if each.is_in_reach(m)}
+    edges = {m for each in kept for m in each.in_reach(range(each.rows, MOST_ROWS, each.rows))}
     ends = sorted({*rows, *edges})
     costs = _costs(estimates, kept, ends, points)
     used = sorted(set(np.argmin(costs, axis=0).tolist()))

@@ -178,7 +178,7 @@ class _Search:
     def _estimated(self, group: Group, tail: TailKind | None) -> list[_Weighed]:
         """The same for tiles of wgmma, whose cycles are estimated all at once. Schedules are made when asked for."""
         decided = group.given.decided()
-        distinct = {tuple({**fields, **decided}.get(path) for path in PATHS): fields for fields in group.candidates}
+        distinct = {tuple(map({**fields, **decided}.get, PATHS)): fields for fields in group.candidates}
         if not distinct:
             return []
         filled = [dict(zip(PATHS, values, strict=True)) for values in distinct]

@@ -21,7 +21,7 @@ from lowtide.elements import SCALE_BLOCK, element_type
 from lowtide.passes.schedules.cost.calibration import EXCHANGE_OF_TAIL, Calibration, of_consumers, of_warps
 from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estimated, product_of
 from lowtide.passes.schedules.cost.fitted import FITTED
-from lowtide.passes.schedules.cost.grids import Grids
+from lowtide.passes.schedules.cost.grids import Grids, Product
 from lowtide.passes.schedules.cost.traffic import (
     SECTOR_BYTES,
     Tile,
@@ -116,14 +116,22 @@ def estimates(
     `tail`: how the last wave runs; None: in the cheaper of the legal ways, unless a schedule says it.
     """
     grids, product = Grids.of([grid_of(fields, target) for fields in candidates]), product_of(problem)
-    large = target.sm_count if not target.clusters_at_once else prod(target.clusters_at_once[0])
-    found = cycles(grids, product, FITTED, target.sm_count, large)
+    found = estimated(grids, product, target)
     if tail is None and problem.has_static_extents:
-        may = may_be_halved(grids, product, target.sm_count, large) & (grids.halves == 0)
+        may = may_be_halved(grids, product, target.sm_count, _in_large_clusters(target)) & (grids.halves == 0)
         if may.any():
-            halved = cycles(replace(grids, halves=may.astype(float)), product, FITTED, target.sm_count, large)
-            found = np.minimum(found, halved)
+            found = np.minimum(found, estimated(replace(grids, halves=may.astype(float)), product, target))
     return found
+
+
+def estimated(grids: Grids, product: Product, target: Target) -> np.ndarray:
+    """Estimated cycles of grids. `product`: one, or arrays with a value for each grid."""
+    return cycles(grids, product, FITTED, target.sm_count, _in_large_clusters(target))
+
+
+def _in_large_clusters(target: Target) -> int:
+    """CTAs that run at once in clusters of more than two."""
+    return prod(target.clusters_at_once[0]) if target.clusters_at_once else target.sm_count
 
 
 def rank(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None) -> tuple[float, ...]:

@@ -1,6 +1,7 @@
 """Schedules and problems as the input of the estimate of wgmma tiles."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from math import log2, sqrt
 from typing import Any
 
@@ -107,5 +108,10 @@ def _row_bytes(operand: Operand, problem: Problem) -> int:
 
 def square_bands(tile: tuple[int, int], cluster_rows: int, target: Target) -> Order:
     """The order in bands with which the tiles in flight cover about a square of D, and so share the most in L2."""
-    tile_rows = 2 ** max(0, round(log2(sqrt(target.sm_count * tile[1] / tile[0]))))
+    return _bands(*tile, cluster_rows, target.sm_count)
+
+
+@cache
+def _bands(rows: int, columns: int, cluster_rows: int, sm_count: int) -> Order:
+    tile_rows = 2 ** max(0, round(log2(sqrt(sm_count * columns / rows))))
     return grouped(max(1, tile_rows // cluster_rows))  # a cluster takes as many of them at a time
