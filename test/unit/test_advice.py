@@ -49,12 +49,12 @@ def test_the_tile_advised_for_too_many_accumulators_compiles_and_a_wider_one_doe
         # A box of 512 rows would be refused whatever its N.
         (
             "tn",
-            "grid.tile = [512, 64], roles = cooperative(4)",
+            "grid.tile = [512, 64], roles = cooperative(4), cluster = [1, 1]",
             r"512.*256.*\[tma-box\]",
             "[256, 64]",
         ),
         ("tn", "roles = cooperative(9)", r"take at most roles = cooperative\(4\)", "roles = cooperative(4)"),
-        ("tn", "roles = cooperative(7)", r"of at most cooperative\(4\)", "roles = cooperative(4)"),
+        ("tn", "roles = cooperative(7), cluster = [1, 1]", r"of at most cooperative\(4\)", "roles = cooperative(4)"),
         ("tn", "grid.tile = [2147483647, 64], k = 32", r"\[accumulators-per-sm\]", "[128, 256]"),
         (
             "tn",

@@ -66,7 +66,7 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     cuda = SimpleNamespace(get_device_name=lambda: "Fake GPU", synchronize=lambda: None)
     torch = SimpleNamespace(cuda=cuda, __version__="9.9", backends=SimpleNamespace(cuda=SimpleNamespace(matmul=None)))
 
-    def race(contenders: list[Contender], sets: int, rounds: int, seed: int) -> None:
+    def race(contenders: list[Contender], sets: int, rounds: int, seed: int, *more: Any) -> None:
         for one in contenders:
             one.sustained += [SECONDS[one.name]] * rounds
             one.burst += [SECONDS[one.name] / 2] * rounds

@@ -106,7 +106,7 @@ def test_what_only_tma_stores_have_leads_to_them_where_n_comes_at_run_time(field
     [
         # More consumers than a tile is made for by itself: a rule, and no fault.
         (
-            "roles = cooperative(5)",
+            "roles = cooperative(5), cluster = [1, 1]",
             LARGE,
             r"a TMA box of 320 rows; at most 256: take a smaller CTA tile, of at most cooperative\(4\)",
         ),

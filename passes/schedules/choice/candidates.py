@@ -198,9 +198,9 @@ def _shapes(
     depth = given.mainloop.k or _depth(problem)
     if given.grid.tile is not None:
         rows, columns = given.grid.tile
-        blocks = {agents: rows / (WGMMA_ROWS * agents.consumer.warpgroups) for agents in kinds}
-        dealt = [agents for agents, count in blocks.items() if count in (1, 2)]
-        dealt = dealt or [agents for agents, count in blocks.items() if count == int(count)]
+        blocks = 2 if given.grid.tail is TailKind.halves else 1
+        able = [agents for agents in kinds if rows % (blocks * WGMMA_ROWS * agents.consumer.warpgroups) == 0]
+        dealt = [agents for height, agents, _ in tiles.ROWS if height == rows and agents in able] or able
         return [
             ((rows, columns, depth), agents)
             for agents in dealt or [min(kinds, key=lambda kind: kind.consumer.warpgroups)]

@@ -229,7 +229,8 @@ def _boxes_of_columns(schedule: Schedule, problem: Problem) -> Mapping[str, Any]
     division, (_, columns, _) = schedule.k_division, schedule.tile_mnk
     if division is not None and division.is_scattered:  # the parts are of each share
         columns //= division.parts
-        width = max(width for width in range(8, _COLUMNS_OF_BOXES + 1, 8) if columns % width == 0)
+        dividing = (width for width in range(8, _COLUMNS_OF_BOXES + 1, 8) if columns % width == 0)
+        width = max(dividing, default=8)  # a rule refuses other shares
     else:
         width = 8 * ceil(columns / ceil(columns / _COLUMNS_OF_BOXES) / 8)
     return {

@@ -179,7 +179,7 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @gemm(%a: !mat, %b: !mat, %d: !mat) {
-  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [128, 16]: 1 consumer warpgroup can multiply 64×8 at once by wgmma.m64n8k16; take N = 8, or atom = wgmma.m64n16k16 [wgmma-width]}}
+  // expected-error @below {{choose-schedule: no schedule fits: grid.tile = [128, 16]: 2 consumer warpgroups can multiply 128×8 at once by wgmma.m64n8k16; take N = 8, or atom = wgmma.m64n16k16 [wgmma-width]}}
   tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [128, 16]>, multiply = <atom = wgmma.m64n8k16>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
