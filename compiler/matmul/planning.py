@@ -51,7 +51,7 @@ def make_plan(family: Family, epilogue: Epilogue | None) -> SchedulePlan:
     order, accepts = _order(family, epilogue, whole, target)
     estimates = Estimates(lambda m: whole.expecting({"m": m, **family.extents}), target, given)
     points = _points(family.unit)
-    looked_at = [m for m in _rows(8) if m <= _FEW_ROWS] + [m for m in _rows(4) if m > _FEW_ROWS]
+    looked_at = [8] + [m for m in _rows(8) if m <= _FEW_ROWS] + [m for m in _rows(4) if m > _FEW_ROWS]
     found = estimates.candidates(sorted({point(m) for m in looked_at for point in points}), accepts)
     if not found:
         raise ScheduleError(
