@@ -80,6 +80,13 @@ def test_a_last_wave_runs_in_halves_where_the_choice_allows_it(
     assert may == (TailKind.halves in tails(tile_of(schedule), of, SM_90A, widest_box(of)))
 
 
+def test_halves_of_a_last_wave_that_is_more_than_half_full_take_longer_than_whole_tiles() -> None:
+    tall = PLAIN._replace(rows=256, columns=192, band=WHOLE_COLUMN)
+    for tiles, is_faster in ((132 + 40, True), (132 + 100, False)):
+        whole, halved = estimated(replace(SQUARE, m=256, n=192 * tiles), tall, tall._replace(halves=True))
+        assert (halved < whole) == is_faster
+
+
 def test_products_that_are_converted_or_promoted_have_another_estimate() -> None:
     def known(**changes: object) -> bool:
         return is_estimated(replace(LARGE, **changes))  # type: ignore[arg-type]

@@ -136,7 +136,8 @@ def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, larg
     full = np.floor(ctas / at_once)
     over = ctas - full * at_once
     parts = np.where(grids.halves > 0, 2.0, 1.0)
-    last = wave(np.minimum(parts * over, at_once), parts)
+    # Halves of a last wave that is more than half full take two waves.
+    last = np.ceil(parts * over / at_once) * wave(np.minimum(parts * over, at_once), parts)
     total = full * wave(at_once, np.ones(len(grids))) + np.where(over > 0, last, 0)
     total += _after_turns(grids, product, found) + np.where(grids.cluster > 1, found.cluster_launch, 0)
     total += found.launch + found.launch_of_cta * busy
