@@ -61,7 +61,7 @@ _OF_SHARED_TILES = (
     "epilogue.tile",
 )
 _SHARE_STEP = 8  # columns: a thread holds a pair of each eight columns of a wgmma's accumulators
-_WORTH_DIVIDING = 0.96  # of the cycles of whole tiles: of equal ones, these are 3 to 4 % faster (H200)
+_WORTH_DIVIDING = 0.96  # of the cycles of whole tiles, which are 3 to 4 % faster if estimates are equal (H200)
 _NARROW = range(8, 257, 8)
 
 _OF_TILES = ("mainloop.k", *AGENT_PATHS)
@@ -157,8 +157,8 @@ def _attempts(given: Schedule, problem: Problem) -> Iterator[tuple[Schedule, tup
 
 
 def _with_producer(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: Target) -> Sequence[Fields]:
-    """Tiles for some of these agents: of single CTAs and, if that may be faster, of clusters that share loads; and the
-    orders in which CTAs may take them."""
+    """Tiles with these agents, each with the orders in which CTAs may take them. If clusters may be faster, the tiles
+    also occur with clusters that share loads."""
     found: list[Fields] = [
         {"grid.tile": shape[:2], "mainloop.k": shape[2], **agents.values()}
         for shape, agents in _shapes(given, kinds, problem, target)
@@ -179,8 +179,8 @@ def _may_share(given: Schedule, problem: Problem) -> bool:
 
 
 def _orders(fields: Fields, problem: Problem, target: Target) -> list[Order]:
-    """Orders that differ for the grid of a tile: row by row, column by column, in bands. Only bands divide by run-time
-    values (H200: 1024³ is 5 % faster without)."""
+    """The orders that differ for the grid of a tile: row by row, column by column, in bands. Only bands need
+    divisions by run-time values; without them 1024³ is 5 % faster (H200)."""
     (rows, columns), cluster = fields["grid.tile"], fields.get("grid.cluster", (1, 1))
     assert problem.m is not None and problem.n is not None
     of_rows, of_columns = ceil(problem.m / (rows * cluster[0])), ceil(problem.n / (columns * cluster[1]))
@@ -318,7 +318,7 @@ def _divided_by_consumers(problem: Problem, target: Target) -> Iterator[Fields]:
 
 
 def _divided_columns(problem: Problem) -> Sequence[int]:
-    """N of tiles whose K is divided: if D lies by columns, those that cover N in whole tiles, else a few."""
+    """The columns of tiles whose K is divided. If D lies by columns, those of 1 to 8 tiles that cover N."""
     if not problem.d_is_column_major:
         return tiles.DIVIDED_COLUMNS
     assert problem.n is not None
@@ -326,7 +326,7 @@ def _divided_columns(problem: Problem) -> Sequence[int]:
 
 
 def _kinds_of_division(problem: Problem) -> tuple[KDivisionKind, ...]:
-    """Each part adds its share of the sums; or, if D lies by columns, also the first part all of them."""
+    """`scatter`: each part adds its share of the sums. If D lies by columns, also `split`: the first part adds all."""
     return (KDivisionKind.scatter, *([KDivisionKind.split] if problem.d_is_column_major else []))
 
 

@@ -51,7 +51,7 @@ _SCRATCH_BYTES = 32768  # of an epilogue through shared memory without TMA, besi
 _COLUMNS_BESIDE_OPERANDS = 64
 _COLUMNS_BESIDE_ROWS = 32  # of one full operand
 _COLUMNS_OF_FUNCTIONS = 32  # of f32
-_NARROWER_STORE = 8  # bytes, with which warps of any consumer share 8 columns
+_NARROWER_STORE = 8  # bytes: the warps of any consumer can then divide 8 columns
 _COLUMNS_OF_BOXES = 64  # at most, of a D by columns that TMA stores
 # The bytes of full operands that a thread loads ahead. On an H200 4096×4096×1024 with a bf16 operand takes 71 µs with
 # 128 bytes, 75 with 32, and 84 with none; with 256 ptxas spills beside the largest tiles.
@@ -90,9 +90,9 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
 
 
 def _path_of_columns(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
-    """The path of a D by columns without TMA: through transposed scratch, in stores that D's rows are known to be
-    multiples of, if these are of several elements of 16 bits; else direct. D is not packed, so all stores of a dense D
-    must be aligned."""
+    """The path of a D by columns without TMA. It goes through transposed scratch if its elements have 16 bits and a
+    store takes several of them; otherwise the path is direct. D is not packed, so rows of D must be multiples of a
+    store."""
     d, widest, path = element_type(problem.d), schedule.epilogue.store or _WIDEST_BITS // 8, schedule.epilogue.path
     store = gcd((problem.row_of_d or 1) * d.bytes, widest)
     if path is None:
@@ -179,7 +179,7 @@ def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
 
 
 def _width_of_stores(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
-    """Stores of 8 bytes of a D by columns, if threads cannot share the columns of a part in stores of 16."""
+    """Stores of 8 bytes for a D by columns, if threads cannot divide the columns of a part in stores of 16."""
     try:
         epilogue_rows(schedule, problem, multiplying_threads(schedule))
     except ScheduleError:
@@ -225,7 +225,7 @@ def _boxes(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
 
 
 def _boxes_of_columns(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
-    """Parts with boxes of a row of the widest swizzle in each column: all columns, or about equal parts of them."""
+    """Parts of a D by columns, with the widest swizzle: all columns of the tile, or about equal parts of them."""
     division, (_, columns, _) = schedule.k_division, schedule.tile_mnk
     if division is not None and division.is_scattered:  # the parts are of each share
         columns //= division.parts

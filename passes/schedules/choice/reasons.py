@@ -30,9 +30,9 @@ _PROMOTED = "tensor cores keep too few bits of long sums of these types"
 _WITH_PRODUCER: Reasons = MappingProxyType(
     {
         "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",
-        "grid.order": "the tiles in flight share operands in L2, and the least is read again from memory",
+        "grid.order": "the tiles in flight share operands in L2, so that the least is read again from memory",
         "grid.scheduler": "the producer fetches the next tile while the consumers finish this one",
-        "grid.cluster": "CTAs share loads, which are then fewer requests to L2",
+        "grid.cluster": "CTAs share loads, so that L2 gets fewer requests",
         "grid.tail": "the last wave is at most half full: as half tiles it takes about half the time",
         "grid.waves": "a wave reads more than L2 holds: CTAs in step read the same part of it",
         "mainloop.k_order": "a tile begins with data of the previous tiles that L2 still holds",

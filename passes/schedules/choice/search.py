@@ -44,8 +44,8 @@ class Found:
 
 @dataclass(frozen=True)
 class _Weighed:
-    """A candidate's fields, and the given ones. `rank`: its estimated cycles, then numbers that decide between equal
-    ones."""
+    """A candidate: the given fields and its own. `rank`: its estimated cycles, then numbers that decide between equal
+    cycles."""
 
     given: Schedule
     fields: Fields
@@ -176,7 +176,7 @@ class _Search:
         return found if group.why else sorted(found, key=lambda one: one.rank)
 
     def _estimated(self, group: Group, tail: TailKind | None) -> list[_Weighed]:
-        """The same for tiles of wgmma, whose cycles are estimated all at once. Schedules are made when asked for."""
+        """The same for tiles of wgmma. Their cycles are estimated all at once; a schedule is made when it is needed."""
         decided = group.given.decided()
         distinct = {tuple(map({**fields, **decided}.get, PATHS)): fields for fields in group.candidates}
         if not distinct:

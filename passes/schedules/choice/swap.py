@@ -1,7 +1,7 @@
 """Whether a product of few rows is computed as Dᵀ = Bᵀ · Aᵀ, though its D lies row by row.
 
-A wgmma has 64 rows. If M is smaller, they are better used for the rows of Dᵀ, which has M columns, and tiles may be as
-narrow as that. To the kernel D then lies by columns.
+A wgmma has 64 rows. If M is smaller, they are better used for the rows of Dᵀ, which has M columns; a tile may have so
+few. To the kernel, D then lies by columns.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from lowtide.targets.atoms import WGMMA_ROWS
 _MOST_ROWS = 1024  # with more, tiles of 64 rows or more fit the product as given
 # Packed weights (M×28672×4096, s4): at M = 16 28 µs by mma.sync and 33 by wgmma, at M = 64 54 and 42.
 _MOST_ROWS_OF_MMA_SYNC = 32
-_WORTH_SWAPPING = 1.0  # of the estimated cycles as given: of equal ones, the swapped product is 0.5 % faster (H200)
+_WORTH_SWAPPING = 1.0  # of the estimated cycles as given: at equal cycles the swapped product is 0.5 % faster (H200)
 _ASSUMED_EXTENT = 4096
 
 

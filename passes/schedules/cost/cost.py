@@ -111,9 +111,10 @@ def cost(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None
 def estimates(
     candidates: Sequence[Mapping[str, Any]], problem: Problem, target: Target, tail: Tail | None = None
 ) -> np.ndarray:
-    """Estimated cycles of schedules with a producer, given by their fields, of a problem that `is_estimated`.
+    """Estimated cycles of schedules with a producer, for a problem that `is_estimated`. `candidates`: fields by path.
 
-    `tail`: how the last wave runs; None: in the cheaper of the legal ways, unless a schedule says it.
+    `tail`: how the last wave runs. None: in halves if a candidate says so; otherwise whole or in halves, whichever
+    takes less, if halves are legal.
     """
     grids, product = Grids.of([grid_of(fields, target) for fields in candidates]), product_of(problem)
     found = estimated(grids, product, target)
@@ -125,12 +126,12 @@ def estimates(
 
 
 def estimated(grids: Grids, product: Product, target: Target) -> np.ndarray:
-    """Estimated cycles of grids. `product`: one, or arrays with a value for each grid."""
+    """Estimated cycles of each grid. The numbers of `product` may be arrays, with a value for each grid."""
     return cycles(grids, product, FITTED, target.sm_count, _in_large_clusters(target))
 
 
 def _in_large_clusters(target: Target) -> int:
-    """CTAs that run at once in clusters of more than two."""
+    """The CTAs that run at once in clusters of more than two."""
     return prod(target.clusters_at_once[0]) if target.clusters_at_once else target.sm_count
 
 

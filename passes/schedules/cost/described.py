@@ -37,13 +37,12 @@ PATHS = (
 
 
 def is_estimated(problem: Problem) -> bool:
-    """Whether the estimate knows such products: their sums are added to in the tensor cores, and types are not
-    converted on the way."""
+    """Whether the estimate covers such products: sums stay in the tensor cores, and operands are not converted."""
     return not (problem.promotes or problem.weights or problem.decomposition is not None or any(problem.converted))
 
 
 def grid_of(fields: Mapping[str, Any], target: Target) -> Grid:
-    """The grid of decided fields, by path: tile, K of a step, agents. Other fields may be left out."""
+    """The grid of a schedule's fields, by path. Tile, K of a step and agents must be given; others may be left out."""
     rows, columns = fields["grid.tile"]
     cluster = fields.get("grid.cluster") or (1, 1)
     division: KDivision | None = fields.get("grid.k_division")
@@ -71,7 +70,7 @@ def fields_of(schedule: Schedule, paths: Iterable[str] = PATHS) -> dict[str, Any
 
 
 def product_of(problem: Problem) -> Product:
-    """The product of a problem. Extents known only at run time are assumed."""
+    """The product of a problem, with assumed values for extents known only at run time."""
     m, n, k = sizes_of(problem)
     of_a, of_b = (_row_bytes(name, problem) for name in OPERANDS)
     return Product(
@@ -94,8 +93,8 @@ def _is_transposed_by_tma(problem: Problem) -> bool:
 
 
 def _may_store_early(problem: Problem) -> bool:
-    """Whether the first rows of a tile may be stored while its last K step multiplies: the epilogue then follows from
-    the sums alone, and K is known, with several steps."""
+    """Whether the first rows of a tile may be stored while its last K step multiplies: D depends on the sums alone, and
+    K is known and has several steps."""
     k = problem.compiled.k
     return k is not None and k >= _FEWEST_EARLY and problem.is_plain
 
@@ -107,7 +106,7 @@ def _row_bytes(operand: Operand, problem: Problem) -> int:
 
 
 def square_bands(tile: tuple[int, int], cluster_rows: int, target: Target) -> Order:
-    """The order in bands with which the tiles in flight cover about a square of D, and so share the most in L2."""
+    """The order in bands in which the tiles in flight cover about a square of D, so that they share the most in L2."""
     return _bands(*tile, cluster_rows, target.sm_count)
 
 

@@ -1,6 +1,7 @@
 """Constants of the estimate of wgmma tiles, fitted to measured kernels on an H200 by `benchmarks/calibrate.py`.
 
-They are the same for each GPU of sm_90a, so that a choice, and with it the bits of D, does not depend on the GPU.
+They are the same for each GPU of sm_90a, so the choice of a schedule, and with it the bits of D, does not depend on the
+GPU.
 """
 
 from lowtide.passes.schedules.cost.wgmma import Constants

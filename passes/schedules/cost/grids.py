@@ -1,4 +1,4 @@
-"""Grids of wgmma tiles as arrays, and what they compute: the input of the estimate in `wgmma.py`. Needs no MLIR."""
+"""Grids of wgmma tiles, as arrays, and their products: the input of the estimate in `wgmma.py`. It needs no MLIR."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -11,7 +11,7 @@ Numbers: TypeAlias = "float | np.ndarray"
 
 @dataclass(frozen=True)
 class Product:
-    """What is multiplied, as the kernel computes it: D = A · B, of `m` × `n` sums of `k` products, `batch` times.
+    """The product D = A · B as the kernel computes it: `batch` times `m` × `n` sums of `k` products.
 
     Each number may also be an array, with a value for each grid.
     """
@@ -24,25 +24,25 @@ class Product:
     """Bytes of an element of A and of B."""
     result_bytes: Numbers
     row_bytes: tuple[Numbers, Numbers]
-    """Bytes from one row of A to the next, and the same for B, along their contiguous dimension."""
+    """The bytes of a row of A, and of B, along its contiguous dimension."""
     stores_columns: "bool | np.ndarray"
-    """D lies by columns, and threads store it element by element."""
+    """Whether D lies by columns and threads store single elements of it."""
     stores_early: "bool | np.ndarray" = False
-    """The first of two blocks of rows may be stored while the last K step multiplies the second."""
+    """Whether the first of two blocks of rows may be stored while the last K step multiplies the second."""
     longer: Numbers = 1.0
-    """How much longer the products take than those that only add to the sums."""
+    """The factor by which products take longer than those that only add to the sums."""
 
 
 class Grid(NamedTuple):
     """One candidate. Each field is an array in `Grids`."""
 
     rows: int
-    """Of a CTA tile."""
+    """Of a CTA tile; so are the columns."""
     columns: int
     depth: int
     """K of a step."""
     warpgroups: int
-    """That share a tile."""
+    """The number of them that share a tile."""
     turns: int
     """Consumers that take tiles in turn; 1 if all share each tile."""
     cluster_rows: int
@@ -50,12 +50,12 @@ class Grid(NamedTuple):
     parts: int
     """CTAs that share the K of a tile."""
     adds_shares: bool
-    """Each of them adds and stores its share of the columns; if not, the first adds and stores all."""
+    """Whether each of them adds and stores a share of the columns; if not, the first adds and stores all."""
     band: int
-    """Consecutive tiles cover this many rows of tiles, column by column; 1 if they go row by row, `WHOLE_COLUMN` if
-    they go through whole columns."""
+    """The rows of tiles in a band, which consecutive tiles cover column by column. It is 1 for the order `row`, and
+    `WHOLE_COLUMN` for the order `column`."""
     halves: bool
-    """The tiles of the last wave are computed as two halves."""
+    """Whether each tile of the last wave is computed as two halves."""
 
 
 WHOLE_COLUMN = 1 << 30

@@ -1,10 +1,10 @@
 """The estimated time of grids of wgmma tiles, in cycles of one SM at its highest clock, for many grids at once.
 
-A grid runs in waves of CTAs, one on each SM. A K step of a CTA takes as long as its products, its loads from L2 or the
-latency that its ring of stages does not hide, whichever takes longest. A wave takes as long as its CTAs, or as A and B
-take from memory, and the empty rows of boxes and the exchange of partial sums in addition. A grid takes as long as its
-waves, or as the GPU needs at its power limit. Two limits that are close add up in part: `either`. The constants are
-fitted to measured kernels by `benchmarks/calibrate.py`.
+A grid runs in waves of CTAs, one on each SM. The time of a K step is the longest of three: its products, its loads from
+L2, and the part of the latency of loads that the ring of stages does not hide. The time of a wave is that of its CTAs,
+or that of its reads from memory if this is longer; empty rows of boxes and the exchange of partial sums are added. The
+time of a grid is that of its waves, or the time at the power limit if this is longer. If two limits are close, the
+result is a little above the larger one: see `either`. `benchmarks/calibrate.py` fits the constants to measured kernels.
 """
 
 from dataclasses import dataclass
@@ -25,93 +25,98 @@ _SHARED, _MOST_STAGES = 227 * 1024, 8  # bytes of shared memory for a ring of st
 
 @dataclass(frozen=True)
 class Constants:
-    """Fitted constants; in cycles unless a field says so."""
+    """Fitted constants, in cycles unless a field gives another unit."""
 
     launch: float
-    """A grid in addition to its waves."""
+    """For a grid, in addition to its waves."""
     launch_of_cta: float
-    """A CTA of the first wave, in addition."""
+    """For each CTA of the first wave, in addition."""
     cluster_launch: float
-    """A grid of clusters, in addition."""
+    """For a grid of clusters, in addition."""
     tile: float
-    """A tile in addition to its K steps."""
+    """For a tile, in addition to its K steps and stores."""
     tile_in_turn: float
-    """The same for consumers that take turns: one stores while the other multiplies."""
+    """The same if consumers take turns: one stores while the other multiplies."""
     last_in_turn: float
-    """Their last tile, whose stores nothing hides."""
+    """For the last tile of such consumers, in addition to its stores, which nothing hides."""
     tall: float
-    """A tile with two blocks of 64 rows for each warpgroup."""
+    """For a tile with more than 64 rows for each warpgroup, in addition."""
     tall_early: float
     """The same if the first block is stored while the last K step multiplies the second."""
     store: float
-    """Stores of a tile, for 32 bytes."""
+    """For each 32 bytes of D that a tile stores."""
     store_columns: float
-    """How much longer stores take element by element."""
+    """The factor by which stores take longer if they are of single elements."""
     split_sectors: float
-    """For each row of a tile whose columns are no whole sectors of D."""
+    """For each row of a tile whose rows of D are not whole sectors of L2."""
     narrow_part: float
-    """For a tile whose last part is narrower than the others."""
+    """For a tile whose rows of D are not whole lines of L2: its last part is narrower than the others."""
     least_step: float
-    """The least cycles of the products of a K step, for consumers that share a tile."""
+    """The least cycles of the products of a K step, times the number of consumers that take turns."""
     step_of_one: float
-    """A K step in addition to its products and loads, for one warpgroup; the next three for two, three, and in turn."""
+    """For a K step of one warpgroup, in addition to its products and loads. The next three: of two warpgroups, of
+    three, and of consumers that take turns."""
     step_of_two: float
     step_of_three: float
     step_in_turn: float
     step_of_pair: float
-    """A K step of a cluster of two CTAs, in addition; the next for larger clusters."""
+    """For a K step in a cluster of two CTAs, in addition. The next: in a larger cluster."""
     step_of_cluster: float
     three: float
-    """How much longer products take for three warpgroups."""
+    """The factor by which products take longer with three warpgroups."""
     l2_of_pair: float
     """Bytes per cycle that a pair of SMs receives from L2 if the others are idle."""
     l2: float
     """Bytes per cycle and SM that all SMs receive from L2."""
     off_lines: float
-    """How many more requests L2 gets for rows that start on sectors but not on lines; the next for other rows."""
+    """The factor of requests to L2 if rows start on sectors but not on lines. The next: if they do not start on
+    sectors."""
     off_sectors: float
     latency: float
-    """From the request of a stage to its arrival."""
+    """The time from the request of a stage to its arrival."""
     step_sharpness: float
-    """How well products and loads hide each other: see `either`."""
+    """The sharpness of `either` for products and loads."""
     memory: float
     """Bytes per cycle of all SMs from memory."""
     memory_of_pair: float
     """Bytes per cycle of a pair of SMs from memory, unless the CTAs of the next grid fit beside those of this one."""
     written: float
-    """Bytes of D, as bytes that are read."""
+    """The factor by which a byte of D that is written counts, relative to a byte that is read."""
     read_near: float
-    """The share of an operand that is read again from memory if other CTAs read it at about the same time; the next
-    if they are far apart in the order of tiles."""
+    """The share of an operand that is read from memory once more if two CTAs read it; for many CTAs, up to twice as
+    much. The next: if these CTAs are far apart in the order of tiles."""
     read_far: float
     l2_megabytes: float
-    """Bytes that L2 keeps from one wave to the next: half of such bytes are read again."""
+    """The megabytes of data of which L2 has lost half before they are read again."""
     l2_sharpness: float
+    """The power with which this share depends on the size."""
     empty: float
-    """Rows of boxes outside of A or B that all SMs receive per cycle."""
+    """The rows of boxes outside of A or B that all SMs together receive per cycle."""
     hidden_rows: float
-    """Such rows of a K step and CTA that take no time."""
+    """The number of such rows for each K step of a CTA that takes no time."""
     memory_sharpness: float
+    """The sharpness of `either` for CTAs and reads from memory."""
     exchange: float
-    """A tile whose K is divided."""
+    """For a tile whose K is divided, in addition to its partial sums."""
     shares: float
-    """Bytes of partial sums per cycle if each part adds a share; the next if the first part adds all."""
+    """Bytes of partial sums per cycle if each part adds a share. The next: if the first part adds all."""
     sums: float
     power: float
-    """Cycles at the power limit, for each cycle of products at full rate."""
+    """The cycles at the power limit for each cycle of products at full rate."""
     power_of_loads: float
-    """Energy of loads, to that of products."""
+    """The energy of loads, relative to that of products."""
     power_off_lines: float
-    """Exponent of the number of requests for rows that do not start on lines."""
+    """The power with which the energy of loads depends on the factor of requests."""
     power_of_shared: float
-    """Energy of wgmma's reads of shared memory, likewise."""
+    """The energy of the reads of shared memory by wgmma, relative to that of products, times the columns of a tile."""
     power_of_memory: float
-    """Cycles at the power limit, for each cycle at the rate of memory."""
+    """The cycles at the power limit for each cycle of reads from memory at its full rate."""
     power_sharpness: float
+    """The sharpness of `either` for waves and the power limit."""
 
 
 def either(one: np.ndarray, other: np.ndarray, sharpness: float) -> np.ndarray:
-    """The larger of two limits, and a little more if they are close."""
+    """The larger of two limits, or a little more if they are close; the higher the sharpness, the less."""
     larger, smaller = np.maximum(one, other), np.minimum(one, other)
     return larger * (1 + (smaller / np.maximum(larger, 1e-9)) ** sharpness) ** (1 / sharpness)
 
@@ -128,7 +133,7 @@ def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, larg
     empty = _empty_rows(grids, product, found, of_rows, of_columns)
 
     def wave(running: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """`parts`: CTAs that share a tile of the others."""
+        """The cycles of a wave of `running` CTAs. `parts`: CTAs that share the rows of a tile."""
         of_ctas = _cta(grids, product, found, running, parts, sm_count)
         from_memory = moved / ctas / parts * _cycles_per_byte(running, found.memory, of_pair, sm_count)
         return either(of_ctas, from_memory, found.memory_sharpness) + beside + empty * running / ctas / parts
@@ -145,8 +150,8 @@ def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, larg
 
 
 def may_be_halved(grids: Grids, product: Product, sm_count: int, large_clusters: int) -> np.ndarray:
-    """Whether the tiles of a last wave, if there is one after full waves, may be computed as two halves each: they fit
-    on the GPU at once, and a half has 64 rows for each warpgroup."""
+    """Whether each tile of a last wave after full waves may be computed as two halves: all halves run at once, and a
+    half has a multiple of 64 rows for each warpgroup."""
     at_once = np.where(grids.cluster > 2, float(large_clusters), float(sm_count))
     of_rows, of_columns = _tiles(grids, product)
     ctas = of_rows * of_columns * product.batch
@@ -156,15 +161,15 @@ def may_be_halved(grids: Grids, product: Product, sm_count: int, large_clusters:
 
 
 def _tiles(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of tiles of one product, in whole clusters."""
+    """The numbers of rows and columns of tiles in one product, in whole clusters."""
     rows = np.ceil(product.m / (grids.rows * grids.cluster_rows)) * grids.cluster_rows
     columns = np.ceil(product.n / (grids.columns * grids.cluster_columns)) * grids.cluster_columns
     return rows, columns
 
 
 def _cycles_per_byte(running: np.ndarray, rate: float, of_pair: Numbers, sm_count: int) -> np.ndarray:
-    """Until each of so many CTAs has received a byte. Pairs of SMs (TPCs) get equal shares. So where a pair has two
-    CTAs and others have one, these end first, and the pairs left are limited by their own rate."""
+    """The cycles until each of `running` CTAs has received a byte. Pairs of SMs (TPCs) get equal shares. If some pairs
+    have two CTAs and others have one, pairs with one CTA end first; then the rate of a pair limits the others."""
     pairs = sm_count / 2
     of_first, of_second = np.minimum(running, pairs), np.maximum(0, running - pairs)
     first = np.maximum(of_first / rate, np.where(running > 0, 1 / of_pair, 0))
@@ -172,7 +177,7 @@ def _cycles_per_byte(running: np.ndarray, rate: float, of_pair: Numbers, sm_coun
 
 
 def _requests(row_bytes: Numbers, found: Constants) -> np.ndarray:
-    """Requests to L2 for each line of a box."""
+    """The number of requests to L2 for each line of a box, relative to that of rows that start on lines."""
     on_line, on_sector = np.mod(row_bytes, _LINE) == 0, np.mod(row_bytes, _SECTOR) == 0
     return np.where(on_line, 1.0, np.where(on_sector, found.off_lines, found.off_sectors))
 
@@ -182,15 +187,15 @@ def _stage_bytes(grids: Grids, product: Product) -> np.ndarray:
 
 
 def _stages(grids: Grids, product: Product) -> np.ndarray:
-    """Stages of the ring that fit beside a tile of D, if TMA stores it."""
+    """The stages of the ring that fit in shared memory; if TMA stores D, beside a tile of it."""
     by_tma = np.logical_not(product.stores_columns) & (grids.parts == 1)
     tile = np.where(by_tma, grids.rows * grids.columns * product.result_bytes, 0)
     return np.clip(np.floor((_SHARED - tile) / _stage_bytes(grids, product)), 2, _MOST_STAGES)
 
 
 def _fit_in_pairs(grids: Grids, product: Product) -> np.ndarray:
-    """Whether two CTAs fit on an SM: then those of the next grid wait beside those of this one. If not, some of them
-    start late, on SMs of pairs whose other SM has a CTA."""
+    """Whether two CTAs fit on an SM. Then the CTAs of the next grid wait beside those of this one. If not, some of them
+    start late, on an SM of a pair whose other SM has a CTA."""
     of_one = grids.warpgroups * grids.turns == 1
     return np.asarray(of_one & (_MOST_STAGES * _stage_bytes(grids, product) <= _SHARED / 2))
 
@@ -198,7 +203,7 @@ def _fit_in_pairs(grids: Grids, product: Product) -> np.ndarray:
 def _cta(
     grids: Grids, product: Product, found: Constants, running: np.ndarray, parts: np.ndarray, sm_count: int
 ) -> np.ndarray:
-    """The cycles of a CTA among so many, with a part of the rows of a tile."""
+    """The cycles of one of `running` CTAs. `parts`: CTAs that share the rows of a tile."""
     of_a, of_b = (_requests(size, found) for size in product.row_bytes)
     loaded = grids.rows / grids.cluster_columns * of_a + grids.columns / grids.cluster_rows * of_b
     loads = loaded * grids.depth * product.operand_bytes
@@ -213,12 +218,12 @@ def _cta(
 
 
 def _after_turns(grids: Grids, product: Product, found: Constants) -> np.ndarray:
-    """The last stores of consumers that take turns."""
+    """The cycles of the last stores of consumers that take turns; otherwise 0."""
     return np.where(grids.turns > 1, found.last_in_turn + _stores(grids, product, found), 0)
 
 
 def _products(grids: Grids, product: Product, found: Constants) -> np.ndarray:
-    """The wgmmas of a K step. They read A and B from shared memory."""
+    """The cycles of the wgmmas of a K step, or of their reads of A and B from shared memory."""
     reads = _SLICE * (_ROWS + grids.columns) / _SHARED_MEMORY
     one = either(grids.columns / _COLUMNS_PER_CYCLE, reads, 8)
     slices = grids.depth * product.operand_bytes / _SLICE * grids.rows / _ROWS
@@ -237,7 +242,7 @@ def _step(grids: Grids, found: Constants) -> np.ndarray:
 
 
 def _stores(grids: Grids, product: Product, found: Constants) -> np.ndarray:
-    """The epilogue of a tile."""
+    """The cycles of the stores of a tile."""
     columns = grids.columns * product.result_bytes
     stored = found.store * grids.rows * columns / _STORE
     more = np.where(columns % _SECTOR > 0, found.split_sectors * grids.rows, 0)
@@ -246,7 +251,7 @@ def _stores(grids: Grids, product: Product, found: Constants) -> np.ndarray:
 
 
 def _exchange(grids: Grids, found: Constants) -> np.ndarray:
-    """Partial sums of a tile, for each of its parts."""
+    """The cycles in which the parts of a tile exchange partial sums."""
     sums = grids.rows * grids.columns * _SUM
     moved = np.where(grids.adds_shares > 0, 2 * sums / found.shares, (grids.parts - 1) * sums / found.sums)
     return np.where(grids.parts > 1, found.exchange + moved, 0)
@@ -255,8 +260,8 @@ def _exchange(grids: Grids, found: Constants) -> np.ndarray:
 def _empty_rows(
     grids: Grids, product: Product, found: Constants, of_rows: np.ndarray, of_columns: np.ndarray
 ) -> np.ndarray:
-    """Rows of TMA boxes that lie outside of A or B take time, though no memory. Two CTAs of a cluster take as long as
-    one for the same rows, four as long as two."""
+    """The cycles that rows of TMA boxes outside of A or B take, although nothing is read for them. A multicast to two
+    CTAs takes as long as two loads, and so does a multicast to four."""
     of_a = (of_rows * grids.rows - product.m) * of_columns / np.ceil(grids.cluster_columns / 2)
     of_b = (of_columns * grids.columns - product.n) * of_rows / np.ceil(grids.cluster_rows / 2)
     hidden = found.hidden_rows * of_rows * of_columns
@@ -266,8 +271,8 @@ def _empty_rows(
 def _bytes_of_memory(
     grids: Grids, product: Product, found: Constants, of_rows: np.ndarray, of_columns: np.ndarray, busy: np.ndarray
 ) -> np.ndarray:
-    """Bytes read and written. An operand is read again for later waves if L2 does not keep it, and in part if CTAs of
-    one wave read it, since each half of L2 has its own copy."""
+    """The bytes read and written. An operand is read again for later waves if L2 does not keep it. A part of it is also
+    read again if several CTAs of a wave read it, since each half of L2 has its own copy."""
     together = np.maximum(1, busy / grids.parts / product.batch)
     band = np.minimum(of_rows, grids.band)
     bands_at_once = np.maximum(1, together / (band * of_columns))
@@ -284,12 +289,12 @@ def _bytes_of_memory(
 
 
 def _missed(size: np.ndarray, found: Constants) -> np.ndarray:
-    """The share of so many bytes that L2 no longer has when they are read again."""
+    """The share of `size` bytes that L2 has lost before they are read again."""
     return 1 / (1 + (found.l2_megabytes * 1e6 / size) ** found.l2_sharpness)
 
 
 def _copies(readers: np.ndarray, near: np.ndarray, found: Constants) -> np.ndarray:
-    """How often an operand is read from memory for so many readers at the same time."""
+    """How often an operand is read from memory if so many CTAs read it at the same time."""
     return 1 + np.where(near, found.read_near, found.read_far) * 2 * (1 - 2.0 ** (1 - readers))
 
 

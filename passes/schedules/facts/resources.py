@@ -100,7 +100,7 @@ def scratch_buffers(schedule: Schedule) -> int:
 
 
 def stored_columns(schedule: Schedule) -> int:
-    """Columns of a tile that a CTA stores: a share of them if parts of K are added in shares, for all tiles."""
+    """The columns of a tile that a CTA stores: a share of them if K of every tile is divided by `scatter`."""
     assert schedule.grid.tile is not None
     division, columns = schedule.k_division, schedule.grid.tile[1]
     is_share = division is not None and division.is_scattered and not division.is_of_tail
