@@ -1,4 +1,4 @@
-"""Kernels for shapes that are drawn anew, beside torch and cuBLASLt: what must hold for any shape, and what does.
+"""Races kernels for randomly drawn shapes beside torch and cuBLASLt, and judges them by the required speeds.
 
     python benchmarks/any_shape.py race --journal DIR [--seed 7] [--count 100] [--layout tn …] [--dtype bf16 …]
         [--rows 256] [--batch 16] [--public] [--minutes 8] [--rounds 5] [--cublaslt 8] [--kernels DIR]
@@ -6,21 +6,21 @@
     python benchmarks/any_shape.py compare --journal DIR OLD NEW
     python benchmarks/any_shape.py draw | report --journal DIR | record --journal DIR
 
-`draw` prints shapes: half of them with N and K of layers of models (`model_layers.txt`), half log-uniform. The seed is
-new unless it is given. Shapes of more than `--bytes` in A, B and D are drawn again.
-`race` compiles each shape's own kernel, and those of `lt.matmul`, on all cores; then it races them beside torch.matmul
-(torch.bmm for batches, torch._scaled_mm for e4m3 with scales by rows) and, with `--cublaslt`, the best of so many of
-cuBLASLt's algorithms, in shuffled rounds. Each contender is checked before it is timed. Each shape is a line of the
-journal, with its seconds; a further run with the same journal goes on with the next shape. A shape that fails is a line
-too, with the reason. With `--kernels`, the own kernels are loaded from a folder that `compile` has written, on this
-machine or another.
-`compare` races the kernels of two commits, OLD and NEW, which are folders of `compile` for one draw. Kernels whose code
-is equal are not timed.
-`report` prints the statistics, the ten worst and the verdicts, which races print and write to `report.md` too. `record`
-writes the rows to benchmarks/results/, from which docs/generate.py makes docs/any-shape.md.
+`draw` prints shapes. For half of them, N and K are of layers of models (`model_layers.txt`); for the others they are
+log-uniform. Without `--seed`, the seed is new. Shapes with more than `--bytes` in A, B and D are drawn again.
+`race` compiles each shape's own kernel, which is the one for this shape alone, and the kernels of `lt.matmul`, on all
+cores. Then it races them in shuffled rounds beside torch.matmul (torch.bmm for batches, torch._scaled_mm for e4m3 with
+scales by rows). With `--cublaslt N`, the best of N algorithms of cuBLASLt takes part. Each contender is checked before
+it is timed. The journal gets a line for each shape, with the seconds, or with the reason if the shape fails. A later
+run with the same journal continues with the next shape. With `--kernels`, the own kernels are loaded from a folder that
+`compile` has written on any machine.
+`compare` races the kernels of two commits. OLD and NEW are folders of `compile` for the same draw. Kernels with equal
+code are not timed.
+`report` prints the statistics, the ten worst shapes and the verdicts. Races print them too, and write them to
+`report.md`. `record` writes the rows to benchmarks/results/; docs/generate.py makes docs/any-shape.md from them.
 
 Exit status: 0; 2 for bad options; 3 if the time was up before the last shape; 4 if the GPU can no longer be used, or a
-race hangs. A further run goes on then, too; a shape that ended the process twice is a failure.
+race hangs. After 3 and 4, a later run continues. A shape that ended the process twice fails.
 """
 
 import argparse
@@ -75,8 +75,8 @@ def say(text: str) -> None:
 
 
 def origin(arguments: argparse.Namespace, *folders: Path) -> Origin:
-    """The draw of the options. Folders of earlier runs determine what is not given. Raises Error if they disagree with
-    the options or with each other."""
+    """The draw of the options. The folders of earlier runs give the options that are left out. Raises Error if they
+    disagree with the options or with each other."""
     given = {field: getattr(arguments, option) for field, option in _DRAWN.items()}
     given = {field: tuple(x) if isinstance(x, list) else x for field, x in given.items() if x is not None}
     found = [(folder, one) for folder in folders if (one := origin_of(folder)) is not None]
@@ -127,14 +127,14 @@ def races(arguments: argparse.Namespace, *folders: Path, **more: Any) -> Races:
             f"{journal.path} is of commit {', '.join(sorted(commits))}, and this is {own.commit}; name another folder,"
             " or give --commit if the code is the same"
         )
-    device_and_software()  # a GPU is needed, which is said before anything is written or compiled
+    device_and_software()  # raises without a GPU, before anything is written or compiled
     own.write(arguments.journal)
     say(f"seed {own.draw.seed}, commit {own.commit}")
     return Races(own, journal, settings(arguments), command=record.command_line(sys.argv[0], sys.argv[1:]), **more)
 
 
 def deadline_of(arguments: argparse.Namespace) -> float:
-    """When nothing is started any more. If something hangs, the process ends later."""
+    """The time after which nothing is started. If something hangs, the process ends a little later."""
     deadline = STARTED + 60.0 * arguments.minutes
     end_process_after(deadline + _GRACE - time.monotonic(), OUT_OF_TIME)
     return deadline
@@ -158,7 +158,7 @@ def race_command(arguments: argparse.Namespace) -> int:
 
 
 def raced(found: Races, shapes: list[Drawn], deadline: float) -> int:
-    """Race, and print the report of what the journal has then."""
+    """Race, then print the report on the journal."""
     status = found.run(shapes, deadline, say)
     if found.journal.lines:
         text = report(found.journal)
@@ -250,15 +250,15 @@ def _add_draw(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dtype", action="append", choices=DTYPES, help="default bf16; e4m3 has scales by rows")
     group.add_argument("--rows", type=int, help="the largest M; default 16384")
     group.add_argument("--batch", type=int, help="the largest batch, log-uniform from 2; default single products")
-    group.add_argument("--bytes", type=int, help="the most bytes of A, B and D; default 2 GiB")
+    group.add_argument("--bytes", type=int, help="the largest size of A, B and D together; default 2 GiB")
     group.add_argument("--public", action="store_true", default=None, help="the public sixteen, not a draw")
     group.add_argument("--commit", help="of the code; default: that of the checkout")
 
 
 def _add_compiling(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--target", default="sm_90a", help="what own kernels are compiled for; default sm_90a")
+    parser.add_argument("--target", default="sm_90a", help="the target of own kernels; default sm_90a")
     parser.add_argument("--jobs", type=int, help="processes that compile; default one per core")
-    parser.add_argument("--minutes", type=float, default=9.0, help="after which nothing is started; default 9")
+    parser.add_argument("--minutes", type=float, default=9.0, help="the time after which nothing is started; default 9")
 
 
 def _add_racing(parser: argparse.ArgumentParser) -> None:
@@ -266,7 +266,9 @@ def _add_racing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds; default 5")
     parser.add_argument("--warm", type=float, default=25.0, help="ms before each timing; a quarter for cool kernels")
     parser.add_argument("--timed", type=float, default=40.0, help="ms of each timing; a quarter for cool kernels")
-    parser.add_argument("--cublaslt", type=int, default=0, help="the most of cuBLASLt's algorithms; default none")
+    parser.add_argument(
+        "--cublaslt", type=int, default=0, help="the number of cuBLASLt's algorithms to try; default none"
+    )
     parser.add_argument("--peer", action="append", choices=PEERS, help="further peers, for tn")
 
 
@@ -298,7 +300,9 @@ def parser() -> argparse.ArgumentParser:
     _add_racing(compare)
     compare.add_argument("old", type=Path, help="a folder of `compile`")
     compare.add_argument("new", type=Path, help="another, of the same draw")
-    compare.add_argument("--minutes", type=float, default=9.0, help="after which nothing is started; default 9")
+    compare.add_argument(
+        "--minutes", type=float, default=9.0, help="the time after which nothing is started; default 9"
+    )
     _add_draw(compare)
     for name, run, text in (
         ("report", report_command, "print the statistics of a journal"),

@@ -5,15 +5,15 @@
     python benchmarks/calibrate.py record --kernels DIR --journal DIR --name NAME
     python benchmarks/calibrate.py fit [--write | --judge] [--record]
 
-`compile` saves a kernel for each of the schedules of measurement/calibration/forms.py, with all extents open. `time`
-draws shapes as any_shape.py does; for each it picks about ten schedules by the model, races them and torch, and writes
-a line of the journal. It needs a GPU, but no compiler. A further run goes on with the next shape. `record` makes a file
-of benchmarks/results/calibration/ of the journal.
+`compile` saves a kernel for each schedule of measurement/calibration/forms.py, with run-time extents. `time` draws
+shapes as any_shape.py does. For each shape it picks about ten schedules by the model, races them beside torch, and
+writes a line of the journal. It needs a GPU, but no compiler. A later run continues with the next shape. `record`
+writes the journal to a file of benchmarks/results/calibration/.
 
-`fit` fits the constants to all files of that folder, and prints how well the model then estimates and chooses: on the
-same shapes, on pairs of N and K that were held out, and on the files of `afterwards/`, which are never fitted.
-`--write` writes passes/schedules/cost/fitted.py; `--judge` takes its constants as they are. `--record` writes
-the table of docs/cost-model.md to benchmarks/results/cost-model.json.
+`fit` fits the constants to all files of that folder. It prints how well the model then estimates and chooses: on the
+same shapes, on pairs of N and K that were held out, and on the files of `afterwards/`, which are never part of a fit.
+`--write` writes the constants to passes/schedules/cost/fitted.py; `--judge` judges those of this file instead.
+`--record` writes the table of docs/cost-model.md to benchmarks/results/cost-model.json.
 
 Exit status: 0; 2 for bad options; 3 if the time was up; 4 if the GPU can no longer be used, or a race hangs.
 """
@@ -73,7 +73,7 @@ def say(text: str) -> None:
 
 
 def commit() -> str:
-    """Of the checkout, or "" outside of one."""
+    """The commit of the checkout; "" outside of one."""
     asked = ["git", "-C", str(HERE), "rev-parse", "--short=10", "HEAD"]
     try:
         return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
@@ -89,7 +89,7 @@ def compile_command(arguments: argparse.Namespace) -> int:
 
 
 def origin(arguments: argparse.Namespace) -> Origin:
-    """What the journal is of; in a new one, what the options say."""
+    """The origin of the journal. A new journal gets its origin from the options."""
     found = origin_of(arguments.journal)
     if found is None:
         seed = secrets.randbelow(2**31) if arguments.seed is None else arguments.seed

@@ -30,32 +30,33 @@ def _run(result: Result) -> Run:
 
 _TEXT = """# Any shape
 
-Kernels for shapes that nobody has measured or tuned for. A script draws them by a seed that is new in each run. Half of
-the shapes take N and K from layers of ten models, half draw them log-uniformly in multiples of eight; M is
-log-uniform, odd extents included. For each shape, the kernel that is compiled for it, `lt.matmul` and torch run in the
-same shuffled rounds, and each result is checked first ([how](performance.md#how-it-is-measured)). The shapes are drawn
-after the choice of schedules was frozen.
+This page is about shapes that nobody has measured or tuned for. A script draws them by a seed that is new in each run.
+Half of the shapes take N and K from layers of ten models; for the others, N and K are log-uniform multiples of eight. M
+is log-uniform, and can be odd. The *own kernel* of a shape is the one that is compiled for this shape alone. The own
+kernel, `lt.matmul` and torch run in the same shuffled rounds, after the results of each have been checked
+([how](performance.md#how-it-is-measured)). The shapes are drawn after the choice of schedules is frozen.
 
 ## Verdicts
 
-A ratio is a time of the other contender divided by the time of the named one, in the same round; the ratio of a shape
-is the median over the rounds. Unless a line says otherwise, the other one is torch. A mean has its bootstrap interval.
-A shape that failed counts as below every limit. *Incomplete*: fewer shapes than the line asks for.
+Each line compares a contender with another one, which is torch unless the line names it. The ratio of a round is the
+time of the other one divided by the time of the contender, so above 1 the contender is faster. The ratio of a shape is
+the median over its rounds. Means have bootstrap intervals. A shape that failed counts as below every limit.
+*Incomplete*: the run has fewer shapes than the line needs.
 
 {verdicts}
 
 ## Run it
 
 ```sh
-python benchmarks/any_shape.py race --journal run           # a new seed; the same command goes on with the run
+python benchmarks/any_shape.py race --journal run           # a new seed; the same command continues the run
 python benchmarks/any_shape.py race --journal few --rows 256
 python benchmarks/any_shape.py race --journal sixteen --public --cublaslt 96 --peer quack
 python benchmarks/any_shape.py record --journal run         # into benchmarks/results/; then python docs/generate.py
-python benchmarks/any_shape.py compile --out old --seed 7   # in a checkout of one commit; the same of another one
+python benchmarks/any_shape.py compile --out old --seed 7   # in a checkout of one commit; then in one of the other
 python benchmarks/any_shape.py compare --journal both old new
 ```
 
-Kernels can be compiled on a machine without a GPU: `race --kernels` loads those that `compile` has saved.
+`compile` needs no GPU. `race --kernels` loads the kernels that it has saved.
 
 ## Runs
 

@@ -1,1 +1,1 @@
-"""Calibrates the cost model of wgmma tiles: which schedules are timed on which shapes, and the fit of the constants."""
+"""Calibrates the cost model of wgmma tiles: picks schedules, times them on drawn shapes, and fits the constants."""

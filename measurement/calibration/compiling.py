@@ -11,8 +11,8 @@ from lowtide.targets import get
 
 
 def compile_form(path: Path, text: str, dtype: str, layout: str, target: str) -> Note:
-    """Compile a schedule with all extents open, assemble it and save it at the path. The path of the epilogue, which
-    has a default, joins the text of the note."""
+    """Compile a schedule with run-time extents, assemble it and save it at `path`. If `text` does not give the path of
+    the epilogue, the chosen one is appended to the text of the note."""
     spec = GemmSpec(a=dtype, b=dtype, d=dtype, layout=layout)
     try:
         kernel = compile_gemm(spec, target, text)

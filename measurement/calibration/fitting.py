@@ -1,10 +1,10 @@
 """Fits the constants of the estimate of wgmma tiles to measured schedules, by least squares.
 
-There are three kinds of residuals. The estimates of a shape's schedules relative to each other decide the choice, and
-count most; estimates of absolute time count half. In addition, the loss that is expected of a shape if the model's
-choice is drawn among the schedules that it estimates about equal. Slow schedules count less, and noisy ones: at high
-power, clocks change from round to round. Constants are fitted as logarithms. Those that the rows say nothing about stay
-where they start. A soft loss bounds the weight of outliers.
+There are three kinds of residuals. Errors of the estimates of one shape's schedules relative to each other count most,
+because these decide the choice. Errors of absolute time count half. The third kind is the loss that is expected of a
+shape if one of the schedules with about equal estimates is taken at random. Slow schedules count less, and so do noisy
+ones: at high power, clocks change from round to round. Constants are fitted as logarithms. A constant that the rows say
+nothing about keeps the value with which it starts. A soft loss limits the weight of outliers.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ from lowtide.targets import Target
 _SLOW, _NOISE, _NOISE_OF_SHAPE = 0.25, 0.02, 0.01  # of time, at which weights fall
 _ABSOLUTE, _LOSS, _START = 0.5, 2.0, 0.03  # weights
 _EQUAL = 0.02  # estimates that are about equal
-_ROUNDED_LOSS = 0.002  # bends the square root of an expected loss at 0
+_ROUNDED_LOSS = 0.002  # added to an expected loss, so that the slope of its square root is finite at 0
 _OUTLIER = 0.08
 _DIGITS = 3  # of a constant
-_KEPT = ("power_sharpness",)  # which the limits at either side of it determine only together
+_KEPT = ("power_sharpness",)  # not fitted: rows determine it only together with the two limits that it combines
 _BEGIN = "FITTED = Constants(\n"
 
 
@@ -66,7 +66,7 @@ def _residuals(samples: Samples) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def rounded(constants: Constants) -> Constants:
-    """With as many digits as the text has."""
+    """The constants, rounded to the digits that their text has."""
     return replace(constants, **{name: float(f"{value:.{_DIGITS}g}") for name, value in asdict(constants).items()})
 
 

@@ -1,7 +1,7 @@
-"""The schedules that are timed for a calibration, as texts: tiles and roles with all extents open, in families.
+"""The schedules that are timed for a calibration, as texts. Extents are run-time values.
 
-A family fixes everything but the width of the tile and the order of tiles: whole tiles, clusters, swapped operands,
-divided K. Widths go in steps of 8 or 16 where many are near the best, and more coarsely elsewhere.
+They form families: whole tiles, clusters, swapped operands, divided K. Widths of tiles have steps of 8 or 16 where many
+are near the best, and larger steps elsewhere.
 """
 
 from collections.abc import Iterator, Sequence

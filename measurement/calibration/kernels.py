@@ -1,7 +1,7 @@
-"""The kernels of the schedules that are timed, in a folder: compiled by processes on all cores, loaded where a GPU is.
+"""A folder with the kernels of the schedules that are timed. Processes on all cores compile them, without a GPU.
 
-A kernel is saved as `NUMBER`, by the number of its schedule's text in `forms.texts`. Beside it, `NUMBER.json` has the
-schedule as a row of the table, or the reason why there is no kernel.
+A kernel is saved as `NUMBER`, the number of its schedule in `forms.texts`. Beside it, `NUMBER.json` has the schedule as
+a row of the table or, if the schedule was refused, the reason.
 """
 
 import importlib
@@ -26,7 +26,7 @@ _COMPILING = "lowtide.measurement.calibration.compiling"  # imports MLIR
 
 @dataclass(frozen=True)
 class Note:
-    """A schedule as it was compiled, or the refusal. The numbers of the grid are those of `Grid`."""
+    """A schedule as it was compiled, or its refusal. `grid`: the fields of a `Grid`."""
 
     text: str
     refusal: str = ""
@@ -38,7 +38,7 @@ class Note:
 
 
 class FormFolder:
-    """Kernels of one type and layout, with all extents open."""
+    """Kernels of one type and layout, with run-time extents."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class FormFolder:
         return self._loaded[number]
 
     def compile_missing(self, dtype: str, layout: str, target: str, processes: int | None, until: float) -> int:
-        """Compile what is not here; nothing is started after `until` of `time.monotonic`. Returns how many schedules
+        """Compile the schedules that have no note. None is started after `until` of `time.monotonic`. Returns how many
         are left. Raises Error, and ImportError on a machine without the compiler."""
         asked = [(number, text) for number, text in enumerate(texts()) if not self._note(number).exists()]
         with ProcessPoolExecutor(processes, get_context("spawn")) as pool:

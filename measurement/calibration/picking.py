@@ -1,6 +1,6 @@
 """Which schedules are timed on a shape: those that the model finds best, of several kinds, and some at random.
 
-The model is to be corrected, so its estimates are blurred first, and no kind of schedule takes all the places.
+The model may be wrong. So noise is added to its estimates, and the best ones may not all be of one kind.
 """
 
 from collections import Counter
@@ -18,8 +18,9 @@ from lowtide.targets import Target
 
 @dataclass(frozen=True)
 class Picks:
-    """`best`: how many of the best. `more`: how many at random of those within `within` of the best estimate.
-    `of_kind`: the most of one kind among the best. `blur`: the standard deviation of the noise of estimates."""
+    """`best`: the number of best schedules. `more`: the number of others, picked at random among those whose estimates
+    are below `within` times the best. `of_kind`: the most of one kind among the best. `blur`: the standard deviation of
+    the noise, of logarithms."""
 
     best: int = 6
     more: int = 4
@@ -50,7 +51,7 @@ class Picks:
 
 
 def _fits(form: Form, shape: Shape, target: Target) -> bool:
-    """K is divided only into parts of at least a step, and only where whole tiles leave SMs idle."""
+    """Whether to time a division of K: each part has at least a step, and there are at most two CTAs for each SM."""
     grid = form.grid
     m, n = (shape.n, shape.m) if form.is_swapped else (shape.m, shape.n)
     tiles = -(-m // grid.rows) * -(-n // grid.columns)

@@ -16,8 +16,9 @@ FOLDS = 5
 
 @dataclass(frozen=True)
 class Quality:
-    """`error`: the median of |ln(estimate / time)|. `lost`, `most_lost`: of the losses, the geometric mean and the 95 %
-    quantile. `repeated`: the same of a choice by the other rounds, judged by one round, which is what noise loses."""
+    """`error`: the median of |ln(estimate / time)|. `lost`, `most_lost`: the geometric mean and the 95 % quantile of
+    the losses. `repeated`: the same two for choices by measurement, where each round judges what the others choose;
+    they show what noise loses."""
 
     shapes: int
     schedules: int
@@ -64,5 +65,5 @@ def of_ranges(samples: Samples, estimated: np.ndarray) -> list[tuple[str, Qualit
 
 
 def folds_of(samples: Samples) -> Sequence[np.ndarray]:
-    """Masks that hold out each pair of N and K once."""
+    """Masks of the samples that are held out. Each pair of N and K is in one of them."""
     return [samples.pair % FOLDS == fold for fold in range(FOLDS)]

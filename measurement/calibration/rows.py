@@ -1,7 +1,8 @@
-"""The measurements that the cost model is fitted to, as data: files of benchmarks/results/calibration/.
+"""Files of the measurements that the cost model is fitted to, in benchmarks/results/calibration/.
 
-A file is of one GPU. It has a table of schedules, with the numbers that the estimate reads, so that reading it needs no
-MLIR; and for each shape the microseconds of torch and of some of these schedules, one of each counted round.
+A file has the measurements of one GPU. It has a table of schedules, with the numbers that the estimate reads, so no
+MLIR is needed to read it. For each shape, it has the microseconds of torch and of some of these schedules in each
+round.
 """
 
 import json
@@ -17,8 +18,8 @@ _FIELDS = Grid._fields
 
 @dataclass(frozen=True)
 class Form:
-    """A schedule. `text`: the fields that matter, as `Schedule.parse` takes them. `known`: the extents that its kernels
-    know, such as "mnk"; "" if all are open. `grid`: of the product as the kernel computes it."""
+    """A schedule. `text`: the fields that matter, as `Schedule.parse` takes them. `known`: the extents that are
+    known when it is compiled, such as "mnk"; "" if there are none. `grid`: of the product as the kernel computes it."""
 
     text: str
     known: str
@@ -42,8 +43,8 @@ class Form:
 
 @dataclass(frozen=True)
 class Shape:
-    """A product of matrices of one type in a layout, and what was timed. `source`: where N and K are from.
-    `microseconds`: the rounds of each schedule, by its number in the table."""
+    """A product of matrices of one type, and its times. `source`: the origin of N and K. `torch`, `microseconds`: a
+    time for each round, of torch and of each schedule by its number in the table."""
 
     m: int
     n: int
@@ -57,8 +58,8 @@ class Shape:
 
 @dataclass(frozen=True)
 class Rows:
-    """One file. `date`: YYYY-MM-DD. `seed`: of the draw of shapes; "" if they were chosen. `weight`: how much a shape
-    counts in a fit; chosen shapes may stand for many that are like them."""
+    """One file. `date`: YYYY-MM-DD. `seed`: of the draw of shapes; "" if they were chosen. `weight`: of each
+    shape in a fit; a chosen shape may represent several similar ones."""
 
     device: str
     date: str

@@ -1,4 +1,4 @@
-"""Rows of measurements as arrays: one element for each schedule of each shape, those of a shape together."""
+"""Measurements as arrays, with an element for each schedule of each shape. Elements of a shape are consecutive."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from lowtide.targets import Target
 
 _CLOCK = 1.98e9  # Hz; the highest of an H200
 _ROUNDS = 3  # that all files have
-_ALIGNED, _LINE = 16, 128  # bytes: TMA reads rows that are multiples of the first; others are packed to lines
+_ALIGNED, _LINE = 16, 128  # bytes: TMA reads rows that are multiples of 16; others are packed to lines of 128
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Samples:
         return estimated(self.grids, self.product, constants, target)
 
     def where(self, mask: np.ndarray) -> "Samples":
-        """The elements of a mask, which takes or leaves whole shapes."""
+        """The elements that a mask selects; it selects all elements of a shape, or none."""
         grids = Grids(**{name: value[mask] for name, value in vars(self.grids).items()})
         of_a, of_b = self.product.row_bytes
         numbers = {name: value[mask] for name, value in vars(self.product).items() if isinstance(value, np.ndarray)}
@@ -77,7 +77,7 @@ def estimated(grids: Grids, product: Product, constants: Constants, target: Targ
 
 
 def samples_of(files: Sequence[Rows]) -> Samples:
-    """Shapes with fewer than two schedules say nothing about a choice, and are left out."""
+    """The samples of files. Shapes with fewer than two schedules are left out: they say nothing about a choice."""
     shapes = [(file, shape) for file in files for shape in file.shapes if len(shape.microseconds) > 1]
     timed = [
         (number, shape, file.forms[form], file.weight, times)
@@ -119,7 +119,7 @@ def _product_of(pairs: Sequence[tuple[Shape, Form]]) -> Product:
 
 
 def _row_bytes(shape: Shape) -> tuple[int, int]:
-    """Of A and B as they lie in memory, in BLAS's letters."""
+    """Bytes of the rows of A and B as they lie in memory. A layout has the letters of BLAS."""
     of_a = shape.k if shape.layout[0] == "t" else shape.m
     of_b = shape.k if shape.layout[1] == "n" else shape.n
     sizes = (extent * element_type(shape.dtype).bytes for extent in (of_a, of_b))

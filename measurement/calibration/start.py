@@ -1,4 +1,4 @@
-"""Where a fit starts, and stays where the rows say nothing: round numbers of the order that microbenchmarks show."""
+"""The constants with which a fit starts: round numbers, of the magnitude that microbenchmarks show."""
 
 from lowtide.passes.schedules.cost.wgmma import Constants
 

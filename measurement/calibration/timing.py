@@ -1,6 +1,6 @@
-"""Times the picked schedules of drawn shapes beside torch, a line of a journal for each shape.
+"""Times the picked schedules of drawn shapes beside torch, and writes a line of a journal for each shape.
 
-Each kernel's result is checked before it is timed. All of a shape run in the same shuffled rounds.
+The result of each kernel is checked first. All schedules of a shape run in the same shuffled rounds.
 """
 
 import time
@@ -26,7 +26,7 @@ from lowtide.passes.schedules.cost.wgmma import Constants
 from lowtide.targets import Target
 
 _TRIES = 2  # of a shape whose race ended the process
-_MOST_SECONDS = 300.0  # of a shape; if its race hangs, the process ends
+_MOST_SECONDS = 300.0  # for a shape; then the process ends
 _DIGITS = 5
 
 

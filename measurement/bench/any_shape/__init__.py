@@ -1,1 +1,1 @@
-"""Shapes that are drawn anew: their kernels, races, statistics, and the lines that must hold."""
+"""Randomly drawn shapes: their kernels, races and statistics, and the speed lines that judge them."""

@@ -14,15 +14,15 @@ from lowtide.passes.base import walk
 from lowtide.passes.schedules.choice.asked import choice_for
 from lowtide.targets import get
 
-_UNDONE = ("precompile-budget", "precompile-process-died")  # says nothing about the kernel
+_UNDONE = ("precompile-budget", "precompile-process-died")  # errors that say nothing about the kernel
 _TILE = "grid.tile"
 
 
 def compile_into(
     folder: KernelFolder, shapes: Sequence[Drawn], target: str, processes: int | None, until: float
 ) -> None:
-    """Compile the shapes' kernels into the cache, in several processes, and save each in the folder; a refusal is
-    saved too. Shapes that do not start until `until` are left out. Raises Error if the cache is off."""
+    """Compile the kernels of the shapes into the cache, in several processes, and save each kernel or its refusal in
+    the folder. None is started after `until`. Raises Error if the cache is off."""
     store = open_store()
     if store is None:
         raise Error(f"{FOLDER_VARIABLE} is off, but processes share kernels in it; name a folder [shapes-cache]")

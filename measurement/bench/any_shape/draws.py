@@ -1,9 +1,9 @@
-"""Draws of problems: shapes that nobody has chosen, by a seed that repeats them.
+"""Random problems. A seed always draws the same shapes.
 
-Half of the shapes take N and K from layers of models, which are read from a file. For the others N and K are
-log-uniform from LEAST to MOST in multiples of STEP, or of what torch takes. M is log-uniform from 1 up, so odd extents
-occur too. A shape whose A, B and D together exceed a number of bytes is drawn again, and so is one that was drawn
-before.
+Half of the shapes take N and K from layers of models, which are read from a file. For the others, N and K are
+log-uniform from LEAST to MOST, in multiples of STEP or of a larger step that torch needs. M is log-uniform from 1, and
+can be odd. If A, B and D of a shape together exceed a number of bytes, or if the shape was drawn before, it is drawn
+again.
 """
 
 import math
@@ -32,7 +32,7 @@ Layer = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class Drawn:
-    """One product. `source`: where N and K are from. `population`: the kind of draw, to which speed lines refer."""
+    """One product. `source`: the origin of N and K. `population`: the kind of draw; speed lines refer to it."""
 
     m: int
     n: int
@@ -78,10 +78,11 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Draw:
-    """`count` shapes for each type and layout. `most_rows`: the largest M. `most_batch`: the largest batch, from 2; 0
-    for single products. `most_bytes`: of A, B and D. `public`: the shapes are given instead.
+    """`count`: the number of shapes for each type and layout. `most_rows`: the largest M. `most_batch`: the largest
+    batch, at least 2; 0 for single products. `most_bytes`: of A, B and D. `public`: whether the shapes are given, not
+    drawn.
 
-    Raises Error for what cannot be drawn.
+    Raises Error for values that cannot be drawn.
     """
 
     seed: int
@@ -108,7 +109,7 @@ class Draw:
             )
         if _BY_ROWS in self.dtypes and (self.layouts != ("tn",) or self.most_batch):
             raise Error(
-                f"torch multiplies {_BY_ROWS} with scales by rows in layout tn, without a batch; draw it alone in tn "
+                f"torch multiplies {_BY_ROWS} with scales by rows only in tn and without a batch; draw it alone in tn "
                 "[draw-scaled]"
             )
 
@@ -129,8 +130,8 @@ class Draw:
         return f"{dtype} {layout}{scales}{batches}{rows}"
 
     def shapes(self, layers: Sequence[Layer]) -> list[Drawn]:
-        """The shapes, one of each type and layout in turn, so that every beginning of the list is a draw too. Raises
-        Error if there are not so many."""
+        """The shapes. Types and layouts alternate, so the beginning of the list has about as many of each. Raises Error
+        if there are fewer shapes than that."""
         drawn = [list(self._of(dtype, layout, layers)) for dtype in self.dtypes for layout in self.layouts]
         return [shape for one_of_each in zip(*drawn, strict=True) for shape in one_of_each]
 
@@ -155,7 +156,7 @@ class Draw:
 
 
 def _of_layers(chance: random.Random, layers: Sequence[Layer]) -> Layer:
-    """A layer of a model: models have equal chances, whatever the number of their layers."""
+    """A layer of a model. All models have the same chance, whatever the number of their layers."""
     model = chance.choice(list(dict.fromkeys(_model(what) for _, _, what in layers)))
     return chance.choice([layer for layer in layers if _model(layer[2]) == model])
 

@@ -1,6 +1,6 @@
-"""A journal of races: a line of JSON for each shape, written once its race is over, so that a later run goes on there.
+"""A journal of races: a line of JSON for each shape, written when its race ends. A later run skips these shapes.
 
-Its folder also holds what was drawn, `draw.json`, from which every further run takes the same shapes.
+The folder of a journal also has `draw.json`, which says what was drawn. Later runs take the same shapes from it.
 """
 
 import json
@@ -31,7 +31,7 @@ class Origin:
 
 
 def origin_of(folder: Path) -> Origin | None:
-    """What a folder of kernels or a journal says about itself; None for a folder that is new. Raises Error."""
+    """The origin of a folder of kernels or of a journal; None if the folder is new. Raises Error."""
     path = folder / DRAW
     if not path.exists():
         return None
@@ -64,8 +64,8 @@ class Journal:
         self._length = len(whole) - len(rest)
 
     def begin(self, name: str) -> int:
-        """Note on the disk that the race of a shape begins. Returns how often it has begun, in runs that all ended
-        within it but for this one. Raises Error."""
+        """Write to the disk that the race of a shape begins. Returns how many times in a row it has begun; each time
+        before this one, the process ended during the race. Raises Error."""
         path = self.path.with_name(BEGUN)
         try:
             held = json.loads(path.read_text(encoding="utf-8"))

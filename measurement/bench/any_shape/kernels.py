@@ -1,7 +1,7 @@
-"""The kernels of drawn shapes, in a folder: compiled by processes on all cores, loaded by the process that races.
+"""A folder with the kernels of drawn shapes. Processes on all cores compile them; the process that races loads them.
 
-A kernel is saved as `NAME`, a folder that any machine can load. Beside it, `NAME.json` has the reason of its
-tile, or the refusal of a shape that has no kernel.
+A kernel is saved as `NAME`, a folder that any machine can load. Beside it, `NAME.json` says why the kernel has its tile
+or, if the shape was refused, why.
 """
 
 import importlib
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Choice:
-    """The reason of a kernel's tile, as text; or why there is no kernel."""
+    """`reason`: why a kernel has its tile, as text. `refusal`: why there is no kernel."""
 
     reason: str = ""
     refusal: str = ""
@@ -39,11 +39,11 @@ class KernelFolder:
         self.path = path
 
     def has(self, shape: Drawn) -> bool:
-        """Whether the kernel is here, or its refusal."""
+        """Whether the folder has the kernel, or its refusal."""
         return self._note(shape).exists()
 
     def kernel(self, shape: Drawn) -> tuple[runtime.Kernel, Choice]:
-        """Raises Error if the kernel was refused or is not here."""
+        """Raises Error if the kernel was refused or is missing."""
         choice = self.choice(shape)
         if choice.refusal:
             raise Error(with_code(choice.refusal, "shape-refused"))
@@ -69,8 +69,8 @@ class KernelFolder:
     def compile_missing(
         self, shapes: Sequence[Drawn], target: str, processes: int | None, until: float, say: Say
     ) -> None:
-        """Compile the kernels that are not here. Those that do not start until the time `until` of `time.monotonic`
-        stay missing. Raises Error, and ImportError on a machine without the compiler."""
+        """Compile the missing kernels. None is started after the time `until` of `time.monotonic`. Raises Error, and
+        ImportError on a machine without the compiler."""
         missing = [shape for shape in shapes if not self.has(shape)]
         if missing and time.monotonic() < until:
             say(f"compiling {len(missing)} kernels")
@@ -81,8 +81,8 @@ class KernelFolder:
 
 
 def warm_matmul(shapes: Sequence[Drawn], processes: int | None, until: float, say: Say) -> None:
-    """Let `lt.matmul` compile its kernels of the shapes into the cache, on all cores, by calls on the GPU. What it
-    raises, a race meets again, so it is not reported here."""
+    """Call `lt.matmul` on the shapes, in processes on all cores, so that it compiles its kernels into the cache. It
+    needs a GPU. Errors are not reported here, because the races meet them again."""
     count = min(len(shapes), processes or os.cpu_count() or 1)
     if not count:
         return

@@ -1,6 +1,6 @@
-"""The speed lines: what must hold on shapes that are drawn after the choice was frozen, and what is aimed at.
+"""The speed lines: required speeds, and goals, on shapes that are drawn after the choice of schedules is frozen.
 
-A line is about one contender, one other, and the populations of a draw. One run is judged by a line at a time.
+A line compares two contenders on some populations. It judges each run by itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ _SIXTEEN = 16
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of the ratios: the least geometric mean, the least of all, and the largest share below a limit."""
+    """Least ratios. `mean`: of the geometric mean. `least`: of each. `share`: of shapes that may be below `limit`."""
 
     mean: float
     least: float | None = None
@@ -25,7 +25,7 @@ class Bounds:
     share: float = 0.0
 
     def hold(self, found: Statistics) -> bool:
-        """Whether they hold. A shape that failed is below every limit, and without a share below a limit none may."""
+        """Whether the bounds hold. A failed shape counts as below every limit; without a `limit`, none may fail."""
         return (
             bool(found.ratios)
             and (self.limit is not None or not found.failed)
@@ -53,7 +53,7 @@ class Line:
     count: int = _DRAWN
 
     def judge(self, rows: Sequence[Row]) -> "Judged | None":
-        """What the rows of a run say; None if the run is not about this line."""
+        """The judgement on a run; None if the run has no rows for this line."""
         own = [row for row in rows if row.population in self.populations]
         if not any(self.pair in row.ratios or self.pair[0] in row.failed for row in own):
             return None
@@ -65,7 +65,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Judged:
-    """A line in one run. `is_whole`: whether the run has as many shapes as the line needs."""
+    """A judgement on one run. `is_whole`: whether the run has as many shapes as the line needs."""
 
     line: Line
     found: Statistics
@@ -73,7 +73,7 @@ class Judged:
     populations: tuple[str, ...]
 
     def word(self, bounds: Bounds) -> str:
-        """What the run says about the required bounds, or the goal."""
+        """The verdict on the required bounds, or on the goal."""
         if not self.is_whole:
             return INCOMPLETE
         return HELD if bounds.hold(self.found) else MISSED
@@ -117,5 +117,5 @@ LINES = (
 
 
 def judged(rows: Sequence[Row]) -> Iterator[Judged]:
-    """The lines that the rows of one run are about."""
+    """The judgements of all lines for which one run has rows."""
     return (found for line in LINES if (found := line.judge(rows)) is not None)

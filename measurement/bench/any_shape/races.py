@@ -1,4 +1,4 @@
-"""The races of a run: each shape without a line in the journal, until the time is up."""
+"""The races of a run, for each shape that has no line in the journal, until the time is up."""
 
 import datetime
 import multiprocessing
@@ -32,8 +32,8 @@ _TRIES = 2  # of a shape whose race ended the process
 @dataclass(frozen=True)
 class Races:
     """`folders`: the kernels, by the name of the contender. `command`: the command line, for the record. `with_matmul`:
-    whether `lt.matmul` takes part. `may_lack`: shapes whose kernels are not there are left for a later run; otherwise
-    that is a failure. `most_seconds`: of one shape; if its race hangs, the process ends."""
+    whether `lt.matmul` takes part. `may_lack`: whether shapes without a kernel are left for a later run; if not, they
+    fail. `most_seconds`: the most time for one shape; then the process ends."""
 
     origin: Origin
     journal: Journal
@@ -45,7 +45,7 @@ class Races:
     most_seconds: float = 300.0
 
     def run(self, shapes: list[Drawn], deadline: float, say: Say) -> int:
-        """Race the shapes that are left until `deadline` of `time.monotonic`. Returns the exit status. Raises Error."""
+        """Race the remaining shapes until `deadline` of `time.monotonic`. Returns the exit status. Raises Error."""
         device, software = device_and_software()
         for number, shape in enumerate(shapes):
             if shape.name in self.journal.lines or (self.may_lack and not self._has_all(shape)):
@@ -58,14 +58,14 @@ class Races:
             figures = summary_of(line["seconds"]) or ("equal code" if line["equal"] else "")
             say(f"{number + 1} of {len(shapes)} {shape.name}: {'; '.join(filter(None, [figures, *failed]))}")
             if not gpu_is_usable():
-                say("the GPU takes no more launches; start again to go on with the next shape")
+                say("the GPU accepts no more launches; start again to continue with the next shape")
                 return GPU_LOST
         left = sum(shape.name not in self.journal.lines for shape in shapes)
         say(f"{left} of {len(shapes)} shapes are left for a later run" if left else "done")
         return OUT_OF_TIME if left else DONE
 
     def _race(self, shape: Drawn, number: int) -> dict[str, Any]:
-        """The line of a shape. If it hung or crashed in earlier runs, that is its failure."""
+        """The line of a shape. A shape whose race has ended the process `_TRIES` times fails without another race."""
         if self.journal.begin(shape.name) > _TRIES:
             return self._line(shape, Raced(failed={"": f"it ended the process that raced it, {_TRIES} times"}))
         timer = end_process_after(self.most_seconds, GPU_LOST)
@@ -78,7 +78,7 @@ class Races:
         return all(folder.has(shape) for folder in self.folders.values())
 
     def _line(self, shape: Drawn, found: Raced | None, seed: int = 0) -> dict[str, Any]:
-        """The line of a shape, which is raced unless its result is given."""
+        """The line of a shape. If no result is given, the shape is raced."""
         begun = time.monotonic()
         kernels, refused, reason = self._kernels(shape)
         codes = [(kernel.ptx, kernel.manifest["host"]) for kernel in kernels.values()]
@@ -106,7 +106,7 @@ class Races:
         }
 
     def _kernels(self, shape: Drawn) -> tuple[dict[str, runtime.Kernel], dict[str, str], str]:
-        """Those that can be loaded, why the others cannot, and the reason of the last one's tile."""
+        """The kernels that can be loaded, why the others cannot, and why the last one has its tile."""
         kernels, refused, reason = {}, {}, ""
         for name, folder in self.folders.items():
             try:
@@ -118,7 +118,7 @@ class Races:
 
 
 def end_process_after(seconds: float, status: int) -> threading.Timer:
-    """End this process and those that it started, whatever hangs, unless the timer is cancelled before."""
+    """End this process and those that it started, even if one hangs, unless the timer is cancelled before."""
 
     def end() -> None:
         for child in multiprocessing.active_children():

@@ -1,6 +1,6 @@
-"""The race of one drawn shape: torch, kernels, `lt.matmul` and further peers, each checked first, in the same rounds.
+"""The race of one drawn shape. Torch, kernels, `lt.matmul` and other peers are checked, then timed in the same rounds.
 
-`lt.matmul` is called with `out=`, as users call it; the graph of its calls holds the kernels that it launches.
+`lt.matmul` is called with `out=`, as users call it. The graph of its calls has the kernels that it launches.
 """
 
 import statistics
@@ -28,7 +28,7 @@ from lowtide.measurement.bench.gpu_timing import (
 )
 
 FINALISTS = 2  # of cuBLASLt's algorithms
-# Above this rate power and clock decide, and settle slowly; below, a quarter of the time is enough.
+# Above this rate, power limits the clock, which settles slowly. Below it, a quarter of the time is enough.
 _HOT_FLOPS, _COOL = 250e12, 0.25
 _KIND = "sustained"
 
@@ -37,9 +37,9 @@ Peers = Callable[[Sequence[Operands]], list[Contender]]
 
 @dataclass(frozen=True)
 class Settings:
-    """`rounds` that count. `warm_ms`, `timed_ms`: of a contender in a round, where power decides. `algorithms`: the
-    most of cuBLASLt's that are tried; 0 for none. `peers`: makes further contenders for products in tn without a
-    batch."""
+    """`rounds`: those that count. `warm_ms`, `timed_ms`: of a contender in a round, if power limits it. `algorithms`:
+    the largest number of cuBLASLt's algorithms that are tried; 0 for none. `peers`: makes further contenders for
+    products in tn without a batch."""
 
     rounds: int = 5
     warm_ms: float = 25.0
@@ -59,7 +59,8 @@ class Settings:
 
 @dataclass
 class Raced:
-    """Seconds of a launch in each round, by contender; why contenders have none, "" for all of them; and schedules."""
+    """By contender: the seconds of a launch in each round; why it failed; its schedule. A failure of the whole shape
+    has the name "". `cublaslt`: the algorithm that was timed."""
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -71,8 +72,8 @@ def race_shape(
     shape: Drawn, kernels: Mapping[str, runtime.Kernel], settings: Settings, seed: int, *, with_matmul: bool
 ) -> Raced:
     """Race the kernels of a shape, by name, beside torch, and `lt.matmul` if it is asked for. A contender that is
-    refused or wrong is among the failed ones; an error of torch or CUDA, or a wrong result of torch's own, is the
-    failure of the whole shape."""
+    refused or wrong fails alone. If torch or CUDA raises an error, or if torch's own result is wrong, the whole shape
+    fails."""
     found = Raced()
     race_all = _race_scaled if shape.is_scaled else _race_plain
     try:
@@ -89,7 +90,7 @@ def _race_plain(
 ) -> None:
     asked = {*kernels, MATMUL}
 
-    def note(text: str) -> None:  # it also says so of cuBLASLt's algorithms
+    def note(text: str) -> None:  # cuBLASLt's algorithms that are left out are noted too
         name, _, why = text.partition(": left out: ")
         if name in asked:
             found.failed[name] = why
@@ -115,7 +116,7 @@ def _race_plain(
 def _race_scaled(
     shape: Drawn, kernels: Mapping[str, Any], settings: Settings, seed: int, found: Raced, *, with_matmul: bool
 ) -> None:
-    """8-bit floats with scales by rows and columns, beside torch's with the same, both with sums in f32."""
+    """Race products of 8-bit floats with scales of rows and columns. Torch's product has the same scales and sums."""
     kind, sums = "rows", "f32"
     torch = torch_with_gpu()
     sets = operand_sets(shape.spec, seed)
@@ -148,7 +149,7 @@ def _race_scaled(
 
 
 def call_matmul(shape: Drawn) -> None:
-    """One call of `lt.matmul` on arrays of the shape, which compiles its kernel into the cache if it is new. Raises
+    """Call `lt.matmul` once on arrays of the shape. If its kernel is new, this compiles it into the cache. Raises
     Error."""
     torch = torch_with_gpu()
     spec = shape.spec
@@ -198,7 +199,7 @@ def _schedule(arrays: tuple[Any, Any, Any], **options: Any) -> str:
 
 
 def _guarded(name: str, launch: Callable[[int], object]) -> Contender:
-    """A contender whose errors of any kind leave out it alone, and not the whole shape."""
+    """A contender that fails alone if it raises an error of any kind."""
 
     def guarded(i: int) -> object:
         try:
@@ -223,7 +224,7 @@ def device_and_software() -> tuple[str, str]:
 
 
 def gpu_is_usable() -> bool:
-    """Whether later launches can succeed; after an illegal access none does."""
+    """Whether later launches can succeed. After an illegal access, none can."""
     try:
         torch_with_gpu().cuda.synchronize()
     except (Error, RuntimeError):

@@ -1,4 +1,4 @@
-"""The report of drawn shapes: verdicts on the speed lines, statistics, and the worst shapes with the choice's reasons.
+"""The report on drawn shapes: verdicts on the speed lines, statistics, and the worst shapes with the reasons of tiles.
 
 Commands print these tables after a race, and docs/any-shape.md has the same.
 """
@@ -37,7 +37,7 @@ class Run:
 
 
 def verdict_table(runs: Sequence[Run], *, measured_only: bool = False) -> str:
-    """Every line, with each run that measured it; or only those that were measured."""
+    """Every line with each run that measured it. `measured_only`: leave out lines that no run measured."""
     found = [(run, one) for run in runs for one in judged(run.rows)]
     rows = []
     for line in LINES:
@@ -79,7 +79,7 @@ def _tables(run: Run, population: str) -> Iterator[str]:
 
 
 def _statistics(rows: Sequence[Row], pair: Pair) -> tuple[str, ...]:
-    """A row that lacks a ratio because nobody asked for it does not count."""
+    """A row without the ratio counts only if a contender failed."""
     counted = [row for row in rows if pair in row.ratios or row.lacks(pair)]
     found = statistics_of([row.ratios[pair][0] if pair in row.ratios else None for row in counted])
     return (
@@ -98,7 +98,7 @@ def _failures(row: Row) -> Iterator[tuple[str, ...]]:
 
 
 def _worst(rows: Sequence[Row], pair: Pair) -> str:
-    """The shapes with the least ratios of a pair, with the schedules of both; of `lt.matmul` in place of torch."""
+    """The shapes with the least ratios of a pair, with both schedules; in place of torch's, that of `lt.matmul`."""
     names = (pair[0], MATMUL if pair[1] == TORCH else pair[1])
     timed = sorted((row for row in rows if pair in row.ratios), key=lambda row: row.ratios[pair][0])
     headings = ("M×N×K", "N and K from", "torch µs", "{} to {}".format(*pair))

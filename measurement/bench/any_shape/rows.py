@@ -1,7 +1,6 @@
-"""The row of a shape in a file of results: what reports and verdicts are made of.
+"""The row of a shape in a file of results. Reports and verdicts are made from rows.
 
-A journal's line has all seconds; its row has the ratios, each as median, least and greatest over the rounds' ratios of
-times in the same round.
+A line of the journal has all seconds. A row has ratios: the median, the least and the greatest of those of the rounds.
 """
 
 import re
@@ -15,7 +14,7 @@ TORCH, CUBLASLT, BEST_PEER = "torch", "cuBLASLt", "the best peer"
 OWN, MATMUL = "own", "lt.matmul"
 OLD, NEW = "old", "new"  # own kernels of two commits
 _OURS = (OWN, MATMUL, OLD, NEW)
-# A contender, and to whom its ratio is: above 1 the first is faster.
+# Pairs of contenders. If a ratio is above 1, the first is faster.
 PAIRS = (
     (OWN, TORCH),
     (MATMUL, TORCH),
@@ -28,7 +27,7 @@ PAIRS = (
 )
 _FIRST, _LAST = ("shapes", "M×N×K", "N and K from", "torch µs"), ("failed", "reason")
 _SCHEDULE = "schedule of "
-# The work of the grid, the ring, the consumers, the stores; without what nearly all kernels have.
+# Fields of the grid, the ring, the consumers and the stores, without those that nearly all kernels have.
 _SHOWN = (r"grid = <(.*?)>", r"mainloop = <(k = .*?, stages = \d+)", r"(consumer = <.*?>)", r"epilogue = <(path = \w+)")
 _NOT_SHOWN = re.compile(r", (?:launch|registers) = \w+|, scheduler = persistent")
 _PACKED = re.compile(r"\b(a|b|epilogue) = <(?:[^<>]|<[^<>]*>)*pack = (?!none)(\w+)")
@@ -40,7 +39,7 @@ Pair = tuple[str, str]
 @dataclass(frozen=True)
 class Row:
     """`population`: the kind of draw. `ratios`: of the pairs that raced. `failed`: why contenders have no time, by
-    name, "" for all. `reason`: of the own kernel's tile."""
+    name; "" stands for all. `reason`: why the own kernel has its tile."""
 
     population: str
     shape: str
@@ -52,7 +51,7 @@ class Row:
     reason: str
 
     def lacks(self, pair: Pair) -> bool:
-        """Whether a ratio is missing because one of the two failed, or all."""
+        """Whether a ratio is missing because one of the two contenders, or the whole shape, failed."""
         return pair not in self.ratios and any(name in ("", *pair) for name in self.failed)
 
 
@@ -73,7 +72,7 @@ def row_of(line: Mapping[str, Any]) -> Row:
 
 
 def short(schedule: str) -> str:
-    """The fields of a schedule that decide its speed; a text without fields as it is."""
+    """The fields of a schedule that affect its speed most. A text without such fields is not changed."""
     parts = (re.search(rf"\b{part}", _NOT_SHOWN.sub("", schedule)) for part in _SHOWN)
     packed = [f"{name}.pack = {how}" for name, how in _PACKED.findall(schedule)]
     return "; ".join([*(found[1] for found in parts if found), *packed]) or schedule
@@ -85,7 +84,7 @@ def _ratio(one: Sequence[float], other: Sequence[float]) -> Ratio:
 
 
 def columns_of(rows: Sequence[Row]) -> tuple[str, ...]:
-    """The columns of a file with such rows: those of a pair, or of a schedule, that no row has are left out."""
+    """The columns of a file with these rows, without pairs and schedules that no row has."""
     pairs = [pair for pair in PAIRS if any(pair in row.ratios for row in rows)]
     schedules = dict.fromkeys(name for row in rows for name in row.schedules)
     return (*_FIRST, *map(_column, pairs), *(f"{_SCHEDULE}{name}" for name in schedules), *_LAST)

@@ -1,8 +1,8 @@
-"""What the ratios of drawn shapes say about all shapes: estimates with 95 % intervals.
+"""Estimates for all shapes from the ratios of drawn ones, with 95 % intervals.
 
-Intervals are those of the bootstrap (Efron, Bootstrap Methods: Another Look at the Jackknife, 1979), by percentiles:
-the shapes are drawn from the measured ones again and again, with repetition. A shape without a ratio, because a
-contender failed, counts as below every limit, and does not enter means and quantiles.
+Intervals are percentiles of the bootstrap (Efron, Bootstrap Methods: Another Look at the Jackknife, 1979): the measured
+shapes are resampled with replacement. If a contender failed, its shape has no ratio. It counts as below every limit,
+and is left out of means and quantiles.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Interval = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of the ratios of one population; above 1 the contender is faster. `quantiles`: by QUANTILES."""
+    """Of the ratios of one population. Above 1, the contender is faster. `quantiles`: one for each of QUANTILES."""
 
     ratios: tuple[float, ...]
     failed: int
@@ -35,7 +35,7 @@ class Statistics:
 
     @property
     def least(self) -> float:
-        """0 if a shape failed."""
+        """The least ratio; 0 if a shape failed."""
         return 0.0 if self.failed else min(self.ratios)
 
     def share_below(self, limit: float) -> float:
@@ -44,7 +44,7 @@ class Statistics:
 
 
 def statistics_of(ratios: Sequence[float | None]) -> Statistics:
-    """`ratios`: one for each shape; None for a failed one. Of no ratio at all, means and quantiles are 0."""
+    """`ratios`: one for each shape; None if it failed. If there is no ratio, means and quantiles are 0."""
     known = [ratio for ratio in ratios if ratio is not None]
     failed = len(ratios) - len(known)
     if not known:
@@ -58,7 +58,7 @@ def statistics_of(ratios: Sequence[float | None]) -> Statistics:
 
 
 def _interval(estimate: float, resampled: NDArray[np.float64]) -> Interval:
-    """From logarithms."""
+    """The estimate and the ends of its interval, from logarithms."""
     outside = (100 - _COVERED) / 2
     low, high = np.percentile(resampled, (outside, 100 - outside))
     return float(np.exp(estimate)), float(np.exp(low)), float(np.exp(high))
