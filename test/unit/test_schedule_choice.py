@@ -236,7 +236,7 @@ def test_shares_of_a_d_that_is_converted_in_rows_are_refused_and_sums_by_one_cta
 def test_clusters_share_loads_where_rows_do_not_start_on_sectors(n: int, k: int) -> None:
     choice = choose(replace(LARGE, n=n, k=k), get("sm_90a"), Schedule())
     assert choice.schedule.cluster != (1, 1)
-    assert "requests to L2" in choice.reasons["grid.cluster"]
+    assert "L2 gets fewer requests" in choice.reasons["grid.cluster"]
 
 
 def test_a_cluster_that_is_given_is_kept_and_so_is_none() -> None:

@@ -206,15 +206,17 @@ def _cta(
     """The cycles of one of `running` CTAs. `parts`: CTAs that share the rows of a tile."""
     of_a, of_b = (_requests(size, found) for size in product.row_bytes)
     loaded = grids.rows / grids.cluster_columns * of_a + grids.columns / grids.cluster_rows * of_b
-    loads = loaded * grids.depth * product.operand_bytes
-    loads *= _cycles_per_byte(running, sm_count * found.l2, found.l2_of_pair, sm_count)
+    rate = _cycles_per_byte(running, sm_count * found.l2, found.l2_of_pair, sm_count)
+    steps = np.ceil(np.ceil(product.k / grids.depth) / grids.parts)
+    in_turn, stored = grids.turns > 1, _stores(grids, product, found)
+    loads = loaded * product.k / grids.parts / steps * product.operand_bytes * rate  # the last step may be shorter
+    loads += np.where(in_turn, stored / steps, 0)  # stores compete with the loads of the next tile
     step = either(_products(grids, product, found) / parts, loads, found.step_sharpness)
     step = either(step, found.latency / (_stages(grids, product) - 1), 4) + _step(grids, found)
-    in_turn = grids.turns > 1
-    beside = np.where(in_turn, found.tile_in_turn, found.tile + _stores(grids, product, found))
+    beside = np.where(in_turn, found.tile_in_turn, found.tile + stored)
     tall = np.where(product.stores_early, found.tall_early, found.tall)
     beside += np.where((grids.rows > _ROWS * grids.warpgroups) & ~in_turn, tall, 0)
-    return np.ceil(np.ceil(product.k / grids.depth) / grids.parts) * step + beside
+    return steps * step + beside
 
 
 def _after_turns(grids: Grids, product: Product, found: Constants) -> np.ndarray:
