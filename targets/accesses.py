@@ -78,7 +78,7 @@ def ldmatrix_access(plan: LdmatrixPlan, name: str | None = None) -> WarpAccess:
 
 
 def stmatrix_access(tv: Layout, shape: Shape, matrices: int, transposed: bool = False) -> WarpAccess:
-    """The row addresses of the stmatrix that store a fragment, `transposed` to a tile stored as (columns, rows)."""
+    """The row addresses of the stmatrix that store a fragment. `transposed`: the tile is stored as (columns, rows)."""
     starts = row_addresses(tv, matrices, transposed)
     return WarpAccess(f"stmatrix.x{matrices}", starts, shape, 8, "ldmatrix", transposed, 8 * matrices)
 

@@ -1,7 +1,7 @@
 """What `lt.matmul` keeps on disk beside its kernels: plans of schedules, and why schedules were refused.
 
-A plan takes a second to make, and a refused schedule would be compiled again by each process. Both follow from the
-versions, which are part of their keys. They are removed with the kernels.
+Making a plan takes a second. Without its refusal, a schedule would be compiled again by each process. The versions are
+part of the keys of both. They are removed with the kernels.
 """
 
 import os
@@ -15,7 +15,7 @@ from lowtide.compiler.cache.records import read_record, record_path, write_recor
 from lowtide.compiler.cache.store import PLANS, REFUSED, KernelStore
 from lowtide.errors import CacheWarning, Error
 
-_MOST = 4096  # records of a folder; then the older half is removed
+_MOST = 4096  # records in a folder; with more, the older half is removed
 
 
 def load_plan(store: KernelStore, key: str, names: Collection[str]) -> dict[str, Any] | None:
@@ -46,7 +46,7 @@ def _load(store: KernelStore, folder: str, key: str, names: Collection[str]) -> 
 
 
 def _keep(store: KernelStore, folder: str, key: str, entries: Mapping[str, Any]) -> None:
-    """Nothing is kept if the folder cannot be written, or if the sources have changed since this process began."""
+    """Keep entries, unless the folder cannot be written or the sources have changed since this process began."""
     with suppress(Error, OSError):
         if sources.sources_changed() or store.distrust() is not None:
             return

@@ -16,7 +16,7 @@ _DIGEST = "sha256"
 
 
 class Read(NamedTuple):
-    """The entries of a record; None if there is none, or if it cannot be used: then `why` says why not."""
+    """The entries of a record; None if there is no record, or if it cannot be used. `why`: why it cannot be used."""
 
     entries: dict[str, Any] | None
     why: str = ""

@@ -1,1 +1,1 @@
-"""`lt.matmul`: products of GPU arrays in any layout, by kernels that are kept by schedule."""
+"""`lt.matmul`: products of GPU arrays in any layout. Shapes with the same schedule share a kernel."""

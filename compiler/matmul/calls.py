@@ -22,7 +22,7 @@ from lowtide.runtime.plan import LaunchPlan, NoLaunch
 Epilogue = Callable[..., Any]
 Key = tuple[Any, ...]
 _MOST_LAUNCHES = 4096
-_ALIGNED = 16  # bytes; a family has aligned bases, or others
+_ALIGNED = 16  # bytes: the bases of a family's arrays are all multiples of it, or not
 # Arguments of `lt.matmul` other than arrays and operands.
 _OPTIONS = ("epilogue", "out", "numerics", "precision", "weights", "block_scales", "tuned", "stream")
 _FIRST = 3  # A, B and D, before the operands of the epilogue
@@ -57,7 +57,7 @@ class Calls:
         return launch
 
     def remember(self, values: Sequence[Any], launch: Prepared | NoLaunch, plan: LaunchPlan | None) -> None:
-        """Store the data for further calls with such torch tensors; `plan` if the launch accepts other addresses."""
+        """Store what later calls with such torch tensors need; `plan`: given if the launch accepts other addresses."""
         torch = sys.modules["torch"]
         if self._keys is None:
             arguments = [{"kind": "matrix"}] * _FIRST

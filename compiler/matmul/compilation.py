@@ -27,7 +27,7 @@ from lowtide.passes.schedules.rules.rules import broken_rule
 
 Epilogue = Callable[..., Any]
 REFUSALS = (ScheduleError, BadCode)
-"""The errors of schedules whose kernels are no good; another schedule may do better."""
+"""The errors of schedules that have no good kernel; another schedule may have one."""
 
 
 def compile_planned(spec: GemmSpec, target: str, schedule: str) -> CompiledKernel:
@@ -53,8 +53,8 @@ def compile_tuned(of: Family, epilogue: Epilogue | None, schedule: str, planned:
 
 
 def chosen_alone(of: Family, m: int, epilogue: Epilogue | None, planned: str) -> tuple[str, str]:
-    """The fields that the schedule for one shape alone has in another way than a planned one, as text; and the rule by
-    which it is not legal for run-time extents. Each is "" if there is none."""
+    """The fields in which the schedule for one shape alone differs from a planned one, as text, and the rule that
+    forbids that schedule for run-time extents. Each is "" if there is none."""
     target, given = targets.get(of.target), Schedule.parse(of.given) if of.given else None
     own = chosen(of.example(epilogue, m), target, given)
     problem = seen_by_passes(of.spec(epilogue), target)

@@ -1,7 +1,7 @@
 """The schedules that may serve a family, and their estimated cost at each M.
 
-Candidates are the schedules that the choice ranks near the best at some M. This module is all that plans know of the
-choice and of its cost model.
+Candidates are the schedules that the choice ranks near the best at some M. Plans use the choice and its cost model only
+through this module.
 """
 
 from bisect import bisect_left
@@ -29,12 +29,12 @@ from lowtide.passes.schedules.facts.resources import ctas_per_sm
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
-_NEAR, _MOST_NEAR = 1.05, 5  # of the best cost at an M, and how many schedules
+_NEAR, _MOST_NEAR = 1.05, 5  # candidates of an M: within this factor of the best cost, and at most so many
 _SCANNED = 40  # ranked schedules that are looked at for an M
-#: Factors of 2 from the nearest M where a candidate is near the best. Farther away it is used only if there is no
-#: other: estimates are calibrated on grids for which the choice would take the schedule.
-_REACH, _OUT_OF_REACH = 1.0, 1e18  # cycles for each of them
-#: Fields that the compilation chooses, so that it may take less of them if the code of a kernel spills.
+#: A candidate is in reach if an M where it is near the best is at most this many factors of 2 away. Out of reach it is
+#: used only if there is no other: estimates are calibrated on grids for which the choice would take the schedule.
+_REACH, _OUT_OF_REACH = 1.0, 1e18  # cycles for each factor of 2
+#: Fields that are chosen when a kernel is compiled, so that they can be reduced if its code spills.
 _OPEN = (
     "multiply.fragment_buffers",
     "epilogue.tile",
@@ -60,8 +60,8 @@ _FORM = (
     "mainloop.b.copy",
     "epilogue.path",
 )
-#: The share that a field costs if the choice sets it in another way for this M; the model does not know these fields.
-#: Measured on an H200: waves in step 1 to 3 %, one stage less 1.5 % at 2048³. Others are below 1 %.
+#: The relative cost of a field whose value is not the one that the choice gives it for an M. The model ignores these
+#: fields. Measured on an H200: waves in step 1 to 3 %, one stage less 1.5 % at 2048³. Others are below 1 %.
 _FIELD_COSTS: Mapping[str, float] = MappingProxyType({"grid.waves": 0.02, "mainloop.stages": 0.015})
 _OTHER_FIELD_COST = 0.005
 _OCTAVE_COST = 0.002  # for each factor of 2 to the nearest M where the choice ranks the schedule near the best
@@ -105,7 +105,7 @@ class Candidate:
 
 
 class Estimates:
-    """`at` gives the problem of an M, with extents that the kernel does not know."""
+    """`at`: gives the problem of an M; its extents are known to the choice, but not to the kernel."""
 
     def __init__(self, at: Callable[[int], Problem], target: Target, given: Schedule) -> None:
         self._target, self._given = target, given
@@ -126,8 +126,8 @@ class Estimates:
         return list(found.values())
 
     def _near(self, m: int, accepts: Callable[[Schedule], bool]) -> list[Candidate]:
-        """The accepted schedules near the best at an M. Ranks come from two models in turn, so two in a row that are
-        farther end the search."""
+        """The accepted schedules near the best at an M. The ranked schedules come from two models in turn, so the
+        search ends when two in a row are not near the best."""
         found: list[tuple[Candidate, float]] = []
         choices = islice(ranked(self._at(m), self._target, self._given), _SCANNED)
         for each in islice((choice.schedule for choice in choices if accepts(choice.schedule)), _MOST_NEAR):
@@ -140,7 +140,7 @@ class Estimates:
         return [each for each, cycles in found if cycles <= most]
 
     def costs(self, candidates: Sequence[Candidate], rows: Sequence[int]) -> Floats:
-        """The estimated cycles of each candidate at each M, very many where it is out of reach."""
+        """The estimated cycles of each candidate at each M; a very large number if it is out of reach."""
         octaves = np.array([each.octaves(rows) for each in candidates])
         found = _OUT_OF_REACH * octaves
         in_reach = octaves <= _REACH
@@ -150,7 +150,7 @@ class Estimates:
         return found
 
     def _beside(self, candidate: Candidate, m: int) -> float:
-        """The share that fields cost which the model does not know."""
+        """The relative cost of the fields that the model ignores."""
         own = self._own.get((candidate.form, self._rows[min(bisect_left(self._rows, m), len(self._rows) - 1)]))
         if own is None or own is candidate:
             return 0.0
@@ -159,7 +159,7 @@ class Estimates:
         return sum(_FIELD_COSTS.get(path, _OTHER_FIELD_COST) for path in differing)
 
     def _cycles(self, pairs: Sequence[tuple[Candidate, int]]) -> Floats:
-        """The estimated cycles; infinite where the choice would not consider the schedule."""
+        """The estimated cycles; infinite if the choice would not consider the schedule."""
         found = np.full(len(pairs), inf)
         products: dict[tuple[Any, ...], Product] = {}
         grids, of_grids, at = [], [], []
@@ -192,7 +192,7 @@ class Estimates:
 
 
 def planned(schedule: Schedule) -> Schedule:
-    """The fields of a schedule that a plan fixes. Matrices that need not be packed are not."""
+    """The fields of a schedule that a plan fixes. Only matrices that must be packed are packed."""
     fixed = schedule.set(dict.fromkeys(_OPEN))
     return fixed.filled(dict.fromkeys(PACK_FIELDS.values(), PackKind.none))
 
@@ -209,8 +209,8 @@ def _stacked(products: Sequence[Product]) -> Product:
 
 
 def _worth(candidate: Candidate, problem: Problem, target: Target, given: Schedule) -> float:
-    """0 if the choice would not consider the schedule for this problem, and 1 if it would. A division of K must take
-    less than a share of the cycles of whole tiles, which is then the result."""
+    """0 if the choice would not consider the schedule for this problem; 1 if it would. A schedule that divides K must
+    take less than a share of the cycles of whole tiles; the result is then this share."""
     if problem.weights is not None:
         if candidate.is_swapped != (swap.for_weights(given, problem, target) is not None):
             return 0.0

@@ -16,8 +16,8 @@ _WHERE = {
 @dataclass(frozen=True)
 class Explanation:
     """`family`, `m`: what the kernel depends on. `spec`: the problem with the extents of the call; `lt.tune` finds a
-    schedule for it. `alone`: fields of the schedule that `compile_gemm` chooses for `spec`, as text, if the kernel has
-    them in another way. `broken`: the rule by which that schedule is not legal for run-time extents; or ""."""
+    schedule for it. `alone`: the fields, as text, in which the schedule that `compile_gemm` chooses for
+    `spec` differs from the planned one. `broken`: the rule that forbids that schedule for run-time extents, or ""."""
 
     family: Family
     m: int

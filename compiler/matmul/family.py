@@ -1,7 +1,7 @@
-"""Families of products: they differ in M only. A call's kernel depends on its family and its M, never on earlier calls.
+"""Families of products. Products of a family differ in M only.
 
-All extents are run-time arguments of every kernel. N, K and the number of products of a batch are those of the calls:
-the schedules that serve a family are chosen for them (`planning.py`).
+The kernel of a call depends on its family and its M, never on earlier calls. All extents are run-time arguments of
+every kernel, but schedules are chosen for the family's N, K and number of products (`planning.py`).
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from lowtide.runtime.operands import Operand
 from lowtide.targets import accumulator_types
 
 _BYTES = "u8"  # the type of an array of packed weights
-_DEPTHS, _LEAST_DEPTH = 32, 64  # sizes of K between powers of two, and the unit of them
+_DEPTHS, _LEAST_DEPTH = 32, 64  # sizes of K between powers of two, and their least unit
 _LINE_BITS, _SECTOR_BITS = 1024, 256  # of L2
 
 
@@ -85,17 +85,17 @@ class Family:
 
     @property
     def unit(self) -> int:
-        """The choice differs between M that are multiples of this and others: if rows of A lie along M, the elements in
-        a sector of L2. Unaligned matrices are packed in any case."""
+        """The choice distinguishes M that are multiples of this from other M. If M is contiguous in A, it is the number
+        of elements in a sector of L2. Otherwise it is 1, also for unaligned matrices, because these are packed."""
         is_along_m = self.layout[0] == "n" and self.inputs_aligned
         return max(1, _SECTOR_BITS // element_type(self.a).bits) if is_along_m else 1
 
     @property
     def planned(self) -> "Family":
-        """The family whose plan this one has: with K rounded up to one of 32 sizes between powers of two.
+        """The family whose plan serves this one: its K is rounded up to one of 32 sizes between powers of two.
 
-        A longer K makes all whole tiles slower alike, so K between two sizes lose nothing by the estimate. K stays if
-        rows along it do not start on lines of L2, which changes the choice, and if it has groups.
+        A longer K makes all whole tiles slower by the same factor, so the estimate has the same order. K is not rounded
+        if rows along it do not start on lines of L2, which changes the choice, or if K has groups.
         """
         is_contiguous = self.layout[0] == "t" or self.layout[1] == "n"
         if self.group or (is_contiguous and self.k * element_type(self.a).bits % _LINE_BITS):

@@ -1,7 +1,7 @@
-"""The kernels of `lt.matmul`: from memory, from disk, or compiled; and the plans that say which kernel a call takes.
+"""The kernels of `lt.matmul`, from memory, from disk, or compiled; and the plans that choose the kernel of a call.
 
-Kernels are kept by schedule, for all shapes and families that take it. If several threads need the same plan or kernel,
-one makes it and the others wait.
+Kernels are kept by schedule: all shapes and families with the same problem and schedule share one. If several threads
+need the same plan or kernel, one makes it and the others wait.
 """
 
 import importlib
@@ -41,7 +41,7 @@ Epilogue = Callable[..., Any]
 
 
 class Wanted(NamedTuple):
-    """A kernel that a call needs; with `device`, tuned schedules for that model of GPU may be used."""
+    """What a call needs. `device`: the model of GPU whose tuned schedules may be used; None: none may."""
 
     of: Family
     m: int
@@ -51,7 +51,8 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """The result of tuning for a shape: the key of its record, the schedule, and whether it must keep the bits."""
+    """The tuned schedule of a shape. `key`: of its record. `keeps_bits`: whether it must have the planned order of
+    sums."""
 
     key: str
     schedule: str
@@ -89,8 +90,8 @@ class Found:
 
 
 def chosen_alone(wanted: Wanted, plan: SchedulePlan) -> tuple[str, str]:
-    """How the schedule for this shape alone differs from the one in the plan, and the rule by which it cannot have
-    run-time extents; each as text or ""."""
+    """The fields in which the schedule for this shape alone differs from the planned one, and the rule that forbids it
+    for run-time extents. Each is text, or "" if there is none."""
     schedule = plan.schedules[plan.in_turn(wanted.m)[0]]
     compilation = importlib.import_module(_COMPILATION)
     found: tuple[str, str] = compilation.chosen_alone(wanted.of, wanted.m, wanted.epilogue, schedule)
@@ -236,7 +237,7 @@ def _made(store: KernelStore | None, wanted: Wanted, schedule: str, key: str) ->
 
 
 def _checked(made: Made, plan: SchedulePlan) -> Made:
-    """What was made, or why it does not sum in the order of the plan."""
+    """The kernel, or a refusal if it does not sum in the order of the plan."""
     if plan.order is None or isinstance(made, Refused) or made.manifest.get("summation") == plan.order:
         return made
     order = made.manifest.get("summation")
@@ -247,7 +248,7 @@ def _checked(made: Made, plan: SchedulePlan) -> Made:
 
 
 def _from_disk(store: KernelStore | None, key: str, plan: SchedulePlan | None) -> Made | None:
-    """The kernel of a key, or why it was refused, also by a plan; None if neither is known."""
+    """The kernel of a key, or its refusal; None if the disk has neither. `plan`: refuse another order of sums, too."""
     stored = None if store is None else store.load(key)
     if store is None or stored is None or (stored.cubin is None and find_ptxas() is not None):
         why = None if store is None else load_refusal(store, key)
@@ -272,12 +273,12 @@ def _record(store: KernelStore | None, wanted: Wanted) -> Record | None:
 
 
 def _tuned_text(record: Record, planned: str) -> str:
-    """Stands for a tuned schedule in a key; so does the schedule whose order of sums it must have."""
+    """The text of a tuned schedule in a key. It has the planned schedule if the order of sums must be the same."""
     return f"tuned: {record.schedule}, for {planned if record.keeps_bits else 'any'}"
 
 
 def _key(wanted: Wanted, schedule: str) -> str:
-    """The key of a kernel. No other schedule is written like this one."""
+    """The key of a kernel, by problem, target and the text of the schedule."""
     of = wanted.of
     return key_of(of.spec(wanted.epilogue), of.target, f"lt.matmul: {schedule}", versions(cache_folder()))
 

@@ -59,7 +59,7 @@ class Matmul:
 
         Raises LaunchError for arrays that do not fit, and if autograd would record the call; SpecError for an epilogue
         that cannot be traced, and for options that are invalid or do not fit the operands; DeviceError without a GPU;
-        and, for a shape whose kernel is not there yet (see `explain`), what `compile_gemm` raises.
+        and what `compile_gemm` raises, if the kernel must be compiled (see `explain`).
         """
         asked = (epilogue, numerics, precision, weights, block_scales, tuned, *operands)
         calls: Calls | None = self._calls[asked]

@@ -1,11 +1,12 @@
 """Makes the plan of a family: a few schedules that serve every M, and which M each one serves.
 
-A plan is a function of the family alone. Among the schedules near the best at some M, those are kept whose estimated
-cost is close to the best one's at every M. Each M then takes the cheapest of the kept ones.
+A plan is a function of the family alone. Candidates are the schedules near the best at some M. A few of them are kept,
+so that at each M the cost of the cheapest kept one is close to that of the best candidate. Each M takes the cheapest
+kept schedule.
 
-What is minimized is the mean of the squared excess over M, in which each factor of 2 counts alike. So a schedule that
-mends one bad interval is worth more than one that gains a little everywhere: no call should be much slower than the
-kernel made for its shape.
+The excess at an M is the relative difference of these two costs. The mean of its square over M is minimized; each
+factor of 2 has the same weight. So a schedule that helps much in one interval is preferred to one that helps a little
+everywhere: no call should be much slower than the kernel compiled for its shape.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,10 +31,10 @@ from lowtide.passes.support.agents.atoms import mma_atom_name
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import MMA_ATOMS, Target
 
-MOST_ROWS = 16384  # the last M that a plan looks at
+MOST_ROWS = 16384  # the largest M for which costs are estimated
 MOST_SCHEDULES = 16
-_ENOUGH_MEAN, _ENOUGH_WORST = 0.005, 0.04  # excess over the best; below both, no further schedule is kept
-_FEW_ROWS = 1024  # up to which tiles are as wide as M, or a part of it, so that each M has its own
+_ENOUGH_MEAN, _ENOUGH_WORST = 0.005, 0.04  # of the excess; if both hold, no further schedule is kept
+_FEW_ROWS = 1024  # up to here tiles have as many columns as M or a part of M, so candidates differ from M to M
 _MOST_EXCESS = log(2.0)  # of an M that no kept schedule serves
 _EXCHANGES = 2  # rounds in which each kept schedule may be replaced, after each that is added
 
@@ -71,8 +72,8 @@ def make_plan(family: Family, epilogue: Epilogue | None) -> SchedulePlan:
 
 
 def _points(unit: int) -> tuple[_Point, ...]:
-    """Where the costs of the M up to a given one are looked at: there, and at the last one between multiples of
-    `unit`."""
+    """Functions of an M that give the M at which costs are estimated: the same M and, if `unit` is not 1, the last one
+    up to it that is half a unit above a multiple."""
     half = unit // 2
     return (int,) if unit == 1 else (int, lambda m: max(0, m - half) // unit * unit + half)
 
@@ -84,7 +85,7 @@ def _costs(
 
 
 def _rows(per_octave: int) -> list[int]:
-    """So many M for each factor of 2, from 128 on; below, multiples of 128 / `per_octave`."""
+    """`per_octave` M for each factor of 2 from 128 on; below 128, the multiples of 128 / `per_octave`."""
     step, found = 128 // per_octave, [0]
     while found[-1] < MOST_ROWS:
         step *= 2 if found[-1] >= 2 * per_octave * step else 1
@@ -93,13 +94,13 @@ def _rows(per_octave: int) -> list[int]:
 
 
 def _weights(rows: Sequence[int]) -> _Floats:
-    """The share of each M of the grid, which stands for those down to the one before, on a logarithmic scale."""
+    """The weight of each M: it stands for all M above the one before it, on a logarithmic scale. The sum is 1."""
     widths = np.diff(np.log([1, *rows]))
     return np.asarray(widths / widths.sum())
 
 
 def _kept(excess: _Floats, weights: _Floats) -> list[int]:
-    """The numbers of the rows of `excess` to keep: the next is the one that leaves the least mean square."""
+    """The indices of the rows of `excess` to keep. The next one is that which leaves the least mean square."""
     kept: list[int] = []
 
     def left(numbers: Sequence[int]) -> _Floats:
@@ -121,8 +122,8 @@ def _kept(excess: _Floats, weights: _Floats) -> list[int]:
 def _assigned(
     kept: Sequence[Candidate], estimates: Estimates, rows: Sequence[int], points: Sequence[_Point]
 ) -> tuple[tuple[str, ...], tuple[Intervals, ...], tuple[tuple[int, ...], ...]]:
-    """The schedules that some M takes, the intervals of M, and the order in which others replace a schedule. Costs
-    change where a tile more is needed: each interval ends at such an M."""
+    """The schedules that some M takes, the intervals of M, and the order in which others replace a schedule. Intervals
+    end at an M after which one more tile is needed, because costs change there."""
     edges = {m for each in kept for m in each.in_reach(range(each.rows, MOST_ROWS, each.rows))}
     ends = sorted({*rows, *edges})
     costs = _costs(estimates, kept, ends, points)
@@ -150,7 +151,7 @@ def _others(number: int, costs: _Floats, picks: _Picks) -> tuple[int, ...]:
 def _order(
     family: Family, epilogue: Epilogue | None, whole: Problem, target: Target
 ) -> tuple[str | None, Callable[[Schedule], bool]]:
-    """The order of sums that all kernels must have, and whether a schedule may keep the promise of the numerics."""
+    """The order of sums that all kernels must have, and a test of whether a schedule can keep the numerics."""
     reference = family.reference
     if reference is None:
         by_ctas = family.numerics == ANY
@@ -166,7 +167,7 @@ def _order(
 
 
 def _sum_of(schedule: Schedule, problem: Problem) -> tuple[Any, ...]:
-    """The fields that the order of sums depends on. The kernel's own order is compared when it is made."""
+    """The fields that the order of sums depends on. When a kernel is made, its order itself is compared."""
     atom = MMA_ATOMS[mma_atom_name(schedule, problem)]
     kind, types = atom.name.partition(".")[0], sorted((atom.a_dtype, atom.b_dtype))
     slices = schedule.multiply.atoms[2] if schedule.multiply.atoms else 1

@@ -1,4 +1,4 @@
-"""Which schedule each M of a family takes: a few schedules, and intervals of M. Looking one up is a bisection.
+"""Plans: a few schedules, and intervals of M that say which of them each M of a family takes.
 
 `planning.py` makes plans. This module needs no MLIR.
 """
@@ -24,11 +24,11 @@ class Intervals:
 
 @dataclass(frozen=True)
 class SchedulePlan:
-    """`schedules`: as text. `intervals`: those of M; if there are two, the first is for multiples of `unit`, whose rows
-    of A start on sectors of L2, and the second for other M. `others`: for each schedule, the indices of all others, the
-    one with the least estimated cost first; they replace it if it cannot be compiled. `order`: the order of sums that
-    all kernels must have; None if any may serve. `mean`, `worst`: by how much the estimated cost of the picked schedule
-    is above that of the best one for each M, as a share, in geometric mean over M and at most."""
+    """`schedules`: as text. `intervals`: one for all M, or two: the first for multiples of `unit`, where rows of A
+    start on sectors of L2, the second for other M. `others`: for each schedule, the indices of the others that replace
+    it if it cannot be compiled, the one with the least estimated cost first. `order`: the order of sums that all
+    kernels must have; None if there is no such requirement. `mean`, `worst`: how much the estimated cost of the picked
+    schedule exceeds that of the best one, as a share: the geometric mean over M, and the largest."""
 
     schedules: tuple[str, ...]
     intervals: tuple[Intervals, ...]
@@ -45,7 +45,7 @@ class SchedulePlan:
         return (pick, *self.others[pick])
 
     def rows(self, m: int) -> tuple[int, int | None]:
-        """The first and the last M of an interval; None for the last one, which has no end."""
+        """The first and the last M of the interval of `m`. The last interval has no end: None."""
         ends, at = self._of(m).ends, self._of(m).at(m)
         return ends[at - 1] + 1 if at else 0, ends[at] if at + 1 < len(ends) else None
 
@@ -58,7 +58,7 @@ class SchedulePlan:
 
     @classmethod
     def of(cls, entries: Mapping[str, Any]) -> "SchedulePlan":
-        """From what JSON made of `entries()`."""
+        """The inverse of `entries()`, after a round trip through JSON."""
         found = {name.name: entries[name.name] for name in fields(cls)}
         intervals = tuple(Intervals(tuple(one["ends"]), tuple(one["picks"])) for one in found["intervals"])
         lists = {"schedules": tuple(found["schedules"]), "others": tuple(map(tuple, found["others"]))}

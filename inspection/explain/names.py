@@ -76,7 +76,7 @@ class Names:
         return self.arguments.get(view.source, UNKNOWN), kind, ir.MemRefType(view.source.type)
 
     def row_stride(self, name: str, matrix: ir.MemRefType) -> tuple[int, bool]:
-        """Bytes between rows of a matrix as it lies, and whether they follow from its extents.
+        """The bytes between rows of a matrix as it lies in memory, and whether they follow from its extents.
 
         The smallest stride that the kernel takes; for full operands, which may have any stride, a multiple of 16.
         """

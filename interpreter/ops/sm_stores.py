@@ -31,8 +31,8 @@ def fence_proxy_async(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.tma_store")
 def tma_store(state: AgentState, op: DecodedOp) -> None:
-    """The agent's share of the buffer's rows. Boxes go down the rows, then across, one after the other; if columns are
-    contiguous, across, then down."""
+    """Store the agent's share of the buffer's rows. Consecutive boxes in the buffer go down the rows, then across; if
+    columns are contiguous, across, then down."""
     together(state, op)
     _check_role(state, op)
     buffer, map, *matrix, row, column = (state.values[slot] for slot in op.operands)

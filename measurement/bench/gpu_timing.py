@@ -46,8 +46,8 @@ class Contender:
 
 @dataclass(frozen=True)
 class Pace:
-    """The milliseconds of a contender in a round: `sustained_ms` count, after `warm_ms` of the same. `burst`: whether
-    it also runs after idleness."""
+    """The time of a contender in a round, in milliseconds: it runs for `warm_ms`, then for `sustained_ms`, which count.
+    `burst`: whether it also runs after idleness."""
 
     warm_ms: float = WARM_MS
     sustained_ms: float = SUSTAINED_MS
@@ -55,11 +55,11 @@ class Pace:
 
 
 ChoosePace = Callable[[float], Pace]
-"""The pace of a race, from the seconds that a launch of its fastest contender takes, about."""
+"""Gives the pace of a race, for the approximate seconds of a launch of its fastest contender."""
 
 
 def settled(seconds: float) -> Pace:
-    """Clocks and power settle, whatever the kernel needs."""
+    """A pace with which clocks and power settle for any kernel."""
     return Pace()
 
 
@@ -218,8 +218,8 @@ def replay(graph: Any, milliseconds: float, estimate_ms: float) -> tuple[float, 
 
 
 def race(contenders: Sequence[Contender], sets: int, rounds: int, seed: int, choose_pace: ChoosePace = settled) -> None:
-    """Fill `sustained`, and `burst` if the pace has it, of each contender, in `rounds` + 1 rounds: by default 0.2 s per
-    contender and round."""
+    """Fill `sustained` of each contender, and `burst` if the pace has it, in `rounds` + 1 rounds. By default, a round
+    takes 0.2 s for each contender."""
     graphs = [(contender, capture(contender, sets)) for contender in contenders]
     order = [(contender, graph, estimate_ms(graph)) for contender, graph in graphs]
     pace = choose_pace(min(estimate for _, _, estimate in order) / sets / 1e3)

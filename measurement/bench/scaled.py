@@ -130,7 +130,7 @@ def raced(
 
 
 def of_torch(torch: Any, sets: Sequence[Operands], fast: bool, scale_a: Any, scale_b: Any) -> Launch:
-    """torch's product with scales, of each operand set."""
+    """The launches of torch's product with scales, for each operand set."""
 
     def launch(i: int) -> None:
         one = sets[i]
@@ -141,7 +141,7 @@ def of_torch(torch: Any, sets: Sequence[Operands], fast: bool, scale_a: Any, sca
 
 
 def of_kernel(sets: Sequence[Operands], kernel: Any, kind: str, scale_a: Any, scale_b: Any) -> Launch:
-    """A kernel of `problem`, or a function that is called as it is, with torch's scales."""
+    """The launches of a kernel of `problem`, or of a function with its signature, with torch's scales."""
 
     a, b = as_taken(kind, scale_a), as_taken(kind, scale_b)
 

@@ -17,8 +17,8 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
            sm.tma_store_wait read 1; sm.barrier warpgroup                     (this one of two scratch buffers is free)
            sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
            sm.tma_store %scratch to %map[%m, %n]
-         For a D by columns the scratch is contiguous along its columns too: rows, above, are then columns, stmatrix
-         transposes, and boxes have columns first.
+         If D lies by columns, the columns of the scratch are contiguous, and threads load and store runs of columns in
+         place of rows. stmatrix transposes, and boxes of TMA have columns as their first dimension.
          If the stored value is the sum over the warps along K (sm.sum_over_k), each of them writes its part to its own
          tile of the scratch. Rows are read back from all of these tiles, and added in order.
          With several full results, the sm.map gives a fragment for each, and they are stored one after the other.

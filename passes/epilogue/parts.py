@@ -161,9 +161,9 @@ class Epilogue:
         return rows_of_part(shape, scratch, d, threads, most, self.by_columns)
 
     def scratch_store(self, fragment: sm.FragmentType, most: int = 16) -> str:
-        """The atom that writes a fragment to the scratch, at most so many bytes of a thread at once.
+        """The atom that writes a fragment to the scratch. `most`: the most bytes that a thread stores at once.
 
-        stmatrix writes boxes of TMA, and transposes elements of 16 bits for results that lie by columns.
+        For elements of 16 bits it is stmatrix, if TMA stores the scratch or if results lie by columns.
         """
         bits, by_tma = element_bits(self.scratch_element), self.schedule.epilogue.path is StorePath.tma
         if bits == STMATRIX_BITS and (by_tma or self.by_columns):
@@ -235,5 +235,5 @@ class Epilogue:
 
 
 def held_run(fragment: sm.FragmentType, by_columns: bool) -> int:
-    """`fragment_run` of a fragment, in the direction in which a matrix lies."""
+    """`fragment_run` of a fragment: along columns if the matrix lies by columns, else along rows."""
     return fragment_run(tv_of(fragment.tv), tuple(fragment.shape), element_bits(fragment.element_type), by_columns)

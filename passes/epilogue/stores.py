@@ -54,8 +54,8 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
         )
     wide = _Boxes.make(epilogue, maps, scratch, shape, swizzle, scratch_buffers(schedule))
     left = epilogue.store.value.type.shape[1] % shape[1]
-    # A narrow part of D by rows may not fit a swizzle, so it has none. Rows with an odd number of 16-byte units then
-    # start on different banks, rows with an even number on every second or fourth.
+    # A narrow part of a D by rows may not fit a swizzle, so it has none. If its rows are an odd number of 16-byte
+    # units, they start on different banks; if the number is even, on every second or fourth.
     of_left = swizzle if epilogue.by_columns else NO_SWIZZLE
     narrow = _Boxes.make(epilogue, maps, scratch, (shape[0], left), of_left, 1) if left else None
     taken, index = _take_buffers(epilogue, wide, narrow), 0

@@ -7,8 +7,8 @@ After    tile.gemm nn %b, %a into %d swapped acc(f32) operands(per_row %bias : â
          No element moves: B, as it lies, is the A of the product, and full results and operands are seen with their
          dimensions exchanged, by the function's arguments; the batch stays first. tn and nt stay, tt and nn change
          places; per_row and per_column change places; the region, which is of single elements, stays. The schedule
-         is of the new product. A D that lies row by row is then seen by columns (strided<[1, ?]>). Packed weights are
-         then A.
+         is of the new product. If D lies by rows, the kernel sees it by columns (strided<[1, ?]>). Packed weights
+         become A.
 Needs    level problem, with a complete schedule; full results and full operands are arguments of the function.
 Refuses  a full result, or a full operand, that is no argument of its function, or that another op reads.
 Test     test/lit/passes/problem/swap-operands.mlir, swap-operands-invalid.mlir, test/interpreter/test_swapped.py

@@ -176,8 +176,8 @@ def _stores(schedule: Schedule, problem: Problem, axis: str, part: int) -> Itera
 
 
 def _lines(schedule: Schedule, problem: Problem, axis: str, part: int) -> Iterator[Edge]:
-    """Some of the rows that threads store at once are left, or of the columns of a D by columns: in each such run,
-    because each has its own guard."""
+    """Where D ends within the rows that threads store at once; within the columns, if D lies by columns. Each such run
+    has its own guard, so there is an edge for each."""
     path = schedule.epilogue.path
     if path is StorePath.tma:
         return

@@ -17,9 +17,10 @@ _ALIGNMENT = 128  # bytes, of a box in shared memory
 
 
 def lower_tma_store(context: Context, op: sm.TmaStoreOp) -> None:
-    """One store per box of the warpgroup's rows, then one commit. Coordinates are innermost first.
+    """One store for each box of the warpgroup's rows, then one commit. Coordinates are innermost first.
 
-    If the columns of the buffer are contiguous, boxes are parts of the transpose, of which the warpgroup has columns.
+    If the columns of the buffer are contiguous, its transpose is divided into boxes, and the warpgroup stores columns
+    of the transpose.
     """
     build, buffer = context.build, context.buffer(op.source)
     by_columns = is_transposed_buffer(buffer.type)

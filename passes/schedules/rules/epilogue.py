@@ -85,7 +85,7 @@ def _only_stored(schedule: Schedule, problem: Problem) -> Iterator[str]:
 
 
 def columns(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """A D that lies by columns goes through a transposed scratch, to which fragments of wgmma are stored."""
+    """If D lies by columns, path `smem` or `tma` needs fragments of wgmma and elements of 16 bits or more."""
     path = schedule.epilogue.path
     if not problem.d_is_column_major or path is StorePath.direct:
         return
@@ -288,7 +288,7 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
 
 
 def _boxes_of_columns(schedule: Schedule, problem: Problem, width: int) -> Iterator[str]:
-    """Boxes of a D by columns: the rows of each warpgroup, as wide as the swizzle's span, of all columns of a part."""
+    """Boxes of a D by columns have all columns of a part, and rows of one warpgroup, as many as the swizzle spans."""
     if WGMMA_ROWS % width:
         yield (
             f"epilogue.tile M = {width}: a box of D by columns has rows of one warpgroup, at most {WGMMA_ROWS}; take "
@@ -297,7 +297,7 @@ def _boxes_of_columns(schedule: Schedule, problem: Problem, width: int) -> Itera
 
 
 def _boxes_of_rows(schedule: Schedule, problem: Problem, width: int) -> Iterator[str]:
-    """Boxes of a D by rows: as wide as the swizzle's span, or without one as a part."""
+    """Boxes of a D by rows have as many columns as the swizzle spans; without a swizzle, as many as a part."""
     assert schedule.epilogue.tile is not None and schedule.epilogue.swizzle is not None
     _, columns = schedule.epilogue.tile
     bits, base, shift = schedule.epilogue.swizzle

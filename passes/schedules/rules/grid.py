@@ -268,7 +268,7 @@ def k_division(schedule: Schedule, problem: Problem, target: Target) -> Iterator
 
 
 def _shares(schedule: Schedule, division: KDivision) -> Iterator[str]:
-    """Each part stores whole runs of columns from its fragment, or by TMA whole boxes."""
+    """Each part stores a share of the columns: whole runs from its fragment or, by TMA, whole boxes."""
     _, n, _ = schedule.tile_mnk
     epilogue, parts = schedule.epilogue, division.parts
     step = 8 if schedule.multiply.by_warpgroups else schedule.multiply.step[1]

@@ -192,8 +192,8 @@ def epilogue_rows(schedule: Schedule, problem: Problem, threads: int) -> Epilogu
 
 
 def matrices_of_stmatrix(columns: int) -> int:
-    """Matrices of 8×8 elements that one stmatrix stores of a fragment with so many columns: two below each other, in
-    one or two runs of 8 columns."""
+    """The 8×8 matrices that one stmatrix stores of a fragment with `columns` columns: two rows of matrices, with one or
+    two matrices each."""
     return 4 if columns % 16 == 0 else 2
 
 
@@ -207,7 +207,7 @@ def rows_of_part(
 ) -> EpilogueAccess:
     """As `epilogue_rows`, for a part of any shape. `element` is the element type of the scratch, `d` that of D.
 
-    A thread stores `most` bytes of D at once, or as many elements as 16 bytes of the wider type hold. If D lies
+    A thread stores `most` bytes of D at once; by default, as many elements as 16 bytes of the wider type hold. With
     `by_columns`, these are neighbours in a column.
     """
     widest = 128 // max(element_type(element).bits, element_type(d).bits)

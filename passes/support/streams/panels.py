@@ -21,8 +21,8 @@ SWIZZLE_ROWS = 8  # of a panel, after which the pattern of its swizzle repeats
 def panel_layout(shape: tuple[int, int], swizzle: SwizzleBits, *, by_columns: bool = False) -> Layout:
     """The layout, without its swizzle, of a stage: (R,(w,C/w)):(w,(1,R·w)), or (R,C):(C,1) if C is one panel.
 
-    Without a swizzle the whole stage is one panel. `by_columns`: that of the transpose, so that columns are contiguous.
-    Raises ScheduleError if the columns, or rows, are not a multiple of w.
+    Without a swizzle the whole stage is one panel. `by_columns`: the stage's transpose has this layout, so columns are
+    contiguous. Raises ScheduleError if the columns, or rows, are not a multiple of w.
     """
     if by_columns:
         transpose = panel_layout(shape[::-1], swizzle)
@@ -53,7 +53,7 @@ def panel_width(columns: int, swizzle: SwizzleBits) -> int:
 class Panels:
     """A buffer split into panels: rows, columns and panel width in elements; its swizzle (B, M, S).
 
-    Rows are contiguous: if the columns of the buffer are, these are the panels of its transpose.
+    Rows of panels are contiguous. If the columns of the buffer are contiguous, these are the panels of its transpose.
     """
 
     rows: int
@@ -64,8 +64,8 @@ class Panels:
 
     @classmethod
     def of(cls, buffer: ir.Type, *, by_columns: bool = False) -> "Panels":
-        """The panels of a memref in shared memory, or `by_columns` of its transpose. Raises ScheduleError for any other
-        layout."""
+        """The panels of a memref in shared memory; with `by_columns`, of its transpose. Raises ScheduleError for any
+        other layout."""
         memref = ir.MemRefType(buffer)
         shape = (memref.shape[0], memref.shape[1])
         plain = Layout(shape, (shape[1], 1)), NO_SWIZZLE
