@@ -34,7 +34,7 @@ This page is about shapes that nobody has measured or tuned for. A script draws 
 Half of the shapes take N and K from layers of ten models; for the others, N and K are log-uniform multiples of eight. M
 is log-uniform, and can be odd. The *own kernel* of a shape is the one that is compiled for this shape alone. The own
 kernel, `lt.matmul` and torch run in the same shuffled rounds, after the results of each have been checked
-([how](performance.md#how-it-is-measured)). The shapes are drawn after the choice of schedules is frozen.
+([how](performance.md#how-it-is-measured)). The shapes of a run are drawn after the commit that it measures.
 
 ## Verdicts
 

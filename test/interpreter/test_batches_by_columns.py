@@ -1,5 +1,5 @@
-"""Batches whose D, and full operands, lie by columns, or are seen so by the kernel: at every level, with operands of
-their own and shared ones."""
+"""Batches whose D and full operands lie by columns in memory, or as the kernel sees them: at every level, with operands
+that are batches and operands that are shared."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""benchmarks/any_shape.py without a GPU: its options, the draw that folders remember, what it prints and records."""
+"""benchmarks/any_shape.py without a GPU: its options, the draw of a folder, and what it prints and records."""
 
 import importlib
 import json
@@ -27,7 +27,8 @@ def script() -> ModuleType:
 
 @pytest.fixture
 def gpu(script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
-    """A GPU on which every launch takes a second; kernels are compiled by a note. What is asked for, in order."""
+    """A GPU on which each launch takes a second. Compiling a kernel writes a note. Gives what was asked for, in
+    order."""
     asked: list[Any] = []
     found = importlib.import_module("lowtide.measurement.bench.any_shape.races")
 

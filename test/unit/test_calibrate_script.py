@@ -1,4 +1,4 @@
-"""benchmarks/calibrate.py without a GPU: what is compiled and timed, what a journal becomes, and what a fit writes."""
+"""benchmarks/calibrate.py without a GPU: what it compiles and times, the file of a journal, and the output of a fit."""
 
 import importlib
 import json
@@ -34,7 +34,7 @@ def script() -> ModuleType:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Notes of seven kernels and a refusal; kernels are loaded as their numbers."""
+    """A folder with notes of seven kernels and a refusal. Loading a kernel gives its number."""
     path = tmp_path / "kernels"
     path.mkdir()
     notes = [Note("grid.tile=[1, 1]", "too small"), *(Note(text, "", grid) for text, grid in GRIDS.items())]
@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def raced(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
-    """A GPU on which schedule i takes i microseconds, but 3 is wrong. The schedules of each race, in order."""
+    """A GPU on which schedule i takes i microseconds; the results of 3 are wrong. Gives the schedules of each race."""
     found: list[set[str]] = []
 
     def race_shape(shape: Drawn, given: Any, settings: Any, seed: int, *, with_matmul: bool) -> Raced:

@@ -1,4 +1,4 @@
-"""The calibration of the cost model: its rows as data, what is timed, the fit, and how its quality is judged."""
+"""The calibration of the cost model: files of rows, picks of schedules, the fit, and its quality."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +45,7 @@ def rows(*shapes: Shape) -> Rows:
 
 
 def timed_by(constants: object, seed: int = 0) -> Rows:
-    """Shapes whose times are those of the model with other constants."""
+    """Shapes whose times are the estimates of the model with other constants."""
     chance = np.random.default_rng(seed)
     found = []
     for _ in range(40):
@@ -173,7 +173,7 @@ def test_quality_is_what_choices_lose() -> None:
     assert found["all"].error == pytest.approx(np.log(4 / 3))
     assert (found["all"].shapes, found["all"].schedules) == (2, 5)
     assert found["1 to 16"].repeated == (1, 1)
-    # Two rounds choose 0, and the third one measures it slow.
+    # Two rounds choose 0, which is slow in the third round.
     assert found["257 to 1024"].repeated[0] > 1.3
 
 

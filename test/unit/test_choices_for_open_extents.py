@@ -1,4 +1,4 @@
-"""Schedules that are chosen for some extents and serve others: the plans of `lt.matmul`, and tuned schedules."""
+"""Schedules that are chosen for some extents and used for others: the plans of `lt.matmul`, and tuned schedules."""
 
 import json
 from dataclasses import replace
@@ -114,7 +114,7 @@ def test_a_plan_whose_schedules_all_sum_in_another_order_is_refused(monkeypatch:
 
 
 def test_fields_that_need_known_extents_are_left_out_of_plans() -> None:
-    """K steps that are written out, operands that stay, stores that overlap; and first rows that are stored early."""
+    """K steps that are unrolled, operands that are kept, stores that overlap, and first rows that are stored early."""
     chip = targets.get("sm_90")
     of = family_with(256, 256, "any", "sm_90")
     known = choose(seen_by_passes(of.example(None, 81920), chip), chip, Schedule()).schedule

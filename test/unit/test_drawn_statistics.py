@@ -1,4 +1,4 @@
-"""Statistics of ratios with known answers, the speed lines, and the report that is made of them."""
+"""Statistics of ratios with known results, the speed lines, and the report."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""Which GEMM `lt.matmul` makes of arrays, of which family it is, and kernels on other extents than those chosen for."""
+"""The GEMM that `lt.matmul` derives from arrays, its family, and kernels on extents that they were not chosen for."""
 
 import ctypes
 from dataclasses import replace

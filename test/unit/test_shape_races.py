@@ -1,4 +1,4 @@
-"""The races of drawn shapes with a GPU that is not there: who takes part, what a failure leaves, when a run ends."""
+"""The races of drawn shapes with a simulated GPU: who takes part, the results of failures, and when a run ends."""
 
 import threading
 import time
@@ -28,7 +28,7 @@ SCALED = Drawn(40, 256, 64, None, "e4m3", "tn", "log-uniform", "e4m3 tn by rows"
 
 
 class Matrix:
-    """A tensor that can be seen transposed."""
+    """A tensor with a transposed view."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,7 +46,7 @@ class Matrix:
 
 
 class Gpu:
-    """The calls of `lt.matmul` and of kernels; `torch.cuda` and all that a race needs of it."""
+    """The calls of `lt.matmul` and of kernels; and the parts of `torch.cuda` that a race needs."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
@@ -91,7 +91,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
 
 class FakeContest:
-    """Adds contenders as `Contest` does: one whose launch raises an Error is left out."""
+    """Adds contenders as `Contest` does: a contender whose launch raises an Error is left out."""
 
     paces: list[Any]
     error: Exception | None = None
@@ -328,7 +328,7 @@ Made = Callable[..., Races]
 
 @pytest.fixture
 def made(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compiled: KernelFolder) -> Made:
-    """Races in tmp_path of the compiled kernels. A race takes a second of each contender; 5 rows fail as torch does."""
+    """Races of the compiled kernels, in tmp_path. Each contender takes a second. With 5 rows, torch fails."""
 
     def race_one(shape: Drawn, kernels: Any, settings: Settings, seed: int, *, with_matmul: bool) -> Raced:
         if shape.m == 5:

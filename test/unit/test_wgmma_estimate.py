@@ -1,4 +1,4 @@
-"""The estimate of wgmma tiles: what must hold of it whatever its constants are."""
+"""The estimate of wgmma tiles: properties that it has with any constants."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The speed lines: required speeds, and goals, on shapes that are drawn after the choice of schedules is frozen.
+"""The speed lines: required speeds, and goals, on shapes that are drawn after the commit that is measured.
 
 A line compares two contenders on some populations. It judges each run by itself.
 """

@@ -1,4 +1,4 @@
-"""Plans and kernels of `lt.matmul`: kept by schedule, on disk, and replaced if a schedule is no good; tuned ones."""
+"""Plans and kernels of `lt.matmul`: kernels kept by schedule and on disk, schedules that are replaced, tuned ones."""
 
 import subprocess
 import sys
@@ -46,7 +46,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelStore:
 
 @pytest.fixture(autouse=True)
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[Family]:
-    """The families that a plan was made for. Up to 64 rows take the first schedule."""
+    """The families for which a plan was made. With up to 64 rows, a call takes the first schedule."""
     families: list[Family] = []
 
     def make(of: Family, epilogue: object) -> SchedulePlan:
