@@ -51,6 +51,17 @@ def add_atoms(monkeypatch, new: list[MmaAtom]) -> None:
     monkeypatch.setattr(known, "KNOWN", tuple(extended))
 
 
+@pytest.fixture(autouse=True)
+def _tables_are_read_anew():
+    """What was looked up in the tables before is looked up again."""
+    lookups = (elements._row_of_ir, atoms.accumulator_types)
+    for lookup in lookups:
+        lookup.cache_clear()
+    yield
+    for lookup in lookups:
+        lookup.cache_clear()
+
+
 def wgmma_atoms(name: str) -> list[MmaAtom]:
     return [atoms.wgmma_atom(n, "f32", name, name) for n in range(8, 257, 8)]
 

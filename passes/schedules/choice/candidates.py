@@ -200,7 +200,8 @@ def _shapes(
         rows, columns = given.grid.tile
         blocks = 2 if given.grid.tail is TailKind.halves else 1
         able = [agents for agents in kinds if rows % (blocks * WGMMA_ROWS * agents.consumer.warpgroups) == 0]
-        dealt = [agents for height, agents, _ in tiles.ROWS if height == rows and agents in able] or able
+        usual = [agents for height, agents, _ in tiles.ROWS if height == rows and agents in able]
+        dealt = able if given.multiply.atoms is not None else usual or able
         return [
             ((rows, columns, depth), agents)
             for agents in dealt or [min(kinds, key=lambda kind: kind.consumer.warpgroups)]

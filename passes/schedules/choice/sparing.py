@@ -1,8 +1,9 @@
 """Schedules that need fewer registers, to be tried next if the code of a schedule spills.
 
 The same tile is tried first. If the parts of the epilogue are half as wide, the epilogue holds half as many elements
-at once. Fragments that are not loaded ahead take half as many registers. After several schedules have been passed over,
-the next ones hold fewer sums per thread.
+at once. Without a cluster, the producer issues fewer copies: those of panels, in an unrolled loop, may need more than
+its registers. Fragments that are not loaded ahead take half as many registers. After several schedules have been
+passed over, the next ones hold fewer sums per thread.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ def sparing(schedule: Schedule, given: Schedule) -> Iterator[dict[str, Any]]:
     if part is not None and part[1] > _LEAST_COLUMNS and given.epilogue.tile is None:
         follows = dict.fromkeys(path for path in _OF_PARTS if given.get(path) is None)
         yield {"epilogue.tile": (part[0], part[1] // 2), **follows}
+    if schedule.cluster != (1, 1) and given.grid.cluster is None:
+        yield {"grid.cluster": (1, 1)}
     if schedule.multiply.fragment_buffers == 2 and given.multiply.fragment_buffers is None:
         yield {"multiply.fragment_buffers": 1}
 
