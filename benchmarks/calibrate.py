@@ -235,7 +235,7 @@ def parser() -> argparse.ArgumentParser:
     recording.add_argument("--name", required=True, help="of the file, without .json")
     fitting.add_argument("--rows", type=Path, default=ROWS, help="the folder of files; default that of the repository")
     one = fitting.add_mutually_exclusive_group()
-    one.add_argument("--judge", action="store_true", help="take the constants of fitted.py as they are")
+    one.add_argument("--judge", action="store_true", help="judge the constants of fitted.py without fitting")
     one.add_argument("--write", action="store_true", help="write passes/schedules/cost/fitted.py")
     fitting.add_argument("--record", action="store_true", help="write benchmarks/results/cost-model.json")
     return result

@@ -43,7 +43,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Line:
-    """`populations`: the shapes, each of which needs `count` in a run."""
+    """A run of a population is complete if it has `count` shapes. `populations`: those that the line is about."""
 
     shapes: str
     pair: Pair

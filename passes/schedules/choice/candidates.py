@@ -62,7 +62,6 @@ _OF_SHARED_TILES = (
 )
 _SHARE_STEP = 8  # columns: a thread holds a pair of each eight columns of a wgmma's accumulators
 _WORTH_DIVIDING = 0.96  # of the cycles of whole tiles, which are 3 to 4 % faster if estimates are equal (H200)
-_NARROW = range(8, 257, 8)
 
 _OF_TILES = ("mainloop.k", *AGENT_PATHS)
 # If only these fields are given, with these values, K may be divided: with a producer, and without. Any other field may
@@ -284,23 +283,16 @@ def _widths(given: Schedule, problem: Problem, narrowest: int) -> list[int]:
         return [size(given.multiply.permutation[1])]
     # Panels of a B that is contiguous along N, and rows of the epilogue's scratch, need whole swizzle spans.
     any_width = b_is_nk(problem.layout) and (stores_by_tma(given, problem) or problem.d_is_column_major)
-    widths = list(range(narrowest, 257, tiles.N_STEP if any_width else tiles.NARROWEST))
     if any_width and problem.d_is_column_major:
-        return list(
-            range(tiles.N_STEP, min(256, tiles.N_STEP * ceil((problem.n or 256) / tiles.N_STEP)) + 1, tiles.N_STEP)
-        )
+        return [width for width in tiles.ANY_WIDTH if width < (problem.n or inf) + tiles.N_STEP]
+    widths = list(range(narrowest, 257, tiles.N_STEP if any_width else tiles.NARROWEST))
     if problem.n is not None and problem.n < tiles.NARROWEST:
         widths.insert(0, 16 << max(0, (problem.n - 1) // 16).bit_length())
     return widths
 
 
 def _divided_by_consumers(problem: Problem, target: Target) -> Iterator[Fields]:
-    """Grids of at most one wave, with K in as many parts as fit.
-
-    Neighbouring CTAs read the same part of the larger operand at the same time. The tiles of 256×2048×8192, 128×128 in
-    four parts, took 18.6 µs along columns and 21.1 µs along rows. A narrow tile is as wide as the product, and one part
-    adds the sums of the others.
-    """
+    """Grids of at most one wave, with the K of each tile in several parts, in each order of tiles."""
     assert problem.m is not None and problem.n is not None and problem.k is not None
     depth = tiles.DEPTH_BITS // element_type(problem.a).bits
     shapes = [(rows, columns, agents) for rows, agents in tiles.DIVIDED_ROWS for columns in _divided_columns(problem)]
@@ -323,7 +315,8 @@ def _divided_columns(problem: Problem) -> Sequence[int]:
     if not problem.d_is_column_major:
         return tiles.DIVIDED_COLUMNS
     assert problem.n is not None
-    return sorted({tiles.N_STEP * ceil(ceil(problem.n / count) / tiles.N_STEP) for count in range(1, 9)} & {*_NARROW})
+    covering = {tiles.N_STEP * ceil(ceil(problem.n / count) / tiles.N_STEP) for count in range(1, 9)}
+    return sorted(covering & {*tiles.ANY_WIDTH})
 
 
 def _kinds_of_division(problem: Problem) -> tuple[KDivisionKind, ...]:

@@ -17,7 +17,6 @@ from lowtide.targets.atoms import WGMMA_ROWS
 _MOST_ROWS = 1024  # with more, tiles of 64 rows or more fit the product as given
 # Packed weights (M×28672×4096, s4): at M = 16 28 µs by mma.sync and 33 by wgmma, at M = 64 54 and 42.
 _MOST_ROWS_OF_MMA_SYNC = 32
-_WORTH_SWAPPING = 1.0  # of the estimated cycles as given: at equal cycles the swapped product is 0.5 % faster (H200)
 _ASSUMED_EXTENT = 4096
 
 
@@ -38,13 +37,16 @@ def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None
 
 
 def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Target) -> str | None:
-    """Why the schedule of the swapped product is chosen in place of the one as given; None if it is not."""
+    """Why the schedule of the swapped product is chosen in place of the one as given; None if it is not.
+
+    It is chosen at equal cycles too: it is then 0.5 % faster on average (H200).
+    """
     if not as_given.agents.has_producer or not swapped.agents.has_producer:
         return None
     known = replace(problem, n=problem.n or _ASSUMED_EXTENT, k=problem.k or _ASSUMED_EXTENT)
     own = cost(as_given, known, target)
     other = cost(swapped, known.swap(), target)
-    if other > _WORTH_SWAPPING * own:
+    if other > own:
         return None
     return (
         f"a wgmma has {WGMMA_ROWS} rows and D {problem.m}: these are better the columns of Dᵀ = Bᵀ · Aᵀ "

@@ -178,6 +178,7 @@ ROWS: tuple[tuple[int, Agents, int], ...] = (
     (64, pingpong(2), 256),
 )
 NARROWEST, N_STEP = 64, 8
+ANY_WIDTH = range(N_STEP, 257, N_STEP)  # if D lies by columns
 DEPTH_BITS = 1024  # K of a step: rows of 128 bytes
 # For products of pieces, whose sums are promoted after each step. Two stages of 64 elements of tf32 were faster than
 # four of 32 (H200, 4096³ by tf32x3, 256×128: 1314 and 1548 µs; by bf16x6 1345 and 1733 µs).

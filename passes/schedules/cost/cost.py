@@ -1,8 +1,9 @@
 """Estimated cost of a grid of CTA tiles, in cycles of one SM.
 
-A grid runs in waves of the CTAs that fit on the GPU at once. A K step of a CTA takes as long as its products or its
-loads, whichever take longer. The estimate is small on purpose: one formula for all kinds of agents, with measured
-constants for each kind in `calibration.py`. Extents known only at run time count as 4096.
+`wgmma.py` estimates the grids of wgmma tiles that `is_estimated` covers. The formula in this file is for all others:
+agents without a producer, and products whose sums are promoted or whose operands are converted. A grid runs in waves
+of the CTAs that fit on the GPU at once. A K step of a CTA takes as long as its products or its loads, whichever take
+longer. The constants for each kind of agents are in `calibration.py`. Extents known only at run time count as 4096.
 """
 
 from collections.abc import Mapping, Sequence

@@ -11,16 +11,15 @@ from lowtide.dialects.tile.fields import Order, grouped
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.cost.grids import WHOLE_COLUMN, Grid, Product
-from lowtide.passes.schedules.cost.traffic import TMA_BYTES, batch_of, sizes_of
+from lowtide.passes.schedules.cost.traffic import LINE_BYTES, TMA_BYTES, batch_of, sizes_of
 from lowtide.passes.schedules.rules.tma import contiguous_extent
+from lowtide.passes.support.agents.atoms import STMATRIX_BITS
 from lowtide.passes.support.agents.clusters import OPERANDS
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_WARPS, Operand
 
 _FEWEST_EARLY = 1024  # of K, for the first rows of a tile to be stored early
-_TRANSPOSED_BITS = 16  # of elements that stmatrix transposes
-_LINE = 128  # bytes: rows that TMA cannot read are packed to lines
 _BANDS = {RasterKind.row: 1, RasterKind.column: WHOLE_COLUMN}
 
 #: The fields that the estimate reads
@@ -89,7 +88,7 @@ def product_of(problem: Problem) -> Product:
 def _is_transposed_by_tma(problem: Problem) -> bool:
     """Whether a D that lies by columns is transposed in shared memory and stored by TMA."""
     bits = element_type(problem.d).bits
-    return bits == _TRANSPOSED_BITS and problem.m is not None and problem.m * bits // 8 % TMA_BYTES == 0
+    return bits == STMATRIX_BITS and problem.m is not None and problem.m * bits // 8 % TMA_BYTES == 0
 
 
 def _may_store_early(problem: Problem) -> bool:
@@ -102,7 +101,7 @@ def _may_store_early(problem: Problem) -> bool:
 def _row_bytes(operand: Operand, problem: Problem) -> int:
     _, extent = contiguous_extent(operand, problem)
     size = (extent or 0) * element_type(problem.stream(operand).element).bits // 8
-    return size if size % TMA_BYTES == 0 else _LINE
+    return size if size % TMA_BYTES == 0 else LINE_BYTES  # packed to lines
 
 
 def square_bands(tile: tuple[int, int], cluster_rows: int, target: Target) -> Order:

@@ -29,8 +29,6 @@ class Product:
     """Whether D lies by columns and threads store single elements of it."""
     stores_early: "bool | np.ndarray" = False
     """Whether the first of two blocks of rows may be stored while the last K step multiplies the second."""
-    longer: Numbers = 1.0
-    """The factor by which products take longer than those that only add to the sums."""
 
 
 class Grid(NamedTuple):

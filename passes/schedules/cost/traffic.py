@@ -29,7 +29,7 @@ _SHARPNESS = 6  # loads from L2 and from memory hide each other up to a part: se
 _EMPTY_ROWS_PER_CYCLE = 18
 TMA_BYTES = 16  # rows must be multiples of this
 _UNALIGNED_WEIGHT = 2.0  # for an operand whose rows do not start on L2 lines: each row of a box touches two lines
-_LINE_BYTES, SECTOR_BYTES = 128, 32
+LINE_BYTES, SECTOR_BYTES = 128, 32
 # If rows do not start on sectors of L2, requests to L2 limit all SMs together. Cycles per SM for 128 bytes of a TMA
 # load of such rows, and of other rows. Measured on an H200 (bf16, tn, without clusters and in pairs of CTAs): 1000³,
 # 2056³, 4096×4104×4104, 8200³, 4096×4096×1000, 1000×8000×1000. A load for several CTAs is one request.
@@ -119,7 +119,7 @@ def per_product(tile: Tile, problem: Problem) -> float:
     """Elements of A and B that a step loads for each multiply-add: 1 / N and 1 / M. If the rows of an operand do not
     start on L2 lines, its elements cost more. CTAs that share a load share this additional cost."""
     of_a, of_b = (
-        1.0 if _starts_on(_LINE_BYTES, operand, problem) else 1 + (_UNALIGNED_WEIGHT - 1) / _sharers(operand, tile)
+        1.0 if _starts_on(LINE_BYTES, operand, problem) else 1 + (_UNALIGNED_WEIGHT - 1) / _sharers(operand, tile)
         for operand in OPERANDS
     )
     return of_a / tile.shape[1] + of_b / tile.shape[0]
@@ -131,7 +131,7 @@ def request_cycles(tile: Tile, problem: Problem) -> float:
         return 0.0
     cycles = 0.0
     for operand, rows in zip(OPERANDS, tile.shape[:2], strict=True):
-        lines = rows * tile.shape[2] * element_type(problem.stream(operand).element).bits / 8 / _LINE_BYTES
+        lines = rows * tile.shape[2] * element_type(problem.stream(operand).element).bits / 8 / LINE_BYTES
         of_one = _OF_ALIGNED if _starts_on(SECTOR_BYTES, operand, problem) else _CYCLES_PER_REQUEST
         cycles += lines / _sharers(operand, tile) * of_one
     return cycles

@@ -87,7 +87,7 @@ class Constants:
     much. The next: if these CTAs are far apart in the order of tiles."""
     read_far: float
     l2_megabytes: float
-    """The megabytes of data of which L2 has lost half before they are read again."""
+    """If so many megabytes are read again, L2 has lost half of them."""
     l2_sharpness: float
     """The power with which this share depends on the size."""
     empty: float
@@ -229,8 +229,8 @@ def _products(grids: Grids, product: Product, found: Constants) -> np.ndarray:
     reads = _SLICE * (_ROWS + grids.columns) / _SHARED_MEMORY
     one = either(grids.columns / _COLUMNS_PER_CYCLE, reads, 8)
     slices = grids.depth * product.operand_bytes / _SLICE * grids.rows / _ROWS
-    longer = np.where(grids.warpgroups > 2, found.three, 1.0) * product.longer
-    return either(slices * one * longer, found.least_step / grids.turns, 4)
+    factor = np.where(grids.warpgroups > 2, found.three, 1.0)
+    return either(slices * one * factor, found.least_step / grids.turns, 4)
 
 
 def _step(grids: Grids, found: Constants) -> np.ndarray:
