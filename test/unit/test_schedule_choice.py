@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 
@@ -9,7 +10,7 @@ from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, Operan
 from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.schedules.choice.choice import choose, ranked
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes, threads_of
 from lowtide.passes.schedules.rules.rules import broken_rule
 from lowtide.passes.support.problem.problem import Problem
@@ -243,6 +244,15 @@ def test_a_cluster_that_is_given_is_kept_and_so_is_none() -> None:
     problem = replace(LARGE, n=4104, k=4104)
     for cluster in ((1, 1), (2, 1), (2, 2)):
         assert choose(problem, get("sm_90a"), Schedule().with_(cluster=cluster)).schedule.cluster == cluster
+
+
+@pytest.mark.parametrize("size", [(81920, 256, 256), (16, 28672, 4096), (300, 4104, 4104), (130, 4096, 4096)])
+def test_a_complete_schedule_is_taken_as_it_is(size: tuple[int, int, int]) -> None:
+    """Also one that leaves out the cluster, where the model would choose one."""
+    m, n, k = size
+    problem, target = replace(LARGE, m=m, n=n, k=k), get("sm_90a")
+    for each in islice(ranked(problem, target, Schedule()), 24):
+        assert choose(problem, target, each.schedule).schedule == each.schedule
 
 
 def test_tiles_of_one_band_go_in_the_order_of_columns() -> None:
