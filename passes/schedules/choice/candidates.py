@@ -8,50 +8,34 @@ one. Each CTA then writes its partial sums to L2, and one CTA adds them all, or 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from math import ceil, inf, prod
+from math import ceil, prod
 from types import MappingProxyType
-from typing import Any, TypeAlias
-
-from tensor_layouts import size
+from typing import Any
 
 from lowtide.dialects.tile import (
     KDivisionKind,
     LaunchKind,
     OperandKind,
-    RasterKind,
     SchedulerKind,
     StorePath,
     TailKind,
 )
 from lowtide.dialects.tile.agents import AGENT_PATHS, REGISTER_PATHS, SINGLE, Agent, Agents, cooperative, pingpong
 from lowtide.dialects.tile.division import KDivision
-from lowtide.dialects.tile.fields import Extents3, Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
-from lowtide.passes.schedules.choice import short_k, tiles
-from lowtide.passes.schedules.choice.asked_for import asks_for_tma_stores, stores_by_tma, wgmma_width
+from lowtide.passes.schedules.choice import forms, short_k, tiles
+from lowtide.passes.schedules.choice.asked_for import asks_for_tma_stores
+from lowtide.passes.schedules.choice.forms import Extents, Fields
 from lowtide.passes.schedules.choice.multiply import multiplies_by_fma
 from lowtide.passes.schedules.choice.reasons import OF_FEW_STEPS
 from lowtide.passes.schedules.choice.tiles import Splits, WarpTile
-from lowtide.passes.schedules.cost.described import is_estimated, square_bands
+from lowtide.passes.schedules.cost.described import is_estimated
 from lowtide.passes.schedules.cost.traffic import straddles_sectors
-from lowtide.passes.schedules.facts.resources import REGISTER_BITS, results_fill_registers
-from lowtide.passes.schedules.rules.multiply import column_step, widest
-from lowtide.passes.support.problem.matrix_layouts import b_is_nk
+from lowtide.passes.schedules.facts.resources import REGISTER_BITS
 from lowtide.passes.support.problem.problem import Problem
-from lowtide.targets import Target, issuer_of
-from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS, WGMMA_ROWS, wgmma_widths
-
-Fields: TypeAlias = Mapping[str, Any]
-"""By path."""
-
-_MOST_OF = 0.75  # the share of the SMs that should have a tile of packed weights
-_ACCUMULATORS_BESIDE_ROWS = 128  # per thread, if the epilogue also holds rows of a full operand
-_ACCUMULATORS_BESIDE_COLUMNS = 64  # if it holds elements of one that lies by columns
-# Accumulators per thread if an epilogue without TMA calls functions, in tiles of one block of rows per consumer: ptxas
-# interleaves the calls of a whole part, and spills with more.
-_ACCUMULATORS_BESIDE_FUNCTIONS, _FEW_BESIDE_FUNCTIONS = 128, 64
+from lowtide.targets import Target
+from lowtide.targets.atoms import WARPGROUP_WARPS
 
 _OF_SHARED_TILES = (
     *REGISTER_PATHS,
@@ -60,7 +44,6 @@ _OF_SHARED_TILES = (
     "multiply.permutation",
     "epilogue.tile",
 )
-_SHARE_STEP = 8  # columns: a thread holds a pair of each eight columns of a wgmma's accumulators
 _WORTH_DIVIDING = 0.96  # of the cycles of whole tiles, which are 3 to 4 % faster if estimates are equal (H200)
 
 _OF_TILES = ("mainloop.k", *AGENT_PATHS)
@@ -99,7 +82,8 @@ def whole(given: Schedule, problem: Problem, target: Target, *, with_producer: b
     """
     if with_producer:
         for attempt, kinds in _attempts(given, problem):
-            yield Group(attempt, _with_producer(attempt, kinds, problem, target))
+            found = forms.whole(attempt, kinds, problem, target)
+            yield Group(attempt, found.at(found.suits(Extents.of(problem))))
         return
     yield Group(given, list(short_k.candidates(given, problem, target)), OF_FEW_STEPS["grid.tile"])
     own, tile, k = tiles.common(given, problem, target), given.grid.tile, given.mainloop.k
@@ -116,8 +100,10 @@ def divided(given: Schedule, problem: Problem, target: Target, *, with_producer:
     is_open = all(path in beside and value in (beside[path] or (value,)) for path, value in given.decided().items())
     if problem.weights or not problem.has_static_extents or not is_open:
         return Group(given, [])
-    found = _divided_by_consumers(problem, target) if with_producer else _split_by_warps(given, problem, target)
-    return Group(given, list(found))
+    if not with_producer:
+        return Group(given, list(_split_by_warps(given, problem, target)))
+    found = forms.divided(problem, target)
+    return Group(given, found.at(found.suits(Extents.of(problem))))
 
 
 def worth_dividing(given: Schedule, problem: Problem, target: Target, *, with_producer: bool) -> float:
@@ -153,176 +139,6 @@ def _attempts(given: Schedule, problem: Problem) -> Iterator[tuple[Schedule, tup
     if given.epilogue.path is None and not asks_for_tma_stores(given):
         by_threads = given.set({"epilogue.path": StorePath.smem})
         yield from ((by_threads, kinds) for kinds in groups)
-
-
-def _with_producer(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: Target) -> Sequence[Fields]:
-    """Tiles with these agents, each with the orders in which CTAs may take them. If clusters may be faster, the tiles
-    also occur with clusters that share loads."""
-    found: list[Fields] = [
-        {"grid.tile": shape[:2], "mainloop.k": shape[2], **agents.values()}
-        for shape, agents in _shapes(given, kinds, problem, target)
-    ]
-    if given.grid.cluster is None and target.max_cluster > 1 and _may_share(given, problem):
-        found = [*found, *({**fields, "grid.cluster": cluster} for cluster in tiles.CLUSTERS for fields in found)]
-    if given.grid.order is None and is_estimated(problem) and problem.has_static_extents:
-        return [{**fields, "grid.order": order} for fields in found for order in _orders(fields, problem, target)]
-    return found
-
-
-def _may_share(given: Schedule, problem: Problem) -> bool:
-    """Whether clusters may be faster. Without an estimate of requests to L2, they are tried only if rows do not start
-    on sectors of L2 (H200: 4096×4104×4104 is 1.25 times as fast). A given order is one of single CTAs: a complete
-    schedule that leaves out the cluster has none."""
-    may_gain = problem.has_static_extents if is_estimated(problem) else straddles_sectors(problem)
-    by_wgmma = issuer_of(given.multiply.atom) in (None, "warpgroup")
-    return may_gain and by_wgmma and given.grid.k_division is None and given.grid.order is None
-
-
-def _orders(fields: Fields, problem: Problem, target: Target) -> list[Order]:
-    """The orders that differ for the grid of a tile: row by row, column by column, in bands. Only bands need
-    divisions by run-time values; without them 1024³ is 5 % faster (H200)."""
-    (rows, columns), cluster = fields["grid.tile"], fields.get("grid.cluster", (1, 1))
-    assert problem.m is not None and problem.n is not None
-    of_rows, of_columns = ceil(problem.m / (rows * cluster[0])), ceil(problem.n / (columns * cluster[1]))
-    if of_columns == 1 or of_rows == 1:
-        return [Order(RasterKind.row if of_columns == 1 else RasterKind.column)]
-    band = square_bands((rows, columns), cluster[0], target)
-    plain = [Order(RasterKind.row), Order(RasterKind.column)]
-    return plain if of_rows <= band.rows else [*plain, band]
-
-
-def _shapes(
-    given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: Target
-) -> list[tuple[Extents3, Agents]]:
-    """M, N and K of a step, and the agents that compute it."""
-    depth = given.mainloop.k or _depth(problem)
-    if given.grid.tile is not None:
-        rows, columns = given.grid.tile
-        blocks = 2 if given.grid.tail is TailKind.halves else 1
-        able = [agents for agents in kinds if rows % (blocks * WGMMA_ROWS * agents.consumer.warpgroups) == 0]
-        usual = [agents for height, agents, _ in tiles.ROWS if height == rows and agents in able]
-        dealt = able if given.multiply.atoms is not None else usual or able
-        return [
-            ((rows, columns, depth), agents)
-            for agents in dealt or [min(kinds, key=lambda kind: kind.consumer.warpgroups)]
-        ]
-    if problem.weights:
-        return [_of_weights(given, kinds, problem, target)]
-    rows_of = [entry for entry in tiles.ROWS if entry[1] in kinds] or [
-        (WGMMA_ROWS * agents.consumer.warpgroups, agents, widest(agents.consumer.all_warpgroups, problem, target))
-        for agents in kinds
-    ]
-    legal, found, fitting = wgmma_widths(problem.a, problem.b, problem.acc), [], []
-    for rows, agents, most_n in rows_of:
-        most, is_one_block = _room(agents, given, problem)
-        for n in _widths(given, problem, min(tiles.NARROWEST, most_n)):
-            # Consumers that take turns were up to 13 % slower with a narrower last part of each tile (H200, N = 176),
-            # and up to 10 % slower with a narrower last tile of each matrix of a batch (16 × 2048×2048×128, 128×192
-            # instead of 128×128).
-            if agents.consumer.turns > 1 and not given.agents.has_producer and not _suits_turns(n, problem):
-                continue
-            found.append(((rows, n, depth), agents))
-            has_room = rows * n // (WARPGROUP_THREADS * agents.consumer.warpgroups) <= most
-            if (
-                n <= most_n
-                and n in legal
-                and has_room
-                and (not is_one_block or rows == WGMMA_ROWS * agents.consumer.warpgroups)
-            ):
-                fitting.append(found[-1])
-    return fitting or found  # if the given fields leave no tile that fits, the rules say why
-
-
-def _of_weights(
-    given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: Target
-) -> tuple[Extents3, Agents]:
-    """A tile with as many columns as D has (the rows of A before the swap), at most 64: each tile converts its weights,
-    which are its rows, again. It has two blocks of 64 rows for each consumer, or one if there are few tiles."""
-    step, depth = column_step(problem), given.mainloop.k or _depth(problem)
-    columns = wgmma_width(given) or min(tiles.NARROWEST, -(-(problem.n or tiles.NARROWEST) // step) * step)
-    blocks = [(2, agents) for agents in kinds[:1]] + [(1, agents) for agents in kinds]
-    found = [((WGMMA_ROWS * each * agents.consumer.warpgroups, columns, depth), agents) for each, agents in blocks]
-    enough = (one for one in found if (problem.tiles(one[0]) or target.sm_count) >= _MOST_OF * target.sm_count)
-    return next(enough, found[-1])
-
-
-def _depth(problem: Problem) -> int:
-    """K of a step."""
-    if problem.weights:
-        return problem.group or tiles.DEPTH_OF_WEIGHTS
-    bits = tiles.DEPTH_BITS if problem.decomposition is None else tiles.DEPTH_BITS_OF_PIECES
-    return bits // element_type(problem.a).bits
-
-
-def _suits_turns(n: int, problem: Problem) -> bool:
-    """Whether tiles of `n` columns are candidates for consumers that take turns."""
-    is_whole = not problem.is_batched or problem.n is None or problem.n % n == 0 or n > problem.n
-    return n < tiles.NARROWEST or (n % tiles.NARROWEST == 0 and is_whole)
-
-
-def _room(agents: Agents, given: Schedule, problem: Problem) -> tuple[float, bool]:
-    """The most accumulators of a thread that leave enough registers to the epilogue; and whether the tile may have only
-    one block of rows per consumer."""
-    most, by_tma = inf, stores_by_tma(given, problem)
-    if OperandKind.full in problem.region_kinds:
-        most = _ACCUMULATORS_BESIDE_COLUMNS if problem.d_is_column_major else _ACCUMULATORS_BESIDE_ROWS
-    # The tallest tile of a consumer that takes turns leaves no registers for functions, row addresses, or a run-time N.
-    is_simple = by_tma and problem.compiled.n is not None and not problem.has_math
-    if agents.consumer.turns > 1 and not is_simple:
-        most = min(most, _ACCUMULATORS_BESIDE_FUNCTIONS)
-    if not problem.has_math or by_tma:
-        return most, False
-    is_tight = agents.consumer.all_warpgroups == 1 or results_fill_registers(problem)  # one consumer has no setmaxnreg
-    return min(most, _FEW_BESIDE_FUNCTIONS if is_tight else _ACCUMULATORS_BESIDE_FUNCTIONS), True
-
-
-def _widths(given: Schedule, problem: Problem, narrowest: int) -> list[int]:
-    """N of the CTA tiles to choose among; a single one if the given wgmma or permutation fixes it."""
-    if width := wgmma_width(given):
-        return [width]
-    if given.multiply.permutation is not None:
-        return [size(given.multiply.permutation[1])]
-    # Panels of a B that is contiguous along N, and rows of the epilogue's scratch, need whole swizzle spans.
-    any_width = b_is_nk(problem.layout) and (stores_by_tma(given, problem) or problem.d_is_column_major)
-    if any_width and problem.d_is_column_major:
-        return [width for width in tiles.ANY_WIDTH if width < (problem.n or inf) + tiles.N_STEP]
-    widths = list(range(narrowest, 257, tiles.N_STEP if any_width else tiles.NARROWEST))
-    if problem.n is not None and problem.n < tiles.NARROWEST:
-        widths.insert(0, 16 << max(0, (problem.n - 1) // 16).bit_length())
-    return widths
-
-
-def _divided_by_consumers(problem: Problem, target: Target) -> Iterator[Fields]:
-    """Grids of at most one wave, with the K of each tile in several parts, in each order of tiles."""
-    assert problem.m is not None and problem.n is not None and problem.k is not None
-    depth = tiles.DEPTH_BITS // element_type(problem.a).bits
-    shapes = [(rows, columns, agents) for rows, agents in tiles.DIVIDED_ROWS for columns in _divided_columns(problem)]
-    for rows, columns, agents in shapes:
-        most = min(target.sm_count // (problem.tiles((rows, columns)) or 1), ceil(problem.k / depth))
-        for kind, parts in product(_kinds_of_division(problem), tiles.PARTS):
-            if parts > most or (kind is KDivisionKind.scatter and columns % (_SHARE_STEP * parts)):
-                continue
-            fields: Fields = {
-                "grid.tile": (rows, columns),
-                "grid.k_division": KDivision(kind, parts),
-                "mainloop.k": depth,
-                **agents.values(),
-            }
-            yield from ({**fields, "grid.order": order} for order in _orders(fields, problem, target))
-
-
-def _divided_columns(problem: Problem) -> Sequence[int]:
-    """The columns of tiles whose K is divided. If D lies by columns, those of 1 to 8 tiles that cover N."""
-    if not problem.d_is_column_major:
-        return tiles.DIVIDED_COLUMNS
-    assert problem.n is not None
-    covering = {tiles.N_STEP * ceil(ceil(problem.n / count) / tiles.N_STEP) for count in range(1, 9)}
-    return sorted(covering & {*tiles.ANY_WIDTH})
-
-
-def _kinds_of_division(problem: Problem) -> tuple[KDivisionKind, ...]:
-    """`scatter`: each part adds its share of the sums. If D lies by columns, also `split`: the first part adds all."""
-    return (KDivisionKind.scatter, *([KDivisionKind.split] if problem.d_is_column_major else []))
 
 
 def _splits(given: Schedule, problem: Problem, target: Target) -> Splits:

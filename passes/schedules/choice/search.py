@@ -4,23 +4,26 @@ The cost is estimated for all candidates. The rules take longer, so they check o
 caller asks for more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
-from typing import TypeVar
+from typing import TypeVar, overload
+
+import numpy as np
 
 from lowtide.dialects.tile import TailKind
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, without_codes
 from lowtide.passes.schedules.choice.asked_for import asks_for_no_roles, asks_for_roles
-from lowtide.passes.schedules.choice.candidates import Fields, Group, divided, whole, worth_dividing
+from lowtide.passes.schedules.choice.candidates import Group, divided, whole, worth_dividing
+from lowtide.passes.schedules.choice.forms import Fields, Forms
 from lowtide.passes.schedules.choice.grid import may_split_tail
 from lowtide.passes.schedules.choice.packing import transposing
 from lowtide.passes.schedules.choice.parts import SWIZZLES, follow
-from lowtide.passes.schedules.cost.cost import cost, estimates, rank
-from lowtide.passes.schedules.cost.described import PATHS, is_estimated
+from lowtide.passes.schedules.cost.cost import cost, estimates_of, rank
+from lowtide.passes.schedules.cost.described import is_estimated
 from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules.mainloop import has_wgmma
 from lowtide.passes.schedules.rules.rules import broken_rule
@@ -60,6 +63,29 @@ class _Weighed:
         in_cluster = "" if cluster == (1, 1) else f" in clusters of {list(cluster)}"
         order = f", {self.fields['grid.order']}" if "grid.order" in self.fields else ""
         return f"{'×'.join(map(str, self.schedule.tile_mnk))}{in_cluster}{order}: {self.rank[0]:,.0f}"
+
+
+@dataclass(frozen=True)
+class _Estimated(Sequence[_Weighed]):
+    """Candidates whose cycles are estimated. `order`: their indices, the cheapest first."""
+
+    given: Schedule
+    forms: Forms
+    cycles: np.ndarray
+    order: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @overload
+    def __getitem__(self, place: int) -> _Weighed: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[_Weighed]: ...
+    def __getitem__(self, place: int | slice) -> _Weighed | Sequence[_Weighed]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        number = self.order[place]
+        return _Weighed(self.given, self.forms[number], (float(self.cycles[number]),))
 
 
 def legal(problem: Problem, target: Target, given: Schedule) -> Iterator[Found]:
@@ -131,7 +157,7 @@ class _Search:
             for one in weighed:
                 schedule = self._accepted(one.schedule, refused)
                 if schedule is not None:
-                    others = [other for other in weighed[:_SHOWN] if other is not one]
+                    others = [other for other in weighed[:_SHOWN] if other != one]
                     shown = ", ".join(map(str, [one, *others][:_SHOWN]))
                     why = f"{least}estimated cycles ({one.rank[0]:,.0f}) of {len(weighed)} tiles: {shown}"
                     yield Found(schedule, group.why or why)
@@ -148,7 +174,7 @@ class _Search:
         weighed = self._weighed(group, None, [])
         paying = sum(one.rank[0] < most for one in weighed)
 
-        def accepted(some: list[_Weighed]) -> Iterator[Found]:
+        def accepted(some: Sequence[_Weighed]) -> Iterator[Found]:
             for one in some:
                 schedule, division = self._accepted(one.schedule, []), one.schedule.k_division
                 if schedule is not None and division is not None:
@@ -161,11 +187,11 @@ class _Search:
 
         return accepted(weighed[:paying]), accepted(weighed[paying:])
 
-    def _weighed(self, group: Group, tail: TailKind | None, refused: list[str]) -> list[_Weighed]:
+    def _weighed(self, group: Group, tail: TailKind | None, refused: list[str]) -> Sequence[_Weighed]:
         """The distinct candidates of a group, ordered by rank unless their order is known. The rank of a candidate
         without a producer needs all its fields."""
-        if self.with_producer and is_estimated(self.problem):
-            return self._estimated(group, tail)
+        if isinstance(group.candidates, Forms) and is_estimated(self.problem):
+            return self._estimated(group.given, group.candidates, tail)
         found = []
         for schedule in dict.fromkeys(map(group.given.filled, group.candidates)):
             try:
@@ -175,16 +201,12 @@ class _Search:
                 refused.append(str(error))
         return found if group.why else sorted(found, key=lambda one: one.rank)
 
-    def _estimated(self, group: Group, tail: TailKind | None) -> list[_Weighed]:
+    def _estimated(self, given: Schedule, forms: Forms, tail: TailKind | None) -> Sequence[_Weighed]:
         """The same for tiles of wgmma. Their cycles are estimated all at once; a schedule is made when it is needed."""
-        decided = group.given.decided()
-        distinct = {tuple(map({**fields, **decided}.get, PATHS)): fields for fields in group.candidates}
-        if not distinct:
+        if not forms:
             return []
-        filled = [dict(zip(PATHS, values, strict=True)) for values in distinct]
-        cycles = estimates(filled, self.problem, self.target, tail)
-        weighed = zip(distinct.values(), cycles.tolist(), strict=True)
-        return sorted((_Weighed(group.given, fields, (one,)) for fields, one in weighed), key=lambda one: one.rank)
+        cycles = estimates_of(forms.grids(given.decided()), self.problem, self.target, tail)
+        return _Estimated(given, forms, cycles, np.argsort(cycles, kind="stable").tolist())
 
     def _accepted(self, schedule: Schedule, refused: list[str]) -> Schedule | None:
         """The completed schedule. If it breaks a rule: None, and the rule is added to `refused`. For the rules, open

@@ -112,17 +112,23 @@ def cost(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None
 def estimates(
     candidates: Sequence[Mapping[str, Any]], problem: Problem, target: Target, tail: Tail | None = None
 ) -> np.ndarray:
-    """Estimated cycles of schedules with a producer, for a problem that `is_estimated`. `candidates`: fields by path.
+    """As `estimates_of`. `candidates`: fields by path."""
+    return estimates_of(Grids.of([grid_of(fields, target) for fields in candidates]), problem, target, tail)
+
+
+def estimates_of(grids: Grids, problem: Problem, target: Target, tail: Tail | None = None) -> np.ndarray:
+    """Estimated cycles of schedules with a producer, for a problem that `is_estimated`.
 
     `tail`: how the last wave runs. None: in halves if a candidate says so; otherwise whole or in halves, whichever
     takes less, if halves are legal.
     """
-    grids, product = Grids.of([grid_of(fields, target) for fields in candidates]), product_of(problem)
+    product = product_of(problem)
     found = estimated(grids, product, target)
     if tail is None and problem.has_static_extents:
         may = may_be_halved(grids, product, target.sm_count, _in_large_clusters(target)) & (grids.halves == 0)
         if may.any():
-            found = np.minimum(found, estimated(replace(grids, halves=may.astype(float)), product, target))
+            halved = replace(grids.at(may), halves=np.ones(may.sum()))
+            found[may] = np.minimum(found[may], estimated(halved, product, target))
     return found
 
 

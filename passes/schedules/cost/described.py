@@ -58,9 +58,14 @@ def grid_of(fields: Mapping[str, Any], target: Target) -> Grid:
         cluster_columns=cluster[1],
         parts=1 if is_whole or division is None else division.parts,
         adds_shares=division is not None and not is_whole and division.is_scattered,
-        band=_BANDS.get(order.kind) or order.rows or square.rows,
+        band=band_of(order) or square.rows,
         halves=fields.get("grid.tail") is TailKind.halves,
     )
+
+
+def band_of(order: Order) -> int:
+    """The rows of tiles in a band, as `Grid` has them; 0 for an order without bands of rows."""
+    return _BANDS.get(order.kind) or order.rows
 
 
 def fields_of(schedule: Schedule, paths: Iterable[str] = PATHS) -> dict[str, Any]:

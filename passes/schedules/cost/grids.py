@@ -80,6 +80,10 @@ class Grids:
         columns = zip(*grids, strict=True)
         return cls(*(np.array(column, dtype=np.float64) for column in columns))
 
+    def at(self, chosen: np.ndarray) -> "Grids":
+        """Those that are chosen, by a mask or by their indices."""
+        return Grids(*(getattr(self, name)[chosen] for name in Grid._fields))
+
     def __len__(self) -> int:
         return len(self.rows)
 

@@ -1,0 +1,193 @@
+"""The candidates with a producer: each a tile with its agents, a cluster, a division of K, and an order of tiles.
+
+They are kept as indices and estimated as arrays, since there are thousands. They are the same for all extents of D;
+`Forms.suits` says which of them the choice considers for given ones.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import ceil
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from lowtide.dialects.tile import KDivisionKind, RasterKind
+from lowtide.dialects.tile.agents import Agents
+from lowtide.dialects.tile.division import KDivision
+from lowtide.dialects.tile.fields import Extents2, Order
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.choice import shapes, tiles
+from lowtide.passes.schedules.choice.shapes import Shapes
+from lowtide.passes.schedules.cost.described import PATHS, band_of, grid_of, is_estimated, square_bands
+from lowtide.passes.schedules.cost.grids import Grid, Grids
+from lowtide.passes.schedules.cost.traffic import straddles_sectors
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.targets import Target, issuer_of
+
+Fields = Mapping[str, Any]
+
+_SHARE_STEP = 8  # columns: a thread holds a pair of each eight columns of a wgmma's accumulators
+_ORDERS = (RasterKind.row, RasterKind.column, RasterKind.grouped)
+_UNDIVIDED = (None,)
+
+
+class Extents(NamedTuple):
+    """M and N of D as the kernel computes it, and the number of products; None if it is known only at run time."""
+
+    m: np.ndarray | None
+    n: np.ndarray | None
+    batch: int | None
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Extents":
+        m, n = (None if extent is None else np.array(extent, dtype=float) for extent in (problem.m, problem.n))
+        return cls(m, n, problem.batch)
+
+
+@dataclass(frozen=True)
+class Forms(Sequence[Fields]):
+    """`numbers`: for each candidate the indices of its shape, cluster, division and order. A cluster, a division or an
+    order of None is left out."""
+
+    shapes: Shapes
+    clusters: Sequence[Extents2 | None]
+    divisions: Sequence[KDivision | None]
+    orders: Sequence[RasterKind | None]
+    numbers: np.ndarray
+    target: Target
+
+    def __len__(self) -> int:
+        return self.numbers.shape[1]
+
+    @overload
+    def __getitem__(self, number: int) -> Fields: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Fields]: ...
+    def __getitem__(self, number: int | slice) -> Fields | Sequence[Fields]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        shape, cluster, division, order = self.numbers[:, number].tolist()
+        found = self.shapes.each[shape].fields
+        beside = {
+            "grid.cluster": self.clusters[cluster],
+            "grid.k_division": self.divisions[division],
+            "grid.order": self._order(shape, cluster, self.orders[order]),
+        }
+        return found | {path: value for path, value in beside.items() if value is not None}
+
+    def _order(self, shape: int, cluster: int, kind: RasterKind | None) -> Order | None:
+        return self._bands[cluster][shape] if kind is RasterKind.grouped else None if kind is None else Order(kind)
+
+    @cached_property
+    def _bands(self) -> list[list[Order]]:
+        """By cluster and shape."""
+        sides = [(shape.rows, shape.columns) for shape in self.shapes.each]
+        return [
+            [square_bands(each, (cluster or (1, 1))[0], self.target) for each in sides] for cluster in self.clusters
+        ]
+
+    @cached_property
+    def _of_bands(self) -> np.ndarray:
+        """The rows of tiles in a band of each candidate; only for bands."""
+        rows = np.array([[band.rows for band in of_cluster] for of_cluster in self._bands], dtype=float)
+        return np.asarray(rows[self.numbers[1], self.numbers[0]])
+
+    def suits(self, of: Extents) -> np.ndarray:
+        """Whether each form, along the last dimension, is a candidate for each of the extents. Orders are left out if
+        they are the same for the grid. Only bands need divisions by run-time values; without them 1024³ is 5 % faster
+        (H200). All CTAs that divide K run at once."""
+        in_shape, in_cluster, in_division, in_order = self.numbers
+        found = self.shapes.suits(of.n)[..., in_shape]
+        if of.m is None or of.n is None or of.batch is None:
+            return found
+        rows, columns = np.array([shape[:2] for shape in self.shapes.each], dtype=float).T[:, in_shape]
+        if self.divisions != _UNDIVIDED:
+            parts = np.array([each.parts if each else 1 for each in self.divisions])[in_division]
+            tile_count = np.ceil(of.m[..., None] / rows) * np.ceil(of.n[..., None] / columns) * of.batch
+            found = found & (parts * tile_count <= self.target.sm_count)
+        if self.orders == _ORDERS:
+            clusters = np.array([cluster or (1, 1) for cluster in self.clusters], dtype=float)[in_cluster]
+            of_rows = np.ceil(of.m[..., None] / (rows * clusters[:, 0]))
+            of_columns = np.ceil(of.n[..., None] / (columns * clusters[:, 1]))
+            by_column, by_row = of_columns > 1, (of_columns == 1) | (of_rows > 1)
+            found = found & np.select(
+                [in_order == 0, in_order == 1], [by_row, by_column], by_column & (of_rows > self._of_bands)
+            )
+        return np.asarray(found)
+
+    def at(self, chosen: np.ndarray) -> "Forms":
+        """Those that are chosen, by a mask."""
+        return Forms(self.shapes, self.clusters, self.divisions, self.orders, self.numbers[:, chosen], self.target)
+
+    def grids(self, decided: Fields) -> Grids:
+        """As the estimate reads them, if some fields are decided."""
+        in_shape, in_cluster, in_division, in_order = self.numbers
+        of_shapes = [grid_of({**shape.fields, **decided}, self.target) for shape in self.shapes.each]
+        found = dict(zip(Grid._fields, np.array(of_shapes, dtype=float).T[:, in_shape], strict=True))
+        if self.clusters != _UNDIVIDED:
+            sides = np.array([cluster or (1, 1) for cluster in self.clusters], dtype=float)[in_cluster]
+            found |= {"cluster_rows": sides[:, 0], "cluster_columns": sides[:, 1]}
+        if self.divisions != _UNDIVIDED:
+            parts = [(each.parts, each.is_scattered) if each else (1, False) for each in self.divisions]
+            found |= dict(zip(("parts", "adds_shares"), np.array(parts, dtype=float)[in_division].T, strict=True))
+        if self.orders == _ORDERS:
+            fixed = np.array([band_of(Order(kind)) for kind in _ORDERS], dtype=float)[in_order]
+            found["band"] = np.where(fixed > 0, fixed, self._of_bands)
+        return Grids(**found)
+
+
+def whole(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: Target) -> Forms:
+    """Tiles with these agents, each with the orders in which CTAs may take them. If clusters may be faster, the tiles
+    also occur with clusters that share loads."""
+    found, decided = shapes.whole(given, kinds, problem, target), given.decided()
+    distinct = {tuple(map({**shape.fields, **decided}.get, PATHS)): shape for shape in found.each}
+    shares = given.grid.cluster is None and target.max_cluster > 1 and _may_share(given, problem)
+    has_orders = given.grid.order is None and is_estimated(problem) and problem.has_static_extents
+    return _combined(
+        Shapes(tuple(distinct.values()), found.to_n, found.covering, found.as_whole),
+        (None, *tiles.CLUSTERS) if shares else _UNDIVIDED,
+        _UNDIVIDED,
+        _ORDERS if has_orders else _UNDIVIDED,
+        target,
+    )
+
+
+def divided(problem: Problem, target: Target) -> Forms:
+    """Grids of at most one wave, with the K of each tile in several parts, in each order of tiles."""
+    assert problem.k is not None
+    found = shapes.divided(problem)
+    most = ceil(problem.k / found.each[0].depth)
+    divisions = [KDivision(*each) for each in product(_kinds_of_division(problem), tiles.PARTS) if each[1] <= most]
+    forms = _combined(found, _UNDIVIDED, tuple(divisions), _ORDERS, target)
+    shared = np.array([_SHARE_STEP * each.parts if each.is_scattered else 1 for each in divisions] or [1])
+    columns = found.columns[forms.numbers[0]]
+    return forms.at(columns % shared[forms.numbers[2]] == 0)
+
+
+def _combined(
+    found: Shapes,
+    clusters: Sequence[Extents2 | None],
+    divisions: Sequence[KDivision | None],
+    orders: Sequence[RasterKind | None],
+    target: Target,
+) -> Forms:
+    """All combinations, the order of tiles changing fastest, then the division, the shape, the cluster."""
+    counts = (len(clusters), len(found.each), len(divisions), len(orders))
+    cluster, shape, division, order = np.indices(counts).reshape(4, -1)
+    return Forms(found, clusters, divisions, orders, np.array([shape, cluster, division, order]), target)
+
+
+def _may_share(given: Schedule, problem: Problem) -> bool:
+    """Whether clusters may be faster. Without an estimate of requests to L2, they are tried only if rows do not start
+    on sectors of L2 (H200: 4096×4104×4104 is 1.25 times as fast). A given order is one of single CTAs: a complete
+    schedule that leaves out the cluster has none."""
+    may_gain = problem.has_static_extents if is_estimated(problem) else straddles_sectors(problem)
+    by_wgmma = issuer_of(given.multiply.atom) in (None, "warpgroup")
+    return may_gain and by_wgmma and given.grid.k_division is None and given.grid.order is None
+
+
+def _kinds_of_division(problem: Problem) -> tuple[KDivisionKind, ...]:
+    """`scatter`: each part adds its share of the sums. If D lies by columns, also `split`: the first part adds all."""
+    return (KDivisionKind.scatter, *([KDivisionKind.split] if problem.d_is_column_major else []))
