@@ -30,7 +30,7 @@ Fields = Mapping[str, Any]
 
 _SHARE_STEP = 8  # columns: a thread holds a pair of each eight columns of a wgmma's accumulators
 _ORDERS = (RasterKind.row, RasterKind.column, RasterKind.grouped)
-_UNDIVIDED = (None,)
+_LEFT_OUT = (None,)  # a cluster, a division or an order that no candidate has
 
 
 class Extents(NamedTuple):
@@ -103,7 +103,7 @@ class Forms(Sequence[Fields]):
         if of.m is None or of.n is None or of.batch is None:
             return found
         rows, columns = np.array([shape[:2] for shape in self.shapes.each], dtype=float).T[:, in_shape]
-        if self.divisions != _UNDIVIDED:
+        if self.divisions != _LEFT_OUT:
             parts = np.array([each.parts if each else 1 for each in self.divisions])[in_division]
             tile_count = np.ceil(of.m[..., None] / rows) * np.ceil(of.n[..., None] / columns) * of.batch
             found = found & (parts * tile_count <= self.target.sm_count)
@@ -126,10 +126,10 @@ class Forms(Sequence[Fields]):
         in_shape, in_cluster, in_division, in_order = self.numbers
         of_shapes = [grid_of({**shape.fields, **decided}, self.target) for shape in self.shapes.each]
         found = dict(zip(Grid._fields, np.array(of_shapes, dtype=float).T[:, in_shape], strict=True))
-        if self.clusters != _UNDIVIDED:
+        if self.clusters != _LEFT_OUT:
             sides = np.array([cluster or (1, 1) for cluster in self.clusters], dtype=float)[in_cluster]
             found |= {"cluster_rows": sides[:, 0], "cluster_columns": sides[:, 1]}
-        if self.divisions != _UNDIVIDED:
+        if self.divisions != _LEFT_OUT:
             parts = [(each.parts, each.is_scattered) if each else (1, False) for each in self.divisions]
             found |= dict(zip(("parts", "adds_shares"), np.array(parts, dtype=float)[in_division].T, strict=True))
         if self.orders == _ORDERS:
@@ -147,9 +147,9 @@ def whole(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: 
     has_orders = given.grid.order is None and is_estimated(problem) and problem.has_static_extents
     return _combined(
         Shapes(tuple(distinct.values()), found.to_n, found.covering, found.as_whole),
-        (None, *tiles.CLUSTERS) if shares else _UNDIVIDED,
-        _UNDIVIDED,
-        _ORDERS if has_orders else _UNDIVIDED,
+        (None, *tiles.CLUSTERS) if shares else _LEFT_OUT,
+        _LEFT_OUT,
+        _ORDERS if has_orders else _LEFT_OUT,
         target,
     )
 
@@ -160,7 +160,7 @@ def divided(problem: Problem, target: Target) -> Forms:
     found = shapes.divided(problem)
     most = ceil(problem.k / found.each[0].depth)
     divisions = [KDivision(*each) for each in product(_kinds_of_division(problem), tiles.PARTS) if each[1] <= most]
-    forms = _combined(found, _UNDIVIDED, tuple(divisions), _ORDERS, target)
+    forms = _combined(found, _LEFT_OUT, tuple(divisions), _ORDERS, target)
     shared = np.array([_SHARE_STEP * each.parts if each.is_scattered else 1 for each in divisions] or [1])
     columns = found.columns[forms.numbers[0]]
     return forms.at(columns % shared[forms.numbers[2]] == 0)
