@@ -26,7 +26,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.choice import forms, short_k, tiles
 from lowtide.passes.schedules.choice.asked_for import asks_for_tma_stores
-from lowtide.passes.schedules.choice.forms import Extents, Fields
+from lowtide.passes.schedules.choice.forms import Extents, Fields, Forms
 from lowtide.passes.schedules.choice.multiply import multiplies_by_fma
 from lowtide.passes.schedules.choice.reasons import OF_FEW_STEPS
 from lowtide.passes.schedules.choice.tiles import Splits, WarpTile
@@ -96,14 +96,25 @@ def whole(given: Schedule, problem: Problem, target: Target, *, with_producer: b
 def divided(given: Schedule, problem: Problem, target: Target, *, with_producer: bool) -> Group:
     """Tiles whose K several CTAs share. None if the given fields may mean whole tiles, an extent is not known, or
     weights are packed."""
-    beside = _BESIDE_DIVISION[with_producer]
-    is_open = all(path in beside and value in (beside[path] or (value,)) for path, value in given.decided().items())
-    if problem.weights or not problem.has_static_extents or not is_open:
+    if not _may_divide(given, problem, with_producer=with_producer):
         return Group(given, [])
     if not with_producer:
         return Group(given, list(_split_by_warps(given, problem, target)))
     found = forms.divided(problem, target)
     return Group(given, found.at(found.suits(Extents.of(problem))))
+
+
+def for_any_rows(given: Schedule, problem: Problem, target: Target) -> list[Forms]:
+    """The candidates with a producer that are usually best, and the divisions of K, whatever the extents of D are."""
+    attempt, kinds = next(_attempts(given, problem))
+    may_divide = _may_divide(given, problem, with_producer=True)
+    return [forms.whole(attempt, kinds, problem, target), *([forms.divided(problem, target)] if may_divide else [])]
+
+
+def _may_divide(given: Schedule, problem: Problem, *, with_producer: bool) -> bool:
+    beside = _BESIDE_DIVISION[with_producer]
+    is_open = all(path in beside and value in (beside[path] or (value,)) for path, value in given.decided().items())
+    return is_open and problem.has_static_extents and not problem.weights
 
 
 def worth_dividing(given: Schedule, problem: Problem, target: Target, *, with_producer: bool) -> float:

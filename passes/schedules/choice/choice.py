@@ -7,6 +7,7 @@ reasons. `ranked` also gives the schedules that are not chosen, for callers that
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from lowtide.dialects.tile import OperandsKind
 from lowtide.dialects.tile.schedule import Schedule
@@ -76,23 +77,43 @@ def ranked(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice
             yield choice
 
 
+class Way(NamedTuple):
+    """A product to choose for, as the kernel computes it. `why`: the reason for swapped operands; None if they are as
+    the given fields say."""
+
+    problem: Problem
+    given: Schedule
+    why: str | None = None
+
+
+def ways(problem: Problem, target: Target, given: Schedule) -> tuple[Way, ...]:
+    """The product as given, the swapped one, or both: whichever is faster is then chosen."""
+    if problem.swapped or given.grid.operands is OperandsKind.as_given:
+        return (Way(problem, given),)
+    if given.grid.operands is OperandsKind.swapped:
+        return (Way(problem.swap(), given),)
+    if problem.d_is_column_major:
+        return (_swapped(problem, given, "D lies column by column: its transpose, Bᵀ · Aᵀ, lies row by row"),)
+    if (why := swap.for_weights(given, problem, target)) is not None:
+        return (_swapped(problem, given, why),)
+    own = Way(problem, given)
+    return (own, _swapped(problem, given, "")) if swap.may_pay(given, problem) else (own,)
+
+
+def _swapped(problem: Problem, given: Schedule, why: str) -> Way:
+    """The product Dᵀ = Bᵀ · Aᵀ, with fields that say that the operands are swapped."""
+    return Way(problem.swap(), given.set({"grid.operands": OperandsKind.swapped}), why)
+
+
 def _weighed(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
     """As `ranked`; a schedule may come twice."""
-    if problem.swapped or given.grid.operands is OperandsKind.as_given:
-        return _complete(problem, target, given)
-    if given.grid.operands is OperandsKind.swapped:
-        return _complete(problem.swap(), target, given)
-    if problem.d_is_column_major:
-        return _swapped(problem, target, given, "D lies column by column: its transpose, Bᵀ · Aᵀ, lies row by row")
-    if (why := swap.for_weights(given, problem, target)) is not None:
-        return _swapped(problem, target, given, why)
-    own = _complete(problem, target, given)
-    return _of_few_rows(own, problem, target, given) if swap.may_pay(given, problem) else own
+    own, *others = (_complete(way, target) for way in ways(problem, target, given))
+    return _of_few_rows(own, others[0], problem, target) if others else own
 
 
-def _of_few_rows(own: Iterator[Choice], problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
+def _of_few_rows(own: Iterator[Choice], others: Iterator[Choice], problem: Problem, target: Target) -> Iterator[Choice]:
     """The choices for the product as given and for the swapped one in turn, first the one estimated to be faster."""
-    choice, others = next(own), _swapped(problem, target, given, "")
+    choice = next(own)
     try:
         other = next(others)
     except ScheduleError:  # no schedule is legal for the swapped product
@@ -108,14 +129,9 @@ def _of_few_rows(own: Iterator[Choice], problem: Problem, target: Target, given:
     yield from in_turn(own, others)
 
 
-def _swapped(problem: Problem, target: Target, given: Schedule, why: str) -> Iterator[Choice]:
-    """The schedules of Dᵀ = Bᵀ · Aᵀ, which say that the operands are swapped."""
-    for choice in _complete(problem.swap(), target, given.set({"grid.operands": OperandsKind.swapped})):
-        yield replace(choice, reasons=choice.reasons | {"grid.operands": why})
-
-
-def _complete(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
-    """The schedules of a problem as the kernel computes it."""
+def _complete(way: Way, target: Target) -> Iterator[Choice]:
+    """The schedules of a product as the kernel computes it."""
+    problem, given, why_swapped = way
     message = broken_field(given, problem, target)
     if message is not None:
         raise ScheduleError(message)
@@ -128,4 +144,5 @@ def _complete(problem: Problem, target: Target, given: Schedule) -> Iterator[Cho
             why_not = without_codes(found.why_no_producer)
             why["mainloop.agents.single.instances"] += f"; a producer and consumers are not legal here: {why_not}"
         why |= dict.fromkeys(given.decided(), "given")
+        why |= {} if why_swapped is None else {"grid.operands": why_swapped}
         yield Choice(schedule, {path: why[path] for path in schedule.decided() if path in why}, swizzles)

@@ -91,28 +91,33 @@ class _Estimated(Sequence[_Weighed]):
 def legal(problem: Problem, target: Target, given: Schedule) -> Iterator[Found]:
     """The legal schedules that agree with the given fields: with a producer if one is possible, else without. Raises
     ScheduleError if there are none."""
-    for_producer = transposing(given, problem, target)
-    search = _Search(for_producer, multiplied(for_producer, problem), target, with_producer=True)
-    if given.agents.has_producer:
-        yield from search.found()
-        return
-    why_not = ""
-    may_have_roles = not given.agents.is_single and not given.copied_by_threads
-    may_have_roles = may_have_roles and issuer_of(given.multiply.atom) in (None, "warpgroup")  # mma.sync on request
-    converts_none_but_a = problem.packed == "a" or not any(problem.converted)
-    takes_wgmma = converts_none_but_a and multiplies_by_wgmma(problem.a, problem.b)
-    if may_have_roles and has_wgmma(target) and takes_wgmma:
+    search, why_not = search_with_producer(problem, target, given), ""
+    if search is not None:
         try:
             yield from search.found()
             return
         except ScheduleError as error:  # the given fields may ask for instructions that every target has
+            if given.agents.has_producer:
+                raise
             why_not = str(error)
     own = multiplied(given, problem)
     try:
-        for found in _Search(given, own, target, with_producer=False).found():
+        for found in Search(given, own, target, with_producer=False).found():
             yield Found(found.schedule, found.why, why_not)
     except ScheduleError as error:
         raise ScheduleError(f"no schedule fits: {_why_none_fits(str(error), why_not, given, own)}") from None
+
+
+def search_with_producer(problem: Problem, target: Target, given: Schedule) -> "Search | None":
+    """The search among the candidates with a producer; None if there is none."""
+    may_have_roles = not given.agents.is_single and not given.copied_by_threads
+    may_have_roles = may_have_roles and issuer_of(given.multiply.atom) in (None, "warpgroup")  # mma.sync on request
+    converts_none_but_a = problem.packed == "a" or not any(problem.converted)
+    takes_wgmma = converts_none_but_a and multiplies_by_wgmma(problem.a, problem.b)
+    if not given.agents.has_producer and not (may_have_roles and has_wgmma(target) and takes_wgmma):
+        return None
+    for_producer = transposing(given, problem, target)
+    return Search(for_producer, multiplied(for_producer, problem), target, with_producer=True)
 
 
 def _why_none_fits(without: str, with_producer: str, given: Schedule, problem: Problem) -> str:
@@ -126,7 +131,7 @@ def _why_none_fits(without: str, with_producer: str, given: Schedule, problem: P
 
 
 @dataclass(frozen=True)
-class _Search:
+class Search:
     """The search among the candidates with a producer, or without."""
 
     given: Schedule
@@ -155,7 +160,7 @@ class _Search:
         for group in whole(given, self.problem, self.target, with_producer=self.with_producer):
             weighed = self._weighed(group, tail, refused)
             for one in weighed:
-                schedule = self._accepted(one.schedule, refused)
+                schedule = self.accepted(one.schedule, refused)
                 if schedule is not None:
                     others = [other for other in weighed[:_SHOWN] if other != one]
                     shown = ", ".join(map(str, [one, *others][:_SHOWN]))
@@ -174,9 +179,9 @@ class _Search:
         weighed = self._weighed(group, None, [])
         paying = sum(one.rank[0] < most for one in weighed)
 
-        def accepted(some: Sequence[_Weighed]) -> Iterator[Found]:
+        def legal_of(some: Sequence[_Weighed]) -> Iterator[Found]:
             for one in some:
-                schedule, division = self._accepted(one.schedule, []), one.schedule.k_division
+                schedule, division = self.accepted(one.schedule, []), one.schedule.k_division
                 if schedule is not None and division is not None:
                     yield Found(
                         schedule,
@@ -185,7 +190,7 @@ class _Search:
                         f"{'×'.join(map(str, best.tile_mnk))})",
                     )
 
-        return accepted(weighed[:paying]), accepted(weighed[paying:])
+        return legal_of(weighed[:paying]), legal_of(weighed[paying:])
 
     def _weighed(self, group: Group, tail: TailKind | None, refused: list[str]) -> Sequence[_Weighed]:
         """The distinct candidates of a group, ordered by rank unless their order is known. The rank of a candidate
@@ -208,7 +213,7 @@ class _Search:
         cycles = estimates_of(forms.grids(given.decided()), self.problem, self.target, tail)
         return _Estimated(given, forms, cycles, np.argsort(cycles, kind="stable").tolist())
 
-    def _accepted(self, schedule: Schedule, refused: list[str]) -> Schedule | None:
+    def accepted(self, schedule: Schedule, refused: list[str]) -> Schedule | None:
         """The completed schedule. If it breaks a rule: None, and the rule is added to `refused`. For the rules, open
         swizzles get a placeholder, since they do not decide whether a schedule is legal."""
         complete = follow(schedule, self.problem, self.target) if self.with_producer else schedule

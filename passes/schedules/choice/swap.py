@@ -14,7 +14,7 @@ from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
 
-_MOST_ROWS = 1024  # with more, tiles of 64 rows or more fit the product as given
+MOST_ROWS = 1024  # with more, tiles of 64 rows or more fit the product as given
 # Packed weights (M×28672×4096, s4): at M = 16 28 µs by mma.sync and 33 by wgmma, at M = 64 54 and 42.
 _MOST_ROWS_OF_MMA_SYNC = 32
 _ASSUMED_EXTENT = 4096
@@ -22,7 +22,7 @@ _ASSUMED_EXTENT = 4096
 
 def may_pay(given: Schedule, problem: Problem) -> bool:
     """Whether to try the swapped product: if D has few rows and no field is given, since it would fit one of both."""
-    is_low = problem.weights is None and problem.m is not None and problem.m <= _MOST_ROWS
+    is_low = problem.weights is None and problem.m is not None and problem.m <= MOST_ROWS
     return is_low and not given.decided() and not problem.is_batched and not problem.d_is_column_major
 
 
