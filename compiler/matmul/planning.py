@@ -9,7 +9,8 @@ factor of 2 has the same weight. So a schedule that helps much in one interval i
 everywhere: no call should be much slower than the kernel compiled for its shape.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 from math import log
 from typing import Any
 
@@ -17,8 +18,9 @@ import numpy as np
 
 from lowtide import targets
 from lowtide.compiler import driver
-from lowtide.compiler.matmul.estimates import Candidate, Estimates
+from lowtide.compiler.matmul.estimates import Candidate, Estimates, Sums
 from lowtide.compiler.matmul.family import Family
+from lowtide.compiler.matmul.form_estimates import estimates_for
 from lowtide.compiler.matmul.schedule_plan import Intervals, SchedulePlan
 from lowtide.compiler.numerics import summation_in
 from lowtide.compiler.numerics_words import ANY, INVARIANT_ROWS
@@ -49,26 +51,48 @@ def make_plan(family: Family, epilogue: Epilogue | None) -> SchedulePlan:
     target = targets.get(family.target)
     given = Schedule.parse(family.given) if family.given else Schedule()
     whole = seen_by_passes(family.spec(epilogue), target)
-    order, accepts = _order(family, epilogue, whole, target)
-    estimates = Estimates(lambda m: whole.expecting({"m": m, **family.extents}), target, given)
+    order, sums = _order(family, epilogue, whole, target)
     points = _points(family.unit)
     looked_at = [8] + [m for m in _rows(8) if m <= _FEW_ROWS] + [m for m in _rows(4) if m > _FEW_ROWS]
-    found = estimates.candidates(sorted({point(m) for m in looked_at for point in points}), accepts)
-    if not found:
+    ascending = sorted({point(m) for m in looked_at for point in points})
+    at = cache(lambda m: whole.expecting({"m": m, **family.extents}))
+    estimates = estimates_for(at, ascending, target, given, sums)
+    rows = _rows(32)
+    weights = np.tile(_weights(rows), len(points)) / len(points)
+    kept, best = _completed(estimates, ascending, rows, points, weights)
+    if not kept:
         raise ScheduleError(
             f"{family}: no schedule sums in the order {order}; pass aligned operands, or numerics='repeatable'"
             " [plan-order]"
         )
-    rows = _rows(32)
-    costs = _costs(estimates, found, rows, points)
-    excess = np.minimum(np.log(costs / costs.min(axis=0)), _MOST_EXCESS)
-    weights = np.tile(_weights(rows), len(points)) / len(points)
-    kept = [found[number] for number in _kept(excess, weights)]
-    own = _costs(estimates, kept, rows, points)
-    above = np.log(own.min(axis=0) / costs.min(axis=0))
+    above = np.log(_costs(estimates, kept, rows, points).min(axis=0) / best)
     schedules, intervals, others = _assigned(kept, estimates, rows, points)
     mean, worst = (round(float(np.expm1(share)), 4) for share in (above @ weights, above.max()))
     return SchedulePlan(schedules, intervals, family.unit, others, order, mean, worst)
+
+
+def _completed(
+    estimates: Estimates,
+    looked_at: Sequence[int],
+    rows: Sequence[int],
+    points: Sequence[_Point],
+    weights: _Floats,
+) -> tuple[list[Candidate], _Floats]:
+    """The candidates to keep, with complete schedules, and the least cost at each M. Other candidates replace those
+    that turn out to have no legal schedule. `looked_at`: the M for which candidates are listed."""
+    refused: set[Hashable] = set()
+    while found := estimates.candidates(looked_at, refused):
+        costs = _costs(estimates, found, rows, points)
+        best = costs.min(axis=0)
+
+        def some(of: Sequence[Candidate], costs: _Floats, best: _Floats = best) -> list[Candidate]:
+            return [of[number] for number in _kept(np.minimum(np.log(costs / best), _MOST_EXCESS), weights)]
+
+        kept, without_schedule = estimates.completed(some(found, costs))
+        if not without_schedule:
+            return some(kept, _costs(estimates, kept, rows, points)), best
+        refused |= without_schedule
+    return [], np.ones(len(weights))
 
 
 def _points(unit: int) -> tuple[_Point, ...]:
@@ -148,14 +172,12 @@ def _others(number: int, costs: _Floats, picks: _Picks) -> tuple[int, ...]:
     return tuple(int(other) for other in np.argsort(ranks, kind="stable") if other != number)
 
 
-def _order(
-    family: Family, epilogue: Epilogue | None, whole: Problem, target: Target
-) -> tuple[str | None, Callable[[Schedule], bool]]:
-    """The order of sums that all kernels must have, and a test of whether a schedule can keep the numerics."""
+def _order(family: Family, epilogue: Epilogue | None, whole: Problem, target: Target) -> tuple[str | None, Sums]:
+    """The order of sums that all kernels must have, and which schedules may keep the numerics."""
     reference = family.reference
     if reference is None:
         by_ctas = family.numerics == ANY
-        return None, lambda each: by_ctas or each.k_division is None or not each.k_division.follows_ctas
+        return None, Sums(lambda division: by_ctas or division is None or not division.follows_ctas, lambda _: True)
     spec = reference.spec(epilogue)
     problem = seen_by_passes(spec, target)
     expected = {"m": INVARIANT_ROWS, **reference.extents}
@@ -163,13 +185,16 @@ def _order(
     chosen = next(schedule for schedule in ranks if schedule.k_division is None)
     lowered = driver.lower(problem_text(spec, target, chosen), target=target.name, until=Level.ATOMS)
     wanted = _sum_of(chosen, problem)
-    return str(summation_in(lowered)), lambda each: _sum_of(each, whole) == wanted
+    return str(summation_in(lowered)), Sums(
+        lambda division: division is None, lambda each: _sum_of(each, whole) == wanted
+    )
 
 
 def _sum_of(schedule: Schedule, problem: Problem) -> tuple[Any, ...]:
-    """The fields that the order of sums depends on. When a kernel is made, its order itself is compared."""
+    """The fields that the order of sums depends on, if K is not divided. When a kernel is made, its order itself is
+    compared."""
     atom = MMA_ATOMS[mma_atom_name(schedule, problem)]
     kind, types = atom.name.partition(".")[0], sorted((atom.a_dtype, atom.b_dtype))
     slices = schedule.multiply.atoms[2] if schedule.multiply.atoms else 1
     step = schedule.mainloop.k if problem.promotes else None
-    return kind, atom.shape_mnk[2], types, atom.c_dtype, slices, step, schedule.k_division
+    return kind, atom.shape_mnk[2], types, atom.c_dtype, slices, step

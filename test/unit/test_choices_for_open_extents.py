@@ -15,7 +15,7 @@ from lowtide.compiler.driver import Lowered, lower
 from lowtide.compiler.matmul import planning
 from lowtide.compiler.matmul.arrangement import Product
 from lowtide.compiler.matmul.compilation import compile_tuned
-from lowtide.compiler.matmul.estimates import planned
+from lowtide.compiler.matmul.estimates import Sums, planned
 from lowtide.compiler.matmul.family import Family, family_of
 from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.matmul.planning import make_plan
@@ -108,7 +108,7 @@ def test_packed_weights_and_scales_have_plans() -> None:
 
 
 def test_a_plan_whose_schedules_all_sum_in_another_order_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "_order", lambda *_: ("mma k8", lambda schedule: False))
+    monkeypatch.setattr(planning, "_order", lambda *_: ("mma k8", Sums(lambda division: False, lambda schedule: True)))
     with pytest.raises(ScheduleError, match=r"no schedule sums in the order mma k8.*\[plan-order\]"):
         make_plan(family_with(64, 64, BATCH_INVARIANT, "sm_80"), None)
 

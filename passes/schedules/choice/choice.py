@@ -7,6 +7,7 @@ reasons. `ranked` also gives the schedules that are not chosen, for callers that
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import NamedTuple
 
 from lowtide.dialects.tile import OperandsKind
@@ -79,11 +80,12 @@ def ranked(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice
 
 class Way(NamedTuple):
     """A product to choose for, as the kernel computes it. `why`: the reason for swapped operands; None if they are as
-    the given fields say."""
+    the given fields say. `most_rows`: of D as it was asked for, up to which this product is tried."""
 
     problem: Problem
     given: Schedule
     why: str | None = None
+    most_rows: float = inf
 
 
 def ways(problem: Problem, target: Target, given: Schedule) -> tuple[Way, ...]:
@@ -97,7 +99,9 @@ def ways(problem: Problem, target: Target, given: Schedule) -> tuple[Way, ...]:
     if (why := swap.for_weights(given, problem, target)) is not None:
         return (_swapped(problem, given, why),)
     own = Way(problem, given)
-    return (own, _swapped(problem, given, "")) if swap.may_pay(given, problem) else (own,)
+    if not swap.may_pay(given, problem):
+        return (own,)
+    return own, _swapped(problem, given, "")._replace(most_rows=swap.MOST_ROWS)
 
 
 def _swapped(problem: Problem, given: Schedule, why: str) -> Way:
@@ -131,7 +135,7 @@ def _of_few_rows(own: Iterator[Choice], others: Iterator[Choice], problem: Probl
 
 def _complete(way: Way, target: Target) -> Iterator[Choice]:
     """The schedules of a product as the kernel computes it."""
-    problem, given, why_swapped = way
+    problem, given, why_swapped, _ = way
     message = broken_field(given, problem, target)
     if message is not None:
         raise ScheduleError(message)

@@ -105,8 +105,7 @@ class Forms(Sequence[Fields]):
         rows, columns = np.array([shape[:2] for shape in self.shapes.each], dtype=float).T[:, in_shape]
         if self.divisions != _LEFT_OUT:
             parts = np.array([each.parts if each else 1 for each in self.divisions])[in_division]
-            tile_count = np.ceil(of.m[..., None] / rows) * np.ceil(of.n[..., None] / columns) * of.batch
-            found = found & (parts * tile_count <= self.target.sm_count)
+            found = found & run_at_once(rows, columns, parts, of, self.target)
         if self.orders == _ORDERS:
             clusters = np.array([cluster or (1, 1) for cluster in self.clusters], dtype=float)[in_cluster]
             of_rows = np.ceil(of.m[..., None] / (rows * clusters[:, 0]))
@@ -136,6 +135,13 @@ class Forms(Sequence[Fields]):
             fixed = np.array([band_of(Order(kind)) for kind in _ORDERS], dtype=float)[in_order]
             found["band"] = np.where(fixed > 0, fixed, self._of_bands)
         return Grids(**found)
+
+
+def run_at_once(rows: np.ndarray, columns: np.ndarray, parts: np.ndarray, of: Extents, target: Target) -> np.ndarray:
+    """Whether all CTAs run at once if so many share the K of each tile. All extents must be known."""
+    assert of.m is not None and of.n is not None and of.batch is not None
+    tile_count = np.ceil(of.m[..., None] / rows) * np.ceil(of.n[..., None] / columns) * of.batch
+    return np.asarray(parts * tile_count <= target.sm_count)
 
 
 def whole(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: Target) -> Forms:

@@ -125,7 +125,7 @@ def estimates_of(grids: Grids, problem: Problem, target: Target, tail: Tail | No
     product = product_of(problem)
     found = estimated(grids, product, target)
     if tail is None and problem.has_static_extents:
-        may = may_be_halved(grids, product, target.sm_count, _in_large_clusters(target)) & (grids.halves == 0)
+        may = halves_are_legal(grids, product, target) & (grids.halves == 0)
         if may.any():
             halved = replace(grids.at(may), halves=np.ones(may.sum()))
             found[may] = np.minimum(found[may], estimated(halved, product, target))
@@ -135,6 +135,11 @@ def estimates_of(grids: Grids, problem: Problem, target: Target, tail: Tail | No
 def estimated(grids: Grids, product: Product, target: Target) -> np.ndarray:
     """Estimated cycles of each grid. The numbers of `product` may be arrays, with a value for each grid."""
     return cycles(grids, product, FITTED, target.sm_count, _in_large_clusters(target))
+
+
+def halves_are_legal(grids: Grids, product: Product, target: Target) -> np.ndarray:
+    """Whether the last wave of each grid may run in halves."""
+    return may_be_halved(grids, product, target.sm_count, _in_large_clusters(target))
 
 
 def _in_large_clusters(target: Target) -> int:

@@ -31,6 +31,21 @@ class Product:
     """Whether the first of two blocks of rows may be stored while the last K step multiplies the second."""
 
 
+def stacked(products: Sequence[Product]) -> Product:
+    """Products as one, with arrays in place of numbers."""
+    columns = {each.name: np.array([getattr(one, each.name) for one in products]) for each in fields(Product)}
+    of_a, of_b = columns.pop("row_bytes").T
+    return Product(**columns, row_bytes=(of_a, of_b))
+
+
+def taken(product: Product, numbers: np.ndarray) -> Product:
+    """Some entries of a product of arrays."""
+    columns = {each.name: getattr(product, each.name) for each in fields(Product)}
+    of_a, of_b = columns.pop("row_bytes")
+    found = {name: column[numbers] for name, column in columns.items()}
+    return Product(**found, row_bytes=(of_a[numbers], of_b[numbers]))
+
+
 class Grid(NamedTuple):
     """One candidate. Each field is an array in `Grids`."""
 

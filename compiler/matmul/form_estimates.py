@@ -1,0 +1,209 @@
+"""Estimates for families of products by wgmma: all candidates at all M as arrays.
+
+The choice lists its candidates once for all M. Each is a form: fields that the cost depends on, with other fields open.
+Only the forms that a plan keeps are completed and checked.
+"""
+
+from collections.abc import Callable, Hashable, Sequence, Set
+from dataclasses import replace
+from functools import cache
+from math import log2
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowtide.compiler.matmul.estimates import NEAR, Candidate, Estimates, Floats, Mask, Sums
+from lowtide.dialects.tile import TailKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.choice.candidates import for_any_rows, worth_dividing
+from lowtide.passes.schedules.choice.choice import Way, ways
+from lowtide.passes.schedules.choice.forms import Extents, run_at_once
+from lowtide.passes.schedules.choice.grid import may_split_tail
+from lowtide.passes.schedules.choice.search import Search, search_with_producer
+from lowtide.passes.schedules.cost.cost import estimated, halves_are_legal
+from lowtide.passes.schedules.cost.described import is_estimated, product_of
+from lowtide.passes.schedules.cost.grids import Grid, Grids, Product, stacked, taken
+from lowtide.passes.schedules.cost.traffic import LINE_BYTES
+from lowtide.passes.support.problem.matrix_layouts import k_is_contiguous
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.targets import Target, has_wgmma
+
+_MOST_NEAR = 8  # candidates of an M
+
+
+class _Form(NamedTuple):
+    """The indices of the way and of the form, and whether the last wave is in halves."""
+
+    way: int
+    number: int
+    halves: bool
+
+
+class _FormsOfWay:
+    """The forms of one way to compute the products of a family."""
+
+    def __init__(self, way: Way, search_at: Callable[[int], Search], most: int, sums: Sums) -> None:
+        search = search_at(most)  # rows of D that are M long start on 16 bytes, so that all widths are listed
+        self.way, self.search_at, self._target = way, cache(search_at), search.target
+        self._some = [forms for forms in for_any_rows(search.given, search.problem, search.target) if forms]
+        self.fields = [(forms, number) for forms in self._some for number in range(len(forms))]
+        decided = search.given.decided()
+        columns = [[getattr(forms.grids(decided), name) for name in Grid._fields] for forms in self._some]
+        self.grids = Grids(*map(np.concatenate, zip(*columns, strict=True)))
+        self._accepted = np.concatenate(
+            [np.array([sums.divides(each) for each in forms.divisions])[forms.numbers[2]] for forms in self._some]
+        )
+        self._may_split_tail = may_split_tail(search.given, search.problem)
+        self._worth = worth_dividing(search.given, search.problem, search.target, with_producer=True)
+
+    def products(self, rows: Sequence[int]) -> Product:
+        """The products of these M. Apart from its extents, a product depends on M only by its remainder to lines."""
+        _, first, numbers = np.unique(np.array(rows) % LINE_BYTES, return_index=True, return_inverse=True)
+        some = stacked([product_of(self.search_at(rows[at]).problem) for at in first.tolist()])
+        extent: dict[str, Any] = {"n" if self.way.problem.swapped else "m": np.array(rows, dtype=float)}
+        return replace(taken(some, numbers), **extent)
+
+    def near(self, rows: Sequence[int]) -> tuple[Floats, Floats]:
+        """The cycles of all forms that are candidates at these M; infinite elsewhere. The second: with the last wave
+        in halves."""
+        product = self.products(rows)
+        of = self._extents(product)
+        suits = np.concatenate([forms.suits(of) for forms in self._some], axis=-1).T
+        where = suits & self._accepted[:, None] & (np.array(rows) <= self.way.most_rows)
+        found = self.cycles(self.grids, product, where)
+        if self._may_split_tail:
+            number, at = np.nonzero(where)
+            where[number, at] = halves_are_legal(self.grids.at(number), taken(product, at), self._target)
+            halved = replace(self.grids, halves=np.ones(len(self.grids)))
+            return found, self.cycles(halved, product, where)
+        return found, np.full(found.shape, np.inf)
+
+    def cycles(self, grids: Grids, product: Product, where: Mask) -> Floats:
+        """The cycles of grids at each M. If K is divided, they are compared with a share of those of whole tiles."""
+        found = np.full(where.shape, np.inf)
+        number, at = np.nonzero(where)
+        if len(number):
+            cycles = estimated(grids.at(number), taken(product, at), self._target)
+            found[number, at] = cycles / np.where(grids.parts[number] > 1, self._worth, 1.0)
+        return found
+
+    def considered(self, grids: Grids, rows: Sequence[int], product: Product) -> Mask:
+        """Whether the choice may take grids at these M."""
+        at_once = run_at_once(grids.rows, grids.columns, grids.parts, self._extents(product), self._target).T
+        return np.asarray((at_once | (grids.parts == 1)[:, None]) & (np.array(rows) <= self.way.most_rows))
+
+    def _extents(self, product: Product) -> Extents:
+        m, n = (np.asarray(extent, dtype=float) for extent in (product.m, product.n))
+        return Extents(m, n, self.way.problem.batch)
+
+
+class FormEstimates(Estimates):
+    """The form of each candidate is a `_Form`. Schedules are completed once they are kept."""
+
+    def __init__(
+        self, at: Callable[[int], Problem], target: Target, given: Schedule, sums: Sums, tried: Sequence[_FormsOfWay]
+    ) -> None:
+        super().__init__(at, target, given, sums)
+        self._tried = tried
+        self._completed = cache(self._complete)
+        self._of_all = cache(self._cycles_of_all)
+
+    def candidates(self, rows: Sequence[int], refused: Set[Hashable] = frozenset()) -> list[Candidate]:
+        self._rows = list(rows)
+        forms, cycles = self._of_all(tuple(rows))
+        is_left = np.array([form not in refused for form in forms])
+        found: dict[Hashable, Candidate] = {}
+        for m, each in zip(rows, np.where(is_left, cycles.T, np.inf), strict=True):
+            near = np.flatnonzero((each <= NEAR * each.min()) & (each < np.inf))
+            for number in near[np.argsort(each[near], kind="stable")[:_MOST_NEAR]].tolist():
+                form = forms[number]
+                found.setdefault(form, Candidate(form, self._rows_of(form))).seen.append(log2(m))
+        return list(found.values())
+
+    def _cycles_of_all(self, rows: Sequence[int]) -> tuple[list[_Form], Floats]:
+        """All forms, and their cycles at these M; infinite if a form is no candidate."""
+        forms = [
+            _Form(way, number, halves)
+            for way, tried in enumerate(self._tried)
+            for halves in (False, True)
+            for number in range(len(tried.grids))
+        ]
+        return forms, np.concatenate([cycles for tried in self._tried for cycles in tried.near(rows)])
+
+    def completed(self, candidates: Sequence[Candidate]) -> tuple[list[Candidate], set[Hashable]]:
+        """Each form is completed for the M that it serves."""
+        served = np.argmin(self.costs(candidates, self._rows), axis=0).tolist()
+        tasks = list(zip(served, self._rows, strict=True))
+        tasks += [(n, round(2 ** each.seen[0])) for n, each in enumerate(candidates) if n not in set(served)]
+        found: dict[tuple[int, Schedule], Candidate] = {}
+        refused: set[Hashable] = set()
+        for number, m in tasks:
+            each = candidates[number]
+            complete = None if each.form in refused else self._completed(_form_of(each), m)
+            if complete is None:
+                refused.add(each.form)
+                continue
+            one = Candidate(each.form, each.rows, complete, each.seen)
+            self._own[each.form, m] = found.setdefault((number, one.schedule), one)
+        return list(found.values()), refused
+
+    def _rows_of(self, form: _Form) -> int:
+        tried, number = self._tried[form.way], form.number
+        grids, is_swapped = tried.grids, tried.way.problem.swapped
+        rows, columns = grids.rows * grids.cluster_rows, grids.columns * grids.cluster_columns
+        return int((columns if is_swapped else rows)[number])
+
+    def _complete(self, form: _Form, m: int) -> Schedule | None:
+        """The schedule of a form for an M; None if it is not legal or not accepted."""
+        tried = self._tried[form.way]
+        search = tried.search_at(m)
+        forms, place = tried.fields[form.number]
+        tail = {"grid.tail": TailKind.halves if form.halves else TailKind.whole}
+        found = search.accepted(search.given.filled({**forms[place], **tail}), [])
+        if found is None:
+            return None
+        found = found if form.halves else found.set({"grid.tail": search.given.grid.tail})
+        return found if self._sums.accepts(found) else None
+
+    def cycles(self, candidates: Sequence[Candidate], rows: Sequence[int], where: Mask) -> Floats:
+        found = np.full(where.shape, np.inf)
+        for way, tried in enumerate(self._tried):
+            own = [at for at, each in enumerate(candidates) if _form_of(each).way == way]
+            if own:
+                numbers, halves = np.array([_form_of(candidates[at])[1:] for at in own]).T
+                grids = replace(tried.grids.at(numbers), halves=halves.astype(float))
+                product = tried.products(rows)
+                may = where[own] & tried.considered(grids, rows, product)
+                found[own] = tried.cycles(grids, product, may)
+        return found
+
+
+def _form_of(candidate: Candidate) -> _Form:
+    assert isinstance(candidate.form, _Form)
+    return candidate.form
+
+
+def estimates_for(
+    at: Callable[[int], Problem], rows: Sequence[int], target: Target, given: Schedule, sums: Sums
+) -> Estimates:
+    """By forms if a producer and wgmma compute the products of a family for all M, and the estimate covers them.
+    `rows`: the M of the family, ascending."""
+    tried = []
+    for way in ways(at(rows[0]), target, given):
+
+        def search_at(m: int, way: Way = way) -> Search | None:
+            problem = at(m).swap() if way.problem.swapped else at(m)
+            return search_with_producer(problem, target, way.given)
+
+        least, most = search_at(rows[0]), search_at(rows[-1])
+        # With few rows, an operand that wgmma does not take as it lies may be left to mma.sync.
+        if least is None or most is None or least.given != most.given or not _is_covered(least.problem):
+            return Estimates(at, target, given, sums)
+        tried.append(_FormsOfWay(way, search_at, rows[-1], sums))  # type: ignore[arg-type]
+    return FormEstimates(at, target, given, sums, tried)
+
+
+def _is_covered(problem: Problem) -> bool:
+    """Whether wgmma takes the operands as they lie, and the estimate covers the product."""
+    types = problem.a, problem.b, problem.acc
+    return is_estimated(problem) and has_wgmma(*types, k_is_contiguous=k_is_contiguous(problem.layout))

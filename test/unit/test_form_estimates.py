@@ -1,0 +1,119 @@
+"""Estimates of many candidates at many M as arrays. They are those of each schedule by itself."""
+
+import random
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lowtide as lt
+from lowtide import targets
+from lowtide.compiler.matmul.arrangement import Product
+from lowtide.compiler.matmul.estimates import Candidate, Estimates, Sums
+from lowtide.compiler.matmul.family import Family, family_of
+from lowtide.compiler.matmul.form_estimates import FormEstimates, estimates_for
+from lowtide.compiler.matmul.options import Options
+from lowtide.compiler.matmul.planning import MOST_ROWS
+from lowtide.compiler.problem_ir import seen_by_passes
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.support.problem.problem import Problem
+
+CHIP = targets.get("sm_90a")
+ALL = Sums(lambda division: True, lambda schedule: True)
+PLAIN = family_of(Product("bf16", "bf16", "bf16", "tn", "row", None, 1, 1024, 1024, True, True), Options(), CHIP.name)
+
+
+def with_bias(acc: Any, bias: lt.PerColumn) -> Any:
+    return lt.relu(acc + bias)
+
+
+def with_residual(acc: Any, c: lt.Full) -> Any:
+    return lt.gelu(acc) + c
+
+
+def drawn(seed: int) -> tuple[Family, Callable[..., Any] | None]:
+    """A family whose operands wgmma may multiply, and an epilogue."""
+    rng = random.Random(seed)
+    a, d = rng.choice([("bf16", "bf16"), ("f16", "f32"), ("s8", "s32"), ("tf32", "f32"), ("u8", "s32")])
+    takes_any_layout = a in ("bf16", "f16")
+    n, k = (round(2 ** rng.uniform(4, 14)) for _ in "nk")
+    is_aligned = rng.random() < 0.7
+    n, k = (-(-n // 16) * 16, -(-k // 16) * 16) if is_aligned else (n, k)
+    family = replace(
+        PLAIN,
+        a=a,
+        b=a,
+        d=d,
+        n=n,
+        k=k,
+        inputs_aligned=is_aligned,
+        d_aligned=is_aligned,
+        layout=rng.choice(["tn", "nn", "nt", "tt"]) if takes_any_layout else "tn",
+        d_order=rng.choice(["row", "row", "column"]),
+        batch=rng.choice([None, None, 3]),
+    )
+    return family, rng.choice([None, with_bias, with_residual]) if d != "s32" else None
+
+
+def problems_of(family: Family, epilogue: Callable[..., Any] | None) -> tuple[Callable[[int], Problem], Schedule]:
+    """The problem of an M, and the fields that the family fixes."""
+    whole = seen_by_passes(family.spec(epilogue), CHIP)
+    given = Schedule.parse(family.given) if family.given else Schedule()
+    return cache(lambda m: whole.expecting({"m": m, **family.extents})), given
+
+
+def completed(estimates: Estimates, rows: list[int]) -> list[Candidate]:
+    refused: set[Hashable] = set()
+    while True:
+        found, more = estimates.completed(estimates.candidates(rows, refused))
+        if not more:
+            return found
+        refused |= more
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_form_has_the_estimate_of_its_schedule_at_every_m(seed: int) -> None:
+    family, epilogue = drawn(seed)
+    at, given = problems_of(family, epilogue)
+    estimates = estimates_for(at, [8, MOST_ROWS], CHIP, given, ALL)
+    assert isinstance(estimates, FormEstimates)
+    rng = random.Random(seed)
+    rows = sorted(round(2 ** rng.uniform(0, 14)) for _ in range(6))
+    candidates = completed(estimates, rows)
+    others = [*rows, *(m + 1 for m in rows), 1, 127, 128, 129, 1024, 1025, MOST_ROWS]
+    where = np.full((len(candidates), len(others)), True)
+    by_itself = Estimates(at, CHIP, given, ALL).cycles(candidates, others, where)
+    np.testing.assert_allclose(estimates.cycles(candidates, others, where), by_itself, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12, 18))
+def test_what_is_chosen_for_an_m_is_among_its_candidates(seed: int) -> None:
+    family, epilogue = drawn(seed)
+    at, given = problems_of(family, epilogue)
+    for m in (8, 16, 144, 1040, 5008):
+        candidates = completed(estimates_for(at, [8, MOST_ROWS], CHIP, given, ALL), [m])
+        chosen = Candidate("chosen", 1, choose(at(m), CHIP, given).schedule)
+        costs = Estimates(at, CHIP, given, ALL).cycles(
+            [*candidates, chosen], [m], np.full((len(candidates) + 1, 1), True)
+        )
+        assert costs[:-1].min() <= costs[-1] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changed", "by_forms"),
+    [
+        ({}, True),
+        ({"a": "s8", "b": "s8", "d": "s32"}, True),
+        ({"a": "s8", "b": "s8", "d": "s32", "layout": "nn"}, True),  # A is transposed for all M
+        ({"a": "s8", "b": "s8", "d": "s32", "layout": "tt"}, False),  # B is transposed if D has many rows
+        ({"a": "s8", "b": "s8", "d": "s32", "layout": "nn", "n": 512}, False),  # A is never transposed
+        ({"a": "f64", "b": "f64", "d": "f64"}, False),
+    ],
+)
+def test_forms_serve_families_whose_products_are_all_by_wgmma(changed: dict[str, Any], by_forms: bool) -> None:
+    at, given = problems_of(replace(PLAIN, **changed), None)
+    assert isinstance(estimates_for(at, [8, MOST_ROWS], CHIP, given, ALL), FormEstimates) == by_forms
