@@ -5,7 +5,7 @@ They are kept as indices and estimated as arrays, since there are thousands. The
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import ceil
@@ -23,7 +23,9 @@ from lowtide.passes.schedules.choice.shapes import Shapes
 from lowtide.passes.schedules.cost.described import PATHS, band_of, grid_of, is_estimated, square_bands
 from lowtide.passes.schedules.cost.grids import Grid, Grids
 from lowtide.passes.schedules.cost.traffic import straddles_sectors
+from lowtide.passes.support.agents.clusters import OPERANDS, sharing
 from lowtide.passes.support.problem.problem import Problem
+from lowtide.passes.support.streams.panels import SWIZZLE_ROWS
 from lowtide.targets import Target, issuer_of
 
 Fields = Mapping[str, Any]
@@ -151,13 +153,22 @@ def whole(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: 
     distinct = {tuple(map({**shape.fields, **decided}.get, PATHS)): shape for shape in found.each}
     shares = given.grid.cluster is None and target.max_cluster > 1 and _may_share(given, problem)
     has_orders = given.grid.order is None and is_estimated(problem) and problem.has_static_extents
-    return _combined(
-        Shapes(tuple(distinct.values()), found.to_n, found.covering, found.as_whole),
-        (None, *tiles.CLUSTERS) if shares else _LEFT_OUT,
-        _LEFT_OUT,
-        _ORDERS if has_orders else _LEFT_OUT,
-        target,
-    )
+    found = replace(found, each=tuple(distinct.values()))
+    clusters = (None, *tiles.CLUSTERS) if shares else _LEFT_OUT
+    forms = _combined(found, clusters, _LEFT_OUT, _ORDERS if has_orders else _LEFT_OUT, target)
+    return forms.at(_loads_whole_rows(forms, problem)) if shares else forms
+
+
+def _loads_whole_rows(forms: Forms, problem: Problem) -> np.ndarray:
+    """Whether each CTA of a cluster loads its share of a stage in whole periods of the swizzle, as a rule demands."""
+    in_shape, in_cluster, *_ = forms.numbers
+    found = np.full(len(forms), True)
+    for operand in OPERANDS:
+        tiles_mnk = [(shape.rows, shape.columns, shape.depth) for shape in forms.shapes.each]
+        rows = np.array([problem.stream(operand).box(tile)[0] for tile in tiles_mnk])[in_shape]
+        parties = np.array([sharing(operand, cluster or (1, 1))[1] for cluster in forms.clusters])[in_cluster]
+        found &= (parties == 1) | (rows % (SWIZZLE_ROWS * parties) == 0)
+    return found
 
 
 def divided(problem: Problem, target: Target) -> Forms:

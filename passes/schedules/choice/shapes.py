@@ -21,6 +21,7 @@ from lowtide.passes.schedules.choice import tiles
 from lowtide.passes.schedules.choice.asked_for import stores_by_tma, wgmma_width
 from lowtide.passes.schedules.facts.resources import results_fill_registers
 from lowtide.passes.schedules.rules.multiply import column_step, widest
+from lowtide.passes.schedules.rules.tma import panel_swizzle
 from lowtide.passes.support.problem.matrix_layouts import b_is_nk
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
@@ -129,9 +130,13 @@ def whole(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: 
 
 
 def divided(problem: Problem) -> Shapes:
-    """Tiles whose K several CTAs share. If D lies by columns, 1 to 8 of them cover N."""
+    """Tiles whose K several CTAs share. If D lies by columns, 1 to 8 of them cover N. Rows of a B that is contiguous
+    along N are whole panels of a swizzle."""
     depth = tiles.DEPTH_BITS // element_type(problem.a).bits
-    widths: Sequence[int] = tiles.ANY_WIDTH if problem.d_is_column_major else tiles.DIVIDED_COLUMNS
+    widths: Sequence[int] = tiles.DIVIDED_COLUMNS
+    if problem.d_is_column_major:
+        by_k, element = b_is_nk(problem.layout), problem.stream("b").element
+        widths = [n for n in tiles.ANY_WIDTH if by_k or panel_swizzle(n, element) is not None]
     found = [Shape(rows, columns, depth, agents) for rows, agents in tiles.DIVIDED_ROWS for columns in widths]
     return Shapes(tuple(found), covering=problem.d_is_column_major)
 
