@@ -4,9 +4,11 @@ The choice lists its candidates once for all M. Each is a form: fields that the 
 Only the forms that a plan keeps are completed and checked.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import replace
 from functools import cache
+from itertools import accumulate
 from math import log2
 from typing import Any, NamedTuple
 
@@ -48,20 +50,19 @@ class _FormsOfWay:
         self._some = [forms for forms in for_any_rows(search.given, search.problem, search.target) if forms]
         self.fields = [(forms, number) for forms in self._some for number in range(len(forms))]
         decided = search.given.decided()
-        columns = [[getattr(forms.grids(decided), name) for name in Grid._fields] for forms in self._some]
-        self.grids = Grids(*map(np.concatenate, zip(*columns, strict=True)))
+        grids = [forms.grids(decided) for forms in self._some]
+        self.grids = Grids(*(np.concatenate([getattr(each, name) for each in grids]) for name in Grid._fields))
         self._accepted = np.concatenate(
             [np.array([sums.divides(each) for each in forms.divisions])[forms.numbers[2]] for forms in self._some]
         )
         self._may_split_tail = may_split_tail(search.given, search.problem)
         self._worth = worth_dividing(search.given, search.problem, search.target, with_producer=True)
+        self._product_at = cache(lambda remainder: product_of(self.search_at(LINE_BYTES + remainder).problem))
 
     def products(self, rows: Sequence[int]) -> Product:
         """The products of these M. Apart from its extents, a product depends on M only by its remainder to lines."""
-        _, first, numbers = np.unique(np.array(rows) % LINE_BYTES, return_index=True, return_inverse=True)
-        some = stacked([product_of(self.search_at(rows[at]).problem) for at in first.tolist()])
         extent: dict[str, Any] = {"n" if self.way.problem.swapped else "m": np.array(rows, dtype=float)}
-        return replace(taken(some, numbers), **extent)
+        return replace(stacked([self._product_at(m % LINE_BYTES) for m in rows]), **extent)
 
     def near(self, rows: Sequence[int]) -> tuple[Floats, Floats]:
         """The cycles of all forms that are candidates at these M; infinite elsewhere. The second: with the last wave
@@ -107,45 +108,60 @@ class FormEstimates(Estimates):
         self._tried = tried
         self._completed = cache(self._complete)
         self._of_all = cache(self._cycles_of_all)
+        self._starts = [0, *accumulate(len(each.grids) for each in tried for _ in range(2))]
 
     def candidates(self, rows: Sequence[int], refused: Set[Hashable] = frozenset()) -> list[Candidate]:
         self._rows = list(rows)
-        forms, cycles = self._of_all(tuple(rows))
-        is_left = np.array([form not in refused for form in forms])
+        cycles = self._of_all(tuple(rows)).copy()
+        cycles[[self._place(form) for form in refused]] = np.inf
         found: dict[Hashable, Candidate] = {}
-        for m, each in zip(rows, np.where(is_left, cycles.T, np.inf), strict=True):
+        for m, each in zip(rows, cycles.T, strict=True):
             near = np.flatnonzero((each <= NEAR * each.min()) & (each < np.inf))
-            for number in near[np.argsort(each[near], kind="stable")[:_MOST_NEAR]].tolist():
-                form = forms[number]
+            for place in near[np.argsort(each[near], kind="stable")[:_MOST_NEAR]].tolist():
+                form = self._form(place)
                 found.setdefault(form, Candidate(form, self._rows_of(form))).seen.append(log2(m))
         return list(found.values())
 
-    def _cycles_of_all(self, rows: Sequence[int]) -> tuple[list[_Form], Floats]:
-        """All forms, and their cycles at these M; infinite if a form is no candidate."""
-        forms = [
-            _Form(way, number, halves)
-            for way, tried in enumerate(self._tried)
-            for halves in (False, True)
-            for number in range(len(tried.grids))
-        ]
-        return forms, np.concatenate([cycles for tried in self._tried for cycles in tried.near(rows)])
+    def _cycles_of_all(self, rows: Sequence[int]) -> Floats:
+        """The cycles of all forms at these M; infinite if a form is no candidate."""
+        return np.concatenate([cycles for tried in self._tried for cycles in tried.near(rows)])
+
+    def _place(self, form: Hashable) -> int:
+        """The index of a form among all."""
+        assert isinstance(form, _Form)
+        return self._starts[2 * form.way + form.halves] + form.number
+
+    def _form(self, place: int) -> _Form:
+        """The inverse of `_place`."""
+        at = bisect_right(self._starts, place) - 1
+        return _Form(at // 2, place - self._starts[at], bool(at % 2))
 
     def completed(self, candidates: Sequence[Candidate]) -> tuple[list[Candidate], set[Hashable]]:
         """Each form is completed for the M that it serves."""
-        served = np.argmin(self.costs(candidates, self._rows), axis=0).tolist()
-        tasks = list(zip(served, self._rows, strict=True))
-        tasks += [(n, round(2 ** each.seen[0])) for n, each in enumerate(candidates) if n not in set(served)]
-        found: dict[tuple[int, Schedule], Candidate] = {}
+        served = np.argmin(self.costs(candidates, self._rows), axis=0)
+        found: list[Candidate] = []
         refused: set[Hashable] = set()
-        for number, m in tasks:
-            each = candidates[number]
-            complete = None if each.form in refused else self._completed(_form_of(each), m)
-            if complete is None:
+        for number, each in enumerate(candidates):
+            rows = [self._rows[at] for at in np.flatnonzero(served == number)] or [round(2 ** each.seen[0])]
+            schedules = self._completed_at(_form_of(each), rows)
+            if None in schedules.values():
                 refused.add(each.form)
                 continue
-            one = Candidate(each.form, each.rows, complete, each.seen)
-            self._own[each.form, m] = found.setdefault((number, one.schedule), one)
-        return list(found.values()), refused
+            own: dict[Schedule, Candidate] = {}
+            for m, complete in schedules.items():
+                one = Candidate(each.form, each.rows, complete, each.seen)
+                self._own[each.form, m] = own.setdefault(one.schedule, one)
+            found += own.values()
+        return found, refused
+
+    def _completed_at(self, form: _Form, rows: Sequence[int]) -> dict[int, Schedule | None]:
+        """The schedules of a form at these M, ascending. Fields change at thresholds of M, so if the first and the
+        last are equal, those between are."""
+        first, last = self._completed(form, rows[0]), self._completed(form, rows[-1])
+        if len(rows) < 3 or first == last or None in (first, last):
+            return dict.fromkeys(rows, first) | {rows[-1]: last}
+        middle = len(rows) // 2
+        return self._completed_at(form, rows[: middle + 1]) | self._completed_at(form, rows[middle:])
 
     def _rows_of(self, form: _Form) -> int:
         tried, number = self._tried[form.way], form.number
