@@ -11,7 +11,7 @@ from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.facts.resources import shared_memory_bytes, swizzle_base, threads_of
+from lowtide.passes.schedules.facts.resources import ring_bytes, shared_memory_bytes, swizzle_base, threads_of
 from lowtide.passes.schedules.rules.tma import panel_swizzle
 from lowtide.passes.support.agents.atoms import (
     STAGED_COPIES,
@@ -108,7 +108,10 @@ def _panel_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> Sw
 
 def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
     """Stages that fit beside the epilogue's scratch, at most `_MOST_STAGES`."""
-    some = ((n, schedule.set({"mainloop.stages": n})) for n in range(_MOST_STAGES, 0, -1))
+    longest = ring_bytes(schedule.set({"mainloop.stages": _MOST_STAGES}), problem)
+    # With n of these stages, the ring has at least n shares of the longest one: more if an operand is loaded once.
+    most = min(_MOST_STAGES, _MOST_STAGES * target.smem_bytes_per_cta // max(1, longest))
+    some = ((n, schedule.set({"mainloop.stages": n})) for n in range(most, 0, -1))
     return next((n for n, each in some if shared_memory_bytes(each, problem) <= target.smem_bytes_per_cta), 0)
 
 

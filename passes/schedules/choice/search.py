@@ -214,14 +214,20 @@ class Search:
         return _Estimated(given, forms, cycles, np.argsort(cycles, kind="stable").tolist())
 
     def accepted(self, schedule: Schedule, refused: list[str]) -> Schedule | None:
-        """The completed schedule. If it breaks a rule: None, and the rule is added to `refused`. For the rules, open
-        swizzles get a placeholder, since they do not decide whether a schedule is legal."""
-        complete = follow(schedule, self.problem, self.target) if self.with_producer else schedule
-        with_swizzles = complete.filled(dict.fromkeys(SWIZZLES, NO_SWIZZLE))
-        message = broken_rule(with_swizzles, self.problem, self.target)
+        """The completed schedule. If it breaks a rule: None, and the rule is added to `refused`."""
+        complete = self.completed(schedule)
+        message = self.broken(complete)
         if message is not None:
             refused.append(message)
         return complete if message is None else None
+
+    def completed(self, schedule: Schedule) -> Schedule:
+        return follow(schedule, self.problem, self.target) if self.with_producer else schedule
+
+    def broken(self, complete: Schedule) -> str | None:
+        """The rule that a completed schedule breaks. Open swizzles get a placeholder, since they do not decide whether
+        it is legal."""
+        return broken_rule(complete.filled(dict.fromkeys(SWIZZLES, NO_SWIZZLE)), self.problem, self.target)
 
 
 def in_turn(first: Iterator[_Each], second: Iterator[_Each]) -> Iterator[_Each]:

@@ -7,6 +7,7 @@ time of a grid is that of its waves, or the time at the power limit if this is l
 result is a little above the larger one: see `either`. `benchmarks/calibrate.py` fits the constants to measured kernels.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,10 +132,13 @@ def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, larg
     of_pair = np.where(_fit_in_pairs(grids, product), found.memory, found.memory_of_pair)
     beside = _exchange(grids, found)
     empty = _empty_rows(grids, product, found, of_rows, of_columns)
+    requests = [_requests(size, found) for size in product.row_bytes]
+    stored = _stores(grids, product, found)
+    cta = _cta(grids, product, found, requests, stored, sm_count)
 
     def wave(running: np.ndarray, parts: np.ndarray) -> np.ndarray:
         """The cycles of a wave of `running` CTAs. `parts`: CTAs that share the rows of a tile."""
-        of_ctas = _cta(grids, product, found, running, parts, sm_count)
+        of_ctas = cta(running, parts)
         from_memory = moved / ctas / parts * _cycles_per_byte(running, found.memory, of_pair, sm_count)
         return either(of_ctas, from_memory, found.memory_sharpness) + beside + empty * running / ctas / parts
 
@@ -144,9 +148,10 @@ def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, larg
     # Halves of a last wave that is more than half full take two waves.
     last = np.ceil(parts * over / at_once) * wave(np.minimum(parts * over, at_once), parts)
     total = full * wave(at_once, np.ones(len(grids))) + np.where(over > 0, last, 0)
-    total += _after_turns(grids, product, found) + np.where(grids.cluster > 1, found.cluster_launch, 0)
+    after_turns = np.where(grids.turns > 1, found.last_in_turn + stored, 0)
+    total += after_turns + np.where(grids.cluster > 1, found.cluster_launch, 0)
     total += found.launch + found.launch_of_cta * busy
-    return either(total, _at_power_limit(grids, product, found, moved, sm_count), found.power_sharpness)
+    return either(total, _at_power_limit(grids, product, found, requests, moved, sm_count), found.power_sharpness)
 
 
 def may_be_halved(grids: Grids, product: Product, sm_count: int, large_clusters: int) -> np.ndarray:
@@ -178,8 +183,13 @@ def _cycles_per_byte(running: np.ndarray, rate: float, of_pair: Numbers, sm_coun
 
 def _requests(row_bytes: Numbers, found: Constants) -> np.ndarray:
     """The number of requests to L2 for each line of a box, relative to that of rows that start on lines."""
-    on_line, on_sector = np.mod(row_bytes, _LINE) == 0, np.mod(row_bytes, _SECTOR) == 0
-    return np.where(on_line, 1.0, np.where(on_sector, found.off_lines, found.off_sectors))
+    of_sectors = np.where(_is_multiple(row_bytes, _SECTOR), found.off_lines, found.off_sectors)
+    return np.where(_is_multiple(row_bytes, _LINE), 1.0, of_sectors)
+
+
+def _is_multiple(size: Numbers, unit: int) -> np.ndarray:
+    """Whether a size is a multiple of a power of two. The remainder itself takes longer."""
+    return np.asarray(np.floor(size / unit) * unit == size)
 
 
 def _stage_bytes(grids: Grids, product: Product) -> np.ndarray:
@@ -201,27 +211,33 @@ def _fit_in_pairs(grids: Grids, product: Product) -> np.ndarray:
 
 
 def _cta(
-    grids: Grids, product: Product, found: Constants, running: np.ndarray, parts: np.ndarray, sm_count: int
-) -> np.ndarray:
-    """The cycles of one of `running` CTAs. `parts`: CTAs that share the rows of a tile."""
-    of_a, of_b = (_requests(size, found) for size in product.row_bytes)
+    grids: Grids,
+    product: Product,
+    found: Constants,
+    requests: Sequence[np.ndarray],
+    stored: np.ndarray,
+    sm_count: int,
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """A function that gives the cycles of one of `running` CTAs. `parts`: CTAs that share the rows of a tile.
+    `requests`: of A and of B. `stored`: the cycles of the stores of a tile."""
+    of_a, of_b = requests
     loaded = grids.rows / grids.cluster_columns * of_a + grids.columns / grids.cluster_rows * of_b
-    rate = _cycles_per_byte(running, sm_count * found.l2, found.l2_of_pair, sm_count)
     steps = np.ceil(np.ceil(product.k / grids.depth) / grids.parts)
-    in_turn, stored = grids.turns > 1, _stores(grids, product, found)
-    loads = loaded * product.k / grids.parts / steps * product.operand_bytes * rate  # the last step may be shorter
-    loads += np.where(in_turn, stored / steps, 0)  # stores compete with the loads of the next tile
-    step = either(_products(grids, product, found) / parts, loads, found.step_sharpness)
-    step = either(step, found.latency / (_stages(grids, product) - 1), 4) + _step(grids, found)
+    in_turn = grids.turns > 1
+    bytes_of_step = loaded * product.k / grids.parts / steps * product.operand_bytes  # the last step may be shorter
+    stores = np.where(in_turn, stored / steps, 0)  # compete with the loads of the next tile
+    products, of_step = _products(grids, product, found), _step(grids, found)
+    arrival = found.latency / (_stages(grids, product) - 1)
     beside = np.where(in_turn, found.tile_in_turn, found.tile + stored)
     tall = np.where(product.stores_early, found.tall_early, found.tall)
     beside += np.where((grids.rows > _ROWS * grids.warpgroups) & ~in_turn, tall, 0)
-    return steps * step + beside
 
+    def of(running: np.ndarray, parts: np.ndarray) -> np.ndarray:
+        rate = _cycles_per_byte(running, sm_count * found.l2, found.l2_of_pair, sm_count)
+        step = either(products / parts, bytes_of_step * rate + stores, found.step_sharpness)
+        return np.asarray(steps * (either(step, arrival, 4) + of_step) + beside)
 
-def _after_turns(grids: Grids, product: Product, found: Constants) -> np.ndarray:
-    """The cycles of the last stores of consumers that take turns; otherwise 0."""
-    return np.where(grids.turns > 1, found.last_in_turn + _stores(grids, product, found), 0)
+    return of
 
 
 def _products(grids: Grids, product: Product, found: Constants) -> np.ndarray:
@@ -247,8 +263,8 @@ def _stores(grids: Grids, product: Product, found: Constants) -> np.ndarray:
     """The cycles of the stores of a tile."""
     columns = grids.columns * product.result_bytes
     stored = found.store * grids.rows * columns / _STORE
-    more = np.where(columns % _SECTOR > 0, found.split_sectors * grids.rows, 0)
-    more += np.where(columns % _LINE > 0, found.narrow_part, 0)
+    more = np.where(_is_multiple(columns, _SECTOR), 0, found.split_sectors * grids.rows)
+    more += np.where(_is_multiple(columns, _LINE), 0, found.narrow_part)
     return np.where(product.stores_columns, stored * found.store_columns, stored + more)
 
 
@@ -300,7 +316,14 @@ def _copies(readers: np.ndarray, near: np.ndarray, found: Constants) -> np.ndarr
     return 1 + np.where(near, found.read_near, found.read_far) * 2 * (1 - 2.0 ** (1 - readers))
 
 
-def _at_power_limit(grids: Grids, product: Product, found: Constants, moved: np.ndarray, sm_count: int) -> np.ndarray:
+def _at_power_limit(
+    grids: Grids,
+    product: Product,
+    found: Constants,
+    requests: Sequence[np.ndarray],
+    moved: np.ndarray,
+    sm_count: int,
+) -> np.ndarray:
     ideal = (
         product.m
         * product.n
@@ -309,8 +332,7 @@ def _at_power_limit(grids: Grids, product: Product, found: Constants, moved: np.
         * product.operand_bytes
         / (_ROWS * _SLICE * _COLUMNS_PER_CYCLE * sm_count)
     )
-    of_a, of_b = (_requests(size, found) for size in product.row_bytes)
-    scale = np.maximum(of_a, of_b) ** found.power_off_lines
+    scale = np.maximum(*requests) ** found.power_off_lines
     loads = scale * _ROWS * (1 / (grids.rows * grids.cluster_columns) + 1 / (grids.columns * grids.cluster_rows))
     energy = 1 + found.power_of_loads * loads + found.power_of_shared / grids.columns
     return found.power * ideal * energy + found.power_of_memory * moved / found.memory + found.launch
