@@ -118,7 +118,10 @@ class Candidate:
 
 class Estimates:
     """`at`: gives the problem of an M; its extents are known to the choice, but not to the kernel. Here each M is
-    ranked, and each schedule is estimated by itself."""
+    ranked, and each schedule is estimated by itself. `per_octave`: how many M for each factor of 2 candidates are to be
+    listed for, if rows are few and if they are many."""
+
+    per_octave = (8, 4)
 
     def __init__(self, at: Callable[[int], Problem], target: Target, given: Schedule, sums: Sums) -> None:
         self._target, self._given, self._sums = target, given, sums

@@ -47,6 +47,7 @@ class _FormsOfWay:
     def __init__(self, way: Way, search_at: Callable[[int], Search], most: int, sums: Sums) -> None:
         search = search_at(most)  # rows of D that are M long start on 16 bytes, so that all widths are listed
         self.way, self.search_at, self._target = way, cache(search_at), search.target
+        self.broken = cache(search.broken)  # rules see run-time extents, which are the same for all M
         self._some = [forms for forms in for_any_rows(search.given, search.problem, search.target) if forms]
         self.fields = [(forms, number) for forms in self._some for number in range(len(forms))]
         decided = search.given.decided()
@@ -100,6 +101,8 @@ class _FormsOfWay:
 
 class FormEstimates(Estimates):
     """The form of each candidate is a `_Form`. Schedules are completed once they are kept."""
+
+    per_octave = (16, 8)
 
     def __init__(
         self, at: Callable[[int], Problem], target: Target, given: Schedule, sums: Sums, tried: Sequence[_FormsOfWay]
@@ -175,8 +178,8 @@ class FormEstimates(Estimates):
         search = tried.search_at(m)
         forms, place = tried.fields[form.number]
         tail = {"grid.tail": TailKind.halves if form.halves else TailKind.whole}
-        found = search.accepted(search.given.filled({**forms[place], **tail}), [])
-        if found is None:
+        found = search.completed(search.given.filled({**forms[place], **tail}))
+        if tried.broken(found) is not None:
             return None
         found = found if form.halves else found.set({"grid.tail": search.given.grid.tail})
         return found if self._sums.accepts(found) else None
@@ -200,10 +203,10 @@ def _form_of(candidate: Candidate) -> _Form:
 
 
 def estimates_for(
-    at: Callable[[int], Problem], rows: Sequence[int], target: Target, given: Schedule, sums: Sums
+    at: Callable[[int], Problem], rows: tuple[int, int], target: Target, given: Schedule, sums: Sums
 ) -> Estimates:
     """By forms if a producer and wgmma compute the products of a family for all M, and the estimate covers them.
-    `rows`: the M of the family, ascending."""
+    `rows`: the least M and the most."""
     tried = []
     for way in ways(at(rows[0]), target, given):
 

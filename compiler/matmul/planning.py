@@ -4,9 +4,10 @@ A plan is a function of the family alone. Candidates are the schedules near the 
 so that at each M the cost of the cheapest kept one is close to that of the best candidate. Each M takes the cheapest
 kept schedule.
 
-The excess at an M is the relative difference of these two costs. The mean of its square over M is minimized; each
+The excess at an M is the relative difference of these two costs. The mean of its fourth power over M is minimized; each
 factor of 2 has the same weight. So a schedule that helps much in one interval is preferred to one that helps a little
-everywhere: no call should be much slower than the kernel compiled for its shape.
+everywhere: no call should take a tenth more than the kernel compiled for its shape. By the model, with the fourth power
+in place of the square, the largest excess of 40 plans is 15 % in place of 19 %, and the mean 1.3 % in place of 1.0 %.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -33,10 +34,11 @@ from lowtide.passes.support.agents.atoms import mma_atom_name
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import MMA_ATOMS, Target
 
-MOST_ROWS = 16384  # the largest M for which costs are estimated
+_FEWEST, MOST_ROWS = 8, 16384  # the least and the largest M for which candidates are listed
 MOST_SCHEDULES = 16
 _ENOUGH_MEAN, _ENOUGH_WORST = 0.005, 0.04  # of the excess; if both hold, no further schedule is kept
-_FEW_ROWS = 1024  # up to here tiles have as many columns as M or a part of M, so candidates differ from M to M
+_FEW_ROWS = 512  # up to here tiles have as many columns as M or a part of M, so candidates differ from M to M
+_POWER = 4  # of the excess, whose mean is minimized
 _MOST_EXCESS = log(2.0)  # of an M that no kept schedule serves
 _EXCHANGES = 2  # rounds in which each kept schedule may be replaced, after each that is added
 
@@ -53,10 +55,11 @@ def make_plan(family: Family, epilogue: Epilogue | None) -> SchedulePlan:
     whole = seen_by_passes(family.spec(epilogue), target)
     order, sums = _order(family, epilogue, whole, target)
     points = _points(family.unit)
-    looked_at = [8] + [m for m in _rows(8) if m <= _FEW_ROWS] + [m for m in _rows(4) if m > _FEW_ROWS]
-    ascending = sorted({point(m) for m in looked_at for point in points})
     at = cache(lambda m: whole.expecting({"m": m, **family.extents}))
-    estimates = estimates_for(at, ascending, target, given, sums)
+    estimates = estimates_for(at, (_FEWEST, MOST_ROWS), target, given, sums)
+    few, many = estimates.per_octave
+    listed = {_FEWEST, *(m for m in _rows(few) if m <= _FEW_ROWS), *(m for m in _rows(many) if m > _FEW_ROWS)}
+    ascending = sorted({point(m) for m in listed for point in points})
     rows = _rows(32)
     weights = np.tile(_weights(rows), len(points)) / len(points)
     kept, best = _completed(estimates, ascending, rows, points, weights)
@@ -124,20 +127,25 @@ def _weights(rows: Sequence[int]) -> _Floats:
 
 
 def _kept(excess: _Floats, weights: _Floats) -> list[int]:
-    """The indices of the rows of `excess` to keep. The next one is that which leaves the least mean square."""
+    """The indices of the rows of `excess` to keep. The next one is that which leaves the least mean power."""
     kept: list[int] = []
+    powers = excess**_POWER
 
-    def left(numbers: Sequence[int]) -> _Floats:
-        return np.min(excess[numbers], axis=0) if numbers else np.full(len(weights), _MOST_EXCESS)
+    def left(of: _Floats, numbers: Sequence[int]) -> _Floats:
+        return np.min(of[numbers], axis=0, initial=of.max())
 
     def best_beside(numbers: Sequence[int]) -> int:
-        return int(np.argmin(np.square(np.minimum(left(numbers), excess)) @ weights))
+        return int(np.argmin(np.minimum(left(powers, numbers), powers) @ weights))
 
     while len(kept) < min(MOST_SCHEDULES, len(excess)):
         kept.append(best_beside(kept))
-        for at in list(range(len(kept))) * _EXCHANGES:
-            kept[at] = best_beside(kept[:at] + kept[at + 1 :])
-        rest = left(kept)
+        for _ in range(_EXCHANGES):
+            before = list(kept)
+            for at in range(len(kept)):
+                kept[at] = best_beside(kept[:at] + kept[at + 1 :])
+            if kept == before:
+                break
+        rest = left(excess, kept)
         if rest @ weights <= _ENOUGH_MEAN and rest.max() <= _ENOUGH_WORST:
             break
     return sorted(set(kept))

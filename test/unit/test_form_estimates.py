@@ -79,7 +79,7 @@ def completed(estimates: Estimates, rows: list[int]) -> list[Candidate]:
 def test_a_form_has_the_estimate_of_its_schedule_at_every_m(seed: int) -> None:
     family, epilogue = drawn(seed)
     at, given = problems_of(family, epilogue)
-    estimates = estimates_for(at, [8, MOST_ROWS], CHIP, given, ALL)
+    estimates = estimates_for(at, (8, MOST_ROWS), CHIP, given, ALL)
     assert isinstance(estimates, FormEstimates)
     rng = random.Random(seed)
     rows = sorted(round(2 ** rng.uniform(0, 14)) for _ in range(6))
@@ -95,7 +95,7 @@ def test_what_is_chosen_for_an_m_is_among_its_candidates(seed: int) -> None:
     family, epilogue = drawn(seed)
     at, given = problems_of(family, epilogue)
     for m in (8, 16, 144, 1040, 5008):
-        candidates = completed(estimates_for(at, [8, MOST_ROWS], CHIP, given, ALL), [m])
+        candidates = completed(estimates_for(at, (8, MOST_ROWS), CHIP, given, ALL), [m])
         chosen = Candidate("chosen", 1, choose(at(m), CHIP, given).schedule)
         costs = Estimates(at, CHIP, given, ALL).cycles(
             [*candidates, chosen], [m], np.full((len(candidates) + 1, 1), True)
@@ -116,4 +116,4 @@ def test_what_is_chosen_for_an_m_is_among_its_candidates(seed: int) -> None:
 )
 def test_forms_serve_families_whose_products_are_all_by_wgmma(changed: dict[str, Any], by_forms: bool) -> None:
     at, given = problems_of(replace(PLAIN, **changed), None)
-    assert isinstance(estimates_for(at, [8, MOST_ROWS], CHIP, given, ALL), FormEstimates) == by_forms
+    assert isinstance(estimates_for(at, (8, MOST_ROWS), CHIP, given, ALL), FormEstimates) == by_forms
