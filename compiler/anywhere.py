@@ -10,18 +10,21 @@ from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import PackKind
+from lowtide.dialects.tile import PackKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error
 from lowtide.passes.schedules.facts.alignment import MATRICES, PACK_FIELDS
 from lowtide.targets import Target
 
+_OF_OTHER_STORES = ("epilogue.tile", "epilogue.buffers", "epilogue.swizzle")
+
 
 def packing(lowered: Lowered) -> Lowered | None:
     """Compile again with the same schedule and `pack = rows` for each of A, B and D whose packing is not set.
 
-    `pack = none` stays. If the rules do not allow this for all of them, only A and B, or only D, are packed. None if no
-    more can be packed, or if the levels at hand do not define what the kernel computes.
+    `pack = none` stays. If D cannot be packed, threads store its elements, which may lie anywhere. If the rules allow
+    neither, only A and B, or only D, are packed. None if no more can be packed, or if the levels at hand do not define
+    what the kernel computes.
     """
     text = lowered.levels.get(str(Level.PROBLEM))
     if text is None:
@@ -32,14 +35,22 @@ def packing(lowered: Lowered) -> Lowered | None:
     if schedule is None or not found.whole:
         return None
     left = [name for name in MATRICES if schedule.get(PACK_FIELDS[name]) is None]
-    choices = (left, [name for name in left if name != "d"], [name for name in left if name == "d"])
-    return next(filter(None, (_packed(found.spec, lowered.target, schedule, names) for names in choices)), None)
+    operands, d = [name for name in left if name != "d"], [name for name in left if name == "d"]
+    choices = [_packed(schedule, left), *([_by_elements(_packed(schedule, operands))] if d else [])]
+    choices += [_packed(schedule, names) for names in (operands, d) if names]
+    return next(filter(None, (_lowered(found.spec, lowered.target, wanted) for wanted in choices if left)), None)
 
 
-def _packed(spec: GemmSpec, target: Target, schedule: Schedule, names: list[str]) -> Lowered | None:
-    if not names:
-        return None
-    wanted = schedule.set({PACK_FIELDS[name]: PackKind.rows for name in names})
+def _packed(schedule: Schedule, names: list[str]) -> Schedule:
+    return schedule.set({PACK_FIELDS[name]: PackKind.rows for name in names})
+
+
+def _by_elements(schedule: Schedule) -> Schedule:
+    """The schedule with a D that threads store from their fragments."""
+    return schedule.set({**dict.fromkeys(_OF_OTHER_STORES), "epilogue.path": StorePath.direct})
+
+
+def _lowered(spec: GemmSpec, target: Target, wanted: Schedule) -> Lowered | None:
     try:
         return lower(problem_text(spec, target, wanted))
     except Error:

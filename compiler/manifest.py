@@ -296,7 +296,9 @@ class _HostOps:
         return _Made(address, shape, tuple(strides), named)
 
     def _tensor_map(self, op: sm.TensorMapOp) -> None:
-        matrix, attributes = op.operands[0], _tensor_map_attributes(op)
+        matrix, attributes = op.source, _tensor_map_attributes(op)
+        if op.rows is not None:
+            attributes["rows"] = self.names[op.rows]
         if matrix not in self.made:
             self._entry(op, "sm.tensor_map", [matrix], attributes)
             return

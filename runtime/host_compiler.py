@@ -6,10 +6,10 @@ tile.workspace (dtype, zeroed) on its number of elements, which follows from sha
 arith.constant (value), arith.cmpi (predicate), arith.select, arith.trunci (type, e.g. "i32"), integer casts and the
 arithmetic of `host_ops`; cf.assert (message); sm.tensor_map on an argument of rank 2 or 3, or on address, rows, columns
 and row stride of another matrix with the name of an argument (box, swizzle or null, l2_promotion, dtype,
-element_strides if not 1), with a `TensorMap` for launches as result; and tile.launch, entirely in attributes: kernel,
-grid (three values or numbers), block, cluster or null, shared_memory in bytes, arguments (a list of {"value", "type"}),
-programmatic if it may start before the preceding kernels in the stream have ended, and cooperative if all its CTAs run
-at the same time.
+element_strides if not 1, the rows of a box if fewer), with a `TensorMap` for launches as result; and tile.launch,
+entirely in attributes: kernel, grid (three values or numbers), block, cluster or null, shared_memory in bytes,
+arguments (a list of {"value", "type"}), programmatic if it may start before the preceding kernels in the stream have
+ended, and cooperative if all its CTAs run at the same time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from lowtide.runtime.tensor_maps import (
 from lowtide.runtime.workspaces import WorkspaceShape
 
 _LONGEST = 500  # characters of a message, which may quote edited text
-_TENSOR_MAP_ATTRIBUTES = {"box", "swizzle", "l2_promotion", "dtype", "element_strides", "name"}
+_TENSOR_MAP_ATTRIBUTES = {"box", "swizzle", "l2_promotion", "dtype", "element_strides", "rows", "name"}
 _UNITS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # bytes; a signature may have the position of an address in such a unit
 
 
@@ -77,9 +77,10 @@ def _geometry(limits: tuple[int, int, int], name: str) -> Callable[..., tuple[in
 
 def _boxed_tensor(
     name: str, dtype: str, box: tuple[int, ...], swizzle: Swizzle | None, l2_promotion: int, steps: tuple[int, ...]
-) -> Callable[[Sequence[int], tuple[int, ...]], BoxedTensor]:
-    def tensor(shape: Sequence[int], strides: tuple[int, ...]) -> BoxedTensor:
-        return boxed_matrix(name, dtype, tuple(shape), strides, box, swizzle, l2_promotion, steps)
+) -> Callable[..., BoxedTensor]:
+    def tensor(shape: Sequence[int], strides: tuple[int, ...], rows: int | None = None) -> BoxedTensor:
+        own = box if rows is None else (*box[:-2], min(max(1, rows), box[-2]), box[-1])
+        return boxed_matrix(name, dtype, tuple(shape), strides, own, swizzle, l2_promotion, steps)
 
     return tensor
 
@@ -317,10 +318,17 @@ class _Compiler:
         unknown = sorted(set(attributes) - _TENSOR_MAP_ATTRIBUTES)
         if unknown:
             raise self.refuse(f"attribute {unknown[0]!r} is unknown")
+        rows = attributes.get("rows")
+        if rows is not None:
+            if not isinstance(rows, str):
+                raise self.refuse(f"rows is {rows!r}, must be the name of a value")
+            if (rows := self.lookup(rows)) in self.late_values:
+                raise self.refuse("rows depends on an address or a run-time scalar")
         kept, steps = tuple(swizzle) if swizzle and swizzle[0] else None, tuple(steps or ())
         check_box(argument, dtype, box, kept, promotion, LoadError, steps)
         tensor = f"t{len(self.tensors)}"
-        self.early_lines.append(f"{tensor} = tensors[{len(self.tensors)}]({shape}, {strides})")
+        given = "" if rows is None else f", {rows}"
+        self.early_lines.append(f"{tensor} = tensors[{len(self.tensors)}]({shape}, {strides}{given})")
         self.tensors.append(_boxed_tensor(argument, dtype, tuple(box), kept, promotion, steps))
         self.wanted_late.append(tensor)
         self.map_values.add(self.define(op, [address], f"tensor_map(({address}, {tensor}))"))

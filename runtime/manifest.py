@@ -45,7 +45,8 @@ A kernel argument of type "tensor_map" is the 128-byte CUtensorMap by value, whi
                     "swizzle": [3, 3, 3]|null,     <B, M, S> on elements; spans 32, 64 or 128 bytes
                     "l2_promotion": 0|64|128|256,  bytes
                     "dtype": "bf16",               the operand's
-                    "element_strides": [1, 1]}}    may be left out; 1 to 8, the last 1
+                    "element_strides": [1, 1],     may be left out; 1 to 8, the last 1
+                    "rows": "v8"}}                 may be left out; a value: the rows of a box, at most those of "box"
 
 The parameter is aligned to 64 bytes in the PTX. Elements outside of the operand read as zero (`tensor_maps`). The
 operand is an argument, or a matrix given by its address, extents and strides without the last (the batch's first);

@@ -88,7 +88,7 @@ def Sm_MbarrierWaitOp : Sm_Op<"mbarrier_wait", [Sm_Ordering]> {
   let assemblyFormat = "$barriers `[` $index `,` $phase `]` attr-dict `:` qualified(type($barriers))";
 }
 
-def Sm_MbarrierArriveOp : Sm_Op<"mbarrier_arrive", [Sm_Ordering]> {
+def Sm_MbarrierArriveOp : Sm_Op<"mbarrier_arrive", [Sm_Ordering, AttrSizedOperandSegments]> {
   let summary = "Arrives once per warpgroup of the role; with `bytes`, also sets the number of bytes to expect";
   let description = [{
     In a role of consumers or copiers, one thread per warpgroup arrives. In a producer role, one thread arrives. `after`
@@ -102,18 +102,22 @@ def Sm_MbarrierArriveOp : Sm_Op<"mbarrier_arrive", [Sm_Ordering]> {
     arriving CTA's `row` of the cluster, those of its `column`, or both (`cross`), including the CTA itself. By default
     only the CTA itself receives it. Only the CTA that waits for the bytes may expect them.
 
+    `plus` is a number of bytes to expect besides `bytes`: those of loads with `rows`.
+
     ```mlir
     sm.mbarrier_arrive %empty[%slot] after %retired : !sm.mbarriers<4>
     sm.mbarrier_arrive %full[%slot] expects 49152 : !sm.mbarriers<4>
+    sm.mbarrier_arrive %full[%slot] expects 16384 plus %bytes : !sm.mbarriers<4>
     sm.mbarrier_arrive %empty[%slot] to(column) after %retired : !sm.mbarriers<4>
     sm.mbarrier_arrive %empty[%slot] each_warp after %retired : !sm.mbarriers<4>
     ```
   }];
   let arguments = (ins Sm_MbarriersType:$barriers, Index:$index, OptionalAttr<I64Attr>:$bytes, UnitAttr:$each_warp,
-                       OptionalAttr<Sm_ClusterLine>:$receivers, Optional<Sm_RetiredType>:$retired);
+                       OptionalAttr<Sm_ClusterLine>:$receivers, Optional<Index>:$more,
+                       Optional<Sm_RetiredType>:$retired);
   let assemblyFormat = [{
-    $barriers `[` $index `]` (`each_warp` $each_warp^)? (`expects` $bytes^)? (`to` `(` $receivers^ `)`)? (`after` $retired^)? attr-dict `:`
-    qualified(type($barriers))
+    $barriers `[` $index `]` (`each_warp` $each_warp^)? (`expects` $bytes^)? (`plus` $more^)? (`to` `(` $receivers^ `)`)?
+    (`after` $retired^)? attr-dict `:` qualified(type($barriers))
   }];
   let hasVerifier = 1;
 }
@@ -140,19 +144,23 @@ def Sm_TensorMapOp : Sm_Op<"tensor_map", [Pure]> {
     contiguous one of the matrix: boxes of a matrix by columns have columns first. The boxes of a batch have one more
     dimension, the first, which is 1.
 
+    With `rows`, the boxes have this number of rows, from 1 to that of the result's shape. The map of the last, narrower
+    tile has such boxes: `sm.tma_load` with `rows` takes it.
+
     ```mlir
     %map = sm.tensor_map %a : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
+    %last = sm.tensor_map %a rows(%rows) : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
     %mapd = sm.tensor_map %d : memref<?x?xbf16, strided<[1, ?]>> to !sm.tensor_map<72x64xbf16, swizzle<3,3,3>>
     %maps = sm.tensor_map %c : memref<?x?x?xbf16, strided<[?, ?, 1]>> to !sm.tensor_map<1x128x64xbf16, swizzle<3,3,3>>
     ```
   }];
-  let arguments = (ins AnyMemRef:$source);
+  let arguments = (ins AnyMemRef:$source, Optional<Index>:$rows);
   let results = (outs Sm_TensorMapType:$result);
-  let assemblyFormat = "$source attr-dict `:` type($source) `to` qualified(type($result))";
+  let assemblyFormat = "$source (`rows` `(` $rows^ `)`)? attr-dict `:` type($source) `to` qualified(type($result))";
   let hasVerifier = 1;
 }
 
-def Sm_TmaLoadOp : Sm_Op<"tma_load"> {
+def Sm_TmaLoadOp : Sm_Op<"tma_load", [AttrSizedOperandSegments]> {
   let summary = "Starts, from one thread, the TMA loads that fill a buffer in shared memory";
   let description = [{
     Issues one load per box of the tensor map. If the buffer is wider than a box, the boxes are adjacent columns of the
@@ -164,10 +172,15 @@ def Sm_TmaLoadOp : Sm_Op<"tma_load"> {
     of the tile's rows, in the order of the CTAs, and sends it to all of them: it is written to the same offset in the
     shared memory of each CTA and signals the mbarrier of each CTA. A CTA's mbarrier expects the whole tile.
 
+    With `rows`, it loads only so many rows, and the mbarrier counts the bytes of these; the others are left as they
+    are. The boxes of the map must have so many rows, and there is one box for each panel.
+
     In a batch, the index of the matrix comes first, and the first dimension of the boxes is 1.
 
     ```mlir
     sm.tma_load %map[%m, %k] to %a signals %full[%slot]
+        : !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>, memref<128x64xbf16, …>, !sm.mbarriers<4>
+    sm.tma_load %map[%m, %k] rows(%rows) to %a signals %full[%slot]
         : !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>, memref<128x64xbf16, …>, !sm.mbarriers<4>
     sm.tma_load %map[%n, %k] to %b signals %full[%slot] multicast(column)
         : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, memref<128x64xbf16, …>, !sm.mbarriers<4>
@@ -175,15 +188,30 @@ def Sm_TmaLoadOp : Sm_Op<"tma_load"> {
         : !sm.tensor_map<1x128x64xbf16, swizzle<3,3,3>>, memref<128x64xbf16, …>, !sm.mbarriers<4>
     ```
   }];
-  let arguments = (ins Sm_TensorMapType:$map, Optional<Index>:$batch, Index:$row, Index:$column,
+  let arguments = (ins Sm_TensorMapType:$map, Optional<Index>:$batch, Index:$row, Index:$column, Optional<Index>:$rows,
                        Sm_WriteShared:$destination, Sm_MbarriersType:$barriers, Index:$index,
                        OptionalAttr<Sm_ClusterLine>:$multicast, OptionalAttr<Tile_CacheHint>:$cache);
   let assemblyFormat = [{
-    $map `[` custom<Place>($batch, $row, $column) `]` `to` $destination `signals` $barriers `[` $index `]`
+    $map `[` custom<Place>($batch, $row, $column) `]` (`rows` `(` $rows^ `)`)? `to` $destination `signals` $barriers `[` $index `]`
     (`multicast` `(` $multicast^ `)`)? (`cache` `(` $cache^ `)`)? attr-dict `:` qualified(type($map)) `,`
     type($destination) `,` qualified(type($barriers))
   }];
   let hasVerifier = 1;
+}
+
+def Sm_ZeroRowsOp : Sm_Op<"zero_rows", [MemoryEffects<[MemRead<Sm_Sync>, MemWrite<Sm_Sync>]>]> {
+  let summary = "Stores zeros in the last rows of the operands' buffers in all slots of a ring"
+                ", and makes them visible to TMA and wgmma";
+  let description = [{
+    All threads of the CTA store zeros in the rows of A from `a` on, and in those of B from `b` on. `sm.tma_load` with
+    `rows` does not write these rows, but wgmma reads them. A barrier must follow before the ring is filled.
+
+    ```mlir
+    sm.zero_rows %ring from(%a, %b) : !sm.ring<4 x [memref<128x64xbf16, …>, memref<256x64xbf16, …>]>
+    ```
+  }];
+  let arguments = (ins Sm_RingType:$ring, Index:$a, Index:$b);
+  let assemblyFormat = "$ring `from` `(` $a `,` $b `)` attr-dict `:` qualified(type($ring))";
 }
 
 def Sm_TmaStoreOp : Sm_Op<"tma_store", [MemoryEffects<[MemRead<Sm_Sync>, MemWrite<Sm_Sync>, MemWrite]>]> {

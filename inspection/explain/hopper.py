@@ -159,7 +159,10 @@ def _cluster_of(op: ir.OpView) -> tuple[int, int]:
 
 
 def transactions_of(kernel: tile.KernelOp, names: Names, *, in_file: bool) -> tuple[Transaction, ...]:
-    """For each mbarrier that TMA loads signal or an arrival expects bytes of: both sums, block by block."""
+    """For each mbarrier that TMA loads signal or an arrival expects bytes of: both sums, block by block.
+
+    They are those of whole tiles: the bytes that an arrival expects `plus` others are those of loads of `rows`.
+    """
     arrivals = [op for op in walk(kernel, sm.MbarrierArriveOp) if op.bytes is not None]
     loads = walk(kernel, sm.TmaLoadOp)
     keys: list[tuple[ir.Block, ir.Value]] = []
@@ -174,7 +177,8 @@ def transactions_of(kernel: tile.KernelOp, names: Names, *, in_file: bool) -> tu
         found.append(
             Transaction(
                 what=", ".join(names.of_map(op.map)[0] for op in copies),
-                expects=sum(ir.IntegerAttr(op.bytes).value for op in own),
+                expects=sum(ir.IntegerAttr(op.bytes).value for op in own)
+                + sum(buffer_bytes(op.destination.type) for op in copies if op.rows and any(one.more for one in own)),
                 copied=sum(buffer_bytes(op.destination.type) for op in copies),
                 place=_place((*own, *copies)[0], in_file),
             )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from mlir import ir
+from mlir.dialects import arith
 
 from lowtide.compiler.spec_of_ir import argument_names
 from lowtide.dialects import sm, tile
@@ -87,7 +88,9 @@ class Names:
         return -(-matrix.get_dim_size(last) * element_bits(matrix.element_type) // (8 * unit)) * unit, True
 
     def of_map(self, value: ir.Value) -> tuple[str, ir.MemRefType]:
-        """Name and type of the matrix of a tensor map."""
+        """Name and type of the matrix of a tensor map, or of two maps of which one is selected."""
+        if not isinstance(value.owner, ir.Block) and isinstance(value.owner.opview, arith.SelectOp):
+            return self.of_map(value.owner.opview.false_value)
         if value not in self.mapped:
             raise ScheduleError(
                 "the tensor map's matrix is unknown; pass it to tile.launch from an sm.tensor_map [map-matrix]"

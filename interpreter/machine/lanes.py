@@ -7,6 +7,7 @@ import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.cells import Access, Cells, Described, Ints
+from lowtide.interpreter.numbers.packed import Mixed
 from lowtide.interpreter.program.batches import NotTogether
 from lowtide.interpreter.program.types import Pointer, Type
 
@@ -70,6 +71,17 @@ def uniform(state: AgentState, op: Described, value: Any) -> int:
         given = np.unique(values).tolist()
         raise state.violation(op, f"the lanes of the warp give different values {given}; give one [uniform-values]")
     return int(values[0])
+
+
+def of_active(state: AgentState, value: Any) -> Any:
+    """The value of the active lanes, of which other lanes may have another kind; the mixed value if they differ."""
+    active = np.ones(len(state.lanes), np.bool_) if state.mask is None else state.mask
+    while isinstance(value, Mixed):  # a part may be mixed too
+        held = [part for lanes, part in value.parts() if (lanes & active).any()]
+        if len(held) > 1:
+            break
+        (value,) = held
+    return value
 
 
 def active_lanes(state: AgentState) -> int:

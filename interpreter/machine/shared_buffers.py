@@ -60,11 +60,15 @@ def load_buffer(state: AgentState, op: DecodedOp, buffer: SharedBuffer) -> NDArr
     return payload.reshape(buffer.type.shape)
 
 
-def store_buffer(state: AgentState, op: DecodedOp, buffer: SharedBuffer, payload: NDArray[Any]) -> None:
-    """Write a whole buffer: the agent writes its share of it."""
+def store_buffer(
+    state: AgentState, op: DecodedOp, buffer: SharedBuffer, payload: NDArray[Any], first_row: int = 0
+) -> None:
+    """Write a buffer from `first_row` on: the agent writes its share of it."""
     buffer.check(state, op, "write")
     addresses, length = buffer.chunks()
-    mine, runs = state.share, payload.reshape(-1, length)
+    skipped = first_row * len(addresses) // (buffer.type.shape[0] or 1)
+    addresses, runs = addresses[skipped:], payload.reshape(-1, length)[skipped:]
+    mine = state.share
     state.cta.shared.store(state.access(op), addresses[mine], runs[mine], buffer.type.element.name, length)
 
 

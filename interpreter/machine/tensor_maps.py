@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.memory import InFlight
 from lowtide.interpreter.machine.scheduling import spawn
 from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.packed import Mixed
 from lowtide.interpreter.program.types import Scalar
 
 Ints = NDArray[np.int64]
@@ -54,6 +56,12 @@ class TensorMap:
         """Rows and columns of the matrix that a box covers."""
         tile = self.box[-2], prod(self.box[:-2]) * self.box[-1]
         return tile[::-1] if self.matrix.is_column_major else tile
+
+    def blend(self, condition: Any, other: Any) -> Any:
+        """This map if the condition holds in each lane, `other` if it holds in none; a mixed value otherwise."""
+        if condition.all():
+            return self
+        return Mixed(condition, self, other) if condition.any() else other
 
     def corner(self, *place: int) -> tuple[int, ...]:
         """The coordinates of the box that begins at (row, column) of the matrix, or at (matrix, row, column)."""
@@ -216,6 +224,23 @@ def load_tile(
             place = address + (column * tile[0] + row * map.box[-1]) * map.element.bytes
             corner = map.corner(*matrix, first_row + row, first_column + column)
             load_box(state, op, map, corner, place, barriers)
+
+
+def load_rows(
+    state: AgentState,
+    op: Described,
+    map: TensorMap,
+    origin: Sequence[int],
+    tile: tuple[int, int],
+    address: int,
+    barriers: Sequence[Mbarrier],
+) -> None:
+    """One box for each panel of a tile of the matrix: only its first rows, as many as a box has."""
+    width = map.tile[1]
+    *matrix, row, first_column = origin
+    for column in range(0, tile[1], width):
+        place = address + column * tile[0] * map.element.bytes
+        load_box(state, op, map, map.corner(*matrix, row, first_column + column), place, barriers)
 
 
 def _unit(map: TensorMap, corner: tuple[int, ...]) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from lowtide.interpreter.machine import mbarrier_objects, tensor_maps, tensor_stores
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.clusters import receivers
-from lowtide.interpreter.machine.lanes import active_lane_numbers, one_lane, uniform
+from lowtide.interpreter.machine.lanes import active_lane_numbers, of_active, one_lane, uniform
 from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.numbers.cells import Described
 
@@ -31,6 +31,7 @@ def load(
     """
     one_lane(state, op, "start a copy by TMA")
     found = mbarrier_objects.at(state, op, barrier)
+    map = of_active(state, map)
     corner = _corner(state, op, map, coordinates)
     if not found.is_fenced:
         raise state.violation(
@@ -47,6 +48,7 @@ def load(
 def store(state: AgentState, op: Described, map: Any, coordinates: Sequence[Any], source: Any) -> None:
     """Store a box of the CTA's shared memory into a tensor."""
     one_lane(state, op, "start a store by TMA")
+    map = of_active(state, map)
     corner = _corner(state, op, map, coordinates)
     tensor_maps.check_corner(state, op, map, corner)
     tensor_stores.store_box(state, op, map, corner, uniform(state, op, source), active_lane_numbers(state)[0])

@@ -19,7 +19,8 @@ from lowtide.interpreter.machine.lanes import (
     rows_together,
     spread,
 )
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Cells, Ints
+from lowtide.interpreter.machine.memory import SharedMemory
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Cells, Ints
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import NARROW_TYPES, Packed
 from lowtide.interpreter.numbers.registers import canonical, unsigned
@@ -269,9 +270,12 @@ def _store(state: AgentState, *ops: DecodedOp) -> None:
         payload[at] = value.reshape(len(value), count) if isinstance(value, np.ndarray) and value.ndim else value
     if state.mask is not None:
         payload = payload[:, state.mask]
-    cells = memory_of(state, op, pointer, rows)
-    disjoint(cells, access, rows, ELEMENT_BYTES.get(dtype, 2) * count, align)
-    cells.store(access, rows, payload.reshape(-1, count), dtype, count, align)
+    cells, size = memory_of(state, op, pointer, rows), ELEMENT_BYTES.get(dtype, 2) * count
+    disjoint(cells, access, rows, size, align)
+    payload = payload.reshape(-1, count)
+    if isinstance(cells, SharedMemory) and dtype in ("i32", "i64") and not payload.any():
+        payload, dtype, count = np.zeros((1, 1), payload.dtype), ZERO_TYPE, size // 2  # zeros of any type, as in PTX
+    cells.store(access, rows, payload, dtype, count, align)
 
 
 OPS.implements(

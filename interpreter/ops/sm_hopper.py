@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from lowtide.dialects.sm import ClusterLine
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import clusters, mbarriers, tensor_maps
@@ -9,7 +11,7 @@ from lowtide.interpreter.machine.agents import AgentState, Cta, Steps
 from lowtide.interpreter.machine.barriers import barrier, together
 from lowtide.interpreter.machine.execution import run_block
 from lowtide.interpreter.machine.mbarriers import Mbarrier
-from lowtide.interpreter.machine.shared_buffers import name_of, reserve
+from lowtide.interpreter.machine.shared_buffers import name_of, reserve, store_buffer
 from lowtide.interpreter.machine.teams import COPIERS, PRODUCER, WARP, WARPGROUP
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
@@ -61,6 +63,10 @@ def roles(state: AgentState, op: DecodedOp) -> Steps:
 @OPS.implements("sm.role_instance")
 def role_instance(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = state.seat.instance
+
+
+def _operand_groups(op: DecodedOp, program: Program) -> list[tuple[int, ...]]:
+    return op.operand_groups()
 
 
 # mbarriers ------------------------------------------------------------------------------------------------------------
@@ -134,12 +140,14 @@ def mbarrier_wait(state: AgentState, op: DecodedOp) -> Steps:
     yield from mbarriers.wait(state, op, _mbarrier(state, op, op.operands[:2]), state.values[op.operands[2]])
 
 
-@OPS.implements("sm.mbarrier_arrive")
+@OPS.implements("sm.mbarrier_arrive", prepare=_operand_groups)
 def mbarrier_arrive(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     if state.team is state.cta.everyone:
         raise state.violation(op, "warpgroups of a role arrive; arrive inside sm.roles [arrive-in-role]")
     expected, each_warp = op.attributes.get("bytes", 0), op.attributes.get("each_warp", False)
+    *_, more, _ = op.data
+    expected += sum(state.values[slot] for slot in more)
     if not each_warp and state.seat.first % (WARP * WARPGROUP):
         return  # a warp; the first of its warpgroup arrives
     each = state.seat.arrivals * (len(state.lanes) // WARP if each_warp else 1)
@@ -152,12 +160,16 @@ def mbarrier_arrive(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.tensor_map")
 def tensor_map(state: AgentState, op: DecodedOp) -> None:
-    type = op.result_types[0]
-    matrix: Any = state.values[op.operands[0]]
-    state.values[op.results[0]] = tensor_maps.encode(state, op, matrix, type.shape, type.swizzle)
+    type, (matrix, *rows) = op.result_types[0], (state.values[slot] for slot in op.operands)
+    box = type.shape
+    if rows:
+        if not 1 <= rows[0] <= box[-2]:
+            raise state.violation(op, f"boxes of {rows[0]} rows; take 1 to {box[-2]}, those of the type [map-rows]")
+        box = (*box[:-2], rows[0], box[-1])
+    state.values[op.results[0]] = tensor_maps.encode(state, op, matrix, box, type.swizzle)
 
 
-@OPS.implements("sm.tma_load")
+@OPS.implements("sm.tma_load", prepare=_operand_groups)
 def tma_load(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
     role = state.seat.role
@@ -165,8 +177,30 @@ def tma_load(state: AgentState, op: DecodedOp) -> None:
         raise state.violation(
             op, "one thread starts a copy by TMA; start it in a producer role, which is one thread [load-by-producer]"
         )
-    map, *origin, buffer = (state.values[slot] for slot in op.operands[:-2])
+    (map,), batch, row, column, rows, (buffer,), *_ = ([state.values[slot] for slot in group] for group in op.data)
     buffer.check(state, op, "write")
     found = _mbarriers(state, op, op.operands[-2:], _line(op, "multicast"))
     share = next(at for at, barrier in enumerate(found) if barrier.home is state.cta), len(found)
-    tensor_maps.load_tile(state, op, map, origin, buffer.type.shape, buffer.address, found, share)
+    origin, shape = (*batch, *row, *column), buffer.type.shape
+    if not rows:
+        tensor_maps.load_tile(state, op, map, origin, shape, buffer.address, found, share)
+        return
+    if rows[0] != map.tile[0]:
+        raise state.violation(
+            op, f"loads {rows[0]} rows by boxes of {map.tile[0]}; take the map of such boxes [load-rows]"
+        )
+    tensor_maps.load_rows(state, op, map, origin, shape, buffer.address, found)
+
+
+@OPS.effects("sm.zero_rows")
+def zero_rows(state: AgentState, op: DecodedOp, ring: Any, *firsts: Any) -> None:
+    """Each agent writes its share, and fences it."""
+    if state.team is not state.cta.everyone:
+        raise state.violation(
+            op, "all threads of the CTA store the zeros; write it before sm.roles and a barrier [zero-rows-place]"
+        )
+    for index in range(ring.type.stages):
+        for buffer, first in zip(ring.buffers(index), firsts, strict=False):
+            zeros = np.zeros(buffer.type.shape, state.machine.domain.payload)
+            store_buffer(state, op, buffer, zeros, first)
+    state.cta.shared.fence_proxy(state.access(op))

@@ -80,42 +80,52 @@ def samples_of(files: Sequence[Rows]) -> Samples:
     """The samples of files. Shapes with fewer than two schedules are left out: they say nothing about a choice."""
     shapes = [(file, shape) for file in files for shape in file.shapes if len(shape.microseconds) > 1]
     timed = [
-        (number, shape, file.forms[form], file.weight, times)
+        (number, shape, file.forms[form], file, times)
         for number, (file, shape) in enumerate(shapes)
         for form, times in shape.microseconds.items()
     ]
     pairs: dict[tuple[int, int], int] = {}
     return Samples(
         grids=Grids.of([form.grid for _, _, form, *_ in timed]),
-        product=_product_of([(shape, form) for _, shape, form, *_ in timed]),
+        product=_product_of([(shape, form, file.clipped) for _, shape, form, file, _ in timed]),
         shape=np.array([number for number, *_ in timed]),
         pair=np.array([pairs.setdefault((shape.n, shape.k), len(pairs)) for _, shape, *_ in timed]),
         m=np.array([shape.m for _, shape, *_ in timed], dtype=float),
-        weight=np.array([weight for *_, weight, _ in timed], dtype=float),
+        weight=np.array([file.weight for *_, file, _ in timed], dtype=float),
         rounds=1e-6 * np.array([times[:_ROUNDS] for *_, times in timed]),
     )
 
 
 def product_of(shape: Shape, forms: Sequence[Form]) -> Product:
     """The product of a shape as kernels of these schedules compute it."""
-    return _product_of([(shape, form) for form in forms])
+    return _product_of([(shape, form, True) for form in forms])
 
 
-def _product_of(pairs: Sequence[tuple[Shape, Form]]) -> Product:
-    extents = [(shape.n, shape.m) if form.is_swapped else (shape.m, shape.n) for shape, form in pairs]
-    size = np.array([element_type(shape.dtype).bytes for shape, _ in pairs], dtype=float)
-    rows = np.array([_row_bytes(shape)[:: -1 if form.is_swapped else 1] for shape, form in pairs], dtype=float)
+def _product_of(pairs: Sequence[tuple[Shape, Form, bool]]) -> Product:
+    """`pairs`: a shape, a schedule, and whether its TMA boxes have only the rows that exist."""
+    extents = [(shape.n, shape.m) if form.is_swapped else (shape.m, shape.n) for shape, form, _ in pairs]
+    size = np.array([element_type(shape.dtype).bytes for shape, *_ in pairs], dtype=float)
+    order = [slice(None, None, -1 if form.is_swapped else 1) for _, form, _ in pairs]
+    rows = np.array([_row_bytes(each[0])[way] for each, way in zip(pairs, order, strict=True)], dtype=float)
+    k_major = np.array([_k_major(each[0])[way] for each, way in zip(pairs, order, strict=True)])
     return Product(
         m=np.array([m for m, _ in extents], dtype=float),
         n=np.array([n for _, n in extents], dtype=float),
-        k=np.array([shape.k for shape, _ in pairs], dtype=float),
+        k=np.array([shape.k for shape, *_ in pairs], dtype=float),
         batch=1.0,
         operand_bytes=size,
         result_bytes=size,
         row_bytes=(rows[:, 0], rows[:, 1]),
-        stores_columns=np.array([form.stores_columns for _, form in pairs]),
-        stores_early=np.array([form.stores_early for _, form in pairs]),
+        stores_columns=np.array([form.stores_columns for _, form, _ in pairs]),
+        stores_early=np.array([form.stores_early for _, form, _ in pairs]),
+        a_is_k_major=k_major[:, 0],
+        b_is_k_major=k_major[:, 1],
+        clips=np.array([clipped for *_, clipped in pairs]),
     )
+
+
+def _k_major(shape: Shape) -> tuple[bool, bool]:
+    return shape.layout[0] == "t", shape.layout[1] == "n"
 
 
 def _row_bytes(shape: Shape) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from lowtide.passes.schedules.cost.wgmma import Constants
 START = Constants(
     launch=2500,
     launch_of_cta=5,
+    launch_beside=100,
     cluster_launch=500,
     tile=200,
     tile_in_turn=100,
@@ -27,6 +28,7 @@ START = Constants(
     l2=80,
     off_lines=1.5,
     off_sectors=2.5,
+    narrow_boxes=1.8,
     latency=1000,
     step_sharpness=8,
     memory=2400,

@@ -96,6 +96,7 @@ def rows_of(
         seed=seed,
         forms=tuple(forms[number] for number in used),
         shapes=tuple(_row(shape, line["seconds"], place) for shape, line in timed.items()),
+        clipped=True,
     )
 
 

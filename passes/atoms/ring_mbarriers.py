@@ -1,12 +1,16 @@
 """A ring that one agent fills and others read: mbarriers, and TMA loads of the operands that no thread copies."""
 
 from dataclasses import dataclass
+from functools import partial, reduce
 
 from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.sm import ClusterLine
+from lowtide.dialects.tile import CacheHint
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.atoms.last_boxes import Boxes, LastBoxes
 from lowtide.passes.atoms.ring_slots import carry_slots, index_of, take_slot
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.support.agents.atoms import TMA_RANKS
@@ -35,7 +39,9 @@ def bind_to_mbarriers(module: ir.Module, kernel: tile.KernelOp, ring: sm.RingOp,
     if lines.cross is not None:
         with after(roles):
             sm.ClusterBarrierOp()
-    between = _Between(schedule, full, empty, lines, maps, by_warp, by_wgmma=not walk(kernel, sm.MmaSyncOp))
+    has_scales = len(sm.RingType(ring.result.type).buffers) > len(OPERANDS)
+    boxes = None if maps is None else LastBoxes(maps, has_scales)
+    between = _Between(schedule, full, empty, lines, boxes, by_warp, by_wgmma=not walk(kernel, sm.MmaSyncOp))
     releases = walk(kernel, sm.ConsumerReleaseOp)
     for release in releases if between.by_wgmma else ():
         if release.retired is None:
@@ -52,26 +58,29 @@ def bind_to_mbarriers(module: ir.Module, kernel: tile.KernelOp, ring: sm.RingOp,
         with before(wait), wait.operation.location:
             sm.MbarrierWaitOp(full, wait.index, wait.phase)
         take_slot(wait)
-    if maps is not None:
-        maps.finish()
+    if boxes is not None:
+        with before(full.owner.opview):
+            boxes.zero_rows(ring.result)
+        boxes.maps.finish()
 
 
 @dataclass(frozen=True)
 class _Between:
-    """The mbarriers of a kernel's ring; how it is filled (`maps`, if by TMA), and how it is read."""
+    """The mbarriers of a kernel's ring; how it is filled (`boxes`, if by TMA), and how it is read."""
 
     schedule: Schedule
     full: ir.Value
     empty: ir.Value
     lines: Lines
-    maps: TensorMapArguments | None
+    boxes: LastBoxes | None
     by_warp: bool
     by_wgmma: bool
 
     def release(self, release: sm.ConsumerReleaseOp) -> None:
         """One arrival of each warpgroup, or warp, that reads."""
         with before(release), release.operation.location:
-            if self.by_warp and self.maps is not None:  # threads have read the slot, and the async proxy writes it next
+            if self.by_warp and self.boxes is not None:
+                # Threads have read the slot, and the async proxy writes it next.
                 sm.FenceProxyAsyncOp()
             sm.MbarrierArriveOp(
                 self.empty,
@@ -87,30 +96,39 @@ class _Between:
         index, commit = acquire.index, _commit_of(acquire)
         filled = [_filled(buffer) for buffer in acquire.buffers]
         names: list[Operand | None] = [*OPERANDS, *[None] * (len(filled) - len(OPERANDS))]  # None: scales
-        copies = [(use, name) for buffer, name in zip(filled, names, strict=False) for use in uses(buffer)]
+        copies = [(use, number) for number, buffer in enumerate(filled) for use in uses(buffer)]
         for copy, _ in copies:
             if not isinstance(copy, (sm.CopyAsyncOp, sm.CpAsyncOp, sm.StoreSharedOp)):
                 raise Refusal(copy, "uses a slot that is being filled; only copies to it may [slot-being-filled]")
         by_threads = [copy for copy, _ in copies if not isinstance(copy, sm.CopyAsyncOp)]
-        written_by = {copy.destination for copy in by_threads}
-        size = sum(bytes_of(acquire, buffer.type) for buffer in filled if buffer not in written_by) or None
+        by_tma = [self._load_of(copy, names[at], at) for copy, at in copies if isinstance(copy, sm.CopyAsyncOp)]
+        others = {copy.destination for copy in by_threads} | {
+            load.copy.destination for load in by_tma if load.boxes.rows
+        }
+        size = sum(bytes_of(acquire, buffer.type) for buffer in filled if buffer not in others)
+        arrive = partial(self._arrive, index, size, [load.boxes.bytes for load in by_tma if load.boxes.rows])
         with before(acquire), acquire.operation.location:
             # Every slot is empty in the first round: a wait for the parity before the first phase passes at once.
             sm.MbarrierWaitOp(self.empty, index, Builder.index().xor(acquire.phase, 1))
             if not by_threads:
-                sm.MbarrierArriveOp(self.full, index, bytes=size)
+                arrive()
         if by_threads:
             with before(commit), commit.operation.location:
-                self._arrive_with_copies(by_threads, index, size)
+                self._show_copies(by_threads)
+                arrive()
         erase(commit)
         take_slot(acquire)
-        for copy, name in copies:
-            if isinstance(copy, sm.CopyAsyncOp):
-                with before(copy), copy.operation.location:
-                    self._load(copy, name, index)
-                erase(copy)
+        for load in by_tma:
+            with before(load.copy), load.copy.operation.location:
+                load.start(self.full, index)
+            erase(load.copy)
 
-    def _arrive_with_copies(self, copies: list[ir.OpView], index: ir.Value, size: int | None) -> None:
+    def _arrive(self, index: ir.Value, size: int, of_rows: list[ir.Value]) -> None:
+        """The arrival of one thread. It expects `size` bytes, and those of loads of some rows."""
+        more = reduce(Builder.index().add, of_rows) if of_rows else None
+        sm.MbarrierArriveOp(self.full, index, bytes=size if size or of_rows else None, more=more)
+
+    def _show_copies(self, copies: list[ir.OpView]) -> None:
         """Before one thread arrives, the writes of all threads are complete and visible to wgmma's async proxy.
 
         The same arrival expects the bytes of TMA, so the phase cannot complete before it.
@@ -121,16 +139,14 @@ class _Between:
         if self.by_wgmma:
             sm.FenceProxyAsyncOp()
         sm.BarrierOp()
-        sm.MbarrierArriveOp(self.full, index, bytes=size)
 
-    def _load(self, copy: sm.CopyAsyncOp, name: Operand | None, index: ir.Value) -> None:
+    def _load_of(self, copy: sm.CopyAsyncOp, name: Operand | None, number: int) -> "_Load":
         """The load of a tile, or of the CTA's share of it if a row or a column of the cluster shares the tile; or of
-        scales, which no other CTA shares."""
-        assert self.maps is not None
+        scales (`name` is None), which no other CTA shares. `number`: of the buffer in a slot."""
+        assert self.boxes is not None
         view, buffer = copy.source.owner.opview, copy.destination
         if name is None:
-            sm.TmaLoadOp(self.maps.map_for(copy, view.source, buffer.type), *view.offsets, buffer, self.full, index)
-            return
+            return _Load(copy, Boxes(self.boxes.maps.map_for(copy, view.source, buffer.type)))
         operand, (line, parties) = self.schedule.mainloop.operand(name), sharing(name, self.schedule.cluster)
         if name in self.schedule.copied_by_threads:
             raise Refusal(
@@ -143,10 +159,36 @@ class _Between:
                 f"fills {rows} rows, which {parties} CTAs cannot share; take another grid.cluster [multicast-rows]",
             )
         share, rank = rows // parties if parties > 1 else None, TMA_RANKS.get(str(operand.copy), 2)
-        tensor_map = self.maps.map_for(copy, view.source, buffer.type, rows=share, rank=rank)
-        hint, (*batch, row, column) = written(operand.cache), view.offsets
-        matrix = batch[0] if batch else None
-        sm.TmaLoadOp(tensor_map, row, column, buffer, self.full, index, batch=matrix, multicast=line, cache=hint)
+        boxes = self.boxes.of(copy, number) if rank == 2 else None
+        if boxes is None:
+            tensor_map = self.boxes.maps.map_for(copy, view.source, buffer.type, rows=share, rank=rank)
+            boxes = Boxes(tensor_map)
+        return _Load(copy, boxes, line, written(operand.cache))
+
+
+@dataclass(frozen=True)
+class _Load:
+    """A copy, and the TMA load that replaces it."""
+
+    copy: sm.CopyAsyncOp
+    boxes: Boxes
+    line: ClusterLine | None = None
+    hint: CacheHint | None = None
+
+    def start(self, full: ir.Value, index: ir.Value) -> None:
+        *batch, row, column = self.copy.source.owner.opview.offsets
+        sm.TmaLoadOp(
+            self.boxes.tensor_map,
+            row,
+            column,
+            self.copy.destination,
+            full,
+            index,
+            batch=batch[0] if batch else None,
+            rows=self.boxes.rows,
+            multicast=self.line,
+            cache=self.hint,
+        )
 
 
 def _commit_of(acquire: sm.ProducerAcquireOp) -> sm.ProducerCommitOp:

@@ -20,6 +20,7 @@ from lowtide.passes.epilogue.parts import Epilogue, Part
 from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.schedules.facts.resources import scratch_buffers
 from lowtide.passes.support.ir.rewriting import after
+from lowtide.passes.support.problem.kernels import work_tiles_around
 from lowtide.passes.support.streams.buffers import buffer_type
 from lowtide.passes.support.streams.panels import panel_layout
 from lowtide.passes.support.streams.tensor_map_arguments import TensorMapArguments
@@ -133,11 +134,9 @@ def _store_part(epilogue: Epilogue, part: Part, value: ir.Value, place: Place, g
 
 def _work_tiles(store: tile.StoreOp) -> ir.OpView:
     """The loop over work tiles that contains a store."""
-    op = store.operation.parent
-    while op is not None and not isinstance(op.opview, (tile.WorkTilesOp, tile.KernelOp)):
-        op = op.parent
-    if op is None or not isinstance(op.opview, tile.WorkTilesOp):
+    found = work_tiles_around(store)
+    if found is None:
         raise Refusal(
             store, "must stand in tile.work_tiles, after which its TMA stores are waited for [tma-store-place]"
         )
-    return op.opview
+    return found

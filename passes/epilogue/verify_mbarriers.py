@@ -7,11 +7,12 @@ mbarrier object").
 Needs    sm.mbarriers beside sm.roles; other kernels are left alone.
 Refuses  `arrivals(n)` unless n threads arrive per phase: one of the producer, one of each warpgroup of copiers and
          consumers, of each CTA of the cluster that names this one as a receiver (`to`);
-         `expects n` unless the copies that signal the same slot bring n bytes; copies that signal a slot without an
-         `expects`; a wait on mbarriers at which no thread arrives; in a role that multiplies by wgmma, the release of
-         a slot without the proof (`after`) that the wgmmas that read it are done; in a role whose threads read the
-         slot, a release that is not by `each_warp`. In a cluster: a release that does not reach all CTAs whose loads
-         write to the slot; shares that are not whole boxes, or not a multiple of 8 rows;
+         `expects n` unless the copies that signal the same slot bring n bytes; `plus` bytes unless some of these
+         copies have `rows`, whose bytes are not known here; copies that signal a slot without an `expects`;
+         a wait on mbarriers at which no thread arrives; in a role that multiplies by wgmma, the release of a slot
+         without the proof (`after`) that the wgmmas that read it are done; in a role whose threads read the slot, a
+         release that is not by `each_warp`. In a cluster: a release that does not reach all CTAs whose loads write to
+         the slot; shares that are not whole boxes, or not a multiple of 8 rows;
          mbarriers that other CTAs use without a sm.cluster_barrier before and after the roles.
 Test     test/lit/passes/epilogue/verify-mbarriers.mlir, verify-mbarriers-invalid.mlir
 """
@@ -123,8 +124,14 @@ def _bytes(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
         for arrive in role.uses(sm.MbarrierArriveOp, barriers):
             own = [load for load in loads if load.index == arrive.index and _is_below(load, arrive.operation.block)]
             loads = [load for load in loads if load not in own]
-            brought = sum(buffer_bytes(load.destination.type) for load in own)
+            brought = sum(buffer_bytes(load.destination.type) for load in own if load.rows is None)
             said = 0 if arrive.bytes is None else arrive.bytes.value
+            if (arrive.more is None) != all(load.rows is None for load in own):
+                yield Refusal(
+                    arrive,
+                    "expects `plus` bytes if and only if a copy that signals this slot has `rows`; write both, or none"
+                    " [expected-rows]",
+                )
             if said != brought:
                 yield Refusal(
                     arrive,

@@ -28,7 +28,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.sm.timing import Timing
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.nvvm.accesses import copies, global_accesses, matrices, maxima, scales, tma, tma_stores
+from lowtide.passes.nvvm.accesses import copies, global_accesses, matrices, maxima, scales, tma, tma_stores, zero_rows
 from lowtide.passes.nvvm.agents import barriers, roles
 from lowtide.passes.nvvm.prepare import prepare
 from lowtide.passes.nvvm.products import mma_sync, weights, wgmma
@@ -94,6 +94,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.MbarrierArriveOp: roles.lower_mbarrier_arrive,
     sm.ClusterBarrierOp: lambda context, op: lower_cluster_barrier(),
     sm.TmaLoadOp: tma.lower_tma_load,
+    sm.ZeroRowsOp: zero_rows.lower_zero_rows,
     sm.TmaStoreOp: tma_stores.lower_tma_store,
     sm.TmaStoreWaitOp: tma_stores.lower_tma_store_wait,
     sm.FenceProxyAsyncOp: tma_stores.lower_fence_proxy_async,

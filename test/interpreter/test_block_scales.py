@@ -175,8 +175,8 @@ STAGED_FAULTS = (
     Fault(
         "a box that begins at the block of K",
         "atoms",
-        r"(tma_load %tensor_map_1\[(%\S+), .*\n(?:.*\n){1,8}.*tma_load %tensor_map_2\[%\S+), %\S+\]",
-        r"\1, \2]",
+        r"(\[(%\S+), \S+ to %row_scales .*\n(?:.*\n){1,8}.*tma_load %\S+\[%\S+), %\S+ to %column_scales",
+        r"\1, \2] to %column_scales",
         "bytes into a row of scale_b; TMA needs multiples of 16",
     ),
 )
@@ -214,7 +214,7 @@ OVERLAPPED_FAULTS = (
         "nvvm",
         r"(scf\.for .*\n(?:.*\n)*?.*wgmma\.commit.*\n(?:.*\n)*?) *nvvm\.mbarrier\.try_wait.*\n",
         r"\1",
-        IN_FLIGHT,
+        f"{IN_FLIGHT}|no wait for the mbarrier",
     ),
     Fault(
         "a step after the last one is awaited",

@@ -59,6 +59,13 @@ FAULTS = [
     Fault("waits for one part too few, cta", "cta", r"until %\d+", "until %c1", f"{RACE}|{UNWRITTEN}|not zero"),
     Fault("adds one part too few, cta", "cta", r"count %\d+", "count %c1", WRONG_NUMBERS),
     Fault(
+        "adds one part too few of all, nvvm",
+        "nvvm",
+        r"(scf\.for %\w+ = %c0_i32 to )%c2_i32( step .*vector<4xf32>, )",
+        r"\1%c1_i32\2",
+        WRONG_NUMBERS,
+    ),
+    Fault(
         "all threads arrive, nvvm",
         "nvvm",
         r"(scf\.if) %\w+ (\{\n *%.*\n *sm\.ptx_semaphore_arrive)",
@@ -176,6 +183,16 @@ def test_without_a_fault_every_order_gives_d(levels: dict[str, str]) -> None:
     for level in ("cta", "pipelined", "epilogue", "nvvm"):
         found = assert_same(levels["problem"], levels[level], INPUTS, orders=SEEDS, sms=3)
     assert (found == expected(SPEC, INPUTS)).all()
+
+
+@pytest.mark.parametrize("k", [20, 50, 96, 133])
+def test_a_tile_has_a_part_for_each_step_or_all_parts(levels: dict[str, str], k: int) -> None:
+    """One step, two, three and five; in three parts."""
+    given = inputs_of(SPEC, 40, 45, k)
+    for level in ("epilogue", "nvvm"):
+        for sms in (1, 4):
+            d = interpret(levels[level], given, sms=sms, seed=k, domain="exact")
+            np.testing.assert_array_equal(d, expected(SPEC, given), err_msg=level)
 
 
 def test_the_bits_of_a_split_repeat_for_every_order_and_number_of_ctas() -> None:

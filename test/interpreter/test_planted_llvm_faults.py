@@ -52,7 +52,13 @@ ON_HOPPER = [
         NOT_THERE_YET,
         1,
     ),
-    planted("no barrier behind the mbarriers' start", r"^ *nvvm\.barrier0\n", "", "race: uses the mbarrier at"),
+    planted(
+        "no barrier behind the mbarriers' start",
+        r"^ *nvvm\.barrier0\n",
+        "",
+        "no mbarrier has been initialised|race: uses the mbarrier at",
+        1,
+    ),
     planted("no barrier before the scratch is read", r"^ *nvvm\.barrier id = .*\n", "", UNORDERED),
     planted("no fence before wgmma", r"^ *nvvm\.wgmma\.fence\.aligned\n", "", r"put wgmma\.fence before it"),
     planted("no fence for the TMA unit", r"^ *nvvm\.fence\.mbarrier\.init\n", "", "the TMA unit may not see"),
@@ -71,7 +77,9 @@ ON_HOPPER = [
     planted("another instruction", r"wgmma\.wait_group\.sync", "wgmma.await.sync", "is not interpreted; known are"),
     planted("a commit by some lanes", COMMIT, guarded(COMMIT, 133), r"all 32 lanes must .* lanes \[5, 6"),
     planted("a commit by two warps", COMMIT, guarded(COMMIT, 192), OTHERS),
-    planted("a tensor map by reference", BY_VALUE, "llvm.noalias", r"passes tensor maps as the arguments \[5, 6\]"),
+    planted(
+        "a tensor map by reference", BY_VALUE, "llvm.noalias", r"passes tensor maps as the arguments \[5, 6, 7, 8\]"
+    ),
 ]
 
 ON_DIVIDED = [
@@ -84,7 +92,7 @@ ON_DIVIDED = [
     planted("no barrier after the copies", r"^ *nvvm\.barrier0\n", "", RACE),
     planted(
         "a loop without end",
-        r"(llvm\.br \^bb1\()%\d+(, .* vector)",
+        r"(llvm\.br \^bb5\()%\d+(, .* vector)",
         r"%stays = llvm.mlir.constant(0 : i32) : i32\n\1%stays\2",
         r"(?s)warp \d has run 5000 ops and has not ended: a loop may have no end; .*\n  CTA \d warp \d (is|waits) at",
         1,

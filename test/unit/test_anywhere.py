@@ -28,3 +28,13 @@ def test_what_the_schedule_leaves_open_is_packed() -> None:
 
 def test_a_schedule_that_packs_nothing_by_its_own_words_stays() -> None:
     assert packed("a.pack = none, b.pack = none, epilogue.pack = none") is None
+
+
+def test_threads_store_the_elements_of_a_d_that_cannot_be_packed() -> None:
+    """D lies by columns as a kernel with swapped operands computes it."""
+    text = packed("operands = swapped, epilogue.path = tma")
+    assert text is not None
+    assert text.count("pack = rows") == 2  # A and B
+    assert "path = direct" in text
+    text = packed("operands = swapped, epilogue.path = tma, epilogue.pack = none")
+    assert text is not None and "path = tma" in text

@@ -147,9 +147,9 @@ def test_least_squares_find_a_line_beside_outliers() -> None:
 def test_a_fit_finds_the_constants_that_made_the_times() -> None:
     made = replace(START, l2=60.0, memory=1800.0, launch=4000.0, step_of_two=90.0)
     samples = samples_of([timed_by(made)])
-    before, after = START, fitted(samples, START, TARGET, 8)
+    before, after = START, fitted(samples, START, TARGET, 10)
     errors = [quality_of(samples, samples.estimated(one, TARGET)).error for one in (before, after)]
-    assert errors[0] > 0.05 > 0.01 > errors[1]
+    assert errors[0] > 0.05 > 0.02 > errors[1]
     assert after.power_sharpness == START.power_sharpness
     assert after == rounded(after)
 

@@ -40,6 +40,11 @@ def epilogue_level(layout: str = "tn", schedule: Schedule = TMA_STORES) -> str:
     return lt.compile_gemm(spec(layout), target="sm_90a", schedule=schedule).levels["epilogue"]
 
 
+@cache
+def level_of_whole_tiles() -> str:
+    return lt.compile_gemm(spec(m=256, n=512), target="sm_90a", schedule=TMA_STORES).levels["epilogue"]
+
+
 def accesses(text: str, *edits: tuple[str, str]) -> dict[str, Any]:
     """The accesses of level `epilogue`, edited; no pass looks at it."""
     return accesses_json(found_in(text, *edits))
@@ -125,17 +130,20 @@ def test_a_tensor_map_of_no_known_matrix_is_refused() -> None:
 
 
 def test_expected_bytes_are_held_against_the_copies() -> None:
-    (transaction,) = accesses(epilogue_level())["transactions"]
-    assert (transaction["what"], transaction["expects"], transaction["copied"]) == ("a, b", 49152, 49152)
-    (edited,) = accesses(epilogue_level(), ("expects 49152", "expects 49136"))["transactions"]
+    for level in (epilogue_level(), level_of_whole_tiles()):
+        (transaction,) = accesses(level)["transactions"]
+        assert (transaction["what"], transaction["expects"], transaction["copied"]) == ("a, b", 49152, 49152)
+    (clipped,) = accesses(epilogue_level(), ("expects 0 plus", "expects 16 plus"))["transactions"]
+    assert (clipped["expects"], clipped["copied"]) == (49168, 49152)
+    (edited,) = accesses(level_of_whole_tiles(), ("expects 49152", "expects 49136"))["transactions"]
     assert (edited["expects"], edited["copied"]) == (49136, 49152)
-    (silent,) = accesses(epilogue_level(), (" expects 49152", ""))["transactions"]
+    (silent,) = accesses(level_of_whole_tiles(), (" expects 49152", ""))["transactions"]
     assert (silent["expects"], silent["copied"]) == (0, 49152)
 
 
 def test_a_refused_dump_is_explained_and_the_refusal_is_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "edited.mlir"
-    file.write_text(epilogue_level().replace("expects 49152", "expects 65536"))
+    file.write_text(level_of_whole_tiles().replace("expects 49152", "expects 65536"))
     resources = explain_ir(file).to_json()["resources"]
     assert resources["registers"] is None
     assert any(

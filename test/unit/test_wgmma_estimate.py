@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from role_problems import LARGE, SM_90A
 
-from lowtide.dialects.tile import TailKind
+from lowtide.dialects.tile import GemmLayout, TailKind
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.measurement.calibration.rows import Form, Shape
+from lowtide.measurement.calibration.samples import product_of as measured_product
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.cost.cost import cost, estimates, tails, widest_box
 from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estimated, product_of
@@ -98,3 +100,40 @@ def test_products_that_are_converted_or_promoted_have_another_estimate() -> None
 def test_open_extents_are_estimated_as_assumed_ones() -> None:
     unknown = Problem(None, None, None, "bf16", "bf16", "f32", "bf16", LARGE.layout)
     assert replace(product_of(unknown), row_bytes=(8192, 8192), stores_early=True) == product_of(LARGE)
+
+
+def test_rows_that_are_not_loaded_take_no_time() -> None:
+    """One tile of 64 rows: the time of its loads follows M if boxes are clipped. In clusters, and for an A that is not
+    K-major, boxes are whole."""
+    few, grid = replace(SQUARE, m=8), PLAIN._replace(rows=64, warpgroups=1)
+    whole = replace(few, clips=False)
+    assert estimated(few, grid)[0] < estimated(whole, grid)[0]
+    for same, of in ((grid._replace(cluster_columns=2), few), (grid, replace(few, a_is_k_major=False))):
+        assert estimated(of, same) == estimated(replace(of, clips=False), same)
+
+
+def test_zeros_in_a_ring_take_time_once() -> None:
+    """The zeros of 56 rows, in each of eight stages, do not depend on K."""
+    grid = PLAIN._replace(rows=64, columns=64, warpgroups=1)
+    few, full = (estimated(Product(m, 64, 64, 1, 2.0, 2.0, (128, 128), stores_columns=False), grid)[0] for m in (8, 64))
+    assert few - full == pytest.approx(56 * 64 * 2 * 8 / 128, rel=0.2)  # and fewer rows are loaded
+
+
+@pytest.mark.parametrize(("columns", "slower"), [(128, False), (192, False), (160, True), (112, True)])
+def test_boxes_of_less_than_a_line_take_longer(columns: int, slower: bool) -> None:
+    """Only of an operand that is not K-major."""
+    grid = PLAIN._replace(columns=columns)
+    k_major, other = (estimated(replace(SQUARE, b_is_k_major=each, clips=False), grid)[0] for each in (True, False))
+    assert (other > 1.002 * k_major) == slower
+
+
+@pytest.mark.parametrize("layout", ["tn", "tt", "nt", "nn"])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_problem_and_a_measured_shape_have_the_same_product(layout: str, swapped: bool) -> None:
+    problem = Problem(264, 520, 1032, "bf16", "bf16", "f32", "bf16", GemmLayout[layout])
+    shape = Shape(264, 520, 1032, layout, "bf16", "log-uniform", (), {})
+    form = Form("operands=swapped, epilogue.path=direct" if swapped else "", "", PLAIN)
+    own, measured = product_of(problem.swap() if swapped else problem), measured_product(shape, [form])
+    for name in ("m", "n", "k", "a_is_k_major", "b_is_k_major", "operand_bytes", "result_bytes"):
+        assert np.all(getattr(own, name) == getattr(measured, name)), name
+    assert [float(each) for each in own.row_bytes] == [float(each[0]) for each in measured.row_bytes]

@@ -167,6 +167,7 @@ def lower_mbarrier_arrive(context: Context, op: sm.MbarrierArriveOp) -> None:
             nvvm.MBarrierArriveOp(build.i64, pointer)
         else:
             size = build.constant(op.bytes.value)
+            size = size if op.more is None else build.add(size, context.scalar(op.more))
             nvvm.MBarrierArriveExpectTxOp(None, pointer, size)
 
     if context.elected:

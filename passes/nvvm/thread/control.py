@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import gcd
 
 from mlir import ir
-from mlir.dialects import arith, memref, scf
+from mlir.dialects import arith, llvm, memref, scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import operand_kind, work_part
@@ -154,7 +154,7 @@ def bind_all(context: Context, old: list[ir.Value], likes: list[Lowered], flat: 
 
 
 def lower_arith(context: Context, op: ir.OpView) -> None:
-    """Index arithmetic in i32; other types are unchanged."""
+    """Index arithmetic in i32, and a choice of tensor maps as one of pointers; other types are unchanged."""
     build = context.build
     if isinstance(op, arith.ConstantOp):
         value = op.value
@@ -170,7 +170,8 @@ def lower_arith(context: Context, op: ir.OpView) -> None:
             raise Refusal(op, "divides by a value that is not a constant [constant-divisor]")
         context.values[op.result] = build.udiv(build.add(operands[0], divisor - 1), divisor)
         return
-    types = [build.i32 if isinstance(result.type, ir.IndexType) else result.type for result in op.results]
+    kept = {ir.IndexType: build.i32, sm.TensorMapType: llvm.PointerType.get()}
+    types = [kept.get(type(result.type), result.type) for result in op.results]
     attributes = {name: op.attributes[name] for name in op.attributes}
     clone = ir.Operation.create(op.operation.name, results=types, operands=operands, attributes=attributes)
     context.values.update(zip(op.results, clone.results, strict=True))

@@ -5,7 +5,7 @@ has a list of its own. The number of K steps of all tiles may not fit in 32 bits
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from mlir import ir
@@ -18,7 +18,7 @@ from lowtide.dialects.tile.division import Adder, Cut, Tiles
 from lowtide.passes.nvvm.thread.clusters import ClusterPlace
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.work.schedulers import Bounds, Worker
-from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.ir.builder import Builder, constant_of
 
 
 class Item(NamedTuple):
@@ -120,26 +120,37 @@ class _Parts:
     cluster: ClusterPlace
     depth: _Depth
     count: ir.Value
-    each: ir.Value
-    over: ir.Value
 
     @classmethod
     def of(cls, context: Context, op: tile.WorkTilesOp, most: ir.Value | None = None) -> "_Parts":
         """As many parts as the op says, but at most one for each step, and at most `most`."""
         build, depth = context.build, _Depth.of(context, op)
         count = build.umin(depth.steps, op.k_parts.value)
-        count = count if most is None else build.umin(count, most)
-        return cls(build, context.cluster, depth, count, build.udiv(depth.steps, count), build.urem(depth.steps, count))
+        return cls(build, context.cluster, depth, count if most is None else build.umin(count, most))
 
-    def _begin(self, part: ir.Value) -> ir.Value:
-        return self.build.add(self.build.mul(part, self.each), self.build.umin(part, self.over))
+    def _begin(self, part: ir.Value, each: ir.Value, over: ir.Value) -> ir.Value:
+        return self.build.add(self.build.mul(part, each), self.build.umin(part, over))
 
     def item(self, number: ir.Value, part: ir.Value) -> Item:
         """A part of tile `number` or, in clusters, of the CTA's own tile of that super-tile."""
-        build, cluster = self.build, self.cluster
-        range_of_k = self.depth.places(build, self._begin(part), self._begin(build.add(part, 1)))
+        build, cluster, steps = self.build, self.cluster, self.depth.steps
+        share = build.udiv(steps, self.count), build.urem(steps, self.count)
+        range_of_k = self.depth.places(build, self._begin(part, *share), self._begin(build.add(part, 1), *share))
         tile_number = build.add(build.mul(number, cluster.size), cluster.rank)
         return Item(number, *range_of_k, part, self.count, build.mul(tile_number, self.count))
+
+    def either(self, most: int, item: Callable[["_Parts"], Item]) -> Item:
+        """An item by its function of the parts. If there are `most`, which is the usual case, it divides by a constant:
+        a division by a run-time value takes some 100 cycles, and the first load waits for three."""
+        build = self.build
+        if constant_of(self.count) is not None:
+            return item(self)
+        branch = scf.IfOp(build.eq(self.count, most), [build.i32] * 6, has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            scf.YieldOp(item(replace(self, count=build.constant(most)))[:6])
+        with ir.InsertionPoint(branch.else_block):
+            scf.YieldOp(item(self)[:6])
+        return Item(*branch.results)
 
 
 def _split(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Value) -> Items:
@@ -147,10 +158,16 @@ def _split(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Val
     build, parts = context.build, _Parts.of(context, op)
 
     def at(index: ir.Value) -> Item:
-        number, place = build.udiv(index, parts.count), build.urem(index, parts.count)
-        return parts.item(number, build.sub(build.sub(parts.count, 1), place))
+        return parts.either(op.k_parts.value, lambda found: _in_order(found, index))
 
     return Items(build.mul(tiles, parts.count), at)
+
+
+def _in_order(parts: _Parts, index: ir.Value) -> Item:
+    """Item `index` of tiles that are all in parts, the last part first."""
+    build = parts.build
+    number, place = build.udiv(index, parts.count), build.urem(index, parts.count)
+    return parts.item(number, build.sub(build.sub(parts.count, 1), place))
 
 
 def _scatter(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Value) -> Items:

@@ -77,6 +77,7 @@ def product_of(problem: Problem) -> Product:
     """The product of a problem, with assumed values for extents known only at run time."""
     m, n, k = sizes_of(problem)
     of_a, of_b = (_row_bytes(name, problem) for name in OPERANDS)
+    a_is_k_major, b_is_k_major = (contiguous_extent(name, problem)[0] == "K" for name in OPERANDS)
     return Product(
         m=m,
         n=n,
@@ -87,6 +88,8 @@ def product_of(problem: Problem) -> Product:
         row_bytes=(of_a, of_b),
         stores_columns=problem.d_is_column_major and not _is_transposed_by_tma(problem),
         stores_early=_may_store_early(problem),
+        a_is_k_major=a_is_k_major,
+        b_is_k_major=b_is_k_major,
     )
 
 

@@ -9,6 +9,7 @@ from lowtide.passes.schedules.cost.wgmma import Constants
 FITTED = Constants(
     launch=2280,
     launch_of_cta=6.89,
+    launch_beside=320,
     cluster_launch=945,
     tile=294,
     tile_in_turn=18.3,
@@ -31,6 +32,7 @@ FITTED = Constants(
     l2=102,
     off_lines=1.79,
     off_sectors=3.2,
+    narrow_boxes=1.8,
     latency=915,
     step_sharpness=9.62,
     memory=2270,

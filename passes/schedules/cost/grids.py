@@ -29,6 +29,12 @@ class Product:
     """Whether D lies by columns and threads store single elements of it."""
     stores_early: "bool | np.ndarray" = False
     """Whether the first of two blocks of rows may be stored while the last K step multiplies the second."""
+    a_is_k_major: "bool | np.ndarray" = True
+    """Whether K is the contiguous dimension of A. The next: of B."""
+    b_is_k_major: "bool | np.ndarray" = True
+    clips: "bool | np.ndarray" = True
+    """Whether TMA loads only the rows that exist of an operand that is K-major. In clusters, and if halves of tiles are
+    computed, it loads whole boxes."""
 
 
 def stacked(products: Sequence[Product]) -> Product:

@@ -32,6 +32,8 @@ class Constants:
     """For a grid, in addition to its waves."""
     launch_of_cta: float
     """For each CTA of the first wave, in addition."""
+    launch_beside: float
+    """What a launch takes less if the CTAs of the next grid fit beside those of this one."""
     cluster_launch: float
     """For a grid of clusters, in addition."""
     tile: float
@@ -73,6 +75,8 @@ class Constants:
     """The factor of requests to L2 if rows start on sectors but not on lines. The next: if they do not start on
     sectors."""
     off_sectors: float
+    narrow_boxes: float
+    """The factor of requests to L2 if rows of a box are half as long, down to a sector."""
     latency: float
     """The time from the request of a stage to its arrival."""
     step_sharpness: float
@@ -150,7 +154,8 @@ def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, larg
     total = full * wave(at_once, np.ones(len(grids))) + np.where(over > 0, last, 0)
     after_turns = np.where(grids.turns > 1, found.last_in_turn + stored, 0)
     total += after_turns + np.where(grids.cluster > 1, found.cluster_launch, 0)
-    total += found.launch + found.launch_of_cta * busy
+    total += found.launch + found.launch_of_cta * busy + _zeros(grids, product)
+    total -= np.where(_fit_in_pairs(grids, product), found.launch_beside, 0)
     return either(total, _at_power_limit(grids, product, found, requests, moved, sm_count), found.power_sharpness)
 
 
@@ -192,6 +197,24 @@ def _is_multiple(size: Numbers, unit: int) -> np.ndarray:
     return np.asarray(np.floor(size / unit) * unit == size)
 
 
+def _narrow_boxes(side: np.ndarray, is_k_major: "bool | np.ndarray", product: Product, found: Constants) -> np.ndarray:
+    """The factor of requests to L2 for an operand that is not K-major. If the side of the tile is not a multiple of a
+    line, rows of a box are a half, a quarter or an eighth of one."""
+    row = np.gcd((side * product.operand_bytes).astype(int), _LINE)
+    return np.where(is_k_major, 1.0, found.narrow_boxes ** np.log2(_LINE / row))
+
+
+def _loaded(grids: Grids, product: Product, found: Constants, requests: Sequence[np.ndarray]) -> np.ndarray:
+    """The rows of A and B that a CTA loads in a K step, each times its requests."""
+    of_a, of_b = requests
+    clips_a, clips_b = _clips(grids, product)
+    rows = np.where(clips_a, np.minimum(grids.rows, product.m), grids.rows)
+    columns = np.where(clips_b, np.minimum(grids.columns, product.n), grids.columns)
+    of_a = of_a * _narrow_boxes(grids.rows, product.a_is_k_major, product, found)
+    of_b = of_b * _narrow_boxes(grids.columns, product.b_is_k_major, product, found)
+    return rows / grids.cluster_columns * of_a + columns / grids.cluster_rows * of_b
+
+
 def _stage_bytes(grids: Grids, product: Product) -> np.ndarray:
     return (grids.rows + grids.columns) * grids.depth * product.operand_bytes
 
@@ -220,8 +243,7 @@ def _cta(
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """A function that gives the cycles of one of `running` CTAs. `parts`: CTAs that share the rows of a tile.
     `requests`: of A and of B. `stored`: the cycles of the stores of a tile."""
-    of_a, of_b = requests
-    loaded = grids.rows / grids.cluster_columns * of_a + grids.columns / grids.cluster_rows * of_b
+    loaded = _loaded(grids, product, found, requests)
     steps = np.ceil(np.ceil(product.k / grids.depth) / grids.parts)
     in_turn = grids.turns > 1
     bytes_of_step = loaded * product.k / grids.parts / steps * product.operand_bytes  # the last step may be shorter
@@ -275,13 +297,30 @@ def _exchange(grids: Grids, found: Constants) -> np.ndarray:
     return np.where(grids.parts > 1, found.exchange + moved, 0)
 
 
+def _clips(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray]:
+    """Whether TMA boxes of A, and of B, have only the rows that exist."""
+    of_grid = (grids.cluster == 1) & (grids.halves == 0)
+    of_grid &= product.clips
+    return of_grid & product.a_is_k_major, of_grid & product.b_is_k_major
+
+
+def _zeros(grids: Grids, product: Product) -> np.ndarray:
+    """The cycles in which threads store zeros in the rows of the ring that the last tiles' boxes do not have."""
+    clips_a, clips_b = _clips(grids, product)
+    of_a, of_b = np.mod(-product.m, grids.rows), np.mod(-product.n, grids.columns)
+    rows = np.where(clips_a, of_a, 0) + np.where(clips_b, of_b, 0)
+    return rows * grids.depth * product.operand_bytes * _stages(grids, product) / _SHARED_MEMORY
+
+
 def _empty_rows(
     grids: Grids, product: Product, found: Constants, of_rows: np.ndarray, of_columns: np.ndarray
 ) -> np.ndarray:
     """The cycles that rows of TMA boxes outside of A or B take, although nothing is read for them. A multicast to two
     CTAs takes as long as two loads, and so does a multicast to four."""
+    clips_a, clips_b = _clips(grids, product)
     of_a = (of_rows * grids.rows - product.m) * of_columns / np.ceil(grids.cluster_columns / 2)
     of_b = (of_columns * grids.columns - product.n) * of_rows / np.ceil(grids.cluster_rows / 2)
+    of_a, of_b = np.where(clips_a, 0, of_a), np.where(clips_b, 0, of_b)
     hidden = found.hidden_rows * of_rows * of_columns
     return np.maximum(0, of_a + of_b - hidden) * np.ceil(product.k / grids.depth) * product.batch / found.empty
 

@@ -135,6 +135,14 @@ def role_of(op: ir.OpView) -> tuple[sm.RolesOp, int] | None:
     return None
 
 
+def work_tiles_around(op: ir.OpView) -> tile.WorkTilesOp | None:
+    """The tile.work_tiles that contains the op; None outside of one."""
+    at = op.operation.parent
+    while at is not None and not isinstance(at.opview, tile.WorkTilesOp):
+        at = at.parent
+    return None if at is None else at.opview
+
+
 def role_instances(op: ir.OpView) -> int:
     """The number of instances of the op's role; 1 outside of roles."""
     role = role_of(op)

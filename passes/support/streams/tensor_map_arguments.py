@@ -54,6 +54,12 @@ def box_type(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int, *, bat
         ) from None
 
 
+def rows_of_last_box(extent_: ir.Value, most: int) -> ir.Value:
+    """The rows of the last of the boxes of `most` rows that cover an extent: `most` if it is a multiple."""
+    build = Builder.index()
+    return build.add(build.urem(build.add(extent_, most - 1), most), 1)
+
+
 def _assert_whole_panels(matrix: ir.Value, width: int, rank: int) -> None:
     """The host's check that the panels of a map of more than two dimensions divide the matrix's contiguous extent."""
     _assert_multiple(
@@ -96,7 +102,7 @@ class TensorMapArguments:
         self.entry = kernel.body.blocks[0]
         self.matrices = list(self.entry.arguments)
         self.packs_output = schedule_if_any(kernel).epilogue.pack is PackKind.rows
-        self.found: dict[tuple[int, sm.TensorMapType], ir.Value] = {}
+        self.found: dict[tuple[int, sm.TensorMapType, bool], ir.Value] = {}
         self.passed: list[ir.Value] = []
 
     def map_for(
@@ -108,10 +114,12 @@ class TensorMapArguments:
         rows: int | None = None,
         rank: int = 2,
         is_written: bool = False,
+        is_last: bool = False,
     ) -> ir.Value:
         """The kernel argument that maps `matrix` in boxes of the shape of `buffer`, or of `rows` of its rows.
 
         A box of rank 2 is one panel; a box of rank 3 to 5 is all panels of the buffer. A batch adds one to the rank.
+        `is_last`: boxes have only the rows of the matrix that are left for its last box.
         The host checks the rows of a matrix that is written. A packed matrix needs no check: its rows lie in a
         workspace, where TMA may write whole units behind them. Raises Refusal if TMA has no such box.
         """
@@ -123,16 +131,18 @@ class TensorMapArguments:
             )
         position = self.matrices.index(matrix)
         type_ = box_type(op, buffer, rows, rank, batched=is_batch(matrix))
-        if (position, type_) not in self.found:
+        if (position, type_, is_last) not in self.found:
             with before(self.launch):
                 if rank > 2:
                     _assert_whole_panels(self.launch.args[position], type_.shape[-1], rank)
-                if is_written and not self.packs_output and all(position != other for other, _ in self.found):
+                if is_written and not self.packs_output and all(position != other for other, *_ in self.found):
                     is_row_of_n = _is_swapped(self.kernel) == is_column_major(matrix.type)
                     _assert_whole_rows(self.launch.args[position], "N" if is_row_of_n else "M")
-                self.passed.append(sm.TensorMapOp(type_, self.launch.args[position]).result)
-            self.found[position, type_] = self.entry.add_argument(type_, ir.Location.unknown())
-        return self.found[position, type_]
+                source = self.launch.args[position]
+                last = rows_of_last_box(extent(source, -2), type_.shape[-2]) if is_last else None
+                self.passed.append(sm.TensorMapOp(type_, source, rows=last).result)
+            self.found[position, type_, is_last] = self.entry.add_argument(type_, ir.Location.unknown())
+        return self.found[position, type_, is_last]
 
     def finish(self) -> None:
         """Gives kernel and launch their new signature."""

@@ -15,7 +15,9 @@ from fake_arrays import FakeTorch, InterfaceArray, Tensor, aligned
 from fake_driver import FakeDriver
 from sample_kernel import argument, kernel_from, op, sample_manifest
 
+import lowtide as lt
 from lowtide.errors import DeviceError, LaunchError, LoadError
+from lowtide.runtime import Kernel
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.tensor_map_encoder import ENCODE_TILED, TensorMapEncoder
 from lowtide.runtime.tensor_maps import BoxedTensor, TensorMap, check_tensor_map, swizzle_span
@@ -149,6 +151,56 @@ def test_element_strides_go_to_the_driver_innermost_first(fake: MapDriver) -> No
     a, b, d = arrays()
     kernel_from(manifest)(a, b, out=d)
     assert [x.steps for x in fake.encoded] == [[1, 8], [1, 1]]
+
+
+@pytest.mark.parametrize(("value", "rows"), [(-3, 1), (0, 1), (1, 1), (40, 40), (128, 128), (300, 128)])
+def test_boxes_have_the_rows_of_a_value_at_least_one_and_at_most_those_of_the_box(
+    fake: MapDriver, value: int, rows: int
+) -> None:
+    ops = [
+        op("arith.constant", ["rows"], [], value=value),
+        map_op("ta", "a", rows="rows"),
+        map_op("tb", "b", rows="rows"),
+    ]
+    a, b, d = arrays()
+    kernel_from(map_manifest(*ops))(a, b, out=d)
+    assert [(x.box, x.shape) for x in fake.encoded] == [([64, rows], [K, M]), ([64, rows], [K, N])]
+
+
+def test_the_rows_of_boxes_follow_the_extents_of_each_call(fake: MapDriver) -> None:
+    """(M + 15) mod 16 + 1, as for the last of the tiles of 16 rows."""
+    ops = [
+        op("memref.dim", ["all"], ["a"], index=0),
+        op("arith.constant", ["c15"], [], value=15),
+        op("arith.constant", ["tile"], [], value=16),
+        op("arith.addi", ["up"], ["all", "c15"]),
+        op("arith.remui", ["rest"], ["up", "tile"]),
+        op("arith.constant", ["c1"], [], value=1),
+        op("arith.addi", ["rows"], ["rest", "c1"]),
+        map_op("ta", "a", box=[16, 64], rows="rows"),
+        map_op("tb", "b", box=[16, 64]),
+    ]
+    kernel = kernel_from(map_manifest(*ops))
+    for rows, last in ((40, 8), (17, 1), (32, 16), (1, 1)):
+        fake.encoded.clear()
+        kernel(*(InterfaceArray(aligned(x, K)) for x in (rows, N)), out=InterfaceArray(aligned(rows, 32)[:, :N]))
+        assert fake.encoded[0].box == [64, last]
+        assert all(x.box == [64, 16] for x in fake.encoded[1:])
+
+
+def test_a_compiled_kernel_maps_the_rows_of_the_last_tiles(install_driver: Install) -> None:
+    """Of A, whose M is open, by boxes of 64 rows and of those of the last tile; of B, whose N is 24, by boxes of 24."""
+    schedule = "grid.tile = [64, 32], k = 64, stages = 2, roles = cooperative(1), pack = none, path = smem"
+    compiled = lt.compile_gemm(lt.GemmSpec(a="f16", b="f16", d="f16", n=N), target="sm_90a", schedule=schedule)
+    types = tuple(entry["type"] for entry in compiled.manifest["host"][-1]["attributes"]["arguments"])
+    fake = MapDriver(types=types)
+    install_driver(fake)
+    kernel = Kernel(compiled.manifest, compiled.ptx)
+    for rows, last in ((65, 1), (63, 63), (128, 64)):
+        fake.encoded.clear()
+        kernel(*(InterfaceArray(aligned(x, K)) for x in (rows, N)), out=InterfaceArray(aligned(rows, 32)[:, :N]))
+        assert [x.box for x in fake.encoded if x.shape[1] == rows] == [[64, last], [64, 64]][: 1 + (last < 64)]
+        assert all(x.box == [64, 24] for x in fake.encoded if x.shape[1] == N)
 
 
 def test_a_map_may_have_up_to_five_dimensions(fake: MapDriver) -> None:
@@ -416,6 +468,14 @@ def test_a_driver_without_tensor_maps_is_told_to_be_updated(fake: MapDriver) -> 
         ),
         ([map_op("ta", "a", element_strides=2)], "element_strides is 2, must be 2 integers or null"),
         ([map_op("ta", "a", interleave=16)], "attribute 'interleave' is unknown"),
+        ([map_op("ta", "a", rows="all")], r"value 'all' is used before it is defined.*\[host-program\]"),
+        ([map_op("ta", "a", rows=64)], r"\[host-program\]"),
+        ([map_op("ta", "a", rows=["m"])], r"\[host-program\]"),
+        (
+            [op("memref.base_address", ["at"], ["a"]), map_op("ta", "a", rows="at")],
+            r"rows depends on an address or a run-time scalar.*\[host-program\]",
+        ),
+        ([map_op("tb", "b"), map_op("ta", "a", rows="tb")], r"\[host-program\]"),
         ([map_op("ta", "a"), op("arith.addi", ["x"], ["ta", "ta"])], r"\[host-program\]"),
     ],
 )

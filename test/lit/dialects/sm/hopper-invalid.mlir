@@ -600,6 +600,88 @@ tile.kernel @k(%x: memref<1x128xf16, #gpu.address_space<workgroup>>) {
 
 // -----
 
+// Loads of some rows: of the boxes of the tile, one for each panel, for this CTA alone.
+tile.kernel @fewer_rows_in_the_type(%map: !sm.tensor_map<16x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
+  %s = sm.alloc : memref<32x64xbf16, #gpu.address_space<workgroup>>
+  // expected-error @below {{'sm.tma_load' op loads some rows of a tile; then the map must have one box for each panel, of all rows, and no other CTA may share the tile [rows-of-boxes]}}
+  sm.tma_load %map[%i, %i] rows(%i) to %s signals %full[%i] : !sm.tensor_map<16x64xbf16>, memref<32x64xbf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+tile.kernel @panels_in_a_box(%map: !sm.tensor_map<2x16x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
+  %s = sm.alloc : memref<16x128xbf16, #tile.layout<(16,(64,2)):(64,(1,1024))>, #gpu.address_space<workgroup>>
+  // expected-error @below {{[rows-of-boxes]}}
+  sm.tma_load %map[%i, %i] rows(%i) to %s signals %full[%i] : !sm.tensor_map<2x16x64xbf16>, memref<16x128xbf16, #tile.layout<(16,(64,2)):(64,(1,1024))>, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+tile.kernel @panels_in_a_box_of_a_batch(%map: !sm.tensor_map<1x1x16x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
+  %s = sm.alloc : memref<16x64xbf16, #gpu.address_space<workgroup>>
+  // expected-error @below {{[rows-of-boxes]}}
+  sm.tma_load %map[%i, %i, %i] rows(%i) to %s signals %full[%i] : !sm.tensor_map<1x1x16x64xbf16>, memref<16x64xbf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+tile.kernel @no_matrix_of_a_batch(%map: !sm.tensor_map<16x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
+  %s = sm.alloc : memref<16x64xbf16, #gpu.address_space<workgroup>>
+  // expected-error @below {{[rows-of-boxes]}}
+  sm.tma_load %map[%i, %i, %i] rows(%i) to %s signals %full[%i] : !sm.tensor_map<16x64xbf16>, memref<16x64xbf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+tile.kernel @shared_with_other_ctas(%map: !sm.tensor_map<16x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
+  %s = sm.alloc : memref<16x64xbf16, #gpu.address_space<workgroup>>
+  // expected-error @below {{[rows-of-boxes]}}
+  sm.tma_load %map[%i, %i] rows(%i) to %s signals %full[%i] multicast(row) : !sm.tensor_map<16x64xbf16>, memref<16x64xbf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+tile.kernel @wider_than_the_buffer(%map: !sm.tensor_map<16x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
+  %s = sm.alloc : memref<16x32xbf16, #gpu.address_space<workgroup>>
+  // expected-error @below {{[moved-boxes]}}
+  sm.tma_load %map[%i, %i] rows(%i) to %s signals %full[%i] : !sm.tensor_map<16x64xbf16>, memref<16x32xbf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+tile.kernel @plus_nothing(%x: !sm.mbarriers<2>, %bytes: index) {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{'sm.mbarrier_arrive' op expects `plus` bytes of loads with `rows`, but no others; write expects 0 plus … [plus-bytes]}}
+  sm.mbarrier_arrive %x[%c0] plus %bytes : !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+tile.kernel @plus_at_other_ctas(%x: !sm.mbarriers<2>, %bytes: index) {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{[bytes-of-other-ctas]}}
+  sm.mbarrier_arrive %x[%c0] expects 0 plus %bytes to(row) : !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+tile.kernel @plus_of_each_warp(%x: !sm.mbarriers<2>, %bytes: index) {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{[bytes-each-warp]}}
+  sm.mbarrier_arrive %x[%c0] each_warp expects 0 plus %bytes : !sm.mbarriers<2>
+  tile.return
+}
+
+// -----
+
 !fragment = !sm.fragment<128x8xf32, #tile.tv<threads 32:1, values 32:32>>
 tile.kernel @k(%x: !sm.mbarriers<2>) {
   %c0 = arith.constant 0 : index

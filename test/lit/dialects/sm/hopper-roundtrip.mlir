@@ -11,6 +11,7 @@
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !a = memref<64x64xbf16, #tile.layout<(64,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!panels = memref<64x128xbf16, #tile.layout<(64,(64,2)):(64,(1,4096)), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !plain = memref<8x16xi8, #gpu.address_space<workgroup>>
 !ring = !sm.ring<2 x [!a, !b]>
 !fa = !sm.fragment<64x64xbf16, #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,2),1,4):((64,8,512),64,1024)>>
@@ -91,7 +92,7 @@ tile.kernel @instances(%ring: !ring) {
 
 // Slots become full where bytes are expected, empty where threads arrive: dumps name them so.
 // CHECK-LABEL: tile.kernel @mbarriers
-tile.kernel @mbarriers(%ring: !ring, %slot: !sm.slot<read>, %retired: !sm.retired) {
+tile.kernel @mbarriers(%ring: !ring, %slot: !sm.slot<read>, %retired: !sm.retired, %bytes: index) {
   %c0 = arith.constant 0 : index
   // CHECK: %[[FULL:full]] = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
   %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
@@ -103,6 +104,11 @@ tile.kernel @mbarriers(%ring: !ring, %slot: !sm.slot<read>, %retired: !sm.retire
   sm.mbarrier_arrive %full[%c0] : !sm.mbarriers<2>
   // CHECK: sm.mbarrier_arrive %[[FULL]][%c0] expects 9216 : !sm.mbarriers<2>
   sm.mbarrier_arrive %full[%c0] expects 9216 : !sm.mbarriers<2>
+  // Besides those of loads of some rows.
+  // CHECK: sm.mbarrier_arrive %[[FULL]][%c0] expects 1024 plus %[[BYTES:.+]] : !sm.mbarriers<2>
+  sm.mbarrier_arrive %full[%c0] expects 1024 plus %bytes : !sm.mbarriers<2>
+  // CHECK: sm.mbarrier_arrive %[[FULL]][%c0] expects 0 plus %[[BYTES]] after %{{.+}} : !sm.mbarriers<2>
+  sm.mbarrier_arrive %full[%c0] expects 0 plus %bytes after %retired : !sm.mbarriers<2>
   // CHECK: sm.mbarrier_arrive %[[EMPTY]][%c0] after %{{.+}} : !sm.mbarriers<4>
   sm.mbarrier_arrive %empty[%c0] after %retired : !sm.mbarriers<4>
   // CHECK: sm.mbarrier_arrive %[[EMPTY]][%c0] each_warp after %{{.+}} : !sm.mbarriers<4>
@@ -114,7 +120,7 @@ tile.kernel @mbarriers(%ring: !ring, %slot: !sm.slot<read>, %retired: !sm.retire
 
 // Boxes with and without a swizzle, of 1-byte elements and of 2.
 // CHECK-LABEL: func.func @maps
-func.func @maps(%a: !mat, %q: memref<64x64xi8>) {
+func.func @maps(%a: !mat, %q: memref<64x64xi8>, %as: memref<?x?x?xbf16, strided<[?, ?, 1]>>, %rows: index) {
   // CHECK: sm.tensor_map %{{.+}} : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
   %map = sm.tensor_map %a : !mat to !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
   // CHECK: sm.tensor_map %{{.+}} : memref<64x64xi8> to !sm.tensor_map<8x16xi8>
@@ -126,6 +132,11 @@ func.func @maps(%a: !mat, %q: memref<64x64xi8>) {
   %panels = sm.tensor_map %a : !mat to !sm.tensor_map<2x64x64xbf16, swizzle<3,3,3>>
   // CHECK: sm.tensor_map %{{.+}} : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<1x1x1x64x64xbf16, swizzle<3,3,3>>
   %five = sm.tensor_map %a : !mat to !sm.tensor_map<1x1x1x64x64xbf16, swizzle<3,3,3>>
+  // Of as many rows as the last tile has; in a batch too.
+  // CHECK: sm.tensor_map %{{.+}} rows(%[[ROWS:.+]]) : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+  %last = sm.tensor_map %a rows(%rows) : !mat to !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+  // CHECK: sm.tensor_map %{{.+}} rows(%[[ROWS]]) : memref<?x?x?xbf16, strided<[?, ?, 1]>> to !sm.tensor_map<1x64x64xbf16, swizzle<3,3,3>>
+  %lasts = sm.tensor_map %as rows(%rows) : memref<?x?x?xbf16, strided<[?, ?, 1]>> to !sm.tensor_map<1x64x64xbf16, swizzle<3,3,3>>
   return
 }
 
@@ -141,6 +152,27 @@ tile.kernel @tma(%map: !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, %plain: !sm.t
   sm.tma_load %plain[%m, %k] to %qs signals %full[%c0] : !sm.tensor_map<8x16xi8>, !plain, !sm.mbarriers<2>
   // CHECK: sm.tma_load {{.*}} signals %{{.+}}[%c0] cache(evict_first) : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
   sm.tma_load %map[%m, %k] to %as signals %full[%c0] cache(evict_first) : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, !a, !sm.mbarriers<2>
+  tile.return
+}
+
+// Only the rows that exist; of one panel and of two, with a hint, and of a matrix of a batch. Zeros in the others.
+// CHECK-LABEL: tile.kernel @rows
+tile.kernel @rows(%map: !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, %maps: !sm.tensor_map<1x64x64xbf16, swizzle<3,3,3>>,
+    %batch: index, %m: index, %k: index, %rows: index) {
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %as = sm.alloc : !a
+  %panels = sm.alloc : !panels
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %ring = sm.ring : !ring
+  // CHECK: sm.zero_rows %{{.+}} from(%[[ROWS:.+]], %c8) : !ring
+  sm.zero_rows %ring from(%rows, %c8) : !ring
+  // CHECK: sm.tma_load %{{.+}}[%[[M:.+]], %[[K:.+]]] rows(%[[ROWS]]) to %{{.+}} signals %{{.+}}[%c0] : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, memref<64x64xbf16, #{{.+}}, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
+  sm.tma_load %map[%m, %k] rows(%rows) to %as signals %full[%c0] : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, !a, !sm.mbarriers<2>
+  // CHECK: sm.tma_load %{{.+}}[%[[M]], %[[K]]] rows(%[[ROWS]]) to %{{.+}} signals %{{.+}}[%c0] cache(evict_last) : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, memref<64x128xbf16
+  sm.tma_load %map[%m, %k] rows(%rows) to %panels signals %full[%c0] cache(evict_last) : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, !panels, !sm.mbarriers<2>
+  // CHECK: sm.tma_load %{{.+}}[%[[BATCH:.+]], %[[M]], %[[K]]] rows(%[[ROWS]]) to %{{.+}} signals %{{.+}}[%c0] : !sm.tensor_map<1x64x64xbf16, swizzle<3,3,3>>
+  sm.tma_load %maps[%batch, %m, %k] rows(%rows) to %as signals %full[%c0] : !sm.tensor_map<1x64x64xbf16, swizzle<3,3,3>>, !a, !sm.mbarriers<2>
   tile.return
 }
 

@@ -364,3 +364,87 @@ tile.kernel @scales(%map: !sm.tensor_map<1x64xf32>) {
   }
   tile.return
 }
+
+// -----
+
+// Bytes of loads with rows, of which there are none.
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @rows(%a: !map, %rows: index, %bytes: index) {
+  %ring = sm.ring : !sm.ring<2 x [!tile]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      // expected-error @below {{verify-mbarriers: expects `plus` bytes if and only if a copy that signals this slot has `rows`; write both, or none [expected-rows]}}
+      sm.mbarrier_arrive %full[%c0] expects 8192 plus %bytes : !sm.mbarriers<2>
+      %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+    }
+    consumer warps(4) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}
+
+// -----
+
+// A load with rows, whose bytes nobody expects.
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @rows(%a: !map, %rows: index, %bytes: index) {
+  %ring = sm.ring : !sm.ring<2 x [!tile]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      // expected-error @below {{[expected-rows]}}
+      sm.mbarrier_arrive %full[%c0] expects 0 : !sm.mbarriers<2>
+      %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
+      sm.tma_load %a[%c0, %c0] rows(%rows) to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+    }
+    consumer warps(4) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}
+
+// -----
+
+// A load with rows is not expected as a full box.
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @rows(%a: !map, %rows: index, %bytes: index) {
+  %ring = sm.ring : !sm.ring<2 x [!tile]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      // expected-error @below {{[expected-bytes]}}
+      sm.mbarrier_arrive %full[%c0] expects 8192 plus %bytes : !sm.mbarriers<2>
+      %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
+      sm.tma_load %a[%c0, %c0] rows(%rows) to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+    }
+    consumer warps(4) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}

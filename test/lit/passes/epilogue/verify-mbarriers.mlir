@@ -76,3 +76,34 @@ tile.kernel @released(%x: !map, %a: !a, %b: !b) {
   }
   tile.return
 }
+
+// Loads of some rows: their bytes are a run-time value beside those of the full boxes, and none are known if all loads
+// have rows.
+// CHECK-LABEL: tile.kernel @some_rows(
+// CHECK:       sm.mbarrier_arrive %{{.+}}[%{{.+}}] expects 8192 plus %{{.+}} : !sm.mbarriers<2>
+// CHECK:       sm.mbarrier_arrive %{{.+}}[%{{.+}}] expects 0 plus %{{.+}} : !sm.mbarriers<2>
+tile.kernel @some_rows(%a: !map, %b: !map, %rows: index, %bytes: index) {
+  %ring = sm.ring : !sm.ring<2 x [!tile, !tile]>
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %full[%c0] expects 8192 plus %bytes : !sm.mbarriers<2>
+      %x, %y = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile, !tile]>
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+      sm.tma_load %b[%c0, %c0] rows(%rows) to %y signals %full[%c0] : !map, !tile, !sm.mbarriers<2>
+      sm.mbarrier_wait %empty[%c1, %c1] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %full[%c1] expects 0 plus %bytes : !sm.mbarriers<2>
+      %z, %w = sm.ring_slot %ring[%c1] : !sm.ring<2 x [!tile, !tile]>
+      sm.tma_load %a[%c0, %c0] rows(%rows) to %z signals %full[%c1] : !map, !tile, !sm.mbarriers<2>
+    }
+    consumer warps(4) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}

@@ -1,0 +1,50 @@
+"""Lowering of sm.zero_rows to one thread's program."""
+
+from mlir import ir
+from mlir.dialects import arith, llvm, scf
+
+from lowtide.dialects import sm
+from lowtide.passes.nvvm.accesses.tma_stores import lower_fence_proxy_async
+from lowtide.passes.nvvm.thread.context import Context
+from lowtide.passes.nvvm.thread.memory import element_pointer
+from lowtide.passes.nvvm.thread.unrolling import keep_rolled
+from lowtide.passes.nvvm.thread.values import Ring
+from lowtide.passes.support.ir.builder import constant_of
+from lowtide.passes.support.streams.panels import Panels
+
+_BYTES = 16  # of a store
+_WORDS = 4
+
+
+def lower_zero_rows(context: Context, op: sm.ZeroRowsOp) -> None:
+    """Stores of 16 bytes, and a fence. The last rows of a panel lie together, however its swizzle permutes a row."""
+    ring = context.get(op.ring)
+    assert isinstance(ring, Ring)
+    for number, first in enumerate((op.a, op.b)):
+        panels = Panels.of(ring.type.buffers[number])
+        if constant_of(first) != panels.rows:
+            count = ring.copies[number] * panels.count
+            _zero(context, ring.pointers[number], panels, count, context.scalar(first))
+    lower_fence_proxy_async(context, op)
+
+
+def _zero(context: Context, pointer: ir.Value, panels: Panels, count: int, first: ir.Value) -> None:
+    """Stores zeros in the rows from `first` on of `count` panels, one after the other in memory."""
+    build, size = context.build, panels.rows * panels.row_bytes
+    vector = ir.VectorType.get([_WORDS], build.i32)
+    zeros = arith.ConstantOp(vector, ir.DenseElementsAttr.get_splat(vector, ir.IntegerAttr.get(build.i32, 0))).result
+    begin, own = build.mul(first, panels.row_bytes), build.mul(context.tid, _BYTES)
+    of_panel = scf.ForOp(build.constant(0), build.constant(count), build.constant(1))
+    keep_rolled(of_panel)  # a kernel begins with a cold instruction cache
+    with ir.InsertionPoint(of_panel.body):
+        start = element_pointer(pointer, build.mul(of_panel.induction_variable, size), build.i8)
+        together = scf.ForOp(begin, build.constant(size), build.constant(context.threads * _BYTES))
+        keep_rolled(together)
+        with ir.InsertionPoint(together.body):
+            offset = build.add(together.induction_variable, own)
+            inside = scf.IfOp(build.ult(offset, size))
+            with ir.InsertionPoint(inside.then_block):
+                llvm.StoreOp(zeros, element_pointer(start, offset, build.i8), alignment=_BYTES)
+                scf.YieldOp([])
+            scf.YieldOp([])
+        scf.YieldOp([])
