@@ -47,6 +47,7 @@ class _FormsOfWay:
     def __init__(self, way: Way, search_at: Callable[[int], Search], most: int, sums: Sums) -> None:
         search = search_at(most)  # rows of D that are M long start on 16 bytes, so that all widths are listed
         self.way, self.search_at, self._target = way, cache(search_at), search.target
+        self._problem = search.problem  # its types are those of all M
         self.broken = cache(search.broken)  # rules see run-time extents, which are the same for all M
         self._some = [forms for forms in for_any_rows(search.given, search.problem, search.target) if forms]
         self.fields = [(forms, number) for forms in self._some for number in range(len(forms))]
@@ -75,7 +76,7 @@ class _FormsOfWay:
         found = self.cycles(self.grids, product, where)
         if self._may_split_tail:
             number, at = np.nonzero(where)
-            where[number, at] = halves_are_legal(self.grids.at(number), taken(product, at), self._target)
+            where[number, at] = halves_are_legal(self.grids.at(number), taken(product, at), self._problem, self._target)
             halved = replace(self.grids, halves=np.ones(len(self.grids)))
             return found, self.cycles(halved, product, where)
         return found, np.full(found.shape, np.inf)
@@ -85,7 +86,7 @@ class _FormsOfWay:
         found = np.full(where.shape, np.inf)
         number, at = np.nonzero(where)
         if len(number):
-            cycles = estimated(grids.at(number), taken(product, at), self._target)
+            cycles = estimated(grids.at(number), taken(product, at), self._problem, self._target)
             found[number, at] = cycles / np.where(grids.parts[number] > 1, self._worth, 1.0)
         return found
 
@@ -223,6 +224,9 @@ def estimates_for(
 
 
 def _is_covered(problem: Problem) -> bool:
-    """Whether wgmma takes the operands as they lie, and the estimate covers the product."""
-    types = problem.a, problem.b, problem.acc
-    return is_estimated(problem) and has_wgmma(*types, k_is_contiguous=k_is_contiguous(problem.layout))
+    """Whether wgmma takes the operands as they lie, and forms describe all candidates. For packed weights tiles depend
+    on M; with scales of blocks the K of the last wave may be divided; and if sums are promoted, clusters depend on how
+    rows along M lie."""
+    types, by_k = (problem.a, problem.b, problem.acc), k_is_contiguous(problem.layout)
+    is_promoted = by_k and not (problem.weights or any(problem.converted) or problem.is_scaled)
+    return (is_estimated(problem) or is_promoted) and has_wgmma(*types, k_is_contiguous=by_k)

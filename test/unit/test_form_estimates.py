@@ -11,6 +11,7 @@ import pytest
 
 import lowtide as lt
 from lowtide import targets
+from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.matmul.arrangement import Product
 from lowtide.compiler.matmul.estimates import Candidate, Estimates, Sums
 from lowtide.compiler.matmul.family import Family, family_of
@@ -38,7 +39,9 @@ def with_residual(acc: Any, c: lt.Full) -> Any:
 def drawn(seed: int) -> tuple[Family, Callable[..., Any] | None]:
     """A family whose operands wgmma may multiply, and an epilogue."""
     rng = random.Random(seed)
-    a, d = rng.choice([("bf16", "bf16"), ("f16", "f32"), ("s8", "s32"), ("tf32", "f32"), ("u8", "s32")])
+    a, d = rng.choice(
+        [("bf16", "bf16"), ("f16", "f32"), ("s8", "s32"), ("tf32", "f32"), ("u8", "s32"), ("e4m3", "bf16")]
+    )
     takes_any_layout = a in ("bf16", "f16")
     n, k = (round(2 ** rng.uniform(4, 14)) for _ in "nk")
     is_aligned = rng.random() < 0.7
@@ -75,7 +78,7 @@ def completed(estimates: Estimates, rows: list[int]) -> list[Candidate]:
         refused |= more
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(14))
 def test_a_form_has_the_estimate_of_its_schedule_at_every_m(seed: int) -> None:
     family, epilogue = drawn(seed)
     at, given = problems_of(family, epilogue)
@@ -90,7 +93,7 @@ def test_a_form_has_the_estimate_of_its_schedule_at_every_m(seed: int) -> None:
     np.testing.assert_allclose(estimates.cycles(candidates, others, where), by_itself, rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(12, 18))
+@pytest.mark.parametrize("seed", range(14, 20))
 def test_what_is_chosen_for_an_m_is_among_its_candidates(seed: int) -> None:
     family, epilogue = drawn(seed)
     at, given = problems_of(family, epilogue)
@@ -111,6 +114,9 @@ def test_what_is_chosen_for_an_m_is_among_its_candidates(seed: int) -> None:
         ({"a": "s8", "b": "s8", "d": "s32", "layout": "nn"}, True),  # A is transposed for all M
         ({"a": "s8", "b": "s8", "d": "s32", "layout": "tt"}, False),  # B is transposed if D has many rows
         ({"a": "s8", "b": "s8", "d": "s32", "layout": "nn", "n": 512}, False),  # A is never transposed
+        ({"a": "e4m3", "b": "e4m3"}, True),
+        ({"a": "f32", "b": "f32", "d": "f32", "precision": "tf32x3"}, True),
+        ({"a": "e4m3", "b": "e4m3", "block_scales": BlockScales()}, False),  # K of a last wave may be divided
         ({"a": "f64", "b": "f64", "d": "f64"}, False),
     ],
 )

@@ -22,8 +22,7 @@ from lowtide.passes.schedules.choice.forms import Fields, Forms
 from lowtide.passes.schedules.choice.grid import may_split_tail
 from lowtide.passes.schedules.choice.packing import transposing
 from lowtide.passes.schedules.choice.parts import SWIZZLES, follow
-from lowtide.passes.schedules.cost.cost import cost, estimates_of, rank
-from lowtide.passes.schedules.cost.described import is_estimated
+from lowtide.passes.schedules.cost.cost import cheapest_first, cost, estimates_of
 from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules.mainloop import has_wgmma
 from lowtide.passes.schedules.rules.rules import broken_rule
@@ -47,12 +46,11 @@ class Found:
 
 @dataclass(frozen=True)
 class _Weighed:
-    """A candidate: the given fields and its own. `rank`: its estimated cycles, then numbers that decide between equal
-    cycles."""
+    """A candidate: the given fields and its own, and its estimated cycles."""
 
     given: Schedule
     fields: Fields
-    rank: tuple[float, ...]
+    cycles: float
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -62,7 +60,7 @@ class _Weighed:
         cluster = self.schedule.cluster
         in_cluster = "" if cluster == (1, 1) else f" in clusters of {list(cluster)}"
         order = f", {self.fields['grid.order']}" if "grid.order" in self.fields else ""
-        return f"{'×'.join(map(str, self.schedule.tile_mnk))}{in_cluster}{order}: {self.rank[0]:,.0f}"
+        return f"{'×'.join(map(str, self.schedule.tile_mnk))}{in_cluster}{order}: {self.cycles:,.0f}"
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class _Estimated(Sequence[_Weighed]):
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
         number = self.order[place]
-        return _Weighed(self.given, self.forms[number], (float(self.cycles[number]),))
+        return _Weighed(self.given, self.forms[number], float(self.cycles[number]))
 
 
 def legal(problem: Problem, target: Target, given: Schedule) -> Iterator[Found]:
@@ -164,7 +162,7 @@ class Search:
                 if schedule is not None:
                     others = [other for other in weighed[:_SHOWN] if other != one]
                     shown = ", ".join(map(str, [one, *others][:_SHOWN]))
-                    why = f"{least}estimated cycles ({one.rank[0]:,.0f}) of {len(weighed)} tiles: {shown}"
+                    why = f"{least}estimated cycles ({one.cycles:,.0f}) of {len(weighed)} tiles: {shown}"
                     yield Found(schedule, group.why or why)
                     least = least if group.why else ""
 
@@ -177,7 +175,7 @@ class Search:
         of_whole = cost(best, problem, target)
         most = of_whole * worth_dividing(self.given, problem, target, with_producer=self.with_producer)
         weighed = self._weighed(group, None, [])
-        paying = sum(one.rank[0] < most for one in weighed)
+        paying = sum(one.cycles < most for one in weighed)
 
         def legal_of(some: Sequence[_Weighed]) -> Iterator[Found]:
             for one in some:
@@ -185,7 +183,7 @@ class Search:
                 if schedule is not None and division is not None:
                     yield Found(
                         schedule,
-                        f"{division.parts} CTAs share the K of each tile ({one.rank[0]:,.0f} estimated cycles): whole "
+                        f"{division.parts} CTAs share the K of each tile ({one.cycles:,.0f} estimated cycles): whole "
                         f"tiles are too few for the SMs, or fill them badly ({of_whole:,.0f}, "
                         f"{'×'.join(map(str, best.tile_mnk))})",
                     )
@@ -193,25 +191,26 @@ class Search:
         return legal_of(weighed[:paying]), legal_of(weighed[paying:])
 
     def _weighed(self, group: Group, tail: TailKind | None, refused: list[str]) -> Sequence[_Weighed]:
-        """The distinct candidates of a group, ordered by rank unless their order is known. The rank of a candidate
-        without a producer needs all its fields."""
-        if isinstance(group.candidates, Forms) and is_estimated(self.problem):
+        """The distinct candidates of a group, the cheapest first unless their order is known. The estimate of a
+        candidate without a producer needs all its fields."""
+        if isinstance(group.candidates, Forms):
             return self._estimated(group.given, group.candidates, tail)
         found = []
         for schedule in dict.fromkeys(map(group.given.filled, group.candidates)):
             try:
-                own = schedule if self.with_producer else follow(schedule, self.problem, self.target)
-                found.append(_Weighed(own, {}, rank(own, self.problem, self.target, tail)))
+                own = follow(schedule, self.problem, self.target)
+                found.append(_Weighed(own, {}, cost(own, self.problem, self.target, tail)))
             except ScheduleError as error:
                 refused.append(str(error))
-        return found if group.why else sorted(found, key=lambda one: one.rank)
+        return found if group.why else sorted(found, key=lambda one: one.cycles)
 
     def _estimated(self, given: Schedule, forms: Forms, tail: TailKind | None) -> Sequence[_Weighed]:
         """The same for tiles of wgmma. Their cycles are estimated all at once; a schedule is made when it is needed."""
         if not forms:
             return []
-        cycles = estimates_of(forms.grids(given.decided()), self.problem, self.target, tail)
-        return _Estimated(given, forms, cycles, np.argsort(cycles, kind="stable").tolist())
+        grids = forms.grids(given.decided())
+        cycles = estimates_of(grids, self.problem, self.target, tail)
+        return _Estimated(given, forms, cycles, cheapest_first(grids, cycles, self.problem))
 
     def accepted(self, schedule: Schedule, refused: list[str]) -> Schedule | None:
         """The completed schedule. If it breaks a rule: None, and the rule is added to `refused`."""

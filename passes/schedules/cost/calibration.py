@@ -8,7 +8,6 @@ from types import MappingProxyType
 from lowtide.dialects.tile.division import Adder
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.facts.resources import runs_ahead
-from lowtide.passes.support.problem.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -80,21 +79,7 @@ WAITING_WARPS = Calibration(tile=2000, step=60, sharpness=4, exchange=2500, exch
 # K = 3072, and 1.03 with K = 2048. With K = 7168 they take 3.4 µs less than one CTA that adds all.
 EXCHANGE_OF_TAIL: Mapping[Adder, float] = MappingProxyType({Adder.first: 16000, Adder.each: 9000})
 
-_MOST_NARROW = 32  # columns
-
-
-def is_narrow(problem: Problem) -> bool:
-    """Whether the kernel stores D by columns, and D has few: those are the rows of the product as given."""
-    return problem.d_is_column_major and problem.n is not None and problem.n <= _MOST_NARROW
-
-
-def of_consumers(turns: int, problem: Problem, *, is_whole: bool) -> Calibration:
-    """The record of a producer with consumers. `is_whole`: K is undivided, except perhaps in tiles of the last wave."""
-    if not is_whole:
-        return DIVIDED_NARROW if is_narrow(problem) else DIVIDED
-    if turns == 1:
-        return COOPERATIVE
-    return PINGPONG_OF_BATCH if problem.is_batched else PINGPONG
+MOST_NARROW = 32  # columns
 
 
 def of_warps(schedule: Schedule, hiding_warps: float | None) -> Calibration:

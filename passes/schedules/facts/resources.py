@@ -19,7 +19,7 @@ from lowtide.targets.atoms import WARPGROUP_THREADS, WGMMA_ROWS, threads_of_atom
 # on its own period.
 SMEM_ALIGNMENT = 1024
 REGISTER_BITS = 32  # of a general-purpose register
-_WIDE_SCALED = 160  # columns: with less than 80 for each wgmma, A takes too much of the bandwidth of shared memory
+WIDE_SCALED = 160  # columns: with less than 80 for each wgmma, A takes too much of the bandwidth of shared memory
 MBARRIER_BYTES = 8  # PTX ISA, "Size and alignment of mbarrier object"
 
 
@@ -192,7 +192,7 @@ def holds_few_scales(tile: Extents3, roles: Agents) -> bool:
 
 def is_wide_for_scales(tile: Extents3, roles: Agents) -> bool:
     """Whether a tile with scales is wide enough for two blocks of columns."""
-    return holds_few_scales(tile, roles) and tile[1] >= _WIDE_SCALED
+    return holds_few_scales(tile, roles) and tile[1] >= WIDE_SCALED
 
 
 def results_fill_registers(problem: Problem) -> bool:
