@@ -24,10 +24,11 @@ from lowtide.passes.schedules.choice.packing import transposing
 from lowtide.passes.schedules.choice.parts import SWIZZLES, follow
 from lowtide.passes.schedules.cost.cost import cheapest_first, cost, estimates_of
 from lowtide.passes.schedules.facts.alignment import multiplied
-from lowtide.passes.schedules.rules.mainloop import has_wgmma
+from lowtide.passes.schedules.rules import mainloop
 from lowtide.passes.schedules.rules.rules import broken_rule
+from lowtide.passes.support.problem.matrix_layouts import k_is_contiguous
 from lowtide.passes.support.problem.problem import Problem
-from lowtide.targets import Target, issuer_of
+from lowtide.targets import Target, has_wgmma, issuer_of
 from lowtide.targets.atoms import multiplies_by_wgmma
 
 _SHOWN = 6  # candidates in the reason
@@ -112,7 +113,7 @@ def search_with_producer(problem: Problem, target: Target, given: Schedule) -> "
     may_have_roles = may_have_roles and issuer_of(given.multiply.atom) in (None, "warpgroup")  # mma.sync on request
     converts_none_but_a = problem.packed == "a" or not any(problem.converted)
     takes_wgmma = converts_none_but_a and multiplies_by_wgmma(problem.a, problem.b)
-    if not given.agents.has_producer and not (may_have_roles and has_wgmma(target) and takes_wgmma):
+    if not given.agents.has_producer and not (may_have_roles and mainloop.has_wgmma(target) and takes_wgmma):
         return None
     for_producer = transposing(given, problem, target)
     return Search(for_producer, multiplied(for_producer, problem), target, with_producer=True)
@@ -150,6 +151,13 @@ class Search:
         yield best
         yield from in_turn(chain(paying, others), tiles)
 
+    @property
+    def _takes_layout(self) -> bool:
+        """Whether the multiply takes the operands as they lie. If not, all candidates break the same rule."""
+        of, by_k = self.problem, k_is_contiguous(self.problem.layout)
+        is_open = not self.with_producer or self.given.multiply.atom is not None or any(of.converted)
+        return is_open or has_wgmma(of.a, of.b, of.acc, by_k)
+
     def _whole(self, refused: list[str]) -> Iterator[Found]:
         """The legal whole tiles, the cheapest of each group first. Adds the rules that others break to `refused`."""
         given, least = self.given, "least "
@@ -157,7 +165,7 @@ class Search:
         tail = None if is_open else given.grid.tail or TailKind.whole
         for group in whole(given, self.problem, self.target, with_producer=self.with_producer):
             weighed = self._weighed(group, tail, refused)
-            for one in weighed:
+            for one in weighed if self._takes_layout else weighed[:1]:
                 schedule = self.accepted(one.schedule, refused)
                 if schedule is not None:
                     others = [other for other in weighed[:_SHOWN] if other != one]
