@@ -6,7 +6,7 @@ tile.workspace (dtype, zeroed) on its number of elements, which follows from sha
 arith.constant (value), arith.cmpi (predicate), arith.select, arith.trunci (type, e.g. "i32"), integer casts and the
 arithmetic of `host_ops`; cf.assert (message); sm.tensor_map on an argument of rank 2 or 3, or on address, rows, columns
 and row stride of another matrix with the name of an argument (box, swizzle or null, l2_promotion, dtype,
-element_strides if not 1, the rows of a box if fewer), with a `TensorMap` for launches as result; and tile.launch,
+element_strides if not 1, rows if boxes may have fewer), with a `TensorMap` for launches as result; and tile.launch,
 entirely in attributes: kernel, grid (three values or numbers), block, cluster or null, shared_memory in bytes,
 arguments (a list of {"value", "type"}), programmatic if it may start before the preceding kernels in the stream have
 ended, and cooperative if all its CTAs run at the same time.

@@ -71,8 +71,8 @@ Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class Sums:
-    """Which orders of sums the kernels of a family may have. `divides`: whether a division of K has such an order.
-    `has`: whether a complete schedule has; both must hold."""
+    """A test of whether a schedule has an order of sums that the kernels of a family may have. `divides` tests its
+    division of K, `has` the complete schedule; both must hold."""
 
     divides: Callable[[KDivision | None], bool]
     has: Callable[[Schedule], bool]
@@ -110,7 +110,7 @@ class Candidate:
         return self.schedule.decided()
 
     def beside(self, other: "Candidate") -> float:
-        """The relative cost of the fields that the model ignores, if the choice takes the other schedule."""
+        """The relative cost of the fields that the model ignores and that differ from the choice's own schedule."""
         ours, theirs = self.decided, other.decided
         differing = (path for path in ours | theirs if ours.get(path) != theirs.get(path))
         return sum(_FIELD_COSTS.get(path, _OTHER_FIELD_COST) for path in differing)
@@ -118,8 +118,8 @@ class Candidate:
 
 class Estimates:
     """`at`: gives the problem of an M; its extents are known to the choice, but not to the kernel. Here each M is
-    ranked, and each schedule is estimated by itself. `per_octave`: how many M for each factor of 2 candidates are to be
-    listed for, if rows are few and if they are many."""
+    ranked, and each schedule is estimated by itself. `per_octave`: for how many M in each factor of 2 candidates are to
+    be listed, if M is small and if it is large."""
 
     per_octave = (8, 4)
 
@@ -131,8 +131,8 @@ class Estimates:
         self._rows: list[int] = []
 
     def candidates(self, rows: Sequence[int], refused: Set[Hashable] = frozenset()) -> list[Candidate]:
-        """The accepted schedules near the best at these M, ascending, of none of the forms that `completed` refused.
-        Raises ScheduleError if no schedule is legal."""
+        """The accepted schedules near the best at these M, which ascend. `refused`: forms to leave out, which
+        `completed` refused. Raises ScheduleError if no schedule is legal."""
         assert not refused
         found: dict[Schedule, Candidate] = {}
         self._rows = list(rows)
@@ -183,7 +183,7 @@ class Estimates:
         return [each for each, cycles in found if cycles <= most]
 
     def cycles(self, candidates: Sequence[Candidate], rows: Sequence[int], where: Mask) -> Floats:
-        """The estimated cycles; infinite elsewhere, and if the choice would not consider the schedule."""
+        """The estimated cycles; infinite if not `where`, or if the choice would not consider the schedule."""
         found = np.full(where.shape, np.inf)
         for number, at in np.argwhere(where):
             found[number, at] = self._one(candidates[number], rows[at])

@@ -1,7 +1,7 @@
 """Estimates for families of products by wgmma: all candidates at all M as arrays.
 
-The choice lists its candidates once for all M. Each is a form: fields that the cost depends on, with other fields open.
-Only the forms that a plan keeps are completed and checked.
+The choice lists its candidates once for all M. Each is a form: it sets the fields that the cost depends on, and leaves
+the others open. Only the forms that a plan keeps are completed and checked.
 """
 
 from bisect import bisect_right
@@ -45,7 +45,7 @@ class _FormsOfWay:
     """The forms of one way to compute the products of a family."""
 
     def __init__(self, way: Way, search_at: Callable[[int], Search], most: int, sums: Sums) -> None:
-        search = search_at(most)  # rows of D that are M long start on 16 bytes, so that all widths are listed
+        search = search_at(most)  # if rows of D are M long, they start on 16 bytes: all widths are listed
         self.way, self.search_at, self._target = way, cache(search_at), search.target
         self._problem = search.problem  # its types are those of all M
         self.broken = cache(search.broken)  # rules see run-time extents, which are the same for all M
@@ -62,7 +62,7 @@ class _FormsOfWay:
         self._product_at = cache(lambda remainder: product_of(self.search_at(LINE_BYTES + remainder).problem))
 
     def products(self, rows: Sequence[int]) -> Product:
-        """The products of these M. Apart from its extents, a product depends on M only by its remainder to lines."""
+        """The products of these M. Except for its extents, a product depends only on M modulo `LINE_BYTES`."""
         remainders = np.array(rows) % LINE_BYTES
         distinct, numbers = np.unique(remainders, return_inverse=True)
         some = stacked([self._product_at(remainder) for remainder in distinct.tolist()])
@@ -70,8 +70,8 @@ class _FormsOfWay:
         return replace(taken(some, numbers), **extent)
 
     def near(self, rows: Sequence[int]) -> tuple[Floats, Floats]:
-        """The cycles of all forms that are candidates at these M; infinite elsewhere. The second: with the last wave
-        in halves."""
+        """The cycles of all forms at these M, with a whole last wave and with one in halves; infinite if a form is no
+        candidate."""
         product = self.products(rows)
         of = self._extents(product)
         suits = np.concatenate([forms.suits(of) for forms in self._some], axis=-1).T
@@ -85,7 +85,8 @@ class _FormsOfWay:
         return found, np.full(found.shape, np.inf)
 
     def cycles(self, grids: Grids, product: Product, where: Mask) -> Floats:
-        """The cycles of grids at each M. If K is divided, they are compared with a share of those of whole tiles."""
+        """The cycles of grids at each M; infinite if not `where`. If K is divided, they are divided by the share of the
+        cycles of whole tiles that they must stay below, so that both compare."""
         found = np.full(where.shape, np.inf)
         number, at = np.nonzero(where)
         if len(number):
@@ -94,7 +95,7 @@ class _FormsOfWay:
         return found
 
     def considered(self, grids: Grids, rows: Sequence[int], product: Product) -> Mask:
-        """Whether the choice may take grids at these M."""
+        """Whether the choice may take each grid at each of these M."""
         at_once = run_at_once(grids.rows, grids.columns, grids.parts, self._extents(product), self._target).T
         return np.asarray((at_once | (grids.parts == 1)[:, None]) & (np.array(rows) <= self.way.most_rows))
 
@@ -130,11 +131,11 @@ class FormEstimates(Estimates):
         return list(found.values())
 
     def _cycles_of_all(self, rows: Sequence[int]) -> Floats:
-        """The cycles of all forms at these M; infinite if a form is no candidate."""
+        """The cycles of the forms of all ways at these M; infinite if a form is no candidate."""
         return np.concatenate([cycles for tried in self._tried for cycles in tried.near(rows)])
 
     def _place(self, form: Hashable) -> int:
-        """The index of a form among all."""
+        """The row of a form in the cycles of all forms."""
         assert isinstance(form, _Form)
         return self._starts[2 * form.way + form.halves] + form.number
 
@@ -162,8 +163,8 @@ class FormEstimates(Estimates):
         return found, refused
 
     def _completed_at(self, form: _Form, rows: Sequence[int]) -> dict[int, Schedule | None]:
-        """The schedules of a form at these M, ascending. Fields change at thresholds of M, so if the first and the
-        last are equal, those between are."""
+        """The schedules of a form at these M, which ascend. Fields change at thresholds of M. So if the schedules at
+        the first and the last M are equal, those between are taken to be the same."""
         first, last = self._completed(form, rows[0]), self._completed(form, rows[-1])
         if len(rows) < 3 or first == last or None in (first, last):
             return dict.fromkeys(rows, first) | {rows[-1]: last}
@@ -209,8 +210,8 @@ def _form_of(candidate: Candidate) -> _Form:
 def estimates_for(
     at: Callable[[int], Problem], rows: tuple[int, int], target: Target, given: Schedule, sums: Sums
 ) -> Estimates:
-    """By forms if a producer and wgmma compute the products of a family for all M, and the estimate covers them.
-    `rows`: the least M and the most."""
+    """FormEstimates if kernels with a producer compute the products of a family by wgmma at all M, and the estimate
+    of wgmma tiles covers them; Estimates otherwise. `rows`: the least M and the largest."""
     tried = []
     for way in ways(at(rows[0]), target, given):
 
@@ -219,7 +220,7 @@ def estimates_for(
             return search_with_producer(problem, target, way.given)
 
         least, most = search_at(rows[0]), search_at(rows[-1])
-        # With few rows, an operand that wgmma does not take as it lies may be left to mma.sync.
+        # With few rows, mma.sync may multiply operands whose layout wgmma does not take.
         if least is None or most is None or least.given != most.given or not _is_covered(least.problem):
             return Estimates(at, target, given, sums)
         tried.append(_FormsOfWay(way, search_at, rows[-1], sums))  # type: ignore[arg-type]

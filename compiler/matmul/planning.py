@@ -179,7 +179,7 @@ def _others(number: int, costs: _Floats, picks: _Picks) -> tuple[int, ...]:
 
 
 def _order(family: Family, epilogue: Epilogue | None, whole: Problem, target: Target) -> tuple[str | None, Sums]:
-    """The order of sums that all kernels must have, and which schedules may keep the numerics."""
+    """The order of sums that all kernels must have (None if any), and which schedules may keep the numerics."""
     reference = family.reference
     if reference is None:
         by_ctas = family.numerics == ANY

@@ -128,7 +128,7 @@ LogicalResult MbarrierArriveOp::verify() {
     return emitOpError() << "expects bytes of other CTAs; the CTA that waits for them expects them itself"
                          << " [bytes-of-other-ctas]";
   if (getMore() && !getBytes())
-    return emitOpError() << "expects `plus` bytes of loads with `rows`, but no others; write expects 0 plus …"
+    return emitOpError() << "has `plus` without `expects`; if there are no other bytes, write expects 0 plus …"
                          << " [plus-bytes]";
   if (getBytes() && getEachWarp())
     return emitOpError() << "expects bytes as often as there are warps; let one thread expect them [bytes-each-warp]";
@@ -188,9 +188,10 @@ LogicalResult TmaLoadOp::verify() {
     return emitOpError() << "shares a tile with a row or a column of the cluster, not with both [multicast-sides]";
   auto buffer = cast<MemRefType>(getDestination().getType());
   ArrayRef<int64_t> box = getMap().getType().getShape();
-  if (getRows() && (getMulticast() || box.size() != (getBatch() ? 3 : 2) || box[box.size() - 2] != shapeAsItLies(buffer)[0]))
-    return emitOpError() << "loads some rows of a tile; then the map must have one box for each panel, of all rows, "
-                         << "and no other CTA may share the tile [rows-of-boxes]";
+  bool isOfOnePanel = box.size() == (getBatch() ? 3 : 2);
+  if (getRows() && (getMulticast() || !isOfOnePanel || box[box.size() - 2] != shapeAsItLies(buffer)[0]))
+    return emitOpError() << "has `rows`; then the map must have one box for each panel, with as many rows as the tile, "
+                         << "and the load must not be a multicast [rows-of-boxes]";
   return verifyBoxes(*this, getMap().getType(), cast<MemRefType>(getDestination().getType()),
                      static_cast<bool>(getBatch()));
 }

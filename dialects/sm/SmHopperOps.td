@@ -102,7 +102,8 @@ def Sm_MbarrierArriveOp : Sm_Op<"mbarrier_arrive", [Sm_Ordering, AttrSizedOperan
     arriving CTA's `row` of the cluster, those of its `column`, or both (`cross`), including the CTA itself. By default
     only the CTA itself receives it. Only the CTA that waits for the bytes may expect them.
 
-    `plus` is a number of bytes to expect besides `bytes`: those of loads with `rows`.
+    `plus` is a number of bytes that is computed at run time, to expect in addition to `bytes`: the bytes of loads with
+    `rows`. Without other loads, `bytes` is 0.
 
     ```mlir
     sm.mbarrier_arrive %empty[%slot] after %retired : !sm.mbarriers<4>
@@ -144,8 +145,8 @@ def Sm_TensorMapOp : Sm_Op<"tensor_map", [Pure]> {
     contiguous one of the matrix: boxes of a matrix by columns have columns first. The boxes of a batch have one more
     dimension, the first, which is 1.
 
-    With `rows`, the boxes have this number of rows, from 1 to that of the result's shape. The map of the last, narrower
-    tile has such boxes: `sm.tma_load` with `rows` takes it.
+    With `rows`, the boxes have this number of rows: at least 1, and at most that of the result's shape. `sm.tma_load`
+    with `rows` takes such a map for the last tile of a matrix, if fewer rows are left than a tile has.
 
     ```mlir
     %map = sm.tensor_map %a : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
@@ -172,8 +173,9 @@ def Sm_TmaLoadOp : Sm_Op<"tma_load", [AttrSizedOperandSegments]> {
     of the tile's rows, in the order of the CTAs, and sends it to all of them: it is written to the same offset in the
     shared memory of each CTA and signals the mbarrier of each CTA. A CTA's mbarrier expects the whole tile.
 
-    With `rows`, it loads only so many rows, and the mbarrier counts the bytes of these; the others are left as they
-    are. The boxes of the map must have so many rows, and there is one box for each panel.
+    With `rows`, only the first `rows` rows of the tile are loaded, and the mbarrier counts only their bytes. The other
+    rows of the buffer are unchanged. The boxes of the map must have the same number of rows at run time, and there must
+    be one box for each panel. Such a load cannot be a multicast.
 
     In a batch, the index of the matrix comes first, and the first dimension of the boxes is 1.
 
@@ -203,8 +205,9 @@ def Sm_ZeroRowsOp : Sm_Op<"zero_rows", [MemoryEffects<[MemRead<Sm_Sync>, MemWrit
   let summary = "Stores zeros in the last rows of the operands' buffers in all slots of a ring"
                 ", and makes them visible to TMA and wgmma";
   let description = [{
-    All threads of the CTA store zeros in the rows of A from `a` on, and in those of B from `b` on. `sm.tma_load` with
-    `rows` does not write these rows, but wgmma reads them. A barrier must follow before the ring is filled.
+    In each slot, all threads of the CTA store zeros in the rows of A from row `a` on, and in the rows of B from row `b`
+    on. `sm.tma_load` with `rows` does not write these rows, but wgmma reads them. The op must be outside of `sm.roles`,
+    and a barrier must follow before the ring is filled.
 
     ```mlir
     sm.zero_rows %ring from(%a, %b) : !sm.ring<4 x [memref<128x64xbf16, …>, memref<256x64xbf16, …>]>

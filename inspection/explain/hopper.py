@@ -161,7 +161,7 @@ def _cluster_of(op: ir.OpView) -> tuple[int, int]:
 def transactions_of(kernel: tile.KernelOp, names: Names, *, in_file: bool) -> tuple[Transaction, ...]:
     """For each mbarrier that TMA loads signal or an arrival expects bytes of: both sums, block by block.
 
-    They are those of whole tiles: the bytes that an arrival expects `plus` others are those of loads of `rows`.
+    Both sums count a load with `rows` as a whole tile: the bytes after `plus` are known only at run time.
     """
     arrivals = [op for op in walk(kernel, sm.MbarrierArriveOp) if op.bytes is not None]
     loads = walk(kernel, sm.TmaLoadOp)

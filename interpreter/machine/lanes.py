@@ -74,7 +74,7 @@ def uniform(state: AgentState, op: Described, value: Any) -> int:
 
 
 def of_active(state: AgentState, value: Any) -> Any:
-    """The value of the active lanes, of which other lanes may have another kind; the mixed value if they differ."""
+    """The value without the parts that only inactive lanes have; still mixed if active lanes have different parts."""
     active = np.ones(len(state.lanes), np.bool_) if state.mask is None else state.mask
     while isinstance(value, Mixed):  # a part may be mixed too
         held = [part for lanes, part in value.parts() if (lanes & active).any()]

@@ -63,7 +63,7 @@ def load_buffer(state: AgentState, op: DecodedOp, buffer: SharedBuffer) -> NDArr
 def store_buffer(
     state: AgentState, op: DecodedOp, buffer: SharedBuffer, payload: NDArray[Any], first_row: int = 0
 ) -> None:
-    """Write a buffer from `first_row` on: the agent writes its share of it."""
+    """Write the rows of a buffer from `first_row` on; the agent writes its share of them. `payload` has all rows."""
     buffer.check(state, op, "write")
     addresses, length = buffer.chunks()
     skipped = first_row * len(addresses) // (buffer.type.shape[0] or 1)

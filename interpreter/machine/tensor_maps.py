@@ -235,7 +235,7 @@ def load_rows(
     address: int,
     barriers: Sequence[Mbarrier],
 ) -> None:
-    """One box for each panel of a tile of the matrix: only its first rows, as many as a box has."""
+    """Load the first rows of a tile of the matrix, as many as a box has: one box for each panel."""
     width = map.tile[1]
     *matrix, row, first_column = origin
     for column in range(0, tile[1], width):

@@ -274,7 +274,8 @@ def _store(state: AgentState, *ops: DecodedOp) -> None:
     disjoint(cells, access, rows, size, align)
     payload = payload.reshape(-1, count)
     if isinstance(cells, SharedMemory) and dtype in ("i32", "i64") and not payload.any():
-        payload, dtype, count = np.zeros((1, 1), payload.dtype), ZERO_TYPE, size // 2  # zeros of any type, as in PTX
+        # Zeros may be read as any type, as in PTX.
+        payload, dtype, count = np.zeros((1, 1), payload.dtype), ZERO_TYPE, size // 2
     cells.store(access, rows, payload, dtype, count, align)
 
 

@@ -164,7 +164,7 @@ def tensor_map(state: AgentState, op: DecodedOp) -> None:
     box = type.shape
     if rows:
         if not 1 <= rows[0] <= box[-2]:
-            raise state.violation(op, f"boxes of {rows[0]} rows; take 1 to {box[-2]}, those of the type [map-rows]")
+            raise state.violation(op, f"has boxes of {rows[0]} rows; take 1 to {box[-2]}, as in its type [map-rows]")
         box = (*box[:-2], rows[0], box[-1])
     state.values[op.results[0]] = tensor_maps.encode(state, op, matrix, box, type.swizzle)
 
@@ -187,17 +187,17 @@ def tma_load(state: AgentState, op: DecodedOp) -> None:
         return
     if rows[0] != map.tile[0]:
         raise state.violation(
-            op, f"loads {rows[0]} rows by boxes of {map.tile[0]}; take the map of such boxes [load-rows]"
+            op, f"loads {rows[0]} rows in boxes of {map.tile[0]}; take a map with boxes of {rows[0]} rows [load-rows]"
         )
     tensor_maps.load_rows(state, op, map, origin, shape, buffer.address, found)
 
 
 @OPS.effects("sm.zero_rows")
 def zero_rows(state: AgentState, op: DecodedOp, ring: Any, *firsts: Any) -> None:
-    """Each agent writes its share, and fences it."""
+    """Each agent writes its share of the zeros, and then fences the async proxy."""
     if state.team is not state.cta.everyone:
         raise state.violation(
-            op, "all threads of the CTA store the zeros; write it before sm.roles and a barrier [zero-rows-place]"
+            op, "must be executed by all threads of the CTA; write it and a barrier before sm.roles [zero-rows-place]"
         )
     for index in range(ring.type.stages):
         for buffer, first in zip(ring.buffers(index), firsts, strict=False):

@@ -1,4 +1,4 @@
-"""The boxes of the last tiles along M or N, which may be narrower than the others: TMA loads the rows that exist.
+"""The boxes of the last tiles along M or N: TMA loads only the rows that exist.
 
 TMA takes longer for rows outside of a matrix than for rows inside, although it reads nothing for them. On an H200,
 133×8192×5376 bf16 with swapped tiles of 64×160 took 34.4 µs with boxes of 160 rows; 160×8192×5376 took 29.2 µs.
@@ -21,7 +21,7 @@ from lowtide.passes.support.streams.tensor_map_arguments import TensorMapArgumen
 
 @dataclass(frozen=True)
 class Boxes:
-    """The boxes of a copy: their map and, if they may have only some rows of the buffer, their rows and bytes."""
+    """The boxes of a copy. `rows` and `bytes`: what the copy loads, if this may be fewer rows than the buffer has."""
 
     tensor_map: ir.Value
     rows: ir.Value | None = None
@@ -30,9 +30,10 @@ class Boxes:
 
 @dataclass(frozen=True)
 class LastBoxes:
-    """The maps of a kernel's copies, and for each buffer of a slot the rows that its last boxes have.
+    """The boxes of copies of a kernel that may load only some rows of a tile.
 
-    `has_scales`: of the slots, which have no other buffers than the operands' otherwise.
+    `has_scales`: whether slots also have buffers for scales. `found`: boxes by their first row and matrix. `rows`: for
+    the number of a buffer in a slot, the extent that is loaded into it and the rows of a full box.
     """
 
     maps: TensorMapArguments
@@ -42,8 +43,8 @@ class LastBoxes:
 
     def of(self, copy: sm.CopyAsyncOp, buffer: int) -> Boxes | None:
         """The boxes of a copy into buffer number `buffer` of a slot. None if all boxes are full, if a tile may lie
-        outside of the matrix, or if slots also have scales: the thread that loads these, too, has no registers left for
-        the values here. They are computed once for each tile, before the loop over K."""
+        outside of the matrix, or if slots also have scales: then the thread that loads has no registers left for these
+        values, which are computed once for each tile, before the loop over K."""
         view, type_ = copy.source.owner.opview, ir.MemRefType(copy.destination.type)
         row, matrix, most = view.offsets[-2], view.source, type_.shape[0]
         work = work_tiles_around(copy)
@@ -68,7 +69,7 @@ class LastBoxes:
         return Boxes(tensor_map, rows, build.mul(rows, bytes_of(copy, type_) // most))
 
     def zero_rows(self, ring: ir.Value) -> None:
-        """Stores zeros in the rows of slots that the last boxes do not have: wgmma reads them."""
+        """Stores zeros in the rows of slots that the last boxes do not fill, since wgmma reads them."""
         if not self.rows:
             return
         build = Builder.index()
@@ -86,7 +87,8 @@ def _is_multiple(extent: ir.Value, of: int) -> bool:
 
 
 def _extent_along(work: tile.WorkTilesOp, row: ir.Value, rows: int) -> ir.Value | None:
-    """The extent of D along the rows of a copy, if it copies the rows or columns of a tile that begins inside of D."""
+    """The extent of D along the rows of a copy. None if these are not the rows or columns of a tile, or if a tile may
+    begin outside of D."""
     is_inside = cluster_shape(work.cluster) == (1, 1) and work_part(work) is not WorkPart.tail_halves
     if not is_inside or work.ends is not None:
         return None

@@ -124,7 +124,7 @@ class _Between:
             erase(load.copy)
 
     def _arrive(self, index: ir.Value, size: int, of_rows: list[ir.Value]) -> None:
-        """The arrival of one thread. It expects `size` bytes, and those of loads of some rows."""
+        """The arrival of one thread. It expects `size` bytes and `of_rows`, the bytes of loads with `rows`."""
         more = reduce(Builder.index().add, of_rows) if of_rows else None
         sm.MbarrierArriveOp(self.full, index, bytes=size if size or of_rows else None, more=more)
 

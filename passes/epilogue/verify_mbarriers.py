@@ -7,13 +7,13 @@ mbarrier object").
 Needs    sm.mbarriers beside sm.roles; other kernels are left alone.
 Refuses  `arrivals(n)` unless n threads arrive per phase: one of the producer, one of each warpgroup of copiers and
          consumers, of each CTA of the cluster that names this one as a receiver (`to`);
-         `expects n` unless the copies that signal the same slot bring n bytes; `plus` bytes unless some of these
-         copies have `rows`, whose bytes are not known here; copies that signal a slot without an `expects`;
-         a wait on mbarriers at which no thread arrives; in a role that multiplies by wgmma, the release of a slot
-         without the proof (`after`) that the wgmmas that read it are done; in a role whose threads read the slot, a
-         release that is not by `each_warp`. In a cluster: a release that does not reach all CTAs whose loads write to
-         the slot; shares that are not whole boxes, or not a multiple of 8 rows;
-         mbarriers that other CTAs use without a sm.cluster_barrier before and after the roles.
+         `expects n` unless the copies without `rows` that signal the same slot bring n bytes; `plus` bytes if none of
+         the copies has `rows`, and `rows` without `plus` (the value of `plus` is known only at run time, and not
+         checked); copies that signal a slot without an `expects`; a wait on mbarriers at which no thread arrives; in a
+         role that multiplies by wgmma, the release of a slot without the proof (`after`) that the wgmmas that read it
+         are done; in a role whose threads read the slot, a release that is not by `each_warp`. In a cluster: a release
+         that does not reach all CTAs whose loads write to the slot; shares that are not whole boxes, or not a
+         multiple of 8 rows; mbarriers that other CTAs use without a sm.cluster_barrier before and after the roles.
 Test     test/lit/passes/epilogue/verify-mbarriers.mlir, verify-mbarriers-invalid.mlir
 """
 
@@ -129,8 +129,8 @@ def _bytes(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
             if (arrive.more is None) != all(load.rows is None for load in own):
                 yield Refusal(
                     arrive,
-                    "expects `plus` bytes if and only if a copy that signals this slot has `rows`; write both, or none"
-                    " [expected-rows]",
+                    "must expect `plus` bytes if and only if a copy that signals this slot has `rows`; write both,"
+                    " or none [expected-rows]",
                 )
             if said != brought:
                 yield Refusal(

@@ -1,4 +1,4 @@
-"""Last tiles, of which TMA loads the rows that exist: the same D at every level, and rows that stay in the ring."""
+"""TMA loads only the rows that exist of the last tiles: all levels give the same D, whatever else the ring holds."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ SMALL = f"{TILE}, roles = cooperative(1)"
 
 @dataclass(frozen=True)
 class Case:
-    """A problem, its schedule, shapes, and how many loads at level atoms have rows."""
+    """A problem, its schedule, shapes, and how many loads at level atoms have `rows`."""
 
     problem: lt.GemmSpec
     schedule: str
@@ -68,7 +68,7 @@ def loads_with_rows(text: str) -> int:
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_level_computes_the_gemm(name: str) -> None:
-    """By two CTAs, some of which have tiles before their last one, whose rows stay in the ring."""
+    """With two CTAs. A CTA may have another tile before its last one; rows of the other tile are still in the ring."""
     case = CASES[name]
     kernel = lt.compile_gemm(case.problem, target="sm_90a", schedule=case.schedule)
     assert loads_with_rows(kernel.levels["atoms"]) == case.loads
@@ -114,7 +114,7 @@ def test_each_pass_keeps_the_numbers(name: str) -> None:
 
 @pytest.mark.parametrize("level", ["epilogue", "ptx"])
 def test_rows_that_stay_in_the_ring_spoil_no_other_row(small: CompiledKernel, level: str) -> None:
-    """One CTA; NaN in the rows of the tile before the last one, along M and along N."""
+    """With one CTA, and NaN in rows of the tile before the last one, along M and along N."""
     a, b = np.ones((65, 200), ml_dtypes.bfloat16), np.ones((17, 200), ml_dtypes.bfloat16)
     a[3], b[5] = np.nan, np.nan
     d = small.interpret(a, b, level=level, sms=1)
@@ -125,7 +125,7 @@ def test_rows_that_stay_in_the_ring_spoil_no_other_row(small: CompiledKernel, le
 
 @pytest.mark.parametrize("level", ["epilogue", "ptx"])
 def test_rows_that_stay_in_the_ring_do_not_count_for_the_largest_element(level: str) -> None:
-    """Five K steps in two slots: a row that stays is multiplied by what it never meets in the GEMM."""
+    """Five K steps in two slots: old rows of a slot meet rows of another K step, which the GEMM never does."""
     problem = spec(d="f32", amax=True)
     kernel = lt.compile_gemm(problem, target="sm_90a", schedule=SMALL)
     a, b = np.zeros((65, 320), np.int64), np.zeros((17, 320), np.int64)

@@ -56,13 +56,13 @@ STUCK = r"(?s)deadlock, level ptx.*CTA 0 warp \d+ (waits|is) at `mbarrier\.try_w
 # The last wgmma of a group, its first accumulator, and the commit.
 LAST_OF_A_GROUP = r"(wgmma\.mma_async\S+ \{(%r\d+),[^\n]*\n\}\n\n\t// end inline asm\n\twgmma\.commit\S+\n)"
 ON_HOPPER = [
-    fault("barrier after initialisation left out", line(r"bar\.sync", "0"), "", rf"{LINE}: race: uses the mbarrier"),
+    fault("barrier after initialisation left out", line(r"bar\.sync", "0"), "", "no mbarrier has been initialised", 1),
     fault("fence of mbarriers left out", line(r"fence\.mbarrier_init"), "", r"the TMA unit may not see"),
     fault("a parity too early", r"(try_wait\S+ P1, \[%\w+\]), %r\d+", r"\1, 1", STUCK, -1),
     fault("a parity too late", r"(try_wait\S+ P1, \[%\w+\]), %r\d+", r"\1, 0", STUCK, 0),
     fault("a proxy fence left out", line(r"fence\.proxy\.async"), "", r"not visible to the async proxy"),
     fault("a barrier after a proxy fence left out", r"(fence\.proxy\.async\S*;\n)\tbar\.sync[^\n]*\n", r"\1",
-          RACE),
+          RACE, -1),
     fault("wait for wgmma left out", line(r"wgmma\.wait_group\.sync\.aligned", "0"), "", "touched before a wait"),
     fault("wait for wgmma too short", r"wait_group\.sync\.aligned \t?0", "wait_group.sync.aligned 1",
           "touched before a wait covers"),
@@ -76,7 +76,8 @@ ON_HOPPER = [
     fault("another swizzle", r"or\.b64 (\t%rd\d+, %rd\d+), 4611686293305360384",
           r"or.b64 \1, 9223372311732682752", WRONG_NUMBERS),
     fault("a sum that begins again", r"setp\.ne\.b32 p, 1, 0", "setp.ne.b32 p, 0, 0", WRONG_NUMBERS),
-    fault("too few bytes expected", r"(mov\.b32 \t%r\d+, )24576", r"\g<1>24560", "16 bytes more than were expected"),
+    fault("too few bytes expected", r"(\tmbarrier\.arrive\.expect_tx\S* .*, )(%r\d+);",
+          r"\tsub.s32 %r1, \2, 16;\n\1%r1;", "16 bytes more than were expected"),
     fault("an arrival left out", line(r"mbarrier\.arrive\.shared", ""), "", STUCK),
     fault("an arrival too many", line(r"mbarrier\.arrive\.shared", ""), r"\g<0>\g<0>", RACE),
     fault("every lane starts the store",

@@ -18,7 +18,7 @@ SCHEDULE = (
 )
 INPUTS = inputs_of(SPEC, 600, 40, 70)  # five tiles, the halves of the last ragged; three K steps: the ring is mid-way
 
-AGAIN = r"( *%\d+:2 = tile\.work_tiles .* part\(tail_halves\) iter_args\(%arg\d+ = )%0#0, (%arg\d+ = )%0#1"
+AGAIN = r"( *%\d+:2 = tile\.work_tiles .* part\(tail_halves\) iter_args\(%arg\d+ = )%\d+#0, (%arg\d+ = )%\d+#1"
 FAULTS = [
     Fault("the full waves take the tail too", "cta", r" part\(full_waves\)", "", f"{RACE}write after write"),
     Fault("the halves are not taken", "cta", r"part\(tail_halves\)", "part(full_waves)", f"{RACE}|wrote"),

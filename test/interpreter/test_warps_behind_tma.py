@@ -45,7 +45,7 @@ FAULTS = [
         r"\[async-proxy-reads\]",
         None,
     ),
-    Fault("no proxy fence in nvvm", "nvvm", r"^ *nvvm\.fence\.proxy .*\n", "", r"\[async-proxy-reads\]", None),
+    Fault("no proxy fence in nvvm", "nvvm", r"^ *nvvm\.fence\.proxy .*\n", "", r"\[async-proxy-reads\]", -1),
     Fault("released by one warp of four", "epilogue", r" each_warp ", " ", "race|deadlock"),
     Fault("one arrival too few", "epilogue", r"arrivals\(4\)", "arrivals(3)", "race|once more|in flight"),
     Fault("not awaited", "epilogue", r"^ *sm\.mbarrier_wait %full.*\n", "", "in flight|uninitialised|race"),

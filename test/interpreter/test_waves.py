@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -66,11 +67,10 @@ def test_nobody_waits_forever_for_ctas_that_do_not_come(monkeypatch: pytest.Monk
 
     def alone(state, op, address, tiles):
         begun.append(address)
-        state.machine.grid, grid = 3, state.machine.grid
-        try:
-            yield from begin(state, op, address, tiles)
-        finally:
-            state.machine.grid = grid
+        of_three = SimpleNamespace(memory=state.machine.memory, begun=state.machine.begun, grid=3)
+        yield from begin(
+            SimpleNamespace(machine=of_three, access=state.access, violation=state.violation), op, address, tiles
+        )
 
     monkeypatch.setattr(waves, "begin", alone)
     d = interpret(levels("persistent")["epilogue"], INPUTS, sms=1, domain="exact")

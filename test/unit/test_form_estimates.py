@@ -1,4 +1,4 @@
-"""Estimates of many candidates at many M as arrays. They are those of each schedule by itself."""
+"""Estimates of many candidates at many M as arrays are equal to those of each schedule by itself."""
 
 import random
 from collections.abc import Callable, Hashable

@@ -96,7 +96,7 @@ REFUSED_BY_A_PASS = {
         "atoms",
         lambda text: re.sub("plus %[0-9]+", "", text),
         PassError,
-        r"verify-mbarriers: expects `plus` bytes if and only if .*\[expected-rows\]",
+        r"verify-mbarriers: must expect `plus` bytes if and only if .*\[expected-rows\]",
     ),
     "arrivals that the roles do not make": (
         "atoms",

@@ -17,7 +17,7 @@ _WORDS = 4
 
 
 def lower_zero_rows(context: Context, op: sm.ZeroRowsOp) -> None:
-    """Stores of 16 bytes, and a fence. The last rows of a panel lie together, however its swizzle permutes a row."""
+    """Stores of 16 bytes, and a fence. Swizzles permute only inside of rows, so the last rows are contiguous."""
     ring = context.get(op.ring)
     assert isinstance(ring, Ring)
     for number, first in enumerate((op.a, op.b)):
@@ -29,22 +29,18 @@ def lower_zero_rows(context: Context, op: sm.ZeroRowsOp) -> None:
 
 
 def _zero(context: Context, pointer: ir.Value, panels: Panels, count: int, first: ir.Value) -> None:
-    """Stores zeros in the rows from `first` on of `count` panels, one after the other in memory."""
+    """Stores zeros in the rows from `first` on of `count` panels, one after the other in memory.
+
+    A thread stores at one offset in all panels before it goes on to the next offset. Few threads have more than two.
+    """
     build, size = context.build, panels.rows * panels.row_bytes
     vector = ir.VectorType.get([_WORDS], build.i32)
     zeros = arith.ConstantOp(vector, ir.DenseElementsAttr.get_splat(vector, ir.IntegerAttr.get(build.i32, 0))).result
-    begin, own = build.mul(first, panels.row_bytes), build.mul(context.tid, _BYTES)
-    of_panel = scf.ForOp(build.constant(0), build.constant(count), build.constant(1))
-    keep_rolled(of_panel)  # a kernel begins with a cold instruction cache
-    with ir.InsertionPoint(of_panel.body):
-        start = element_pointer(pointer, build.mul(of_panel.induction_variable, size), build.i8)
-        together = scf.ForOp(begin, build.constant(size), build.constant(context.threads * _BYTES))
-        keep_rolled(together)
-        with ir.InsertionPoint(together.body):
-            offset = build.add(together.induction_variable, own)
-            inside = scf.IfOp(build.ult(offset, size))
-            with ir.InsertionPoint(inside.then_block):
-                llvm.StoreOp(zeros, element_pointer(start, offset, build.i8), alignment=_BYTES)
-                scf.YieldOp([])
-            scf.YieldOp([])
+    begin = build.add(build.mul(first, panels.row_bytes), build.mul(context.tid, _BYTES))
+    offsets = scf.ForOp(begin, build.constant(size), build.constant(context.threads * _BYTES))
+    keep_rolled(offsets)  # a kernel begins with a cold instruction cache
+    with ir.InsertionPoint(offsets.body):
+        start = element_pointer(pointer, offsets.induction_variable, build.i8)
+        for panel in range(count):
+            llvm.StoreOp(zeros, element_pointer(start, panel * size, build.i8), alignment=_BYTES)
         scf.YieldOp([])

@@ -140,8 +140,8 @@ class _Parts:
         return Item(number, *range_of_k, part, self.count, build.mul(tile_number, self.count))
 
     def either(self, most: int, item: Callable[["_Parts"], Item]) -> Item:
-        """An item by its function of the parts. If there are `most`, which is the usual case, it divides by a constant:
-        a division by a run-time value takes some 100 cycles, and the first load waits for three."""
+        """`item` of the parts. If there are `most` of them, as usual, it is computed with this constant: a division by
+        a run-time value takes about 100 cycles, and the first load waits for three of them."""
         build = self.build
         if constant_of(self.count) is not None:
             return item(self)
@@ -164,7 +164,7 @@ def _split(context: Context, op: tile.WorkTilesOp, worker: Worker, tiles: ir.Val
 
 
 def _in_order(parts: _Parts, index: ir.Value) -> Item:
-    """Item `index` of tiles that are all in parts, the last part first."""
+    """Item `index` if the K of all tiles is divided; the last part of a tile comes first."""
     build = parts.build
     number, place = build.udiv(index, parts.count), build.urem(index, parts.count)
     return parts.item(number, build.sub(build.sub(parts.count, 1), place))

@@ -105,7 +105,7 @@ def divided(given: Schedule, problem: Problem, target: Target, *, with_producer:
 
 
 def for_any_rows(given: Schedule, problem: Problem, target: Target) -> list[Forms]:
-    """The candidates with a producer that are usually best, and the divisions of K, whatever the extents of D are."""
+    """The candidates with a producer that are tried first, and those that divide K, for any extents of D."""
     attempt, kinds = next(_attempts(given, problem))
     may_divide = _may_divide(given, problem, with_producer=True)
     return [forms.whole(attempt, kinds, problem, target), *([forms.divided(problem, target)] if may_divide else [])]

@@ -79,8 +79,8 @@ def ranked(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice
 
 
 class Way(NamedTuple):
-    """A product to choose for, as the kernel computes it. `why`: the reason for swapped operands; None if they are as
-    the given fields say. `most_rows`: of D as it was asked for, up to which this product is tried."""
+    """A product to choose for, as the kernel computes it. `why`: the reason for swapped operands; None if the given
+    fields decide or operands are not swapped. `most_rows`: the largest M, before a swap, at which it is tried."""
 
     problem: Problem
     given: Schedule
@@ -89,7 +89,7 @@ class Way(NamedTuple):
 
 
 def ways(problem: Problem, target: Target, given: Schedule) -> tuple[Way, ...]:
-    """The product as given, the swapped one, or both: whichever is faster is then chosen."""
+    """The product as given, the swapped one, or both. Of both, the one estimated to be faster is then chosen."""
     if problem.swapped or given.grid.operands is OperandsKind.as_given:
         return (Way(problem, given),)
     if given.grid.operands is OperandsKind.swapped:

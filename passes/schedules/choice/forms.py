@@ -140,7 +140,7 @@ class Forms(Sequence[Fields]):
 
 
 def run_at_once(rows: np.ndarray, columns: np.ndarray, parts: np.ndarray, of: Extents, target: Target) -> np.ndarray:
-    """Whether all CTAs run at once if so many share the K of each tile. All extents must be known."""
+    """Whether all CTAs run at once if `parts` CTAs share the K of each tile. All extents must be known."""
     assert of.m is not None and of.n is not None and of.batch is not None
     tile_count = np.ceil(of.m[..., None] / rows) * np.ceil(of.n[..., None] / columns) * of.batch
     return np.asarray(parts * tile_count <= target.sm_count)

@@ -109,7 +109,7 @@ def _panel_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> Sw
 def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
     """Stages that fit beside the epilogue's scratch, at most `_MOST_STAGES`."""
     longest = ring_bytes(schedule.set({"mainloop.stages": _MOST_STAGES}), problem)
-    # With n of these stages, the ring has at least n shares of the longest one: more if an operand is loaded once.
+    # A ring of n stages has at least n / _MOST_STAGES of these bytes; more if an operand is loaded only once.
     most = min(_MOST_STAGES, _MOST_STAGES * target.smem_bytes_per_cta // max(1, longest))
     some = ((n, schedule.set({"mainloop.stages": n})) for n in range(most, 0, -1))
     return next((n for n, each in some if shared_memory_bytes(each, problem) <= target.smem_bytes_per_cta), 0)

@@ -130,8 +130,8 @@ def whole(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: 
 
 
 def divided(problem: Problem) -> Shapes:
-    """Tiles whose K several CTAs share. If D lies by columns, 1 to 8 of them cover N. Rows of a B that is contiguous
-    along N are whole panels of a swizzle."""
+    """Tiles whose K several CTAs share. If D lies by columns, 1 to 8 of them cover N. If B is contiguous along N, their
+    columns must be whole panels of a swizzle."""
     depth = tiles.DEPTH_BITS // element_type(problem.a).bits
     widths: Sequence[int] = tiles.DIVIDED_COLUMNS
     if problem.d_is_column_major:

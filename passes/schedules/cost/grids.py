@@ -33,8 +33,8 @@ class Product:
     """Whether K is the contiguous dimension of A. The next: of B."""
     b_is_k_major: "bool | np.ndarray" = True
     clips: "bool | np.ndarray" = True
-    """Whether TMA loads only the rows that exist of an operand that is K-major. In clusters, and if halves of tiles are
-    computed, it loads whole boxes."""
+    """Whether TMA loads only the rows that exist of operands that are K-major. In clusters and for halves
+    of tiles, it always loads whole boxes."""
 
 
 def stacked(products: Sequence[Product]) -> Product:

@@ -33,7 +33,7 @@ class Constants:
     launch_of_cta: float
     """For each CTA of the first wave, in addition."""
     launch_beside: float
-    """What a launch takes less if the CTAs of the next grid fit beside those of this one."""
+    """The cycles that a launch saves if the CTAs of the next grid fit beside those of this one."""
     cluster_launch: float
     """For a grid of clusters, in addition."""
     tile: float
@@ -76,7 +76,7 @@ class Constants:
     sectors."""
     off_sectors: float
     narrow_boxes: float
-    """The factor of requests to L2 if rows of a box are half as long, down to a sector."""
+    """The factor of requests to L2 for each time that the rows of a box are half as long, beginning with a line."""
     latency: float
     """The time from the request of a stage to its arrival."""
     step_sharpness: float
@@ -154,8 +154,9 @@ def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, larg
     total = full * wave(at_once, np.ones(len(grids))) + np.where(over > 0, last, 0)
     after_turns = np.where(grids.turns > 1, found.last_in_turn + stored, 0)
     total += after_turns + np.where(grids.cluster > 1, found.cluster_launch, 0)
-    total += found.launch + found.launch_of_cta * busy + _zeros(grids, product)
-    total -= np.where(_fit_in_pairs(grids, product), found.launch_beside, 0)
+    beside_last = max(0, found.launch - found.launch_beside)
+    total += np.where(_fit_in_pairs(grids, product), beside_last, found.launch) + found.launch_of_cta * busy
+    total += _zeros(grids, product)
     return either(total, _at_power_limit(grids, product, found, requests, moved, sm_count), found.power_sharpness)
 
 
@@ -199,7 +200,7 @@ def _is_multiple(size: Numbers, unit: int) -> np.ndarray:
 
 def _narrow_boxes(side: np.ndarray, is_k_major: "bool | np.ndarray", product: Product, found: Constants) -> np.ndarray:
     """The factor of requests to L2 for an operand that is not K-major. If the side of the tile is not a multiple of a
-    line, rows of a box are a half, a quarter or an eighth of one."""
+    line, the rows of a box are shorter: the largest power of two that divides both."""
     row = np.gcd((side * product.operand_bytes).astype(int), _LINE)
     return np.where(is_k_major, 1.0, found.narrow_boxes ** np.log2(_LINE / row))
 
@@ -283,8 +284,8 @@ def _step(grids: Grids, found: Constants) -> np.ndarray:
 
 def _stores(grids: Grids, product: Product, found: Constants) -> np.ndarray:
     """The cycles of the stores of a tile."""
-    columns = grids.columns * product.result_bytes
-    stored = found.store * grids.rows * columns / _STORE
+    stored = found.store * grids.rows * grids.columns * product.result_bytes / _STORE
+    columns = np.minimum(grids.columns, product.n) * product.result_bytes  # that exist
     more = np.where(_is_multiple(columns, _SECTOR), 0, found.split_sectors * grids.rows)
     more += np.where(_is_multiple(columns, _LINE), 0, found.narrow_part)
     return np.where(product.stores_columns, stored * found.store_columns, stored + more)
@@ -305,7 +306,7 @@ def _clips(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _zeros(grids: Grids, product: Product) -> np.ndarray:
-    """The cycles in which threads store zeros in the rows of the ring that the last tiles' boxes do not have."""
+    """The cycles in which threads store zeros in the rows of the ring that the boxes of the last tiles do not fill."""
     clips_a, clips_b = _clips(grids, product)
     of_a, of_b = np.mod(-product.m, grids.rows), np.mod(-product.n, grids.columns)
     rows = np.where(clips_a, of_a, 0) + np.where(clips_b, of_b, 0)
@@ -372,6 +373,7 @@ def _at_power_limit(
         / (_ROWS * _SLICE * _COLUMNS_PER_CYCLE * sm_count)
     )
     scale = np.maximum(*requests) ** found.power_off_lines
-    loads = scale * _ROWS * (1 / (grids.rows * grids.cluster_columns) + 1 / (grids.columns * grids.cluster_rows))
-    energy = 1 + found.power_of_loads * loads + found.power_of_shared / grids.columns
+    rows, columns = np.minimum(grids.rows, product.m), np.minimum(grids.columns, product.n)  # that exist
+    loads = scale * _ROWS * (1 / (rows * grids.cluster_columns) + 1 / (columns * grids.cluster_rows))
+    energy = 1 + found.power_of_loads * loads + found.power_of_shared / columns
     return found.power * ideal * energy + found.power_of_memory * moved / found.memory + found.launch

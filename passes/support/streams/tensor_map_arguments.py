@@ -55,7 +55,7 @@ def box_type(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int, *, bat
 
 
 def rows_of_last_box(extent_: ir.Value, most: int) -> ir.Value:
-    """The rows of the last of the boxes of `most` rows that cover an extent: `most` if it is a multiple."""
+    """The rows of the last box if boxes of `most` rows cover an extent: `most` if the extent is a multiple of it."""
     build = Builder.index()
     return build.add(build.urem(build.add(extent_, most - 1), most), 1)
 
@@ -119,7 +119,7 @@ class TensorMapArguments:
         """The kernel argument that maps `matrix` in boxes of the shape of `buffer`, or of `rows` of its rows.
 
         A box of rank 2 is one panel; a box of rank 3 to 5 is all panels of the buffer. A batch adds one to the rank.
-        `is_last`: boxes have only the rows of the matrix that are left for its last box.
+        `is_last`: boxes have only as many rows as are left for the last box of the matrix.
         The host checks the rows of a matrix that is written. A packed matrix needs no check: its rows lie in a
         workspace, where TMA may write whole units behind them. Raises Refusal if TMA has no such box.
         """

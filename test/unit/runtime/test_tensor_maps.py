@@ -189,7 +189,7 @@ def test_the_rows_of_boxes_follow_the_extents_of_each_call(fake: MapDriver) -> N
 
 
 def test_a_compiled_kernel_maps_the_rows_of_the_last_tiles(install_driver: Install) -> None:
-    """Of A, whose M is open, by boxes of 64 rows and of those of the last tile; of B, whose N is 24, by boxes of 24."""
+    """A, whose M is open, has maps of boxes of 64 rows and of the last rows. B, whose N is 24, has boxes of 24 rows."""
     schedule = "grid.tile = [64, 32], k = 64, stages = 2, roles = cooperative(1), pack = none, path = smem"
     compiled = lt.compile_gemm(lt.GemmSpec(a="f16", b="f16", d="f16", n=N), target="sm_90a", schedule=schedule)
     types = tuple(entry["type"] for entry in compiled.manifest["host"][-1]["attributes"]["arguments"])

@@ -10,6 +10,7 @@ _COORDINATES: Faults = {
     (CTA_LEVELS, r"(tile\.view %\w+\[)(%\S+), (%\S+)\]"): {"coordinates of a window swapped": into(r"\1\3, \2]")},
     (CTA_LEVELS, r"(tile\.view %\w+\[)%\w+, (%\w+)\]"): {"rows of a window from k on": into(r"\1\2, \2]")},
     (CTA_LEVELS, r"tile\.view (?P<w>%A|%B)\["): {"window of the other matrix": word({"%A": "%B", "%B": "%A"})},
+    (_ATOMS, r"(sm\.zero_rows %\w+ from\()(%\w+), (%\w+)\)"): {"zeros of A and B swapped": into(r"\1\3, \2)")},
     (_ATOMS, r"(sm\.tma_load %\w+\[)(%\w+), (%\w+)\]"): {"coordinates of a box swapped": into(r"\1\3, \2]")},
     (
         CTA_LEVELS,

@@ -77,9 +77,10 @@ _DETAILS: Faults = {
         "one arrival too few per phase": constant(lambda n: n - 1),
     },
     (CTA_LEVELS, r"expects (?P<n>\d+)"): {
-        "half of the bytes expected": number(lambda n: n // 2),
+        "half of the bytes expected": number(lambda n: n // 2 or -1),
         "16 bytes more expected": number(lambda n: n + 16),
     },
+    (CTA_LEVELS, r"(expects \d+) plus %\w+"): {"bytes of some rows not expected": into(r"\1")},
     (THREAD_LEVELS, r"nvvm\.mbarrier\.arrive\.expect_tx %\w+, (?P<c>%\w+)"): {
         "half of the bytes expected": constant(lambda n: n // 2),
         "16 bytes more expected": constant(lambda n: n + 16),

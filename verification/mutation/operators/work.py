@@ -54,6 +54,7 @@ _COPIES: Faults = {
     (("smem", "pipelined"), r"^ *sm\.copy(_async)? .*$"): {"copy left out": drop},
     (_ATOMS, r"^ *sm\.(cp_async|tma_load) .*$"): {"copy left out": drop},
     (_ATOMS, r"^ *sm\.tma_load .*$"): {"copy twice": twice},
+    (_ATOMS, r"^ *sm\.zero_rows .*$"): {"zeros left out": drop},
     (THREAD_LEVELS, r"^ *nvvm\.cp\.async\.(shared|bulk\.tensor)\..*$"): {"copy left out": drop},
     (THREAD_LEVELS, r"^ *nvvm\.cp\.async\.bulk\.tensor\.shared.*$"): {"copy twice": twice},
     (_ATOMS, r"^ *sm\.(store_shared|tma_store|store_global) .*$"): {"store left out": drop},

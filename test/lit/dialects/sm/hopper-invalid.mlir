@@ -600,10 +600,10 @@ tile.kernel @k(%x: memref<1x128xf16, #gpu.address_space<workgroup>>) {
 
 // -----
 
-// Loads of some rows: of the boxes of the tile, one for each panel, for this CTA alone.
+// A load with `rows` needs one box for each panel, with all rows of the tile, and no multicast.
 tile.kernel @fewer_rows_in_the_type(%map: !sm.tensor_map<16x64xbf16>, %full: !sm.mbarriers<2>, %i: index) {
   %s = sm.alloc : memref<32x64xbf16, #gpu.address_space<workgroup>>
-  // expected-error @below {{'sm.tma_load' op loads some rows of a tile; then the map must have one box for each panel, of all rows, and no other CTA may share the tile [rows-of-boxes]}}
+  // expected-error @below {{'sm.tma_load' op has `rows`; then the map must have one box for each panel, with as many rows as the tile, and the load must not be a multicast [rows-of-boxes]}}
   sm.tma_load %map[%i, %i] rows(%i) to %s signals %full[%i] : !sm.tensor_map<16x64xbf16>, memref<32x64xbf16, #gpu.address_space<workgroup>>, !sm.mbarriers<2>
   tile.return
 }
@@ -657,7 +657,7 @@ tile.kernel @wider_than_the_buffer(%map: !sm.tensor_map<16x64xbf16>, %full: !sm.
 
 tile.kernel @plus_nothing(%x: !sm.mbarriers<2>, %bytes: index) {
   %c0 = arith.constant 0 : index
-  // expected-error @below {{'sm.mbarrier_arrive' op expects `plus` bytes of loads with `rows`, but no others; write expects 0 plus … [plus-bytes]}}
+  // expected-error @below {{'sm.mbarrier_arrive' op has `plus` without `expects`; if there are no other bytes, write expects 0 plus … [plus-bytes]}}
   sm.mbarrier_arrive %x[%c0] plus %bytes : !sm.mbarriers<2>
   tile.return
 }

@@ -104,7 +104,7 @@ tile.kernel @mbarriers(%ring: !ring, %slot: !sm.slot<read>, %retired: !sm.retire
   sm.mbarrier_arrive %full[%c0] : !sm.mbarriers<2>
   // CHECK: sm.mbarrier_arrive %[[FULL]][%c0] expects 9216 : !sm.mbarriers<2>
   sm.mbarrier_arrive %full[%c0] expects 9216 : !sm.mbarriers<2>
-  // Besides those of loads of some rows.
+  // In addition, bytes of loads with `rows`.
   // CHECK: sm.mbarrier_arrive %[[FULL]][%c0] expects 1024 plus %[[BYTES:.+]] : !sm.mbarriers<2>
   sm.mbarrier_arrive %full[%c0] expects 1024 plus %bytes : !sm.mbarriers<2>
   // CHECK: sm.mbarrier_arrive %[[FULL]][%c0] expects 0 plus %[[BYTES]] after %{{.+}} : !sm.mbarriers<2>
@@ -132,7 +132,7 @@ func.func @maps(%a: !mat, %q: memref<64x64xi8>, %as: memref<?x?x?xbf16, strided<
   %panels = sm.tensor_map %a : !mat to !sm.tensor_map<2x64x64xbf16, swizzle<3,3,3>>
   // CHECK: sm.tensor_map %{{.+}} : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<1x1x1x64x64xbf16, swizzle<3,3,3>>
   %five = sm.tensor_map %a : !mat to !sm.tensor_map<1x1x1x64x64xbf16, swizzle<3,3,3>>
-  // Of as many rows as the last tile has; in a batch too.
+  // Boxes of as many rows as the last tile has; also for a batch.
   // CHECK: sm.tensor_map %{{.+}} rows(%[[ROWS:.+]]) : memref<?x?xbf16, strided<[?, 1]>> to !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
   %last = sm.tensor_map %a rows(%rows) : !mat to !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
   // CHECK: sm.tensor_map %{{.+}} rows(%[[ROWS]]) : memref<?x?x?xbf16, strided<[?, ?, 1]>> to !sm.tensor_map<1x64x64xbf16, swizzle<3,3,3>>
@@ -155,7 +155,7 @@ tile.kernel @tma(%map: !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, %plain: !sm.t
   tile.return
 }
 
-// Only the rows that exist; of one panel and of two, with a hint, and of a matrix of a batch. Zeros in the others.
+// Loads of the rows that exist: one panel, two panels with a cache hint, and a matrix of a batch. Zeros in other rows.
 // CHECK-LABEL: tile.kernel @rows
 tile.kernel @rows(%map: !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, %maps: !sm.tensor_map<1x64x64xbf16, swizzle<3,3,3>>,
     %batch: index, %m: index, %k: index, %rows: index) {

@@ -380,7 +380,7 @@ tile.kernel @rows(%a: !map, %rows: index, %bytes: index) {
   sm.roles {
     producer warps(4) registers(0) {
       sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
-      // expected-error @below {{verify-mbarriers: expects `plus` bytes if and only if a copy that signals this slot has `rows`; write both, or none [expected-rows]}}
+      // expected-error @below {{verify-mbarriers: must expect `plus` bytes if and only if a copy that signals this slot has `rows`; write both, or none [expected-rows]}}
       sm.mbarrier_arrive %full[%c0] expects 8192 plus %bytes : !sm.mbarriers<2>
       %x = sm.ring_slot %ring[%c0] : !sm.ring<2 x [!tile]>
       sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<2>

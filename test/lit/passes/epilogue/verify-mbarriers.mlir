@@ -77,8 +77,8 @@ tile.kernel @released(%x: !map, %a: !a, %b: !b) {
   tile.return
 }
 
-// Loads of some rows: their bytes are a run-time value beside those of the full boxes, and none are known if all loads
-// have rows.
+// The bytes of loads with `rows` are a run-time value, added to the bytes of full boxes, which are 0 if all loads have
+// `rows`.
 // CHECK-LABEL: tile.kernel @some_rows(
 // CHECK:       sm.mbarrier_arrive %{{.+}}[%{{.+}}] expects 8192 plus %{{.+}} : !sm.mbarriers<2>
 // CHECK:       sm.mbarrier_arrive %{{.+}}[%{{.+}}] expects 0 plus %{{.+}} : !sm.mbarriers<2>
