@@ -35,10 +35,12 @@ def packing(lowered: Lowered) -> Lowered | None:
     if schedule is None or not found.whole:
         return None
     left = [name for name in MATRICES if schedule.get(PACK_FIELDS[name]) is None]
+    if not left:
+        return None
     operands, d = [name for name in left if name != "d"], [name for name in left if name == "d"]
     choices = [_packed(schedule, left), *([_by_elements(_packed(schedule, operands))] if d else [])]
     choices += [_packed(schedule, names) for names in (operands, d) if names]
-    return next(filter(None, (_lowered(found.spec, lowered.target, wanted) for wanted in choices if left)), None)
+    return next(filter(None, (_lowered(found.spec, lowered.target, wanted) for wanted in choices)), None)
 
 
 def _packed(schedule: Schedule, names: list[str]) -> Schedule:

@@ -301,5 +301,6 @@ def Sm_CpAsyncWaitOp : Sm_Op<"cp_async_wait", [Sm_Ordering]> {
 // Fragments; roles, mbarriers, TMA, wgmma, and instructions that the nvvm dialect lacks. These use the classes above.
 include "SmFragmentOps.td"
 include "SmHopperOps.td"
+include "SmPtxOps.td"
 
 #endif // LOWTIDE_SM_OPS_TD

@@ -28,7 +28,7 @@ from lowtide.passes.support.agents.atoms import is_transposed, tiled_mma_of
 from lowtide.passes.support.agents.clusters import members
 from lowtide.passes.support.agents.wgmmas import Wgmma, fragment_of, wgmmas
 from lowtide.passes.support.problem.element_types import buffer_bytes, element_bits
-from lowtide.passes.support.problem.kernels import cluster_shape
+from lowtide.passes.support.problem.kernels import cluster_shape, work_tiles_around
 from lowtide.targets import Conflict, Sectors
 
 # For 16-bit operands, by the tensor cores of one SM: 989 TFLOP/s of an H100's 132 SMs at 1.83 GHz (NVIDIA H100 Tensor
@@ -152,10 +152,8 @@ def boxes_of(op: sm.TmaLoadOp | sm.TmaStoreOp, names: Names, buffer: ir.Value, d
 
 def _cluster_of(op: ir.OpView) -> tuple[int, int]:
     """The shape of the clusters of the surrounding work tiles."""
-    at = op.operation.parent
-    while at is not None and not isinstance(at.opview, tile.WorkTilesOp):
-        at = at.parent
-    return (1, 1) if at is None else cluster_shape(at.opview.cluster)
+    work = work_tiles_around(op)
+    return (1, 1) if work is None else cluster_shape(work.cluster)
 
 
 def transactions_of(kernel: tile.KernelOp, names: Names, *, in_file: bool) -> tuple[Transaction, ...]:

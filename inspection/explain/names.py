@@ -88,7 +88,7 @@ class Names:
         return -(-matrix.get_dim_size(last) * element_bits(matrix.element_type) // (8 * unit)) * unit, True
 
     def of_map(self, value: ir.Value) -> tuple[str, ir.MemRefType]:
-        """Name and type of the matrix of a tensor map, or of two maps of which one is selected."""
+        """Name and type of the matrix of a tensor map. If a map is selected from two, both have the same matrix."""
         if not isinstance(value.owner, ir.Block) and isinstance(value.owner.opview, arith.SelectOp):
             return self.of_map(value.owner.opview.false_value)
         if value not in self.mapped:

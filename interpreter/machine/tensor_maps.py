@@ -201,19 +201,20 @@ def load_tile(
     tile: tuple[int, int],
     address: int,
     barriers: Sequence[Mbarrier],
-    share: tuple[int, int] = (0, 1),
+    share: tuple[int, int] | None = (0, 1),
 ) -> None:
     """The boxes of a tile of the matrix, one after the other in shared memory: down the rows, then across.
 
     `origin` is its row and column, in a batch after the number of the matrix.
 
-    With `share` = (i, n), only the i-th of n parts of its rows, at its place in the whole tile.
+    With `share` = (i, n), only the i-th of n parts of its rows, at its place in the whole tile. With None, only its
+    first rows, as many as a box has.
     """
     rows, columns = map.tile
     *matrix, first_row, first_column = origin
-    part, of = share
-    own = tile[0] // of
-    if tile[0] % of or own % rows:
+    part, of = share or (0, 1)
+    own = rows if share is None else tile[0] // of
+    if share is not None and (tile[0] % of or own % rows):
         raise state.violation(
             op,
             f"{of} CTAs share {tile[0]} rows in boxes of {rows}; each must load whole boxes: take smaller ones"
@@ -224,23 +225,6 @@ def load_tile(
             place = address + (column * tile[0] + row * map.box[-1]) * map.element.bytes
             corner = map.corner(*matrix, first_row + row, first_column + column)
             load_box(state, op, map, corner, place, barriers)
-
-
-def load_rows(
-    state: AgentState,
-    op: Described,
-    map: TensorMap,
-    origin: Sequence[int],
-    tile: tuple[int, int],
-    address: int,
-    barriers: Sequence[Mbarrier],
-) -> None:
-    """Load the first rows of a tile of the matrix, as many as a box has: one box for each panel."""
-    width = map.tile[1]
-    *matrix, row, first_column = origin
-    for column in range(0, tile[1], width):
-        place = address + column * tile[0] * map.element.bytes
-        load_box(state, op, map, map.corner(*matrix, row, first_column + column), place, barriers)
 
 
 def _unit(map: TensorMap, corner: tuple[int, ...]) -> int:

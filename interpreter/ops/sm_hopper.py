@@ -180,16 +180,13 @@ def tma_load(state: AgentState, op: DecodedOp) -> None:
     (map,), batch, row, column, rows, (buffer,), *_ = ([state.values[slot] for slot in group] for group in op.data)
     buffer.check(state, op, "write")
     found = _mbarriers(state, op, op.operands[-2:], _line(op, "multicast"))
-    share = next(at for at, barrier in enumerate(found) if barrier.home is state.cta), len(found)
-    origin, shape = (*batch, *row, *column), buffer.type.shape
-    if not rows:
-        tensor_maps.load_tile(state, op, map, origin, shape, buffer.address, found, share)
-        return
-    if rows[0] != map.tile[0]:
+    share = None if rows else (next(at for at, barrier in enumerate(found) if barrier.home is state.cta), len(found))
+    if rows and rows[0] != map.tile[0]:
         raise state.violation(
             op, f"loads {rows[0]} rows in boxes of {map.tile[0]}; take a map with boxes of {rows[0]} rows [load-rows]"
         )
-    tensor_maps.load_rows(state, op, map, origin, shape, buffer.address, found)
+    origin = *batch, *row, *column
+    tensor_maps.load_tile(state, op, map, origin, buffer.type.shape, buffer.address, found, share)
 
 
 @OPS.effects("sm.zero_rows")

@@ -17,6 +17,12 @@ After, if one agent fills it and others read it (ring_mbarriers.py): mbarriers; 
                  %a, %b = sm.ring_slot %ring[%w];  sm.tma_load %map[%m, %k] to %a signals %full[%w]; …
                  sm.mbarrier_wait %full[%r, %rp];  %a, %b = sm.ring_slot %ring[%r]
                  sm.mbarrier_arrive %empty[%slot] after %retired
+         If the last tile may be narrower than the others, its boxes have only the rows that exist (last_boxes.py):
+         host    %last = sm.tensor_map %a rows(%rest) : … to !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
+         device  sm.zero_rows %ring from(%rest, %c256);  sm.barrier                          (before the mbarriers)
+                 %rows = minui(%dim - %m, %c128);  %box = arith.select (%rows < %c128), %last, %map    (once for a tile)
+                 sm.mbarrier_arrive %full[%w] expects 32768 plus %bytes
+                 sm.tma_load %box[%m, %k] rows(%rows) to %a signals %full[%w]
          The full barrier has one arrival, by the filler; the empty barrier has one per warpgroup of the readers. If
          threads copy, the one arrival follows the writes of all of them, and expects the bytes that TMA adds. A fence
          makes the writes visible to wgmma, which reads through the async proxy:

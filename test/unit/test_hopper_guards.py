@@ -98,6 +98,12 @@ REFUSED_BY_A_PASS = {
         PassError,
         r"verify-mbarriers: must expect `plus` bytes if and only if .*\[expected-rows\]",
     ),
+    "zeros stored by one role": (
+        "epilogue",
+        lambda text: re.sub(r"(?s)( *sm\.zero_rows .*?\n)(.*?consumer [^\n]*\{\n)", r"\2\1", text),
+        PassError,
+        r"convert-sm-to-nvvm: is executed by all threads of the CTA.*\[zero-rows-in-role\]",
+    ),
     "arrivals that the roles do not make": (
         "atoms",
         replaced("arrivals(2)", "arrivals(256)"),

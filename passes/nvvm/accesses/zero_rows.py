@@ -4,12 +4,14 @@ from mlir import ir
 from mlir.dialects import arith, llvm, scf
 
 from lowtide.dialects import sm
+from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.accesses.tma_stores import lower_fence_proxy_async
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.unrolling import keep_rolled
 from lowtide.passes.nvvm.thread.values import Ring
 from lowtide.passes.support.ir.builder import constant_of
+from lowtide.passes.support.problem.kernels import role_of
 from lowtide.passes.support.streams.panels import Panels
 
 _BYTES = 16  # of a store
@@ -18,6 +20,10 @@ _WORDS = 4
 
 def lower_zero_rows(context: Context, op: sm.ZeroRowsOp) -> None:
     """Stores of 16 bytes, and a fence. Swizzles permute only inside of rows, so the last rows are contiguous."""
+    if role_of(op) is not None:
+        raise Refusal(
+            op, "is executed by all threads of the CTA; write it and a barrier before sm.roles [zero-rows-in-role]"
+        )
     ring = context.get(op.ring)
     assert isinstance(ring, Ring)
     for number, first in enumerate((op.a, op.b)):
