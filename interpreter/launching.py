@@ -12,33 +12,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide import targets
-from lowtide.elements import ELEMENTS, element_type
-from lowtide.errors import InterpreterError, NotInterpreted
-from lowtide.interpreter.machine.agents import LaunchRequest, Machine, registers_that_fit
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine.agents import LaunchRequest, Machine, Shape, registers_that_fit
 from lowtide.interpreter.machine.clusters import clusters_at_a_time
 from lowtide.interpreter.machine.exploration import pause
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.interleavings import Order
-from lowtide.interpreter.machine.matrices import Matrix
 from lowtide.interpreter.machine.options import Observers, Options
 from lowtide.interpreter.machine.scheduling import run_all, start_cluster
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.numbers import domains
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Described
-from lowtide.interpreter.numbers.registers import Number
+from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.placing import Places
 from lowtide.interpreter.program.dependence import Classify, dependences
 from lowtide.interpreter.program.program import Program
-from lowtide.interpreter.program.types import Scalar
 from lowtide.interpreter.ptx.decoding import decode
 from lowtide.interpreter.ptx.parsing import parse
 from lowtide.interpreter.ptx.syntax import Entry, Module
-from lowtide.interpreter.ptx.table import bits_of
 from lowtide.interpreter.ptx.uses import use_of
-from lowtide.launches import Array, Launch, LaunchRecord, Parameter, Pointer
+from lowtide.launches import Extents, Launch, LaunchRecord
 from lowtide.targets import Target
 
 MAX_THREADS = 1024
+_GRID: Extents = (2**31 - 1, 65535, 65535)
+_BLOCK: Extents = (1024, 1024, 64)
 MAX_CLUSTER = 8  # CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")
 _BLOCK_SIZES = frozenset({"known_block_size", "gpu.known_block_size", "nvvm.reqntid"})  # exact block sizes of a kernel
 
@@ -77,99 +75,64 @@ def run(
     launcher = Launcher(numbers, memory, options, observers)
     target = next((each for each in targets.KNOWN if each.name == module.target), None)
     with np.errstate(all="ignore"):
-        addresses = {name: _placed(memory, numbers, name, array) for name, array in record.arrays.items()}
+        places = Places.of(memory, numbers, record.arrays)
         programs: dict[str, Program] = {}
         for number, launch in enumerate(record.launches):
             source = _Source(launch, number)
-            request = _request(launch, module, addresses, numbers, source)
+            request = _request(launch, module, places, source)
             check_shape(request, target, source)
             if launch.kernel not in programs:
                 programs[launch.kernel] = decode(module, launch.kernel, numbers)
                 if observers.explorer is not None:
                     pause(programs[launch.kernel], use_of)
             launcher.run(programs[launch.kernel], request, source, use_of)
-    return {
-        name: numbers.matrix_of(memory.contents(name)[0], _element(array.dtype)).reshape(array.shape)
-        for name, array in record.arrays.items()
-    }
+    return places.contents()
 
 
-def _element(dtype: str) -> str:
-    """The name of an element's type in memory: a row of `elements`, or an integer of some bits."""
-    name = element_type(dtype).ir if dtype in ELEMENTS else dtype
-    if name not in ELEMENT_BYTES:
-        raise InterpreterError(
-            f"elements of type {dtype} are not interpreted; take one of {', '.join(ELEMENT_BYTES)} [launched-element]"
-        )
-    return name
-
-
-def _placed(memory: GlobalMemory, numbers: domains.Domain, name: str, array: Array) -> int:
-    """The address of an array after it is placed in memory."""
-    if len(array.shape) > 3 or len(array.strides) != max(0, len(array.shape) - 1):
-        raise NotInterpreted(
-            f"array {name}: {len(array.shape)} dimensions with {len(array.strides)} strides; up to three are "
-            "interpreted, with a stride for each but the last [launched-strides]"
-        )
-    count, rows, columns = (*(1,) * (3 - len(array.shape)), *array.shape)
-    batch_stride, row_stride = (*(0,) * (2 - len(array.strides)), *array.strides)
-    element, values = _element(array.dtype), array.values
-    payload = None if values is None else numbers.of_matrix(np.asarray(values), element).reshape(-1, columns)
-    batch = count, batch_stride
-    return memory.allocate(name, rows, columns, row_stride or columns, element, payload, array.misaligned, batch)
-
-
-def _request(
-    launch: Launch, module: Module, addresses: dict[str, int], numbers: domains.Domain, source: _Source
-) -> LaunchRequest:
+def _request(launch: Launch, module: Module, places: Places, source: _Source) -> LaunchRequest:
     """The launch with its parameters as register values. Raises InterpreterError for parameters that do not fit."""
     if launch.kernel not in module.entries:
         raise InterpreterError(
             f"{module.file} has no kernel {launch.kernel}; it has {', '.join(module.entries)} [launched-kernel]"
         )
-    for name, extents in (("grid", launch.grid), ("block", launch.block), ("cluster", launch.cluster)):
-        if extents[1:] != (1, 1):
-            raise NotInterpreted(
-                f"{source.describe()}: a {name} of {list(extents)}; only one dimension is interpreted"
-                " [launched-dimensions]"
-            )
     entry: Entry = module.entries[launch.kernel]
     if len(entry.parameters) != len(launch.parameters):
         raise InterpreterError(
             f"{source.describe()}: {len(launch.parameters)} parameters; {launch.kernel} takes {len(entry.parameters)}"
             " [launched-parameters]"
         )
+    shape = Shape(launch.grid, launch.block, launch.cluster)
+    _check_extents(shape, source)
     values = [
-        _register(parameter, variable.type, addresses, numbers)
+        places.parameter(parameter, variable.type, f"{source.describe()}: parameter {variable.name}")
         for parameter, variable in zip(launch.parameters, entry.parameters, strict=True)
     ]
     return LaunchRequest(
         launch.kernel,
-        launch.grid[0],
-        launch.block[0],
+        math.prod(shape.grid),
+        math.prod(shape.block),
         launch.shared_bytes,
         tuple(values),
         launch.programmatic,
         launch.cooperative,
-        (launch.cluster[0], 1),
+        (math.prod(shape.cluster), 1),
+        shape,
     )
 
 
-def _register(parameter: Parameter, type: str, addresses: dict[str, int], numbers: domains.Domain) -> Any:
-    """The result of `ld.param` of a parameter of a type."""
-    if isinstance(parameter, Pointer):
-        return addresses[parameter.array] + parameter.offset
-    if isinstance(parameter, bytes):
-        if type[0] != "f":
-            return int.from_bytes(parameter, "little", signed=True)
-        value = np.frombuffer(parameter, f"f{bits_of(type) // 8}")[0]
-        return Number(numbers.constant(float(value), type), type)
-    element = _element(parameter.dtype)
-    at = addresses[parameter.at.array] + parameter.at.offset
-    matrix = Matrix(
-        parameter.at.array, at, parameter.shape, parameter.strides, Scalar(element, 8 * ELEMENT_BYTES[element])
-    )
-    return TensorMap(matrix, parameter.box, parameter.shape, (*parameter.strides, 1), parameter.swizzle)
+def _check_extents(shape: Shape, source: _Source) -> None:
+    """Raises InterpreterError for sides that no GPU takes (CUDA C++ Programming Guide, "Compute Capabilities")."""
+    limits = {"grid": (shape.grid, _GRID), "block": (shape.block, _BLOCK), "cluster": (shape.cluster, _GRID)}
+    for name, (extents, most) in limits.items():
+        if any(not 1 <= each <= limit for each, limit in zip(extents, most, strict=True)):
+            raise InterpreterError(
+                f"{source.describe()}: a {name} of {list(extents)}; its sides are 1 to {list(most)} [launched-extents]"
+            )
+    if any(each % of for each, of in zip(shape.grid, shape.cluster, strict=True)):
+        raise InterpreterError(
+            f"{source.describe()}: a grid of {list(shape.grid)} in clusters of {list(shape.cluster)}; each side must "
+            "be a multiple [launched-cluster-sides]"
+        )
 
 
 # A launch -------------------------------------------------------------------------------------------------------------
@@ -205,6 +168,8 @@ class Launcher:
             roles=program.roles,
             registers=_registers_at_entry(program),
             cluster=request.cluster,
+            shape=request.shape,
+            dynamic_bytes=request.shared_memory or 0,
             order=self._order(program, classify),
         )
         count = request.grid // math.prod(request.cluster)
@@ -234,7 +199,8 @@ def check_shape(request: LaunchRequest, target: Target | None, op: Described) ->
         raise InterpreterError(
             f"{op.describe()}: a grid of {request.grid} CTAs; 1 to 2^31 - 1 can be launched [grid-size]"
         )
-    if request.threads % WARP or not WARP <= request.threads <= MAX_THREADS:
+    is_whole = request.shape is not None or request.threads % WARP == 0
+    if not is_whole or not 1 <= request.threads <= MAX_THREADS:
         raise InterpreterError(
             f"{op.describe()}: {request.threads} threads per CTA; take a multiple of {WARP} up to {MAX_THREADS}"
             " [threads-per-cta]"
@@ -272,7 +238,8 @@ def _check_roles(program: Program, request: LaunchRequest, op: Described) -> Non
 
 def _check_declared(program: Program, request: LaunchRequest, op: Described) -> None:
     """Check that a kernel's declarations match its launch, since its PTX relies on them."""
-    required = math.prod(program.attributes.get("nvvm.cluster_dim", (1,)))
+    declared = program.attributes.get("nvvm.cluster_dim", None if request.shape is not None else (1,))
+    required = math.prod(request.cluster if declared is None else declared)
     if program.is_hardware and required != math.prod(request.cluster):
         raise InterpreterError(
             f"{op.describe()}: clusters of {math.prod(request.cluster)} CTAs, nvvm.cluster_dim of @{program.name} has "

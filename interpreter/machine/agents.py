@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -51,12 +52,43 @@ def registers_that_fit(threads: int) -> int:
     return min(256, _REGISTERS // threads // 8 * 8)
 
 
+Extents: TypeAlias = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sides of a launch along x, y and z: its grid and a cluster in CTAs, a block in threads."""
+
+    grid: Extents
+    block: Extents
+    cluster: Extents = (1, 1, 1)
+
+    @property
+    def clusters(self) -> Extents:
+        """The sides of the grid in clusters."""
+        x, y, z = (side // of for side, of in zip(self.grid, self.cluster, strict=True))
+        return x, y, z
+
+    def cta(self, index: int) -> Extents:
+        """The place of a CTA in the grid: CTAs are numbered cluster by cluster."""
+        number, rank = divmod(index, prod(self.cluster))
+        outer, inner = coordinates(number, self.clusters), coordinates(rank, self.cluster)
+        x, y, z = (at * side + within for at, side, within in zip(outer, self.cluster, inner, strict=True))
+        return x, y, z
+
+
+def coordinates(number: Any, sides: Extents) -> tuple[Any, Any, Any]:
+    """The place (x, y, z) of a number, or of an array of them, that counts along x first."""
+    return number % sides[0], number // sides[0] % sides[1], number // (sides[0] * sides[1])
+
+
 @dataclass(frozen=True)
 class LaunchRequest:
     """The arguments of `tile.launch`. `shared_memory` in bytes, None before shared memory is laid out.
 
     `programmatic`: the kernel may start before the preceding kernels in the stream have ended. `cooperative`: all CTAs
-    run at the same time. `cluster`: its CTAs along M and N.
+    run at the same time. `cluster`: its CTAs along M and N. `shape`: the sides of a launch of PTX; without it all are
+    along x, and each warp is full.
     """
 
     kernel: str
@@ -67,6 +99,7 @@ class LaunchRequest:
     programmatic: bool = False
     cooperative: bool = False
     cluster: tuple[int, int] = (1, 1)
+    shape: Shape | None = None
 
 
 @dataclass(eq=False)
@@ -93,8 +126,15 @@ class Machine:
     released: dict[int, dict[int, Any]] = field(default_factory=dict)  # by semaphore: knowledge of each CTA
     begun: dict[int, int] = field(default_factory=dict)  # by counter of waves: number of begun work tiles
     cluster: tuple[int, int] = (1, 1)
+    shape: Shape | None = None
+    dynamic_bytes: int = 0  # of shared memory, which the launch gives
     spans: dict[Any, Span] = field(default_factory=dict)  # of shared memory
     order: Order | None = None  # checks whether the run speaks for every order of agents, if asked for
+
+    @cached_property
+    def sides(self) -> Shape:
+        """The sides of the launch, along x if it does not say."""
+        return self.shape or Shape((self.grid, 1, 1), (self.threads, 1, 1), (prod(self.cluster), 1, 1))
 
     @cached_property
     def seats(self) -> tuple[Seat, ...]:
@@ -154,10 +194,11 @@ class AgentState:
     """One agent: its SSA values and its position.
 
     `warp` is its number in the CTA, `lanes` its threads, `thread` their numbers in the CTA or, in sm.roles, in the
-    role. `team` are the agents with which it does collective ops. `doing` names an agent that runs no op of its own.
-    `role` is the name of its role at level nvvm; `fenced` says that a wgmma.fence covers its registers. `polls` are its
-    polls since the last iteration of a loop, `asked` the last word of a semaphore that one lane has, `steps` the number
-    of ops that it has run (branches.py).
+    role. `present` are the lanes that exist and have not ended, None if all 32 do; `mask` begins as it. `team` are the
+    agents with which it does collective ops. `doing` names an agent that runs no op of its own. `role` is the name of
+    its role at level nvvm; `fenced` says that a wgmma.fence covers its registers. `polls` are its polls since the last
+    iteration of a loop, `asked` the last word of a semaphore that one lane has, `steps` the number of ops that it has
+    run (branches.py).
     """
 
     def __init__(self, machine: Machine, cta: Cta, seat: Seat, slots: int, doing: str = "") -> None:
@@ -170,6 +211,7 @@ class AgentState:
         self.mask: NDArray[np.bool_] | None = None
         self.lanes: NDArray[np.int32] = np.arange(seat.lanes, dtype=np.int32)
         self.thread: NDArray[np.int32] = self.lanes + np.int32(seat.first)
+        self.present: NDArray[np.bool_] | None = None
         self.op: Described | None = None
         self.asked: Any = None
         self.doing = doing
@@ -190,6 +232,20 @@ class AgentState:
     def share(self) -> slice:
         """This agent's share of an op that all threads execute together: every n-th part of n agents."""
         return slice(self.team.members.index(self.warp), None, len(self.team.members))
+
+    def leave(self, lanes: NDArray[np.bool_] | None) -> None:
+        """These lanes, or all, have ended."""
+        if lanes is not None:
+            self.present = ~lanes if self.present is None else self.present & ~lanes
+
+    @property
+    def missing(self) -> list[int]:
+        """Lanes that exist and have not ended, but do not execute the present op."""
+        if self.mask is None:
+            return []
+        there = ~self.mask if self.present is None else self.present & ~self.mask
+        lanes: list[int] = np.flatnonzero(there).tolist()
+        return lanes
 
     def touch(self, what: Any, how: str) -> None:
         """The agent reads a word or an mbarrier, or changes it by an operation; explored orders differ in these."""

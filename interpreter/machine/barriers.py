@@ -13,8 +13,7 @@ from lowtide.interpreter.numbers.cells import Described
 
 def together(state: AgentState, op: Described) -> None:
     """Raise InterpreterError in divergent code, for an op that all threads of the agent execute together."""
-    if state.mask is not None:
-        missing = np.flatnonzero(~state.mask).tolist()
+    if missing := state.missing:
         raise state.violation(
             op,
             f"all threads must execute it together; lanes {missing} do not: take it out of the branch"
@@ -27,11 +26,10 @@ def barrier(state: AgentState, op: Described, identifier: int | str = 0, warps: 
 
     Orders all accesses of these agents to shared and global memory. Raises InterpreterError in divergent code.
     """
-    if state.mask is not None:
+    if missing := state.missing:
         raise state.violation(
             op,
-            f"a barrier in divergent code: lanes {np.flatnonzero(~state.mask).tolist()} do not arrive"
-            " [barrier-divergent]",
+            f"a barrier in divergent code: lanes {missing} do not arrive [barrier-divergent]",
         )
     cta, members = state.cta, state.team.members
     expected = warps or len(members)
@@ -66,8 +64,9 @@ def named_barrier(state: AgentState, op: Described, identifier: Any, threads: An
     count = None if threads is None else uniform(state, op, threads)
     if not 0 <= name < 16:
         raise state.violation(op, f"barrier {name}: a CTA has the barriers 0 … 15 [barrier-number]")
-    if count is not None and (count <= 0 or count % 32 or count > state.machine.threads):
-        limit = f"a multiple of 32, at most the CTA's {state.machine.threads}"
+    threads_of_warps = WARP * len(state.machine.seats)
+    if count is not None and (count <= 0 or count % WARP or count > threads_of_warps):
+        limit = f"a multiple of {WARP}, at most the CTA's {threads_of_warps}"
         raise state.violation(op, f"a barrier of {count} threads: give {limit} [barrier-threads]")
     yield from barrier(state, op, name, None if count is None else count // 32)
 

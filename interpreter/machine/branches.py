@@ -149,6 +149,9 @@ def _follow(state: AgentState, path: _Path, branch: Branch, graph: Graph, paths:
                 for (edge, mask), moved in zip(taken, sources, strict=True):
                     _move(state, edge, moved, mask)
                 paths += [_Path(edge.target, path.block, mask, edge) for edge, mask in reversed(taken)]
+                for edge, mask in taken:
+                    if edge.target == EXIT:
+                        state.leave(mask)
                 return
             edge = taken[0][0]
         else:
@@ -158,6 +161,8 @@ def _follow(state: AgentState, path: _Path, branch: Branch, graph: Graph, paths:
     if edge.moves:
         _move(state, edge, [state.values[move.source] for move in edge.moves], path.mask)
     path.block, path.edge = edge.target, edge
+    if edge.target == EXIT:
+        state.leave(path.mask)
 
 
 def _parted(branch: Branch, value: NDArray[Any], mask: Mask) -> list[tuple[Edge, NDArray[np.bool_]]]:

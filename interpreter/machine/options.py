@@ -18,11 +18,13 @@ MAX_STEPS = 10_000_000
 @dataclass(frozen=True)
 class Options:
     """`sms`: the number of CTAs that run at a time. `seed` determines the order of agents. An agent runs at most
-    `max_steps` ops."""
+    `max_steps` ops. `aligned_base`: shared memory of a kernel of PTX begins at a multiple of 1024 bytes, as it does on
+    hardware if no other variable precedes it; otherwise it is only as aligned as its variables declare."""
 
     sms: int = 2
     seed: int = 0
     max_steps: int = MAX_STEPS
+    aligned_base: bool = False
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
 
     At levels nvvm to ptx its shared memory begins in the window of its rank in the cluster, as on hardware.
     """
-    origin = program.shared_origin + (window(rank) if program.is_hardware else 0)
+    base = 0 if machine.options.aligned_base else program.shared_origin
+    origin = base + (window(rank) if program.is_hardware else 0)
     size = None if request.shared_memory is None else request.shared_memory + program.static_bytes
     cta = Cta(index, machine, size, origin)
     for name, start, size in program.buffers:
@@ -46,6 +47,8 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
     agents = []
     for seat in machine.seats:
         state = AgentState(machine, cta, seat, program.slots)
+        if machine.shape is not None and seat.first + seat.lanes > machine.threads:
+            state.present = state.mask = state.thread < machine.threads
         for slot, value in zip(program.block.arguments, request.arguments, strict=True):
             state.values[slot] = value
         for slot, value in program.constants.values():

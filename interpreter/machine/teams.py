@@ -47,7 +47,7 @@ def seats_of(threads: int, collective: bool, roles: tuple[Role, ...]) -> tuple[S
     """The agents of a CTA of `threads` threads."""
     if roles:
         return _seats_of_roles(collective, roles)
-    count = 1 if collective else threads // WARP
+    count = 1 if collective else -(-threads // WARP)  # the last warp may lack lanes
     return tuple(Seat(warp, f"warp {warp}", WARP, WARP * warp) for warp in range(count))
 
 

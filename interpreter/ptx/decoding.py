@@ -76,9 +76,10 @@ def _attributes(entry: Entry) -> dict[str, object]:
 def graph_of(body: Sequence[Label | Instruction], slots: Slots, table: Table = ROWS) -> Graph:
     """The blocks of a body of instructions of `table`, and the edges between them."""
     pieces, starts = _pieces(body)
+    starts = {name: EXIT if _returns(pieces[number]) else number for name, number in starts.items()}
     blocks = []
     for number, instructions in enumerate(pieces):
-        after = number + 1 if number + 1 < len(pieces) else EXIT
+        after = number + 1 if number + 1 < len(pieces) and not _returns(pieces[number + 1]) else EXIT
         last = instructions[-1] if instructions and _is_end(instructions[-1]) else None
         plain = instructions[:-1] if last is not None else instructions
         ops = _batched([bind_special(each, slots) or bind(each, table, slots) for each in plain])
@@ -113,6 +114,11 @@ def _pieces(body: Sequence[Label | Instruction]) -> tuple[list[list[Instruction]
             if _is_end(each):
                 pieces.append([])
     return pieces, starts
+
+
+def _returns(piece: Sequence[Instruction]) -> bool:
+    """Whether a piece only returns: lanes that branch to it have ended, and do not wait for others there."""
+    return not piece or (piece[0].name in _ENDS and piece[0].guard is None)
 
 
 def _is_end(instruction: Instruction) -> bool:

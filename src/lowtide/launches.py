@@ -17,10 +17,11 @@ Extents: TypeAlias = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Array:
-    """An array with up to three dimensions, of an element type (a row of `elements`, or i8 to i64).
+    """An array with any number of dimensions, of an element type (a row of `elements`, or i8 to i64).
 
-    `strides` are in elements, for all dimensions but the last, which is contiguous. `values` is an array of that shape
-    for numpy, or None if nothing is written yet. The address is a multiple of 256 bytes, plus `misaligned`.
+    `strides` are in elements, for all dimensions, or for all but the last, which is then contiguous; 0 if all indices
+    share an element. `values` is an array of that shape for numpy, or None if nothing is written yet. The address is a
+    multiple of 256 bytes, plus `misaligned`. `relocations` are pointers in the array, each at an offset in bytes.
     """
 
     dtype: str
@@ -28,6 +29,7 @@ class Array:
     strides: tuple[int, ...]
     values: Any = field(default=None, compare=False)
     misaligned: int = 0
+    relocations: tuple[tuple[int, Pointer], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class TensorMap:
     swizzle: int = 0
 
 
-#: Parameters in the order of the kernel's `.param` list; the bytes of a scalar are little-endian.
+#: Parameters in the order of the kernel's `.param` list; the bytes of a scalar are little-endian, and those of a null
+#: pointer are zero.
 Parameter: TypeAlias = bytes | Pointer | TensorMap
 
 

@@ -33,7 +33,19 @@ BELOW = {
 }
 
 # The layers of the interpreter, lowest first; each imports itself and those before it.
-INTERPRETER = ("numbers", "program", "machine", "ptx", "launching", "recording", "ops", "inputs", "host", "api")
+INTERPRETER = (
+    "numbers",
+    "program",
+    "machine",
+    "ptx",
+    "placing",
+    "launching",
+    "recording",
+    "ops",
+    "inputs",
+    "host",
+    "api",
+)
 
 
 # The parts of passes/schedules, lowest first: no rule depends on a cost, and no cost on a choice.
