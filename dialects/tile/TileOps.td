@@ -10,7 +10,11 @@ include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/FunctionInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
+// Without default builders, as in sm: C++ builds only `tile.yield`.
+class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits> {
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins), [{ }]>];
+}
 
 // Names the arguments of the region in dumps.
 def Tile_NamesArguments : DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>;
@@ -112,7 +116,7 @@ def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator, ReturnLike]> {
     ```
   }];
   let arguments = (ins Variadic<AnyType>:$values);
-  let builders = [OpBuilder<(ins), [{ }]>];
+  let skipDefaultBuilders = 0;
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 
