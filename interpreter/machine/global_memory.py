@@ -64,6 +64,7 @@ class GlobalMemory(Cells):
         self._further: dict[tuple[int, int], tuple[int, int]] = {}
         self._clocks: dict[int, Clocks] = {}
         self._on_write = on_write
+        self.variables: dict[tuple[int, str], int] = {}  # addresses of variables of modules
         self._earlier_kernels: dict[int, int] | None = None  # their clock in each CTA; None if they have ended
         # An operand that D replaces, and its bytes that were written since.
         self._in_place: Buffer | None = None
@@ -104,6 +105,14 @@ class GlobalMemory(Cells):
             )
         return start + self.origin
 
+    def allocate_bytes(self, name: str, size: int) -> int:
+        """Bytes whose elements may be of any type; returns their address, a multiple of 256 bytes."""
+        start = -(-max(self.size, _GAP) // _GAP) * _GAP
+        self._grow(start + size + _GAP)
+        self.buffers.append(Buffer(name, start, start + size))
+        self._accessible[start : start + size] = True
+        return start + self.origin
+
     def holds(self, address: int, size: int) -> bool:
         """Whether the bytes are in an allocation that anyone may access."""
         start = address - self.origin
@@ -139,8 +148,10 @@ class GlobalMemory(Cells):
             return f"the byte at offset {int(np.argmax(outside))} of {self.space}, which is in no matrix,"
         buffers, payload = snapshot
         for buffer in buffers:
-            if buffer.name in outputs or np.array_equal(
-                self.payload[buffer.start : buffer.end], payload[buffer.start : buffer.end]
+            if (
+                not buffer.dtype
+                or buffer.name in outputs
+                or np.array_equal(self.payload[buffer.start : buffer.end], payload[buffer.start : buffer.end])
             ):
                 continue
             first = _first_bytes(buffer)

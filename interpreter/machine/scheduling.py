@@ -12,6 +12,7 @@ from lowtide.interpreter.machine.agents import Agent, AgentState, Cta, LaunchReq
 from lowtide.interpreter.machine.branches import run_graph
 from lowtide.interpreter.machine.clusters import Cluster, window
 from lowtide.interpreter.machine.execution import OutOfSteps, advance, run_block
+from lowtide.interpreter.machine.variables import LocalMemory, addresses
 from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.program.program import Program
 
@@ -44,7 +45,7 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
     for name, start, size in program.buffers:
         cta.shared.place(name, start, size)
     machine.memory.enter(index, cta.shared.clocks)
-    agents = []
+    agents, variables = [], addresses(machine.memory, program) if program.globals else {}
     for seat in machine.seats:
         state = AgentState(machine, cta, seat, program.slots)
         if machine.shape is not None and seat.first + seat.lanes > machine.threads:
@@ -55,6 +56,10 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
             state.values[slot] = value
         for offset, slot in program.addresses.items():
             state.values[slot] = cta.shared.origin + offset
+        for (name, offset), slot in program.global_addresses.items():
+            state.values[slot] = variables[name] + offset
+        if program.local_bytes:
+            state.local = LocalMemory(program.local_bytes, seat.lanes, machine.domain.payload)
         agents.append(Agent(state, _whole(state, program)))
     return agents
 

@@ -35,6 +35,23 @@ class Role:
     by_warp: bool = False
 
 
+@dataclass(frozen=True)
+class GlobalVariable:
+    """A variable in global or constant memory, one for all launches of its module; `key` is unique among modules.
+
+    `type` is that of its elements in memory, empty if they may be of any. `contents`: its bytes; empty if all are zero.
+    `pointers` are addresses among them: offset, name of the variable, and number of bytes after its start.
+    """
+
+    key: tuple[int, str]
+    name: str
+    type: str
+    size: int
+    align: int
+    contents: bytes = b""
+    pointers: tuple[tuple[int, str, int], ...] = ()
+
+
 @dataclass(eq=False)
 class Program:
     """A decoded function.
@@ -44,7 +61,8 @@ class Program:
     `roles` are those of its sm.roles. `attributes` are the function's. `shared_origin` is the address of its shared
     memory, aligned to no more than the module asks for, up to 1024 (address 0). `constants` are slots and their values,
     `addresses` slots of addresses by offset in shared memory. `static_bytes` are the bytes of the kernel's own
-    variables, before those that the launch asks for.
+    variables, before those that the launch asks for. `globals` are the variables in global and constant memory by name,
+    `global_addresses` slots of addresses by variable and offset. `local_bytes` are those of a thread's own memory.
     """
 
     name: str
@@ -62,6 +80,9 @@ class Program:
     constants: dict[Any, tuple[int, Any]] = field(default_factory=dict)
     addresses: dict[int, int] = field(default_factory=dict)
     static_bytes: int = 0
+    globals: dict[str, GlobalVariable] = field(default_factory=dict)
+    global_addresses: dict[tuple[str, int], int] = field(default_factory=dict)
+    local_bytes: int = 0
     graph: Graph | None = None
     pointees: dict[str, Type] = field(default_factory=dict)  # types that pointers step by, by their text
     dependences: list[Any] | None = None  # on data and timing (dependence.py), once known

@@ -23,7 +23,17 @@ from lowtide.interpreter.numbers.registers import SIGNED, Number, RegisterError,
 from lowtide.interpreter.program.batches import Bulk
 from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.ptx.special_registers import SPECIAL
-from lowtide.interpreter.ptx.syntax import Address, Group, Guard, Immediate, Instruction, Name, Operand, Register
+from lowtide.interpreter.ptx.syntax import (
+    Address,
+    Group,
+    Guard,
+    Immediate,
+    Instruction,
+    Name,
+    Negated,
+    Operand,
+    Register,
+)
 from lowtide.interpreter.ptx.table import Form, Row, Table, bits_of
 
 _OTHER_FORM = (AttributeError, LookupError, StopIteration, TypeError, ValueError)
@@ -82,14 +92,16 @@ class Slots:
     """The slots of registers, parameters and variables among an agent's values.
 
     `where` has the slot of each register, by its number; `addresses` are those of variables in shared memory, relative
-    to its start. `readers` make a register of a slot's value, if that is of another kind, and `give` puts results
-    there. `are_places`: a register is a place with changing contents; otherwise a value that is set once.
+    to its start, `local` those in the memory of a thread. `readers` make a register of a slot's value, if that is of
+    another kind, and `give` puts results there. `are_places`: a register is a place with changing contents; otherwise a
+    value that is set once.
     """
 
     program: Program
     where: Sequence[int]
     parameters: Mapping[str, int] = field(default_factory=dict)
     addresses: Mapping[str, int] = field(default_factory=dict)
+    local: Mapping[str, int] = field(default_factory=dict)
     readers: Mapping[int, Callable[[Any], Any]] = field(default_factory=dict)
     give: Callable[[list[Any], tuple[int, ...], Any], None] | None = None
     are_places: bool = True
@@ -123,6 +135,13 @@ class Slots:
         if offset not in places:
             places[offset] = self.program.reserve()
         return places[offset]
+
+    def global_address(self, name: str, offset: int) -> int:
+        """A slot that holds the address of a byte of a variable in global memory."""
+        places = self.program.global_addresses
+        if (name, offset) not in places:
+            places[name, offset] = self.program.reserve()
+        return places[name, offset]
 
 
 # Running --------------------------------------------------------------------------------------------------------------
@@ -274,6 +293,8 @@ def _widths(form: Form, count: int) -> list[int]:
 
 def _within(operand: Operand) -> tuple[Operand, ...]:
     """An operand and its parts."""
+    if isinstance(operand, Negated):
+        return (operand.register,)
     if isinstance(operand, Group):
         return tuple(each for element in operand.elements for each in _within(element))
     if isinstance(operand, Address):
@@ -302,6 +323,8 @@ def _reader(op: Op, operand: Operand, bits: int, slots: Slots) -> Callable[[list
         return _register_reader(slots.of(operand), slots)
     if isinstance(operand, Immediate):
         return itemgetter(slots.constant(operand, bits))
+    if isinstance(operand, Negated):
+        return _negated_reader(_register_reader(slots.of(operand.register), slots))
     if isinstance(operand, Group):
         readers = [_reader(op, element, bits, slots) for element in operand.elements]
         are_plain = all(isinstance(element, Register) for element in operand.elements)
@@ -316,6 +339,16 @@ def _reader(op: Op, operand: Operand, bits: int, slots: Slots) -> Callable[[list
 def _register_reader(slot: int, slots: Slots) -> Callable[[list[Any]], Any]:
     convert = slots.readers.get(slot)
     return itemgetter(slot) if convert is None else lambda values: convert(values[slot])
+
+
+def _negated_reader(read: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """The negation of a predicate; one that was never written stays so."""
+
+    def negated(values: list[Any]) -> Any:
+        value = read(values)
+        return value if value is None else ~value if isinstance(value, np.ndarray) else not value
+
+    return negated
 
 
 def _address_reader(op: Op, address: Address, slots: Slots) -> Callable[[list[Any]], Any]:
@@ -337,13 +370,18 @@ def _address_reader(op: Op, address: Address, slots: Slots) -> Callable[[list[An
 def _named_reader(op: Op, name: str, offset: int, slots: Slots) -> Callable[[list[Any]], Any]:
     """A parameter's value, a variable's address, a special register."""
     if name in slots.parameters:
-        if offset:
+        if offset and not op.name.startswith("ld.param"):
             raise op.instruction.error(
-                f"a part of parameter {name} is not interpreted; parameters are read whole [parameter-part]"
+                f"the address of a part of parameter {name} is not interpreted; only ld.param reads one"
+                " [parameter-part]"
             )
         return itemgetter(slots.parameters[name])
     if name in slots.addresses:
         return itemgetter(slots.address(slots.addresses[name] + offset))
+    if name in slots.local:
+        return itemgetter(slots.constant(Immediate(slots.local[name] + offset), 64))
+    if name in slots.program.globals:
+        return itemgetter(slots.global_address(name, offset))
     if name in SPECIAL:
         raise op.instruction.error(f"only mov reads {name} [mov-alone]")
     raise op.instruction.error(f"{name} is not a known register, variable or parameter [name-unknown]")

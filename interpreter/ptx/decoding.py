@@ -1,7 +1,9 @@
 """A kernel of PTX as a program: blocks of bound instructions, their order, and the places of its variables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 from lowtide.errors import InterpreterError
@@ -10,13 +12,16 @@ from lowtide.interpreter.program.batches import batched
 from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph
 from lowtide.interpreter.program.program import DecodedBlock, Program
 from lowtide.interpreter.ptx.binding import Op, Slots, bind, bind_special
+from lowtide.interpreter.ptx.functions import with_functions
 from lowtide.interpreter.ptx.rows import ROWS
-from lowtide.interpreter.ptx.syntax import Entry, Instruction, Label, Module, Name, Variable
+from lowtide.interpreter.ptx.syntax import Entry, Immediate, Instruction, Label, Module, Name, Register, Variable
 from lowtide.interpreter.ptx.table import Table
+from lowtide.interpreter.ptx.variables import by_space, globals_of, local_places
 
 _LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: the hardware's, and the largest swizzle's period
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a tensor map parameter
 _JUMPS = ("bra", "bra.uni")
+_INDIRECT = ("brx.idx", "brx.idx.uni")
 _ENDS = ("ret", "exit", "ret.uni")
 
 
@@ -33,8 +38,13 @@ def decode(module: Module, name: str, domain: Domain) -> Program:
     parameters = {parameter.name: at for at, parameter in enumerate(entry.parameters)}
     arguments = DecodedBlock(tuple(parameters.values()), (), (), (), "")
     program = Program(name, "ptx", domain, arguments, len(parameters), collective=False)
-    addresses, program.shared_origin, program.static_bytes = places([*module.variables, *entry.variables])
-    program.graph = graph_of(entry.body, Slots(program, program.reserve_all(entry.registers), parameters, addresses))
+    body = with_functions(module, entry)
+    spaces = by_space([*module.variables, *body.variables])
+    addresses, program.shared_origin, program.static_bytes = places(spaces.shared)
+    local, program.local_bytes = local_places(spaces.local)
+    program.globals = globals_of(module, spaces.globals)
+    slots = Slots(program, program.reserve_all(body.registers), parameters, addresses, local)
+    program.graph = graph_of(body.code, slots, targets=body.targets)
     program.attributes = _attributes(entry)
     return program
 
@@ -48,10 +58,6 @@ def places(variables: Sequence[Variable]) -> tuple[dict[str, int], int, int]:
     """
     found, at, alignment = {}, 0, 0
     for variable in sorted(variables, key=lambda each: each.size == 0):
-        if variable.space != "shared":
-            raise InterpreterError(
-                f"variable {variable.name} is in {variable.space} memory; only shared is interpreted [variable-space]"
-            )
         align = max(_LEAST_ALIGNMENT, variable.align)
         at = -(-at // align) * align
         found[variable.name] = at
@@ -73,8 +79,13 @@ def _attributes(entry: Entry) -> dict[str, object]:
     return found
 
 
-def graph_of(body: Sequence[Label | Instruction], slots: Slots, table: Table = ROWS) -> Graph:
-    """The blocks of a body of instructions of `table`, and the edges between them."""
+def graph_of(
+    body: Sequence[Label | Instruction],
+    slots: Slots,
+    table: Table = ROWS,
+    targets: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Graph:
+    """The blocks of a body of instructions of `table`, and the edges between them. `targets`: lists of labels."""
     pieces, starts = _pieces(body)
     starts = {name: EXIT if _returns(pieces[number]) else number for name, number in starts.items()}
     blocks = []
@@ -82,8 +93,10 @@ def graph_of(body: Sequence[Label | Instruction], slots: Slots, table: Table = R
         after = number + 1 if number + 1 < len(pieces) and not _returns(pieces[number + 1]) else EXIT
         last = instructions[-1] if instructions and _is_end(instructions[-1]) else None
         plain = instructions[:-1] if last is not None else instructions
+        if last is not None and last.name in _INDIRECT:
+            plain = [*plain, _index_check(last, targets)]
         ops = _batched([bind_special(each, slots) or bind(each, table, slots) for each in plain])
-        branch = Branch((Edge(after),)) if last is None else _branch(last, starts, after, slots)
+        branch = Branch((Edge(after),)) if last is None else _branch(last, starts, after, slots, targets)
         blocks.append(Block(ops, branch, any(op.acts for op in ops)))
     return Graph.of(blocks, registers=True)
 
@@ -122,11 +135,15 @@ def _returns(piece: Sequence[Instruction]) -> bool:
 
 
 def _is_end(instruction: Instruction) -> bool:
-    return instruction.name in (*_JUMPS, *_ENDS)
+    return instruction.name in (*_JUMPS, *_INDIRECT, *_ENDS)
 
 
-def _branch(last: Instruction, starts: dict[str, int], after: int, slots: Slots) -> Branch:
+def _branch(
+    last: Instruction, starts: dict[str, int], after: int, slots: Slots, targets: Mapping[str, Sequence[str]]
+) -> Branch:
     """The end of a block: a jump or a return, perhaps with a guard, or the next block."""
+    if last.name in _INDIRECT:
+        return _indirect(last, starts, slots, targets)
     target = last.operands[0] if last.operands else None
     goal = starts[target.name] if isinstance(target, Name) and last.name in _JUMPS else EXIT
     guard = last.guard
@@ -134,3 +151,22 @@ def _branch(last: Instruction, starts: dict[str, int], after: int, slots: Slots)
         return Branch((Edge(goal),), op=last)
     condition = slots.of(guard.register)
     return Branch((Edge(goal), Edge(after)), condition, {not guard.negated: 0}, op=last)
+
+
+def _index_check(last: Instruction, targets: Mapping[str, Sequence[str]]) -> Instruction:
+    """brx.idx before its jump, with the number of labels: its row checks the index."""
+    index, name = last.operands if len(last.operands) == 2 else (None, None)
+    if last.guard is not None or not isinstance(index, Register) or not isinstance(name, Name):
+        raise last.error("brx.idx is interpreted without a guard, with a register and a list of labels [branch-index]")
+    if not targets.get(name.name):
+        raise last.error(f"there is no list of labels {name.name} (.branchtargets) [branch-targets]")
+    return replace(last, operands=(index, Immediate(len(targets[name.name]))))
+
+
+def _indirect(last: Instruction, starts: dict[str, int], slots: Slots, targets: Mapping[str, Sequence[str]]) -> Branch:
+    """brx.idx: a jump to the label with the number in a register."""
+    index, name = last.operands
+    assert isinstance(index, Register)
+    assert isinstance(name, Name)
+    edges = tuple(Edge(starts[label]) for label in targets[name.name])
+    return Branch(edges, slots.of(index), {number: number for number in range(len(edges))}, op=last)

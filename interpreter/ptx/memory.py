@@ -5,6 +5,7 @@ atomics.py.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,37 +13,48 @@ import numpy as np
 from lowtide.interpreter.machine import register_memory
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import disjoint, rows_together
+from lowtide.interpreter.machine.variables import local_rows
+from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.cells import Cells
+from lowtide.interpreter.numbers.registers import canonical, unsigned
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.ptx.binding import Op
-from lowtide.interpreter.ptx.moves import GENERIC_SHARED
-from lowtide.interpreter.ptx.syntax import Group, Register
+from lowtide.interpreter.ptx.moves import GENERIC_LOCAL, GENERIC_SHARED
+from lowtide.interpreter.ptx.syntax import Address, Group, Name, Register
 from lowtide.interpreter.ptx.table import Form, Table, bits_of
 
 TABLE = Table()
 
 _TYPES = "b8 u8 s8 b16 u16 s16 b32 u32 s32 f32 b64 u64 s64 f64"
-_SPACES = "global shared shared::cta"
+_SPACES = "global shared shared::cta local const"
+_NAMED = ("global", "shared", "local", "const")
 _HINTS = "ca cg cs cv lu wb wt nc L1::evict_first L1::evict_last L1::no_allocate L2::64B L2::128B L2::256B weak"
 _SECTION = "Data Movement and Conversion Instructions"
 
 
 def space_of(form: Form) -> str:
-    """The state space of an instruction: "global", "shared", "" for generic addresses."""
-    return next((word.partition("::")[0] for word in form.words if word.partition("::")[0] in ("global", "shared")), "")
+    """The state space of an instruction: "global", "shared", "local", "const", "" for generic addresses."""
+    return next((word.partition("::")[0] for word in form.words if word.partition("::")[0] in _NAMED), "")
 
 
 def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells, Any]:
     """The memory of a state space, and the address in it. A generic address determines its space."""
     if not space:
-        inside = np.asarray(address) >= GENERIC_SHARED
-        active = inside if inside.ndim == 0 or state.mask is None else inside[state.mask]
-        if active.any() and not active.all():
+        rows = np.asarray(address)
+        active = rows if rows.ndim == 0 or state.mask is None else rows[state.mask]
+        spaces = np.unique((active >= GENERIC_SHARED).astype(int) + (active >= GENERIC_LOCAL))
+        if len(spaces) > 1:
             raise state.violation(
-                op, "lanes access shared and global memory in one instruction; split it [mixed-spaces]"
+                op, "lanes access memory of several state spaces in one instruction; split it [mixed-spaces]"
             )
-        return (state.cta.shared, address - GENERIC_SHARED) if active.any() else (state.machine.memory, address)
-    return (state.machine.memory if space == "global" else state.cta.shared), address
+        space, start = _WINDOWS[int(spaces[0])]
+        address = address - start
+    if space == "local":
+        return local_rows(state, op, address)
+    return (state.cta.shared if space == "shared" else state.machine.memory), address
+
+
+_WINDOWS = (("global", 0), ("shared", GENERIC_SHARED), ("local", GENERIC_LOCAL))
 
 
 def _access(form: Form) -> tuple[str, int, int, bool]:
@@ -61,8 +73,8 @@ def _load(form: Form) -> tuple[Any, ...]:
 
 
 def _space_together(state: AgentState, op: Op) -> Cells:
-    """The memory of a named state space. Raises NotTogether for generic addresses."""
-    if not op.data[0]:
+    """The memory of a named state space. Raises NotTogether for generic addresses and the memory of a thread."""
+    if op.data[0] not in ("global", "shared", "const"):
         raise NotTogether
     return cells_of(state, op, op.data[0], 0)[0]
 
@@ -141,10 +153,45 @@ def ld(state: AgentState, op: Op, address: Any) -> Any:
     return loaded if is_group else loaded[0]
 
 
-@TABLE.effects("ld.param", types=_TYPES, section=f"{_SECTION}: ld", results=1, acts=False)
+@dataclass(frozen=True)
+class _Part:
+    """Parts of a parameter: the first byte, the bits of each, their number, the width of a register for one."""
+
+    offset: int
+    bits: int
+    count: int
+    held: int
+    is_signed: bool
+
+
+def _part(form: Form) -> _Part:
+    source = form.instruction.operands[1]
+    if not isinstance(source, Address) or not isinstance(source.base, Name):
+        raise form.instruction.error(
+            "a parameter is read by its name; an address of a parameter in a register is not interpreted"
+            " [parameter-address]"
+        )
+    _, _, count, _, held, bits, is_signed, _ = _load(form)
+    return _Part(source.offset, bits, count, held, is_signed)
+
+
+@TABLE.effects(
+    "ld.param", "ld.param::entry", types=_TYPES, words="v2 v4", section=f"{_SECTION}: ld", results=1, acts=False,
+    prepare=_part,
+)  # fmt: skip
 def ld_param(state: AgentState, op: Op, value: Any) -> Any:
-    """A kernel's parameters are read whole."""
-    return value
+    """A kernel's parameter, or a part of one that is passed by value."""
+    part: _Part = op.data
+    if not registers.is_raw(value):
+        if part.offset or part.count > 1:
+            value = registers.raw(value, 64, state.machine.domain)
+        else:
+            return value
+    found = []
+    for at in range(part.count):
+        bits = unsigned(int(value) >> 8 * part.offset + at * part.bits, part.bits)
+        found.append(canonical(canonical(bits, part.bits) if part.is_signed else bits, part.held))
+    return tuple(found) if part.count > 1 else found[0]
 
 
 _STORES = Bulk(_stores, key=lambda op: op.instruction.name)

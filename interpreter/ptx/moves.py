@@ -24,6 +24,9 @@ _SECTION = "Data Movement and Conversion Instructions"
 GENERIC_SHARED = 1 << 40
 """The start of shared memory among generic addresses."""
 
+GENERIC_LOCAL = 1 << 41
+"""The start of a thread's own memory among generic addresses."""
+
 
 @TABLE.values("mov", types=_BITS, section=f"{_SECTION}: mov")
 def mov(form: Form) -> Callable[..., Any]:
@@ -62,12 +65,14 @@ def selp(form: Form) -> Callable[..., Any]:
 @TABLE.values(
     "cvta",
     types="u32 u64",
-    words="to shared shared::cta shared::cluster global param const",
+    words="to shared shared::cta shared::cluster global param param::entry const local",
     section=f"{_SECTION}: cvta",
 )
 def cvta(form: Form) -> Callable[..., Any]:
-    """An address of a state space as a generic one, or with .to the reverse. Global addresses are generic already."""
+    """An address of a state space as a generic one, or with .to the reverse. Global addresses are generic already, and
+    so are those of constants."""
     shift = GENERIC_SHARED if any(word.startswith("shared") for word in form.words) else 0
+    shift = GENERIC_LOCAL if "local" in form.words else shift
     if not shift:
         return lambda address: address
     return (lambda address: address - shift) if "to" in form.words else (lambda address: address + shift)

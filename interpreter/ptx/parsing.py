@@ -8,13 +8,16 @@ a kernel's meaning (.loc, .file, .section, .pragma) are skipped.
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import NoReturn
 
 from lowtide.errors import InterpreterError
+from lowtide.interpreter.ptx.initial_values import NOTHING, initial_values
 from lowtide.interpreter.ptx.syntax import (
     Address,
     Entry,
+    Function,
     Group,
     Guard,
     Immediate,
@@ -22,6 +25,7 @@ from lowtide.interpreter.ptx.syntax import (
     Label,
     Module,
     Name,
+    Negated,
     Operand,
     Register,
     Variable,
@@ -46,6 +50,8 @@ _MOST_BITS = 64  # of an integer
 _LINKING = (".visible", ".extern", ".weak", ".common")
 _SPACES = (".shared", ".global", ".const", ".param", ".local")
 _JUMPS = ("bra", "bra.uni")
+_VECTORS = (".v2", ".v4")
+_PARTS = ("xyzw", "rgba")  # of a register vector
 
 
 @dataclass(eq=False)
@@ -56,6 +62,8 @@ class _Scope:
     registers: dict[str, Register] = field(default_factory=dict)
     ranges: dict[str, tuple[str, int]] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)  # their unique names
+    vectors: dict[str, Group] = field(default_factory=dict)
     depth: int = 0
 
 
@@ -83,6 +91,10 @@ class _Parser:
         self.entry = Entry("", ())
         self.scope = _Scope()
         self.jumps: list[tuple[Instruction, _Scope]] = []
+        self.targets: list[tuple[str, _Scope]] = []
+        self.linking = ""
+        self.in_body = False
+        self.function = ""  # that is being read
 
     def _cut(self) -> None:
         place = 0
@@ -107,6 +119,10 @@ class _Parser:
     def _fail(self, rule: str, place: int | None = None) -> NoReturn:
         where = self.starts[self.at] if place is None else place
         raise InterpreterError(f"{self.file}:{self.line(where)}: {rule}")
+
+    def reject(self, rule: str) -> NoReturn:
+        """Raise the error of a rule at the current word."""
+        self._fail(rule)
 
     @property
     def word(self) -> str:
@@ -174,24 +190,44 @@ class _Parser:
             self.integer()
         elif word in _LINKING:
             self.at += 1
+            self.linking = word
+            return
         elif word == ".entry":
             self.at += 1
             self._entry()
+        elif word == ".func":
+            self.at += 1
+            self._function()
         elif word in _SPACES:
-            self.result.variables.append(self._variable())
-            self.expect(";")
+            for variable in self._variables():
+                if self.linking != ".extern" or variable.space == "shared":
+                    self.result.variables.append(variable)
         elif word == ".section":
             while not self.take("}"):
                 self.next()
         elif not self.take(";"):
             self._fail(
-                f"{word} is not interpreted; a module has kernels (.entry) and variables in shared memory"
+                f"{word} is not interpreted; a module has kernels (.entry), functions (.func) and variables"
                 " [ptx-top-level]"
             )
+        self.linking = ""
+
+    def _variables(self) -> list[Variable]:
+        """A statement that declares variables of one type: `.shared .align 16 .b8 name[1024];`."""
+        declared = self._variable_type()
+        found = [self._declared(*declared)]
+        while self.take(","):
+            found.append(self._declared(*declared))
+        self.expect(";")
+        return found
 
     def _variable(self) -> Variable:
-        """`.shared .align 16 .b8 name[1024]`, `.param .u64 .ptr .global .align 1 name`."""
-        space, align, type = self.next()[1:], 0, ""
+        """A parameter: `.param .u64 .ptr .global .align 1 name`."""
+        return self._declared(*self._variable_type())
+
+    def _variable_type(self) -> tuple[str, int, str, int]:
+        """The space, alignment (0 if it is the type's), type and number of elements of declared variables."""
+        space, align, type, count = self.next()[1:], 0, "", 1
         while self.kinds[self.at] == "directive":
             word = self.next()
             if word == ".align":
@@ -200,21 +236,43 @@ class _Parser:
                     self._fail(f"an alignment of {align} bytes; it is a power of two [ptx-alignment]")
             elif word[1:] in _BYTES:
                 type = word[1:]
+            elif word in _VECTORS:
+                count = int(word[2:])
             elif word != ".ptr" and word not in _SPACES:
                 self._fail(f"{word} of a variable is not interpreted [ptx-variable-word]")
-        name, size = self.name("a variable"), _BYTES.get(type, 0)
-        if not size:
+        return space, align, type, count
+
+    def _declared(self, space: str, align: int, type: str, count: int) -> Variable:
+        """A variable by its name, dimensions and initializer: `name[4][2] = {{1, 2}, {3, 4}}`."""
+        name, width = self.name("a variable"), _BYTES.get(type, 0)
+        if not width:
             self._fail(f"{name} has no type that is interpreted [ptx-variable-type]")
-        align = align or size
+        sides = [] if count == 1 else [count]
+        dimensions = []
         while self.take("["):
             if self.take("]"):
-                size = 0
+                dimensions.append(0)
             else:
-                size *= self.integer()
+                dimensions.append(self.integer())
                 self.expect("]")
-        if self.word == "=":
-            self._fail(f"initialised variables, as {name}, are not interpreted [ptx-initialised]")
-        return Variable(name, space, type, size, align)
+        sides = dimensions + sides
+        contents, pointers = NOTHING
+        if self.take("="):
+            contents, pointers = initial_values(self, type, width, sides)
+        size = len(contents) or width * prod(sides)
+        unique = self._unique(name)
+        return Variable(unique, space, type, size, align or width * count, contents, pointers)
+
+    def _unique(self, name: str) -> str:
+        """The name of a variable that is declared here, among all of the module."""
+        scope, is_module = self.scope, not self.in_body
+        if is_module:
+            return name
+        unique = name if scope.outer is None else f"{name}@{self.starts[self.at]}"
+        if self.function:
+            unique = f"{self.function}.{unique}"
+        scope.variables[name] = unique
+        return unique
 
     def body(self, registers: Mapping[str, str]) -> Entry:
         for name, type in registers.items():
@@ -232,15 +290,64 @@ class _Parser:
             while self.take(","):
                 parameters.append(self._variable())
             self.expect(")")
-        self.entry = Entry(name, tuple(parameters))
-        self.scope, self.jumps = _Scope(), []
+        self._begin(name, tuple(parameters))
         while self.kinds[self.at] == "directive":
             self._directive()
         self.expect("{")
+        self._body()
+        self.result.entries[name] = self.entry
+
+    def _function(self) -> None:
+        """`.func (.param .b32 result) name (.param .b64 a, .reg .b32 b) { … }`, or a declaration without a body."""
+        self._begin("", ())
+        self.in_body = True
+        results = self._formals()
+        self.entry.name = self.function = self.name("a function")
+        self.scope.variables = {name: f"{self.function}.{name}" for name in self.scope.variables}
+        results = tuple(self._renamed(each) for each in results)
+        parameters = self._formals()
+        while self.kinds[self.at] == "directive":
+            self._directive()
+        is_defined = self.take("{")
+        if is_defined:
+            self._body()
+        else:
+            self.expect(";")
+        known = self.result.functions.get(self.function)
+        if known is None or not known.is_defined:
+            self.result.functions[self.function] = Function(self.entry, results, parameters, is_defined)
+        self.in_body, self.function = False, ""
+
+    def _renamed(self, formal: Variable | Register) -> Variable | Register:
+        return replace(formal, name=f"{self.function}.{formal.name}") if isinstance(formal, Variable) else formal
+
+    def _formals(self) -> tuple[Variable | Register, ...]:
+        """The parameters or results of a function; none if there is no parenthesis."""
+        found: list[Variable | Register] = []
+        if self.take("(") and not self.take(")"):
+            while not found or self.take(","):
+                found.append(self._formal())
+            self.expect(")")
+        return tuple(found)
+
+    def _formal(self) -> Variable | Register:
+        if not self.take(".reg"):
+            return self._variable()
+        type = self.next()[1:]
+        return self._define(self.scope, self.name("a register"), type)
+
+    def _begin(self, name: str, parameters: tuple[Variable, ...]) -> None:
+        """A kernel or function begins."""
+        self.entry = Entry(name, parameters)
+        self.scope, self.jumps, self.targets = _Scope(), [], []
+
+    def _body(self) -> None:
+        """The statements up to the closing brace."""
+        self.in_body = True
         while not self.take("}"):
             self._statement()
+        self.in_body = False
         self._resolve_jumps()
-        self.result.entries[name] = self.entry
 
     def _directive(self) -> None:
         directive = self.next()[1:]
@@ -263,7 +370,12 @@ class _Parser:
     def _statement(self) -> None:
         kind, word = self.kinds[self.at], self.word
         if kind == "name" and self.words[self.at + 1] == ":":
-            self._label()
+            if self.words[self.at + 2] == ".branchtargets":
+                self._targets()
+            elif self.words[self.at + 2] in (".callprototype", ".calltargets"):
+                self._to_semicolon()
+            else:
+                self._label()
         elif kind == "name" or word == "@":
             self._instruction()
         elif word == "{":
@@ -278,9 +390,8 @@ class _Parser:
         elif word == ".reg":
             self._registers()
         elif word in _SPACES:
-            self.entry.variables.append(self._variable())
-            self.expect(";")
-        elif word in (".pragma", ".branchtargets", ".callprototype", ".calltargets"):
+            self.entry.variables += self._variables()
+        elif word == ".pragma":
             self._to_semicolon()
         elif not self.take(";"):
             hint = "; is the text cut off?" if kind == "end" else ""
@@ -295,9 +406,21 @@ class _Parser:
         self.scope.labels[name] = unique
         self.entry.body.append(Label(unique, self.line(place)))
 
+    def _targets(self) -> None:
+        """`name: .branchtargets L1, L2;`"""
+        name = self.next()
+        self.at += 2
+        labels = [self.name("a label")]
+        while self.take(","):
+            labels.append(self.name("a label"))
+        self.expect(";")
+        self.entry.targets[name] = tuple(labels)
+        self.targets.append((name, self.scope))
+
     def _registers(self) -> None:
-        """`.reg .b32 %r<401>;`, `.reg .pred p, q;`"""
+        """`.reg .b32 %r<401>;`, `.reg .pred p, q;`, `.reg .v4 .f32 v;`"""
         self.at += 1
+        count = int(self.next()[2:]) if self.word in _VECTORS else 1
         type = self.next()[1:]
         if type not in _REGISTERS:
             self._fail(
@@ -306,7 +429,9 @@ class _Parser:
             )
         while True:
             name = self.name("a register")
-            if self.take("<"):
+            if count > 1:
+                self._define_vector(name, type, count)
+            elif self.take("<"):
                 self.scope.ranges[name] = type, self.integer()
                 self.expect(">")
             else:
@@ -319,6 +444,12 @@ class _Parser:
         made = scope.registers[name] = Register(name, type, len(self.entry.registers))
         self.entry.registers.append(made)
         return made
+
+    def _define_vector(self, name: str, type: str, count: int) -> None:
+        """A vector of registers: v, or v.x to v.w, which are also v.r, v.g, v.b and v.a."""
+        parts = [self._define(self.scope, f"{name}.{part}", type) for part in _PARTS[0][:count]]
+        self.scope.registers |= {f"{name}.{part}": made for part, made in zip(_PARTS[1], parts, strict=False)}
+        self.scope.vectors[name] = Group(tuple(parts))
 
     def _instruction(self) -> None:
         start, guard = self.starts[self.at], None
@@ -333,8 +464,9 @@ class _Parser:
         name = self.next()
         operands: list[Operand] = []
         while self.word != ";":
-            operands.append(self._operand())
-            if not (self.take(",") or self.take("|")) and self.word != ";":
+            operand = self._operand()
+            operands.append(Group((operand, self._operand())) if self.take("|") else operand)
+            if not self.take(",") and self.word != ";":
                 self._fail(f"',' or ';' is expected, not {self.word!r} [ptx-comma]")
         place = self.starts[self.at]
         self.at += 1
@@ -350,7 +482,23 @@ class _Parser:
             return Group(self._elements())
         if self.take("["):
             return self._address()
-        return self._element("an operand")
+        if self.take("("):
+            return Group(() if self.take(")") else self._elements(")"))
+        if self.take("!"):
+            register = self._element("a predicate register")
+            if not isinstance(register, Register):
+                self._fail("only a predicate register is negated by ! [ptx-negated]")
+            return Negated(register)
+        found = self._element("an operand")
+        vector = self._vector(found.name) if isinstance(found, Name) else None
+        return found if vector is None else vector
+
+    def _vector(self, name: str) -> Group | None:
+        """The registers of a vector; None for another name."""
+        scope: _Scope | None = self.scope
+        while scope is not None and name not in scope.vectors:
+            scope = scope.outer
+        return None if scope is None else scope.vectors[name]
 
     def _element(self, what: str) -> Register | Name | Immediate:
         """An element of a group, or the base of an address."""
@@ -361,11 +509,11 @@ class _Parser:
             return self._immediate()
         self._fail(f"{what} is expected, not {self.word!r} [ptx-expected-what]")
 
-    def _elements(self) -> tuple[Operand, ...]:
+    def _elements(self, end: str = "}") -> tuple[Operand, ...]:
         elements = [self._element("a register or a number")]
         while self.take(","):
             elements.append(self._element("a register or a number"))
-        self.expect("}")
+        self.expect(end)
         return tuple(elements)
 
     def _address(self) -> Address:
@@ -399,15 +547,26 @@ class _Parser:
                 type, count = scope.ranges.get(match[1], ("", 0))
                 if int(match[2]) < count:
                     return self._define(scope, name, type)
+            if name in scope.variables:
+                return Name(scope.variables[name])
             scope = scope.outer
         return Name(name)
 
     def _resolve_jumps(self) -> None:
         for jump, scope in self.jumps:
             target = jump.operands[0] if jump.operands else None
-            inner: _Scope | None = scope
-            while inner is not None and isinstance(target, Name) and target.name not in inner.labels:
-                inner = inner.outer
-            if inner is None or not isinstance(target, Name):
+            label = self._label_in(scope, target.name) if isinstance(target, Name) else None
+            if label is None:
                 raise jump.error("there is no such label [no-label]")
-            jump.operands = (Name(inner.labels[target.name]),)
+            jump.operands = (Name(label),)
+        for name, scope in self.targets:
+            found = {each: self._label_in(scope, each) for each in self.entry.targets[name]}
+            if None in found.values():
+                self._fail(f"{name} lists a label that there is not [ptx-branch-target]")
+            self.entry.targets[name] = tuple(str(found[each]) for each in self.entry.targets[name])
+
+    def _label_in(self, scope: _Scope | None, name: str) -> str | None:
+        """The unique name of a label that is seen from a scope."""
+        while scope is not None and name not in scope.labels:
+            scope = scope.outer
+        return None if scope is None else scope.labels[name]

@@ -2,6 +2,7 @@
 
 from lowtide.interpreter.ptx import (
     atomics,
+    control,
     floats,
     integers,
     lanes,
@@ -30,4 +31,5 @@ ROWS: Table = joined(
     matrices.TABLE,
     wgmma.TABLE,
     synchronization.TABLE,
+    control.TABLE,
 )

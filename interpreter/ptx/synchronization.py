@@ -121,7 +121,7 @@ def mbarrier_try_wait(state: AgentState, op: Op, address: Any, parity: Any, pati
 _MISCELLANEOUS = "Miscellaneous Instructions"
 
 
-@TABLE.effects("elect.sync", section=f"{_SECTION}: elect.sync", results=2, acts=False)
+@TABLE.effects("elect.sync", section=f"{_SECTION}: elect.sync", results=1, acts=False)
 def elect_sync(state: AgentState, op: Op, members: Any) -> tuple[Any, Any]:
     """The number of the elected lane, and true only for it."""
     chosen = elect(state, op, members)

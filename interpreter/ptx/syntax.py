@@ -45,12 +45,19 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """{a, b, …}, usually of registers."""
+    """{a, b, …}, usually of registers; two results a|b; the arguments or results (a, b) of a call."""
 
     elements: tuple[Operand, ...]
 
 
-Operand: TypeAlias = Register | Immediate | Name | Address | Group
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """!p, a predicate negated where it is read."""
+
+    register: Register
+
+
+Operand: TypeAlias = Register | Immediate | Name | Address | Group | Negated
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +99,27 @@ class Label:
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable in shared memory, or a parameter: `size` in bytes, 0 if the launch gives it."""
+    """A variable of a state space, or a parameter: `size` in bytes, 0 if the launch gives it.
+
+    `contents`: its initial bytes, if it has an initializer; `pointers` are addresses among them: offset, name of the
+    variable, and number of bytes after its start.
+    """
 
     name: str
     space: str
     type: str
     size: int
     align: int
+    contents: bytes = b""
+    pointers: tuple[tuple[int, str, int], ...] = ()
 
 
 @dataclass(eq=False)
 class Entry:
-    """A kernel. `directives` are those before its body: maxntid, reqntid, maxnreg, reqnctapercluster, …"""
+    """A kernel. `directives` are those before its body: maxntid, reqntid, maxnreg, reqnctapercluster, …
+
+    `variables` are declared in its body, with unique names. `targets`: lists of labels (.branchtargets) by name.
+    """
 
     name: str
     parameters: tuple[Variable, ...]
@@ -111,14 +127,26 @@ class Entry:
     variables: list[Variable] = field(default_factory=list)
     body: list[Label | Instruction] = field(default_factory=list)
     registers: list[Register] = field(default_factory=list)
+    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Function:
+    """A device function (.func): its results and parameters, which may be registers. `is_defined`: it has a body."""
+
+    entry: Entry
+    results: tuple[Variable | Register, ...]
+    parameters: tuple[Variable | Register, ...]
+    is_defined: bool
 
 
 @dataclass(eq=False)
 class Module:
-    """A file of PTX: its version and target, variables of the module, kernels by name."""
+    """A file of PTX: its version and target, variables of the module, kernels and device functions by name."""
 
     file: str
     version: str = ""
     target: str = ""
     variables: list[Variable] = field(default_factory=list)
     entries: dict[str, Entry] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)

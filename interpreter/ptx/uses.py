@@ -4,7 +4,7 @@ import re
 
 from lowtide.interpreter.program.dependence import Use
 from lowtide.interpreter.ptx.binding import Op
-from lowtide.interpreter.ptx.syntax import Address, Group, Immediate, Operand, Register
+from lowtide.interpreter.ptx.syntax import Address, Group, Immediate, Negated, Operand, Register
 
 _VARY = re.compile(r"ld\.(?!param).*|ldmatrix\..*|atom\..*|mbarrier\.(try|test)_wait\..*")
 _COMPUTE = re.compile(r"(mma|redux)\.sync\..*")
@@ -68,4 +68,6 @@ def _registers(operand: Operand) -> list[Register]:
     if isinstance(operand, Address):
         parts = (operand.base, *(operand.coordinates or ()))
         return [each for part in parts for each in _registers(part)]
+    if isinstance(operand, Negated):
+        return [operand.register]
     return [operand] if isinstance(operand, Register) else []

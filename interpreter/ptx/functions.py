@@ -1,0 +1,219 @@
+"""Calls of device functions (.func): each call is replaced by a copy of the function's body.
+
+PTX ISA, "Control Flow Instructions: call, ret", "Function Declarations and Definitions". Parameters in .param space are
+variables of the thread's own memory, as .local ones. A call names variables of the caller for them, and the copy of the
+body uses these in their place. A recursive call cannot be replaced and is refused.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from lowtide.interpreter.ptx.syntax import (
+    Address,
+    Entry,
+    Group,
+    Guard,
+    Immediate,
+    Instruction,
+    Label,
+    Module,
+    Name,
+    Negated,
+    Operand,
+    Register,
+    Variable,
+)
+
+_MOST = 200_000  # instructions of a kernel with its functions
+_PRINTS, _STOPS = ("vprintf",), ("__assertfail",)
+_RETURNS = ("ret", "ret.uni")
+_CALLS = ("call", "call.uni")
+_JUMPS = ("bra", "bra.uni", "brx.idx", "brx.idx.uni")
+
+
+@dataclass(eq=False)
+class Body:
+    """A kernel's instructions with those of the functions that it calls; their registers, variables and targets."""
+
+    code: list[Label | Instruction] = field(default_factory=list)
+    registers: list[Register] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def with_functions(module: Module, entry: Entry) -> Body:
+    """The body of a kernel. Raises InterpreterError for calls that are recursive, indirect, or of no known function."""
+    calls = any(isinstance(each, Instruction) and each.name in _CALLS for each in entry.body)
+    if not calls and all(each.space != "param" for each in entry.variables):
+        return Body(entry.body, entry.registers, entry.variables, entry.targets)
+    return _Copier(module).copied(entry)
+
+
+@dataclass(eq=False)
+class _Frame:
+    """A copy of a body: `mark` makes its labels unique, `first` is its first register, `names` replace variables."""
+
+    entry: Entry
+    mark: str
+    first: int
+    names: dict[str, str]
+    returns_to: str = ""
+    callers: tuple[str, ...] = ()
+
+
+class _Copier:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.body = Body()
+        self.locals: set[str] = set()
+        self.copies = 0
+
+    def copied(self, entry: Entry) -> Body:
+        self._copy(_Frame(entry, "", 0, {}))
+        return self.body
+
+    def _copy(self, frame: _Frame) -> None:
+        entry, body = frame.entry, self.body
+        body.registers += [replace(each, slot=each.slot + frame.first) for each in entry.registers]
+        for variable in entry.variables:
+            if variable.space in ("param", "local"):
+                frame.names.setdefault(variable.name, f"{variable.name}{frame.mark}")
+                self.locals.add(frame.names[variable.name])
+                body.variables.append(replace(variable, name=frame.names[variable.name], space="local"))
+            elif all(variable.name != each.name for each in body.variables):  # one for all calls
+                body.variables.append(variable)
+        for name, labels in entry.targets.items():
+            body.targets[f"{name}{frame.mark}"] = tuple(f"{label}{frame.mark}" for label in labels)
+        for each in entry.body:
+            if isinstance(each, Label):
+                body.code.append(Label(f"{each.name}{frame.mark}", each.line))
+            elif each.name in _CALLS:
+                self._call(each, frame)
+            else:
+                body.code.append(self._instruction(each, frame))
+
+    def _instruction(self, instruction: Instruction, frame: _Frame) -> Instruction:
+        """An instruction of a body, in its copy."""
+        operands = tuple(self._operand(each, frame) for each in instruction.operands)
+        name, guard = instruction.name, self._guard(instruction, frame)
+        if name in _RETURNS and frame.returns_to:
+            name, operands = "bra", (Name(frame.returns_to),)
+        elif name in _JUMPS:
+            operands = tuple(Name(f"{each.name}{frame.mark}") if isinstance(each, Name) else each for each in operands)
+        else:
+            name = self._space(name, operands)
+        made = replace(instruction, name=name, operands=operands, guard=guard)
+        same = (name, operands, guard) == (instruction.name, instruction.operands, instruction.guard)
+        return instruction if same else made
+
+    def _space(self, name: str, operands: tuple[Operand, ...]) -> str:
+        """ld.param and st.param of a variable of the thread, as ld.local and st.local."""
+        parts = name.split(".")
+        if parts[0] not in ("ld", "st") or not any(part.startswith("param") for part in parts):
+            return name
+        names = {each.base.name for each in operands if isinstance(each, Address) and isinstance(each.base, Name)}
+        if not names & self.locals:
+            return name
+        return ".".join("local" if part.startswith("param") else part for part in parts)
+
+    def _guard(self, instruction: Instruction, frame: _Frame) -> Guard | None:
+        guard = instruction.guard
+        return None if guard is None else Guard(self._register(guard.register, frame), guard.negated)
+
+    def _register(self, register: Register, frame: _Frame) -> Register:
+        return replace(register, slot=register.slot + frame.first) if frame.first else register
+
+    def _formal(self, formal: Variable | Register, frame: _Frame) -> Operand:
+        return self._register(formal, frame) if isinstance(formal, Register) else Name(formal.name)
+
+    def _operand(self, operand: Operand, frame: _Frame) -> Operand:
+        if isinstance(operand, Register):
+            return self._register(operand, frame)
+        if isinstance(operand, Negated):
+            return Negated(self._register(operand.register, frame))
+        if isinstance(operand, Name):
+            return Name(frame.names.get(operand.name, operand.name))
+        if isinstance(operand, Group):
+            return Group(tuple(self._operand(each, frame) for each in operand.elements))
+        if isinstance(operand, Address):
+            base = self._operand(operand.base, frame)
+            assert isinstance(base, Register | Name) or base is operand.base
+            coordinates = operand.coordinates
+            found = None if coordinates is None else tuple(self._operand(each, frame) for each in coordinates)
+            return replace(operand, base=base, coordinates=found)
+        return operand
+
+    # Calls ------------------------------------------------------------------------------------------------------------
+
+    def _call(self, call: Instruction, frame: _Frame) -> None:
+        made = self._instruction(call, frame)
+        results, callee, arguments = _parts(made)
+        function = self.module.functions.get(callee)
+        if function is None or not function.is_defined:
+            self._external(made, callee, results)
+            return
+        if callee in frame.callers:
+            raise call.error(f"{callee} calls itself; recursive functions are not interpreted [call-recursive]")
+        if len(results) != len(function.results) or len(arguments) != len(function.parameters):
+            raise call.error(
+                f"{len(arguments)} arguments and {len(results)} results; {callee} takes {len(function.parameters)} and "
+                f"gives {len(function.results)} [call-arguments]"
+            )
+        self.copies += 1
+        mark, first = f"#{self.copies}", len(self.body.registers)
+        end = f"return{mark}"
+        inner = _Frame(function.entry, mark, first, {}, end, (*frame.callers, callee))
+        pairs = [*zip(function.parameters, arguments, strict=True), *zip(function.results, results, strict=True)]
+        named = ((formal, _variable(made, formal, given)) for formal, given in pairs)
+        inner.names = {formal.name: variable for formal, variable in named if variable is not None}
+        skip = f"over{mark}"
+        if made.guard is not None:
+            guard = Guard(made.guard.register, not made.guard.negated)
+            self.body.code.append(replace(made, name="bra", operands=(Name(skip),), guard=guard))
+        for formal, given in zip(function.parameters, arguments, strict=True):
+            self._move(made, self._formal(formal, inner), given, formal)
+        self._copy(inner)
+        self.body.code.append(Label(end, call.line))
+        for formal, given in zip(function.results, results, strict=True):
+            self._move(made, given, self._formal(formal, inner), formal)
+        self.body.code.append(Label(skip, call.line))
+        if len(self.body.code) > _MOST:
+            raise call.error(f"the kernel and its calls have more than {_MOST} instructions [call-size]")
+
+    def _move(self, call: Instruction, target: Operand, source: Operand, formal: Variable | Register) -> None:
+        """A copy of an argument into a register of the function, or of its register into a result."""
+        if isinstance(formal, Register):
+            self.body.code.append(replace(call, name=f"mov.{formal.type}", operands=(target, source), guard=None))
+
+    def _external(self, call: Instruction, callee: str, results: tuple[Operand, ...]) -> None:
+        """A function of the system: a failed assertion stops the kernel; printing does nothing and returns 0."""
+        if callee in _STOPS:
+            self.body.code.append(replace(call, name="trap", operands=()))
+        elif callee in _PRINTS:
+            for each in results:
+                if isinstance(each, Name):
+                    zero = Address(each), Immediate(0)
+                    self.body.code.append(replace(call, name="st.local.b32", operands=zero))
+        else:
+            raise call.error(
+                f"{callee} is not defined in this module; link its PTX into the same file, or inline it [call-extern]"
+            )
+
+
+def _variable(call: Instruction, formal: Variable | Register, given: Operand) -> str | None:
+    """The variable that a call gives for a parameter in .param space; None for a register."""
+    if isinstance(formal, Register):
+        return None
+    if not isinstance(given, Name):
+        raise call.error(f"{formal.name} is in .param space; give a .param variable for it [call-variable]")
+    return given.name
+
+
+def _parts(call: Instruction) -> tuple[tuple[Operand, ...], str, tuple[Operand, ...]]:
+    """The results, the function and the arguments of a call."""
+    operands = list(call.operands)
+    results = operands.pop(0).elements if operands and isinstance(operands[0], Group) else ()  # type: ignore[union-attr]
+    callee = operands.pop(0) if operands else None
+    if not isinstance(callee, Name):
+        raise call.error("only calls of a function by its name are interpreted, not by its address [call-indirect]")
+    arguments = operands.pop(0).elements if operands and isinstance(operands[0], Group) else ()  # type: ignore[union-attr]
+    return results, callee.name, arguments

@@ -1,0 +1,73 @@
+"""Variables of a module by state space, and their places (PTX ISA, "State Spaces").
+
+Variables in shared memory are placed by decoding.py. Those of a thread's own memory (.local, and .param variables of
+calls) have an offset there. Those in global and constant memory are placed when a kernel starts (machine/variables.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.program.program import GlobalVariable
+from lowtide.interpreter.ptx.syntax import Module, Variable
+
+_OF_BITS = {"b16": "i16", "b32": "i32", "b64": "i64"}
+_LOCAL_ALIGNMENT = 16
+_MOST_LOCAL = 512 * 1024  # bytes of a thread (CUDA C++ Programming Guide, "Compute Capabilities")
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """Variables by the memory that holds them."""
+
+    shared: list[Variable] = field(default_factory=list)
+    local: list[Variable] = field(default_factory=list)
+    globals: list[Variable] = field(default_factory=list)
+
+
+def by_space(variables: Sequence[Variable]) -> Spaces:
+    """The variables by memory. Raises InterpreterError for initialized ones in shared or local memory."""
+    found = Spaces()
+    for variable in variables:
+        if variable.space in ("global", "const"):
+            found.globals.append(variable)
+            continue
+        if variable.contents:
+            raise InterpreterError(
+                f"variable {variable.name} is in {variable.space} memory and has an initializer; only .global and "
+                ".const variables have one [variable-initialized]"
+            )
+        (found.shared if variable.space == "shared" else found.local).append(variable)
+    return found
+
+
+def local_places(variables: Sequence[Variable]) -> tuple[dict[str, int], int]:
+    """The offsets of variables in a thread's own memory, and its bytes."""
+    found, at = {}, 0
+    for variable in variables:
+        at = -(-at // variable.align) * variable.align
+        found[variable.name] = at
+        at += variable.size
+    size = -(-at // _LOCAL_ALIGNMENT) * _LOCAL_ALIGNMENT
+    if size > _MOST_LOCAL:
+        raise InterpreterError(
+            f"{size} bytes of local memory for each thread; a thread has at most {_MOST_LOCAL} [local-bytes]"
+        )
+    return found, size
+
+
+def globals_of(module: Module, variables: Sequence[Variable]) -> dict[str, GlobalVariable]:
+    """Variables in global and constant memory, by name."""
+    return {
+        each.name: GlobalVariable(
+            (id(module), each.name), each.name, _type(each), each.size, each.align, each.contents, each.pointers
+        )
+        for each in variables
+    }
+
+
+def _type(variable: Variable) -> str:
+    """The type of a variable's elements in memory; bytes may hold elements of any type."""
+    if variable.type in ("b8", "u8", "s8", "b128"):
+        return ""
+    return _OF_BITS.get(variable.type) or (variable.type if variable.type[0] == "f" else f"i{variable.type[1:]}")
