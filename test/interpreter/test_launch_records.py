@@ -149,7 +149,7 @@ def test_parameters_are_bytes_and_pointers_into_arrays() -> None:
         ({"kernel": "other"}, r"has no kernel other; it has scale.*\[launched-kernel\]"),
         ({"parameters": ()}, r"launch 0 of scale: 0 parameters; scale takes 3.*\[launched-parameters\]"),
         ({"grid": (1, 70000, 1)}, r"launch 0 of scale: a grid of \[1, 70000, 1\];.*\[launched-extents\]"),
-        ({"grid": (4, 2, 1), "cluster": (2, 4, 1)}, r"in clusters of \[2, 4, 1\]; each side.*\[launched-cluster-sides\]"),
+        ({"grid": (4, 2, 1), "cluster": (2, 4, 1)}, r"clusters of \[2, 4, 1\]; each side.*\[launched-cluster-sides\]"),
         ({"block": (48, 32, 1)}, r"1536 threads per CTA; take .* up to 1024.*\[threads-per-cta\]"),
         ({"shared_bytes": 200_000}, "200000 bytes of shared memory; a CTA has 166912 on sm_80"),
     ],
