@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from lowtide.cli import options, problem
-from lowtide.cli.console import busy, line, problem_line, seed_or_drawn, table
+from lowtide.cli.console import problem_line, seed_or_drawn
+from lowtide.cli.output import busy, line, table
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.native import choose
 from lowtide.measurement.bench.contest import HEADINGS, Contest

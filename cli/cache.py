@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lowtide.cli.console import counted, line, table
+from lowtide.cli.output import counted, line, table
 from lowtide.compiler.cache.settings import FOLDER_VARIABLE, OFF, open_store
 from lowtide.compiler.cache.store import Entry, KernelStore
 from lowtide.compiler.cache.tuned import clear_records, count_records

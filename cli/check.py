@@ -10,8 +10,9 @@ import typer
 from lowtide import entry
 from lowtide.cli import options
 from lowtide.cli.check_presets import Options, checks, report
-from lowtide.cli.console import busy, line, on_pass, problem_line, seed_or_drawn, table
+from lowtide.cli.console import on_pass, problem_line, seed_or_drawn
 from lowtide.cli.grouped import grouped
+from lowtide.cli.output import busy, line, table
 from lowtide.cli.problem import OpenProblem
 from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.driver import lower

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from lowtide.cli.console import table
+from lowtide.cli.output import table
 from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.presets import LADDERS
 from lowtide.compiler.whole_files import write_whole

@@ -8,8 +8,9 @@ import typer
 
 from lowtide import targets
 from lowtide.cli import options
-from lowtide.cli.console import busy, line, on_pass, problem_line, time_table
+from lowtide.cli.console import on_pass, problem_line, time_table
 from lowtide.cli.grouped import grouped
+from lowtide.cli.output import busy, line
 from lowtide.cli.problem import OpenProblem
 from lowtide.compiler import attempts, driver
 from lowtide.compiler.compile import resolve_schedule

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from lowtide.cli import options
-from lowtide.cli.console import busy, line, on_pass, problem_line
+from lowtide.cli.console import on_pass, problem_line
 from lowtide.cli.grouped import grouped
+from lowtide.cli.output import busy, line
 from lowtide.cli.problem import OpenProblem
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.native import choose

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from lowtide.cli import options
-from lowtide.cli.console import busy, counted, line, on_pass, problem_line, table
+from lowtide.cli.console import on_pass, problem_line
 from lowtide.cli.explain_tables import print_accesses
 from lowtide.cli.grouped import grouped
+from lowtide.cli.output import busy, counted, line, table
 from lowtide.cli.problem import OpenProblem
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.inspection.explain.composition import Composition, Grid, Role

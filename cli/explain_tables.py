@@ -2,7 +2,7 @@
 
 import typer
 
-from lowtide.cli.console import counted, line, table
+from lowtide.cli.output import counted, line, table
 from lowtide.inspection.explain.accesses import Accesses, GlobalAccess, SharedAccess
 from lowtide.inspection.explain.hopper import (
     MULTIPLY_BITS_A_CYCLE,

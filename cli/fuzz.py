@@ -7,7 +7,8 @@ import typer
 
 from lowtide import entry
 from lowtide.cli import options
-from lowtide.cli.console import busy, line, seed_or_drawn
+from lowtide.cli.console import seed_or_drawn
+from lowtide.cli.output import busy, line
 from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.errors import Error
 from lowtide.verification.fuzz.case import Ended

@@ -10,8 +10,9 @@ import typer
 from mlir import ir
 
 from lowtide.cli import options
-from lowtide.cli.console import busy, counted, line, on_ctas, on_pass, problem_line, seed_or_drawn
+from lowtide.cli.console import on_ctas, on_pass, problem_line, seed_or_drawn
 from lowtide.cli.grouped import grouped
+from lowtide.cli.output import busy, counted, line
 from lowtide.cli.problem import OpenProblem
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.contexts import make_context, parse_file, parse_text, read_text

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from lowtide.cli import options, problem
-from lowtide.cli.console import busy, line, problem_line, seed_or_drawn, table
+from lowtide.cli.console import problem_line, seed_or_drawn
+from lowtide.cli.output import busy, line, table
 from lowtide.compiler.native import choose
 from lowtide.compiler.presets import LADDERS, Preset, ladder_of
 from lowtide.compiler.spec import GemmSpec

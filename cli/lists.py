@@ -1,6 +1,6 @@
 """`lowtide presets` and `lowtide targets`: the names that other commands accept."""
 
-from lowtide.cli.console import table
+from lowtide.cli.output import table
 from lowtide.compiler.presets import LADDERS, Preset
 from lowtide.targets import KNOWN
 

@@ -1,5 +1,5 @@
 """The command `lowtide`: run, compile, interpret, check, fuzz, explain, draw, bench, tune, ladder, mutate, reduce,
-presets, targets, cache.
+presets, targets, cache, ptx.
 
 Exit status: 0 for success, 1 for a wrong result, 2 if something was refused, with a message but no traceback. 3 if
 Lowtide itself failed, including the interpreter, which says nothing about the kernel. 130 after an interrupt, 141 if
@@ -37,6 +37,7 @@ _COMMANDS = {
     "presets": ("lists", "presets"),
     "targets": ("lists", "targets"),
     "cache": ("cache", "app"),
+    "ptx": ("ptx", "app"),
 }
 
 

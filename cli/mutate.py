@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from lowtide import entry
-from lowtide.cli.console import busy, line, table
+from lowtide.cli.output import busy, line, table
 from lowtide.compiler.driver import lower
 from lowtide.compiler.whole_files import check_writable, write_whole
 from lowtide.dialects.levels import Level

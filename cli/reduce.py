@@ -9,7 +9,7 @@ import typer
 
 from lowtide import entry
 from lowtide.cli import options, problem
-from lowtide.cli.console import busy, counted, line
+from lowtide.cli.output import busy, counted, line
 from lowtide.compiler.contexts import make_context, parse_file
 from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel

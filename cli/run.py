@@ -8,8 +8,9 @@ from typing import Any
 import typer
 
 from lowtide.cli import options
-from lowtide.cli.console import busy, counted, line, on_ctas, on_pass, problem_line, seed_or_drawn, time_table
+from lowtide.cli.console import on_ctas, on_pass, problem_line, seed_or_drawn, time_table
 from lowtide.cli.grouped import grouped
+from lowtide.cli.output import busy, counted, line
 from lowtide.cli.problem import GivenProblem
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.contexts import make_context

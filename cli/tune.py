@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from lowtide.cli import options, problem
-from lowtide.cli.console import line, problem_line, table
+from lowtide.cli.console import problem_line
+from lowtide.cli.output import line, table
 from lowtide.compiler.numerics_words import NUMERICS, REPEATABLE
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import Error, SpecError

@@ -50,6 +50,7 @@ _FOLDERS = (
     "verification",
     "inspection",
     "measurement",
+    "ptx",
     "cli",
 )
 _REFUSING = (*_FOLDERS, "runtime", "src/lowtide")

@@ -55,8 +55,31 @@ class _Source:
         return f"launch {self.number} of {self.launch.kernel}"
 
 
+@dataclass(frozen=True)
+class Parsed:
+    """A text of PTX for several runs: parsed once, its kernels decoded once for each number domain."""
+
+    module: Module
+    programs: dict[tuple[str, str, bool], Program]
+
+    def program(self, name: str, numbers: domains.Domain, pauses: bool = False) -> Program:
+        """A kernel, decoded; with `pauses`, for runs in several orders. Raises InterpreterError as `decode`."""
+        key = name, numbers.name, pauses
+        if key not in self.programs:
+            program = decode(self.module, name, numbers)
+            if pauses:
+                pause(program, use_of)
+            self.programs[key] = program
+        return self.programs[key]
+
+
+def parsed(ptx: str, file: str = "<ptx>") -> Parsed:
+    """A text of PTX. Raises InterpreterError, with the line, for text that is not interpreted."""
+    return Parsed(parse(ptx, file), {})
+
+
 def run(
-    ptx: str,
+    ptx: str | Parsed,
     record: LaunchRecord,
     *,
     domain: str = "float",
@@ -69,23 +92,20 @@ def run(
     The arrays keep their shapes and have the dtype of their elements, or int64 in the domains "exact" and "field".
     Raises InterpreterError for illegal PTX, an illegal launch, and every broken rule.
     """
-    module, numbers = parse(ptx, file), domains.domain(domain)
+    source = parsed(ptx, file) if isinstance(ptx, str) else ptx
+    module, numbers = source.module, domains.domain(domain)
     memory = GlobalMemory(numbers.payload)
     options, observers = options or Options(), observers or Observers()
     launcher = Launcher(numbers, memory, options, observers)
     target = next((each for each in targets.KNOWN if each.name == module.target), None)
     with np.errstate(all="ignore"):
         places = Places.of(memory, numbers, record.arrays)
-        programs: dict[str, Program] = {}
         for number, launch in enumerate(record.launches):
-            source = _Source(launch, number)
-            request = _request(launch, module, places, source)
-            check_shape(request, target, source)
-            if launch.kernel not in programs:
-                programs[launch.kernel] = decode(module, launch.kernel, numbers)
-                if observers.explorer is not None:
-                    pause(programs[launch.kernel], use_of)
-            launcher.run(programs[launch.kernel], request, source, use_of)
+            origin = _Source(launch, number)
+            request = _request(launch, module, places, origin)
+            check_shape(request, target, origin)
+            program = source.program(launch.kernel, numbers, observers.explorer is not None)
+            launcher.run(program, request, origin, use_of)
     return places.contents()
 
 

@@ -144,7 +144,9 @@ def _standing(running: list[Agent]) -> list[str]:
     """The position of each agent, and what it waits for."""
     lines = []
     for agent in running[:16]:
-        if (op := agent.state.op) is not None:
+        if (op := agent.state.op) is None:
+            lines.append(f"  {agent.state.who()} has not begun")
+        else:
             wait = None if agent.waits is None or agent.waits.ready() else agent.waits
             what, reason = ("is at", "") if wait is None else ("waits at", f": {wait.why()}")
             lines.append(f"  {agent.state.who()} {what} {op.describe()}{reason}")

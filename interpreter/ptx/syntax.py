@@ -70,7 +70,11 @@ class Guard:
 
 @dataclass(slots=True, eq=False)
 class Instruction:
-    """`name` is the opcode with its modifiers, as written: `setp.lt.s32`; `text` is the whole instruction."""
+    """`name` is the opcode with its modifiers, as written: `setp.lt.s32`; `text` is the whole instruction.
+
+    `sources` are the lines of the kernel's source that it comes from, by `.loc`: the innermost, then those of the calls
+    that were inlined around it.
+    """
 
     name: str
     operands: tuple[Operand, ...]
@@ -78,6 +82,7 @@ class Instruction:
     file: str
     line: int
     text: str
+    sources: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """The instruction's text, shortened, and its location."""

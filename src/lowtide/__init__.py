@@ -6,7 +6,8 @@
     kernel = lt.compile_gemm(spec)
     print(kernel.levels["pipelined"])
 
-Names are imported when they are first used, so that `lowtide.runtime` works without an installed compiler.
+Names are imported when they are first used, so that `lowtide.runtime` and `lowtide.ptx` work without an installed
+compiler.
 """
 
 import importlib
@@ -14,7 +15,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lowtide import runtime
+    from lowtide import ptx, runtime
     from lowtide.compiler.block_scales import BlockScales
     from lowtide.compiler.bundle import bundle
     from lowtide.compiler.cache.precompile import precompile
@@ -178,6 +179,7 @@ __all__ = [
     "pack_weights",
     "precompile",
     "presets",
+    "ptx",
     "random_inputs",
     "reference",
     "reference_with_bound",
@@ -196,7 +198,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("runtime", "torch"):
+    if name in ("ptx", "runtime", "torch"):
         return importlib.import_module(f"lowtide.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'lowtide' has no attribute {name!r}")

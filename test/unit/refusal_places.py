@@ -19,7 +19,7 @@ from lowtide import errors
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (
     *("targets", "dialects", "passes", "interpreter", "compiler", "runtime", "src/lowtide"),
-    *("verification", "inspection", "measurement", "cli"),
+    *("verification", "inspection", "measurement", "ptx", "cli"),
 )
 CODE = re.compile(r" \[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]$")
 _CLASSES = {name for name, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.Error)}

@@ -23,12 +23,13 @@ BELOW = {
     "dialects": {"elements", "errors", "targets", "dialects"},
     "passes": {"decompositions", "elements", "errors", "targets", "dialects", "passes"},
     "interpreter": {"decompositions", "elements", "errors", "launches", "targets", "dialects", "interpreter"},
+    "ptx": {"elements", "errors", "launches", "interpreter", "ptx"},
     "runtime": {"decompositions", "elements", "entry", "errors", "keywords", "launches", "runtime"},
     "compiler": _ALL,
     "verification": {*_ALL, "verification"},
     "inspection": {*_ALL, "inspection"},
     "measurement": {*_ALL, "verification", "measurement"},
-    "cli": {*_ALL, "verification", "inspection", "measurement", "cli"},
+    "cli": {*_ALL, "verification", "inspection", "measurement", "ptx", "cli"},
     "src/lowtide/torch": {"elements", "errors", "keywords", "runtime", "compiler", "torch"},
 }
 
@@ -178,8 +179,9 @@ def test_a_pass_imports_no_pass() -> None:
     assert {name: names for name, names in found.items() if names} == {}
 
 
-def test_the_runtime_imports_no_mlir() -> None:
-    sources = {path.name: path.read_text(encoding="utf-8") for path in files("runtime")}
+@pytest.mark.parametrize("folder", ["runtime", "ptx"])
+def test_the_runtime_and_ptx_import_no_mlir(folder: str) -> None:
+    sources = {path.name: path.read_text(encoding="utf-8") for path in files(folder)}
     assert {name for name, source in sources.items() if imports_mlir(source)} == set()
 
 
@@ -236,7 +238,7 @@ ATOMS = re.compile(
 )
 
 
-@pytest.mark.parametrize("folder", sorted({*BELOW} - {"targets", "interpreter"}))  # which reads the names of PTX
+@pytest.mark.parametrize("folder", sorted({*BELOW} - {"targets", "interpreter", "ptx"}))  # which reads the names of PTX
 def test_no_name_of_an_atom_is_tested_above_targets(folder: str) -> None:
     assert not [str(path) for path in files(folder) if ATOMS.search(path.read_text())]
 

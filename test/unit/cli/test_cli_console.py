@@ -9,7 +9,7 @@ import pytest
 from cli_calls import accepted
 
 from lowtide.cli import compile as cli_compile
-from lowtide.cli import console as cli_console
+from lowtide.cli import output as cli_output
 from lowtide.compiler.presets import PRESETS
 from lowtide.targets import KNOWN
 
@@ -35,16 +35,16 @@ def test_the_console_script_prints_help_and_version() -> None:
 def test_what_takes_longer_than_patience_is_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli_console, "_PATIENCE", 0.0)
-    with cli_console.busy("waiting") as update:
+    monkeypatch.setattr(cli_output, "PATIENCE", 0.0)
+    with cli_output.busy("waiting") as update:
         update("waiting for [1/2]")
         while not (shown := capsys.readouterr().err):
             pass
     assert shown in ("waiting …\n", "waiting for [1/2] …\n")
-    assert cli_compile.busy is cli_console.busy
+    assert cli_compile.busy is cli_output.busy
 
 
 def test_what_is_quick_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with cli_console.busy("waiting"):
+    with cli_output.busy("waiting"):
         pass
     assert capsys.readouterr() == ("", "")

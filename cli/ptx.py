@@ -1,0 +1,186 @@
+"""`lowtide ptx`: runs kernels in PTX, of any compiler, on the CPU under the rules of the hardware. Needs no MLIR."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from lowtide.cli.output import busy, counted, line, table
+from lowtide.errors import Error, LaunchError
+from lowtide.interpreter.launching import Parsed, parsed
+from lowtide.interpreter.machine.options import Progress
+from lowtide.ptx.info import KernelInfo, kernels_of
+from lowtide.ptx.judging import check_record, run_judged
+from lowtide.ptx.kinds import UNKNOWN, kind_before_run
+from lowtide.ptx.launch_files import AFTER, BEFORE, LAUNCH, Recorded, read_launch
+from lowtide.ptx.reports import Report, broken
+from lowtide.ptx.settings import BASES, MAX_STEPS, Settings
+
+app = typer.Typer(no_args_is_help=True, help="Run and check kernels in PTX, of any compiler, on the CPU.")
+
+File = Annotated[Path, typer.Argument(help="A text of PTX.")]
+_LAUNCH = f"The launch (docs/ptx.md). Default: {LAUNCH} beside FILE."
+LaunchFile = Annotated[Path | None, typer.Option("--launch", help=_LAUNCH, show_default=False)]
+_ARRAYS = f"The arrays before the launch. Default: {BEFORE} beside the launch, if it is there."
+Arrays = Annotated[Path | None, typer.Option("--arrays", help=_ARRAYS, show_default=False)]
+_EXPECT = f"The arrays after the launch. Default: {AFTER} beside the launch, if it is there."
+Expect = Annotated[Path | None, typer.Option("--expect", help=_EXPECT, show_default=False)]
+Out = Annotated[Path | None, typer.Option("--out", help="Write the arrays after the launch to this .npz file.")]
+KernelName = Annotated[str | None, typer.Option("--kernel", help="The kernel, if not the one of the launch.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON (docs/ptx.md).")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Determines the order of warps.")]
+Sms = Annotated[int, typer.Option("--sms", min=1, help="CTAs that run at a time.")]
+MaxSteps = Annotated[int, typer.Option("--max-steps", min=1, help="The most instructions of a warp.")]
+Base = Annotated[str, typer.Option("--base", help=f"Where shared memory begins: {' or '.join(BASES)} (docs/ptx.md).")]
+Orders = Annotated[int, typer.Option("--orders", min=1, help="The most orders of warps, if one run is not enough.")]
+Seconds = Annotated[float, typer.Option("--seconds", min=0, help="The most seconds for further orders.")]
+
+
+@app.command()
+def run(
+    file: File,
+    launch: LaunchFile = None,
+    arrays: Arrays = None,
+    expect: Expect = None,
+    out: Out = None,
+    kernel: KernelName = None,
+    seed: Seed = 0,
+    sms: Sms = 2,
+    max_steps: MaxSteps = MAX_STEPS,
+    base: Base = BASES[0],
+    as_json: Json = False,
+) -> None:
+    """Run a launch in one order of warps, and compare the arrays after it.
+
+    Exit status: 0 if no rule is broken and the arrays are as expected, 1 if not, 2 if it cannot be said.
+    """
+    files = _Files(file, launch, arrays, expect, kernel)
+    settings = Settings(seed, sms, max_steps, base=base)
+    _end(files.judge(lambda source, given, progress: _ran(source, given, settings, progress, out)), as_json)
+
+
+@app.command()
+def check(
+    file: File,
+    launch: LaunchFile = None,
+    arrays: Arrays = None,
+    expect: Expect = None,
+    kernel: KernelName = None,
+    seed: Seed = 0,
+    sms: Sms = 2,
+    max_steps: MaxSteps = MAX_STEPS,
+    orders: Orders = 20,
+    seconds: Seconds = 30.0,
+    base: Base = BASES[0],
+    as_json: Json = False,
+) -> None:
+    """As run; says also whether the verdict holds for every order of warps, and runs other orders if it may not.
+
+    Exit status: 0 if no rule is broken and the arrays are as expected, 1 if not, 2 if it cannot be said.
+    """
+    files = _Files(file, launch, arrays, expect, kernel)
+    settings = Settings(seed, sms, max_steps, orders, seconds, base)
+    judged = files.judge(
+        lambda source, given, progress: check_record(source, given.record, given.expected, settings, progress)
+    )
+    _end(judged, as_json)
+
+
+@app.command()
+def info(file: File, as_json: Json = False) -> None:
+    """List the kernels of a file, their parameters and resources, and the instructions that are not interpreted.
+
+    Exit status: 0 if all is interpreted, 2 if not.
+    """
+    try:
+        source = parsed(_text(file), file.name)
+    except Error as error:
+        _end(broken(error, kind_before_run(error), None, file.name), as_json)
+        return
+    found = kernels_of(source)
+    if as_json:
+        head = {"file": str(file), "version": source.module.version, "target": source.module.target}
+        typer.echo(json.dumps(head | {"kernels": [each.as_dict() for each in found]}, indent=2, ensure_ascii=False))
+    else:
+        line("version", f"{source.module.version}, target {source.module.target}")
+        for each in found:
+            _print_info(each)
+    if any(each.missing for each in found):
+        raise typer.Exit(UNKNOWN)
+
+
+def _print_info(info: KernelInfo) -> None:
+    typer.echo("")
+    line("kernel", info.name)
+    if info.parameters:
+        table(("#", "parameter", "type", "bytes"), [each.cells(at) for at, each in enumerate(info.parameters)], (0, 3))
+    line("resources", info.resources)
+    line("code", f"{counted(info.instructions, 'instruction')}, {len(info.missing)} not interpreted")
+    for each in info.missing:
+        typer.echo(f"  {each}")
+
+
+class _Files:
+    """The files of a run: those given, else those beside the others."""
+
+    def __init__(
+        self, file: Path, launch: Path | None, arrays: Path | None, expect: Path | None, kernel: str | None
+    ) -> None:
+        self.file, self.kernel = file, kernel
+        self.launch = file.parent / LAUNCH if launch is None else launch
+        self.arrays = _beside(self.launch, BEFORE) if arrays is None else arrays
+        self.expect = _beside(self.launch, AFTER) if expect is None else expect
+
+    def judge(self, how: Any) -> Report:
+        """The report of a run, also of files that cannot be read."""
+        try:
+            source = parsed(_text(self.file), self.file.name)
+            given = read_launch(source.module, self.launch, self.arrays, self.expect, self.kernel)
+        except Error as error:
+            return broken(error, kind_before_run(error), None, self.file.name)
+        with busy(f"running {self.file.name}") as update:
+            report: Report = how(source, given, lambda ended, ctas: update(f"running: {ended} of {ctas} CTAs"))
+        return report
+
+
+def _ran(source: Parsed, given: Recorded, settings: Settings, progress: Progress, out: Path | None) -> Report:
+    report = run_judged(source, given.record, given.expected, settings, progress)
+    if out is not None and report.arrays:
+        np.savez_compressed(out, **{name: _plain(array) for name, array in report.arrays.items()})
+    return report
+
+
+def _plain(array: Any) -> Any:
+    """An array of a type that numpy has; others as unsigned integers of their bits."""
+    return array if array.dtype.kind in "fiub" else np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+
+
+def _beside(launch: Path, name: str) -> Path | None:
+    path = launch.parent / name
+    return path if path.exists() else None
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise LaunchError(f"{file} cannot be read: {error.strerror} [ptx-file]") from None
+
+
+def _end(report: Report, as_json: bool) -> None:
+    """Print a report, and exit with its status."""
+    if as_json:
+        typer.echo(json.dumps(report.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        line("verdict", f"{report.kind}: {report.message}")
+        for place in report.places:
+            line("", str(place))
+        if report.orders:
+            line("orders", report.orders)
+        for note in report.notes:
+            line("note", note)
+        line("time", f"{report.seconds:.2f} s")
+    if report.status:
+        raise typer.Exit(report.status)

@@ -1,0 +1,173 @@
+"""Arguments of a launch in Python as arrays and parameters of a record (`lowtide.launches`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import LaunchError
+from lowtide.interpreter.ptx.syntax import Entry, Variable
+from lowtide.interpreter.ptx.table import bits_of
+from lowtide.launches import Array, Parameter, Pointer
+from lowtide.launches import TensorMap as RecordedMap
+from lowtide.ptx.dtypes import element_of, in_record, swizzle_of
+
+_MAP_BYTES = 128
+_LARGEST = 8  # bytes of a scalar
+
+
+@dataclass(frozen=True, eq=False)
+class TensorMap:
+    """A tensor map (CUtensorMap) of an array, by value: `box` has a side for each of the array's dimensions, in its
+    order, in elements. `swizzle` is 0, 32, 64 or 128 bytes. `dtype` replaces the array's type, such as "tf32"."""
+
+    array: Any
+    box: Sequence[int]
+    swizzle: int | str = 0
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Unwritten:
+    """An array that nothing has written: reading an element before the kernel writes it is an error."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """A struct passed by value, as its bytes."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Given:
+    """The arguments of a launch as a record has them. `dtypes` are those of the results, by array, in the order of the
+    arguments that are arrays."""
+
+    arrays: Mapping[str, Array]
+    parameters: tuple[Parameter, ...]
+    dtypes: Mapping[str, np.dtype[Any]]
+    names: tuple[str, ...]
+
+
+def given(entry: Entry, arguments: Sequence[Any]) -> Given:
+    """Raises LaunchError for arguments that do not fit the kernel's parameters."""
+    if len(arguments) != len(entry.parameters):
+        raise LaunchError(
+            f"{len(arguments)} arguments; {entry.name} takes {len(entry.parameters)}: {_listed(entry)} [ptx-arguments]"
+        )
+    placing = _Placing()
+    parameters = [
+        placing.parameter(argument, variable, number)
+        for number, (argument, variable) in enumerate(zip(arguments, entry.parameters, strict=True))
+    ]
+    return Given(placing.arrays, tuple(parameters), placing.dtypes, tuple(placing.names))
+
+
+def _listed(entry: Entry) -> str:
+    return ", ".join(f".{each.type} {each.name}" for each in entry.parameters) or "none"
+
+
+class _Placing:
+    """Collects the arrays of arguments; two that are the same array are placed once."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, Array] = {}
+        self.dtypes: dict[str, np.dtype[Any]] = {}
+        self.names: list[str] = []
+        self.seen: dict[tuple[Any, ...], str] = {}
+        self.held: list[Any] = []  # so that no id is used twice
+
+    def parameter(self, argument: Any, variable: Variable, number: int) -> Parameter:
+        what = f"argument {number}, .{variable.type} {variable.name}"
+        if isinstance(argument, TensorMap):
+            return self._tensor_map(argument, variable, what)
+        if isinstance(argument, Bytes):
+            if len(argument.data) != variable.size:
+                raise LaunchError(f"{what}: {len(argument.data)} bytes; it has {variable.size} [ptx-struct]")
+            return argument.data
+        if argument is None:
+            return bytes(_pointer_bytes(variable, what))
+        if isinstance(argument, bool | int | float | np.generic):
+            return scalar(argument, variable.type, variable.size, what)
+        _pointer_bytes(variable, what)
+        return Pointer(self.array(argument, variable.name, what))
+
+    def array(self, argument: Any, name: str, what: str) -> str:
+        """The name in the record of an array."""
+        if isinstance(argument, Unwritten):
+            dtype, values = np.dtype(argument.dtype), None
+            shape: tuple[int, ...] = tuple(argument.shape)
+            strides = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
+            key: tuple[Any, ...] = (id(argument),)
+        else:
+            values = _array(argument, what)
+            dtype, shape = values.dtype, values.shape
+            if any(stride % dtype.itemsize for stride in values.strides):
+                raise LaunchError(f"{what}: its strides are not whole elements; copy it [ptx-array-strides]")
+            strides = tuple(stride // dtype.itemsize for stride in values.strides)
+            key = (values.__array_interface__["data"][0], shape, strides, str(dtype))
+        if key not in self.seen:
+            self.held.append(argument)
+            self.seen[key] = name
+            element, stored = in_record(values, dtype, what)
+            self.arrays[name] = Array(element, shape, strides, stored)
+            self.dtypes[name] = dtype
+        self.names.append(self.seen[key])
+        return self.seen[key]
+
+    def _tensor_map(self, map: TensorMap, variable: Variable, what: str) -> RecordedMap:
+        if variable.size != _MAP_BYTES:
+            raise LaunchError(
+                f"{what}: a tensor map has {_MAP_BYTES} bytes, this parameter {variable.size} [ptx-map-parameter]"
+            )
+        name = self.array(map.array, variable.name, what)
+        array = self.arrays[name]
+        if array.strides and array.strides[-1] != 1:
+            raise LaunchError(f"{what}: the last dimension of a tensor map is contiguous; copy it [ptx-map-strides]")
+        dtype = array.dtype if map.dtype is None else element_of(map.dtype, what)
+        box = tuple(int(side) for side in map.box)
+        return RecordedMap(Pointer(name), dtype, array.shape, array.strides[:-1], box, swizzle_of(map.swizzle, what))
+
+
+def _array(argument: Any, what: str) -> NDArray[Any]:
+    """An argument as a numpy array, without a copy of an array."""
+    try:
+        found = np.asarray(argument)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise LaunchError(f"{what}: {type(argument).__name__} is not an array: {error} [ptx-array]") from None
+    if found.dtype == object or found.ndim == 0:
+        raise LaunchError(
+            f"{what}: {type(argument).__name__} is no argument; pass a numpy array, a number, a TensorMap, Unwritten, "
+            "Bytes, or None for a null pointer [ptx-argument]"
+        )
+    return found
+
+
+def _pointer_bytes(variable: Variable, what: str) -> int:
+    """The bytes of a parameter that takes a pointer."""
+    if variable.size != _LARGEST or variable.type[0] == "f":
+        raise LaunchError(f"{what}: an array or None is a pointer, which needs 64 bits [ptx-pointer]")
+    return _LARGEST
+
+
+def scalar(value: Any, type: str, size: int, what: str) -> bytes:
+    """The little-endian bytes of a number as a parameter of a PTX type."""
+    if size > _LARGEST or bits_of(type) != 8 * size:
+        raise LaunchError(f"{what}: it has {size} bytes and takes no number; pass Bytes [ptx-scalar-struct]")
+    if isinstance(value, float | np.floating) or type[0] == "f":
+        if size < 2 or type[0] in "su":
+            raise LaunchError(f"{what}: the number {value!r} is a float [ptx-scalar-float]")
+        with np.errstate(over="ignore"):
+            return np.asarray(value, f"<f{size}").tobytes()
+    number, bits = int(value), 8 * size
+    if not -(1 << bits - 1) <= number < 1 << bits:
+        raise LaunchError(f"{what}: {number} does not fit into {bits} bits [ptx-scalar-range]")
+    return (number % (1 << bits)).to_bytes(size, "little")

@@ -1,0 +1,178 @@
+"""Runs a record of launches and judges it: the broken rule, or whether the arrays are as expected."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import Error, InterpreterError, LaunchError
+from lowtide.interpreter.launching import Parsed, run
+from lowtide.interpreter.machine.exploration import Explorer, explore
+from lowtide.interpreter.machine.interleavings import Report as Orders
+from lowtide.interpreter.machine.options import Observers, Progress
+from lowtide.interpreter.numbers.domains import domain
+from lowtide.interpreter.ptx.syntax import Instruction
+from lowtide.launches import Array, LaunchRecord
+from lowtide.ptx.dtypes import as_element
+from lowtide.ptx.kinds import kind_before_run, kind_of
+from lowtide.ptx.reports import Report, broken
+from lowtide.ptx.settings import Settings
+
+DOMAIN = "float"
+_ATOMIC = ("atom.", "red.")
+_BY_RULE = "this run speaks for every order of warps"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Arrays after the launches, by name, and how close the results must be: |x - y| <= atol + rtol · |y|. Arrays in
+    `kept` must not change."""
+
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    rtol: float = 0.0
+    atol: float = 0.0
+    kept: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        names: Sequence[str],
+        arrays: Mapping[str, Array],
+        values: Sequence[Any] | None,
+        rtol: float,
+        atol: float,
+    ) -> Expected:
+        """Of the arguments that are arrays, in their order."""
+        if values is None:
+            return cls()
+        if len(values) != len(names):
+            raise LaunchError(f"{len(values)} expected arrays; {len(names)} are passed [ptx-expected-count]")
+        pairs = zip(names, values, strict=True)
+        return cls({name: np.asarray(value) for name, value in pairs if value is not None}, rtol, atol).checked(arrays)
+
+    def checked(self, arrays: Mapping[str, Array]) -> Expected:
+        """These, with elements as they are in the record. Raises LaunchError for arrays that do not fit it."""
+        found = {}
+        for name, values in self.arrays.items():
+            if name not in arrays:
+                raise LaunchError(f"expected array {name} is no array of the launch [ptx-expected-name]")
+            if values.shape != arrays[name].shape:
+                raise LaunchError(
+                    f"expected array {name}: shape {list(values.shape)}; the launch has {list(arrays[name].shape)}"
+                    " [ptx-expected-shape]"
+                )
+            found[name] = as_element(values, arrays[name].dtype)
+        return replace(self, arrays=found)
+
+    def difference(self, results: Mapping[str, NDArray[Any]], given: Mapping[str, Array]) -> str | None:
+        """The first element that is not as expected, in words; None if all are."""
+        for name in (*self.arrays, *sorted(self.kept)):
+            wanted = self.arrays[name] if name in self.arrays else given[name].values
+            if wanted is not None and (text := _differs(name, results[name], wanted, self.rtol, self.atol)):
+                return text if name in self.arrays else f"{text}: it should not change"
+        return None
+
+
+def _differs(name: str, result: NDArray[Any], wanted: NDArray[Any], rtol: float, atol: float) -> str | None:
+    with np.errstate(all="ignore"):
+        same = (result == wanted) | ((result != result) & (wanted != wanted))
+        if rtol or atol:
+            x, y = result.astype(np.float64), wanted.astype(np.float64)
+            same = same | (np.abs(x - y) <= atol + rtol * np.abs(y))
+    if same.all():
+        return None
+    place = tuple(int(index) for index in np.argwhere(~same)[0])
+    where = ", ".join(map(str, place))
+    count = int(same.size - np.count_nonzero(same))
+    return f"{name}[{where}] is {result[place]}, not {wanted[place]}; {count} of {same.size} elements differ"
+
+
+def run_record(
+    source: Parsed, record: LaunchRecord, settings: Settings, progress: Progress | None = None
+) -> dict[str, NDArray[Any]]:
+    """The arrays after the launches. Raises InterpreterError for a broken rule."""
+    observers = Observers() if progress is None else Observers(on_progress=progress)
+    return run(source, record, options=settings.options, observers=observers)
+
+
+def run_judged(
+    source: Parsed, record: LaunchRecord, expected: Expected, settings: Settings, progress: Progress | None = None
+) -> Report:
+    """The report of one run."""
+    observers = Observers() if progress is None else Observers(on_progress=progress)
+    return _judged(source, record, expected, settings, observers)
+
+
+def check_record(
+    source: Parsed, record: LaunchRecord, expected: Expected, settings: Settings, progress: Progress | None = None
+) -> Report:
+    """As `run_judged`, with whether the verdict holds for every order of warps; others are run if it may not."""
+    started, orders = time.perf_counter(), Orders()
+    observers = Observers(report=orders) if progress is None else Observers(report=orders, on_progress=progress)
+    report = _judged(source, record, expected, settings, observers)
+    if not report.ok:
+        return report
+    if orders.holds and not _has_atomics(source, record):
+        return replace(report, orders=_BY_RULE)
+    if orders.timed:
+        return replace(report, orders=str(orders))
+    return _explored(source, record, expected, settings, report, started)
+
+
+def _has_atomics(source: Parsed, record: LaunchRecord) -> bool:
+    """Whether a kernel changes words by operations that may not commute: their last values may depend on the order."""
+    names = {launch.kernel for launch in record.launches}
+    bodies = (entry.body for name, entry in source.module.entries.items() if name in names)
+    return any(isinstance(each, Instruction) and each.name.startswith(_ATOMIC) for body in bodies for each in body)
+
+
+def _explored(
+    source: Parsed, record: LaunchRecord, expected: Expected, settings: Settings, report: Report, started: float
+) -> Report:
+    """Run further orders, within the budget."""
+
+    def one(explorer: Explorer) -> None:
+        found = run(source, record, options=settings.options, observers=Observers(report=Orders(), explorer=explorer))
+        if (text := expected.difference(found, record.arrays)) is not None:
+            raise InterpreterError(f"{text} [ptx-wrong-result]")
+
+    explored = explore(one, settings.orders, settings.seconds)
+    seconds = time.perf_counter() - started
+    if explored.fault is None:
+        return replace(report, orders=str(explored), seconds=seconds)
+    if explored.fault.code == "ptx-wrong-result":
+        return Report("wrong-result", str(explored.fault), explored.fault.code, seconds=seconds)
+    found = broken(explored.fault, kind_of(explored.fault), source.module, source.module.file)
+    return replace(found, orders=f"found in order {explored.orders} of those that differ", seconds=seconds)
+
+
+def _judged(
+    source: Parsed, record: LaunchRecord, expected: Expected, settings: Settings, observers: Observers
+) -> Report:
+    started, file = time.perf_counter(), source.module.file
+    try:
+        for launch in record.launches:
+            source.program(launch.kernel, domain(DOMAIN))
+    except Error as error:
+        return broken(error, kind_before_run(error), source.module, file)
+    try:
+        report = _compared(source, record, expected, settings, observers)
+    except Error as error:
+        report = broken(error, kind_of(error), source.module, file)
+    return replace(report, seconds=time.perf_counter() - started)
+
+
+def _compared(
+    source: Parsed, record: LaunchRecord, expected: Expected, settings: Settings, observers: Observers
+) -> Report:
+    arrays = run(source, record, options=settings.options, observers=observers)
+    text = expected.difference(arrays, record.arrays)
+    if text is not None:
+        return Report("wrong-result", text, arrays=arrays)
+    compared = f"; {len(expected.arrays)} arrays are as expected" if expected.arrays else ""
+    return Report("ok", f"no rule is broken{compared}", arrays=arrays)

@@ -1,0 +1,318 @@
+"""Launches as files: launch.json with the arrays before and after it in .npz. The format: docs/ptx.md."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import LaunchError
+from lowtide.interpreter.ptx.syntax import Entry, Module
+from lowtide.launches import Array, Extents, Launch, LaunchRecord, Parameter, Pointer, TensorMap
+from lowtide.ptx.arguments import scalar
+from lowtide.ptx.dtypes import as_element, dtype_of, element_of, swizzle_of
+from lowtide.ptx.judging import Expected
+
+BEFORE, AFTER, LAUNCH = "before.npz", "after.npz", "launch.json"
+_UNREADABLE = (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error)
+_ALIGNMENT = 256  # of arrays: of the drivers' allocations
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A launch from files: what runs, and what is expected after it."""
+
+    record: LaunchRecord
+    expected: Expected
+
+
+def read_launch(module: Module, path: Path, arrays: Path | None, expect: Path | None, kernel: str | None) -> Recorded:
+    """The launch in a file for a module, with arrays and results from other files, or from none.
+
+    `kernel` replaces the name in the file. Raises LaunchError for files that cannot be read, are malformed, or do not
+    fit the kernel.
+    """
+    given = _Fields(_json(path), str(path))
+    entry = _entry(module, given, kernel)
+    before, after = _npz(arrays), _npz(expect)
+    placed = _arrays(given, before, arrays)
+    parameters = _parameters(given, entry, placed)
+    launch = Launch(
+        entry.name,
+        given.sides("grid"),
+        given.sides("block"),
+        parameters,
+        given.sides("cluster", (1, 1, 1)),
+        given.integer("shared_bytes", 0),
+        cooperative=bool(given.get("cooperative", False)),
+    )
+    rtol, atol = _tolerance(given)
+    kept = frozenset(placed) & frozenset(before) - frozenset(after) if expect is not None else frozenset()
+    expected = Expected(after, rtol, atol, frozenset(kept)).checked(placed)
+    return Recorded(LaunchRecord(placed, (launch,)), expected)
+
+
+# Parts of the file ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """An object of JSON, with its place for messages."""
+
+    fields: Any
+    place: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.fields, dict):
+            raise LaunchError(f"{self.place}: an object is expected, not {self.fields!r:.60} [launch-file-object]")
+
+    def get(self, name: str, default: Any = None) -> Any:
+        found = self.fields.get(name, default)
+        return default if found is None else found
+
+    def needed(self, name: str) -> Any:
+        if self.fields.get(name) is None:
+            raise LaunchError(f"{self.place}: {name!r} is missing [launch-file-field]")
+        return self.fields[name]
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        value = self.needed(name) if default is None else self.get(name, default)
+        return _integer(value, f"{self.place}: {name!r}")
+
+    def integers(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        value = self.needed(name) if default is None else self.get(name, default)
+        if not isinstance(value, list | tuple):
+            raise LaunchError(
+                f"{self.place}: {name!r} is a list of whole numbers, not {value!r:.60} [launch-file-list]"
+            )
+        return tuple(_integer(each, f"{self.place}: {name!r}") for each in value)
+
+    def sides(self, name: str, default: tuple[int, ...] | None = None) -> Extents:
+        found = self.integers(name, default)
+        if not 1 <= len(found) <= 3:
+            raise LaunchError(f"{self.place}: {name!r} has one to three sides, not {len(found)} [launch-file-sides]")
+        x, y, z = (*found, 1, 1)[:3]
+        return x, y, z
+
+    def part(self, value: Any, where: str) -> _Fields:
+        return _Fields(value, f"{self.place}: {where}")
+
+
+def _integer(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise LaunchError(f"{what}: a whole number is expected, not {value!r:.60} [launch-file-integer]")
+    return value
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise LaunchError(
+            f"there is no {path}; describe the launch there, or name its file with --launch [launch-file-missing]"
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise LaunchError(f"{path} cannot be read as JSON: {error} [launch-file-json]") from None
+
+
+def _npz(path: Path | None) -> dict[str, NDArray[Any]]:
+    """The arrays of a file of numpy, by name."""
+    if path is None:
+        return {}
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+    except (*_UNREADABLE, AttributeError, TypeError) as error:
+        raise LaunchError(f"{path} cannot be read as arrays of numpy (.npz): {error} [launch-file-arrays]") from None
+
+
+def _entry(module: Module, given: _Fields, kernel: str | None) -> Entry:
+    """The kernel that is launched: of that name, or the only one."""
+    entries, name = module.entries, kernel or given.get("kernel") or given.get("name")
+    if kernel is None and name not in entries and len(entries) == 1:
+        return next(iter(entries.values()))
+    if name not in entries:
+        raise LaunchError(
+            f"{module.file} has no kernel {name}; it has {', '.join(entries) or 'none'}: name one with --kernel"
+            " [launch-file-kernel]"
+        )
+    return entries[name]
+
+
+def _tolerance(given: _Fields) -> tuple[float, float]:
+    """The relative and the absolute tolerance."""
+    value = given.get("tolerance", "exact")
+    if value == "exact":
+        return 0.0, 0.0
+    fields = given.part(value, "'tolerance'")
+    found = [fields.get(name, 0.0) for name in ("rtol", "atol")]
+    if any(isinstance(each, bool) or not isinstance(each, int | float) for each in found):
+        raise LaunchError(f"{fields.place}: 'exact', or numbers rtol and atol [launch-file-tolerance]")
+    return float(found[0]), float(found[1])
+
+
+# Arrays ---------------------------------------------------------------------------------------------------------------
+
+
+def _arrays(given: _Fields, before: Mapping[str, NDArray[Any]], path: Path | None) -> dict[str, Array]:
+    described = given.part(given.get("arrays", {}), "'arrays'")
+    unknown = sorted(set(before) - set(described.fields))
+    if unknown:
+        raise LaunchError(f"{path}: array {unknown[0]} is not among the arrays of {given.place} [launch-file-unknown]")
+    found = {
+        name: _array(described.part(value, repr(name)), before.get(name)) for name, value in described.fields.items()
+    }
+    for name, pointers in _relocations(given, described).items():
+        found[name] = replace(found[name], relocations=tuple(pointers))
+    return found
+
+
+def _array(fields: _Fields, values: NDArray[Any] | None) -> Array:
+    element = element_of(str(fields.needed("dtype")), fields.place)
+    shape = fields.integers("shape")
+    dense = tuple(int(np.prod(shape[axis + 1 :], dtype=object)) for axis in range(len(shape)))
+    strides = fields.integers("strides", dense)
+    misaligned = fields.integer("address_mod_256", 0)
+    if not 0 <= misaligned < _ALIGNMENT:
+        raise LaunchError(
+            f"{fields.place}: address_mod_256 is 0 to {_ALIGNMENT - 1}, not {misaligned} [launch-file-address]"
+        )
+    if values is not None and values.shape != shape:
+        raise LaunchError(
+            f"{fields.place}: shape {list(shape)}, but its array has {list(values.shape)} [launch-file-shape]"
+        )
+    return Array(element, shape, strides, None if values is None else as_element(values, element), misaligned)
+
+
+def _relocations(given: _Fields, described: _Fields) -> dict[str, list[tuple[int, Pointer]]]:
+    """Pointers inside arrays: `relocations` of an array, or of the launch with the name of the `array` they are in."""
+    found: dict[str, list[tuple[int, Pointer]]] = {}
+    for name, value in described.fields.items():
+        fields = described.part(value, repr(name))
+        for each in fields.get("relocations", []):
+            item = fields.part(each, "'relocations'")
+            found.setdefault(name, []).append((_offset(item), _target(item, "array")))
+    for each in given.get("relocations", []):
+        item = given.part(each, "'relocations'")
+        name = str(item.get("in", item.get("array")))
+        if name not in described.fields:
+            raise LaunchError(f"{item.place}: there is no array {name} [launch-file-relocation]")
+        found.setdefault(name, []).append((_offset(item), _target(item, "target")))
+    return found
+
+
+def _offset(item: _Fields) -> int:
+    return item.integer("at", item.integer("offset_bytes", item.get("offset", 0)))
+
+
+def _target(item: _Fields, key: str) -> Pointer:
+    name = item.get("target", item.get("to", item.get(key)))
+    into = item.get("target_offset_bytes", item.get("target_offset", item.get("to_offset_bytes", 0)))
+    return Pointer(str(name), _integer(into, item.place))
+
+
+# Parameters -----------------------------------------------------------------------------------------------------------
+
+
+def _parameters(given: _Fields, entry: Entry, arrays: dict[str, Array]) -> tuple[Parameter, ...]:
+    """The parameters, in order; scratch memory that they need becomes further arrays."""
+    listed = given.get("params", [])
+    if not isinstance(listed, list) or len(listed) != len(entry.parameters):
+        count = len(listed) if isinstance(listed, list) else "no list of"
+        raise LaunchError(
+            f"{given.place}: {count} params; {entry.name} takes {len(entry.parameters)} [launch-file-params]"
+        )
+    result: list[Parameter] = []
+    ctas = int(np.prod(given.sides("grid"), dtype=object))
+    for number, (value, variable) in enumerate(zip(listed, entry.parameters, strict=True)):
+        fields = given.part(value, f"parameter {number} ({variable.name})")
+        kind = fields.needed("kind")
+        if kind == "pointer":
+            result.append(_pointer(fields, arrays))
+        elif kind == "tensor_map":
+            result.append(_tensor_map(fields, arrays))
+        elif kind == "scalar":
+            result.append(_scalar(fields, variable.type, variable.size))
+        elif kind == "null":
+            result.append(bytes(variable.size))
+        elif kind == "bytes":
+            result.append(_bytes(fields, variable.size))
+        elif kind == "scratch":
+            name = f"scratch {number}"
+            each = fields.integer("bytes_per_cta", fields.integer("bytes", fields.get("size", 0)))
+            arrays[name] = Array("u8", (max(0, each) * ctas,), (1,), None)
+            result.append(Pointer(name))
+        else:
+            raise LaunchError(
+                f"{fields.place}: a parameter of kind {kind!r:.40}; known are pointer, scalar, tensor_map, null, "
+                "scratch, bytes [launch-file-kind]"
+            )
+    return tuple(result)
+
+
+def _pointer(fields: _Fields, arrays: Mapping[str, Array]) -> Pointer:
+    name = str(fields.needed("array"))
+    if name not in arrays:
+        raise LaunchError(
+            f"{fields.place}: there is no array {name}; there are {', '.join(arrays) or 'none'} [launch-file-array]"
+        )
+    return Pointer(name, fields.integer("offset_bytes", 0))
+
+
+def _scalar(fields: _Fields, type: str, size: int) -> bytes:
+    """The bytes of a number. `type` of the file says what it is, the kernel how many bytes it has."""
+    value, kind = fields.needed("value"), str(fields.get("type", type))
+    if isinstance(value, str):
+        special = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+        value = special.get(value.lower(), value)
+    if isinstance(value, bool | int | float):
+        return scalar(float(value) if kind[:1] in ("f", "b") and kind not in _BITS else value, type, size, fields.place)
+    raise LaunchError(f"{fields.place}: a number is expected, not {value!r:.60} [launch-file-scalar]")
+
+
+_BITS = ("b8", "b16", "b32", "b64", "bool")
+
+
+def _bytes(fields: _Fields, size: int) -> bytes:
+    """A struct by value, in hexadecimal digits."""
+    try:
+        found = bytes.fromhex(str(fields.needed("hex")))
+    except ValueError as error:
+        raise LaunchError(f"{fields.place}: {error} [launch-file-hex]") from None
+    if len(found) != size:
+        raise LaunchError(f"{fields.place}: {len(found)} bytes; it has {size} [launch-file-bytes]")
+    return found
+
+
+def _tensor_map(fields: _Fields, arrays: Mapping[str, Array]) -> TensorMap:
+    """A tensor map; the file lists its dimensions innermost first, as CUDA does."""
+    at = _pointer(fields, arrays)
+    element = element_of(str(fields.get("element", arrays[at.array].dtype)), fields.place)
+    width = dtype_of(element).itemsize
+    for name, plain in (("interleave", "none"), ("fill", "zero")):
+        if str(fields.get(name, plain)).lower() not in (plain, "0", f"{plain}s"):
+            raise LaunchError(
+                f"{fields.place}: {name} {fields.get(name)!r} is not interpreted; only {plain!r} [launch-file-map]"
+            )
+    if any(each != 1 for each in fields.integers("element_strides", ())):
+        raise LaunchError(f"{fields.place}: element strides other than 1 are not interpreted [launch-file-map-strides]")
+    strides = fields.integers("strides_bytes", ())
+    if any(each % width for each in strides):
+        raise LaunchError(
+            f"{fields.place}: strides of {list(strides)} bytes are not whole elements [launch-file-apart]"
+        )
+    return TensorMap(
+        at,
+        element,
+        fields.integers("dims")[::-1],
+        tuple(each // width for each in strides)[::-1],
+        fields.integers("box")[::-1],
+        swizzle_of(fields.get("swizzle", 0), fields.place),
+    )

@@ -1,0 +1,46 @@
+"""How a kernel is run: the order of its warps, budgets, and what shared memory is aligned to."""
+
+from dataclasses import dataclass
+
+from lowtide.errors import LaunchError
+from lowtide.interpreter.machine.options import Observers, Options, Progress
+
+MAX_STEPS = 1_000_000
+"""The default number of instructions that a warp may run."""
+BASES = ("aligned", "worst")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`sms` CTAs run at a time, or a cluster. `seed` determines the order of warps.
+
+    A warp runs at most `max_steps` instructions. If a run does not speak for every order of warps, `check` runs others:
+    at most `orders`, for at most `seconds`. `base`: shared memory begins at a multiple of 1024 bytes ("aligned"), or is
+    only as aligned as its variables declare ("worst").
+    """
+
+    seed: int = 0
+    sms: int = 2
+    max_steps: int = MAX_STEPS
+    orders: int = 20
+    seconds: float = 30.0
+    base: str = "aligned"
+
+    def __post_init__(self) -> None:
+        if self.base not in BASES:
+            raise LaunchError(f"base {self.base!r}: it is one of {', '.join(BASES)} [ptx-base]")
+        if self.sms < 1 or self.max_steps < 1 or self.orders < 1:
+            raise LaunchError(
+                f"sms = {self.sms}, max_steps = {self.max_steps}, orders = {self.orders}: each is at least 1"
+                " [ptx-budgets]"
+            )
+
+    @property
+    def options(self) -> Options:
+        """The options of the interpreter."""
+        return Options(self.sms, self.seed, self.max_steps, self.base == "aligned")
+
+
+def observed(progress: Progress | None) -> Observers:
+    """Observers with only a callback for ended CTAs."""
+    return Observers() if progress is None else Observers(on_progress=progress)

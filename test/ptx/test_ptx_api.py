@@ -1,0 +1,270 @@
+"""`lt.ptx`: kernels on numpy arrays, their arguments, and reports."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes  # noqa: F401 - registers bfloat16
+import numpy as np
+import pytest
+
+import lowtide as lt
+from lowtide.errors import InterpreterError, LaunchError
+from lowtide.ptx.kinds import KIND_OF_CODE, KINDS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+REGISTERS = ".reg .pred %p<4>;\n.reg .b16 %h<4>;\n.reg .f32 %f<4>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n"
+SCALE = f"""{HEAD}.visible .entry scale(.param .u64 x, .param .f32 by, .param .u32 count)
+{{
+{REGISTERS}ld.param.u64 %rd1, [x];
+ld.param.f32 %f1, [by];
+ld.param.u32 %r1, [count];
+mov.u32 %r2, %tid.x;
+setp.ge.s32 %p1, %r2, %r1;
+@%p1 bra DONE;
+mul.wide.u32 %rd2, %r2, 4;
+add.s64 %rd3, %rd1, %rd2;
+ld.global.f32 %f2, [%rd3];
+mul.rn.f32 %f3, %f2, %f1;
+st.global.f32 [%rd3], %f3;
+DONE:
+ret;
+}}
+"""
+X = np.arange(40, dtype=np.float32)
+
+
+def scale() -> Any:
+    return lt.ptx.load(SCALE, "scale.ptx")["scale"]
+
+
+def test_a_kernel_runs_on_arrays_which_do_not_change() -> None:
+    (found,) = scale().run(grid=1, block=(40,), args=[X, 0.5, 20])
+    assert np.array_equal(found, np.where(X < 20, X / 2, X)) and np.array_equal(X, np.arange(40))
+
+
+def test_a_report_says_what_is_wrong_and_where() -> None:
+    report = scale().check(grid=1, block=64, args=[X, 0.5, 41])
+    assert (report.kind, report.status, report.code) == ("out-of-bounds", 1, "outside-matrices")
+    (place,) = report.places
+    assert (place.line, place.text) == (19, "ld.global.f32 %f2, [%rd3];")
+    assert "not all of them in a matrix" in str(report) and "line 19" in str(report)
+
+
+def test_results_are_compared_within_tolerances() -> None:
+    near = [np.where(X < 20, X / 2, X) * np.float32(1.001)]
+    assert scale().check(grid=1, block=40, args=[X, 0.5, 20], expect=near).kind == "wrong-result"
+    assert scale().check(grid=1, block=40, args=[X, 0.5, 20], expect=near, rtol=0.01).ok
+    assert scale().check(grid=1, block=40, args=[X, 0.5, 20], expect=[None]).ok
+
+
+def test_padding_between_rows_is_out_of_bounds() -> None:
+    padded = np.zeros((4, 16), np.float32)[:, :10]
+    assert scale().check(grid=1, block=32, args=[padded, 2.0, 10]).ok
+    assert scale().check(grid=1, block=32, args=[padded, 2.0, 11]).kind == "out-of-bounds"
+
+
+def test_elements_that_were_never_written_are_not_read() -> None:
+    assert scale().check(grid=1, block=32, args=[lt.ptx.Unwritten((40,), "f4"), 2.0, 0]).ok
+    assert scale().check(grid=1, block=32, args=[lt.ptx.Unwritten((40,), "f4"), 2.0, 1]).code == "uninitialised-read"
+
+
+COPY = f"""{HEAD}.visible .entry copy(.param .u64 x, .param .u64 y, .param .u64 none)
+{{
+{REGISTERS}ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u64 %rd3, [none];
+setp.ne.s64 %p1, %rd3, 0; @%p1 bra END;
+ld.global.u16 %h1, [%rd1+2]; st.global.u16 [%rd2], %h1;
+END:
+ret;
+}}
+"""
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "int16", "float16", "bfloat16"])
+def test_arrays_keep_their_types_and_none_is_a_null_pointer(dtype: str) -> None:
+    x = np.array([1, 3], dtype)
+    found = lt.ptx.load(COPY)["copy"].run(grid=1, block=1, args=[x, np.zeros(1, dtype), None])
+    assert [each.dtype for each in found] == [x.dtype, x.dtype] and found[1][0] == 3
+    again = lt.ptx.load(COPY)["copy"].run(grid=1, block=1, args=[x, x, None])
+    assert again[0].tolist() == again[1].tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        ([X], "ptx-arguments"),
+        ([X, 0.5, 2**32], "ptx-scalar-range"),
+        ([X, 0.5, 1.5], "ptx-scalar-float"),
+        ([X, X, 1], "ptx-pointer"),
+        ([{}, 0.5, 1], "ptx-argument"),
+        ([[[1], [2, 3]], 0.5, 1], "ptx-array"),
+        ([np.zeros(8, np.complex64), 0.5, 1], "ptx-array-element"),
+        ([np.zeros(4, [("a", "f4"), ("b", "u1")])["a"], 0.5, 1], "ptx-array-strides"),
+        ([X, 0.5, lt.ptx.Bytes(b"abc")], "ptx-struct"),
+        ([lt.ptx.TensorMap(X, (8,)), 0.5, 1], "ptx-map-parameter"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(args: list[Any], code: str) -> None:
+    with pytest.raises(LaunchError, match=rf"\[{code}\]"):
+        scale().run(grid=1, block=32, args=args)
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"grid": (1, 1, 1, 1)}, "ptx-sides"),
+        ({"expect": [X, X]}, "ptx-expected-count"),
+        ({"settings": lt.ptx.Settings()}, None),
+    ],
+)
+def test_options_of_a_check_are_checked(changed: dict[str, Any], code: str | None) -> None:
+    given = {"grid": 1, "block": 32, "args": [X, 0.5, 1], **changed}
+    if code is None:
+        assert scale().check(**given).ok
+        return
+    with pytest.raises(LaunchError, match=rf"\[{code}\]"):
+        scale().check(**given)
+
+
+def test_budgets_are_at_least_one() -> None:
+    with pytest.raises(LaunchError, match=r"\[ptx-budgets\]"):
+        lt.ptx.Settings(max_steps=0)
+
+
+def test_a_kernel_is_one_of_its_module() -> None:
+    module = lt.ptx.load(SCALE)
+    assert list(module) == ["scale"] and len(module) == 1
+    with pytest.raises(InterpreterError, match=r"has no kernel other; it has scale \[ptx-kernel\]"):
+        module["other"]
+
+
+MAPPED = f"""{HEAD}.visible .entry k(.param .align 64 .b8 map[128], .param .u64 out)
+{{
+{REGISTERS}.shared .align 128 .b8 tile[128]; .shared .align 8 .b8 gate[8];
+mov.u32 %r1, tile; mov.u32 %r2, gate; ld.param.u64 %rd1, [out]; mov.u32 %r3, %tid.x;
+setp.ne.s32 %p1, %r3, 0; @%p1 bra WAIT;
+mbarrier.init.shared::cta.b64 [%r2], 1; fence.mbarrier_init.release.cluster;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 128;
+mov.b64 %rd2, map;
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%rd2, {{4, 1}}], [%r2];
+WAIT:
+bar.sync 0;
+AGAIN:
+mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0; @!%p2 bra AGAIN;
+shl.b32 %r4, %r3, 2; add.s32 %r5, %r1, %r4; ld.shared.u32 %r6, [%r5];
+mul.wide.u32 %rd3, %r3, 4; add.s64 %rd4, %rd1, %rd3; st.global.u32 [%rd4], %r6;
+ret;
+}}
+"""
+
+
+def test_a_tensor_map_is_a_view_of_an_array() -> None:
+    """A box of 4 rows and 8 columns at row 1, column 4 of 4 × 16: its last row is outside, and reads as zero."""
+    x = np.arange(64, dtype=np.int32).reshape(4, 16)
+    args = [lt.ptx.TensorMap(x, (4, 8)), np.zeros((4, 8), np.int32)]
+    kernel = lt.ptx.load(MAPPED)["k"]
+    found = kernel.run(grid=1, block=32, args=args)
+    assert np.array_equal(found[1], [*x[1:, 4:12], np.zeros(8)])
+    with pytest.raises(LaunchError, match=r"\[ptx-map-strides\]"):
+        kernel.run(grid=1, block=32, args=[lt.ptx.TensorMap(x.T, (4, 8)), args[1]])
+
+
+def test_a_hang_is_reported_with_what_each_warp_waits_for() -> None:
+    wrong = MAPPED.replace("_, [%r2], 128;", "_, [%r2], 144;")
+    args = [lt.ptx.TensorMap(np.zeros((4, 16), np.int32), (4, 8)), np.zeros((4, 8), np.int32)]
+    report = lt.ptx.load(wrong)["k"].check(grid=1, block=64, args=args)
+    assert (report.kind, report.status) == ("deadlock", 1)
+    assert "warp 1 waits at `mbarrier.try_wait" in report.message and "16 bytes" in report.message
+    assert wrong.splitlines()[report.places[0].line - 1].startswith("mbarrier.try_wait")
+
+
+def test_a_struct_takes_no_number() -> None:
+    with pytest.raises(LaunchError, match=r"\[ptx-scalar-struct\]"):
+        lt.ptx.load(MAPPED)["k"].run(grid=1, block=32, args=[1, X])
+
+
+ORDERED = f"""{HEAD}.visible .entry k(.param .u64 x)
+{{
+{REGISTERS}ld.param.u64 %rd1, [x]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; shr.u32 %r3, %r1, 5; add.s32 %r3, %r3, 1;
+setp.ne.s32 %p1, %r2, 0; @%p1 bra DONE;
+atom.relaxed.gpu.global.exch.b32 %r4, [%rd1], %r3;
+DONE:
+ret;
+}}
+"""
+
+
+def test_other_orders_of_warps_are_run_if_one_run_does_not_speak_for_all() -> None:
+    """The last of two warps decides; a sum of both is the same in all orders."""
+    x = [np.zeros(1, np.int32)]
+    (first,) = lt.ptx.load(ORDERED)["k"].run(grid=1, block=64, args=x)
+    report = lt.ptx.load(ORDERED)["k"].check(grid=1, block=64, args=x, expect=[first])
+    assert (report.kind, report.code) == ("wrong-result", "ptx-wrong-result") and "x[0] is" in report.message
+    summed = lt.ptx.load(ORDERED.replace("exch.b32", "add.u32"))["k"]
+    assert summed.check(grid=1, block=64, args=x, expect=[np.array([3], np.int32)]).ok
+
+
+LOOP = f"""{HEAD}.visible .entry k()
+{{
+{REGISTERS}mov.u32 %r1, 0;
+AGAIN:
+add.s32 %r1, %r1, 1;
+setp.ne.s32 %p1, %r1, 0; @%p1 bra AGAIN;
+ret;
+}}
+"""
+
+
+def test_an_endless_loop_ends_by_a_budget_with_where_each_warp_stands() -> None:
+    settings = lt.ptx.Settings(max_steps=1000)
+    report = lt.ptx.load(LOOP)["k"].check(grid=1, block=64, args=[], settings=settings)
+    assert (report.kind, report.status) == ("step-budget", 2)
+    assert "CTA 0 warp 1 is at `@%p1 bra AGAIN;`" in report.message
+    assert "CTA 0 warp 0 has not begun" in report.message and report.places[0].text == "@%p1 bra AGAIN;"
+
+
+def test_shared_memory_that_is_only_as_aligned_as_declared_is_an_option() -> None:
+    text = f"""{HEAD}.extern .shared .align 16 .b8 kept[];
+.visible .entry k(.param .u64 out)
+{{
+{REGISTERS}ld.param.u64 %rd1, [out]; mov.u32 %r1, kept; and.b32 %r2, %r1, 1023; st.global.u32 [%rd1], %r2;
+ret;
+}}
+"""
+    for base, start in (("aligned", 0), ("worst", 16)):
+        given = {"grid": 1, "block": 1, "args": [np.zeros(1, np.int32)], "settings": lt.ptx.Settings(base=base)}
+        assert lt.ptx.load(text)["k"].run(**given)[0][0] == start
+
+
+def test_each_kind_of_verdict_is_known_and_each_code_is_of_a_rule() -> None:
+    sources = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "interpreter").rglob("*.py") if path.name != "kinds.py"
+    )
+    assert set(KIND_OF_CODE.values()) <= set(KINDS)
+    assert [code for code in KIND_OF_CODE if f"[{code}]" not in sources] == []
+
+
+_ALONE = """
+import sys
+for name in ("mlir", "lowtide.dialects", "lowtide.compiler", "lowtide.passes", "lowtide.verification"):
+    sys.modules[name] = None
+import lowtide as lt
+import numpy as np
+print(lt.ptx.load(sys.argv[1])["scale"].check(grid=1, block=32, args=[np.zeros(40, np.float32), 2.0, 20]).kind)
+"""
+
+
+def test_the_module_needs_no_mlir() -> None:
+    done = subprocess.run([sys.executable, "-c", _ALONE, SCALE], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("ok\n", "")
+
+
+def test_a_report_is_data() -> None:
+    report = scale().check(grid=1, block=64, args=[X, 0.5, 41])
+    data = report.as_dict()
+    assert data["places"] == [{"line": 19, "text": "ld.global.f32 %f2, [%rd3];", "source": []}]
+    assert data["kind"] == "out-of-bounds" and replace(report, kind="ok").ok

@@ -1,0 +1,224 @@
+"""`lowtide ptx`: recorded launches of kernels of Triton and CUDA run as on the GPU, and planted faults are reported."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from lowtide.cli.main import app
+
+KERNELS = Path(__file__).parent / "kernels"
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["ptx", *map(str, arguments)])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of a kernel with its launch and arrays."""
+    return Path(shutil.copytree(KERNELS / "block_reduce", tmp_path / "kernel"))
+
+
+def changed(folder: Path, change: Any) -> None:
+    """Apply a function to the description of the launch."""
+    launch = json.loads((folder / "launch.json").read_text())
+    change(launch)
+    (folder / "launch.json").write_text(json.dumps(launch))
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in KERNELS.iterdir()))
+def test_a_recorded_launch_gives_the_arrays_of_the_gpu(name: str) -> None:
+    done = call("check", KERNELS / name / "kernel.ptx")
+    assert (done.exit_code, "verdict    ok: no rule is broken; " in done.output) == (0, True), done.output
+    assert "arrays are as expected" in done.output and "speaks for every order of warps" in done.output
+
+
+@pytest.mark.parametrize("name", ["block_reduce", "tiled_matmul"])
+def test_a_planted_race_is_found_with_both_accesses(name: str) -> None:
+    """A barrier is missing in fault1.ptx, which takes the launch of the right kernel beside it."""
+    done = call("check", KERNELS / name / "fault1.ptx", "--json")
+    report = json.loads(done.stdout)
+    assert (done.exit_code, report["kind"], report["status"]) == (1, "race", 1)
+    assert [place["text"].split()[0].rstrip("0123456789") for place in report["places"]] == (
+        ["ld.shared.u", "st.shared.u"] if name == "block_reduce" else ["st.shared.f", "ld.shared.f"]
+    )
+
+
+def test_a_wrong_result_is_told_from_a_broken_rule(folder: Path) -> None:
+    after = dict(np.load(folder / "after.npz"))
+    after["out"][1] += 1
+    np.savez(folder / "after.npz", **after)
+    done = call("run", folder / "kernel.ptx")
+    assert done.exit_code == 1
+    assert f"verdict    wrong-result: out[1] is {after['out'][1] - 1}, not {after['out'][1]}; 1 of 3" in done.output
+
+
+def test_an_array_that_the_launch_did_not_change_must_not_change(folder: Path) -> None:
+    after = dict(np.load(folder / "after.npz"))
+    np.savez(folder / "after.npz", **{"in": after["in"]})
+    done = call("run", folder / "kernel.ptx")
+    assert done.exit_code == 1 and "out[0] is" in done.output and "it should not change" in done.output
+
+
+def test_the_arrays_after_a_launch_are_written(folder: Path) -> None:
+    (folder / "after.npz").rename(folder / "wanted.npz")
+    done = call("run", folder / "kernel.ptx", "--out", folder / "found.npz")
+    assert done.exit_code == 0 and "as expected" not in done.output
+    assert np.array_equal(np.load(folder / "found.npz")["out"], np.load(folder / "wanted.npz")["out"])
+
+
+def test_a_launch_and_its_arrays_can_lie_elsewhere(folder: Path) -> None:
+    shutil.move(folder / "kernel.ptx", folder.parent / "elsewhere.ptx")
+    arguments = ["--launch", folder / "launch.json", "--expect", folder / "after.npz"]
+    done = call("run", folder.parent / "elsewhere.ptx", *arguments, "--arrays", folder / "before.npz")
+    assert done.exit_code == 0 and "as expected" in done.output
+
+
+def test_info_lists_parameters_resources_and_instructions_that_are_not_interpreted(tmp_path: Path) -> None:
+    done = call("info", KERNELS / "matmul_fp16_s1" / "kernel.ptx")
+    assert done.exit_code == 0 and "mm_k_param_10  .u64      8" in done.output
+    assert "0 bytes of shared memory and what the launch gives" in done.output and ".reqntid 128" in done.output
+    text = (KERNELS / "block_reduce" / "kernel.ptx").read_text()
+    (tmp_path / "new.ptx").write_text(text.replace("bar.sync", "tcgen05.fence::before_thread_sync; //", 1))
+    done = call("info", tmp_path / "new.ptx", "--json")
+    (kernel,) = json.loads(done.stdout)["kernels"]
+    (missing,) = kernel["not_interpreted"]
+    line = text[: text.index("bar.sync")].count("\n") + 1
+    assert done.exit_code == 2 and f"at new.ptx:{line}: instruction 'tcgen05' is not interpreted" in missing
+
+
+_ALONE = """
+import sys
+for name in ("mlir", "lowtide.dialects", "lowtide.compiler", "lowtide.passes", "lowtide.verification"):
+    sys.modules[name] = None
+sys.argv = ["lowtide", "ptx", "check", sys.argv[1]]
+from lowtide.entry import lowtide
+sys.exit(lowtide())
+"""
+
+
+def test_the_command_needs_no_mlir() -> None:
+    kernel = str(KERNELS / "vec_add_unaligned" / "kernel.ptx")
+    done = subprocess.run([sys.executable, "-c", _ALONE, kernel], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and "verdict    ok" in done.stdout
+
+
+def test_a_launch_that_no_gpu_takes_is_wrong(folder: Path) -> None:
+    changed(folder, lambda launch: launch.update(block=[1025, 1, 1]))
+    done = call("check", folder / "kernel.ptx")
+    assert done.exit_code == 1 and "illegal-launch: launch 0 of block_reduce: a block of [1025, 1, 1]" in done.output
+
+
+# Bad input ------------------------------------------------------------------------------------------------------------
+
+
+def short(launch: dict[str, Any]) -> None:
+    launch["arrays"]["out"]["shape"] = [2]
+
+
+BAD = {
+    "launch-file-params": lambda launch: launch["params"].pop(),
+    "launch-file-kind": lambda launch: launch["params"][0].update(kind="texture"),
+    "launch-file-field": lambda launch: launch.pop("grid"),
+    "launch-file-list": lambda launch: launch.update(grid="many"),
+    "launch-file-integer": lambda launch: launch.update(grid=[1.5]),
+    "launch-file-sides": lambda launch: launch.update(grid=[1, 1, 1, 1]),
+    "launch-file-object": lambda launch: launch.update(arrays=[]),
+    "launch-file-array": lambda launch: launch["params"][0].update(array="nowhere"),
+    "launch-file-shape": short,
+    "launch-file-address": lambda launch: launch["arrays"]["out"].update(address_mod_256=999),
+    "launch-file-unknown": lambda launch: launch["arrays"].pop("in"),
+    "launch-file-scalar": lambda launch: launch["params"][2].update(value="seven"),
+    "launch-file-tolerance": lambda launch: launch.update(tolerance={"rtol": "small"}),
+    "launch-file-relocation": lambda launch: launch.update(relocations=[{"in": "q", "at": 0, "target": "in"}]),
+    "launch-file-hex": lambda launch: launch["params"].__setitem__(2, {"kind": "bytes", "hex": "zz"}),
+    "launch-file-bytes": lambda launch: launch["params"].__setitem__(2, {"kind": "bytes", "hex": "00"}),
+    "ptx-array-element": lambda launch: launch["arrays"]["out"].update(dtype="complex64"),
+    "ptx-element-bytes": lambda launch: launch["arrays"]["out"].update(dtype="f16"),
+    "ptx-scalar-range": lambda launch: launch["params"][2].update(value=2**40),
+    "ptx-scalar-float": lambda launch: launch["params"][2].update(value=0.5),
+    "launched-array": lambda launch: launch.update(relocations=[{"in": "in", "at": 0, "target": "q"}]),
+}
+
+
+@pytest.mark.parametrize("code", BAD)
+def test_a_malformed_launch_cannot_be_judged(code: str, folder: Path) -> None:
+    changed(folder, BAD[code])
+    done = call("check", folder / "kernel.ptx", "--json")
+    report = json.loads(done.stdout)
+    assert (done.exit_code, report["kind"], report["code"]) == (2, "bad-input", code), report
+
+
+def tensor_map(**changed: Any) -> Any:
+    fields = {
+        "kind": "tensor_map",
+        "array": "in",
+        "dims": [64, 8],
+        "strides_bytes": [256],
+        "box": [8, 8],
+        "swizzle": 32,
+    }
+    return lambda launch: launch["params"].__setitem__(0, {**fields, "swizzle": 32, **changed})
+
+
+MAPS = {
+    "launch-file-map": tensor_map(fill="nan"),
+    "launch-file-map-strides": tensor_map(element_strides=[2, 1]),
+    "launch-file-apart": tensor_map(strides_bytes=[257]),
+    "ptx-swizzle": tensor_map(swizzle="96B"),
+    "encode-rows": tensor_map(box=[64, 8]),
+}
+
+
+@pytest.mark.parametrize("code", MAPS)
+def test_a_tensor_map_that_cannot_be_is_refused(code: str, folder: Path) -> None:
+    changed(folder, MAPS[code])
+    report = json.loads(call("run", folder / "kernel.ptx", "--json").stdout)
+    assert (report["status"], report["code"]) == (2, code)
+
+
+@pytest.mark.parametrize(
+    ("name", "contents", "code"),
+    [
+        ("launch.json", b"{", "launch-file-json"),
+        ("launch.json", b"[" * 100_000, "launch-file-json"),
+        ("launch.json", b"\xff\xfe", "launch-file-json"),
+        ("launch.json", None, "launch-file-missing"),
+        ("before.npz", b"PK\x03\x04 no archive", "launch-file-arrays"),
+        ("kernel.ptx", None, "ptx-file"),
+        ("kernel.ptx", b"\x00\x01", "ptx-word"),
+        ("kernel.ptx", b"", "launch-file-kernel"),
+    ],
+)
+def test_files_that_cannot_be_read_are_refused(name: str, contents: bytes | None, code: str, folder: Path) -> None:
+    (folder / name).unlink()
+    if contents is not None:
+        (folder / name).write_bytes(contents)
+    done = call("check", folder / "kernel.ptx", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["code"]) == (2, code)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"), [({"extra": 0}, "ptx-expected-name"), ({"out": [1]}, "ptx-expected-shape")]
+)
+def test_expected_arrays_that_do_not_fit_are_refused(change: dict[str, Any], code: str, folder: Path) -> None:
+    np.savez(folder / "after.npz", **change)
+    assert json.loads(call("run", folder / "kernel.ptx", "--json").stdout)["code"] == code
+
+
+def test_more_memory_than_there_is_is_refused_before_it_is_taken(folder: Path) -> None:
+    changed(folder, lambda launch: launch["arrays"].update(huge={"dtype": "i32", "shape": [2**44]}))
+    done = call("run", folder / "kernel.ptx")
+    assert done.exit_code == 2 and "take the interpreter" in done.output
+
+
+def test_a_budget_that_is_none_is_refused() -> None:
+    done = call("run", KERNELS / "block_reduce" / "kernel.ptx", "--base", "best")
+    assert done.exit_code == 2 and "base 'best': it is one of aligned, worst [ptx-base]" in done.output
