@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
 
 from lowtide.errors import Error, without_codes
+from lowtide.interpreter.ptx.source_lines import Sources
 from lowtide.interpreter.ptx.syntax import Instruction, Module
 from lowtide.ptx.kinds import KINDS
 
@@ -23,10 +24,14 @@ class Place:
 
     line: int
     text: str = ""
-    source: tuple[str, ...] = ()
+    source: Sources = ()
 
     def __str__(self) -> str:
-        return f"line {self.line}" + (f", from {', called at '.join(self.source)}" if self.source else "")
+        return f"line {self.line}" + (f": {', called at '.join(map(str, self.source))}" if self.source else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The place as data for JSON."""
+        return {"line": self.line, "text": self.text, "source": [asdict(each) for each in self.source]}
 
 
 @dataclass(frozen=True)
@@ -58,13 +63,12 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """The report as data for JSON, without the arrays."""
-        places = [{"line": each.line, "text": each.text, "source": list(each.source)} for each in self.places]
         return {
             "kind": self.kind,
             "status": self.status,
             "message": self.message,
             "code": self.code,
-            "places": places,
+            "places": [each.as_dict() for each in self.places],
             "orders": self.orders,
             "seconds": round(self.seconds, 3),
             "notes": list(self.notes),

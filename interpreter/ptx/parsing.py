@@ -2,7 +2,7 @@
 
 A hand-written parser: one regular expression cuts the text into words, and each statement is read from left to right,
 so that 10,000 lines take about half a second. Names and labels in braces have their own scope. Words without effect on
-a kernel's meaning (.loc, .file, .section, .pragma) are skipped.
+a kernel's meaning (.loc, .file, .section, .pragma) are skipped; source_lines.py reads those that name source lines.
 """
 
 import re
@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.ptx.initial_values import NOTHING, initial_values
+from lowtide.interpreter.ptx.source_lines import SourceLines
 from lowtide.interpreter.ptx.syntax import (
     Address,
     Entry,
@@ -81,6 +82,7 @@ class _Parser:
     def __init__(self, text: str, file: str) -> None:
         self.text = text
         self.file = file
+        self.sources = SourceLines(text)
         self.lines = [match.start() for match in re.finditer("\n", text)]
         self.words: list[str] = []
         self.kinds: list[str] = []
@@ -470,7 +472,8 @@ class _Parser:
                 self._fail(f"',' or ';' is expected, not {self.word!r} [ptx-comma]")
         place = self.starts[self.at]
         self.at += 1
-        made = Instruction(name, tuple(operands), guard, self.file, self.line(start), self.text[start : place + 1])
+        text, sources = self.text[start : place + 1], self.sources.at(start)
+        made = Instruction(name, tuple(operands), guard, self.file, self.line(start), text, sources)
         self.entry.body.append(made)
         if name in _JUMPS:
             self.jumps.append((made, self.scope))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lowtide.errors import NotInterpreted
+from lowtide.interpreter.ptx.source_lines import Sources
 
 _SHOWN = 120  # characters of an instruction in a message
 
@@ -82,12 +83,13 @@ class Instruction:
     file: str
     line: int
     text: str
-    sources: tuple[str, ...] = ()
+    sources: Sources = ()
 
     def describe(self) -> str:
-        """The instruction's text, shortened, and its location."""
+        """The instruction's text, shortened, and its location, with the lines of the source that are known."""
         text = " ".join(self.text.split())
-        return f"`{text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '…'}` at {self.file}:{self.line}"
+        source = f" ({' from '.join(map(str, self.sources))})" if self.sources else ""
+        return f"`{text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '…'}` at {self.file}:{self.line}{source}"
 
     def error(self, rule: str) -> NotInterpreted:
         """The error for an instruction that cannot be run."""
