@@ -110,13 +110,17 @@ def test_names_and_labels_in_braces_are_of_their_braces():
 
 
 def test_an_instruction_describes_itself_by_text_and_line():
-    assert instructions()[1].describe() == "`@!%p1 st.shared.v2.b32 [%rd1+-16], {%r1, %r2};` at k.ptx:23"
+    assert instructions()[1].describe() == "`@!%p1 st.shared.v2.b32 [%rd1+-16], {%r1, %r2};` at k.ptx:23 (a.cu:7)"
 
 
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [
-        ("bra AGAIN;", "bra ELSEWHERE;", r"`bra ELSEWHERE;` at k\.ptx:33: there is no such label.*\[no-label\]"),
+        (
+            "bra AGAIN;",
+            "bra ELSEWHERE;",
+            r"`bra ELSEWHERE;` at k\.ptx:33 .*: there is no such label \[no-label\]",
+        ),
         (
             "add.s32 	%r4, %r3, -128;",
             "add.s32 %r4 %r3;",
@@ -146,9 +150,9 @@ def test_an_instruction_describes_itself_by_text_and_line():
         (
             "%r4, %r3, -128",
             "%r4, %r3",
-            r"k\.ptx:25: no known form of add has these modifiers and operands.*\[form-known\]",
+            r"k\.ptx:25 \(a.cu:7\): no known form of add has these modifiers and operands.*\[form-known\]",
         ),
-        ("setp.lt.f32", "setp.lt", r"k\.ptx:39: no known form of setp has these modifiers and operands"),
+        ("setp.lt.f32", "setp.lt", r"k\.ptx:39 \(a.cu:7\): no known form of setp has these modifiers and operands"),
         (
             "0f3F800000",
             "1.5",
