@@ -6,6 +6,7 @@
 import itertools
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ def _request(launch: Launch, module: Module, places: Places, source: _Source) ->
             f"{source.describe()}: {len(launch.parameters)} parameters; {launch.kernel} takes {len(entry.parameters)}"
             " [launched-parameters]"
         )
-    shape = Shape(launch.grid, launch.block, launch.cluster)
+    shape = Shape(launch.grid, launch.block, _cluster(launch, entry))
     _check_extents(shape, source)
     values = [
         places.parameter(parameter, variable.type, f"{source.describe()}: parameter {variable.name}")
@@ -138,6 +139,15 @@ def _request(launch: Launch, module: Module, places: Places, source: _Source) ->
         (math.prod(shape.cluster), 1),
         shape,
     )
+
+
+def _cluster(launch: Launch, entry: Entry) -> Extents:
+    """The launch's cluster; if it says none, that of the kernel, as for `<<<…>>>` of a kernel with __cluster_dims__."""
+    declared = entry.directives.get("reqnctapercluster", ())
+    if launch.cluster != (1, 1, 1) or not declared:
+        return launch.cluster
+    x, y, z = (*declared, 1, 1)[:3]
+    return x, y, z
 
 
 def _check_extents(shape: Shape, source: _Source) -> None:
@@ -259,28 +269,28 @@ def _check_roles(program: Program, request: LaunchRequest, op: Described) -> Non
 def _check_declared(program: Program, request: LaunchRequest, op: Described) -> None:
     """Check that a kernel's declarations match its launch, since its PTX relies on them."""
     declared = program.attributes.get("nvvm.cluster_dim", None if request.shape is not None else (1,))
-    required = math.prod(request.cluster if declared is None else declared)
+    required, said = math.prod(request.cluster if declared is None else declared), partial(_said, program)
     if program.is_hardware and required != math.prod(request.cluster):
         raise InterpreterError(
-            f"{op.describe()}: clusters of {math.prod(request.cluster)} CTAs, nvvm.cluster_dim of @{program.name} has "
-            f"{required}; write the same in both [cluster-declared]"
+            f"{op.describe()}: clusters of {math.prod(request.cluster)} CTAs, {said('nvvm.cluster_dim')} of "
+            f"@{program.name} has {required}; write the same in both [cluster-declared]"
         )
     for name in _BLOCK_SIZES & program.attributes.keys():
         if (threads := math.prod(program.attributes[name])) != request.threads:
             raise InterpreterError(
-                f"{op.describe()}: {request.threads} threads per CTA, {name} of @{program.name} has {threads}; write "
-                "the same in both [threads-declared]"
+                f"{op.describe()}: {request.threads} threads per CTA, {said(name)} of @{program.name} has "
+                f"{threads}; write the same in both [threads-declared]"
             )
     most = math.prod(program.attributes.get("nvvm.maxntid", (MAX_THREADS,)))
     if request.threads > most:
         raise InterpreterError(
-            f"{op.describe()}: {request.threads} threads per CTA, nvvm.maxntid of @{program.name} allows {most}"
-            " [threads-allowed]"
+            f"{op.describe()}: {request.threads} threads per CTA, {said('nvvm.maxntid')} of @{program.name} allows "
+            f"{most} [threads-allowed]"
         )
     held, most = _registers_at_entry(program), registers_that_fit(request.threads)
     if held > most:
         raise InterpreterError(
-            f"{op.describe()}: @{program.name} enters with {held} registers per thread (nvvm.maxnreg), "
+            f"{op.describe()}: @{program.name} enters with {held} registers per thread ({said('nvvm.maxnreg')}), "
             f"{request.threads} threads can have {most} each; take at most that [registers-share]"
         )
     maps = [at for at, argument in enumerate(request.arguments) if isinstance(argument, TensorMap)]
@@ -293,6 +303,19 @@ def _check_declared(program: Program, request: LaunchRequest, op: Described) -> 
             f"{op.describe()}: passes tensor maps as the arguments {maps}, @{program.name} has {name} = {said}; "
             "list them: only listed maps are passed by value, as the TMA unit requires [tensor-maps-declared]"
         )
+
+
+_IN_PTX = {
+    "nvvm.cluster_dim": ".reqnctapercluster",
+    "nvvm.reqntid": ".reqntid",
+    "nvvm.maxntid": ".maxntid",
+    "nvvm.maxnreg": ".maxnreg",
+}
+
+
+def _said(program: Program, attribute: str) -> str:
+    """The name of an attribute of a kernel in the program's language."""
+    return _IN_PTX.get(attribute, attribute) if program.level == "ptx" else attribute
 
 
 def _tensor_maps(program: Program) -> list[int]:

@@ -10,6 +10,7 @@ from lowtide.interpreter.launching import Parsed
 from lowtide.interpreter.numbers.domains import domain
 from lowtide.interpreter.ptx.coverage import uninterpreted
 from lowtide.interpreter.ptx.syntax import Entry, Instruction, Variable
+from lowtide.interpreter.ptx.targets import check_targets
 from lowtide.ptx.judging import DOMAIN
 
 _LIMITS = ("maxntid", "reqntid", "maxnreg", "minnctapersm", "reqnctapercluster", "maxclusterrank")
@@ -76,7 +77,7 @@ def _info(source: Parsed, entry: Entry) -> KernelInfo:
     variables = [each for each in (*source.module.variables, *entry.variables) if each.space == "shared"]
     missing = [without_codes(str(error)) for error in uninterpreted(entry, domain(DOMAIN))]
     if not missing:
-        missing = _of_decoding(source, entry.name)
+        missing = _of_decoding(source, entry)
     return KernelInfo(
         entry.name,
         tuple(Parameter.of(each) for each in entry.parameters),
@@ -89,10 +90,11 @@ def _info(source: Parsed, entry: Entry) -> KernelInfo:
     )
 
 
-def _of_decoding(source: Parsed, name: str) -> list[str]:
-    """What else keeps a kernel from running, such as its variables."""
+def _of_decoding(source: Parsed, entry: Entry) -> list[str]:
+    """What else keeps a kernel from running, such as its variables, or a target that lacks an instruction."""
     try:
-        source.program(name, domain(DOMAIN))
+        check_targets(entry, source.module.target)
+        source.program(entry.name, domain(DOMAIN))
     except InterpreterError as error:
         return [without_codes(str(error))]
     return []

@@ -17,6 +17,7 @@ from lowtide.interpreter.machine.interleavings import Report as Orders
 from lowtide.interpreter.machine.options import Observers, Progress
 from lowtide.interpreter.numbers.domains import domain
 from lowtide.interpreter.ptx.syntax import Instruction
+from lowtide.interpreter.ptx.targets import check_targets
 from lowtide.launches import Array, LaunchRecord
 from lowtide.ptx.dtypes import as_element
 from lowtide.ptx.kinds import kind_before_run, kind_of
@@ -92,10 +93,20 @@ def _differs(name: str, result: NDArray[Any], wanted: NDArray[Any], rtol: float,
     return f"{name}[{where}] is {result[place]}, not {wanted[place]}; {count} of {same.size} elements differ"
 
 
+def prepare(source: Parsed, record: LaunchRecord) -> None:
+    """Decode the kernels that are launched. Raises InterpreterError for what is not interpreted, or not in the
+    module's target."""
+    for launch in record.launches:
+        if launch.kernel in source.module.entries:
+            check_targets(source.module.entries[launch.kernel], source.module.target)
+        source.program(launch.kernel, domain(DOMAIN))
+
+
 def run_record(
     source: Parsed, record: LaunchRecord, settings: Settings, progress: Progress | None = None
 ) -> dict[str, NDArray[Any]]:
     """The arrays after the launches. Raises InterpreterError for a broken rule."""
+    prepare(source, record)
     observers = Observers() if progress is None else Observers(on_progress=progress)
     return run(source, record, options=settings.options, observers=observers)
 
@@ -156,8 +167,7 @@ def _judged(
 ) -> Report:
     started, file = time.perf_counter(), source.module.file
     try:
-        for launch in record.launches:
-            source.program(launch.kernel, domain(DOMAIN))
+        prepare(source, record)
     except Error as error:
         return broken(error, kind_before_run(error), source.module, file)
     try:

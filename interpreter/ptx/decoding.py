@@ -19,6 +19,7 @@ from lowtide.interpreter.ptx.table import Table
 from lowtide.interpreter.ptx.variables import by_space, globals_of, local_places
 
 _LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: the hardware's, and the largest swizzle's period
+_MOST_STATIC = 48 * 1024  # bytes of shared memory that a kernel declares (as ptxas)
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a tensor map parameter
 _JUMPS = ("bra", "bra.uni")
 _INDIRECT = ("brx.idx", "brx.idx.uni")
@@ -57,6 +58,11 @@ def places(variables: Sequence[Variable]) -> tuple[dict[str, int], int, int]:
     code that relies on one, such as a swizzle, fails here too.
     """
     found, at, alignment = {}, 0, 0
+    if (total := sum(variable.size for variable in variables)) > _MOST_STATIC:
+        raise InterpreterError(
+            f"{total} bytes of variables in shared memory; a kernel declares at most {_MOST_STATIC}, a launch may give "
+            "more: declare `.extern .shared name[]` [shared-declared]"
+        )
     for variable in sorted(variables, key=lambda each: each.size == 0):
         align = max(_LEAST_ALIGNMENT, variable.align)
         at = -(-at // align) * align

@@ -51,6 +51,14 @@ _MOST_BITS = 64  # of an integer
 _LINKING = (".visible", ".extern", ".weak", ".common")
 _SPACES = (".shared", ".global", ".const", ".param", ".local")
 _JUMPS = ("bra", "bra.uni")
+_VERSIONS = range(6, 10)  # their major numbers; 6.0 is the first with instructions of warps that name their members
+_TARGET = re.compile(r"sm_(\d+)[af]?")
+_LEAST_TARGET, _MOST_TARGET = 70, 129  # the first whose threads proceed by themselves, and the last that is known
+_NUMBERED_DIRECTIVES = frozenset(
+    {"maxntid", "reqntid", "maxnreg", "minnctapersm", "maxnctapersm", "reqnctapercluster", "maxclusterrank"}
+)
+_OFFSETS = range(-(2**31), 2**32)  # of addresses, in bytes
+_MOST_PARAMETER = 32764  # bytes
 _VECTORS = (".v2", ".v4")
 _PARTS = ("xyzw", "rgba")  # of a register vector
 
@@ -181,10 +189,10 @@ class _Parser:
         word = self.word
         if word == ".version":
             self.at += 1
-            self.result.version = self.next()
+            self.result.version = self._version()
         elif word == ".target":
             self.at += 1
-            self.result.target = self.next()
+            self.result.target = self._target()
             while self.take(","):
                 self.next()
         elif word == ".address_size":
@@ -213,6 +221,24 @@ class _Parser:
                 " [ptx-top-level]"
             )
         self.linking = ""
+
+    def _version(self) -> str:
+        """`.version 8.7`"""
+        word = self.word
+        major, _, minor = word.partition(".")
+        if not (major.isdecimal() and minor.isdecimal() and int(major) in _VERSIONS):
+            self._fail(f"version {word} of the PTX ISA is not known; known are {_VERSIONS[0]}.0 to 9.x [ptx-version]")
+        return self.next()
+
+    def _target(self) -> str:
+        """`.target sm_90a`"""
+        word = self.word
+        found = _TARGET.fullmatch(word)
+        if found is None or not _LEAST_TARGET <= int(found[1]) <= _MOST_TARGET:
+            self._fail(
+                f"target {word} is not interpreted; known are sm_{_LEAST_TARGET} to sm_{_MOST_TARGET} [ptx-target]"
+            )
+        return self.next()
 
     def _variables(self) -> list[Variable]:
         """A statement that declares variables of one type: `.shared .align 16 .b8 name[1024];`."""
@@ -257,6 +283,8 @@ class _Parser:
             else:
                 dimensions.append(self.integer())
                 self.expect("]")
+                if dimensions[-1] < 0:
+                    self._fail(f"{name} has {dimensions[-1]} elements; it has 0 or more [ptx-array-side]")
         sides = dimensions + sides
         contents, pointers = NOTHING
         if self.take("="):
@@ -292,6 +320,10 @@ class _Parser:
             while self.take(","):
                 parameters.append(self._variable())
             self.expect(")")
+        if (size := sum(each.size for each in parameters)) > _MOST_PARAMETER:
+            self._fail(f"{size} bytes of parameters; a kernel has at most {_MOST_PARAMETER} [ptx-parameter-bytes]")
+        if name in self.result.entries:
+            self._fail(f"kernel {name} is defined twice [ptx-kernel-twice]")
         self._begin(name, tuple(parameters))
         while self.kinds[self.at] == "directive":
             self._directive()
@@ -361,6 +393,8 @@ class _Parser:
             numbers.append(self.integer())
             while self.take(","):
                 numbers.append(self.integer())
+        if directive in _NUMBERED_DIRECTIVES and not (1 <= len(numbers) <= 3 and min(numbers) >= 1):
+            self._fail(f".{directive} has one to three numbers from 1 on [ptx-directive]")
         self.entry.directives[directive] = tuple(numbers)
 
     def _to_semicolon(self) -> None:
@@ -524,6 +558,9 @@ class _Parser:
         offset, coordinates = 0, None
         if self.take("+") or self.word == "-":
             offset = self.integer()
+            if offset not in _OFFSETS:
+                self._fail(f"{offset} bytes after an address; an offset has 32 bits [ptx-offset]")
+            offset = offset - 2**32 if offset >= 2**31 else offset
         if self.take(","):
             self.expect("{")
             coordinates = self._elements()
