@@ -66,6 +66,8 @@ class GlobalMemory(Cells):
         self._on_write = on_write
         self.variables: dict[tuple[int, str], int] = {}  # addresses of variables of modules
         self._earlier_kernels: dict[int, int] | None = None  # their clock in each CTA; None if they have ended
+        # By CTA and agent: the epoch of its wait for them, and the lanes that waited (None: all).
+        self._waiting: dict[tuple[int, int], tuple[int, Ints | None]] = {}
         # An operand that D replaces, and its bytes that were written since.
         self._in_place: Buffer | None = None
         self._replaced: NDArray[np.bool_] = np.zeros(0, np.bool_)
@@ -172,6 +174,7 @@ class GlobalMemory(Cells):
         self._further = {}
         self._clocks = {}
         self._earlier_kernels = {} if programmatic else None
+        self._waiting = {}
 
     def enter(self, cta: int, clocks: Clocks) -> None:
         """A CTA of this launch, with the clocks of its warps."""
@@ -179,10 +182,15 @@ class GlobalMemory(Cells):
         if self._earlier_kernels is not None:
             self._earlier_kernels[cta] = clocks.add_source("the kernels before")
 
-    def earlier_kernels_ended(self, cta: int, warp: int) -> None:
-        """The agent has waited for the preceding kernels; others learn it from the agent."""
+    def earlier_kernels_ended(self, cta: int, warp: int, lanes: Ints | None = None) -> None:
+        """Lanes of the agent (None: all) have waited for the preceding kernels. Other agents learn it from the agent;
+        its other lanes learn it when its epoch ends."""
         if self._earlier_kernels is not None:
-            self._clocks[cta].known[warp, self._earlier_kernels[cta]] = 1
+            clocks = self._clocks[cta]
+            epoch, waited = self._waiting.get((cta, warp), (clocks.epoch(warp), np.zeros(0, np.int64)))
+            if epoch == clocks.epoch(warp) and waited is not None:
+                self._waiting[cta, warp] = epoch, None if lanes is None else np.union1d(waited, lanes)
+            clocks.known[warp, self._earlier_kernels[cta]] = 1
 
     def read_raw(self, access: Access, addresses: Ints, size: int, used: Ints | None) -> tuple[Values, Values]:
         """Raw bytes, `size` from each address: codes and payload (n, size).
@@ -265,7 +273,12 @@ class GlobalMemory(Cells):
     def _check_open(self, access: Access, span: Span) -> None:
         if self._earlier_kernels is None or not span.addresses.size:
             return
-        if not self._clocks[access.cta].known[access.warp, self._earlier_kernels[access.cta]]:
+        clocks = self._clocks[access.cta]
+        has_ended = bool(clocks.known[access.warp, self._earlier_kernels[access.cta]])
+        epoch, lanes = self._waiting.get((access.cta, access.warp), (-1, None))
+        if access.lanes is not None and lanes is not None and epoch == clocks.epoch(access.warp):
+            has_ended &= bool(np.isin(access.lanes, lanes).all())
+        if not has_ended:
             rule = (
                 "the kernels before this one may still write here; wait for them by griddepcontrol.wait before"
                 " [earlier-kernels]"

@@ -9,7 +9,7 @@ import numpy as np
 
 from lowtide.interpreter.machine import clusters, mbarrier_objects, tma
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait, registers_that_fit
-from lowtide.interpreter.machine.barriers import elect, named_barrier, together, warp_barrier
+from lowtide.interpreter.machine.barriers import elect, named_barrier, warp_barrier
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.warpgroups import meet
 from lowtide.interpreter.ptx.binding import Op
@@ -154,8 +154,8 @@ def setmaxnreg(state: AgentState, op: Op, wanted: Any) -> Steps:
 
 @TABLE.effects("griddepcontrol.wait", section=f"{_SECTION}: griddepcontrol")
 def griddepcontrol_wait(state: AgentState, op: Op) -> None:
-    together(state, op)
-    state.machine.memory.earlier_kernels_ended(state.cta.index, state.warp)
+    lanes = None if state.mask is None or state.mask.all() else state.lanes[state.mask]
+    state.machine.memory.earlier_kernels_ended(state.cta.index, state.warp, lanes)
 
 
 @TABLE.effects("griddepcontrol.launch_dependents", section=f"{_SECTION}: griddepcontrol")

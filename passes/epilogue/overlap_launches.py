@@ -1,19 +1,22 @@
 """overlap-launches: let a kernel start before the kernels before it in the stream have ended.
 
 Before   host    tile.launch @k grid(%ctas) threads(384) args(…)
-         device  %full = sm.mbarriers …
-                 sm.roles { … }
+         device  sm.roles { producer … { tile.work_tiles … {
+                   %rows = arith.subi %dim, %m
+                   sm.mbarrier_wait …; sm.tma_load … } } … }
 After    host    tile.launch @k grid(%ctas) threads(384) programmatic args(…)
-         device  %full = sm.mbarriers …
-                 tile.grid_dependency_wait
-                 tile.launch_dependents
-                 sm.roles { … }
-         The ops before the roles (without roles: before the work tiles) do not access global memory, and run while the
-         kernel before this one ends. Every thread waits, even in a CTA without work: a kernel that waits
-         ends after the one before it, so a chain of such kernels keeps its order. The next kernel may start once all
-         CTAs have waited: if they allowed it before, kernels further down the stream would start too and fill the SMs
-         with CTAs that wait (mma.sync, 1024³ on an H200: 17 µs in place of 10). Kernels that copy matrices for such a
-         kernel wait in the same way, before they copy.
+         device  sm.roles { producer … { tile.work_tiles … {
+                   %rows = arith.subi %dim, %m
+                   tile.grid_dependency_wait
+                   tile.launch_dependents
+                   sm.mbarrier_wait …; sm.tma_load … } } … }
+         A producer waits in its first work tile, once it has computed where to load from. Consumers wait for its loads.
+         Without a producer, all threads wait before the roles or work tiles. What comes before the wait does not access
+         global memory, and runs while the kernel before this one ends. A grid has at least one work tile, so a kernel
+         that waits ends after the one before it, and a chain of such kernels keeps its order. The next kernel may start
+         once all CTAs have waited or ended: if they allowed it before, kernels further down the stream would start too
+         and fill the SMs with CTAs that wait (mma.sync, 1024³ on an H200: 17 µs in place of 10). Kernels that copy
+         matrices for such a kernel wait in the same way, before they copy.
 Needs    level epilogue, the schedule's grid.launch; other kernels are left alone.
 Refuses  a kernel without tile.work_tiles.
 Test     test/lit/passes/epilogue/overlap-launches.mlir, overlap-launches-invalid.mlir
@@ -29,7 +32,7 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import LaunchKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.ir.rewriting import before
-from lowtide.passes.support.problem.kernels import gemm_kernels, launches_of, schedule_if_any
+from lowtide.passes.support.problem.kernels import PRODUCER, gemm_kernels, launches_of, schedule_if_any
 from lowtide.targets import Target
 
 
@@ -47,18 +50,28 @@ class OverlapLaunches(Pass):
             prepares = bool(walk(kernel, tile.PrepareOp))
             if not prepares and schedule_if_any(kernel).grid.launch is not LaunchKind.programmatic:
                 continue
-            with before(_first_work(kernel)), kernel.operation.location:
-                tile.GridDependencyWaitOp()
-                tile.LaunchDependentsOp()
+            for work in _works(kernel):
+                with before(work), kernel.operation.location:
+                    tile.GridDependencyWaitOp()
+                    tile.LaunchDependentsOp()
             for launch in launches_of(module, kernel):
                 launch.attributes["programmatic"] = ir.UnitAttr.get()
 
 
-def _first_work(kernel: tile.KernelOp) -> ir.OpView:
-    """The first op of the kernel that holds accesses to global memory."""
+def _works(kernel: tile.KernelOp) -> list[ir.OpView]:
+    """The ops before which the kernel waits."""
     for op in kernel.body.blocks[0].operations:
+        if isinstance(op, sm.RolesOp) and ir.StringAttr(op.names[0]).value == PRODUCER:
+            return [
+                _first_access(one) for one in op.bodies[0].blocks[0].operations if isinstance(one, tile.WorkTilesOp)
+            ]
         if isinstance(op, (sm.RolesOp, tile.WorkTilesOp, tile.PrepareOp)):
-            return op
+            return [op]
     raise Refusal(
         kernel, "has no tile.work_tiles, before which it would wait for the kernels before it [no-work-tiles]"
     )
+
+
+def _first_access(tiles: tile.WorkTilesOp) -> ir.OpView:
+    """The first op of the body that is not arithmetic."""
+    return next(op for op in tiles.body.blocks[0].operations if not op.operation.name.startswith("arith."))

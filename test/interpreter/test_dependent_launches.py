@@ -8,7 +8,8 @@ from planting import Fault, assert_found, exactly
 import lowtide as lt
 from lowtide import targets
 from lowtide.dialects.levels import Level
-from lowtide.interpreter import interpret
+from lowtide.interpreter import interpret, run
+from lowtide.launches import Array, Launch, LaunchRecord, Pointer
 
 SM_90A = targets.get("sm_90a")
 
@@ -55,7 +56,7 @@ FAULTS = [
         EARLY,
     ),
     Fault(
-        "only the consumer waits",
+        "the consumer waits, not the producer",
         "epilogue",
         r"(?s)^ *tile\.grid_dependency_wait\n(.*consumer warps[^{]*{)",
         r"\1\ntile.grid_dependency_wait",
@@ -69,13 +70,38 @@ def test_an_access_before_the_wait_is_found(texts: dict[tuple[str, Level], str],
     assert_found(fault, fault.plant(texts[ROLES, Level.named(fault.level)]), exactly(SPEC, INPUTS, sms=2))
 
 
-def test_the_full_barriers_tell_the_consumers_that_the_producer_has_waited(
-    texts: dict[tuple[str, Level], str],
-) -> None:
-    pattern = r"(?s)^ *tile\.grid_dependency_wait\n(.*?producer warps[^{]*{)"
-    only = Fault("only the producer waits", "epilogue", pattern, r"\1\ntile.grid_dependency_wait", "")
-    d = interpret(only.plant(texts[ROLES, Level.EPILOGUE]), INPUTS, sms=2, seed=0, domain="exact")
-    np.testing.assert_array_equal(d, expected(SPEC, INPUTS))
+# Lane 0 waits, then {sync}, then the lanes of {guard} store.
+LANES = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u64 at) {{
+  .reg .b64 %rd<4>; .reg .b32 %r<2>; .reg .pred %p<2>;
+  ld.param.u64 %rd1, [at];
+  mov.u32 %r1, %tid.x;
+  setp.eq.u32 %p1, %r1, 0;
+  @%p1 griddepcontrol.wait;
+  {sync}
+  mul.wide.u32 %rd2, %r1, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  {guard}st.global.u32 [%rd3], %r1;
+  ret;
+}}
+"""
+
+
+def store_after_a_wait_of_lane_0(sync: str, guard: str) -> None:
+    launch = Launch("kernel", (1, 1, 1), (32, 1, 1), (Pointer("x"),), programmatic=True)
+    run(LANES.format(sync=sync, guard=guard), LaunchRecord({"x": Array("i32", (32,), ())}, (launch,)))
+
+
+@pytest.mark.parametrize(("sync", "guard"), [("", "@%p1 "), ("bar.warp.sync 0xffffffff;", "")])
+def test_lanes_may_access_memory_once_one_has_waited_and_told_them(sync: str, guard: str) -> None:
+    store_after_a_wait_of_lane_0(sync, guard)
+
+
+def test_a_wait_of_one_lane_is_not_one_of_the_others() -> None:
+    with pytest.raises(lt.Error, match=EARLY):
+        store_after_a_wait_of_lane_0("", "")
 
 
 def test_the_same_kernel_launched_serialized_need_not_wait(texts: dict[tuple[str, Level], str]) -> None:

@@ -69,11 +69,21 @@ def _named_barrier(number: ir.Value, threads: ir.Value) -> None:
 
 
 def lower_grid_dependency_wait(context: Context, op: tile.GridDependencyWaitOp) -> None:
-    nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.wait)
+    _grid_control(context, nvvm.GridDepActionKind.wait)
 
 
 def lower_launch_dependents(context: Context, op: tile.LaunchDependentsOp) -> None:
-    nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
+    _grid_control(context, nvvm.GridDepActionKind.launch_dependents)
+
+
+def _grid_control(context: Context, action: nvvm.GridDepActionKind) -> None:
+    """In a loop over work tiles, at the first one: later ones would find that nothing is left to do."""
+    if context.is_first_tile is None:
+        nvvm.GriddepcontrolOp(action)
+        return
+    with ir.InsertionPoint(scf.IfOp(context.is_first_tile).then_block):
+        nvvm.GriddepcontrolOp(action)
+        scf.YieldOp([])
 
 
 def lower_cp_async_commit(context: Context, op: sm.CpAsyncCommitOp) -> None:

@@ -29,6 +29,7 @@ class Context:
     warpgroup: ir.Value | None = None  # the number of this warpgroup among the role's, where wgmma reads its rows of A
     warpgroup_barrier: int = 1  # that of their first warpgroup; the others' follow
     work_tiles: ir.Value | None = None  # how many the loop over work tiles that is being lowered has, of all CTAs
+    is_first_tile: ir.Value | None = None  # whether that loop is at its first one
     promotes: bool = False  # threads add the sums of each K step to others
     values: dict[ir.Value, Lowered] = field(default_factory=dict)
 

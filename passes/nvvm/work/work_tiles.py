@@ -52,7 +52,8 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
     loop = scf.ForOp(*bounds, [v for init in inits for v in flatten(init)])
     bind_all(context, carried, inits, list(loop.inner_iter_args))
     with ir.InsertionPoint(loop.body):
-        inner = replace(context, work_tiles=build.mul(items.total, context.cluster.size))
+        is_first = build.eq(loop.induction_variable, bounds[0])
+        inner = replace(context, work_tiles=build.mul(items.total, context.cluster.size), is_first_tile=is_first)
         _place_next(inner, op, loop.induction_variable, bounds, items, grids)
         _bind_place(inner, op, items.at(loop.induction_variable), grids)
         lower_block(inner, body)

@@ -1,4 +1,5 @@
-// overlap-launches makes the launch programmatic, and lets the kernel wait after its mbarriers are made.
+// overlap-launches makes the launch programmatic, and lets a producer wait in its work tiles, after the arithmetic there. Other
+// kernels wait before their roles or work tiles.
 // RUN: lowtide-opt %s -p overlap-launches | filecheck %s
 
 #programmatic = #tile.schedule<grid = <launch = programmatic>>
@@ -6,12 +7,12 @@
 module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {
 
 // CHECK-LABEL: func.func @launches
-// CHECK:       tile.launch @roles grid(%{{.+}}) threads(256) programmatic args()
+// CHECK:       tile.launch @roles grid(%{{.+}}) threads(256) programmatic args(%{{.+}}) : index
 // CHECK:       tile.launch @one_role grid(%{{.+}}) threads(128) programmatic args(%{{.+}}) : index
 // CHECK:       tile.launch @in_order grid(%{{.+}}) threads(256) args()
 // CHECK:       tile.launch @copy grid(%{{.+}}) threads(256) programmatic args(%{{.+}}, %{{.+}})
 func.func @launches(%n: index, %m: memref<?x?xf32, strided<[?, 1]>>) {
-  tile.launch @roles grid(%n) threads(256) args()
+  tile.launch @roles grid(%n) threads(256) args(%n) : index
   tile.launch @one_role grid(%n) threads(128) args(%n) : index
   tile.launch @in_order grid(%n) threads(256) args()
   tile.launch @copy grid(%n) threads(256) args(%m, %m) : memref<?x?xf32, strided<[?, 1]>>, memref<?x?xf32, strided<[?, 1]>>
@@ -19,14 +20,43 @@ func.func @launches(%n: index, %m: memref<?x?xf32, strided<[?, 1]>>) {
 }
 
 // CHECK-LABEL: tile.kernel @roles
+// CHECK:       producer
+// CHECK-NEXT:    tile.work_tiles
+// CHECK-NEXT:      arith.subi
+// CHECK-NEXT:      tile.grid_dependency_wait
+// CHECK-NEXT:      tile.launch_dependents
+// CHECK-NEXT:      sm.mbarrier_wait
+// CHECK:       consumer
+// CHECK-NEXT:    tile.work_tiles
+// CHECK-NEXT:      sm.mbarrier_wait
+tile.kernel @roles(%n: index) attributes {schedule = #programmatic} {
+  %c0 = arith.constant 0 : index
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  sm.roles {
+    producer warps(4) registers(0) {
+      tile.work_tiles (%row, %column) of (%n, %n) by [64, 64] order(<row>) persistent {
+        %rows = arith.subi %n, %row : index
+        sm.mbarrier_wait %full[%rows, %c0] : !sm.mbarriers<2>
+      }
+    }
+    consumer warps(4) registers(0) {
+      tile.work_tiles (%row, %column) of (%n, %n) by [64, 64] order(<row>) persistent {
+        sm.mbarrier_wait %full[%row, %c0] : !sm.mbarriers<2>
+      }
+    }
+  }
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @copiers
 // CHECK:       sm.mbarriers
 // CHECK-NEXT:  tile.grid_dependency_wait
 // CHECK-NEXT:  tile.launch_dependents
 // CHECK-NEXT:  sm.roles
-tile.kernel @roles() attributes {schedule = #programmatic} {
+tile.kernel @copiers() attributes {schedule = #programmatic} {
   %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
   sm.roles {
-    producer warps(4) registers(0) {
+    copiers warps(4) registers(0) {
     }
     consumer warps(4) registers(0) {
     }
