@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from lowtide.cli.output import busy, counted, line, table
@@ -15,6 +14,7 @@ from lowtide.ptx.info import KernelInfo, kernels_of
 from lowtide.ptx.judging import check_record, run_judged
 from lowtide.ptx.kinds import UNKNOWN, kind_before_run
 from lowtide.ptx.launch_files import AFTER, BEFORE, LAUNCH, Recorded, read_launch
+from lowtide.ptx.recording import write_arrays
 from lowtide.ptx.reports import Report, broken
 from lowtide.ptx.settings import BASES, MAX_STEPS, Settings
 
@@ -148,13 +148,8 @@ class _Files:
 def _ran(source: Parsed, given: Recorded, settings: Settings, progress: Progress, out: Path | None) -> Report:
     report = run_judged(source, given.record, given.expected, settings, progress)
     if out is not None and report.arrays:
-        np.savez_compressed(out, **{name: _plain(array) for name, array in report.arrays.items()})
+        write_arrays(out, report.arrays)
     return report
-
-
-def _plain(array: Any) -> Any:
-    """An array of a type that numpy has; others as unsigned integers of their bits."""
-    return array if array.dtype.kind in "fiub" else np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
 def _beside(launch: Path, name: str) -> Path | None:

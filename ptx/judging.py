@@ -50,7 +50,7 @@ class Expected:
     ) -> Expected:
         """Of the arguments that are arrays, in their order."""
         if values is None:
-            return cls()
+            return cls(rtol=rtol, atol=atol)
         if len(values) != len(names):
             raise LaunchError(f"{len(values)} expected arrays; {len(names)} are passed [ptx-expected-count]")
         pairs = zip(names, values, strict=True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError, LaunchError
-from lowtide.interpreter.launching import Parsed, parsed
+from lowtide.interpreter.launching import parsed
 from lowtide.interpreter.ptx.syntax import Entry
 from lowtide.launches import Extents, Launch, LaunchRecord
 from lowtide.ptx.arguments import Given, given
 from lowtide.ptx.judging import Expected, check_record, run_record
+from lowtide.ptx.recording import write_launch
 from lowtide.ptx.reports import Report
 from lowtide.ptx.settings import Settings
 
@@ -21,6 +23,7 @@ class Module(Mapping[str, "Kernel"]):
     """The kernels of a text of PTX, by name."""
 
     def __init__(self, text: str, file: str = "<ptx>") -> None:
+        self.text = text
         self.parsed = parsed(text, file)
 
     def __getitem__(self, name: str) -> Kernel:
@@ -29,7 +32,7 @@ class Module(Mapping[str, "Kernel"]):
             raise InterpreterError(
                 f"{self.parsed.module.file} has no kernel {name}; it has {', '.join(entries) or 'none'} [ptx-kernel]"
             )
-        return Kernel(self.parsed, entries[name])
+        return Kernel(self, entries[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.parsed.module.entries)
@@ -49,8 +52,9 @@ def load(text: str, file: str = "<ptx>") -> Module:
 class Kernel:
     """A kernel (`.entry`) of a module."""
 
-    def __init__(self, source: Parsed, entry: Entry) -> None:
-        self.source = source
+    def __init__(self, module: Module, entry: Entry) -> None:
+        self.module = module
+        self.source = module.parsed
         self.entry = entry
 
     @property
@@ -104,6 +108,29 @@ class Kernel:
         found, launch = self._given(grid, block, cluster, shared, cooperative, args)
         expected = Expected.of(found.names, found.arrays, expect, rtol, atol)
         return check_record(self.source, LaunchRecord(found.arrays, (launch,)), expected, settings)
+
+    def record(
+        self,
+        folder: str | Path,
+        *,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any],
+        cluster: int | Sequence[int] = 1,
+        shared: int = 0,
+        cooperative: bool = False,
+        expect: Sequence[Any] | None = None,
+        rtol: float = 0.0,
+        atol: float = 0.0,
+    ) -> None:
+        """Write the kernel and a launch of it into a folder, for `lowtide ptx check FOLDER/kernel.ptx`; nothing is run.
+
+        The arguments are those of `check`. `expect` may be what a GPU computed.
+        """
+        found, launch = self._given(grid, block, cluster, shared, cooperative, args)
+        expected = Expected.of(found.names, found.arrays, expect, rtol, atol)
+        record = LaunchRecord(found.arrays, (launch,))
+        write_launch(Path(folder), self.module.text, self.entry.parameters, record, expected)
 
     def _given(
         self, grid: Any, block: Any, cluster: Any, shared: int, cooperative: bool, args: Sequence[Any]

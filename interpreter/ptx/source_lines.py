@@ -37,7 +37,9 @@ class SourceLine:
     function: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}" + (f" in {self.function}" if self.function else "")
+        """Without the folders of the file."""
+        name = self.file.rpartition("/")[2]
+        return f"{name}:{self.line}" + (f" in {self.function}" if self.function else "")
 
 
 Sources = tuple[SourceLine, ...]

@@ -1,5 +1,6 @@
 """`lt.ptx`: kernels on numpy arrays, their arguments, and reports."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,8 +10,10 @@ from typing import Any
 import ml_dtypes  # noqa: F401 - registers bfloat16
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import lowtide as lt
+from lowtide.cli.main import app
 from lowtide.errors import InterpreterError, LaunchError
 from lowtide.ptx.kinds import KIND_OF_CODE, KINDS
 
@@ -268,3 +271,38 @@ def test_a_report_is_data() -> None:
     data = report.as_dict()
     assert data["places"] == [{"line": 19, "text": "ld.global.f32 %f2, [%rd3];", "source": []}]
     assert data["kind"] == "out-of-bounds" and replace(report, kind="ok").ok
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "uint16"])
+def test_a_launch_that_is_recorded_is_checked_from_its_files(dtype: str, tmp_path: Path) -> None:
+    """A strided array, an unwritten one, a null pointer; another result than the expected one is found."""
+    x, y = np.array([[1, 3, 5], [7, 9, 11]], dtype)[:, :2], lt.ptx.Unwritten((1,), dtype)
+    for expected, kind in ((3, "ok"), (1, "wrong-result")):
+        given = {"args": [x, y, None], "expect": [None, np.array([expected], dtype)]}
+        lt.ptx.load(COPY)["copy"].record(tmp_path, grid=1, block=1, **given)
+        assert checked_files(tmp_path)["kind"] == kind
+
+
+def test_the_parameters_of_a_recorded_launch_are_readable(tmp_path: Path) -> None:
+    scale().record(tmp_path / "scale", grid=2, block=(32, 1), args=[X, 0.5, 20], rtol=0.5)
+    launch = json.loads((tmp_path / "scale" / "launch.json").read_text())
+    assert launch["grid"] == [2, 1, 1] and launch["tolerance"] == {"rtol": 0.5, "atol": 0.0}
+    assert launch["params"] == [
+        {"kind": "pointer", "array": "x", "offset_bytes": 0},
+        {"kind": "scalar", "type": "f32", "value": 0.5},
+        {"kind": "scalar", "type": "u32", "value": 20},
+    ]
+    assert checked_files(tmp_path / "scale")["kind"] == "race"  # two CTAs change the same elements
+
+
+def test_a_recorded_tensor_map_is_the_same(tmp_path: Path) -> None:
+    x = np.arange(64, dtype=np.int32).reshape(4, 16)
+    args = [lt.ptx.TensorMap(x, (4, 8)), np.zeros((4, 8), np.int32)]
+    expect = [None, np.stack([*x[1:, 4:12], np.zeros(8, int)]).astype(np.int32)]
+    lt.ptx.load(MAPPED)["k"].record(tmp_path, grid=1, block=32, args=args, expect=expect)
+    assert checked_files(tmp_path)["kind"] == "ok"
+
+
+def checked_files(folder: Path) -> Any:
+    done = CliRunner().invoke(app, ["ptx", "check", str(folder / "kernel.ptx"), "--json"])
+    return json.loads(done.stdout)

@@ -52,11 +52,12 @@ def test_a_line_has_the_calls_that_were_inlined_around_it() -> None:
     found = {name: [str(each) for each in lines.at(CALLS.index(f"u32 {name};"))] for name in "ABCDE"}
     assert found == {
         "A": ["my.cu:4"],
-        "B": ["deep.cuh:7 in n", "lib/std.py:20 in mid", "my.cu:9"],
-        "C": ["lib/std.py:170", "std.py:191", "my.py:803"],
+        "B": ["deep.cuh:7 in n", "std.py:20 in mid", "my.cu:9"],
+        "C": ["std.py:170", "std.py:191", "my.py:803"],
         "D": [],  # no .loc holds beyond its kernel
         "E": ["file 9:3", "my.cu:5"],
     }
+    assert lines.at(CALLS.index("u32 C;"))[0].file == "lib/std.py"
 
 
 def test_names_lose_their_mangling() -> None:

@@ -1,0 +1,96 @@
+"""Writes a launch as files: launch.json with the arrays before and after it, which `launch_files.py` reads."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.interpreter.ptx.syntax import Variable
+from lowtide.launches import Array, Launch, LaunchRecord, Parameter, Pointer, TensorMap
+from lowtide.ptx.dtypes import dtype_of
+from lowtide.ptx.judging import Expected
+from lowtide.ptx.launch_files import AFTER, BEFORE, LAUNCH
+
+_FLOATS = {"f16": "<e", "f32": "<f", "f64": "<d"}
+PTX = "kernel.ptx"
+
+
+def write_launch(
+    folder: Path, text: str, variables: tuple[Variable, ...], record: LaunchRecord, expected: Expected
+) -> None:
+    """Write the text of a kernel with the parameters `variables`, the only launch of a record, its arrays, and what is
+    expected after it."""
+    (launch,) = record.launches
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / PTX).write_text(text, encoding="utf-8")
+    described = json.dumps(_described(launch, variables, record.arrays, expected), indent=1)
+    (folder / LAUNCH).write_text(described + "\n", encoding="utf-8")
+    write_arrays(
+        folder / BEFORE, {name: each.values for name, each in record.arrays.items() if each.values is not None}
+    )
+    if expected.arrays:
+        write_arrays(folder / AFTER, expected.arrays)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays to a file of numpy (.npz)."""
+    written: dict[str, Any] = {name: _plain(array) for name, array in arrays.items()}
+    np.savez_compressed(path, **written)
+
+
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    """An array of a type that numpy has; others as unsigned integers of their bits."""
+    dense = np.ascontiguousarray(array).reshape(array.shape)
+    return dense if dense.dtype.kind in "fiub" else dense.view(f"u{dense.dtype.itemsize}")
+
+
+def _described(
+    launch: Launch, variables: tuple[Variable, ...], arrays: Mapping[str, Array], expected: Expected
+) -> dict[str, Any]:
+    tolerance = {"rtol": expected.rtol, "atol": expected.atol}
+    return {
+        "name": launch.kernel,
+        "grid": list(launch.grid),
+        "block": list(launch.block),
+        "cluster": list(launch.cluster),
+        "shared_bytes": launch.shared_bytes,
+        "cooperative": launch.cooperative,
+        "params": [_parameter(each, variable) for each, variable in zip(launch.parameters, variables, strict=True)],
+        "arrays": {
+            name: {"dtype": array.dtype, "shape": list(array.shape), "strides": list(array.strides)}
+            for name, array in arrays.items()
+        },
+        "tolerance": tolerance if any(tolerance.values()) else "exact",
+    }
+
+
+def _parameter(parameter: Parameter, variable: Variable) -> dict[str, Any]:
+    if isinstance(parameter, Pointer):
+        return {"kind": "pointer", "array": parameter.array, "offset_bytes": parameter.offset}
+    if isinstance(parameter, TensorMap):
+        width = dtype_of(parameter.dtype).itemsize
+        return {
+            "kind": "tensor_map",
+            "array": parameter.at.array,
+            "offset_bytes": parameter.at.offset,
+            "element": parameter.dtype,
+            "dims": list(parameter.shape[::-1]),
+            "strides_bytes": [stride * width for stride in parameter.strides[::-1]],
+            "box": list(parameter.box[::-1]),
+            "swizzle": parameter.swizzle,
+        }
+    if variable.type in _FLOATS:
+        (value,) = struct.unpack(_FLOATS[variable.type], parameter)
+        if math.isfinite(value):
+            return {"kind": "scalar", "type": variable.type, "value": value}
+    elif len(parameter) <= 8:
+        value = int.from_bytes(parameter, "little", signed=variable.type[0] == "s")
+        return {"kind": "scalar", "type": variable.type, "value": value}
+    return {"kind": "bytes", "hex": parameter.hex()}
