@@ -164,6 +164,7 @@ class Cta:
         self.everyone = Team("CTA", tuple(seat.index for seat in machine.seats))
         names = [seat.name for seat in machine.seats]
         self.shared = SharedMemory(len(names), shared_memory, machine.domain.payload, names, origin, machine.spans)
+        self.shared.relied = machine.observers.relied
         self.copies = AsyncCopies(self.shared)
         self.barriers: dict[str, Barrier] = {}
         self.rings: dict[int, Any] = {}

@@ -26,6 +26,7 @@ from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.proxy_fences import ProxyFences
 from lowtide.interpreter.machine.readers import Reads
+from lowtide.interpreter.machine.reliances import CP_ASYNC_SEEN, Relied
 from lowtide.interpreter.numbers.cells import (
     ELEMENT_BYTES,
     IN_FLIGHT,
@@ -99,6 +100,7 @@ class SharedMemory(Cells):
         self._reader_clocks = list(range(warps))  # readers are the agents, and asynchronous readers
         self._reads: dict[int, Reads] = {}  # by reader
         self._fences = ProxyFences()
+        self.relied: Relied | None = None  # if given, what hardware is seen to forgive is noted there, and not refused
         # Writes hidden from the async proxy, by writing agent and span; None if there are too many.
         self._hidden: dict[int, dict[int, Span] | None] = {}
         self._objects: list[Buffer] = []
@@ -284,18 +286,34 @@ class SharedMemory(Cells):
         writer = self._writer[span.units]
         mine = (writer == access.warp * LANES + lane) & (shown != IN_FLIGHT)
         hidden = (shown > self.clocks.known[access.warp, writer // LANES]) & ~mine
-        if hidden.any():
-            row, byte = span.first(hidden)
-            is_fenced = shown[hidden][0] != IN_FLIGHT
-            lacks = "no barrier after its proxy fence" if is_fenced else "no proxy fence by it before the barrier"
-            who = self._thread_name(int(writer[hidden][0]))
-            by = self.by(int(self._write_site[span.units][hidden][0]))
-            remedy = "put a barrier there" if is_fenced else "let the writer execute fence.proxy.async before a barrier"
-            rule = (
-                f"not visible to the async proxy: {verb} what {who} wrote, with {lacks}; it wrote{by}; {remedy}"
-                " [async-proxy]"
-            )
-            self.fail(access, span.addresses, row, byte, rule)
+        if not hidden.any():
+            return
+        unfenced = hidden & (shown == IN_FLIGHT) if self.relied is not None else np.zeros_like(hidden)
+        forgiven = unfenced & self._by_cp_async(self._write_site[span.units]) if unfenced.any() else unfenced
+        for where in (hidden & ~forgiven, forgiven):
+            if not where.any():
+                continue
+            row, byte = span.first(where)
+            rule = self._why_hidden(span, where, verb)
+            if self.relied is None or where is not forgiven:
+                self.fail(access, span.addresses, row, byte, rule)
+            self.relied.on(CP_ASYNC_SEEN, self.broken(access, span.addresses, row, byte, rule))
+
+    def _why_hidden(self, span: Span, hidden: Values, verb: str) -> str:
+        is_fenced = self._shown_epoch[span.units][hidden][0] != IN_FLIGHT
+        lacks = "no barrier after its proxy fence" if is_fenced else "no proxy fence by it before the barrier"
+        who = self._thread_name(int(self._writer[span.units][hidden][0]))
+        by = self.by(int(self._write_site[span.units][hidden][0]))
+        remedy = "put a barrier there" if is_fenced else "let the writer execute fence.proxy.async before a barrier"
+        return (
+            f"not visible to the async proxy: {verb} what {who} wrote, with {lacks}; it wrote{by}; {remedy}"
+            " [async-proxy]"
+        )
+
+    def _by_cp_async(self, sites: Values) -> Values:
+        """Which of these ops are cp.async."""
+        copies = [number for number, op in enumerate(self._sites) if getattr(op, "name", "").startswith("cp.async.c")]
+        return np.isin(sites, copies)
 
     def _before_read(self, access: Access, span: Span) -> None:
         warp, lane, units = access.warp, lane_column(access), span.units

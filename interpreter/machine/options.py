@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from lowtide.interpreter.machine.interleavings import Report
 from lowtide.interpreter.machine.paths import Paths
+from lowtide.interpreter.machine.reliances import Relied
 from lowtide.interpreter.machine.traces import Trace
 
 #: Called as CTAs of a launch end, with the number of ended ones and the total.
@@ -32,7 +33,8 @@ class Observers:
     """Objects that are filled or called during a run, if given.
 
     `trace` records the work of CTAs, `paths` the branches that they take, `report` whether the verdict holds for every
-    order of agents. `explorer` (exploration.py) chooses the order in place of the seed, and is told of asks and
+    order of agents; `relied` notes what the kernel relies on that only hardware promises, which is otherwise refused.
+    `explorer` (exploration.py) chooses the order in place of the seed, and is told of asks and
     changes. `on_progress` is told of the ends of CTAs.
     """
 
@@ -41,3 +43,4 @@ class Observers:
     report: Report | None = None
     explorer: Any = None
     on_progress: Progress = lambda ended, ctas: None
+    relied: Relied | None = None

@@ -358,11 +358,15 @@ class Cells:
 
     def fail(self, access: Access, addresses: Ints, row: int, byte: int, rule: str) -> NoReturn:
         """Raise the InterpreterError of a rule broken at byte `byte` of row `row`."""
+        raise InterpreterError(self.broken(access, addresses, row, byte, rule))
+
+    def broken(self, access: Access, addresses: Ints, row: int, byte: int, rule: str) -> str:
+        """The message of that error."""
         lane = "" if access.lanes is None else f" lane {int(access.lanes[row])}"
         at = int(addresses[row]) + byte
         level = f", level {access.level}" if access.level else ""
         found = f"{access.op.describe()}{level}, CTA {access.cta} {access.who or f'warp {access.warp}'}{lane}: {rule}"
-        raise InterpreterError(before_code(found, f" ({self.space} address {at + self.origin:#x}{self.place_of(at)})"))
+        return before_code(found, f" ({self.space} address {at + self.origin:#x}{self.place_of(at)})")
 
     def place_of(self, at: int) -> str:
         """A relative address in words, after a comma: its buffer and offset; empty if no buffer has a name."""

@@ -1,0 +1,33 @@
+"""Reliances: what kernels rely on that the PTX ISA does not promise, but that hardware is seen to do.
+
+A run that is given a `Relied` goes on where a kernel relies on one of these, and notes it there. Other runs refuse it.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Reliance:
+    """`what` hardware does, and the `section` of the PTX ISA that asks for more."""
+
+    name: str
+    what: str
+    section: str
+
+
+CP_ASYNC_SEEN = Reliance(
+    "cp-async-seen",
+    "without fence.proxy.async, the async proxy (wgmma, bulk copies) sees what cp.async has written, once the writer "
+    "has waited for its group and a barrier follows",
+    "Memory Consistency Model: Proxies; Async proxy",
+)
+
+
+@dataclass
+class Relied:
+    """The reliances of a run, each with the message of the first place that needs it."""
+
+    places: dict[Reliance, str] = field(default_factory=dict)
+
+    def on(self, reliance: Reliance, place: str) -> None:
+        self.places.setdefault(reliance, place)
