@@ -20,12 +20,14 @@ MAX_STEPS = 10_000_000
 class Options:
     """`sms`: the number of CTAs that run at a time. `seed` determines the order of agents. An agent runs at most
     `max_steps` ops. `aligned_base`: shared memory of a kernel of PTX begins at a multiple of 1024 bytes, as it does on
-    hardware if no other variable precedes it; otherwise it is only as aligned as its variables declare."""
+    hardware if no other variable precedes it; otherwise it is only as aligned as its variables declare. `zeroed`:
+    shared memory begins as zeros, not as bytes that nothing has written."""
 
     sms: int = 2
     seed: int = 0
     max_steps: int = MAX_STEPS
     aligned_base: bool = False
+    zeroed: bool = False
 
 
 @dataclass(frozen=True)

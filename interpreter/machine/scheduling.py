@@ -13,7 +13,7 @@ from lowtide.interpreter.machine.branches import run_graph
 from lowtide.interpreter.machine.clusters import Cluster, window
 from lowtide.interpreter.machine.execution import OutOfSteps, advance, run_block
 from lowtide.interpreter.machine.variables import LocalMemory, addresses
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.cells import ZERO, Described
 from lowtide.interpreter.program.program import Program
 
 
@@ -42,6 +42,8 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
     origin = base + (window(rank) if program.is_hardware else 0)
     size = None if request.shared_memory is None else request.shared_memory + program.static_bytes
     cta = Cta(index, machine, size, origin)
+    if machine.options.zeroed:
+        cta.shared.codes[:] = ZERO
     for name, start, size in program.buffers:
         cta.shared.place(name, start, size)
     machine.memory.enter(index, cta.shared.clocks)
