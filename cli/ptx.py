@@ -34,6 +34,8 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Determines the order o
 Sms = Annotated[int, typer.Option("--sms", min=1, help="CTAs that run at a time.")]
 MaxSteps = Annotated[int, typer.Option("--max-steps", min=1, help="The most instructions of a warp.")]
 Base = Annotated[str, typer.Option("--base", help=f"Where shared memory begins: {' or '.join(BASES)} (docs/ptx.md).")]
+_STRICT = "Refuse what the PTX ISA does not promise, also if hardware does it."
+Strict = Annotated[bool, typer.Option("--strict", help=_STRICT)]
 Orders = Annotated[int, typer.Option("--orders", min=1, help="The most orders of warps, if one run is not enough.")]
 Seconds = Annotated[float, typer.Option("--seconds", min=0, help="The most seconds for further orders.")]
 
@@ -50,6 +52,7 @@ def run(
     sms: Sms = 2,
     max_steps: MaxSteps = MAX_STEPS,
     base: Base = BASES[0],
+    strict: Strict = False,
     as_json: Json = False,
 ) -> None:
     """Run a launch in one order of warps, and compare the arrays after it.
@@ -57,7 +60,7 @@ def run(
     Exit status: 0 if no rule is broken and the arrays are as expected, 1 if not, 2 if it cannot be said.
     """
     files = _Files(file, launch, arrays, expect, kernel)
-    settings = Settings(seed, sms, max_steps, base=base)
+    settings = Settings(seed, sms, max_steps, base=base, strict=strict)
     _end(files.judge(lambda source, given, progress: _ran(source, given, settings, progress, out)), as_json)
 
 
@@ -74,6 +77,7 @@ def check(
     orders: Orders = 20,
     seconds: Seconds = 30.0,
     base: Base = BASES[0],
+    strict: Strict = False,
     as_json: Json = False,
 ) -> None:
     """As run; says also whether the verdict holds for every order of warps, and runs other orders if it may not.
@@ -81,7 +85,7 @@ def check(
     Exit status: 0 if no rule is broken and the arrays are as expected, 1 if not, 2 if it cannot be said.
     """
     files = _Files(file, launch, arrays, expect, kernel)
-    settings = Settings(seed, sms, max_steps, orders, seconds, base)
+    settings = Settings(seed, sms, max_steps, orders, seconds, base, strict)
     judged = files.judge(
         lambda source, given, progress: check_record(source, given.record, given.expected, settings, progress)
     )
@@ -169,7 +173,7 @@ def _end(report: Report, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(report.as_dict(), indent=2, ensure_ascii=False))
     else:
-        line("verdict", f"{report.kind}: {report.message}")
+        line("verdict", f"{report.verdict}: {report.message}")
         for place in report.places:
             line("", str(place))
         if report.orders:

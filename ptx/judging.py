@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.errors import Error, InterpreterError, LaunchError
+from lowtide.errors import Error, InterpreterError, LaunchError, without_codes
 from lowtide.interpreter.launching import Parsed, run
 from lowtide.interpreter.machine.exploration import Explorer, explore
 from lowtide.interpreter.machine.interleavings import Report as Orders
 from lowtide.interpreter.machine.options import Observers, Progress
+from lowtide.interpreter.machine.reliances import Relied
 from lowtide.interpreter.numbers.domains import domain
 from lowtide.interpreter.ptx.syntax import Instruction
 from lowtide.interpreter.ptx.targets import check_targets
 from lowtide.launches import Array, LaunchRecord
 from lowtide.ptx.dtypes import as_element, dtype_of
 from lowtide.ptx.kinds import kind_before_run, kind_of
-from lowtide.ptx.reports import Report, broken
+from lowtide.ptx.reports import Report, broken, places_in
 from lowtide.ptx.settings import Settings
 
 DOMAIN = "float"
@@ -103,12 +104,17 @@ def prepare(source: Parsed, record: LaunchRecord) -> None:
         source.program(launch.kernel, domain(DOMAIN))
 
 
+def _observers(settings: Settings, progress: Progress | None = None) -> Observers:
+    observers = Observers(relied=None if settings.strict else Relied())
+    return observers if progress is None else replace(observers, on_progress=progress)
+
+
 def run_record(
     source: Parsed, record: LaunchRecord, settings: Settings, progress: Progress | None = None
 ) -> dict[str, NDArray[Any]]:
     """The arrays after the launches. Raises InterpreterError for a broken rule."""
     prepare(source, record)
-    observers = Observers() if progress is None else Observers(on_progress=progress)
+    observers = _observers(settings, progress)
     return run(source, record, options=settings.options, observers=observers)
 
 
@@ -116,7 +122,7 @@ def run_judged(
     source: Parsed, record: LaunchRecord, expected: Expected, settings: Settings, progress: Progress | None = None
 ) -> Report:
     """The report of one run."""
-    observers = Observers() if progress is None else Observers(on_progress=progress)
+    observers = _observers(settings, progress)
     return _judged(source, record, expected, settings, observers)
 
 
@@ -125,7 +131,7 @@ def check_record(
 ) -> Report:
     """As `run_judged`, with whether the verdict holds for every order of warps; others are run if it may not."""
     started, orders = time.perf_counter(), Orders()
-    observers = Observers(report=orders) if progress is None else Observers(report=orders, on_progress=progress)
+    observers = replace(_observers(settings, progress), report=orders)
     report = _judged(source, record, expected, settings, observers)
     if not report.ok:
         return report
@@ -191,7 +197,7 @@ def _as_race(source: Parsed, record: LaunchRecord, settings: Settings, report: R
     }
     options = replace(settings.options, zeroed=True)
     try:
-        run(source, replace(record, arrays=filled), options=options)
+        run(source, replace(record, arrays=filled), options=options, observers=_observers(settings))
     except Error as error:
         if kind_of(error) == "race":
             return broken(error, "race", source.module, source.module.file)
@@ -207,4 +213,12 @@ def _compared(
         return Report("wrong-result", text, arrays=arrays)
     count = len(expected.arrays)
     compared = f"; {count} {'array is' if count == 1 else 'arrays are'} as expected" if count else ""
-    return Report("ok", f"no rule is broken{compared}", arrays=arrays)
+    places = {} if observers.relied is None else observers.relied.places
+    return Report(
+        "ok",
+        f"no rule is broken{compared}",
+        places=tuple(place for text in places.values() for place in places_in(text, source.module, source.module.file)),
+        relies=tuple(places),
+        notes=tuple(f"relies on {each.name}: {without_codes(text)}" for each, text in places.items()),
+        arrays=arrays,
+    )

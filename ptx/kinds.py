@@ -20,7 +20,7 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
-        "ok": Kind(RIGHT, "no rule was broken, and the arrays are as expected"),
+        "ok": Kind(RIGHT, "no rule was broken, or only some that hardware forgives; the arrays are as expected"),
         "race": Kind(WRONG, "two accesses that nothing orders, one of them a write"),
         "deadlock": Kind(WRONG, "some threads wait for ever"),
         "wrong-bytes": Kind(WRONG, "the bytes or arrivals of an mbarrier do not match those that it expects"),

@@ -10,6 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from lowtide.errors import Error, without_codes
+from lowtide.interpreter.machine.reliances import Reliance
 from lowtide.interpreter.ptx.source_lines import Sources
 from lowtide.interpreter.ptx.syntax import Instruction, Module
 from lowtide.ptx.kinds import KINDS
@@ -38,8 +39,9 @@ class Place:
 class Report:
     """`kind` is one of `KINDS`. `orders` says whether the verdict holds for every order of warps, if `check` asked.
 
-    `places` are the lines of PTX that take part, the access that broke a rule first. `arrays` are the results, by name;
-    empty if the run did not end. `notes` are further remarks.
+    `relies` are rules of the PTX ISA that the kernel breaks but hardware forgives. `places` are the lines of PTX that
+    take part, the access that broke a rule first. `arrays` are the results, by name; empty if the run did not end.
+    `notes` are further remarks.
     """
 
     kind: str
@@ -47,6 +49,7 @@ class Report:
     code: str | None = None
     places: tuple[Place, ...] = ()
     orders: str = ""
+    relies: tuple[Reliance, ...] = ()
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
@@ -70,12 +73,18 @@ class Report:
             "code": self.code,
             "places": [each.as_dict() for each in self.places],
             "orders": self.orders,
+            "relies": [asdict(each) for each in self.relies],
             "seconds": round(self.seconds, 3),
             "notes": list(self.notes),
         }
 
+    @property
+    def verdict(self) -> str:
+        """The kind, with what the kernel relies on."""
+        return self.kind + (f", relies on {', '.join(each.name for each in self.relies)}" if self.relies else "")
+
     def __str__(self) -> str:
-        lines = [f"{self.kind}: {self.message}"]
+        lines = [f"{self.verdict}: {self.message}"]
         lines += [f"  {place}" for place in self.places]
         lines += [f"  orders: {self.orders}"] if self.orders else []
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lowtide.errors import LaunchError
-from lowtide.interpreter.machine.options import Observers, Options, Progress
+from lowtide.interpreter.machine.options import Options
 
 MAX_STEPS = 1_000_000
 """The default number of instructions that a warp may run."""
@@ -16,7 +16,8 @@ class Settings:
 
     A warp runs at most `max_steps` instructions. If a run does not speak for every order of warps, `check` runs others:
     at most `orders`, for at most `seconds`. `base`: shared memory begins at a multiple of 1024 bytes ("aligned"), or is
-    only as aligned as its variables declare ("worst").
+    only as aligned as its variables declare ("worst"). If `strict`, what the PTX ISA does not promise but hardware does
+    is an error; otherwise the report says what the kernel relies on.
     """
 
     seed: int = 0
@@ -25,6 +26,7 @@ class Settings:
     orders: int = 20
     seconds: float = 30.0
     base: str = "aligned"
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if self.base not in BASES:
@@ -39,8 +41,3 @@ class Settings:
     def options(self) -> Options:
         """The options of the interpreter."""
         return Options(self.sms, self.seed, self.max_steps, self.base == "aligned")
-
-
-def observed(progress: Progress | None) -> Observers:
-    """Observers with only a callback for ended CTAs."""
-    return Observers() if progress is None else Observers(on_progress=progress)
