@@ -11,8 +11,9 @@ After    host    tile.launch @k grid(%ctas) threads(384) programmatic args(…)
                    tile.launch_dependents
                    sm.mbarrier_wait …; sm.tma_load … } } … }
          A producer waits in its first work tile, once it has computed where to load from. Consumers wait for its loads.
-         Without a producer, all threads wait before the roles or work tiles. What comes before the wait does not access
-         global memory, and runs while the kernel before this one ends. A grid has at least one work tile, so a kernel
+         Without a producer, and if consumers themselves read global memory before they wait for a load, all threads
+         wait before the roles or work tiles. What comes before the wait does not access global memory, and runs while
+         the kernel before this one ends. A grid has at least one work tile, so a kernel
          that waits ends after the one before it, and a chain of such kernels keeps its order. The next kernel may start
          once all CTAs have waited or ended: if they allowed it before, kernels further down the stream would start too
          and fill the SMs with CTAs that wait (mma.sync, 1024³ on an H200: 17 µs in place of 10). Kernels that copy
@@ -22,10 +23,12 @@ Refuses  a kernel without tile.work_tiles.
 Test     test/lit/passes/epilogue/overlap-launches.mlir, overlap-launches-invalid.mlir
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
+from mlir.dialects import memref
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
@@ -33,6 +36,7 @@ from lowtide.dialects.tile import LaunchKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.ir.rewriting import before
 from lowtide.passes.support.problem.kernels import PRODUCER, gemm_kernels, launches_of, schedule_if_any
+from lowtide.passes.support.streams.buffers import is_shared
 from lowtide.targets import Target
 
 
@@ -61,15 +65,38 @@ class OverlapLaunches(Pass):
 def _works(kernel: tile.KernelOp) -> list[ir.OpView]:
     """The ops before which the kernel waits."""
     for op in kernel.body.blocks[0].operations:
-        if isinstance(op, sm.RolesOp) and ir.StringAttr(op.names[0]).value == PRODUCER:
-            return [
-                _first_access(one) for one in op.bodies[0].blocks[0].operations if isinstance(one, tile.WorkTilesOp)
-            ]
+        if isinstance(op, sm.RolesOp) and _only_producer_is_first(op):
+            body = op.bodies[0].blocks[0].operations
+            return [_first_access(tiles) for tiles in body if isinstance(tiles, tile.WorkTilesOp)]
         if isinstance(op, (sm.RolesOp, tile.WorkTilesOp, tile.PrepareOp)):
             return [op]
     raise Refusal(
         kernel, "has no tile.work_tiles, before which it would wait for the kernels before it [no-work-tiles]"
     )
+
+
+def _only_producer_is_first(roles: sm.RolesOp) -> bool:
+    """Whether the other roles wait for loads of a producer before they access global memory."""
+    if ir.StringAttr(roles.names[0]).value != PRODUCER:
+        return False
+    others = [_ops(body.blocks[0]) for body in list(roles.bodies)[1:]]
+    return all(isinstance(next(filter(_waits_or_accesses, ops), None), sm.MbarrierWaitOp) for ops in others)
+
+
+def _waits_or_accesses(op: ir.OpView) -> bool:
+    """Whether the op waits for an mbarrier, or has an operand in global memory and is no question of its extents."""
+    if isinstance(op, (sm.MbarrierWaitOp, memref.DimOp)):
+        return isinstance(op, sm.MbarrierWaitOp)
+    return any(isinstance(each.type, ir.MemRefType) and not is_shared(each.type) for each in op.operation.operands)
+
+
+def _ops(block: ir.Block) -> Iterator[ir.OpView]:
+    """The ops of a block, outer before inner."""
+    for op in block.operations:
+        yield op
+        for region in op.operation.regions:
+            for inner in region:
+                yield from _ops(inner)
 
 
 def _first_access(tiles: tile.WorkTilesOp) -> ir.OpView:

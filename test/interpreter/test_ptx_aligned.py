@@ -36,8 +36,9 @@ WHOLE = (
     r"(all 32 lanes|all threads) must execute it together.* lanes \[5, 6, .*|"
     r"a barrier in divergent code: lanes \[5, 6, .* do not arrive"
 )
+# The other lanes have not ended, so barriers wait for them (CUDA C++ Programming Guide, "Synchronization Functions").
 GUARDS = {
-    "in a branch": ("@!%p1 bra $JOIN;\n", "\n$JOIN:"),
+    "in a branch": ("@!%p1 bra $JOIN;\n", "\n$JOIN:\nadd.s32 %r9, %r2, 1;"),
     "under a guard": ("@%p1 ", ""),
 }
 

@@ -131,10 +131,11 @@ TWO = "roles = cooperative(2), grid.tile = [128, 32], k = 64, stages = 2"
 TAIL = "roles = cooperative(1), grid.tile = [128, 32], k = 64, stages = 2, order = column, tail = halves"
 RASTERS = ("row", "column", "grouped(2)", "groups(2, 2)", "hilbert")
 SCHEDULES = [
+    *(("sm_80", f"{ONE_PER_SM}, order = {raster}, scheduler = persistent") for raster in RASTERS),
     *(
-        ("sm_80", f"{ONE_PER_SM}, order = {raster}, scheduler = {scheduler.name}")
-        for raster in RASTERS
+        ("sm_80", f"{ONE_PER_SM}, order = groups(2, 2), scheduler = {scheduler.name}")
         for scheduler in SchedulerKind
+        if scheduler is not SchedulerKind.persistent
     ),
     ("sm_80", f"{ONE_PER_SM}, order = column, scheduler = persistent, epilogue.path = direct"),
     *(

@@ -20,7 +20,7 @@ from lowtide.inspection.explain.explanation import explain_spec
 from lowtide.targets import KNOWN
 
 Install = Callable[[FakeDriver], FakeDriver]
-SPEC = lt.GemmSpec(a="bf16", b="bf16", d="bf16")
+SPEC = lt.GemmSpec(m=64, n=64, k=64, a="bf16", b="bf16", d="bf16")
 NAMES = "name a target: sm_80, sm_86, sm_89, sm_90, sm_90a"
 
 

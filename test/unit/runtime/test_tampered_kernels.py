@@ -245,20 +245,20 @@ def hopper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def epilogue(acc: Any, bias: lt.PerColumn, alpha: lt.Scalar) -> Any:
         return lt.where(acc > 0.0, lt.relu(alpha * acc), bias)
 
-    spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", epilogue=epilogue)
+    spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", n=64, k=64, epilogue=epilogue)
     path = tmp_path_factory.mktemp("kernel") / "hopper"
     lt.compile_gemm(spec, target="sm_90a").save(path)
     return path
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_manifest_changed_at_random_is_refused_or_loads_equal(seed: int, hopper: Path, tmp_path: Path) -> None:
     rng = random.Random(seed)
     paths = [save(tmp_path / "k"), storage.Path(tmp_path / "hopper")]
     kernel = runtime.load(hopper)
     kernel.save(paths[1])
     originals = [manifest_at(path) for path in paths]
-    for _ in range(150):
+    for _ in range(100):
         which = rng.randrange(2)
         path, manifest = paths[which], copy.deepcopy(originals[which])
         mutate(manifest, rng)
@@ -278,7 +278,7 @@ def test_a_manifest_changed_at_random_is_refused_or_loads_equal(seed: int, hoppe
         assert json.dumps(again.manifest, sort_keys=True) == json.dumps(unsigned, sort_keys=True)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_bytes_changed_at_random_are_refused_or_load_equal(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     path = save(tmp_path / "k")

@@ -48,6 +48,30 @@ tile.kernel @roles(%n: index) attributes {schedule = #programmatic} {
   tile.return
 }
 
+// A consumer reads global memory before it waits for a load.
+// CHECK-LABEL: tile.kernel @reads
+// CHECK:       sm.mbarriers
+// CHECK-NEXT:  tile.grid_dependency_wait
+// CHECK-NEXT:  tile.launch_dependents
+// CHECK-NEXT:  sm.roles
+tile.kernel @reads(%n: index, %s: memref<?x?xf32, strided<[?, 1]>>) attributes {schedule = #programmatic} {
+  %c0 = arith.constant 0 : index
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  sm.roles {
+    producer warps(4) registers(0) {
+      tile.work_tiles (%row, %column) of (%n, %n) by [64, 64] order(<row>) persistent {
+      }
+    }
+    consumer warps(4) registers(0) {
+      tile.work_tiles (%row, %column) of (%n, %n) by [64, 64] order(<row>) persistent {
+        %view = tile.view %s[%row, %column] : memref<?x?xf32, strided<[?, 1]>> to !tile.view<64x64xf32>
+        sm.mbarrier_wait %full[%row, %c0] : !sm.mbarriers<2>
+      }
+    }
+  }
+  tile.return
+}
+
 // CHECK-LABEL: tile.kernel @copiers
 // CHECK:       sm.mbarriers
 // CHECK-NEXT:  tile.grid_dependency_wait
