@@ -39,6 +39,7 @@ MAX_THREADS = 1024
 _GRID: Extents = (2**31 - 1, 65535, 65535)
 _BLOCK: Extents = (1024, 1024, 64)
 MAX_CLUSTER = 8  # CTAs (CUDA C++ Programming Guide, "Thread Block Clusters")
+_MAX_CLUSTER_OPTED = 16  # with cudaFuncAttributeNonPortableClusterSizeAllowed
 _BLOCK_SIZES = frozenset({"known_block_size", "gpu.known_block_size", "nvvm.reqntid"})  # exact block sizes of a kernel
 
 
@@ -98,7 +99,7 @@ def run(
     memory = GlobalMemory(numbers.payload)
     options, observers = options or Options(), observers or Observers()
     launcher = Launcher(numbers, memory, options, observers)
-    target = next((each for each in targets.KNOWN if each.name == module.target), None)
+    target = _target_of(module)
     with np.errstate(all="ignore"):
         places = Places.of(memory, numbers, record.arrays)
         for number, launch in enumerate(record.launches):
@@ -108,6 +109,13 @@ def run(
             program = source.program(launch.kernel, numbers, observers.explorer is not None)
             launcher.run(program, request, origin, use_of)
     return places.contents()
+
+
+def _target_of(module: Module) -> Target | None:
+    """The target of a module, for its limits; Hopper's for later ones, which have no smaller limits in common."""
+    number = module.target.removeprefix("sm_").rstrip("af")
+    name = "sm_90a" if number.isdecimal() and 90 <= int(number) < 120 else f"sm_{number}"
+    return next((each for each in targets.KNOWN if each.name == name), None)
 
 
 def _request(launch: Launch, module: Module, places: Places, source: _Source) -> LaunchRequest:
@@ -246,10 +254,9 @@ def check_shape(request: LaunchRequest, target: Target | None, op: Described) ->
 
 def _check_cluster(request: LaunchRequest, op: Described) -> None:
     size = math.prod(request.cluster)
-    if size > MAX_CLUSTER:
-        raise InterpreterError(
-            f"{op.describe()}: clusters of {size} CTAs; at most {MAX_CLUSTER} are portable [cluster-portable]"
-        )
+    most, how = (MAX_CLUSTER, "portable") if request.shape is None else (_MAX_CLUSTER_OPTED, "possible")
+    if size > most:
+        raise InterpreterError(f"{op.describe()}: clusters of {size} CTAs; at most {most} are {how} [cluster-portable]")
     if request.grid % size:
         raise InterpreterError(
             f"{op.describe()}: a grid of {request.grid} CTAs in clusters of {size}; it must be a multiple of {size}"

@@ -20,7 +20,7 @@ from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.program.types import Scalar
 from lowtide.interpreter.ptx.table import bits_of
-from lowtide.launches import Array, Parameter, Pointer
+from lowtide.launches import Array, Parameter, Pointer, Struct
 from lowtide.launches import TensorMap as RecordedMap
 
 _LEVELS = 3  # of rows within matrices within a batch, which memory keeps apart
@@ -169,6 +169,8 @@ class Places:
             return self.address(parameter)
         if isinstance(parameter, RecordedMap):
             return self._tensor_map(parameter, what)
+        if isinstance(parameter, Struct):
+            return self._struct(parameter, what)
         if type[0] != "f":
             return int.from_bytes(parameter, "little", signed=True)
         if len(parameter) != bits_of(type) // 8:
@@ -177,6 +179,17 @@ class Places:
             )
         value = np.frombuffer(parameter, f"f{bits_of(type) // 8}")[0]
         return Number(self.numbers.constant(float(value), type), type)
+
+    def _struct(self, struct: Struct, what: str) -> int:
+        """The bytes of a struct with its pointers, as a number."""
+        data = bytearray(struct.data)
+        for offset, pointer in struct.pointers:
+            if not 0 <= offset <= len(data) - _POINTER:
+                raise InterpreterError(
+                    f"{what}: a pointer at byte {offset} of a struct of {len(data)} bytes [launched-struct]"
+                )
+            data[offset : offset + _POINTER] = self.address(pointer).to_bytes(_POINTER, "little")
+        return int.from_bytes(data, "little", signed=True)
 
     def _tensor_map(self, map: RecordedMap, what: str) -> TensorMap:
         element, at = element_of(map.dtype), self.address(map.at)

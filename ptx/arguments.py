@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lowtide.errors import LaunchError
 from lowtide.interpreter.ptx.syntax import Entry, Variable
 from lowtide.interpreter.ptx.table import bits_of
-from lowtide.launches import Array, Parameter, Pointer
+from lowtide.launches import Array, Parameter, Pointer, Struct
 from lowtide.launches import TensorMap as RecordedMap
 from lowtide.ptx.dtypes import element_of, in_record, swizzle_of
 
@@ -39,11 +39,13 @@ class Unwritten:
     dtype: Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bytes:
-    """A struct passed by value, as its bytes."""
+    """A struct passed by value, as its bytes. `pointers` are arrays, by the offset of the eight bytes that point to
+    them."""
 
     data: bytes
+    pointers: Mapping[int, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,11 @@ class _Placing:
         if isinstance(argument, Bytes):
             if len(argument.data) != variable.size:
                 raise LaunchError(f"{what}: {len(argument.data)} bytes; it has {variable.size} [ptx-struct]")
-            return argument.data
+            pointers = (
+                (int(offset), Pointer(self.array(array, f"{variable.name} at {offset}", what)))
+                for offset, array in argument.pointers.items()
+            )
+            return Struct(argument.data, tuple(pointers))
         if argument is None:
             return bytes(_pointer_bytes(variable, what))
         if isinstance(argument, bool | int | float | np.generic):

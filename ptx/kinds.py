@@ -37,23 +37,36 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 )
 
 _CODES = {
-    "race": "global-race shared-race global-lanes-race shared-lanes-race mbarrier-race mbarrier-init-fence async-proxy "
-    "async-proxy-reads copy-in-flight race-with-open-read race-with-read earlier-kernels cluster-cta-ended "
-    "cluster-uninitialised cluster-ends-early wgmma-unwaited cp-async-unwaited store-unread phase-unwaited "
-    "ptx-written-in-flight ptx-a-written ptx-accumulators-written ptx-wgmma-fence wgmma-a-fence held-registers",
+    "race": """
+        async-proxy async-proxy-reads cluster-cta-ended cluster-ends-early cluster-uninitialised copy-in-flight
+        cp-async-unwaited earlier-kernels global-lanes-race global-race held-registers mbarrier-init-fence
+        mbarrier-race phase-unwaited ptx-a-written ptx-accumulators-written ptx-wgmma-fence
+        ptx-written-in-flight race-with-open-read race-with-read shared-lanes-race shared-race store-unread
+        wgmma-a-fence wgmma-unwaited
+        """,
     "deadlock": "agents-deadlock",
-    "wrong-bytes": "bytes-unexpected pending-bytes bytes-too-late too-many-arrivals mbarrier-arrivals",
-    "out-of-bounds": "out-of-bounds outside-matrices smem-outside cluster-rank multicast-mask store-granule",
-    "misaligned": "misaligned-access global-misaligned box-address stored-box-address box-corner mbarrier-address "
-    "descriptor-start descriptor-base-offset",
-    "illegal-launch": "launched-extents launched-cluster-sides grid-size threads-per-cta smem-of-launch "
-    "cluster-portable cluster-grid cluster-declared threads-declared threads-allowed registers-share warps-per-cta",
-    "not-interpreted": "wrong-type torn-read pair-read pair-joined pair-arithmetic register-not-bits "
-    "register-as-integer domain-lacks member-mask lanes-member-mask address-space mixed-spaces atomic-space "
-    "strong-load-space",
-    "bad-input": "tensor-maps-declared kernel-arguments launched-kernel launched-parameters launched-array "
-    "launched-element launched-float launched-relocation launched-shape launched-strides launched-gaps encode-rank "
-    "encode-extents encode-box encode-address encode-rows",
+    "wrong-bytes": "bytes-too-late bytes-unexpected mbarrier-arrivals pending-bytes too-many-arrivals",
+    "out-of-bounds": """
+        cluster-rank local-out-of-bounds multicast-mask out-of-bounds outside-matrices smem-outside
+        store-granule
+        """,
+    "misaligned": """
+        box-address box-corner descriptor-base-offset descriptor-start global-misaligned mbarrier-address
+        misaligned-access stored-box-address
+        """,
+    "illegal-launch": """
+        cluster-declared cluster-grid cluster-portable grid-size launched-cluster-sides launched-extents
+        registers-share smem-of-launch threads-allowed threads-declared threads-per-cta warps-per-cta
+        """,
+    "not-interpreted": """
+        address-space domain-lacks mixed-spaces pair-arithmetic pair-joined pair-read register-as-integer
+        register-not-bits torn-read wrong-type
+        """,
+    "bad-input": """
+        encode-address encode-box encode-extents encode-rank encode-rows kernel-arguments launched-array
+        launched-element launched-float launched-gaps launched-kernel launched-parameters launched-relocation
+        launched-shape launched-strides launched-struct tensor-maps-declared
+        """,
     "step-budget": "out-of-steps",
 }
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lowtide.errors import LaunchError
 from lowtide.interpreter.ptx.syntax import Entry, Module
-from lowtide.launches import Array, Extents, Launch, LaunchRecord, Parameter, Pointer, TensorMap
+from lowtide.launches import Array, Extents, Launch, LaunchRecord, Parameter, Pointer, Struct, TensorMap
 from lowtide.ptx.arguments import scalar
 from lowtide.ptx.dtypes import as_element, dtype_of, element_of, swizzle_of
 from lowtide.ptx.judging import Expected
@@ -280,7 +280,7 @@ def _parameters(given: _Fields, entry: Entry, arrays: dict[str, Array]) -> tuple
         elif kind == "null":
             result.append(bytes(variable.size))
         elif kind == "bytes":
-            result.append(_bytes(fields, variable.size))
+            result.append(_struct(fields, variable.size, arrays))
         elif kind == "scratch":
             name = f"scratch {number}"
             each = fields.integer("bytes_per_cta", fields.integer("bytes", fields.get("size", 0)))
@@ -317,15 +317,16 @@ def _scalar(fields: _Fields, type: str, size: int) -> bytes:
 _BITS = ("b8", "b16", "b32", "b64", "bool")
 
 
-def _bytes(fields: _Fields, size: int) -> bytes:
-    """A struct by value, in hexadecimal digits."""
+def _struct(fields: _Fields, size: int, arrays: Mapping[str, Array]) -> Struct:
+    """A struct by value, in hexadecimal digits, with pointers to arrays."""
     try:
         found = bytes.fromhex(str(fields.needed("hex")))
     except ValueError as error:
         raise LaunchError(f"{fields.place}: {error} [launch-file-hex]") from None
     if len(found) != size:
         raise LaunchError(f"{fields.place}: {len(found)} bytes; it has {size} [launch-file-bytes]")
-    return found
+    listed = [fields.part(each, "'pointers'") for each in fields.items("pointers")]
+    return Struct(found, tuple((each.integer("at"), _pointer(each, arrays)) for each in listed))
 
 
 def _tensor_map(fields: _Fields, arrays: Mapping[str, Array]) -> TensorMap:

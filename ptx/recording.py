@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.ptx.syntax import Variable
-from lowtide.launches import Array, Launch, LaunchRecord, Parameter, Pointer, TensorMap
+from lowtide.launches import Array, Launch, LaunchRecord, Parameter, Pointer, Struct, TensorMap
 from lowtide.ptx.dtypes import dtype_of
 from lowtide.ptx.judging import Expected
 from lowtide.ptx.launch_files import AFTER, BEFORE, LAUNCH
@@ -74,6 +74,9 @@ def _described(
 def _parameter(parameter: Parameter, variable: Variable) -> dict[str, Any]:
     if isinstance(parameter, Pointer):
         return {"kind": "pointer", "array": parameter.array, "offset_bytes": parameter.offset}
+    if isinstance(parameter, Struct):
+        pointers = [{"at": at, "array": each.array, "offset_bytes": each.offset} for at, each in parameter.pointers]
+        return {"kind": "bytes", "hex": parameter.data.hex(), "pointers": pointers}
     if isinstance(parameter, TensorMap):
         width = dtype_of(parameter.dtype).itemsize
         return {

@@ -56,9 +56,17 @@ class TensorMap:
     swizzle: int = 0
 
 
+@dataclass(frozen=True)
+class Struct:
+    """A struct by value: its bytes, in which `pointers` replace eight bytes at their offsets."""
+
+    data: bytes
+    pointers: tuple[tuple[int, Pointer], ...] = ()
+
+
 #: Parameters in the order of the kernel's `.param` list; the bytes of a scalar are little-endian, and those of a null
 #: pointer are zero.
-Parameter: TypeAlias = bytes | Pointer | TensorMap
+Parameter: TypeAlias = bytes | Pointer | Struct | TensorMap
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """`lt.ptx`: kernels on numpy arrays, their arguments, and reports."""
 
 import json
+import struct
 import subprocess
 import sys
 from dataclasses import replace
@@ -209,6 +210,25 @@ def test_other_orders_of_warps_are_run_if_one_run_does_not_speak_for_all() -> No
     assert (report.kind, report.code) == ("wrong-result", "ptx-wrong-result") and "x[0] is" in report.message
     summed = lt.ptx.load(ORDERED.replace("exch.b32", "add.u32"))["k"]
     assert summed.check(grid=1, block=64, args=x, expect=[np.array([3], np.int32)]).ok
+
+
+STRUCT = f"""{HEAD}.visible .entry k(.param .align 8 .b8 all[24])
+{{
+{REGISTERS}ld.param.u64 %rd1, [all+8]; ld.param.u64 %rd2, [all+16]; ld.param.v2.u32 {{%r1, %r2}}, [all];
+ld.global.u32 %r3, [%rd1]; add.s32 %r3, %r3, %r1; add.s32 %r3, %r3, %r2; st.global.u32 [%rd2], %r3;
+ret;
+}}
+"""
+
+
+def test_a_struct_by_value_has_numbers_and_pointers(tmp_path: Path) -> None:
+    kernel, x, y = lt.ptx.load(STRUCT)["k"], np.array([30], np.int32), np.zeros(1, np.int32)
+    args = [lt.ptx.Bytes(struct.pack("<ii16x", 1, -20), {8: x, 16: y})]
+    assert [each.tolist() for each in kernel.run(grid=1, block=1, args=args)] == [[30], [11]]
+    kernel.record(tmp_path, grid=1, block=1, args=args, expect=[None, np.array([11], np.int32)])
+    assert checked_files(tmp_path)["kind"] == "ok"
+    with pytest.raises(InterpreterError, match=r"\[launched-struct\]"):
+        kernel.run(grid=1, block=1, args=[lt.ptx.Bytes(bytes(24), {20: x})])
 
 
 LOOP = f"""{HEAD}.visible .entry k()

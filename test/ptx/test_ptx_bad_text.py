@@ -143,3 +143,17 @@ def pointed(folder: Path, text: str, arrays: object) -> str:
     files = (folder / "launch.json", folder / "before.npz", folder / "after.npz")
     given = read_launch(source.module, *files, None)
     return run_judged(source, given.record, given.expected, Settings()).kind
+
+
+def test_limits_of_targets_that_are_not_listed_are_those_of_the_nearest() -> None:
+    for target, most in (("sm_90a", 232448), ("sm_100a", 232448), ("sm_80", 166912)):
+        text = f"{HEAD.replace('sm_90a', target)}.extern .shared .align 16 .b8 kept[];\n.entry k() {{ ret; }}"
+        run = lt.ptx.load(text)["k"].check
+        assert run(grid=1, block=32, args=[], shared=most).ok
+        assert run(grid=1, block=32, args=[], shared=most + 1).code == "smem-of-launch"
+
+
+def test_clusters_have_up_to_sixteen_ctas() -> None:
+    run = lt.ptx.load(kernel(""))["k"].check
+    assert run(grid=16, block=32, cluster=16, args=[]).ok
+    assert run(grid=(8, 4), block=32, cluster=(8, 4), args=[]).code == "cluster-portable"
