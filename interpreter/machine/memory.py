@@ -26,7 +26,7 @@ from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.proxy_fences import ProxyFences
 from lowtide.interpreter.machine.readers import Reads
-from lowtide.interpreter.machine.reliances import CP_ASYNC_SEEN, Relied
+from lowtide.interpreter.machine.reliances import CP_ASYNC_SEEN, READS_BEFORE_COPIES, Relied
 from lowtide.interpreter.numbers.cells import (
     ELEMENT_BYTES,
     IN_FLIGHT,
@@ -424,7 +424,9 @@ class SharedMemory(Cells):
                     f"its read and its release of the bytes; it read{self.by(int(reads.site[unit]))}; let the reader "
                     "execute fence.proxy.async before its barrier or arrival [async-proxy-reads]"
                 )
-                self.fail(access, span.addresses, row, byte, rule)
+                if self.relied is None:
+                    self.fail(access, span.addresses, row, byte, rule)
+                self.relied.on(READS_BEFORE_COPIES, self.broken(access, span.addresses, row, byte, rule))
 
     def _fail_read(self, access: Access, span: Span, racing: Values, reader: int, is_open: bool) -> NoReturn:
         """Raise for a write of bytes that a reader has read, or may still read."""

@@ -5,6 +5,7 @@ elsewhere writes the type of the numbers in the registers.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import active_rows, disjoint, rows_together, spread
+from lowtide.interpreter.machine.reliances import EQUAL_STORES, Relied
 from lowtide.interpreter.numbers import registers
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Cells, Ints
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Ints
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import SIGNED, Number, Pair
@@ -106,7 +108,29 @@ def store(
                 payload[at, :, place * own : (place + 1) * own] = _elements(value, dtype, width, domain)
         payload = (payload if state.mask is None else payload[:, state.mask]).reshape(-1, count)
     disjoint(cells, access, rows, size, min(16, size))
+    relied = state.machine.observers.relied
+    if relied is not None and access.lanes is not None and not access.ops:
+        access, rows, payload = _without_equals(cells, access, rows, payload, relied)
     cells.store(access, rows, payload, dtype, count, min(16, size))
+
+
+def _without_equals(
+    cells: Cells, access: Access, rows: Ints, payload: Values, relied: Relied
+) -> tuple[Access, Ints, Values]:
+    """A store without lanes that write what another lane writes there, too. They race, but hardware keeps the value."""
+    places, first, group = np.unique(rows, return_index=True, return_inverse=True)
+    if len(places) == len(rows):
+        return access, rows, payload
+    each = np.broadcast_to(payload, (len(rows), payload.shape[1]))
+    kept = each[first][group.reshape(-1)]
+    if not ((each == kept) | ((each != each) & (kept != kept))).all():
+        return access, rows, payload
+    rule = "race: two lanes write the same bytes in one instruction, with equal values"
+    assert access.lanes is not None
+    again = int(np.setdiff1d(np.arange(len(rows)), first)[0])
+    relied.on(EQUAL_STORES, cells.broken(access, rows - cells.origin, again, 0, rule))
+    order = np.sort(first)
+    return replace(access, lanes=np.asarray(access.lanes)[order]), rows[order], each[order]
 
 
 def _whole(values: Sequence[Any], dtype: str, width: int, domain: Domain) -> tuple[Sequence[Any], int]:

@@ -23,6 +23,19 @@ CP_ASYNC_SEEN = Reliance(
 )
 
 
+READS_BEFORE_COPIES = Reliance(
+    "reads-before-copies",
+    "without fence.proxy.async, a bulk copy overwrites shared memory only after the threads have read it, if their "
+    "arrival at an mbarrier or a barrier orders it after them",
+    "Memory Consistency Model: Proxies; Async proxy",
+)
+EQUAL_STORES = Reliance(
+    "equal-stores",
+    "if several lanes of a warp store one value to the same bytes in one instruction, that value is there",
+    "Memory Consistency Model: Morally strong operations, Data-races",
+)
+
+
 @dataclass
 class Relied:
     """The reliances of a run, each with the message of the first place that needs it."""

@@ -1,0 +1,87 @@
+"""What hardware is seen to forgive is named in the report, and refused if the check is strict; all else is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lowtide as lt
+from lowtide.interpreter.machine import reliances
+
+HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+REGISTERS = ".reg .pred %p<4>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n"
+STRICT = lt.ptx.Settings(strict=True)
+
+STORES = f"""{HEAD}.visible .entry k(.param .u64 x)
+{{
+{REGISTERS}.shared .align 4 .b8 kept[64];
+ld.param.u64 %rd1, [x]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 15; mov.u32 %r3, kept; shl.b32 %r4, %r2, 2;
+add.s32 %r3, %r3, %r4; mul.wide.u32 %rd2, %r2, 4; add.s64 %rd3, %rd1, %rd2;
+STORE
+ret;
+}}
+"""
+STORED = {"shared": "st.shared.u32 [%r3], {};", "global": "st.global.u32 [%rd3], {};"}
+
+
+@pytest.mark.parametrize("space", STORED)
+def test_lanes_may_store_equal_values_to_the_same_bytes(space: str) -> None:
+    """Lanes 0 and 16 store the same number, or their own."""
+    x = [np.zeros(16, np.int32)]
+    equal, own = (lt.ptx.load(STORES.replace("STORE", STORED[space].format(what)))["k"] for what in ("%r2", "%r1"))
+    expect = [np.arange(16, dtype=np.int32)] if space == "global" else None
+    report = equal.check(grid=1, block=32, args=x, expect=expect)
+    assert (report.kind, [each.name for each in report.relies]) == ("ok", ["equal-stores"])
+    assert equal.check(grid=1, block=32, args=x, settings=STRICT).kind == "race"
+    assert own.check(grid=1, block=32, args=x).kind == "race"
+    assert equal.check(grid=1, block=16, args=x).relies == ()
+    assert equal.check(grid=1, block=64, args=x).kind == "race"  # of two warps
+
+
+TWICE = f"""{HEAD}.visible .entry k(.param .align 64 .b8 map[128], .param .u64 out)
+{{
+{REGISTERS}.shared .align 128 .b8 tile[128]; .shared .align 8 .b8 gate[8];
+mov.u32 %r1, tile; mov.u32 %r2, gate; ld.param.u64 %rd1, [out]; mov.u32 %r3, %tid.x; mov.b64 %rd2, map;
+setp.ne.s32 %p1, %r3, 0; @%p1 bra FIRST;
+mbarrier.init.shared::cta.b64 [%r2], 1; fence.mbarrier_init.release.cluster;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 128;
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%rd2, {{0, 0}}], [%r2];
+FIRST:
+bar.sync 0;
+A: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0; @!%p2 bra A;
+and.b32 %r4, %r3, 31; shl.b32 %r4, %r4, 2; add.s32 %r5, %r1, %r4; ld.shared.u32 %r6, [%r5];
+FENCE
+BARRIER
+@%p1 bra SECOND;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 128;
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%rd2, {{0, 4}}], [%r2];
+SECOND:
+B: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 1; @!%p2 bra B;
+ld.shared.u32 %r7, [%r5]; add.s32 %r6, %r6, %r7;
+mul.wide.u32 %rd3, %r3, 4; add.s64 %rd4, %rd1, %rd3; st.global.u32 [%rd4], %r6;
+ret;
+}}
+"""
+
+
+def twice(fence: str, barrier: str, settings: lt.ptx.Settings | None = None) -> lt.ptx.Report:
+    x = np.arange(64, dtype=np.int32).reshape(8, 8)
+    args = [lt.ptx.TensorMap(x, (4, 8)), np.zeros((8, 8), np.int32)]
+    kernel = lt.ptx.load(TWICE.replace("FENCE", fence).replace("BARRIER", barrier))["k"]
+    given = {"grid": 1, "block": 64, "args": args, "expect": [None, np.tile(x[:4] + x[4:], (2, 1))]}
+    return kernel.check(**given, settings=settings or lt.ptx.Settings())
+
+
+def test_bulk_copies_may_overwrite_what_was_read_before_without_a_proxy_fence() -> None:
+    report = twice("", "bar.sync 0;")
+    assert (report.kind, [each.name for each in report.relies]) == ("ok", ["reads-before-copies"])
+    assert twice("", "bar.sync 0;", STRICT).code == "async-proxy-reads"
+    fenced = twice("fence.proxy.async.shared::cta;", "bar.sync 0;")
+    assert fenced.ok and not fenced.relies
+    assert twice("fence.proxy.async.shared::cta;", "").kind == "race"
+
+
+def test_the_page_lists_each_reliance() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "ptx.md").read_text(encoding="utf-8")
+    known = [each for each in vars(reliances).values() if isinstance(each, reliances.Reliance)]
+    assert len(known) >= 3 and [each.name for each in known if f"| `{each.name}` |" not in page] == []
