@@ -125,7 +125,7 @@ def _without_equals(
     kept = each[first][group.reshape(-1)]
     if not ((each == kept) | ((each != each) & (kept != kept))).all():
         return access, rows, payload
-    rule = "race: two lanes write the same bytes in one instruction, with equal values"
+    rule = "race: two lanes write the same bytes in one instruction, with equal values [lanes-store-equals]"
     assert access.lanes is not None
     again = int(np.setdiff1d(np.arange(len(rows)), first)[0])
     relied.on(EQUAL_STORES, cells.broken(access, rows - cells.origin, again, 0, rule))

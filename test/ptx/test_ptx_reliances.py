@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import lowtide as lt
+from lowtide.interpreter import Observers, run
 from lowtide.interpreter.machine import reliances
+from lowtide.launches import Array, Launch, LaunchRecord, Pointer
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 REGISTERS = ".reg .pred %p<4>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n"
@@ -36,6 +38,14 @@ def test_lanes_may_store_equal_values_to_the_same_bytes(space: str) -> None:
     assert own.check(grid=1, block=32, args=x).kind == "race"
     assert equal.check(grid=1, block=16, args=x).relies == ()
     assert equal.check(grid=1, block=64, args=x).kind == "race"  # of two warps
+
+
+def test_a_reliance_has_the_place_that_needs_it() -> None:
+    relied, launch = reliances.Relied(), Launch("k", (1, 1, 1), (32, 1, 1), (Pointer("x"),))
+    record = LaunchRecord({"x": Array("s32", (16,), (1,))}, (launch,))
+    run(STORES.replace("STORE", STORED["global"].format("%r2")), record, observers=Observers(relied=relied))
+    (place,) = relied.places.values()
+    assert place.startswith("`st.global.u32 [%rd3], %r2;`") and "lane 16: " in place and "[lanes-store-equals]" in place
 
 
 TWICE = f"""{HEAD}.visible .entry k(.param .align 64 .b8 map[128], .param .u64 out)
