@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.awaited import tell_order
-from lowtide.interpreter.machine.execution import count_steps
+from lowtide.interpreter.machine.execution import UNSET, count_steps
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph, Loop
 
@@ -155,6 +155,8 @@ def _follow(state: AgentState, path: _Path, branch: Branch, graph: Graph, paths:
                 return
             edge = taken[0][0]
         else:
+            if value is None and branch.op is not None:
+                raise state.violation(branch.op, UNSET)
             edge = branch.edges[branch.cases.get(value, -1)]
             if state.machine.observers.paths is not None:
                 state.machine.observers.paths.edges(branch, [edge])

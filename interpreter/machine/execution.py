@@ -31,7 +31,7 @@ from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.numbers.registers import RegisterError
 from lowtide.interpreter.program.program import DecodedBlock
 
-_OF_PYTHON = (
+OF_PYTHON = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError),
     *(NameError, RuntimeError, TypeError, ValueError),
 )
@@ -104,7 +104,7 @@ def advance(state: AgentState, steps: Steps) -> Wait | None:
         if state.op is None:
             raise
         raise violated_by(state, state.op, error) from error
-    except _OF_PYTHON as error:
+    except OF_PYTHON as error:
         op, text = state.op, f"{type(error).__name__}: {error}"
         if op is not None and reads_unset(state, op):
             raise state.violation(op, UNSET) from error

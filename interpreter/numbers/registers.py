@@ -302,14 +302,16 @@ def types_of(value: Any) -> set[str]:
 
 
 def truncated(value: Any, bits: int, to: int, domain: Domain) -> Any:
-    """The low `to` bits of a register of `bits`."""
-    while not is_raw(value) and bits > to:
+    """The low `to` bits of a register of `bits`; None if it was never written."""
+    while value is not None and not is_raw(value) and bits > to:
         value, bits = split(value, bits, domain)[0], bits // 2
     return canonical(value, to) if is_raw(value) else value
 
 
 def extended(value: Any, bits: int, to: int, domain: Domain) -> Any:
-    """A register of `bits` with zeros above them."""
+    """A register of `bits` with zeros above them; None if it was never written."""
+    if value is None:
+        return None
     if is_raw(value):
         wide = unsigned(value, bits)
         return canonical(wide.astype(np.int64) if isinstance(wide, np.ndarray) and bits < 64 else wide, to)

@@ -16,7 +16,7 @@ import numpy as np
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.execution import violated_by
+from lowtide.interpreter.machine.execution import OF_PYTHON, UNSET, reads_unset, violated_by
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.numbers.registers import SIGNED, Number, RegisterError, canonical
@@ -153,8 +153,13 @@ def _compute(state: AgentState, op: Op) -> None:
     try:
         result = op.run(*[read(values) for read in op.readers])
     except InterpreterError as error:
-        raise violated_by(state, op, error) from error
-    op.give(values, op.results, result)
+        if not _is_left_unset(state, op):
+            raise violated_by(state, op, error) from error
+    except OF_PYTHON:
+        if not _is_left_unset(state, op):
+            raise
+    else:
+        op.give(values, op.results, result)
 
 
 def _compute_one(state: AgentState, op: Op) -> None:
@@ -163,7 +168,24 @@ def _compute_one(state: AgentState, op: Op) -> None:
     try:
         values[op.results[0]] = op.run(*[read(values) for read in op.readers])
     except InterpreterError as error:
-        raise violated_by(state, op, error) from error
+        if not _is_left_unset(state, op):
+            raise violated_by(state, op, error) from error
+    except OF_PYTHON:
+        if not _is_left_unset(state, op):
+            raise
+
+
+def _is_left_unset(state: AgentState, op: Op) -> bool:
+    """Whether an operand is a register of PTX that was never written; then the results are left as undefined as it is.
+
+    They are refused where they are used: as an address, predicate, or operand of memory or of a matrix. At other levels
+    arithmetic is a use.
+    """
+    if state.machine.level != "ptx" or not reads_unset(state, op):
+        return False
+    for slot in op.results:
+        state.values[slot] = None
+    return True
 
 
 def _effect(state: AgentState, op: Op) -> None:
@@ -187,9 +209,11 @@ def _resumable_effect(state: AgentState, op: Op) -> Steps:
 def _guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool) -> Callable[..., Any]:
     """Run an instruction in the lanes where its guard holds; other lanes keep their results."""
 
-    def chosen(state: AgentState) -> Any:
+    def chosen(state: AgentState, op: Op) -> Any:
         condition = state.values[slot]
         if not isinstance(condition, np.ndarray):
+            if condition is None:
+                raise state.violation(op, UNSET)
             return condition != guard.negated
         holds = condition != guard.negated if guard.negated else condition
         holds = holds if state.mask is None else holds & state.mask
@@ -200,7 +224,7 @@ def _guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool
             state.values[result] = blend(mask, state.values[result], before)
 
     def run(state: AgentState, op: Op) -> None:
-        mask = chosen(state)
+        mask = chosen(state, op)
         if mask is True:
             inner(state, op)
         elif mask is not False:
@@ -211,7 +235,7 @@ def _guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool
             finish(state, op, old, mask)
 
     def run_resumable(state: AgentState, op: Op) -> Steps:
-        mask = chosen(state)
+        mask = chosen(state, op)
         if mask is not False:
             outer, old = state.mask, [state.values[result] for result in op.results]
             state.mask = outer if mask is True else mask

@@ -155,9 +155,9 @@ def test_floats_tied_registers_and_several_results():
 def test_what_is_not_interpreted_is_named():
     with pytest.raises(
         InterpreterError,
-        match=r"`brkpt;` at assembly of .*: instruction 'brkpt' is not interpreted.*\[instruction-unknown\]",
+        match=r"`frob;` at assembly of .*: instruction 'frob' is not interpreted.*\[instruction-unknown\]",
     ):
-        of_lanes("i32", 'llvm.inline_asm has_side_effects "brkpt;", "" : () -> ()\n%x = llvm.add %one, %one : i32')
+        of_lanes("i32", 'llvm.inline_asm has_side_effects "frob;", "" : () -> ()\n%x = llvm.add %one, %one : i32')
 
 
 def test_a_constant_that_is_none():

@@ -192,11 +192,6 @@ def test_bits_of_numbers_are_refused_where_there_are_none():
     np.testing.assert_array_equal(found.view(np.int32), F.view(np.int32) + 1)
 
 
-def test_bytes_of_a_register_that_was_never_written_are_not_chosen():
-    with pytest.raises(InterpreterError, match=r"reads a register that was never written.*\[register-unset\]"):
-        binary("prmt.b32 %r4, %r2, %r9, 0x0432;", X, Y)
-
-
 def test_a_spilled_packed_pair_in_part_of_a_warp_joins_plain_zeros():
     body = """
 setp.lt.u32 %p1, %r1, 8;
@@ -368,10 +363,6 @@ def test_a_loop_without_end_is_reported_with_where_it_stands():
         (
             "add.sat.s32 %r4, %r2, %r3;",
             r"`add\.sat\.s32 .*: modifier \.sat of add is not interpreted; known are \.bf16,.*\[modifier-unknown\]",
-        ),
-        (
-            "add.s32 %r4, %r2, %r8;",
-            r"`add\.s32 %r4, %r2, %r8;` .*reads a register that was never written.*\[register-unset\]",
         ),
     ],
 )
