@@ -155,7 +155,8 @@ def _explored(
     """Run further orders, within the budget."""
 
     def one(explorer: Explorer) -> None:
-        found = run(source, record, options=settings.options, observers=Observers(report=Orders(), explorer=explorer))
+        observers = replace(_observers(settings), report=Orders(), explorer=explorer)
+        found = run(source, record, options=settings.options, observers=observers)
         if (text := expected.difference(found, record.arrays)) is not None:
             raise InterpreterError(f"{text} [ptx-wrong-result]")
 
