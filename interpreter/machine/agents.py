@@ -187,7 +187,9 @@ class Cta:
         """The clock number in this CTA of an agent of another CTA of the cluster that writes here by TMA."""
         key = state.cta.rank, state.warp
         if key not in self.guests:
-            self.guests[key] = self.shared.clocks.add_source(f"CTA {state.cta.index} {state.seat.name}")
+            made = self.guests[key] = self.shared.clocks.add_source(f"CTA {state.cta.index} {state.seat.name}")
+            if self.cluster.passed.get(key, 0) and self.rank in self.cluster.released:  # by the cluster's barrier
+                self.shared.clocks.acquire(made, self.cluster.released[self.rank])
         return self.guests[key]
 
 
@@ -219,6 +221,8 @@ class AgentState:
         self.role = ""
         self.fenced = False
         self.work_tiles = 0  # of all CTAs, in the current tile.work_tiles
+        self.undefined: dict[int, tuple[NDArray[np.bool_], Described]] = {}  # by slot: lanes, and why (undefined.py)
+        self.made_undefined: tuple[NDArray[np.bool_], Described] | None = None  # by the present op
         self.polls: list[Wait] = []
         self.steps = 0
         self.mmas: list[Any] = []  # groups of wgmma not covered by a wait, oldest first

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState, Barrier, Cta, Steps, Wait
-from lowtide.interpreter.machine.lanes import uniform, whole_warp
+from lowtide.interpreter.machine.members import groups_of
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers.cells import Described
 
@@ -21,16 +21,18 @@ def together(state: AgentState, op: Described) -> None:
         )
 
 
+def all_arrive(state: AgentState, op: Described) -> None:
+    """Raise InterpreterError if some lanes of the agent do not arrive at a barrier with the others."""
+    if missing := state.missing:
+        raise state.violation(op, f"a barrier in divergent code: lanes {missing} do not arrive [barrier-divergent]")
+
+
 def barrier(state: AgentState, op: Described, identifier: int | str = 0, warps: int | None = None) -> Steps:
     """bar.sync: wait until `warps` agents (all of the team by default) have arrived (PTX ISA, "bar, barrier").
 
     Orders all accesses of these agents to shared and global memory. Raises InterpreterError in divergent code.
     """
-    if missing := state.missing:
-        raise state.violation(
-            op,
-            f"a barrier in divergent code: lanes {missing} do not arrive [barrier-divergent]",
-        )
+    all_arrive(state, op)
     cta, members = state.cta, state.team.members
     expected = warps or len(members)
     name = f"{identifier}" if state.team is cta.everyone else f"{identifier} of role {state.team.name}"
@@ -58,38 +60,20 @@ def barrier(state: AgentState, op: Described, identifier: int | str = 0, warps: 
     yield Wait(lambda: gate.rounds > mine, why)
 
 
-def named_barrier(state: AgentState, op: Described, identifier: Any, threads: Any = None) -> Steps:
-    """bar.sync of the barrier with a number, for all threads or the given number."""
-    name = uniform(state, op, identifier)
-    count = None if threads is None else uniform(state, op, threads)
-    if not 0 <= name < 16:
-        raise state.violation(op, f"barrier {name}: a CTA has the barriers 0 … 15 [barrier-number]")
-    threads_of_warps = WARP * len(state.machine.seats)
-    if count is not None and (count <= 0 or count % WARP or count > threads_of_warps):
-        limit = f"a multiple of {WARP}, at most the CTA's {threads_of_warps}"
-        raise state.violation(op, f"a barrier of {count} threads: give {limit} [barrier-threads]")
-    yield from barrier(state, op, name, None if count is None else count // 32)
-
-
 def warp_barrier(state: AgentState, op: Described, members: Any) -> None:
-    """bar.warp.sync: orders the lanes of a warp; interpreted only for all 32 together."""
-    _all_members(state, op, members)
+    """bar.warp.sync: orders the lanes of a warp that execute it. Its other lanes, in another branch, count as ordered
+    too."""
+    groups_of(state, op, members)
     state.cta.shared.warp_sync(state.warp)
 
 
 def elect(state: AgentState, op: Described, members: Any = -1) -> NDArray[np.bool_]:
-    """elect.sync: true for one lane of the member mask, after it waits for all of them; here, the first of the warp."""
-    _all_members(state, op, members)
-    return state.lanes == 0
-
-
-def _all_members(state: AgentState, op: Described, members: Any) -> None:
-    whole_warp(state, op)
-    mask = uniform(state, op, members) & 0xFFFFFFFF
-    if mask != 0xFFFFFFFF:
-        raise state.violation(
-            op, f"member mask {mask:#x}: only the whole warp, 0xffffffff, is interpreted [member-mask]"
-        )
+    """elect.sync: true for one lane of each member mask, after it waits for all of them; here, the first."""
+    groups = groups_of(state, op, members)
+    if groups is None:
+        return state.lanes == 0
+    found: NDArray[np.bool_] = groups.any(axis=1) & (groups.argmax(axis=1) == state.lanes)
+    return found
 
 
 def name_with_end(cta: Cta, agent: int) -> str:

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.interpreter.machine import undefined
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.awaited import tell_order
 from lowtide.interpreter.machine.execution import UNSET, count_steps
@@ -101,6 +102,9 @@ def _run_ops(state: AgentState, ops: tuple[Any, ...], kept: frozenset[int]) -> S
     count_steps(state, len(ops) + 1)
     values = state.values
     for op in ops:
+        if state.undefined:
+            yield from _run_undefined(state, op, kept)
+            continue
         state.op = op
         saved = None if state.mask is None else [(slot, values[slot]) for slot in op.results if slot in kept]
         if op.resumable:
@@ -110,6 +114,24 @@ def _run_ops(state: AgentState, ops: tuple[Any, ...], kept: frozenset[int]) -> S
         if saved:
             for slot, old in saved:
                 values[slot] = blend(state.mask, values[slot], old)
+        if state.made_undefined is not None:
+            lanes, source = state.made_undefined
+            undefined.after(state, op, undefined.executing(state, op), lanes, source)
+
+
+def _run_undefined(state: AgentState, batch: Any, kept: frozenset[int]) -> Steps:
+    """As `_run_ops`, for one op, or those of a batch one by one, while some registers are undefined in some lanes."""
+    for op in undefined.flatten(batch):
+        state.op = op
+        known = undefined.before(state, op)
+        saved = [] if state.mask is None else [(slot, state.values[slot]) for slot in op.results if slot in kept]
+        if op.resumable:
+            yield from op.handler(state, op)
+        else:
+            op.handler(state, op)
+        for slot, old in saved:
+            state.values[slot] = blend(state.mask, state.values[slot], old)
+        undefined.after(state, op, *known)
 
 
 def _count_arrivals(state: AgentState, path: _Path, graph: Graph) -> None:
@@ -138,6 +160,8 @@ def _follow(state: AgentState, path: _Path, branch: Branch, graph: Graph, paths:
         state.op = branch.op
     edge = branch.edges[-1]
     if branch.condition is not None:
+        if state.undefined:
+            undefined.check(state, branch.op, branch.condition)
         value = state.values[branch.condition]
         if isinstance(value, np.ndarray):
             taken = _parted(branch, value, path.mask)

@@ -5,12 +5,24 @@ be empty); `wait(n)` returns when all but the last n closed groups have landed. 
 lands.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.memory import InFlight, SharedMemory, start_copy
 from lowtide.interpreter.numbers.cells import Access, Ints, Values
+
+
+@dataclass(eq=False)
+class Tracked:
+    """Copies whose landing arrives at an mbarrier (async_arrivals.py): their lanes and groups."""
+
+    flight: InFlight
+    lanes: Ints
+    group: Ints | int
+    has_landed: bool = False
 
 
 class AsyncCopies:
@@ -20,6 +32,7 @@ class AsyncCopies:
         self.shared = shared
         self._closed: NDArray[np.int64] = np.zeros((shared.clocks.warps, 32), np.int64)
         self._in_step = [True] * shared.clocks.warps  # whether the lanes of a warp have always committed together
+        self._tracked: list[list[Tracked]] = [[] for _ in range(shared.clocks.warps)]
         self._started: list[list[tuple[InFlight, Ints, Ints | int]]] = [[] for _ in range(shared.clocks.warps)]
 
     def start(
@@ -42,6 +55,21 @@ class AsyncCopies:
         self._closed[warp] += 1 if active is None else active
         self._in_step[warp] &= active is None
 
+    def track(self, warp: int, active: Values | None = None) -> list[Tracked]:
+        """The copies in flight of the lanes of a warp (those where `active` (32,) is true), which an mbarrier now
+        tracks; a wait for their groups still covers them."""
+        found, remaining = [], []
+        for copy, lanes, group in self._started[warp]:
+            mine = np.ones(len(lanes), np.bool_) if active is None else active[lanes]
+            groups = np.broadcast_to(group, mine.shape)
+            if mine.any():
+                found.append(Tracked(copy if mine.all() else copy.rows(mine), lanes[mine], groups[mine]))
+            if not mine.all():
+                remaining.append((copy.rows(~mine), lanes[~mine], groups[~mine]))
+        self._started[warp] = remaining
+        self._tracked[warp] = [each for each in self._tracked[warp] if not each.has_landed] + found
+        return found
+
     def wait(self, warp: int, pending: int, active: Values | None = None) -> None:
         """cp.async.wait_group `pending` by the lanes of a warp (those where `active` (32,) is true)."""
         landed = self._closed[warp] - pending  # groups below this number
@@ -62,6 +90,11 @@ class AsyncCopies:
             if not done.all():
                 remaining.append((copy.rows(~done), lanes[~done], np.broadcast_to(group, done.shape)[~done]))
         self._started[warp] = remaining
+        for tracked in self._tracked[warp]:
+            covered = np.broadcast_to(tracked.group, tracked.lanes.shape) < landed[tracked.lanes]
+            if not tracked.has_landed and covered.all():
+                tracked.has_landed = True
+                self.shared.land(tracked.flight)
 
     def wait_all(self, warp: int, active: Values | None = None) -> None:
         """cp.async.wait_all: a commit, and a wait for all groups."""

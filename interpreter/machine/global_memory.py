@@ -234,7 +234,25 @@ class GlobalMemory(Cells):
     def start_store(self, access: Access, addresses: Ints, payload: Values, dtype: str, count: int = 1) -> Span:
         """As `store`, by an asynchronous copy: until `land_store` nothing orders the write."""
         self.store(access, addresses, payload, dtype, count, align=ELEMENT_BYTES[dtype])
-        span = self.span(access, addresses, ELEMENT_BYTES[dtype] * count, align=ELEMENT_BYTES[dtype])
+        return self._open(access, self.span(access, addresses, ELEMENT_BYTES[dtype] * count, ELEMENT_BYTES[dtype]))
+
+    def start_raw_store(self, access: Access, addresses: Ints, codes: Values, payload: Values) -> Span:
+        """As `start_store`, of raw bytes (n, size), into memory whose elements may be of any type."""
+        span = self.span(access, addresses, codes.shape[1])
+        self._before_write(access, span)
+        span.put(self.codes, codes)
+        span.put(self.payload, payload)
+        return self._open(access, span)
+
+    def change(
+        self, access: Access, addresses: Ints, size: int, dtype: str, function: Callable[[Values], Values]
+    ) -> None:
+        """Replace elements of a type, `size` bytes from each address, by a function of them, as `set_atomic` does."""
+        span = self.span(access, addresses, size, align=ELEMENT_BYTES[dtype])
+        self.put_numbers(span, function(self.numbers(access, span, dtype)), dtype)
+
+    def _open(self, access: Access, span: Span) -> Span:
+        """Nothing orders the write of these bytes before it lands."""
         self._writer[span.units] = (access.cta * WARPS + access.warp) * LANES + WHOLE_AGENT + 1
         self._epoch[span.units] = IN_FLIGHT
         return span

@@ -1,9 +1,10 @@
 """mbarriers at addresses of shared memory, and their operations by the active lanes of a warp.
 
-PTX ISA, "mbarrier.init", "mbarrier.arrive", "mbarrier.expect_tx", "mbarrier.try_wait". An address may be in the window
-of another CTA of the cluster if the instruction may signal it there.
+PTX ISA, "mbarrier.init", "mbarrier.inval", "mbarrier.arrive", "mbarrier.expect_tx", "mbarrier.try_wait". An address may
+be in the window of another CTA of the cluster if the instruction may signal it there.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ import numpy as np
 from lowtide.interpreter.machine import clusters, mbarriers
 from lowtide.interpreter.machine.agents import ASK, AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.clusters import address_in, owner
-from lowtide.interpreter.machine.lanes import active_lanes, active_rows, one_lane, uniform
+from lowtide.interpreter.machine.lanes import active_lane_numbers, active_lanes, active_rows, one_lane, uniform
 from lowtide.interpreter.machine.mbarriers import MAX_ARRIVALS, OBJECT_BYTES, Mbarrier
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.cells import UNWRITTEN, Described
 
 
 def initialise(state: AgentState, op: Described, address: Any, arrivals: Any) -> None:
@@ -83,31 +84,93 @@ def wait_parity(state: AgentState, op: Described, address: Any, parity: Any) -> 
     yield from mbarriers.wait(state, op, at(state, op, address), uniform(state, op, parity))
 
 
-def arrive(state: AgentState, op: Described, address: Any, count: Any = 1, relaxed: bool = False) -> int:
-    """Each active lane arrives `count` times; lanes may arrive in different CTAs of the cluster.
+@dataclass(frozen=True)
+class Arrival:
+    """How an instruction arrives: `relaxed`: earlier accesses are not released; `drops`: later phases expect as many
+    arrivals less; `completes`: it may be the last of its phase."""
 
-    Returns the phase of the last arrival.
+    relaxed: bool = False
+    drops: bool = False
+    completes: bool = True
+
+
+_PENDING_BITS = 20
+PLAIN = Arrival()
+
+
+def arrive(state: AgentState, op: Described, address: Any, count: Any = 1, size: Any = 0, how: Arrival = PLAIN) -> Any:
+    """Each active lane expects `size` more bytes and arrives `count` times; lanes may arrive in different CTAs of the
+    cluster.
+
+    Returns the state before each arrival: the phase, and its pending arrivals in the low 20 bits.
     """
-    each, (_, addresses) = uniform(state, op, count), active_rows(state, op, address)
-    lanes, phase = active_lanes(state) // len(addresses), 0
+    each, expected = uniform(state, op, count), uniform(state, op, size)
+    _, addresses = active_rows(state, op, address)
+    lanes, found = active_lanes(state) // len(addresses), []
+    if not 1 <= each <= MAX_ARRIVALS:
+        raise state.violation(op, f"{each} arrivals at once; take 1 … {MAX_ARRIVALS} [arrivals-at-once]")
     for pointer in addresses.tolist():
         barrier = in_cta(state, op, owner(state, op, pointer), pointer)
-        phase = barrier.completed
-        mbarriers.arrive(state, op, barrier, each * lanes, 0, relaxed)
-    return phase
-
-
-def arrive_expecting(state: AgentState, op: Described, address: Any, size: Any, relaxed: bool = False) -> int:
-    """Each active lane expects this many bytes, and arrives once. Returns the phase of the arrival."""
-    barrier, lanes = at(state, op, address), active_lanes(state)
-    phase = barrier.completed
-    mbarriers.arrive(state, op, barrier, lanes, lanes * uniform(state, op, size), relaxed)
-    return phase
+        made = each * lanes
+        if not how.completes and made == barrier.pending:
+            raise state.violation(
+                op, f"is the last arrival of {barrier.name}, and would complete its phase; .noComplete says that it is"
+                " not the last [arrival-completes]",
+            )  # fmt: skip
+        found += [barrier.completed << _PENDING_BITS | max(0, barrier.pending - at * each) for at in range(lanes)]
+        if how.drops:
+            barrier.arrivals -= made
+        mbarriers.arrive(state, op, barrier, made, expected * lanes, how.relaxed)
+    if len(found) == 1:
+        return found[0]
+    tokens = np.zeros(len(state.lanes), np.int64)
+    tokens[active_lane_numbers(state)] = found
+    return tokens
 
 
 def expect(state: AgentState, op: Described, address: Any, size: Any) -> None:
     """Each active lane expects this many bytes."""
-    mbarriers.expect(state, op, at(state, op, address), active_lanes(state) * uniform(state, op, size))
+    place = uniform(state, op, address)
+    barrier = in_cta(state, op, owner(state, op, place), place)
+    mbarriers.expect(state, op, barrier, active_lanes(state) * uniform(state, op, size))
+
+
+def complete(state: AgentState, op: Described, address: Any, size: Any) -> None:
+    """Each active lane counts this many bytes as landed, without a copy."""
+    place = uniform(state, op, address)
+    barrier = in_cta(state, op, owner(state, op, place), place)
+    mbarriers.complete_bytes(state, op, barrier, barrier.completed, active_lanes(state) * uniform(state, op, size))
+
+
+def invalidate(state: AgentState, op: Described, address: Any) -> None:
+    """One lane ends an mbarrier: its bytes are plain memory again, with nothing written there."""
+    one_lane(state, op, "invalidate an mbarrier")
+    barrier, place, shared = at(state, op, address), uniform(state, op, address), state.cta.shared
+    if barrier.load is not None and barrier.load[0] >= barrier.completed:
+        raise state.violation(op, f"{barrier.name} still counts a copy; wait for it before [mbarrier-busy]")
+    del state.cta.mbarriers[place]
+    shared.disclaim(barrier.name, place - shared.origin, OBJECT_BYTES)
+    access, rows = active_rows(state, op, np.full(len(state.lanes), place))
+    shared.store(access, rows, np.zeros((1, 1)), "i64")
+    shared.codes[place - shared.origin : place - shared.origin + OBJECT_BYTES] = UNWRITTEN
+
+
+def pending_count(token: Any) -> Any:
+    """The pending arrivals in the state before an arrival."""
+    return token & (1 << _PENDING_BITS) - 1
+
+
+def poll_state(state: AgentState, op: Described, address: Any, token: Any) -> bool:
+    """Whether one try finds the phase completed that the state of an arrival belongs to."""
+    barrier, rows = at(state, op, address), np.asarray(token)
+    tokens = rows.reshape(-1) if rows.ndim == 0 or state.mask is None else rows[state.mask]
+    phases = np.unique(tokens >> _PENDING_BITS).tolist()
+    if len(phases) != 1 or not 0 <= barrier.completed - phases[0] <= 1:
+        raise state.violation(
+            op, f"asks for phases {phases} of {barrier.name}, which is in phase {barrier.completed}; only the present "
+            "phase and the one before can be asked for [phase-of-state]",
+        )  # fmt: skip
+    return _poll(state, op, barrier, phases[0] & 1)
 
 
 def poll_parity(state: AgentState, op: Described, address: Any, parity: Any) -> bool:
@@ -115,6 +178,10 @@ def poll_parity(state: AgentState, op: Described, address: Any, parity: Any) -> 
     barrier, asked = at(state, op, address), uniform(state, op, parity)
     if asked not in (0, 1):
         raise state.violation(op, f"a phase is known by its parity, 0 or 1, not {asked} [parity-polled]")
+    return _poll(state, op, barrier, asked)
+
+
+def _poll(state: AgentState, op: Described, barrier: Mbarrier, asked: int) -> bool:
     state.touch(barrier.key, ASK)
     if not barrier.passed(asked):
         poll = Wait(lambda: barrier.passed(asked), lambda: f"for phase parity {asked}: {barrier.state}", op)

@@ -103,6 +103,7 @@ class SharedMemory(Cells):
         self.relied: Relied | None = None  # if given, what hardware is seen to forgive is noted there, and not refused
         # Writes hidden from the async proxy, by writing agent and span; None if there are too many.
         self._hidden: dict[int, dict[int, Span] | None] = {}
+        self._hidden_by_sources: list[Span] = []
         self._objects: list[Buffer] = []
         self._fixed = size is not None
         units = self.entries(self.size)
@@ -159,6 +160,11 @@ class SharedMemory(Cells):
         self.refine(min((start | size | LARGEST) & -(start | size | LARGEST), LARGEST))
         self._write_epoch[start // self.unit : (start + size) // self.unit] = IN_FLIGHT
 
+    def disclaim(self, name: str, start: int, size: int) -> None:
+        """The bytes of an object are plain memory again, with nothing written there."""
+        self._objects = [each for each in self._objects if (each.name, each.start) != (name, start)]
+        self._write_epoch[start // self.unit : (start + size) // self.unit] = 0
+
     def barrier(self, warps: list[int] | None = None) -> None:
         """bar.sync by `warps` (all if None): orders their accesses so far before all their later ones."""
         self.clocks.barrier(warps)
@@ -178,18 +184,19 @@ class SharedMemory(Cells):
     ) -> InFlight:
         """An asynchronous copy of raw bytes (n, size) begins: they are in flight until `land`.
 
-        `source` is the clock of the write, if not the agent's own: the copy is then by TMA, through the async proxy.
-        `by_threads`: it writes as threads do, hidden from that proxy until they fence. Raises InterpreterError for an
-        access out of bounds or misaligned, bytes already in flight, a race, and bytes that the async proxy may not
-        overwrite yet.
+        `source` is the clock of the write, if not the agent's own: the copy is then by TMA, through the async proxy,
+        unless `by_threads`: it writes as threads do, hidden from that proxy until they fence. Raises InterpreterError
+        for an access out of bounds or misaligned, bytes already in flight, a race, and bytes that the async proxy may
+        not overwrite yet.
         """
         span = self.span(access, addresses, codes.shape[1])
-        if source is not None:
+        is_proxy = source is not None and not by_threads
+        if is_proxy:
             lane = lane_column(access)
             self._check_writers(access, span, lane, "writes", "write after write")
             self._check_shown(access, span, lane, "overwrites")
         self._before_write(access, span)
-        if source is not None:
+        if is_proxy:
             self._check_fenced_reads(access, span)
         span.put(self.codes, codes)
         span.put(self.payload, payload)
@@ -198,6 +205,8 @@ class SharedMemory(Cells):
             self._shown_epoch[span.units] = 0
         if source is not None:
             self._writer[span.units] = source * LANES + WHOLE_AGENT
+            if by_threads:
+                self._hidden_by_sources.append(span)
         return InFlight(access, span)
 
     def land(self, copy: InFlight, epoch: int | None = None) -> None:
@@ -207,6 +216,37 @@ class SharedMemory(Cells):
         """
         present = self.clocks.epoch(copy.access.warp) if epoch is None else epoch
         self._write_epoch[self.renewed(copy.span).units] = present + 1
+
+    def land_by(self, copy: InFlight, source: int, epoch: int) -> None:
+        """The bytes of a copy by threads are now written, by a source of writes in an epoch of it.
+
+        They stay hidden from the async proxy until an agent that knows the epoch executes `fence_proxy`.
+        """
+        span = self.renewed(copy.span)
+        self._writer[span.units] = source * LANES + WHOLE_AGENT
+        self._write_epoch[span.units] = epoch + 1
+        self._hidden_by_sources.append(span)
+
+    def land_numbers(self, span: Span, payload: Values, dtype: str, source: int, epoch: int) -> None:
+        """Elements of a span are written by a source of writes in an epoch of it, through the async proxy."""
+        span = self.renewed(span)
+        self.put_numbers(span, payload, dtype)
+        self._writer[span.units] = source * LANES + WHOLE_AGENT
+        self._write_epoch[span.units] = epoch + 1
+        self._shown_epoch[span.units] = 0
+
+    def _show_of_sources(self, access: Access) -> None:
+        """Show the writes of sources that the access's agent knows."""
+        left = []
+        for each in self._hidden_by_sources:
+            units = self.renewed(each).units
+            known = self._write_epoch[units] <= self.clocks.known[access.warp, self._writer[units] // LANES]
+            shown = self._shown_epoch[units]
+            shown[known] = 0
+            self._shown_epoch[units] = shown
+            if not known.all():
+                left.append(each)
+        self._hidden_by_sources = left
 
     def open_read(
         self, access: Access, addresses: Ints, dtype: str, count: int, reader: int | None = None
@@ -259,6 +299,8 @@ class SharedMemory(Cells):
         in flight by their cp.async stay hidden.
         """
         self._fences.add(access.warp, self.clocks.epoch(access.warp), access.lanes)
+        if self._hidden_by_sources:
+            self._show_of_sources(access)
         written = self._hidden.get(access.warp, {})
         if written is None:
             self._hidden[access.warp] = None if self._show(access, slice(None)) else {}

@@ -144,10 +144,10 @@ def _whole(values: Sequence[Any], dtype: str, width: int, domain: Domain) -> tup
 def _stored_type(cells: Cells, rows: Ints, values: Sequence[Any], width: int) -> str:
     """The type of the elements that a store writes."""
     held = set().union(*(registers.types_of(value) for value in values))
-    return _type_there(cells, rows) or (min(held) if held else _plain(values, width))
+    return type_there(cells, rows) or (min(held) if held else _plain(values, width))
 
 
-def _type_there(cells: Cells, rows: Ints) -> str | None:
+def type_there(cells: Cells, rows: Ints) -> str | None:
     """The type of the matrix or workspace at the first address, in the form of registers."""
     place = int(rows[0]) - cells.origin if len(rows) else -1
     found = next((each.dtype for each in cells.buffers if each.dtype and each.start <= place < each.end), None)

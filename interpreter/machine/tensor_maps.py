@@ -159,18 +159,35 @@ def load_box(
     check_corner(state, op, map, corner)
     box, access = places(map, corner, address), state.access(op)
     codes, payload = state.machine.memory.read_raw(access, box.globals, box.size, box.used)
+    arrive_in(state, op, box.shared, (codes, payload), barriers)
+
+
+def arrive_in(
+    state: AgentState,
+    op: Described,
+    rows: Ints,
+    data: tuple[Any, Any],
+    barriers: Sequence[Mbarrier],
+    by_threads: bool = False,
+) -> None:
+    """Codes and payload (n, size) begin to land at these addresses of the CTA of each barrier, and signal it with their
+    bytes.
+
+    Addresses are those of the agent's own CTA. `by_threads` as in `SharedMemory.start_copy`.
+    """
+    access = state.access(op)
     for barrier in barriers:
         assert barrier.home is not None
         writer = access if barrier.home is state.cta else replace(access, warp=barrier.home.guest(state))
         shared = barrier.home.shared
-        there = box.shared + (shared.origin - state.cta.shared.origin)
-        flight = shared.start_copy(writer, there, codes, payload, barrier.source)
+        there = rows + (shared.origin - state.cta.shared.origin)
+        flight = shared.start_copy(writer, there, *data, barrier.source, by_threads)
         mbarriers.note_load(state, op, barrier)
         spawn(
             state,
             f"TMA load by {state.seat.name}",
             op,
-            partial(_land, op, barrier, flight, barrier.completed, map.bytes),
+            partial(_land, op, barrier, flight, barrier.completed, data[0].size),
         )
 
 

@@ -6,7 +6,10 @@ written. It writes the matrix at any time until a wait without `.read`, or the e
 be accessed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,6 +19,10 @@ from lowtide.interpreter.machine.tensor_maps import ALIGNMENT, BoxPlaces, Tensor
 from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Access, Described, Span
 
 _GRANULE = 16  # bytes: the least that the last store of a row writes, with zeros beyond the tensor (seen on an H200)
+
+
+Change: TypeAlias = Callable[[Any, Any], Any]
+"""Elements of a box, and those in memory, to the new ones."""
 
 
 @dataclass(eq=False)
@@ -70,11 +77,39 @@ def store_box(
             f"a TMA store into rows of {row_bytes} bytes, which writes {_GRANULE} at a time and so overwrites the "
             "bytes after a row [store-granule]",
         )
-    lanes = None if lane == WHOLE_AGENT else np.full(len(box.shared), lane)
-    access = state.access(op, lanes)
-    payload, read = state.cta.shared.open_read(access, box.shared, element.name, box.size // element.bytes)
+    access, payload, read = _read(state, map, box, lane)
     written = _write(state, access, box, payload, element.name, element.bytes)
     groups_of(state, lane).started.append(Store(op, read, written))
+
+
+def _read(state: AgentState, map: TensorMap, box: BoxPlaces, lane: int) -> tuple[Access, np.ndarray, OpenRead]:
+    """The access to a box, its elements in shared memory, and the read, which stays open."""
+    lanes = None if lane == WHOLE_AGENT else np.full(len(box.shared), lane)
+    assert state.op is not None
+    access, element = state.access(state.op, lanes), map.element
+    payload, read = state.cta.shared.open_read(access, box.shared, element.name, box.size // element.bytes)
+    return access, payload, read
+
+
+def reduce_box(
+    state: AgentState, op: Described, map: TensorMap, corner: tuple[int, ...], at: tuple[int, int], change: Change
+) -> None:
+    """cp.reduce.async.bulk.tensor: as `store_box` at a shared address by a lane, but each element inside the tensor
+    becomes a function of its old value and the element of the box."""
+    address, lane = at
+    if address % ALIGNMENT:
+        raise state.violation(
+            op,
+            f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT} [reduced-box-address]",
+        )
+    box, width = places(map, corner, address), map.element.bytes
+    access, payload, read = _read(state, map, box, lane)
+    for used in np.unique(box.used[box.used > 0]):
+        chosen = box.used == used
+        values = payload[chosen, : int(used) // width]
+        part = replace(access, lanes=None if access.lanes is None else np.asarray(access.lanes)[chosen])
+        state.machine.memory.change(part, box.globals[chosen], int(used), map.element.name, partial(change, values))
+    groups_of(state, lane).started.append(Store(op, read, []))
 
 
 def _write(

@@ -4,14 +4,16 @@ PTX ISA, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "cp.async.bulk.wa
 first. For boxes and their landing see tensor_maps.py and tensor_stores.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lowtide.interpreter.machine import mbarrier_objects, tensor_maps, tensor_stores
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.clusters import receivers
+from lowtide.interpreter.machine.clusters import address_in, owner, receivers
 from lowtide.interpreter.machine.lanes import active_lane_numbers, of_active, one_lane, uniform
+from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.tensor_maps import TensorMap
+from lowtide.interpreter.machine.tensor_stores import Change
 from lowtide.interpreter.numbers.cells import Described
 
 
@@ -30,19 +32,28 @@ def load(
     coordinates that do not fit it, and an mbarrier that the TMA unit may not see.
     """
     one_lane(state, op, "start a copy by TMA")
-    found = mbarrier_objects.at(state, op, barrier)
     map = of_active(state, map)
     corner = _corner(state, op, map, coordinates)
-    if not found.is_fenced:
-        raise state.violation(
-            op,
-            f"the TMA unit may not see {found.name} initialised; put nvvm.fence.mbarrier.init after the init"
-            " [mbarrier-init-fence]",
-        )
-    address, signal = uniform(state, op, destination), uniform(state, op, barrier)
-    chosen = 1 << state.cta.rank if mask is None else uniform(state, op, mask)
-    signalled = [mbarrier_objects.in_cta(state, op, cta, signal) for cta in receivers(state, op, chosen)]
-    tensor_maps.load_box(state, op, map, corner, address, signalled)
+    signalled = signalled_by(state, op, barrier, mask)
+    tensor_maps.load_box(state, op, map, corner, uniform(state, op, destination), signalled)
+
+
+def signalled_by(state: AgentState, op: Described, barrier: Any, mask: Any = None) -> list[Mbarrier]:
+    """The mbarriers that a copy signals: at the address, in the CTA that it is in, or in each CTA of a multicast mask.
+
+    Raises InterpreterError for one that the TMA unit may not see.
+    """
+    signal = uniform(state, op, barrier)
+    targets = [owner(state, op, signal)] if mask is None else receivers(state, op, uniform(state, op, mask))
+    if mask is not None or targets[0] is state.cta:
+        found = mbarrier_objects.at(state, op, address_in(state.cta, signal))
+        if not found.is_fenced:
+            raise state.violation(
+                op,
+                f"the TMA unit may not see {found.name} initialised; put nvvm.fence.mbarrier.init after the init"
+                " [mbarrier-init-fence]",
+            )
+    return [mbarrier_objects.in_cta(state, op, cta, signal) for cta in targets]
 
 
 def store(state: AgentState, op: Described, map: Any, coordinates: Sequence[Any], source: Any) -> None:
@@ -52,6 +63,19 @@ def store(state: AgentState, op: Described, map: Any, coordinates: Sequence[Any]
     corner = _corner(state, op, map, coordinates)
     tensor_maps.check_corner(state, op, map, corner)
     tensor_stores.store_box(state, op, map, corner, uniform(state, op, source), active_lane_numbers(state)[0])
+
+
+def reduce(
+    state: AgentState, op: Described, map: Any, coordinates: Sequence[Any], source: Any, make: Callable[[str], Change]
+) -> None:
+    """As `store`, but each element becomes a function of its old value and the stored one: `make` gives the function
+    for a type of elements."""
+    one_lane(state, op, "start a reduction by TMA")
+    map = of_active(state, map)
+    corner = _corner(state, op, map, coordinates)
+    tensor_maps.check_corner(state, op, map, corner)
+    at = uniform(state, op, source), active_lane_numbers(state)[0]
+    tensor_stores.reduce_box(state, op, map, corner, at, make(map.element.name))
 
 
 def _corner(state: AgentState, op: Described, map: Any, coordinates: Sequence[Any]) -> tuple[int, ...]:

@@ -399,6 +399,25 @@ class Cells:
                 self._refuse_contents(access, span, bad, dtype, width)
         return loaded(self.payload[span.elements(width)], dtype)
 
+    def numbers(self, access: Access, span: Span, dtype: str) -> Values:
+        """The elements of a type in a span that may be read: payload (n, elements). Raises InterpreterError."""
+        return self._read(access, span, dtype, span.size // ELEMENT_BYTES[dtype])
+
+    def bits(self, access: Access, span: Span, width: int) -> Values:
+        """Integers in a span that may be read, as integers of `width` bytes. Raises InterpreterError."""
+        found = self._bits(span, width)
+        if found is None:
+            bad = np.ones((len(span.addresses), span.size // width), np.bool_)
+            self._refuse_contents(access, span, bad, f"a {8 * width}-bit integer", width)
+        return found
+
+    def put_numbers(self, span: Span, payload: Values, dtype: str) -> None:
+        """Set the elements of a span, payload (n, elements), without any rule of order."""
+        codes = np.full((1, span.size), CONTINUED, np.uint8)
+        codes[0, :: ELEMENT_BYTES[dtype]] = CODES[dtype]
+        span.put(self.codes, np.broadcast_to(codes, (len(span.addresses), span.size)))
+        self.payload[span.elements(ELEMENT_BYTES[dtype])] = stored(payload, dtype)
+
     def _bits(self, span: Span, width: int) -> Values | None:
         """The bytes of a span as integers of `width` bytes. None unless each byte is zero-filled or part of an integer,
         of any width."""

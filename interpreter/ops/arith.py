@@ -19,7 +19,8 @@ from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.program.types import Scalar, Type, Vector
-from lowtide.interpreter.ptx.integers import COMPARISONS, EXTREMA, truncated_quotient
+from lowtide.interpreter.ptx.comparisons import COMPARISONS
+from lowtide.interpreter.ptx.integers import EXTREMA, truncated_quotient
 
 OPS = OpTable(acts=False)
 

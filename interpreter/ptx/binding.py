@@ -57,7 +57,9 @@ class Op:
     `give` puts the row's result into the slots of the results. `source` is for messages: the instruction, or the op
     that decodes to it. `kept` are slots among the operands whose values pass into the results: accumulators. `before`
     reads them; without it the results are places that hold them. `is_typed`: floats are in the slots as payloads of
-    their types (values of MLIR), and `readers` and `give` make registers of them.
+    their types (values of MLIR), and `readers` and `give` make registers of them. `guard` is the slot of its guard,
+    `sources` those of the registers that it reads otherwise.
+    `computes`: its only effect is that on its results.
     """
 
     instruction: Instruction
@@ -77,6 +79,9 @@ class Op:
     is_typed: bool = False
     kept: tuple[int, ...] = ()
     before: Callable[[list[Any]], Any] | None = None
+    guard: int | None = None
+    sources: tuple[int, ...] = ()
+    computes: bool = False
 
     @property
     def name(self) -> str:
@@ -265,14 +270,15 @@ def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
         op.resumable = row.resumable
         op.handler = _resumable_effect if row.resumable else _effect
     read = [slot for operand in sources for slot in _slots_of(operand, slots)]
+    op.sources = tuple(read)
     if instruction.guard is not None:
-        guard = slots.of(instruction.guard.register)
+        op.guard = guard = slots.of(instruction.guard.register)
         op.handler = _guarded(instruction.guard, guard, op.handler, op.resumable)
         read += [guard, *results]
     else:
         op.bulk = row.bulk
         op.is_free = row.is_value or row.bulk is not None
-    op.operands = tuple(read)
+    op.operands, op.computes = tuple(read), row.is_value
     return op
 
 
@@ -310,8 +316,10 @@ def _widths(form: Form, count: int) -> list[int]:
         widths[1] = 32
     if name in ("bfe", "bfi"):
         widths[-2:] = [32, 32]
-    if name in ("selp", "setp") and count == 3:
+    if name in ("selp", "setp", "set") and count == 3:
         widths[2] = 1
+    if name == "slct":
+        widths[:2] = [bits_of(form.types[0])] * 2
     return widths
 
 
@@ -424,8 +432,8 @@ def bind_special(instruction: Instruction, slots: Slots) -> Op | None:
         value = read(state)
         state.values[target[0]] = value.astype(SIGNED[bits], copy=False) if isinstance(value, np.ndarray) else value
 
-    op = Op(instruction, special, instruction, results=tuple(target))
+    op = Op(instruction, special, instruction, results=tuple(target), computes=True)
     if instruction.guard is not None:
-        guard = slots.of(instruction.guard.register)
+        op.guard = guard = slots.of(instruction.guard.register)
         op.handler, op.operands = _guarded(instruction.guard, guard, special, False), (guard, *target)
     return op

@@ -1,7 +1,7 @@
 """Floats in the number domain: one in a register, or two in a 32-bit one (f16x2, bf16x2).
 
 PTX ISA, "Floating Point Instructions", "Half Precision Floating Point Instructions". Approximate functions compute like
-exact ones, rounded once.
+exact ones, rounded once, so they are within the error that the ISA allows. fma.rn.f64 rounds its product too.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +18,7 @@ from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Number, halves, number
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.ptx import integers
+from lowtide.interpreter.ptx.rounding import modified
 from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()
@@ -55,6 +56,7 @@ def _sources(function: Callable[..., Any]) -> Signature:
 def of_floats(form: Form, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function of payloads and a type name, on registers of the instruction's type."""
     domain, type = form.domain, form.type
+    function = modified(domain, form.row.name, form.words, _PAIRS.get(type, type), function)
     if type in _PAIRS:
         dtype = _PAIRS[type]
 
@@ -94,12 +96,12 @@ def _together(state: AgentState, batch: Batch) -> None:
 NUMBERS_TOGETHER = Bulk(_together, key=lambda op: op.instruction.name, accesses=False)
 
 _ROUNDED: Mapping[str, str] = MappingProxyType(
-    {"add": "add", "sub": "subtract", "mul": "multiply", "fma": "fma", "div": "divide"}
+    {"add": "add", "sub": "subtract", "mul": "multiply", "fma": "fma", "mad": "fma", "div": "divide"}
 )
 
 
 def _rounded(form: Form) -> Callable[..., Any]:
-    """Round to nearest, ties to even: the rows' words allow no other rounding."""
+    """Round to nearest, ties to even, or as the instruction says (rounding.py)."""
     return of_floats(form, getattr(form.domain, _ROUNDED[form.row.name]))
 
 
@@ -107,7 +109,17 @@ def _extremum(form: Form) -> Callable[..., Any]:
     """If one operand is NaN, the other; with .NaN, NaN."""
     name = {"min": "minimum", "max": "maximum"}[form.row.name]
     function = getattr(form.domain, name if "NaN" in form.words else f"{name[:3]}_number")
+    if "xorsign" in form.words:
+        return of_floats(form, lambda x, y, dtype: _signed(form, function, x, y))
     return of_floats(form, lambda x, y, dtype: function(x, y))
+
+
+def _signed(form: Form, function: Callable[..., Any], x: Any, y: Any) -> Any:
+    """.xorsign.abs: of magnitudes, with the sign of the product."""
+    found = np.abs(function(np.abs(x), np.abs(y)))
+    if form.domain.is_float:
+        return np.where(np.signbit(x) ^ np.signbit(y), -found, found)[()]
+    return np.where((x < 0) ^ (y < 0), -found, found)[()]
 
 
 def _negated(form: Form) -> Callable[..., Any]:
@@ -154,19 +166,24 @@ def _by_type(
 
 _SINGLE, _SMALL = "f32 f64", "f32 f16 bf16 f16x2 bf16x2"
 
+_ROUNDED_WORDS = "rn rz rm rp ftz"
+
 # By opcode: the maker of its function, its modifiers, its types.
 _MAKERS: Mapping[str, tuple[Callable[[Form], Any], str, str]] = MappingProxyType(
     {
-        **dict.fromkeys(("add", "sub", "mul", "fma"), (_rounded, "rn", _TYPES)),
-        "div": (_rounded, "rn approx full", _SINGLE),
-        **dict.fromkeys(("min", "max"), (_extremum, "NaN", _TYPES)),
-        "neg": (_negated, "", _TYPES),
-        "abs": (_function, "", _TYPES),
+        **dict.fromkeys(("add", "sub", "mul"), (_rounded, f"{_ROUNDED_WORDS} sat", _TYPES)),
+        "fma": (_rounded, f"{_ROUNDED_WORDS} sat relu", _TYPES),
+        "mad": (_rounded, f"{_ROUNDED_WORDS} sat", _SINGLE),
+        "div": (_rounded, f"{_ROUNDED_WORDS} approx full", _SINGLE),
+        **dict.fromkeys(("min", "max"), (_extremum, "NaN ftz xorsign abs", _TYPES)),
+        "neg": (_negated, "ftz", _TYPES),
+        "abs": (_function, "ftz", _TYPES),
         "copysign": (_function, "", _SINGLE),
-        "rcp": (_reciprocal, "rn approx", _SINGLE),
-        **dict.fromkeys(("ex2", "tanh"), (_function, "approx", _SMALL)),
-        **dict.fromkeys(("lg2", "sin", "cos"), (_function, "approx", "f32")),
-        **dict.fromkeys(("sqrt", "rsqrt"), (_function, "rn approx", _SINGLE)),
+        "rcp": (_reciprocal, f"{_ROUNDED_WORDS} approx", _SINGLE),
+        **dict.fromkeys(("ex2", "tanh"), (_function, "approx ftz", _SMALL)),
+        **dict.fromkeys(("lg2", "sin", "cos"), (_function, "approx ftz", "f32")),
+        "sqrt": (_function, f"{_ROUNDED_WORDS} approx", _SINGLE),
+        "rsqrt": (_function, "rn approx ftz", _SINGLE),
     }
 )
 
@@ -175,7 +192,7 @@ for _name, (_maker, _words, _types) in _MAKERS.items():
     TABLE.values(
         _name,
         types=" ".join((_types, *(_shared.types if _shared else ()))),
-        words=_words,
+        words=" ".join((_words, *(_shared.words if _shared else ()))),
         section=f"{_shared.section.partition(':')[0]}, {_SECTION}: {_name}" if _shared else f"{_SECTION}: {_name}",
         bulk=NUMBERS_TOGETHER,
     )(_by_type(_shared.handler if _shared else None, _maker))

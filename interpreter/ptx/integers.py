@@ -3,7 +3,6 @@
 Values are signed; `unsigned` views them as unsigned ones. For numbers in place of integers see numbers/registers.py.
 """
 
-import operator
 from collections.abc import Callable, Mapping
 from functools import reduce, wraps
 from types import MappingProxyType
@@ -14,6 +13,8 @@ import numpy as np
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.registers import canonical, raw, unsigned
+from lowtide.interpreter.ptx.bit_fields import packed
+from lowtide.interpreter.ptx.lanewise import each_lane
 from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()
@@ -65,7 +66,22 @@ _SAME_SIGNED_OR_NOT: Mapping[str, Callable[..., Any]] = MappingProxyType(
 )
 
 
-@TABLE.values(*_SAME_SIGNED_OR_NOT, types=_INTEGERS, section=f"{_SECTION}: add, sub, mul, mad, neg")
+_PAIRS = "s16x2 u16x2"
+
+
+@TABLE.values("add", "sub", types=f"{_INTEGERS} {_PAIRS}", words="sat", section=f"{_SECTION}: add, sub")
+def sum_or_difference(form: Form) -> Callable[..., Any]:
+    """Wraps; with .sat it is clamped to the limits of the type."""
+    if form.type in _PAIRS.split():
+        return packed(form)
+    if "sat" in form.words:
+        limits, function = np.iinfo(f"i{form.bits // 8}"), _SAME_SIGNED_OR_NOT[form.row.name]
+        sources = [(form.bits, True)] * 2
+        return each_lane(form, lambda x, y: max(limits.min, min(limits.max, function(x, y))), sources=sources)
+    return of_integers(form, _SAME_SIGNED_OR_NOT[form.row.name])
+
+
+@TABLE.values("mul.lo", "mad.lo", "neg", types=_INTEGERS, section=f"{_SECTION}: mul, mad, neg")
 def wrapping(form: Form) -> Callable[..., Any]:
     return of_integers(form, _SAME_SIGNED_OR_NOT[form.row.name])
 
@@ -75,16 +91,26 @@ _WIDE: Mapping[str, Callable[..., Any]] = MappingProxyType(
 )
 
 
-@TABLE.values("lop3", types="b32", section="Logic and Shift Instructions: lop3")
+@TABLE.values("lop3", types="b32", words="and or", section="Logic and Shift Instructions: lop3")
 def logic_of_three(form: Form) -> Callable[..., Any]:
-    """Bit i of the table, where i consists of the bits of a, b and c, from the highest."""
+    """Bit i of the table, where i consists of the bits of a, b and c, from the highest. With .and or .or, also a
+    predicate: whether the result is not zero, combined with another."""
 
     def compute(a: Any, b: Any, c: Any, table: Any) -> Any:
         chosen = (i for i in range(8) if int(table) >> i & 1)
         terms = ((a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c) for i in chosen)
         return reduce(lambda x, y: x | y, terms, a & 0)
 
-    return of_integers(form, compute)
+    plain = of_integers(form, compute)
+    combine = next((registers.LOGIC[word] for word in ("and", "or") if word in form.words), None)
+    if combine is None:
+        return plain
+
+    def with_predicate(a: Any, b: Any, c: Any, table: Any, other: Any) -> Any:
+        result = plain(a, b, c, table)
+        return result, combine(result != 0, other)
+
+    return with_predicate
 
 
 @TABLE.values("mul.wide", "mad.wide", types="s16 u16 s32 u32", section=f"{_SECTION}: mul, mad")
@@ -145,49 +171,20 @@ def _either(of_arrays: Any, of_numbers: Any) -> Callable[..., Any]:
 EXTREMA = {"min": _either(np.minimum, min), "max": _either(np.maximum, max)}
 
 
-@TABLE.values("min", "max", types=_INTEGERS, section=f"{_SECTION}: min, max")
+@TABLE.values("min", "max", types=f"{_INTEGERS} {_PAIRS}", words="relu", section=f"{_SECTION}: min, max")
 def extremum(form: Form) -> Callable[..., Any]:
-    return seen(form, EXTREMA[form.row.name])
+    """With .relu, not below zero."""
+    if form.type in _PAIRS.split():
+        return packed(form)
+    function = EXTREMA[form.row.name]
+    if "relu" in form.words:
+        return seen(form, lambda x, y: EXTREMA["max"](function(x, y), 0))
+    return seen(form, function)
 
 
 @TABLE.values("abs", types="s16 s32 s64", section=f"{_SECTION}: abs")
 def absolute(form: Form) -> Callable[..., Any]:
     return of_integers(form, abs)
-
-
-@TABLE.values("bfe", types="s32 u32 s64 u64", section=f"{_SECTION}: bfe")
-def field(form: Form) -> Callable[..., Any]:
-    """`length` bits from `position`, both 8 bits; above them zeros or copies of the field's highest bit."""
-    bits = form.bits
-
-    def compute(value: Any, position: Any, length: Any) -> Any:
-        position, length = int(position) & 0xFF, int(length) & 0xFF
-        length = min(length, bits - position)
-        if length <= 0:
-            return 0 if form.type[0] == "u" else value >> bits - 1
-        if form.type[0] == "u":
-            return unsigned(value, bits) >> position & (1 << length) - 1
-        above = bits - position - length
-        return canonical(value << above, bits) >> above + position
-
-    return of_integers(form, compute)
-
-
-@TABLE.values("bfi", types="b32 b64", section=f"{_SECTION}: bfi")
-def inserted(form: Form) -> Callable[..., Any]:
-    """The low `length` bits of a value, inserted into another at `position`."""
-    bits = form.bits
-
-    def compute(value: Any, into: Any, position: Any, length: Any) -> Any:
-        position, length = int(position) & 0xFF, int(length) & 0xFF
-        mask = ((1 << length) - 1 << position) & ((1 << bits) - 1) if position < bits else 0
-        wide = [each.astype(object) if isinstance(each, np.ndarray) else each for each in (value, into)]
-        result = wide[1] & ~mask | wide[0] << min(position, bits) & mask
-        if not isinstance(result, np.ndarray):
-            return result
-        return (result & (1 << bits) - 1).astype(f"u{bits // 8}")
-
-    return of_integers(form, compute)
 
 
 @TABLE.values("popc", "clz", types="b32 b64", section=f"{_SECTION}: popc, clz")
@@ -281,64 +278,3 @@ def _by_lane(value: Any, amount: Any, bits: int, shift: Callable[..., Any]) -> A
         .astype(f"u{bits // 8}")
         .view(registers.SIGNED[bits])
     )
-
-
-# Comparison -----------------------------------------------------------------------------------------------------------
-
-COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
-    {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
-)
-# "lo" and others are synonyms for unsigned types.
-_UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
-# As in domains.compare: ordered predicates are false if an operand is NaN, those with u true.
-_OF_FLOATS = {name: f"o{name}" for name in COMPARISONS} | {f"{name}u": f"u{name}" for name in COMPARISONS}
-_OF_FLOATS |= {"num": "ord", "nan": "uno"}
-
-
-@TABLE.values(
-    "setp",
-    types=f"{_INTEGERS} {_BITS} f16 bf16 f32 f64",
-    words=" ".join((*COMPARISONS, *_UNSIGNED, *_OF_FLOATS, "and", "or", "xor")),
-    section="Comparison and Selection Instructions: setp",
-)
-def setp(form: Form) -> Callable[..., Any]:
-    """The comparison, combined by and, or, xor with another predicate if given."""
-    words = form.instruction.name.split(".")[1:]
-    with_other = registers.LOGIC.get(words[1])
-    compare = _of_floats(form, words[0]) if "f" in form.type else _of_integers(form, words[0])
-    if with_other is None:
-        return compare
-    return lambda x, y, other: with_other(compare(x, y), other)
-
-
-def _of_integers(form: Form, word: str) -> Callable[..., Any]:
-    word = _UNSIGNED.get(word, word)
-    if word not in COMPARISONS:
-        raise form.instruction.error(
-            f"integers are not compared by .{word}; take one of {', '.join(COMPARISONS)} [integers-compared]"
-        )
-    function = COMPARISONS[word]
-    if form.type[0] != "u" or word in ("eq", "ne"):
-
-        def compute(x: Any, y: Any) -> Any:
-            if x.__class__ not in _RAW or y.__class__ not in _RAW:
-                x, y = (raw(value, form.bits, form.domain) for value in (x, y))
-            return function(x, y)
-
-        return compute
-    bits, domain = form.bits, form.domain
-    return lambda x, y: function(*(unsigned(raw(value, bits, domain), bits) for value in (x, y)))
-
-
-def _of_floats(form: Form, word: str) -> Callable[..., Any]:
-    if word not in _OF_FLOATS:
-        raise form.instruction.error(
-            f"floats are not compared by .{word}; take one of {', '.join(_OF_FLOATS)} [floats-compared]"
-        )
-    domain, dtype, predicate = form.domain, form.type, _OF_FLOATS[word]
-
-    def compute(x: Any, y: Any) -> Any:
-        result = domain.compare(predicate, *(registers.number(value, dtype, domain) for value in (x, y)))
-        return result if np.ndim(result) else bool(result)
-
-    return compute

@@ -42,6 +42,8 @@ _WORDS = re.compile(
     |(?P<mark>[@!{}\[\]();:,<>=+|\-])""",
     re.VERBOSE | re.DOTALL,
 )
+_CARRIES = re.compile(r"(add|sub|mad\.lo|mad\.hi)\.cc\..*|(addc|subc|madc)\..*")
+_CARRY = "CC.CF"
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 _BYTES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "b32": 4, "u32": 4, "s32": 4, "f32": 4}
 _BYTES |= {"b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16}
@@ -506,11 +508,24 @@ class _Parser:
                 self._fail(f"',' or ';' is expected, not {self.word!r} [ptx-comma]")
         place = self.starts[self.at]
         self.at += 1
+        if _CARRIES.fullmatch(name):
+            self._add_carry(name, operands)
         text, sources = self.text[start : place + 1], self.sources.at(start)
         made = Instruction(name, tuple(operands), guard, self.file, self.line(start), text, sources)
         self.entry.body.append(made)
         if name in _JUMPS:
             self.jumps.append((made, self.scope))
+
+    def _add_carry(self, name: str, operands: list[Operand]) -> None:
+        """The condition code, as a result and as a source (PTX ISA, "Condition Code Register")."""
+        scope = self.scope
+        while scope.outer is not None:
+            scope = scope.outer
+        carry = scope.registers.get(_CARRY) or self._define(scope, _CARRY, "pred")
+        if name.partition(".")[0].endswith("c"):  # addc, subc, madc
+            operands.append(carry)
+        if ".cc." in name and operands:
+            operands[0] = Group((operands[0], carry))
 
     # Operands -----------------------------------------------------------------------------------------------------
 

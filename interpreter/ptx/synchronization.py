@@ -5,25 +5,16 @@ PTX ISA, "Parallel Synchronization and Communication Instructions", "Miscellaneo
 
 from typing import Any
 
-import numpy as np
-
 from lowtide.interpreter.machine import clusters, mbarrier_objects, tma
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait, registers_that_fit
-from lowtide.interpreter.machine.barriers import elect, named_barrier, warp_barrier
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.warpgroups import meet
 from lowtide.interpreter.ptx.binding import Op
-from lowtide.interpreter.ptx.table import Form, Table
+from lowtide.interpreter.ptx.table import Table
 
 TABLE = Table()
 
 _SECTION = "Parallel Synchronization and Communication Instructions"
-
-
-TABLE.effects("bar.sync", "barrier.sync", "barrier.cta.sync", words="aligned", section=f"{_SECTION}: bar, barrier")(
-    named_barrier
-)
-TABLE.effects("bar.warp.sync", section=f"{_SECTION}: bar.warp.sync")(warp_barrier)
 
 
 @TABLE.effects(
@@ -64,68 +55,9 @@ def fence_mbarrier_init(state: AgentState, op: Op) -> None:
     mbarrier_objects.show_initialised(state)
 
 
-# mbarriers ------------------------------------------------------------------------------------------------------------
-
-_MBARRIER = "shared shared::cta b64"
-_ORDER = "release relaxed cta cluster"
-
-
-def _is_relaxed(form: Form) -> bool:
-    return "relaxed" in form.words
-
-
-TABLE.effects("mbarrier.init", words=_MBARRIER, section=f"{_SECTION}: mbarrier.init")(mbarrier_objects.initialise)
-TABLE.effects(
-    "mbarrier.expect_tx", words=f"{_MBARRIER} relaxed cta cluster", section=f"{_SECTION}: mbarrier.expect_tx"
-)(mbarrier_objects.expect)
-
-
-@TABLE.effects(
-    "mbarrier.arrive",
-    words=f"{_MBARRIER} {_ORDER} shared::cluster",
-    section=f"{_SECTION}: mbarrier.arrive",
-    results=1,
-    prepare=_is_relaxed,
-)
-def mbarrier_arrive(state: AgentState, op: Op, address: Any, count: Any = 1) -> int:
-    """Each active lane arrives, at an mbarrier of its own CTA or of another CTA of the cluster."""
-    return mbarrier_objects.arrive(state, op, address, count, op.data)
-
-
-@TABLE.effects(
-    "mbarrier.arrive.expect_tx",
-    words=f"{_MBARRIER} {_ORDER}",
-    section=f"{_SECTION}: mbarrier.arrive",
-    results=1,
-    prepare=_is_relaxed,
-)
-def mbarrier_arrive_expect_tx(state: AgentState, op: Op, address: Any, size: Any) -> int:
-    return mbarrier_objects.arrive_expecting(state, op, address, size, op.data)
-
-
-@TABLE.effects(
-    "mbarrier.try_wait.parity",
-    "mbarrier.test_wait.parity",
-    words=f"{_MBARRIER} acquire cta cluster",
-    section=f"{_SECTION}: mbarrier.test_wait, mbarrier.try_wait",
-    results=1,
-    acts=False,
-)
-def mbarrier_try_wait(state: AgentState, op: Op, address: Any, parity: Any, patience: Any = None) -> bool:
-    """Whether the phase of this parity has completed. A loop of it waits (machine/branches.py)."""
-    return mbarrier_objects.poll_parity(state, op, address, parity)
-
-
 # Threads, registers, launches -----------------------------------------------------------------------------------------
 
 _MISCELLANEOUS = "Miscellaneous Instructions"
-
-
-@TABLE.effects("elect.sync", section=f"{_SECTION}: elect.sync", results=1, acts=False)
-def elect_sync(state: AgentState, op: Op, members: Any) -> tuple[Any, Any]:
-    """The number of the elected lane, and true only for it."""
-    chosen = elect(state, op, members)
-    return int(np.argmax(chosen)), chosen
 
 
 @TABLE.effects("setmaxnreg.inc", "setmaxnreg.dec", words="sync aligned u32", section=f"{_MISCELLANEOUS}: setmaxnreg")

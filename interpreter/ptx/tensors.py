@@ -8,8 +8,9 @@ from typing import Any
 from lowtide.interpreter.machine import tma
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.bulk import REDUCTIONS, change_of
 from lowtide.interpreter.ptx.moves import GENERIC_SHARED
-from lowtide.interpreter.ptx.table import Table
+from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()
 
@@ -38,6 +39,23 @@ def load(state: AgentState, op: Op, destination: Any, tensor: Any, barrier: Any,
 def store(state: AgentState, op: Op, tensor: Any, source: Any, *further: Any) -> None:
     map, coordinates = tensor
     tma.store(state, op, map, coordinates, source)
+
+
+def _reduction(form: Form) -> Any:
+    """The function for a type of elements: that of the map, and how its elements are changed."""
+    how = next(word for word in REDUCTIONS.split() if word in form.words)
+    return lambda element: change_of(how, element, form.domain)[1]
+
+
+@TABLE.effects(
+    *(f"cp.reduce.async.bulk.tensor.{rank}.global.shared::cta" for rank in _RANKS),
+    words=f"tile bulk_group L2::cache_hint {REDUCTIONS}",
+    section=f"{_SECTION}: cp.reduce.async.bulk.tensor",
+    prepare=_reduction,
+)
+def reduce(state: AgentState, op: Op, tensor: Any, source: Any, *further: Any) -> None:
+    map, coordinates = tensor
+    tma.reduce(state, op, map, coordinates, source, op.data)
 
 
 @TABLE.effects("cp.async.bulk.commit_group", section=f"{_SECTION}: cp.async.bulk.commit_group")

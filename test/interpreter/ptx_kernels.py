@@ -28,6 +28,7 @@ def run(
     domain: str = "float",
     threads: int = 32,
     grid: int = 1,
+    cluster: int = 1,
     shared_memory: int = 4096,
     scalars: Sequence[Any] = (),
     seed: int = 0,
@@ -52,15 +53,16 @@ def run(
     memory.begin_launch()
     options, observers = Options(max_steps=max_steps), Observers(explorer=explorer)
     machine = Machine("ptx", numbers, memory, options, observers, grid, threads, collective=False)
+    machine.cluster = cluster, 1
     if report is not None:
         report.kernels[name] = dependences(program, use_of)
         machine.order = Order(report)
     if explorer is not None:
         pause(program, use_of)
         explorer.launch()
-    request = LaunchRequest(name, grid, threads, shared_memory, (*addresses, *scalars))
+    request = LaunchRequest(name, grid, threads, shared_memory, (*addresses, *scalars), cluster=(cluster, 1))
     with np.errstate(all="ignore"):
-        clusters = (start_cluster(machine, program, index, request) for index in range(grid))
+        clusters = (start_cluster(machine, program, index, request) for index in range(grid // cluster))
         run_all(clusters, 2, seed, choose=None if explorer is None else explorer.choose)
     return {name: memory.contents(name)[0][0] for name in buffers}
 

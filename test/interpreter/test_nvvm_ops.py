@@ -321,6 +321,13 @@ REFUSALS = {
         "%mask = arith.constant 65535 : i32\n nvvm.bar.warp.sync %mask : i32",
         r"member mask 0xffff: .*\[member-mask\]",
     ),
+    "a shuffle from lanes that are no members": (
+        """%members = arith.constant 65535 : i32
+        %c31 = arith.constant 31 : i32
+        %in = arith.cmpi slt, %lane, %c16 : i32
+        scf.if %in { %r = nvvm.shfl.sync down %members, %lane, %c1, %c31 : i32 -> i32 }""",
+        r"lanes \[15\] read lanes outside of their member masks \[shuffle-outside\]",
+    ),
     "a barrier of part of a warp": (
         "nvvm.barrier id = %c1 number_of_threads = %c16",
         r"a barrier of 16 threads.*\[barrier-threads\]",

@@ -34,7 +34,8 @@ INSTRUCTIONS = {
 
 WHOLE = (
     r"(all 32 lanes|all threads) must execute it together.* lanes \[5, 6, .*|"
-    r"a barrier in divergent code: lanes \[5, 6, .* do not arrive"
+    r"a barrier in divergent code: lanes \[5, 6, .* do not arrive|"
+    r"member mask 0xffffffff: waits for lanes \[5, 6, .*"
 )
 # The other lanes have not ended, so barriers wait for them (CUDA C++ Programming Guide, "Synchronization Functions").
 GUARDS = {

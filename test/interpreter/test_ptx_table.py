@@ -361,8 +361,8 @@ def test_a_loop_without_end_is_reported_with_where_it_stands():
             r".*\[instruction-unknown\]",
         ),
         (
-            "add.sat.s32 %r4, %r2, %r3;",
-            r"`add\.sat\.s32 .*: modifier \.sat of add is not interpreted; known are \.bf16,.*\[modifier-unknown\]",
+            "add.sod.s32 %r4, %r2, %r3;",
+            r"`add\.sod\.s32 .*: modifier \.sod of add is not interpreted; known are \.bf16,.*\[modifier-unknown\]",
         ),
     ],
 )

@@ -1,0 +1,66 @@
+"""Barriers of a CTA and of a warp (PTX ISA, "bar, barrier", "bar.warp.sync")."""
+
+from typing import Any
+
+from lowtide.errors import NotInterpreted
+from lowtide.interpreter.machine import named_barriers
+from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.barriers import warp_barrier
+from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.table import Form, Table
+
+TABLE = Table()
+
+_SECTION = "Parallel Synchronization and Communication Instructions: bar, barrier"
+_FORMS = ("bar", "bar.cta", "barrier", "barrier.cta")
+
+
+def _named(what: str) -> tuple[str, ...]:
+    return tuple(f"{form}.{what}" for form in _FORMS)
+
+
+def _is_aligned(form: Form) -> bool:
+    """Whether all lanes of a warp must execute it together: bar is barrier.aligned."""
+    return "aligned" in form.words or form.row.name.startswith("bar.")
+
+
+def _by_warp(state: AgentState, op: Op, is_aligned: bool) -> None:
+    """Raise InterpreterError if lanes of the warp may arrive at another time."""
+    if state.missing and not is_aligned:
+        raise state.violation(
+            op,
+            f"lanes {state.missing} of the warp arrive at another time; that is interpreted only for whole warps"
+            " [barrier-by-lanes]",
+            NotInterpreted,
+        )
+
+
+@TABLE.effects(*_named("sync"), words="aligned", section=_SECTION, prepare=_is_aligned)
+def barrier_sync(state: AgentState, op: Op, identifier: Any, threads: Any = None) -> Steps:
+    _by_warp(state, op, op.data)
+    yield from named_barriers.sync(state, op, identifier, threads)
+
+
+@TABLE.effects(*_named("arrive"), words="aligned", section=_SECTION, prepare=_is_aligned)
+def barrier_arrive(state: AgentState, op: Op, identifier: Any, threads: Any) -> None:
+    _by_warp(state, op, op.data)
+    named_barriers.arrive(state, op, identifier, threads)
+
+
+@TABLE.effects(
+    *_named("red"),
+    words="popc and or u32 pred aligned",
+    section=_SECTION,
+    results=1,
+    prepare=lambda form: (_is_aligned(form), next(word for word in named_barriers.REDUCTIONS if word in form.words)),
+)
+def barrier_red(state: AgentState, op: Op, identifier: Any, threads: Any, predicate: Any = None) -> Steps:
+    """d, a, c, or d, a, b, c: the number of threads, b, may be left out."""
+    is_aligned, how = op.data
+    _by_warp(state, op, is_aligned)
+    count, holds = (None, threads) if predicate is None else (threads, predicate)
+    found = yield from named_barriers.reduce(state, op, how, (identifier, count), holds)
+    return found
+
+
+TABLE.effects("bar.warp.sync", section=_SECTION.replace("bar, barrier", "bar.warp.sync"))(warp_barrier)
