@@ -46,6 +46,11 @@ def owner(state: AgentState, op: Described, pointer: int) -> Cta:
     return found
 
 
+def rank_of(pointer: Any) -> Any:
+    """The number in its cluster of the CTA whose shared memory a pointer addresses."""
+    return pointer // window(1)
+
+
 def address_in(cta: Cta, pointer: int) -> int:
     """The address in a CTA's shared memory that corresponds to a pointer into another CTA's."""
     return pointer % window(1) + window(cta.rank)

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.batches import Bulk
+from lowtide.interpreter.ptx.refused import reason
 from lowtide.interpreter.ptx.syntax import Instruction
 
 #: Computes before the run what does not depend on values, for `op.data`.
@@ -136,6 +137,8 @@ class Table:
         """The instruction in its row. Raises InterpreterError for an instruction without a row, or unknown
         modifiers."""
         parts = instruction.name.split(".")
+        if (refused := reason(parts)) is not None:
+            raise instruction.error(refused)
         for count in range(len(parts), 0, -1):
             row = self.rows.get(".".join(parts[:count]))
             if row is not None:

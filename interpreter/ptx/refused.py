@@ -1,0 +1,28 @@
+"""Instructions that are not interpreted on purpose, each with the reason."""
+
+_TEXTURES = ("tex", "tld4", "txq", "istypep")
+_SURFACES = ("suld", "sust", "sured", "suq")
+
+
+def reason(parts: list[str]) -> str | None:
+    """Why an instruction with a name of these parts is refused; None for others."""
+    name = parts[0]
+    if name == "tcgen05":
+        return "tcgen05, of Blackwell, is not interpreted; compile for sm_90a [no-tcgen05]"
+    if name in _TEXTURES:
+        return "textures are not interpreted; load from global memory [no-textures]"
+    if name in _SURFACES:
+        return "surfaces are not interpreted; load from and store to global memory [no-surfaces]"
+    if "sp" in parts or "sp::ordered_metadata" in parts:
+        return "sparse products are not interpreted; take dense operands [no-sparse]"
+    if any(part.startswith(("im2col", "tile::gather", "tile::scatter")) for part in parts):
+        return "copies by im2col, gather and scatter are not interpreted; take boxes (.tile) [no-im2col]"
+    if name == "fns":
+        return "fns, which finds the n-th set bit, is not interpreted; compute it by popc and shifts [no-fns]"
+    if name == "wmma":
+        return "wmma, whose fragments have no documented layout, is not interpreted; take mma.sync [no-wmma]"
+    if name in ("multimem", "clusterlaunchcontrol"):
+        return f"{name} is not interpreted; it takes several GPUs, or Blackwell [no-multimem]"
+    if name in ("alloca", "stacksave", "stackrestore"):
+        return f"{name} is not interpreted; declare the memory of a thread as .local variables [no-alloca]"
+    return None
