@@ -80,7 +80,7 @@ mov.u64 %rd23, %globaltimer; setp.ge.u64 %p1, %rd23, %rd22; selp.b32 %r7, 1, 0, 
         ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%r6}, {%r6}, {%r6}, {%r6}, %r6, 0;", "no-sparse"),
         ("wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%r6}, %rd1, %rd1, %r6, 0, 1, 1, 1;", "no-sparse"),
         (
-            "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r5], [%rd1, {%r1}], [%r5];",
+            "cp.async.bulk.tensor.3d.shared::cta.global.im2col.mbarrier::complete_tx::bytes [%r5], [%rd1, {%r1}], [1];",
             "no-im2col",
         ),
         ("fns.b32 %r6, %r1, %r2, %r3;", "no-fns"),
