@@ -282,7 +282,8 @@ def test_a_loop_without_end_is_reported_with_where_each_agent_stands():
     flags = {"flag": 0}
     expected = (
         r"the CTA 0 warp 1 has run 100 ops and has not ended: a loop may have no end; .*\n"
-        r"(  CTA 0 warp 0 (waits at `an op` at line 1: the flag is 0|has not begun)\n)?  CTA 0 warp [01] is at `an op` at line 1"
+        r"(  CTA 0 warp 0 (waits at `an op` at line 1: the flag is 0|has not begun)\n)?"
+        r"  CTA 0 warp [01] is at `an op` at line 1"
     )
     with pytest.raises(InterpreterError, match=expected):
         run(spinning(flags, [Block((set_to(5, 1),), go(2))]), warps=2, max_steps=100)
