@@ -27,6 +27,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "out-of-bounds": Kind(WRONG, "an access outside of the arrays or of shared memory"),
         "misaligned": Kind(WRONG, "an address that is not a multiple of what the instruction needs"),
         "undefined": Kind(WRONG, "the PTX ISA leaves the behaviour undefined"),
+        "trap": Kind(WRONG, "the kernel stopped itself, by a trap or a failed assertion"),
         "illegal-launch": Kind(WRONG, "no GPU of the target can launch the kernel like this"),
         "wrong-result": Kind(WRONG, "no rule was broken, but the arrays are not as expected"),
         "bad-input": Kind(UNKNOWN, "the PTX, the launch or the arrays are malformed, or do not fit each other"),
@@ -39,28 +40,32 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 _CODES = {
     "race": """
         async-proxy async-proxy-reads cluster-cta-ended cluster-ends-early cluster-uninitialised copy-in-flight
-        cp-async-unwaited earlier-kernels global-lanes-race global-race held-registers mbarrier-init-fence
-        mbarrier-race phase-unwaited ptx-a-written ptx-accumulators-written ptx-wgmma-fence
-        ptx-written-in-flight race-with-open-read race-with-read shared-lanes-race shared-race store-unread
-        wgmma-a-fence wgmma-unwaited
+        cp-async-unwaited earlier-kernels global-lanes-race global-race held-registers mbarrier-busy
+        mbarrier-in-cluster mbarrier-init-fence mbarrier-race phase-unwaited ptx-a-written
+        ptx-accumulators-written ptx-wgmma-fence ptx-written-in-flight race-with-open-read race-with-read
+        shared-lanes-race shared-race store-unread wgmma-a-fence wgmma-unwaited
         """,
     "deadlock": "agents-deadlock",
-    "wrong-bytes": "bytes-too-late bytes-unexpected mbarrier-arrivals pending-bytes too-many-arrivals",
+    "wrong-bytes": """
+        arrival-completes arrivals-at-once bytes-too-late bytes-unexpected mbarrier-arrivals pending-arrivals
+        pending-bytes too-many-arrivals
+        """,
     "out-of-bounds": """
         cluster-rank local-out-of-bounds multicast-mask out-of-bounds outside-matrices smem-outside
         store-granule
         """,
     "misaligned": """
-        box-address box-corner descriptor-base-offset descriptor-start global-misaligned mbarrier-address
-        misaligned-access stored-box-address
+        box-address box-corner bulk-multiple descriptor-base-offset descriptor-start global-misaligned
+        mbarrier-address misaligned-access reduced-box-address stored-box-address
         """,
+    "trap": "kernel-breakpoint kernel-trap",
     "illegal-launch": """
         cluster-declared cluster-grid cluster-portable grid-size launched-cluster-sides launched-extents
         registers-share smem-of-launch threads-allowed threads-declared threads-per-cta warps-per-cta
         """,
     "not-interpreted": """
-        address-space domain-lacks mixed-spaces pair-arithmetic pair-joined pair-read register-as-integer
-        register-not-bits torn-read wrong-type
+        address-space barrier-by-lanes domain-lacks mixed-spaces mma-shapes mma-types pair-arithmetic
+        pair-joined pair-read register-as-integer register-not-bits torn-read wgmma-shapes wrong-type
         """,
     "bad-input": """
         encode-address encode-box encode-extents encode-rank encode-rows kernel-arguments launched-array

@@ -81,10 +81,8 @@ def _enter(state: AgentState, op: Described, identifier: Any, threads: Any) -> t
     count = None if threads is None else uniform(state, op, threads)
     if not 0 <= number < 16:
         raise state.violation(op, f"barrier {number}: a CTA has the barriers 0 … 15 [barrier-number]")
-    most = WARP * len(state.machine.seats)
-    if count is not None and (count <= 0 or count % WARP or count > most):
-        limit = f"a multiple of {WARP}, at most the CTA's {most}"
-        raise state.violation(op, f"a barrier of {count} threads: give {limit} [barrier-threads]")
+    if count is not None and (count <= 0 or count % WARP):
+        raise state.violation(op, f"a barrier of {count} threads: give a multiple of {WARP} [barrier-threads]")
     name, expected = str(number), 0 if count is None else count // WARP
     gate = state.cta.barriers.setdefault(name, Numbered())
     assert isinstance(gate, Numbered)

@@ -22,7 +22,11 @@ CP_ASYNC_SEEN = Reliance(
     "Memory Consistency Model: Proxies; Async proxy",
 )
 
-
+INIT_SEEN = Reliance(
+    "init-seen",
+    "without fence.mbarrier_init or fence.proxy.async, bulk copies see an mbarrier that was initialised before them",
+    "Memory Consistency Model: Proxies; membar/fence",
+)
 READS_BEFORE_COPIES = Reliance(
     "reads-before-copies",
     "without fence.proxy.async, a bulk copy overwrites shared memory only after the threads have read it, if their "

@@ -12,6 +12,7 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.clusters import address_in, owner, receivers
 from lowtide.interpreter.machine.lanes import active_lane_numbers, of_active, one_lane, uniform
 from lowtide.interpreter.machine.mbarriers import Mbarrier
+from lowtide.interpreter.machine.reliances import INIT_SEEN
 from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.machine.tensor_stores import Change
 from lowtide.interpreter.numbers.cells import Described
@@ -48,11 +49,14 @@ def signalled_by(state: AgentState, op: Described, barrier: Any, mask: Any = Non
     if mask is not None or targets[0] is state.cta:
         found = mbarrier_objects.at(state, op, address_in(state.cta, signal))
         if not found.is_fenced:
-            raise state.violation(
+            broken = state.violation(
                 op,
                 f"the TMA unit may not see {found.name} initialised; put nvvm.fence.mbarrier.init after the init"
                 " [mbarrier-init-fence]",
             )
+            if state.machine.observers.relied is None:
+                raise broken
+            state.machine.observers.relied.on(INIT_SEEN, str(broken))
     return [mbarrier_objects.in_cta(state, op, cta, signal) for cta in targets]
 
 

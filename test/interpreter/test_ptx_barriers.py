@@ -116,7 +116,7 @@ def test_warps_arrive_without_a_wait(seed):
     ("change", "code"),
     [
         ({"wait": "bar.sync 1, 96;", "full": 96}, "shared-race|race-with-read|agents-deadlock"),
-        ({"wait": "bar.sync 1, 160;", "full": 128}, "barrier-threads"),
+        ({"wait": "bar.sync 1, 160;", "full": 128}, "barrier-counts|agents-deadlock"),
         ({"full": 64}, "barrier-counts"),
         ({"wait": ""}, "shared-race|race-with-read|agents-deadlock"),
         ({"empty": "setp.eq.u32 %p3, %r10, 0; @%p3 bar.arrive 2, 128;"}, "agents-deadlock"),

@@ -157,3 +157,8 @@ def test_clusters_have_up_to_sixteen_ctas() -> None:
     run = lt.ptx.load(kernel(""))["k"].check
     assert run(grid=16, block=32, cluster=16, args=[]).ok
     assert run(grid=(8, 4), block=32, cluster=(8, 4), args=[]).code == "cluster-portable"
+
+
+def test_a_kernel_that_stops_itself_is_wrong() -> None:
+    report = checked(kernel("trap;"))
+    assert (report.kind, report.status, report.code) == ("trap", 1, "kernel-trap")

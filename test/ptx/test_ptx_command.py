@@ -110,14 +110,14 @@ def test_info_lists_parameters_resources_and_instructions_that_are_not_interpret
     assert done.exit_code == 0 and "mm_k_param_10  .u64      8" in done.output
     assert "0 bytes of shared memory and what the launch gives" in done.output and ".reqntid 128" in done.output
     text = (KERNELS / "block_reduce" / "kernel.ptx").read_text()
-    (tmp_path / "new.ptx").write_text(text.replace("bar.sync", "tcgen05.fence::before_thread_sync; //", 1))
+    (tmp_path / "new.ptx").write_text(text.replace("bar.sync", "frobnicate.sync; //", 1))
     done = call("info", tmp_path / "new.ptx", "--json")
     (kernel,) = json.loads(done.stdout)["kernels"]
     (missing,) = kernel["not_interpreted"]
     line = text[: text.index("bar.sync")].count("\n") + 1
     assert (
         done.exit_code == 2
-        and f"at new.ptx:{line} (block_reduce.cu:7): instruction 'tcgen05' is not interpreted" in missing
+        and f"at new.ptx:{line} (block_reduce.cu:7): instruction 'frobnicate' is not interpreted" in missing
     )
 
 

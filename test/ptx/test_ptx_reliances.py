@@ -91,6 +91,15 @@ def test_bulk_copies_may_overwrite_what_was_read_before_without_a_proxy_fence() 
     assert twice("fence.proxy.async.shared::cta;", "").kind == "race"
 
 
+def test_bulk_copies_may_see_an_mbarrier_without_the_fence_after_its_initialisation() -> None:
+    text = TWICE.replace(" fence.mbarrier_init.release.cluster;", "").replace("FENCE", "fence.proxy.async.shared::cta;")
+    kernel = lt.ptx.load(text.replace("BARRIER", "bar.sync 0;"))["k"]
+    args = [lt.ptx.TensorMap(np.arange(64, dtype=np.int32).reshape(8, 8), (4, 8)), np.zeros((8, 8), np.int32)]
+    report = kernel.check(grid=1, block=64, args=args)
+    assert (report.kind, [each.name for each in report.relies]) == ("ok", ["init-seen"])
+    assert kernel.check(grid=1, block=64, args=args, settings=STRICT).code == "mbarrier-init-fence"
+
+
 def test_the_page_lists_each_reliance() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "ptx.md").read_text(encoding="utf-8")
     known = [each for each in vars(reliances).values() if isinstance(each, reliances.Reliance)]
