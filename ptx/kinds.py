@@ -45,7 +45,7 @@ _CODES = {
         ptx-accumulators-written ptx-wgmma-fence ptx-written-in-flight race-with-open-read race-with-read
         shared-lanes-race shared-race store-unread wgmma-a-fence wgmma-unwaited
         """,
-    "deadlock": "agents-deadlock",
+    "deadlock": "agents-deadlock barrier-counts member-elsewhere",
     "wrong-bytes": """
         arrival-completes arrivals-at-once bytes-too-late bytes-unexpected mbarrier-arrivals pending-arrivals
         pending-bytes too-many-arrivals
