@@ -56,6 +56,18 @@ def test_a_planted_race_is_found_with_both_accesses(name: str) -> None:
     assert [place["text"].split()[0] for place in report["places"]] == RACES[name]
 
 
+COUNTS = [(1, "wrong-bytes", "1024 bytes more"), (3, "deadlock", "lacks 16 bytes")]
+
+
+@pytest.mark.parametrize(("fault", "kind", "said"), COUNTS)
+def test_planted_counts_of_bytes_are_found_at_the_calls_that_were_inlined(fault: int, kind: str, said: str) -> None:
+    """A ring that bulk copies fill expects half of the bytes, or 16 more than there are."""
+    report = json.loads(call("check", KERNELS / "tma_bulk_1d" / f"fault{fault}.ptx", "--json").stdout)
+    assert report["kind"] == kind and said in report["message"]
+    assert {place["source"][-1]["file"] for place in report["places"]} == {"tma_bulk_1d.cu"}
+    assert {len(place["source"]) for place in report["places"]} == {2}
+
+
 def test_what_only_hardware_promises_is_named_and_refused_on_request() -> None:
     """Triton leaves out the proxy fence between cp.async and wgmma."""
     kernel = KERNELS / "matmul_int8" / "kernel.ptx"
