@@ -193,7 +193,7 @@ class Launcher:
             )
         _check_roles(program, request, op)
         _check_declared(program, request, op)
-        self.memory.begin_launch(programmatic=request.programmatic)
+        self.memory.begin_launch(request.programmatic, notes_reads=request.shape is not None)
         machine = Machine(
             program.level,
             self.domain,

@@ -22,6 +22,7 @@ from lowtide.interpreter.machine.interleavings import Order
 from lowtide.interpreter.machine.memory import SharedMemory
 from lowtide.interpreter.machine.options import Observers, Options
 from lowtide.interpreter.machine.teams import WARP, Seat, Team, seats_of, team_of
+from lowtide.interpreter.machine.views import Strong
 from lowtide.interpreter.numbers.cells import Access, Described, Ints, Span
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.program import Role
@@ -123,7 +124,6 @@ class Machine:
     roles: tuple[Role, ...] = ()
     registers: int = 0
     parts: dict[int, dict[int, Any]] = field(default_factory=dict)  # partial sums, by slot of part 0 and part
-    released: dict[int, dict[int, Any]] = field(default_factory=dict)  # by semaphore: knowledge of each CTA
     begun: dict[int, int] = field(default_factory=dict)  # by counter of waves: number of begun work tiles
     cluster: tuple[int, int] = (1, 1)
     shape: Shape | None = None
@@ -224,6 +224,8 @@ class AgentState:
         self.undefined: dict[int, tuple[NDArray[np.bool_], Described]] = {}  # by slot: lanes, and why (undefined.py)
         self.made_undefined: tuple[NDArray[np.bool_], Described] | None = None  # by the present op
         self.polls: list[Wait] = []
+        self.changes = 0
+        self.strong: Strong | None = None
         self.steps = 0
         self.mmas: list[Any] = []  # groups of wgmma not covered by a wait, oldest first
         self.accumulators: list[Any] = []  # at level ptx: registers that those groups may still write
@@ -245,6 +247,11 @@ class AgentState:
             self.present = ~lanes if self.present is None else self.present & ~lanes
 
     @property
+    def count(self) -> int:
+        """The number of lanes that exist and have not ended."""
+        return len(self.lanes) if self.present is None else int(self.present.sum())
+
+    @property
     def missing(self) -> list[int]:
         """Lanes that exist and have not ended, but do not execute the present op."""
         if self.mask is None:
@@ -260,7 +267,7 @@ class AgentState:
 
     def access(self, op: Described, lanes: Ints | None = None) -> Access:
         """An access to memory by `op`: `lanes`, one for each address, or the whole agent."""
-        return Access(self.cta.index, self.warp, lanes, op, self.machine.level, self.name)
+        return Access(self.cta.index, self.warp, lanes, op, self.machine.level, self.name, strong=self.strong)
 
     def access_of(self, ops: Sequence[Described], lanes: Ints | None = None) -> Access:
         """As `access`, by ops that run as one, or by a single one."""

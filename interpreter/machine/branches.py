@@ -76,7 +76,8 @@ def run_graph(state: AgentState, graph: Graph) -> Steps:
     while paths:
         path = paths[-1]
         if path.edge is not None and path.edge.loop is not None and state.polls:
-            now = _Spin(path.edge, path.edge.loop, acted, [state.values[slot] for slot in path.edge.loop.slots])
+            registers = [state.values[slot] for slot in path.edge.loop.slots]
+            now = _Spin(path.edge, path.edge.loop, acted + state.changes, registers)
             state.op = state.polls[-1].op or state.op
             yield _until_changed(state.polls) if now.is_same(spin) else Wait(lambda: True, lambda: "to poll again")
             spin = now

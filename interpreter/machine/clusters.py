@@ -16,9 +16,9 @@ import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.barriers import together
-from lowtide.interpreter.machine.clocks import Knowledge, joined, nothing
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.teams import Seat
+from lowtide.interpreter.machine.views import Knowledge, joined, nothing
 from lowtide.interpreter.numbers.cells import Described
 
 Key = tuple[int, int]  # rank of a CTA, and one of its agents

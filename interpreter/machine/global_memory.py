@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine.clocks import Clocks
+from lowtide.interpreter.machine.words import Words
 from lowtide.interpreter.numbers.cells import (
     CODES,
     CONTINUED,
@@ -58,11 +59,13 @@ class GlobalMemory(Cells):
         self._epoch: NDArray[np.int32] = np.zeros(0, np.int32)  # the writer's epoch + 1
         self._site: NDArray[np.uint16] = np.zeros(0, np.uint16)  # the writer's op
         # The last reader of bytes written in this launch, and by unit and reader those that did not come before it.
+        self._notes_reads = False
         self._reader: NDArray[np.int64] = np.zeros(0, np.int64)
         self._read_epoch: NDArray[np.int32] = np.zeros(0, np.int32)
         self._read_site: NDArray[np.uint16] = np.zeros(0, np.uint16)
         self._further: dict[tuple[int, int], tuple[int, int]] = {}
         self._clocks: dict[int, Clocks] = {}
+        self.words = Words()
         self._on_write = on_write
         self.variables: dict[tuple[int, str], int] = {}  # addresses of variables of modules
         self._earlier_kernels: dict[int, int] | None = None  # their clock in each CTA; None if they have ended
@@ -165,19 +168,23 @@ class GlobalMemory(Cells):
                 return f"{buffer.name}[{matrix}{row % buffer.rows}, {column}]"
         return None
 
-    def begin_launch(self, programmatic: bool = False) -> None:
+    def begin_launch(self, programmatic: bool = False, notes_reads: bool = False) -> None:
         """Order everything in earlier launches before what follows.
 
         In a `programmatic` launch, only before the actions of an agent that knows that the earlier kernels have ended.
+        `notes_reads`: also readers of bytes that this launch has not written are recorded, for it may write any.
         """
+        self._notes_reads = notes_reads
         self._writer, self._reader = np.zeros(len(self._writer), np.int64), np.zeros(len(self._reader), np.int64)
         self._further = {}
         self._clocks = {}
+        self.words = Words()
         self._earlier_kernels = {} if programmatic else None
         self._waiting = {}
 
-    def enter(self, cta: int, clocks: Clocks) -> None:
-        """A CTA of this launch, with the clocks of its warps."""
+    def enter(self, cta: int, clocks: Clocks, cluster: int = 1) -> None:
+        """A CTA of this launch, with the clocks of its warps; it is in a cluster of so many CTAs."""
+        clocks.cta, clocks.cluster = cta, cluster
         self._clocks[cta] = clocks
         if self._earlier_kernels is not None:
             self._earlier_kernels[cta] = clocks.add_source("the kernels before")
@@ -187,8 +194,8 @@ class GlobalMemory(Cells):
         its other lanes learn it when its epoch ends."""
         if self._earlier_kernels is not None:
             clocks = self._clocks[cta]
-            epoch, waited = self._waiting.get((cta, warp), (clocks.epoch(warp), np.zeros(0, np.int64)))
-            if epoch == clocks.epoch(warp) and waited is not None:
+            epoch, waited = self._waiting.get((cta, warp), (clocks.together(warp), np.zeros(0, np.int64)))
+            if epoch == clocks.together(warp) and waited is not None:
                 self._waiting[cta, warp] = epoch, None if lanes is None else np.union1d(waited, lanes)
             clocks.known[warp, self._earlier_kernels[cta]] = 1
 
@@ -221,15 +228,10 @@ class GlobalMemory(Cells):
             self._check_written(part, span.addresses, codes[chosen, :count] == UNWRITTEN)
         return codes, payload
 
-    def atomic(self, access: Access, address: int, dtype: str) -> Any:
-        """An element read by an atomic operation, without a race. Raises InterpreterError as `load`."""
+    def peek(self, access: Access, address: int, dtype: str) -> Any:
+        """An element as it is now, for a wait: no access. Raises InterpreterError as `load`, but for no race."""
         span = self.span(access, np.array([address], np.int64), ELEMENT_BYTES[dtype])
         return self._read(access, span, dtype, 1)[0, 0]
-
-    def set_atomic(self, access: Access, address: int, value: int | Values, dtype: str) -> None:
-        """Write an element by an atomic operation, which races with no other one."""
-        span = self.span(access, np.array([address], np.int64), ELEMENT_BYTES[dtype])
-        self.payload[span.elements(ELEMENT_BYTES[dtype])] = value
 
     def start_store(self, access: Access, addresses: Ints, payload: Values, dtype: str, count: int = 1) -> Span:
         """As `store`, by an asynchronous copy: until `land_store` nothing orders the write."""
@@ -294,7 +296,7 @@ class GlobalMemory(Cells):
         clocks = self._clocks[access.cta]
         has_ended = bool(clocks.known[access.warp, self._earlier_kernels[access.cta]])
         epoch, lanes = self._waiting.get((access.cta, access.warp), (-1, None))
-        if access.lanes is not None and lanes is not None and epoch == clocks.epoch(access.warp):
+        if access.lanes is not None and lanes is not None and epoch == clocks.together(access.warp):
             has_ended &= bool(np.isin(access.lanes, lanes).all())
         if not has_ended:
             rule = (
@@ -319,7 +321,11 @@ class GlobalMemory(Cells):
         is_written = np.count_nonzero(self._writer[span.units]) > 0
         if is_written:
             self._check_writers(access, span, "reads", "read after write")
-        if is_written or (self._in_place is not None and _reaches(span, self._in_place)):
+        if access.strong is None or not access.strong.is_atomic:  # an atomic operation is checked when it writes
+            self._check_words(access, span, "reads")
+        if self._is_strong(access):
+            self.words.note(access, span, self._clocks[access.cta], self.site(access, span), writes=False)
+        elif is_written or self._notes_reads or (self._in_place is not None and _reaches(span, self._in_place)):
             self._note_read(access, span)
 
     def _note_read(self, access: Access, span: Span) -> None:
@@ -335,17 +341,21 @@ class GlobalMemory(Cells):
         self._read_site[units] = self.site(access, span)
 
     def _before_write(self, access: Access, span: Span) -> None:
-        if self._on_write is not None:
+        if self._on_write is not None and access.strong is None:
             self._on_write(access, span)
         units = span.units
         if np.count_nonzero(self._writer[units]):
             self._check_writers(access, span, "writes", "write after write")
             self._check_readers(access, span)
-        elif self._in_place is not None:
+        elif self._notes_reads or self._in_place is not None:
             self._check_readers(access, span)
         if self._in_place is not None and _reaches(span, self._in_place):
             places = span.elements(1) - self._in_place.start  # bytes that now hold an element of D
             self._replaced[places[(places >= 0) & (places < len(self._replaced))]] = True
+        self._check_words(access, span, "writes")
+        if self._is_strong(access):
+            self.words.note(access, span, self._clocks[access.cta], self.site(access, span), writes=True)
+            return
         thread = self._thread(access)
         self._writer[units] = thread
         self._site[units] = self.site(access, span)
@@ -390,17 +400,36 @@ class GlobalMemory(Cells):
             row, byte = span.first(racing)
             site = int(self._read_site[units][racing][0])
             self._fail_race(access, span, row, byte, rule, int(reader[racing][0]), site)
+        is_weak = access.strong is None
         for row, column in np.argwhere(reader) if self._further else ():
             one = replace(access, lanes=None if access.lanes is None else access.lanes[row : row + 1], ops=())
-            for thread, epoch, site in self._pop_further(int(units[row, column])):
+            for thread, epoch, site in self._further_readers(int(units[row, column]), is_weak):
                 if self._unordered(one, np.array([[thread]]), np.array([[epoch]]))[0, 0]:
                     self._fail_race(access, span, int(row), int(column) * span.unit, rule, thread, site)
-        self._reader[units] = 0
+        if is_weak:  # whatever must come after the reads must come after this write
+            self._reader[units] = 0
 
-    def _pop_further(self, unit: int) -> list[tuple[int, int, int]]:
-        """Take the further readers of a unit: thread, epoch and op."""
+    def _further_readers(self, unit: int, take: bool) -> list[tuple[int, int, int]]:
+        """The further readers of a unit, which may be taken away: thread, epoch and op."""
         keys = [key for key in self._further if key[0] == unit]
-        return [(key[1], *self._further.pop(key)) for key in keys]
+        return [(key[1], *(self._further.pop(key) if take else self._further[key])) for key in keys]
+
+    def _is_strong(self, access: Access) -> bool:
+        """Whether an access is strong. The host has no other threads beside it."""
+        return access.strong is not None and access.cta in self._clocks
+
+    def _check_words(self, access: Access, span: Span, verb: str) -> None:
+        """Raise for a race with a strong access of another thread. A write that is not strong ends the words there."""
+        if not self.words.reaches(span) or access.cta not in self._clocks:
+            return
+        found = self.words.race(access, span, self._clocks[access.cta], verb != "reads")
+        if found is not None:
+            what = f"(strong access): {verb} what {{}} {'wrote' if found.wrote else 'read'} by a strong operation"
+            if found.is_narrow:
+                what = f"{what}, and the scopes of the two do not include each other's thread"
+            self._fail_race(access, span, found.row, found.byte, what, found.thread + 1, found.site)
+        if access.strong is None and verb != "reads":
+            self.words.overwritten(span)
 
     def _unordered(self, access: Access, thread: Ints, stored: Ints) -> NDArray[np.bool_]:
         """The accesses by other threads (0: no thread) in these epochs that are not ordered before this access."""
@@ -414,6 +443,9 @@ class GlobalMemory(Cells):
             late = stored > known[np.where(mine, warp % WARPS, 0)]
             same = (warp % WARPS == access.warp) & (number % LANES == lane) & (number % LANES != WHOLE_AGENT)
             racing |= mine & late & ~same
+            if racing.any():
+                number, stored = (np.broadcast_to(each, racing.shape) for each in (number, stored))
+                self._clocks[access.cta].refine(access.warp, lane, racing, number, stored)
         return racing
 
     def _fail_race(
@@ -434,7 +466,7 @@ class GlobalMemory(Cells):
 
     def _is_acquired(self, access: Access, warp: Ints, stored: Ints) -> NDArray[np.bool_]:
         """Which writes of other CTAs the accessing agent has acquired: by warp of the grid, and epoch + 1."""
-        heard = self._clocks[access.cta].heard[access.warp] if access.cta in self._clocks else {}
+        heard = self._clocks[access.cta].heard[access.warp].ctas if access.cta in self._clocks else {}
         result = np.zeros(warp.shape, np.bool_)
         for cta, knowledge in heard.items():
             theirs = (warp // WARPS == cta) & (warp % WARPS < len(knowledge))

@@ -5,10 +5,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.interpreter.machine import semaphores
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.patterns import Ordering
+from lowtide.interpreter.machine.semaphores import Change
 from lowtide.interpreter.numbers.cells import Described
 
 _DTYPE = "f32"
+_RAISE = Change("max", Ordering())
 
 
 def largest(state: AgentState, values: NDArray[Any]) -> NDArray[Any]:
@@ -23,13 +27,10 @@ def largest(state: AgentState, values: NDArray[Any]) -> NDArray[Any]:
     return sizes[:, 0] if sizes.size else domain.full(len(values), 0, _DTYPE)
 
 
-def lift(state: AgentState, op: Described, address: int, values: NDArray[Any]) -> None:
+def lift(state: AgentState, op: Described, address: int, values: NDArray[Any], lane: int | None = None) -> None:
     """Raise an f32 to the largest of non-negative values, or NaN; others may do so in any order."""
-    memory, access = state.machine.memory, state.access(op)
-    found = memory.atomic(access, address, _DTYPE)
     own = largest(state, np.asarray(values).reshape(1, -1))[0]
-    state.touch(address, "max")
-    memory.set_atomic(access, address, state.machine.domain.maximum(found, own), _DTYPE)
+    semaphores.update(state, op, address, _RAISE, lambda found: state.machine.domain.maximum(found, own), _DTYPE, lane)
 
 
 def clear(state: AgentState, op: Described, address: int) -> None:

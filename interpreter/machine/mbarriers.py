@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
-from lowtide.interpreter.machine.clocks import Clocks, Knowledge, joined, nothing
+from lowtide.interpreter.machine.clocks import Clocks
+from lowtide.interpreter.machine.views import Knowledge, joined, nothing
 from lowtide.interpreter.numbers.cells import Described
 
 MAX_ARRIVALS = 2**20 - 1

@@ -27,6 +27,7 @@ from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.proxy_fences import ProxyFences
 from lowtide.interpreter.machine.readers import Reads
 from lowtide.interpreter.machine.reliances import CP_ASYNC_SEEN, READS_BEFORE_COPIES, Relied
+from lowtide.interpreter.machine.words import Words
 from lowtide.interpreter.numbers.cells import (
     ELEMENT_BYTES,
     IN_FLIGHT,
@@ -96,6 +97,7 @@ class SharedMemory(Cells):
                 f"a CTA of {warps} warps; at most {WARPS}: launch with fewer threads [warps-per-cta]"
             )
         self.clocks = Clocks(warps, names)
+        self.words = Words()
         self.open_reads: list[list[OpenRead]] = [[] for _ in range(warps)]  # of each reader, oldest first
         self._reader_clocks = list(range(warps))  # readers are the agents, and asynchronous readers
         self._reads: dict[int, Reads] = {}  # by reader
@@ -360,9 +362,14 @@ class SharedMemory(Cells):
     def _before_read(self, access: Access, span: Span) -> None:
         warp, lane, units = access.warp, lane_column(access), span.units
         self._check_writers(access, span, lane, "reads", "read after write")
+        if access.strong is None or not access.strong.is_atomic:  # an atomic operation is checked when it writes
+            self._check_words(access, span, "reads")
+        if access.strong is not None:
+            self.words.note(access, span, self.clocks, self.site(access, span), writes=False)
+            return
         epoch = self.clocks.epoch(warp) + 1
-        reads = self._reads_of(warp)
-        again = None if lane is WHOLE_AGENT else (reads.epoch[units] == epoch) & (reads.lane[units] != lane)
+        reads, together = self._reads_of(warp), self.clocks.together(warp)
+        again = None if lane is WHOLE_AGENT else (reads.epoch[units] > together) & (reads.lane[units] != lane)
         reads.note(units, epoch, lane, self.site(access, span), self._fences.count(warp))
         if again is not None:  # several lanes in one epoch: each differs from some other thread
             if not span.is_disjoint:
@@ -377,6 +384,10 @@ class SharedMemory(Cells):
         warp, lane, units = access.warp, lane_column(access), span.units
         self._check_writers(access, span, lane, "writes", "write after write")
         self._check_readers(access, span, lane)
+        self._check_words(access, span, "writes")
+        if access.strong is not None:
+            self.words.note(access, span, self.clocks, self.site(access, span), writes=True)
+            return
         thread = warp * LANES + lane
         hidden = self._hidden.setdefault(warp, {})
         if hidden is not None:
@@ -407,6 +418,7 @@ class SharedMemory(Cells):
             return
         same = (writer == access.warp * LANES + lane) & (writer % LANES != WHOLE_AGENT)
         racing &= ~same | (stored == IN_FLIGHT)
+        self._refine(access, lane, racing, writer, stored)
         if racing.any():
             row, byte = span.first(racing)
             thread, at = int(writer[racing][0]), int(span.addresses[row]) + byte
@@ -443,8 +455,32 @@ class SharedMemory(Cells):
             if reader == access.warp and access.warp < self.clocks.warps:  # not an agent of another CTA
                 by = reads.lane[span.units]
                 racing &= (by != lane) | (by == WHOLE_AGENT)
+            if clock < self.clocks.warps:
+                self._refine(access, lane, racing, clock * LANES + reads.lane[span.units].astype(np.int64), stored)
             if np.count_nonzero(racing):
                 self._fail_read(access, span, racing, reader, bool(stored[racing][0] == IN_FLIGHT))
+
+    def _refine(self, access: Access, lane: Any, racing: Values, thread: Ints, stored: Ints) -> None:
+        """Clear entries of `racing` that are ordered by what single threads released or acquired."""
+        if access.warp < self.clocks.warps and np.count_nonzero(racing):
+            number = self.clocks.cta * WARPS * LANES + thread.astype(np.int64)
+            self.clocks.refine(access.warp, lane, racing, number, stored)
+
+    def _check_words(self, access: Access, span: Span, verb: str) -> None:
+        """Raise for a race with a strong access of another thread. A write that is not strong ends the words there."""
+        if not self.words.reaches(span):
+            return
+        found = self.words.race(access, span, self.clocks, verb != "reads")
+        if found is not None:
+            thread, did = found.thread % (WARPS * LANES), "wrote" if found.wrote else "read"
+            rule = (
+                f"race (strong access): {verb} what {self._thread_name(thread)} {did} by a strong operation, with no "
+                f"barrier between; it did so{self.by(found.site)}; {self._remedy(access, thread // LANES)}, or access "
+                "it by strong operations alone [shared-word-race]"
+            )
+            self.fail(access, span.addresses, found.row, found.byte, rule)
+        if access.strong is None and verb != "reads":
+            self.words.overwritten(span)
 
     def _check_fenced_reads(self, access: Access, span: Span) -> None:
         """Raise if TMA may overwrite bytes before a thread has read them, because the thread executed no proxy fence.

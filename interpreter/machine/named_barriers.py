@@ -14,10 +14,10 @@ import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState, Barrier, Cta, Steps, Wait
 from lowtide.interpreter.machine.barriers import all_arrive, name_with_end
-from lowtide.interpreter.machine.clocks import Knowledge, joined, merged, nothing
 from lowtide.interpreter.machine.lanes import uniform
 from lowtide.interpreter.machine.teams import WARP
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.machine.views import NOTHING, View
+from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Described
 
 REDUCTIONS: Mapping[str, Any] = MappingProxyType(
     {"popc": lambda votes: int(np.count_nonzero(votes)), "and": lambda votes: bool(votes.all()), "or": np.any}
@@ -28,15 +28,14 @@ REDUCTIONS: Mapping[str, Any] = MappingProxyType(
 class Numbered(Barrier):
     """`arrived` are the agents that wait, `passed` the number of arrivals that do not wait, in this round.
 
-    `expected` is the number of warps that the round is for, 0 for all of the CTA that have not ended. `gathered` and
-    `heard` are what arrivals without a wait have released. `votes` are the predicates of threads, `results` their
-    reduction by round.
+    `expected` is the number of warps that the round is for, 0 for all of the CTA that have not ended. `gathered` is
+    what arrivals without a wait have released. `votes` are the predicates of threads, `results` their reduction by
+    round.
     """
 
     passed: int = 0
     expected: int | None = None
-    gathered: Knowledge = field(default_factory=nothing)
-    heard: dict[int, Knowledge] = field(default_factory=dict)
+    gathered: View = NOTHING
     votes: list[Any] = field(default_factory=list)
     results: dict[int, Any] = field(default_factory=dict)
 
@@ -56,8 +55,7 @@ def arrive(state: AgentState, op: Described, identifier: Any, threads: Any) -> N
     name, gate = _enter(state, op, identifier, threads)
     cta, clocks = state.cta, state.cta.shared.clocks
     gate.passed += 1
-    gate.gathered = joined(gate.gathered, clocks.release(state.warp))
-    merged(gate.heard, clocks.heard[state.warp])
+    gate.gathered = gate.gathered.joined(clocks.released(state.warp))
     if state.machine.order is not None:
         state.machine.order.release(state.key, (cta.index, name, gate.rounds))
     _settle(state, name, gate)
@@ -139,10 +137,9 @@ def _settle(state: AgentState, name: str, gate: Numbered) -> None:
     if waiting:
         cta.shared.barrier(waiting)
     for agent in waiting:
-        clocks.acquire(agent, gate.gathered)
-        merged(clocks.heard[agent], gate.heard)
+        clocks.learn(agent, WHOLE_AGENT, gate.gathered)
     if gate.votes:
         gate.results[gate.rounds] = np.concatenate(gate.votes)
     gate.arrived, gate.passed, gate.expected, gate.votes = {}, 0, None, []
-    gate.gathered, gate.heard = nothing(), {}
+    gate.gathered = NOTHING
     gate.rounds += 1

@@ -109,7 +109,7 @@ def store(
         payload = (payload if state.mask is None else payload[:, state.mask]).reshape(-1, count)
     disjoint(cells, access, rows, size, min(16, size))
     relied = state.machine.observers.relied
-    if relied is not None and access.lanes is not None and not access.ops:
+    if relied is not None and access.lanes is not None and not access.ops and access.strong is None:
         access, rows, payload = _without_equals(cells, access, rows, payload, relied)
     cells.store(access, rows, payload, dtype, count, min(16, size))
 

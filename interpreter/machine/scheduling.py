@@ -46,7 +46,7 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
         cta.shared.codes[:] = ZERO
     for name, start, size in program.buffers:
         cta.shared.place(name, start, size)
-    machine.memory.enter(index, cta.shared.clocks)
+    machine.memory.enter(index, cta.shared.clocks, prod(machine.cluster))
     agents, variables = [], addresses(machine.memory, program) if program.globals else {}
     for seat in machine.seats:
         state = AgentState(machine, cta, seat, program.slots)

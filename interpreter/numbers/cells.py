@@ -105,6 +105,8 @@ class Access:
     who: str = ""
     ops: tuple[Described, ...] = ()
     """Ops that access memory as one, each with the same number of rows; `op` is the first of them."""
+    strong: Any = None
+    """Of a strong operation, its scope and the bytes of an element (machine/views.py); None if it is weak."""
 
 
 class Span:
@@ -199,6 +201,7 @@ class Cells:
     """
 
     state: tuple[str, ...] = ()
+    words: Any = None  # that threads share by strong operations (machine/words.py)
 
     def __init__(self, space: str, origin: int, size: int, payload: Any, spans: dict[Any, Span] | None = None) -> None:
         self.space = space

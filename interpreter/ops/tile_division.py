@@ -94,7 +94,7 @@ def semaphore_wait(state: AgentState, op: DecodedOp, semaphores_: Any, index: An
         address = semaphores_.address + 4 * index
         yield from semaphores.wait(state, op, address, count)
         if "reset" in op.attributes:
-            state.machine.memory.store(state.access(op), np.array([address]), np.zeros((1, 1)), "i32")
+            semaphores.reset(state, op, address)
     yield from barrier(state, op, "of a semaphore")
 
 

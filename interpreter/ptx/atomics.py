@@ -1,158 +1,302 @@
-"""Atomic operations on words of global memory, and loads that see others' writes (PTX ISA, "atom", "red", "ld").
+"""Atomic operations on words of memory, and strong loads and stores (PTX ISA, "atom", "red", "ld", "st").
 
-A load with .acquire, .relaxed or .volatile may be repeated until it finds a value: a loop of it waits
-(machine/branches.py).
+Each orders threads by its ordering and scope (machine/patterns.py). A strong load, and an atomic operation that changes
+nothing, may be repeated until it finds another value: a loop of it waits (machine/branches.py).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lowtide.interpreter.machine import maxima, semaphores
+from lowtide.interpreter.machine import maxima, patterns, register_memory, semaphores
 from lowtide.interpreter.machine.agents import ASK, AgentState, Wait
 from lowtide.interpreter.machine.awaited import Asked
 from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane
-from lowtide.interpreter.machine.semaphores import Change
-from lowtide.interpreter.numbers.registers import Number, canonical, unsigned
+from lowtide.interpreter.machine.patterns import Ordering
+from lowtide.interpreter.machine.semaphores import Change, Place
+from lowtide.interpreter.machine.views import Scope, Strong
+from lowtide.interpreter.numbers.blending import blend
+from lowtide.interpreter.numbers.cells import Cells
+from lowtide.interpreter.numbers.registers import Number, canonical, raw, unsigned
+from lowtide.interpreter.ptx import memory
 from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.floats import of_floats
+from lowtide.interpreter.ptx.memory import cells_of, space_of
+from lowtide.interpreter.ptx.orders import SCOPES, ordering_of
 from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()
 
 _SECTION = "Parallel Synchronization and Communication Instructions"
-_TYPES = "b32 u32 s32 b64 u64 s64"
-_SCOPES = "gpu sys cluster cta"
+_SPACES = "global shared shared::cta"
+_HALVES = "f16 f16x2 bf16 bf16x2"
+_TYPES = f"b16 b32 u32 s32 b64 u64 s64 f32 f64 {_HALVES}"
+_EXTREMA = "u32 s32 u64 s64"
 
-# The new value of a word, from the old one and the operands, in the instruction's type.
-_CHANGES: Mapping[str, Callable[..., int]] = MappingProxyType(
+# The new value of a word, from the old one and the operands: arrays (32,) in the instruction's type.
+_CHANGES: Mapping[str, tuple[str, Callable[..., Any]]] = MappingProxyType(
     {
-        "add": lambda value, other: value + other,
-        "inc": lambda value, last: 0 if value >= last else value + 1,
-        "dec": lambda value, last: last if value == 0 or value > last else value - 1,
-        "min": min,
-        "max": max,
-        "and": lambda value, other: value & other,
-        "or": lambda value, other: value | other,
-        "xor": lambda value, other: value ^ other,
-        "exch": lambda value, other: other,
-        "cas": lambda value, compared, other: other if value == compared else value,
+        "add": ("u32 s32 u64 s64", lambda value, other: value + other),
+        "inc": ("u32", lambda value, last: np.where(value >= last, np.zeros_like(value), value + 1)),
+        "dec": ("u32", lambda value, last: np.where((value == 0) | (value > last), last, value - 1)),
+        "min": (_EXTREMA, np.minimum),
+        "max": (_EXTREMA, np.maximum),
+        "and": ("b32 b64", lambda value, other: value & other),
+        "or": ("b32 b64", lambda value, other: value | other),
+        "xor": ("b32 b64", lambda value, other: value ^ other),
     }
 )
+_FLOATS = f"f32 f64 {_HALVES}"
+_MOVES: Mapping[str, str] = MappingProxyType({"exch": "b32 b64", "cas": "b16 b32 b64"})
+_NAMES = (*_CHANGES, *_MOVES)
 
 
 @dataclass(frozen=True)
 class _Atomic:
-    """An atomic operation, and the new value of a word from the old one and the operands, in the instruction's type."""
+    """An atomic operation on words of a state space ("" for generic addresses), and the new value of a register from
+    the old one and the operands."""
 
     change: Change
-    function: Callable[..., int]
+    function: Callable[..., Any]
+    space: str
     bits: int
-    is_signed: bool
+    type: str
 
-    def seen(self, value: Any) -> int:
-        """A word in the instruction's type."""
-        return int(canonical(int(value), self.bits) if self.is_signed else unsigned(int(value), self.bits))
-
-    def changed(self, others: tuple[int, ...], value: int) -> int:
-        return int(canonical(self.function(self.seen(value), *map(self.seen, others)), self.bits))
+    @property
+    def size(self) -> int:
+        return self.bits // 8
 
 
 def _prepare(form: Form) -> _Atomic:
-    if "global" not in form.words:
-        raise form.instruction.error(
-            "atomic operations on global memory are interpreted; name the space: .global [atomic-space]"
-        )
-    names = [name for name in _CHANGES if name in form.words]
+    names = [name for name in _NAMES if name in form.words]
     if len(names) != 1:
-        raise form.instruction.error(f"an atomic operation is one of {', '.join(_CHANGES)} [atomic-kind]")
-    orders = form.words & {"acq_rel", "release", "acquire"}
-    change = Change(
-        names[0],
-        bool(orders & {"acq_rel", "release"}),
-        bool(orders & {"acq_rel", "acquire"}),
-        f"i{form.bits}",
-        form.row.results > 0,
-    )
-    return _Atomic(change, _CHANGES[names[0]], form.bits, form.type[0] == "s")
+        raise form.instruction.error(f"an atomic operation is one of {', '.join(_NAMES)} [atomic-kind]")
+    (name,) = names
+    types = (_MOVES[name] if name in _MOVES else _CHANGES[name][0]).split() + _FLOATS.split() * (name == "add")
+    if form.type not in types:
+        raise form.instruction.error(f".{name} takes {', '.join(types)}, not {form.type} [atomic-type]")
+    if ("noftz" in form.words) != (form.type in _HALVES.split()):
+        raise form.instruction.error(f".add of {_HALVES.replace(' ', ', ')} has .noftz, others do not [atomic-noftz]")
+    change = Change(name, ordering_of(form), form.row.results > 0)
+    return _Atomic(change, _function(form, name), space_of(form), form.bits, form.type)
+
+
+def _function(form: Form, name: str) -> Callable[..., Any]:
+    """Of the values of registers."""
+    domain, bits = form.domain, form.bits
+    if name == "exch":
+        return lambda old, new: new
+    if name == "cas":
+        return lambda old, wanted, new: blend(_raw(old, bits, domain) == _raw(wanted, bits, domain), new, old)
+    if form.type in _FLOATS.split():
+        return of_floats(form, domain.add)
+
+    def compute(*values: Any) -> Any:
+        words = [_raw(value, bits, domain) for value in values]
+        if form.type[0] == "u":
+            words = [unsigned(word, bits) for word in words]
+        return canonical(_CHANGES[name][1](*words), bits)
+
+    return compute
+
+
+def _raw(value: Any, bits: int, domain: Any) -> NDArray[Any]:
+    """The bits of a register for each lane: array (32,)."""
+    words: NDArray[Any] = canonical(by_lane(raw(value, bits, domain)), bits)
+    return words
 
 
 @TABLE.effects(
     "atom",
     types=_TYPES,
-    words=f"global relaxed release acquire acq_rel {_SCOPES} {' '.join(_CHANGES)}",
+    words=f"{_SPACES} relaxed release acquire acq_rel noftz {SCOPES} {' '.join(_NAMES)}",
     section=f"{_SECTION}: atom",
     results=1,
+    acts=False,
     prepare=_prepare,
 )
 def atom(state: AgentState, op: Op, address: Any, *operands: Any) -> Any:
-    """For each active lane in turn, the old value of the word."""
+    """The old value of the word, for the active lanes in turn; together if their words differ."""
     atomic: _Atomic = op.data
-    found: Any = np.zeros(len(state.lanes), f"i{atomic.bits // 8}")
-    rows = [by_lane(value) for value in (address, *operands)]
+    cells, rows = cells_of(state, op, atomic.space, by_lane(address))
+    if cells.words is None:
+        raise state.violation(op, "atomic operations are on global and shared memory [atomic-space]")
+    outer, found = state.mask, None
+    try:
+        for mask in _turns(state, rows):
+            state.mask = mask
+            old = _apply(state, op, cells, rows, operands)
+            found = old if found is None else blend(mask, old, found)
+    finally:
+        state.mask = outer
+    if outer is None:
+        state.cta.shared.clocks.settle(state.warp, state.count)
+    return found
+
+
+def _turns(state: AgentState, rows: NDArray[Any]) -> Iterator[Any]:
+    """The masks of lanes that act at once: all if their words differ, else one after the other."""
     lanes = active_lane_numbers(state)
+    if len({*rows[lanes].tolist()}) == len(lanes):
+        yield state.mask
+        return
     for lane in lanes:
-        place, *others = (int(row[lane]) for row in rows)
-        found[lane] = semaphores.update(state, op, place, atomic.change, partial(atomic.changed, tuple(others)))
-    return int(found[lanes[0]]) if len(lanes) == 1 else found
+        yield np.arange(len(state.lanes)) == lane
+
+
+def _apply(state: AgentState, op: Op, cells: Cells, rows: NDArray[Any], operands: tuple[Any, ...]) -> Any:
+    """Change a word for each active lane; returns the old values."""
+    atomic: _Atomic = op.data
+    size, change = atomic.size, atomic.change
+    places = [(lane, Place(cells, int(rows[lane]), size)) for lane in active_lane_numbers(state)]
+    before = [_now(place) for _, place in places]
+    with _strongly(state, Strong(change.ordering.scope, size, is_atomic=True)):
+        ((old,),) = register_memory.load(state, (op,), cells, (rows,), size, 1)
+        for lane, place in places:
+            semaphores.before(state, place, lane, change)
+        new = register_memory.narrowed(atomic.function(old, *operands), atomic.bits, state.machine.domain)
+        register_memory.store(state, (op,), cells, (rows,), ((new,),), size)
+    for (lane, place), seen in zip(places, before, strict=True):
+        semaphores.after(state, op, place, lane, change)
+        is_same = _now(place) == seen
+        state.changes += not is_same
+        if change.asks and is_same:
+            state.polls.append(Wait(partial(_is_other, place, seen), partial(_why, place), op))
+    return old
 
 
 @TABLE.effects(
     "red",
     types=_TYPES,
-    words=f"global relaxed release {_SCOPES} {' '.join(name for name in _CHANGES if name not in ('exch', 'cas'))}",
+    words=f"{_SPACES} relaxed release noftz {SCOPES} {' '.join(_CHANGES)}",
     section=f"{_SECTION}: red",
     prepare=_prepare,
 )
 def red(state: AgentState, op: Op, address: Any, operand: Any) -> None:
     """As `atom`. A non-negative f32, or NaN, may be raised as its bits."""
-    if isinstance(operand, Number):
-        if op.data.change.how != "max" or op.data.is_signed or operand.dtype != "f32":
+    atomic: _Atomic = op.data
+    if isinstance(operand, Number) and atomic.type not in _FLOATS.split():
+        if atomic.change.how != "max" or atomic.type != "u32" or operand.dtype != "f32":
             raise state.violation(op, ".max.u32 finds the larger f32 only if none is negative [atomic-max-sign]")
         rows, values = by_lane(address), np.broadcast_to(operand.payload, 32)
         for lane in active_lane_numbers(state):
-            maxima.lift(state, op, int(rows[lane]), values[lane : lane + 1])
+            maxima.lift(state, op, int(rows[lane]), values[lane : lane + 1], lane)
         return
     atom(state, op, address, operand)
+
+
+# Strong loads and stores ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A strong load or store: its ordering, and the data of the weak one (memory.py)."""
+
+    ordering: Ordering
+    weak: tuple[Any, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return int(self.weak[1])
+
+
+def _strong(prepare: Callable[[Form], tuple[Any, ...]]) -> Callable[[Form], _Move]:
+    return lambda form: _Move(ordering_of(form, Scope.sys if "volatile" in form.row.name else Scope.gpu), prepare(form))
+
+
+def _places(state: AgentState, op: Op, address: Any) -> list[tuple[int, Place]]:
+    """The words that a load or store accesses, each with its lane; if all lanes load the same ones, with that of the
+    whole agent. None for the memory of one thread."""
+    space, width, count, *_ = op.data.weak
+    cells, place = cells_of(state, op, space, address)
+    if cells.words is None:
+        return []
+    if state.mask is None and not isinstance(place, np.ndarray):
+        each = [(patterns.EVERY_LANE, int(place))]
+    else:
+        rows = by_lane(place)
+        each = [(lane, int(rows[lane])) for lane in active_lane_numbers(state)]
+    return [(lane, Place(cells, at + width * n, width)) for lane, at in each for n in range(count)]
+
+
+@contextmanager
+def _strongly(state: AgentState, strong: Strong) -> Iterator[None]:
+    """Accesses of the agent are strong."""
+    state.strong = strong
+    try:
+        yield
+    finally:
+        state.strong = None
 
 
 @TABLE.effects(
     "ld.acquire",
     "ld.relaxed",
     "ld.volatile",
-    types=_TYPES,
-    words=f"global {_SCOPES}",
+    types=memory.TYPES,
+    words=f"{_SPACES} {memory.HINTS} {SCOPES} v2 v4 v8",
     section="Data Movement and Conversion Instructions: ld",
     results=1,
     acts=False,
-    prepare=lambda form: form.bits,
+    prepare=_strong(memory.load_form),
 )
 def ld_strong(state: AgentState, op: Op, address: Any) -> Any:
-    """The current word, for each active lane; with .acquire, the writes released with it are known."""
-    rows, dtype = by_lane(address), f"i{op.data}"
-    found: Any = np.zeros(len(state.lanes), dtype.replace("i", "int"))
-    lanes = active_lane_numbers(state)
-    for lane in lanes:
-        place = int(rows[lane])
-        if place < state.machine.memory.origin:
-            raise state.violation(op, f"{place:#x} is not an address in global memory [strong-load-space]")
-        state.touch(place, ASK)
-        found[lane] = seen = semaphores.read(state, op, place, dtype)
-        if op.instruction.name.startswith("ld.acquire"):
-            semaphores.acquire(state, place)
-            if state.machine.order is not None and len(lanes) == 1:
-                state.asked = Asked(op, place, seen)
-        now = partial(semaphores.read, state, op, place, dtype)
-        state.polls.append(Wait(partial(_is_other, now, seen), partial(_why, now), op))
-    return int(found[lanes[0]]) if len(lanes) == 1 else found
+    """The current value, for each active lane; with .acquire, the accesses released with it are known."""
+    move, clocks, order = op.data, state.cta.shared.clocks, state.machine.order
+    with _strongly(state, Strong(move.ordering.scope, move.size)):
+        loaded = memory.load(state, op, move.weak, address)
+    places = _places(state, op, address)
+    for lane, place in places:
+        state.touch(place.key(state), ASK)
+        patterns.read(clocks, state.warp, lane, place.word, move.ordering)
+        seen = _now(place)
+        if move.ordering.acquires and order is not None:
+            order.acquire(state.key, place.key(state))
+            if len(places) == 1 and place.is_global and isinstance(loaded, int | np.ndarray):
+                state.asked = Asked(op, place.address, int(seen[0]))
+        state.polls.append(Wait(partial(_is_other, place, seen), partial(_why, place), op))
+    if state.mask is None:
+        clocks.settle(state.warp, state.count)
+    return loaded
 
 
-def _is_other(now: Callable[[], int], seen: int) -> bool:
-    return now() != seen
+@TABLE.effects(
+    "st.release",
+    "st.relaxed",
+    "st.volatile",
+    types=memory.TYPES,
+    words=f"{_SPACES} {memory.HINTS} {SCOPES} v2 v4 v8",
+    section="Data Movement and Conversion Instructions: st",
+    prepare=_strong(memory.access_form),
+)
+def st_strong(state: AgentState, op: Op, address: Any, value: Any) -> None:
+    """The store of each active lane; with .release, what precedes it is released with the value."""
+    move, clocks, order = op.data, state.cta.shared.clocks, state.machine.order
+    with _strongly(state, Strong(move.ordering.scope, move.size)):
+        memory.store(state, op, move.weak, by_lane(address), value)
+    for lane, place in _places(state, op, by_lane(address)):
+        patterns.write(clocks, state.warp, lane, place.word, move.ordering)
+        state.touch(place.key(state), "store")
+        if move.ordering.releases and order is not None:
+            order.release(state.key, place.key(state))
 
 
-def _why(now: Callable[[], int]) -> str:
-    return f"for a semaphore, which is {now()}, to change"
+def _now(place: Place) -> tuple[Any, ...]:
+    """The present contents of a word."""
+    start = place.address - place.cells.origin
+    return tuple(place.cells.payload[start : start + place.size].tolist())
+
+
+def _is_other(place: Place, seen: tuple[Any, ...]) -> bool:
+    return _now(place) != seen
+
+
+def _why(place: Place) -> str:
+    return f"for a semaphore, which is {_now(place)[0]:g}, to change"

@@ -1,7 +1,7 @@
 """Loads, stores and cp.async (PTX ISA, "Data Movement and Conversion Instructions", "Cache Operators").
 
-Caches and cache hints change no number. Loads that are meant to be repeated (.acquire, .relaxed, .volatile) are in
-atomics.py.
+Caches and cache hints change no number. Strong loads and stores (.acquire, .release, .relaxed,
+.volatile) are in atomics.py.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ from lowtide.interpreter.ptx.table import Form, Table, bits_of
 
 TABLE = Table()
 
-_TYPES = "b8 u8 s8 b16 u16 s16 b32 u32 s32 f32 b64 u64 s64 f64"
+TYPES = "b8 u8 s8 b16 u16 s16 b32 u32 s32 f32 b64 u64 s64 f64"
 _SPACES = "global shared shared::cta local const"
 _NAMED = ("global", "shared", "local", "const")
-_HINTS = "ca cg cs cv lu wb wt nc L1::evict_first L1::evict_last L1::no_allocate L2::64B L2::128B L2::256B weak"
+HINTS = "ca cg cs cv lu wb wt nc L1::evict_first L1::evict_last L1::no_allocate L2::64B L2::128B L2::256B weak"
 _SECTION = "Data Movement and Conversion Instructions"
 
 
@@ -57,19 +57,19 @@ def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells
 _WINDOWS = (("global", 0), ("shared", GENERIC_SHARED), ("local", GENERIC_LOCAL))
 
 
-def _access(form: Form) -> tuple[str, int, int, bool]:
+def access_form(form: Form) -> tuple[str, int, int, bool]:
     """(space, bytes of each element, number of elements, whether they are a group)."""
     count = next((int(word[1:]) for word in form.words if word in ("v2", "v4", "v8")), 1)
     is_group = any(isinstance(operand, Group) for operand in form.instruction.operands)
     return space_of(form), max(1, form.bits // 8), count, is_group
 
 
-def _load(form: Form) -> tuple[Any, ...]:
-    """`_access`, and how each register is extended: its bits, and the sign if the type is signed."""
+def load_form(form: Form) -> tuple[Any, ...]:
+    """`access_form`, and how each register is extended: its bits, and the sign if the type is signed."""
     target = form.instruction.operands[0]
     first = target.elements[0] if isinstance(target, Group) else target
     held = bits_of(first.type) if isinstance(first, Register) else form.bits
-    return *_access(form), held, form.bits, form.type[0] == "s", form.domain
+    return *access_form(form), held, form.bits, form.type[0] == "s", form.domain
 
 
 def _space_together(state: AgentState, op: Op) -> Cells:
@@ -135,17 +135,22 @@ def _start(
 
 @TABLE.effects(
     "ld",
-    types=_TYPES,
-    words=f"{_SPACES} {_HINTS} v2 v4 v8",
+    types=TYPES,
+    words=f"{_SPACES} {HINTS} v2 v4 v8",
     section=f"{_SECTION}: ld",
     results=1,
     acts=False,
-    prepare=_load,
+    prepare=load_form,
     bulk=Bulk(_loads, key=lambda op: (op.instruction.name, op.data[4])),
 )
 def ld(state: AgentState, op: Op, address: Any) -> Any:
     """A register wider than the loaded element is extended with zeros, or with the sign of a signed type."""
-    space, width, count, is_group, held, bits, is_signed, domain = op.data
+    return load(state, op, op.data, address)
+
+
+def load(state: AgentState, op: Op, form: tuple[Any, ...], address: Any) -> Any:
+    """The registers of a load with the data of `load_form`."""
+    space, width, count, is_group, held, bits, is_signed, domain = form
     cells, place = cells_of(state, op, space, address)
     (loaded,) = register_memory.load(state, (op,), cells, (place,), width, count)
     if held > bits:
@@ -171,12 +176,12 @@ def _part(form: Form) -> _Part:
             "a parameter is read by its name; an address of a parameter in a register is not interpreted"
             " [parameter-address]"
         )
-    _, _, count, _, held, bits, is_signed, _ = _load(form)
+    _, _, count, _, held, bits, is_signed, _ = load_form(form)
     return _Part(source.offset, bits, count, held, is_signed)
 
 
 @TABLE.effects(
-    "ld.param", "ld.param::entry", types=_TYPES, words="v2 v4", section=f"{_SECTION}: ld", results=1, acts=False,
+    "ld.param", "ld.param::entry", types=TYPES, words="v2 v4", section=f"{_SECTION}: ld", results=1, acts=False,
     prepare=_part,
 )  # fmt: skip
 def ld_param(state: AgentState, op: Op, value: Any) -> Any:
@@ -198,10 +203,15 @@ _STORES = Bulk(_stores, key=lambda op: op.instruction.name)
 
 
 @TABLE.effects(
-    "st", types=_TYPES, words=f"{_SPACES} {_HINTS} v2 v4 v8", section=f"{_SECTION}: st", prepare=_access, bulk=_STORES
+    "st", types=TYPES, words=f"{_SPACES} {HINTS} v2 v4 v8", section=f"{_SECTION}: st", prepare=access_form, bulk=_STORES
 )
 def st(state: AgentState, op: Op, address: Any, value: Any) -> None:
-    space, width, _, is_group = op.data
+    store(state, op, op.data, address, value)
+
+
+def store(state: AgentState, op: Op, form: tuple[Any, ...], address: Any, value: Any) -> None:
+    """A store with the data of `access_form`."""
+    space, width, _, is_group = form
     cells, place = cells_of(state, op, space, address)
     values = value if is_group else (value,)
     domain = state.machine.domain

@@ -32,6 +32,7 @@ def run(
     shared_memory: int = 4096,
     scalars: Sequence[Any] = (),
     seed: int = 0,
+    resident: int = 2,
     max_steps: int = 100_000,
     report: Report | None = None,
     explorer: Explorer | None = None,
@@ -50,7 +51,7 @@ def run(
     module = parse(text, "test.ptx")
     (name,) = module.entries
     program = decode(module, name, numbers)
-    memory.begin_launch()
+    memory.begin_launch(notes_reads=True)
     options, observers = Options(max_steps=max_steps), Observers(explorer=explorer)
     machine = Machine("ptx", numbers, memory, options, observers, grid, threads, collective=False)
     machine.cluster = cluster, 1
@@ -63,7 +64,7 @@ def run(
     request = LaunchRequest(name, grid, threads, shared_memory, (*addresses, *scalars), cluster=(cluster, 1))
     with np.errstate(all="ignore"):
         clusters = (start_cluster(machine, program, index, request) for index in range(grid // cluster))
-        run_all(clusters, 2, seed, choose=None if explorer is None else explorer.choose)
+        run_all(clusters, resident, seed, choose=None if explorer is None else explorer.choose)
     return {name: memory.contents(name)[0][0] for name in buffers}
 
 
