@@ -75,7 +75,7 @@ def check(
     sms: Sms = 2,
     max_steps: MaxSteps = MAX_STEPS,
     orders: Orders = 20,
-    seconds: Seconds = 30.0,
+    seconds: Seconds = 10.0,
     base: Base = BASES[0],
     strict: Strict = False,
     as_json: Json = False,

@@ -24,7 +24,7 @@ class Settings:
     sms: int = 2
     max_steps: int = MAX_STEPS
     orders: int = 20
-    seconds: float = 30.0
+    seconds: float = 10.0
     base: str = "aligned"
     strict: bool = False
 
