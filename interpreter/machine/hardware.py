@@ -56,6 +56,15 @@ def _m16n8(k: int, bits: int) -> MmaFragments:
     return MmaFragments((16, 8, k), a, b, (_GROUP + 8 * (i >= 2), _IN_GROUP * 2 + (i & 1)))
 
 
+def _m8n8(k: int, bits: int) -> MmaFragments:
+    """PTX ISA, "Matrix Fragments for mma.m8n8k16", "m8n8k32" and "m8n8k128": a register of A and one of B."""
+    each = 32 // bits
+    i, j = np.arange(each), np.arange(2)
+    # a_i: row = groupID; col = threadID_in_group * each + i.  b_i: the same, transposed
+    a = _GROUP + 0 * i, _IN_GROUP * each + i
+    return MmaFragments((8, 8, k), a, a[::-1], (_GROUP + 0 * j, _IN_GROUP * 2 + j))
+
+
 def _m8n8k4_f64() -> MmaFragments:
     """PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f64 floating point type"."""
     i = np.arange(2)
@@ -73,6 +82,8 @@ MMA_FRAGMENTS: Mapping[tuple[tuple[int, int, int], int], MmaFragments] = Mapping
         for k in depths
     }
     | {((8, 8, 4), 64): _m8n8k4_f64()}
+    | {((16, 8, k), bits): _m16n8(k, bits) for bits, depths in ((4, (32, 64)), (1, (128, 256))) for k in depths}
+    | {((8, 8, k), bits): _m8n8(k, bits) for k, bits in ((16, 8), (32, 4), (128, 1))}
 )
 
 

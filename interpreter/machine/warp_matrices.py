@@ -1,7 +1,8 @@
 """Matrices held by the lanes of a warp: ldmatrix, stmatrix, mma.sync (PTX ISA, "ldmatrix", …)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ Values = NDArray[Any]
 
 _ROW_BYTES = 16  # of a matrix
 _WORD_BYTES = 4  # of a register
+SMALL: Mapping[str, tuple[int, int]] = MappingProxyType({"s4": (4, 1), "u4": (4, 0), "b1": (1, 0)})
+"""Integers of less than a byte, by PTX name: their bits, and whether they are signed."""
 
 
 def ldmatrix(
@@ -73,6 +76,18 @@ def stmatrix(
     shared.store(access, rows, hardware.stmatrix(values, len(together), trans), dtype, 8)
 
 
+def transposed(state: AgentState, op: Described, register: Any) -> Any:
+    """movmatrix: an 8x8 matrix of 16-bit elements, one row of a register in each four lanes, transposed."""
+    whole_warp(state, op)
+    domain = state.machine.domain
+    if types_of(register):
+        (dtype,) = types_of(register)
+        payload = np.broadcast_to(numbers_of(register, 32, dtype, domain), (32, 2))
+        return Packed(np.ascontiguousarray(payload.reshape(8, 8).T).reshape(32, 2), dtype)
+    words = np.ascontiguousarray(by_lane(raw(register, 32, domain)).astype(np.int32)[:, None]).view(np.int16)
+    return np.ascontiguousarray(words.reshape(8, 8).T).reshape(32, 2).view(np.int32)[:, 0]
+
+
 def _type_of_halves(registers: Sequence[Any]) -> str:
     """The type of the numbers that registers hold in pairs; any type for bits."""
     for register in registers:
@@ -82,12 +97,26 @@ def _type_of_halves(registers: Sequence[Any]) -> str:
     return PACKED_TYPES[0] if has_bits else ZERO_TYPE
 
 
+@dataclass(frozen=True)
+class Product:
+    """How a product differs from a plain one: the type of D if it is not that of C, `saturates`: sums are clamped to 32
+    bits, `is_xor`: bits are compared and not multiplied."""
+
+    result: str = ""
+    saturates: bool = False
+    is_xor: bool = False
+
+
+PLAIN = Product()
+
+
 def multiply(
     state: AgentState,
     op: Described,
     fragments: MmaFragments,
     types: tuple[str, str, str],
     registers: tuple[Sequence[Any], Sequence[Any], Sequence[Any]],
+    how: Product = PLAIN,
 ) -> Values:
     """D = A · B + C by the warp: the accumulators (32, values) of D.
 
@@ -99,7 +128,15 @@ def multiply(
         _side_by_side([_numbers(register, dtype, domain) for register in each])
         for each, dtype in zip(registers, types, strict=True)
     )
-    return hardware.mma(fragments, a, b, c, domain, types[:2], types[2])
+    dtype = how.result or types[2]
+    if how.is_xor:  # of bits: a place adds one if they differ, and one less two if the signs that stand for them do
+        signs = hardware.mma(fragments, 1 - 2 * a, 1 - 2 * b, np.zeros_like(c), domain, types[:2], dtype)
+        return np.asarray((fragments.shape[2] - signs) // 2 + c)
+    if how.saturates:
+        exact = hardware.mma(fragments, a, b, c.astype(np.int64), domain, types[:2], "i64")
+        limits = np.iinfo(np.int32)
+        return np.clip(exact, limits.min, limits.max).astype(np.int32)
+    return hardware.mma(fragments, a, b, c, domain, types[:2], dtype)
 
 
 @dataclass(frozen=True)
@@ -154,6 +191,11 @@ def _fragments(values: list[Any], side: Sequence[tuple[int, ...]], dtype: str, d
 
 def _numbers(register: Any, dtype: str, domain: Domain) -> Values:
     """The contents of an operand's register: array (32 or 1, elements). A vector has as many elements."""
+    if dtype in SMALL:
+        bits, is_signed = SMALL[dtype]
+        words = np.atleast_1d(np.asarray(raw(register, 32, domain), np.int64))[:, None]
+        parts = words >> bits * np.arange(32 // bits) & (1 << bits) - 1
+        return np.where(parts >> bits - 1 & is_signed, parts - (1 << bits), parts).astype(np.int32)
     if is_cut(dtype):
         return cut(np.atleast_1d(number(register, in_memory(dtype), domain)), dtype)[:, None]
     if isinstance(register, np.ndarray) and register.ndim == 2:

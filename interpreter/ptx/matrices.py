@@ -22,6 +22,7 @@ from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.moves import GENERIC_SHARED
 from lowtide.interpreter.ptx.syntax import Group
 from lowtide.interpreter.ptx.table import Form, Table
 
@@ -40,17 +41,19 @@ def shape_of(form: Form) -> tuple[int, int, int] | None:
     return None if found is None else tuple(map(int, found.groups()))  # type: ignore[return-value]
 
 
-def _matrices(form: Form) -> tuple[int, bool]:
-    """The number of 8x8 matrices of 16 bits, and whether they are transposed."""
-    return next(int(word[1:]) for word in ("x4", "x2", "x1") if word in form.words), "trans" in form.words
+def _matrices(form: Form) -> tuple[int, bool, int]:
+    """The number of 8x8 matrices of 16 bits, whether they are transposed, and the start of shared memory among the
+    addresses, which are generic if no state space is named."""
+    number = next(int(word[1:]) for word in ("x4", "x2", "x1") if word in form.words)
+    return number, "trans" in form.words, 0 if form.words & {"shared", "shared::cta"} else GENERIC_SHARED
 
 
 _MATRIX_WORDS = "sync aligned m8n8 x1 x2 x4 trans shared shared::cta b16"
 
 
 def _ldmatrices(state: AgentState, batch: Batch) -> None:
-    values, (num, trans) = state.values, batch.ops[0].data
-    addresses = [op.readers[0](values) for op in batch.ops]
+    values, (num, trans, start) = state.values, batch.ops[0].data
+    addresses = [op.readers[0](values) - start for op in batch.ops]
     received = warp_matrices.ldmatrix(state, batch.ops, addresses, num, trans)
     for op, held in zip(batch.ops, received, strict=True):
         op.give(values, op.results, held)
@@ -66,13 +69,15 @@ def _ldmatrices(state: AgentState, batch: Batch) -> None:
     bulk=Bulk(_ldmatrices, key=lambda op: op.data),
 )
 def ldmatrix(state: AgentState, op: Op, address: Any) -> tuple[Any, ...]:
-    return warp_matrices.ldmatrix(state, (op,), (address,), *op.data)[0]
+    num, trans, start = op.data
+    return warp_matrices.ldmatrix(state, (op,), (address - start,), num, trans)[0]
 
 
 def _stmatrices(state: AgentState, batch: Batch) -> None:
     values = state.values
     addresses, held = zip(*([read(values) for read in op.readers] for op in batch.ops), strict=True)
-    warp_matrices.stmatrix(state, batch.ops, addresses, held, batch.ops[0].data[1])
+    _, trans, start = batch.ops[0].data
+    warp_matrices.stmatrix(state, batch.ops, [address - start for address in addresses], held, trans)
 
 
 @TABLE.effects(
@@ -83,7 +88,8 @@ def _stmatrices(state: AgentState, batch: Batch) -> None:
     bulk=Bulk(_stmatrices, key=lambda op: op.data),
 )
 def stmatrix(state: AgentState, op: Op, address: Any, values: tuple[Any, ...]) -> None:
-    warp_matrices.stmatrix(state, (op,), (address,), (values,), op.data[1])
+    _, trans, start = op.data
+    warp_matrices.stmatrix(state, (op,), (address - start,), (values,), trans)
 
 
 # mma.sync -------------------------------------------------------------------------------------------------------------
@@ -91,11 +97,14 @@ def stmatrix(state: AgentState, op: Op, address: Any, values: tuple[Any, ...]) -
 
 @dataclass(frozen=True)
 class _Mma:
-    """`types` of A, B and the accumulators by MLIR name; `counts` of their registers."""
+    """`types` of A, B and C by MLIR name, or by PTX's for integers of less than a byte; `counts` of their registers.
+    `result` is the type of D."""
 
     fragments: hardware.MmaFragments
     types: tuple[str, str, str]
     counts: tuple[int, int, int]
+    result: str
+    how: warp_matrices.Product = warp_matrices.PLAIN
 
     @property
     def accumulator(self) -> str:
@@ -109,25 +118,41 @@ def _mma(form: Form) -> _Mma:
             "mma.sync has a shape, .row.col and the four types of D, A, B and C [ptx-mma-types]"
         )
     d, a, b, c = form.types
-    if c != d:
-        raise form.instruction.error("mma.sync is interpreted only with C and D of one type [ptx-mma-one-type]")
+    if c != d and {c, d} != {"f16", "f32"}:
+        raise form.instruction.error(
+            "mma.sync has C and D of one type, or one of f16 and the other of f32 [ptx-mma-one-type]"
+        )
     try:
-        rows = (*hardware.operands_of_mma(a, b), element_of_ptx(c))
-        fragments = hardware.fragments_of(shape, rows[0].bits)
+        rows = [element_of_ptx(c), element_of_ptx(d)]
+        if a in warp_matrices.SMALL:
+            names, bits = _small(a, b), warp_matrices.SMALL[a][0]
+        else:
+            operands = hardware.operands_of_mma(a, b)
+            names, bits = (operands[0].ir, operands[1].ir), operands[0].bits
+        fragments = hardware.fragments_of(shape, bits)
     except InterpreterError as error:
         raise form.instruction.error(str(error)) from error
+    widths = (bits, bits, rows[0].bits)
     counts = tuple(
-        part[0].shape[1] * row.bits // max(row.bits, 32)
-        for part, row in zip((fragments.a, fragments.b, fragments.c), rows, strict=True)
+        part[0].shape[1] * width // max(width, 32)
+        for part, width in zip((fragments.a, fragments.b, fragments.c), widths, strict=True)
     )
     sources = form.instruction.operands[1:]
     given = tuple(len(operand.elements) if isinstance(operand, Group) else 1 for operand in sources)
     if given != counts:
         raise form.instruction.error(f"takes {list(counts)} registers of A, B and C, not {list(given)} [mma-registers]")
-    return _Mma(fragments, tuple(row.ir for row in rows), counts)  # type: ignore[arg-type]
+    how = warp_matrices.Product("" if c == d else rows[1].ir, "satfinite" in form.words, "xor" in form.words)
+    return _Mma(fragments, (*names, rows[0].ir), counts, rows[1].ir, how)
 
 
-_SHAPES = "m16n8k8 m16n8k16 m16n8k32 m8n8k4 m16n8k4"
+def _small(a: str, b: str) -> tuple[str, str]:
+    """The types of operands of less than a byte. Raises InterpreterError for a pair that cannot be multiplied."""
+    if warp_matrices.SMALL[a][0] != warp_matrices.SMALL.get(b, (0, 0))[0]:
+        raise InterpreterError(f"mma.sync of {a} and {b}: take two of s4 and u4, or b1 for both [mma-small-types]")
+    return a, b
+
+
+_SHAPES = "m16n8k8 m16n8k16 m16n8k32 m8n8k4 m16n8k4 m8n8k16 m8n8k32 m16n8k64 m8n8k128 m16n8k128 m16n8k256"
 
 
 def _products(state: AgentState, batch: Batch) -> None:
@@ -161,7 +186,8 @@ def held_as(column: Values, dtype: str) -> Any:
 
 def _product_key(op: Op) -> Any:
     """Products run as one if all their operands are registers, those of A and B packed."""
-    is_able = op.data.accumulator in ("f32", "i32") and len(op.operands) == sum(op.data.counts)
+    is_able = op.data.accumulator in ("f32", "i32") and op.data.how == warp_matrices.PLAIN
+    is_able &= op.data.types[0] not in warp_matrices.SMALL and len(op.operands) == sum(op.data.counts)
     return op.instruction.name if is_able else op
 
 
@@ -177,8 +203,8 @@ _PRODUCTS = Bulk(_products, key=_product_key, accesses=False, prepare=_together)
 
 @TABLE.effects(
     "mma.sync",
-    types="f16 bf16 tf32 f32 f64 e4m3 e5m2 s8 u8 s32",
-    words=f"aligned {_SHAPES} row col",
+    types="f16 bf16 tf32 f32 f64 e4m3 e5m2 s8 u8 s4 u4 b1 s32",
+    words=f"aligned {_SHAPES} row col satfinite xor and popc",
     section=f"{_SECTION}: mma",
     results=1,
     acts=False,
@@ -188,7 +214,18 @@ _PRODUCTS = Bulk(_products, key=_product_key, accesses=False, prepare=_together)
 def mma(state: AgentState, op: Op, a: Any, b: Any, c: Any) -> tuple[Any, ...]:
     plan = op.data
     given = tuple(group if isinstance(group, tuple) else (group,) for group in (a, b, c))
-    d = warp_matrices.multiply(state, op, plan.fragments, plan.types, given)  # type: ignore[arg-type]
-    if plan.accumulator in PACKED_TYPES:
-        return tuple(Packed(d[:, at : at + 2], plan.accumulator) for at in range(0, d.shape[1], 2))
-    return tuple(held_as(column, plan.accumulator) for column in np.ascontiguousarray(d.T))
+    d = warp_matrices.multiply(state, op, plan.fragments, plan.types, given, plan.how)  # type: ignore[arg-type]
+    if plan.result in PACKED_TYPES:
+        return tuple(Packed(d[:, at : at + 2], plan.result) for at in range(0, d.shape[1], 2))
+    return tuple(held_as(column, plan.result) for column in np.ascontiguousarray(d.T))
+
+
+@TABLE.effects(
+    "movmatrix",
+    words="sync aligned m8n8 trans b16",
+    section=f"{_SECTION}: movmatrix",
+    results=1,
+    acts=False,
+)
+def movmatrix(state: AgentState, op: Op, register: Any) -> Any:
+    return warp_matrices.transposed(state, op, register)
