@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import ASK, Agent, AgentState, Steps, Wait
 from lowtide.interpreter.machine.interleavings import Past, join
-from lowtide.interpreter.program.batches import Batch
+from lowtide.interpreter.program.batches import Batch, flat
 from lowtide.interpreter.program.dependence import Classify, waits
 from lowtide.interpreter.program.graphs import Graph
 from lowtide.interpreter.program.program import DecodedBlock, Program
@@ -256,7 +256,8 @@ def pause(program: Program, classify: Classify) -> None:
 
 
 def _pause_graph(graph: Graph, classify: Classify) -> None:
-    exempt = waits(graph)
+    is_patterned = any(classify(op).patterned for block in graph.blocks for op in flat(block.ops))
+    exempt = set() if is_patterned else waits(graph)
     for number, block in enumerate(graph.blocks):
         if number not in exempt:
             for op in block.ops:

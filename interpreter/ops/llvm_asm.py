@@ -67,7 +67,7 @@ def _prepare(op: DecodedOp, program: Program) -> Any:
         for type, operand in zip(types, results, strict=True)
     )
     graph = graph_of(entry.body, slots)
-    op.acts = any(block.acts for block in graph.blocks)
+    op.acts = any(each.acts for block in graph.blocks for each in block.ops)
     return _Assembly(graph, inputs, outputs)
 
 

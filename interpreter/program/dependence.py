@@ -28,9 +28,10 @@ class Use:
 
     `varies`: its result comes from memory or timing. `orders`: it accesses memory or orders accesses, so its operands
     must not vary, except those in the slots `data`. `asks`: it is a poll that orders nothing. `meets`: it reads or
-    changes a word or an mbarrier, so its order among other such accesses may matter. `steps`: it adds 1 to its result,
-    or subtracts it. `ends`: slots of numbers; its result is false once one of them is zero. `inside` is the graph that
-    it runs, if any.
+    changes a word or an mbarrier, so its order among other such accesses may matter. `patterned`: what it orders
+    depends on the accesses of others to the same word, so that a wait may end with one of several views. `steps`: it
+    adds 1 to its result, or subtracts it. `ends`: slots of numbers; its result is false once one of them is zero.
+    `inside` is the graph that it runs, if any.
     """
 
     varies: bool = False
@@ -38,6 +39,7 @@ class Use:
     data: frozenset[int] = frozenset()
     asks: bool = False
     meets: bool = False
+    patterned: bool = False
     steps: bool = False
     ends: frozenset[int] = frozenset()
     inside: Inside | None = None
@@ -82,7 +84,9 @@ def dependences(program: Program, classify: Classify) -> list[Dependence]:
             flow.block(program.block)
         else:
             flow.graph(program.graph)
-    return list(dict.fromkeys(flow.found))
+    ops = [op for block in program.graph.blocks for op in flat(block.ops)] if program.graph is not None else []
+    patterned = [Dependence(op.describe(), "the accesses of others", "effect") for op in ops if classify(op).patterned]
+    return list(dict.fromkeys([*flow.found, *patterned]))
 
 
 class _Flow:
@@ -238,7 +242,7 @@ def waits(graph: Graph) -> set[int]:
                 continue
             inside, written = edge.loop.blocks, frozenset(edge.loop.slots)
             exits = {out.target for at in inside for out in graph.blocks[at].branch.edges if out.target not in inside}
-            acts = any(graph.blocks[at].acts for at in inside)
+            acts = any(op.acts for at in inside for op in graph.blocks[at].ops)
             if len(exits) == 1 and not acts and not any(graph.read_before(at) & written for at in inside):
                 found |= inside
     return found

@@ -118,7 +118,6 @@ def _raw(value: Any, bits: int, domain: Any) -> NDArray[Any]:
     words=f"{_SPACES} relaxed release acquire acq_rel noftz {SCOPES} {' '.join(_NAMES)}",
     section=f"{_SECTION}: atom",
     results=1,
-    acts=False,
     prepare=_prepare,
 )
 def atom(state: AgentState, op: Op, address: Any, *operands: Any) -> Any:

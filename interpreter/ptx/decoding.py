@@ -103,7 +103,8 @@ def graph_of(
             plain = [*plain, _index_check(last, targets)]
         ops = _batched([bind_special(each, slots) or bind(each, table, slots) for each in plain])
         branch = Branch((Edge(after),)) if last is None else _branch(last, starts, after, slots, targets)
-        blocks.append(Block(ops, branch, any(op.acts for op in ops)))
+        acts = any(op.acts and not op.name.startswith("atom.") for op in ops)  # those say whether they change something
+        blocks.append(Block(ops, branch, acts))
     return Graph.of(blocks, registers=True)
 
 

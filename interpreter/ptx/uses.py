@@ -14,8 +14,9 @@ _ASK = re.compile(r"ld\.(relaxed|volatile)\..*")  # without .acquire, they order
 _STEP = re.compile(r"(add|sub)\.[bsu](16|32|64)")
 _NOT_ZERO = re.compile(r"setp\.ne(\.and)?\.[bsu](16|32|64)")
 _MEET = re.compile(
-    r"(atom|red)\..*|ld\.(acquire|relaxed|volatile)\..*|mbarrier\.(arrive|expect_tx|try_wait|test_wait).*"
+    r"(atom|red)\..*|ld\.(acquire|relaxed|volatile)\..*|st\.(release|relaxed|volatile)\..*|mbarrier\.(arrive|expect_tx|try_wait|test_wait).*"
 )
+_PATTERNED = re.compile(r"st\.(release|relaxed|volatile)\..*|fence\.(?!proxy|mbarrier_init).*|membar\..*")
 _STORES = re.compile(r"(st|red|atom)\..*|stmatrix\..*")
 
 
@@ -40,13 +41,14 @@ def use_of(op: Op) -> Use:
                 first : first + len(_registers(held) if isinstance(held := instruction.operands[1], Group) else ())
             ]
         )
-    asks = bool(_ASK.fullmatch(name))
+    asks, is_patterned = bool(_ASK.fullmatch(name)), bool(_PATTERNED.fullmatch(name))
     return Use(
         loads or bool(_TIMED.search(instruction.text)),
-        op.acts or loads,
+        op.acts or loads or is_patterned,
         frozenset(data),
         asks,
         bool(_MEET.fullmatch(name)),
+        is_patterned,
     )
 
 

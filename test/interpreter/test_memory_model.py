@@ -4,6 +4,7 @@ Model").
 Each kernel is data: the programs of some threads, and its verdict. A racy one stands beside a right twin.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 from ptx_kernels import kernel, run
 
 from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine.exploration import explore
+from lowtide.interpreter.machine.interleavings import Report
 
 OK, RACE = "ok", "race"
 
@@ -393,6 +396,22 @@ def test_a_litmus_kernel_has_its_verdict_in_each_order(litmus):
 def test_a_race_of_strong_operations_is_named(litmus, message):
     with pytest.raises(InterpreterError, match=f"(?s){message}"):
         run(litmus.ptx(), {name: ("i32", np.zeros(1)) for name in "xyfg"}, grid=litmus.grid, threads=64, resident=3)
+
+
+def test_further_orders_find_the_store_that_ends_the_other_ones_release():
+    """The verdict of one order depends on the last store to the flag, so it is not said of all."""
+    litmus = Litmus("", RACE, {A: "st x; st.release.gpu f", B: "st.release.gpu f", C: "await ld.acquire.gpu f; ld x"})
+    buffers = {name: ("i32", np.zeros(1)) for name in "xyfg"}
+
+    def once(explorer=None, report=None):
+        run(litmus.ptx(), buffers, grid=3, threads=64, resident=3, report=report or Report(), explorer=explorer)
+
+    report = Report()
+    with suppress(InterpreterError):
+        once(report=report)
+    assert not report.holds and "the effect of `st.release.gpu" in str(report)
+    found = explore(once, 50)
+    assert found.fault is not None and "[global-race]" in str(found.fault)
 
 
 # Values of atomics ----------------------------------------------------------------------------------------------------
