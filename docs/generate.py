@@ -40,7 +40,15 @@ from lowtide.passes.base import Pass
 from lowtide.passes.pipeline import REGISTRY, STEPS
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULT_PAGES = ("cost-model.md", "explain.md", "interpreter.md", "performance.md", "tuning.md", "verification.md")
+RESULT_PAGES = (
+    "cost-model.md",
+    "explain.md",
+    "interpreter.md",
+    "performance.md",
+    "ptx.md",
+    "tuning.md",
+    "verification.md",
+)
 _FOLDERS = (
     "targets",
     "dialects",
