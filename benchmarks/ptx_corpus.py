@@ -2,6 +2,7 @@
 
     python benchmarks/ptx_corpus.py                  all; a line for each, then counts
     python benchmarks/ptx_corpus.py --only TEXT      those whose name, such as spin_lock/never-unlocked, has TEXT
+    python benchmarks/ptx_corpus.py --seed N         with another order of warps
     python benchmarks/ptx_corpus.py --record         write tables to benchmarks/results/ptx-corpus*.json, too
 
 test/ptx/corpus.json has each kernel with its compiler, what its results were recorded from, and its faults. A fault is
@@ -18,7 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -213,14 +214,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command. Returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name has TEXT")
+    parser.add_argument("--seed", type=int, default=0, help="of the order of warps")
     parser.add_argument("--record", action="store_true", help="write benchmarks/results/ptx-corpus*.json")
     options = parser.parse_args(argv)
-    if options.record and options.only:
-        parser.error("--record is of all cases: leave out --only")
+    if options.record and (options.only or options.seed):
+        parser.error("--record is of all cases, with seed 0: leave out --only and --seed")
     outcomes = []
     for case in cases():
         if options.only in case.name:
-            each = outcome(case)
+            each = outcome(case, replace(SETTINGS, seed=options.seed))
             outcomes.append(each)
             print(f"{each.word:15} {each.seconds:6.2f} s  {case.name}: {each.report.verdict}", flush=True)
             if not each.wanted:
