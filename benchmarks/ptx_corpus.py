@@ -189,7 +189,8 @@ def _kernels(outcomes: Sequence[Outcome]) -> tuple[Sequence[str], list[list[Any]
             faults = [one for one in outcomes if one.case.fault and one.case.kernel == each.case.kernel]
             found = f"{sum(one.wanted for one in faults)} of {len(faults)}" if faults else ""
             fields = each.case.fields
-            said = each.report.verdict if each.word == "right" else f"{each.word}: {each.report.kind}"
+            said = each.report.verdict if each.word == "right" else f"{each.report.kind} ({each.word})"
+            said += f": {fields['known']}" if "known" in fields else ""
             about = [each.case.compiler, str(fields["about"]), str(fields["recorded"])]
             rows.append([each.case.kernel, *about, said, found, _seconds([each, *faults])])
     return ["kernel", "compiler", "what it uses", "results from", "verdict", "faults found", "s"], rows

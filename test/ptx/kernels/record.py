@@ -151,6 +151,47 @@ def flag_in_cta() -> Launch:
     return {"grid": 2, "block": 64, "args": [x, _zeros(2, 32)], "expect": [None, x[:, ::-1]]}
 
 
+def cub_sort() -> Launch:
+    x = _drawn(2, 256, least=-(2**30), most=2**30)
+    return {"grid": 2, "block": 64, "args": [x, _zeros(2, 256)], "expect": [None, np.sort(x, axis=1)]}
+
+
+def cg_sum() -> Launch:
+    x = _drawn(128)
+    y = np.repeat(x.reshape(-1, 8).sum(1), 8)
+    expect = [None, y, x[x % 2 == 1].sum(keepdims=True)]
+    return {"grid": 2, "block": 64, "args": [x, _zeros(128), _zeros(1)], "expect": expect}
+
+
+def barrier_pipeline() -> Launch:
+    x = _drawn(2, 5, 128)
+    y = x.sum(1)[:, ::-1]
+    return {"grid": 2, "block": 128, "args": [x, _zeros(2, 128), 5], "expect": [None, y]}
+
+
+def atomic_ref() -> Launch:
+    x = _drawn(4, 64)
+    expect = [None, x.max(1), np.array([4], np.uint32), np.array([x.max()])]
+    return {"grid": 4, "block": 64, "args": [x, _zeros(4), np.zeros(1, np.uint32), _zeros(1)], "expect": expect}
+
+
+def grid_barrier() -> Launch:
+    x = _drawn(3, 64)
+    args = [x, _zeros(3, 64), _zeros(3, 64), np.zeros(1, np.uint32)]
+    expect = [None, 3 * x, 3 * np.roll(x, -1, axis=0), np.array([3], np.uint32)]
+    return {"grid": 3, "block": 64, "cooperative": True, "args": args, "expect": expect}
+
+
+def bulk_add() -> Launch:
+    x = _drawn(4, 128)
+    return {"grid": 4, "block": 128, "args": [x, _drawn(128)], "expect": [None, x.sum(0) + _drawn(128)]}
+
+
+def lane_copies() -> Launch:
+    x, index = _drawn(40, 16), _drawn(64, least=0, most=40)
+    return {"grid": 2, "block": 32, "args": [x, index, _zeros(64, 16)], "expect": [None, None, x[index]]}
+
+
 LAUNCHES: Mapping[str, Callable[[], Launch]] = MappingProxyType(
     {
         each.__name__: each
@@ -171,6 +212,13 @@ LAUNCHES: Mapping[str, Callable[[], Launch]] = MappingProxyType(
             warp_aggregate,
             spin_lock,
             flag_in_cta,
+            cub_sort,
+            cg_sum,
+            barrier_pipeline,
+            atomic_ref,
+            grid_barrier,
+            bulk_add,
+            lane_copies,
         )
     }
 )
