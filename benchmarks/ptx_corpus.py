@@ -190,7 +190,7 @@ def _kernels(outcomes: Sequence[Outcome]) -> tuple[Sequence[str], list[list[Any]
             found = f"{sum(one.wanted for one in faults)} of {len(faults)}" if faults else ""
             fields = each.case.fields
             said = each.report.verdict if each.word == "right" else f"{each.report.kind} ({each.word})"
-            said += f": {fields['known']}" if "known" in fields else ""
+            said += _reason(each)
             about = [each.case.compiler, str(fields["about"]), str(fields["recorded"])]
             rows.append([each.case.kernel, *about, said, found, _seconds([each, *faults])])
     return ["kernel", "compiler", "what it uses", "results from", "verdict", "faults found", "s"], rows
@@ -202,9 +202,14 @@ def _faults(outcomes: Sequence[Outcome]) -> tuple[Sequence[str], list[list[Any]]
         if each.case.fault:
             fields = each.case.fields
             true = " or ".join([fields["verdict"], *fields.get("also", ())])
-            said = f"{each.report.kind} ({each.word})" + (f": {fields['known']}" if "known" in fields else "")
+            said = f"{each.report.kind} ({each.word})" + _reason(each)
             rows.append([each.case.kernel, str(fields["what"]), true, said])
     return ["kernel", "fault", "true verdict", "reported"], rows
+
+
+def _reason(each: Outcome) -> str:
+    """Why a verdict differs from the true one, if it does and that is known."""
+    return f": {each.case.fields['known']}" if "known" in each.case.fields and not each.wanted else ""
 
 
 def _seconds(outcomes: Sequence[Outcome]) -> Decimal:
@@ -226,6 +231,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             each = outcome(case, replace(SETTINGS, seed=options.seed))
             outcomes.append(each)
             print(f"{each.word:15} {each.seconds:6.2f} s  {case.name}: {each.report.verdict}", flush=True)
+            if each.wanted and "known" in case.fields:
+                print(f"{'':27}is right now: remove `known` from {MANIFEST.name}", flush=True)
             if not each.wanted:
                 print("\n".join(f"{'':27}{line[:300]}" for line in str(each.report).splitlines()), flush=True)
     print(", ".join(f"{count} {word}" for word, count in Counter(each.word for each in outcomes).items()))

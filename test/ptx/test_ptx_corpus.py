@@ -19,7 +19,7 @@ CASES = list(corpus.cases())
 FAST = (
     *("block_scan", "bulk_store", "constant_table", "cp_async_pipe", "device_calls", "dp4a_dot", "flag_in_cta"),
     *("last_block_sum", "local_table", "named_barriers", "pingpong", "spin_lock", "stencil_3d", "stmatrix_transpose"),
-    *("barrier_pipeline", "bulk_add", "cg_sum", "cub_sort", "lane_copies"),
+    *("barrier_pipeline", "bulk_add", "cg_sum", "cub_merge_sort", "cub_sort", "lane_copies", "lane_waits"),
     *("struct_param", "transpose", "vec_add", "warp_aggregate", "warp_reduce"),
     *("matmul_int8/wait-group-2", "matmul_fp16_s2/no-proxy-fence", "matmul_tma_128b/count-2"),
 )

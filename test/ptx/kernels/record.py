@@ -192,6 +192,16 @@ def lane_copies() -> Launch:
     return {"grid": 2, "block": 32, "args": [x, index, _zeros(64, 16)], "expect": [None, None, x[index]]}
 
 
+def cub_merge_sort() -> Launch:
+    x = _drawn(2, 64)
+    return {"grid": 2, "block": 32, "args": [x, _zeros(2, 64)], "expect": [None, np.sort(x, axis=1)]}
+
+
+def lane_waits() -> Launch:
+    x = _drawn(2, 32)
+    return {"grid": 2, "block": 64, "args": [x, _zeros(2, 32)], "expect": [None, x[:, ::-1]]}
+
+
 LAUNCHES: Mapping[str, Callable[[], Launch]] = MappingProxyType(
     {
         each.__name__: each
@@ -219,6 +229,8 @@ LAUNCHES: Mapping[str, Callable[[], Launch]] = MappingProxyType(
             grid_barrier,
             bulk_add,
             lane_copies,
+            cub_merge_sort,
+            lane_waits,
         )
     }
 )
