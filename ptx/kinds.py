@@ -43,7 +43,7 @@ _CODES = {
         cp-async-unwaited earlier-kernels global-lanes-race global-race held-registers mbarrier-busy
         mbarrier-in-cluster mbarrier-init-fence mbarrier-race phase-unwaited ptx-a-written
         ptx-accumulators-written ptx-wgmma-fence ptx-written-in-flight race-with-open-read race-with-read
-        shared-lanes-race shared-race store-unread wgmma-a-fence wgmma-unwaited
+        shared-lanes-race shared-race shared-word-race store-unread wgmma-a-fence wgmma-unwaited
         """,
     "deadlock": "agents-deadlock barrier-counts member-elsewhere",
     "wrong-bytes": """
@@ -65,7 +65,8 @@ _CODES = {
         """,
     "not-interpreted": """
         address-space barrier-by-lanes domain-lacks mixed-spaces mma-shapes mma-types pair-arithmetic
-        pair-joined pair-read register-as-integer register-not-bits torn-read wgmma-shapes wrong-type
+        one-thread pair-joined pair-read register-as-integer register-not-bits torn-read uniform-values
+        wgmma-shapes wrong-type
         """,
     "bad-input": """
         encode-address encode-box encode-extents encode-rank encode-rows kernel-arguments launched-array

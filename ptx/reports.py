@@ -111,7 +111,7 @@ def places_in(message: str, module: Module | None, file: str) -> tuple[Place, ..
 def _instructions(module: Module) -> dict[int, list[Instruction]]:
     """The instructions of each line."""
     found: dict[int, list[Instruction]] = {}
-    for entry in module.entries.values():
+    for entry in (*module.entries.values(), *(each.entry for each in module.functions.values())):
         for each in entry.body:
             if isinstance(each, Instruction):
                 found.setdefault(each.line, []).append(each)
