@@ -51,7 +51,8 @@ INSTRUCTIONS = {
 
 WHOLE = (
     r"(all 32 lanes|all threads) must execute it together.* lanes \[5, 6, .*|"
-    r"a barrier in divergent code: lanes \[5, 6, .* do not arrive"
+    r"a barrier in divergent code: lanes \[5, 6, .* do not arrive|"
+    r"member mask 0xffffffff: waits for lanes \[5, 6, .*"
 )
 
 

@@ -375,8 +375,10 @@ def test_what_has_no_value_is_refused(body):
 def test_warps_that_wait_at_a_barrier_for_one_that_has_ended_are_a_deadlock():
     body = """%c96 = arith.constant 96 : i32
       %p = arith.cmpi slt, %t, %c96 : i32
+      %id = arith.constant 1 : i32
+      %c128 = arith.constant 128 : i32
       scf.if %p {
-        nvvm.barrier0
+        nvvm.barrier id = %id number_of_threads = %c128
       }
       %r = arith.addi %t, %t : i32"""
     with pytest.raises(InterpreterError, match=r"nvvm.*\[agents-deadlock\]"):
