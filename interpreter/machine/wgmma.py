@@ -90,7 +90,7 @@ class Warpgroup:
 class Product:
     """An m64nNkK product of operands in shared memory, of types with these MLIR names, into accumulators of another.
 
-    `k_major`: whether K is contiguous in A, and in B.
+    `k_major`: whether K is contiguous in A, and in B. `sign` is that of the products: -1 if one operand is negated.
     """
 
     n: int
@@ -98,6 +98,7 @@ class Product:
     dtypes: tuple[str, str]
     accumulator: str
     k_major: tuple[bool, bool]
+    sign: int = 1
 
     @classmethod
     def of(cls, shape: tuple[int, int, int], types: tuple[str, str, str], k_major: tuple[bool, bool]) -> "Product":
@@ -167,6 +168,8 @@ def multiply(
     matrix = state.machine.domain.full((ROWS, product.n), 0, product.accumulator)
     if acc is not None:
         matrix.reshape(-1)[product.places] = acc
+    if product.sign < 0:
+        left = [state.machine.domain.negate(each) for each in left]
     result = state.machine.domain.mmas(left, right, matrix, product.dtypes, product.accumulator)
     if len(ops) > 1:
         for op, operands in zip(ops, bits, strict=True):

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.interpreter.machine import register_memory
+from lowtide.errors import NotInterpreted
+from lowtide.interpreter.machine import clusters, register_memory
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import disjoint, rows_together
 from lowtide.interpreter.machine.variables import local_rows
@@ -49,6 +50,13 @@ def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells
             )
         space, start = _WINDOWS[int(spaces[0])]
         address = address - start
+        if space == "shared" and np.any(clusters.rank_of(active - start) != state.cta.rank):
+            raise state.violation(
+                op,
+                "plain accesses to the shared memory of another CTA of the cluster are not interpreted; copy by "
+                "cp.async.bulk or st.async [remote-access]",
+                NotInterpreted,
+            )
     if space == "local":
         return local_rows(state, op, address)
     return (state.cta.shared if space == "shared" else state.machine.memory), address

@@ -98,6 +98,17 @@ def isspacep(form: Form) -> Callable[..., Any]:
     return compute
 
 
-@TABLE.effects("mapa", types="u32 u64", words="shared::cluster", section=f"{_SECTION}: mapa", results=1, acts=False)
+@TABLE.effects(
+    "mapa",
+    types="u32 u64",
+    words="shared::cluster",
+    section=f"{_SECTION}: mapa",
+    results=1,
+    acts=False,
+    prepare=lambda form: "shared::cluster" not in form.words,
+)
 def mapa(state: AgentState, op: Op, address: Any, rank: Any) -> Any:
+    """Without a state space, of a generic address."""
+    if op.data:
+        return clusters.mapped(state, address - GENERIC_SHARED, rank) + GENERIC_SHARED
     return clusters.mapped(state, address, rank)

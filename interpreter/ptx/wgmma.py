@@ -6,7 +6,8 @@ accumulators in flight pass from one wgmma to the next, and a wait alone makes n
 reader above it. They become readable as results of a wait that takes them as inputs (ops/).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -49,12 +50,16 @@ def _plan_of(form: Form) -> Plan:
     try:
         kind = wgmma.kind_of(a, b, d, shape)
         further = [each.value for each in form.instruction.operands[4:] if isinstance(each, Immediate)]
-        signs, is_held = [1, 1] if kind.negates else [], isinstance(form.instruction.operands[1], Group)
+        count, is_held = 2 if kind.negates else 0, isinstance(form.instruction.operands[1], Group)
         turned = (not is_held) + 1 if kind.transposes else 0  # the flags of operands that may be transposed
-        if len(further) != len(signs) + turned or further[: len(signs)] != signs:
-            raise InterpreterError("negated operands are not interpreted [ptx-wgmma-negated]")
+        if len(further) != count + turned or not set(further[:count]) <= {1, -1}:
+            raise InterpreterError(
+                f"ends with {further}; {a} takes {count} signs, 1 or -1, and {turned} flags of transposition"
+                " [ptx-wgmma-negated]"
+            )
         k_major = (is_held or further[2] == 0, further[-1] == 0) if kind.transposes else (True, True)
         product = wgmma.Product.of(shape, (a, b, d), k_major)
+        product = replace(product, sign=prod(further[:count]))
         held = form.instruction.operands[1]
         if isinstance(held, Group) and (not product.holds_a or len(held.elements) != wgmma.HELD_REGISTERS):
             raise InterpreterError(

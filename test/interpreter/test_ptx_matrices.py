@@ -164,3 +164,39 @@ def test_types_that_are_not_multiplied_are_refused(types, code):
     )
     with pytest.raises(InterpreterError, match=rf"\[{code}\]"):
         run(kernel(body, "z"), {"z": ("i32", 1)})
+
+
+ONES = """.shared .align 1024 .b8 tile[4096];
+mov.u32 %r5, tile;
+shl.b32 %r6, %r1, 5;
+add.s32 %r7, %r5, %r6;
+mov.b32 %r8, 0f3F800000;
+cvt.rn.bf16x2.f32 %r8, %r8, %r8;
+st.shared.v4.b32 [%r7], {{%r8, %r8, %r8, %r8}};
+st.shared.v4.b32 [%r7+16], {{%r8, %r8, %r8, %r8}};
+fence.proxy.async.shared::cta;
+bar.sync 0;
+shr.u32 %r9, %r5, 4;
+cvt.u64.u32 %rd20, %r9;
+or.b64 %rd21, %rd20, 0x0000000800080000;
+mov.b32 %r10, 0f40000000; mov.b32 %r11, %r10; mov.b32 %r12, %r10; mov.b32 %r13, %r10;
+setp.eq.u32 %p1, 1, 1;
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {{%r10, %r11, %r12, %r13}}, %rd21, %rd21, %p1, {signs}0, 0;
+wgmma.commit_group.sync.aligned;
+wgmma.wait_group.sync.aligned 0;
+add.s64 %rd11, %rd1, %rd9;
+st.global.b32 [%rd11], %r10;"""
+
+
+@pytest.mark.parametrize(("signs", "expected"), [("1, 1, ", 18), ("-1, 1, ", -14), ("1, -1, ", -14), ("-1, -1, ", 18)])
+def test_wgmma_negates_operands(signs, expected):
+    """Of ones, K = 16, added to 2."""
+    found = run(kernel(ONES.format(signs=signs), "z"), {"z": ("f32", 128)}, threads=128, domain="exact")["z"]
+    assert (found == expected).all()
+
+
+def test_wgmma_takes_two_signs():
+    for signs in ("0, 1, ", "1, ", ""):
+        with pytest.raises(InterpreterError, match=r"\[ptx-wgmma-negated\]"):
+            run(kernel(ONES.format(signs=signs), "z"), {"z": ("f32", 128)}, threads=128)
