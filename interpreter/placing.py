@@ -135,7 +135,7 @@ class Places:
         return self.addresses[pointer.array] + pointer.offset
 
     def contents(self) -> dict[str, NDArray[Any]]:
-        """The arrays as they are now."""
+        """The present contents of the arrays, by name."""
         return {name: self._contents(name, array) for name, array in self.arrays.items()}
 
     def _contents(self, name: str, array: Array) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""What a text of PTX has before anything runs: kernels, parameters, resources, what is not interpreted."""
+"""Facts of a text of PTX before a run: kernels, parameters, resources, and instructions that are not interpreted."""
 
 from __future__ import annotations
 

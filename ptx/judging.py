@@ -59,7 +59,7 @@ class Expected:
         return cls({name: np.asarray(value) for name, value in pairs if value is not None}, rtol, atol).checked(arrays)
 
     def checked(self, arrays: Mapping[str, Array]) -> Expected:
-        """These, with elements as they are in the record. Raises LaunchError for arrays that do not fit it."""
+        """The same, with the element types of the record. Raises LaunchError for arrays that do not fit it."""
         found = {}
         for name, values in self.arrays.items():
             if name not in arrays:
@@ -190,7 +190,7 @@ def _judged(
 def _as_race(source: Parsed, record: LaunchRecord, settings: Settings, report: Report) -> Report:
     """The report of a read of what nothing had written; of the race, if another thread writes it without an order.
 
-    With zeros in place of what is not written, the run goes on to that write.
+    Unwritten bytes are read as zeros, so that the run goes on to that write.
     """
     filled = {
         name: replace(array, values=np.zeros(array.shape, dtype_of(array.dtype))) if array.values is None else array

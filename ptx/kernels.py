@@ -79,8 +79,8 @@ class Kernel:
         its first element; its strides are kept, and what lies between its elements is out of bounds), a number,
         `TensorMap`, `Unwritten`, `Bytes`, or None for a null pointer.
 
-        Raises LaunchError for arguments that do not fit, and InterpreterError for a broken rule and whatever is not
-        interpreted.
+        Raises LaunchError for arguments that do not fit, and InterpreterError for a broken rule or an instruction
+        that is not interpreted.
         """
         found, launch = self._given(grid, block, cluster, shared, cooperative, args)
         arrays = run_record(self.source, LaunchRecord(found.arrays, (launch,)), settings)

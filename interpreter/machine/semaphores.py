@@ -137,6 +137,6 @@ def wait(state: AgentState, op: Described, address: int, count: int) -> Steps:
 
 
 def reset(state: AgentState, op: Described, address: int) -> None:
-    """Set a semaphore to zero by a store of the acting lane, which races with what is not ordered before."""
+    """Set a semaphore to zero by a plain store of the acting lane. Accesses that are not ordered before it race."""
     access = state.access(op, np.array([acting(state)]))
     state.machine.memory.store(access, np.array([address]), np.zeros((1, 1)), _TYPE)

@@ -66,8 +66,8 @@ def are_mutual(x: Origin, y: Origin, cluster: int) -> bool:
 
 @dataclass(eq=False, slots=True)
 class Chain:
-    """A strong write of a word and the atomic operations that follow it, each of which reads what the one before wrote:
-    the number of their writes (PTX ISA, "Observation Order")."""
+    """The number of writes in a chain: a strong write of a word, then atomic operations, each of the value that the one
+    before it has written (PTX ISA, "Observation Order")."""
 
     writes: int = 0
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import NoReturn, Protocol
 
 import numpy as np
+
+from lowtide.interpreter.ptx.words import Words
 
 Pointers = tuple[tuple[int, str, int], ...]
 """Addresses among the bytes: offset, name of the variable, number of bytes after its start."""
@@ -14,24 +15,8 @@ NOTHING: tuple[bytes, Pointers] = (b"", ())
 _BITS = 64
 
 
-class Words(Protocol):
-    """The words of a module, from left to right (parsing.py)."""
-
-    kinds: list[str]
-    at: int
-
-    @property
-    def word(self) -> str: ...
-    def next(self) -> str: ...
-    def take(self, word: str) -> bool: ...
-    def expect(self, word: str) -> None: ...
-    def integer(self) -> int: ...
-    def name(self, of: str) -> str: ...
-    def reject(self, rule: str) -> NoReturn: ...
-
-
 def initial_values(words: Words, type: str, width: int, sides: Sequence[int]) -> tuple[bytes, Pointers]:
-    """The bytes of a variable of this type and extents, after its `=`; what is not given is zero.
+    """The bytes of a variable of this type and extents, after its `=`; bytes that are not given are zero.
 
     The first extent is 0 if the initializer determines it.
     """

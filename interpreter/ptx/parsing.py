@@ -6,13 +6,10 @@ a kernel's meaning (.loc, .file, .section, .pragma) are skipped; source_lines.py
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import NoReturn
 
-from lowtide.errors import InterpreterError
 from lowtide.interpreter.ptx.initial_values import NOTHING, initial_values
 from lowtide.interpreter.ptx.source_lines import SourceLines
 from lowtide.interpreter.ptx.syntax import (
@@ -31,17 +28,8 @@ from lowtide.interpreter.ptx.syntax import (
     Register,
     Variable,
 )
+from lowtide.interpreter.ptx.words import Words
 
-_WORDS = re.compile(
-    r"""(?P<skip>\s+|//[^\n]*|/\*.*?\*/|\.(?:loc|file)\b[^\n]*)
-    |(?P<float>0[fF][0-9a-fA-F]{8}(?!\w)|0[dD][0-9a-fA-F]{16}(?!\w)|\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+)
-    |(?P<integer>0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?)
-    |(?P<name>[%$_a-zA-Z][\w$]*(?:(?:\.|::)[\w$]+)*)
-    |(?P<directive>\.[a-zA-Z][\w.]*)
-    |(?P<string>"[^"\n]*")
-    |(?P<mark>[@!{}\[\]();:,<>=+|\-])""",
-    re.VERBOSE | re.DOTALL,
-)
 _CARRIES = re.compile(r"(add|sub|mad\.lo|mad\.hi)\.cc\..*|(addc|subc|madc)\..*")
 _CARRY = "CC.CF"
 _NUMBERED = re.compile(r"(.*?)(\d+)")
@@ -49,7 +37,6 @@ _BYTES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "b3
 _BYTES |= {"b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16}
 _REGISTERS = {*_BYTES, "pred", "f16x2", "bf16", "bf16x2"}
 _MOST_DEPTH = 64  # of braces within braces
-_MOST_BITS = 64  # of an integer
 _LINKING = (".visible", ".extern", ".weak", ".common")
 _SPACES = (".shared", ".global", ".const", ".param", ".local")
 _JUMPS = ("bra", "bra.uni")
@@ -88,17 +75,10 @@ def parse_body(text: str, registers: Mapping[str, str], file: str = "<assembly>"
     return _Parser(text, file).body(registers)
 
 
-class _Parser:
+class _Parser(Words):
     def __init__(self, text: str, file: str) -> None:
-        self.text = text
-        self.file = file
+        super().__init__(text, file)
         self.sources = SourceLines(text)
-        self.lines = [match.start() for match in re.finditer("\n", text)]
-        self.words: list[str] = []
-        self.kinds: list[str] = []
-        self.starts: list[int] = []
-        self._cut()
-        self.at = 0
         self.result = Module(file)
         self.entry = Entry("", ())
         self.scope = _Scope()
@@ -107,78 +87,6 @@ class _Parser:
         self.linking = ""
         self.in_body = False
         self.function = ""  # that is being read
-
-    def _cut(self) -> None:
-        place = 0
-        for match in _WORDS.finditer(self.text):
-            if match.start() != place:
-                break
-            place = match.end()
-            kind = match.lastgroup
-            if kind != "skip":
-                self.words.append(match.group())
-                self.kinds.append(str(kind))
-                self.starts.append(match.start())
-        if place != len(self.text):
-            self._fail(f"{self.text[place : place + 10]!r} is not a word of PTX [ptx-word]", place)
-        self.words.append("")
-        self.kinds.append("end")
-        self.starts.append(len(self.text))
-
-    def line(self, place: int) -> int:
-        return bisect_right(self.lines, place - 1) + 1
-
-    def _fail(self, rule: str, place: int | None = None) -> NoReturn:
-        where = self.starts[self.at] if place is None else place
-        raise InterpreterError(f"{self.file}:{self.line(where)}: {rule}")
-
-    def reject(self, rule: str) -> NoReturn:
-        """Raise the error of a rule at the current word."""
-        self._fail(rule)
-
-    @property
-    def word(self) -> str:
-        return self.words[self.at]
-
-    def next(self) -> str:
-        """The current word, which is consumed; the end stays."""
-        if self.kinds[self.at] == "end":
-            self._fail("the text ends within a statement or a kernel; is it cut off? [ptx-cut-off]")
-        self.at += 1
-        return self.words[self.at - 1]
-
-    def take(self, word: str) -> bool:
-        if self.words[self.at] == word:
-            self.at += 1
-            return True
-        return False
-
-    def expect(self, word: str) -> None:
-        if not self.take(word):
-            self._fail(f"{word!r} is expected, not {self.word!r} [ptx-expected]")
-
-    def integer(self) -> int:
-        sign = -1 if self.take("-") else 1
-        if self.kinds[self.at] != "integer":
-            self._fail(f"an integer is expected, not {self.word!r} [ptx-integer]")
-        return sign * self._value(self.next())
-
-    def _value(self, word: str) -> int:
-        """An integer from its word (PTX ISA, "Integer Constants")."""
-        digits = word.rstrip("U").lower()
-        base = {"0x": 16, "0b": 2}.get(digits[:2]) or (8 if digits[0] == "0" else 10)
-        significant = digits[2:] if base in (16, 2) else digits
-        if base == 8 and not set(significant) <= set("01234567"):
-            self._fail(f"{word} is not an octal number; write it without the leading 0 [ptx-octal]")
-        if len(significant) > _MOST_BITS or (value := int(significant, base)) >= 1 << _MOST_BITS:
-            self._fail(f"{word[:20]}… does not fit into {_MOST_BITS} bits [ptx-number-bits]")
-        return value
-
-    def name(self, of: str) -> str:
-        """A name, of a kernel for example."""
-        if self.kinds[self.at] != "name":
-            self._fail(f"the name of {of} is expected, not {self.word!r} [ptx-operand]")
-        return self.next()
 
     # The module ---------------------------------------------------------------------------------------------------
 
@@ -218,7 +126,7 @@ class _Parser:
             while not self.take("}"):
                 self.next()
         elif not self.take(";"):
-            self._fail(
+            self.reject(
                 f"{word} is not interpreted; a module has kernels (.entry), functions (.func) and variables"
                 " [ptx-top-level]"
             )
@@ -229,7 +137,7 @@ class _Parser:
         word = self.word
         major, _, minor = word.partition(".")
         if not (major.isdecimal() and minor.isdecimal() and int(major) in _VERSIONS):
-            self._fail(f"version {word} of the PTX ISA is not known; known are {_VERSIONS[0]}.0 to 9.x [ptx-version]")
+            self.reject(f"version {word} of the PTX ISA is not known; known are {_VERSIONS[0]}.0 to 9.x [ptx-version]")
         return self.next()
 
     def _target(self) -> str:
@@ -237,7 +145,7 @@ class _Parser:
         word = self.word
         found = _TARGET.fullmatch(word)
         if found is None or not _LEAST_TARGET <= int(found[1]) <= _MOST_TARGET:
-            self._fail(
+            self.reject(
                 f"target {word} is not interpreted; known are sm_{_LEAST_TARGET} to sm_{_MOST_TARGET} [ptx-target]"
             )
         return self.next()
@@ -263,20 +171,20 @@ class _Parser:
             if word == ".align":
                 align = self.integer()
                 if align < 1 or align & (align - 1):
-                    self._fail(f"an alignment of {align} bytes; it is a power of two [ptx-alignment]")
+                    self.reject(f"an alignment of {align} bytes; it is a power of two [ptx-alignment]")
             elif word[1:] in _BYTES:
                 type = word[1:]
             elif word in _VECTORS:
                 count = int(word[2:])
             elif word != ".ptr" and word not in _SPACES:
-                self._fail(f"{word} of a variable is not interpreted [ptx-variable-word]")
+                self.reject(f"{word} of a variable is not interpreted [ptx-variable-word]")
         return space, align, type, count
 
     def _declared(self, space: str, align: int, type: str, count: int) -> Variable:
         """A variable by its name, dimensions and initializer: `name[4][2] = {{1, 2}, {3, 4}}`."""
         name, width = self.name("a variable"), _BYTES.get(type, 0)
         if not width:
-            self._fail(f"{name} has no type that is interpreted [ptx-variable-type]")
+            self.reject(f"{name} has no type that is interpreted [ptx-variable-type]")
         sides = [] if count == 1 else [count]
         dimensions = []
         while self.take("["):
@@ -286,7 +194,7 @@ class _Parser:
                 dimensions.append(self.integer())
                 self.expect("]")
                 if dimensions[-1] < 0:
-                    self._fail(f"{name} has {dimensions[-1]} elements; it has 0 or more [ptx-array-side]")
+                    self.reject(f"{name} has {dimensions[-1]} elements; it has 0 or more [ptx-array-side]")
         sides = dimensions + sides
         contents, pointers = NOTHING
         if self.take("="):
@@ -323,9 +231,9 @@ class _Parser:
                 parameters.append(self._variable())
             self.expect(")")
         if (size := sum(each.size for each in parameters)) > _MOST_PARAMETER:
-            self._fail(f"{size} bytes of parameters; a kernel has at most {_MOST_PARAMETER} [ptx-parameter-bytes]")
+            self.reject(f"{size} bytes of parameters; a kernel has at most {_MOST_PARAMETER} [ptx-parameter-bytes]")
         if name in self.result.entries:
-            self._fail(f"kernel {name} is defined twice [ptx-kernel-twice]")
+            self.reject(f"kernel {name} is defined twice [ptx-kernel-twice]")
         self._begin(name, tuple(parameters))
         while self.kinds[self.at] == "directive":
             self._directive()
@@ -396,7 +304,7 @@ class _Parser:
             while self.take(","):
                 numbers.append(self.integer())
         if directive in _NUMBERED_DIRECTIVES and not (1 <= len(numbers) <= 3 and min(numbers) >= 1):
-            self._fail(f".{directive} has one to three numbers from 1 on [ptx-directive]")
+            self.reject(f".{directive} has one to three numbers from 1 on [ptx-directive]")
         self.entry.directives[directive] = tuple(numbers)
 
     def _to_semicolon(self) -> None:
@@ -420,7 +328,7 @@ class _Parser:
             self.at += 1
             self.scope = _Scope(self.scope, depth=self.scope.depth + 1)
             if self.scope.depth > _MOST_DEPTH:
-                self._fail(f"braces within braces, more than {_MOST_DEPTH} deep, are not interpreted [ptx-braces]")
+                self.reject(f"braces within braces, more than {_MOST_DEPTH} deep, are not interpreted [ptx-braces]")
             while not self.take("}"):
                 self._statement()
             assert self.scope.outer is not None
@@ -433,14 +341,14 @@ class _Parser:
             self._to_semicolon()
         elif not self.take(";"):
             hint = "; is the text cut off?" if kind == "end" else ""
-            self._fail(f"a statement is expected, not {word!r}{hint} [ptx-statement]")
+            self.reject(f"a statement is expected, not {word!r}{hint} [ptx-statement]")
 
     def _label(self) -> None:
         place, name = self.starts[self.at], self.next()
         self.at += 1
         unique = name if self.scope.outer is None else f"{name}@{place}"
         if name in self.scope.labels:
-            self._fail(f"label {name} is defined twice [ptx-label-twice]", place)
+            self.reject(f"label {name} is defined twice [ptx-label-twice]", place)
         self.scope.labels[name] = unique
         self.entry.body.append(Label(unique, self.line(place)))
 
@@ -461,7 +369,7 @@ class _Parser:
         count = int(self.next()[2:]) if self.word in _VECTORS else 1
         type = self.next()[1:]
         if type not in _REGISTERS:
-            self._fail(
+            self.reject(
                 f"registers of type {type} are not interpreted; known are {', '.join(sorted(_REGISTERS))}"
                 " [ptx-register-type]"
             )
@@ -495,17 +403,17 @@ class _Parser:
             negated = self.take("!")
             register = self._named(self.next())
             if not isinstance(register, Register):
-                self._fail("a guard is a predicate register [ptx-guard]")
+                self.reject("a guard is a predicate register [ptx-guard]")
             guard = Guard(register, negated)
         if self.kinds[self.at] != "name":
-            self._fail(f"an instruction is expected, not {self.word!r} [ptx-instruction]")
+            self.reject(f"an instruction is expected, not {self.word!r} [ptx-instruction]")
         name = self.next()
         operands: list[Operand] = []
         while self.word != ";":
             operand = self._operand()
             operands.append(Group((operand, self._operand())) if self.take("|") else operand)
             if not self.take(",") and self.word != ";":
-                self._fail(f"',' or ';' is expected, not {self.word!r} [ptx-comma]")
+                self.reject(f"',' or ';' is expected, not {self.word!r} [ptx-comma]")
         place = self.starts[self.at]
         self.at += 1
         if _CARRIES.fullmatch(name):
@@ -539,7 +447,7 @@ class _Parser:
         if self.take("!"):
             register = self._element("a predicate register")
             if not isinstance(register, Register):
-                self._fail("only a predicate register is negated by ! [ptx-negated]")
+                self.reject("only a predicate register is negated by ! [ptx-negated]")
             return Negated(register)
         found = self._element("an operand")
         vector = self._vector(found.name) if isinstance(found, Name) else None
@@ -559,7 +467,7 @@ class _Parser:
             return self._named(self.next())
         if kind in ("integer", "float") or self.word == "-":
             return self._immediate()
-        self._fail(f"{what} is expected, not {self.word!r} [ptx-expected-what]")
+        self.reject(f"{what} is expected, not {self.word!r} [ptx-expected-what]")
 
     def _elements(self, end: str = "}") -> tuple[Operand, ...]:
         elements = [self._element("a register or a number")]
@@ -574,7 +482,7 @@ class _Parser:
         if self.take("+") or self.word == "-":
             offset = self.integer()
             if offset not in _OFFSETS:
-                self._fail(f"{offset} bytes after an address; an offset has 32 bits [ptx-offset]")
+                self.reject(f"{offset} bytes after an address; an offset has 32 bits [ptx-offset]")
             offset = offset - 2**32 if offset >= 2**31 else offset
         if self.take(","):
             self.expect("{")
@@ -586,9 +494,9 @@ class _Parser:
         sign = -1 if self.take("-") else 1
         kind, word = self.kinds[self.at], self.next()
         if kind == "integer":
-            return Immediate(sign * self._value(word))
+            return Immediate(sign * self.number(word))
         if kind != "float" or word[:2].lower() not in ("0f", "0d") or sign < 0:
-            self._fail(
+            self.reject(
                 f"the constant {word!r} is not interpreted; write floats by their bits, 0f… or 0d… [ptx-constant]"
             )
         return Immediate(int(word[2:], 16), "f32" if word[1] in "fF" else "f64")
@@ -617,7 +525,7 @@ class _Parser:
         for name, scope in self.targets:
             found = {each: self._label_in(scope, each) for each in self.entry.targets[name]}
             if None in found.values():
-                self._fail(f"{name} lists a label that there is not [ptx-branch-target]")
+                self.reject(f"{name} lists a label that there is not [ptx-branch-target]")
             self.entry.targets[name] = tuple(str(found[each]) for each in self.entry.targets[name])
 
     def _label_in(self, scope: _Scope | None, name: str) -> str | None:
