@@ -17,7 +17,8 @@ from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.clusters import owner
 from lowtide.interpreter.machine.lanes import active_lane_numbers, active_rows, by_lane, one_lane, uniform
 from lowtide.interpreter.machine.mbarriers import Mbarrier
-from lowtide.interpreter.machine.memory import OpenRead, SharedMemory
+from lowtide.interpreter.machine.memory import SharedMemory
+from lowtide.interpreter.machine.ordered_memory import OpenRead
 from lowtide.interpreter.machine.scheduling import spawn
 from lowtide.interpreter.machine.tensor_stores import Change, Store
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, UNWRITTEN, ZERO_TYPE, Access, Cells, Described, Span

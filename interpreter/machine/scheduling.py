@@ -46,6 +46,7 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
         cta.shared.codes[:] = ZERO
     for name, start, size in program.buffers:
         cta.shared.place(name, start, size)
+    cta.shared.gaps, cta.shared.limits = program.gaps, program.limits
     machine.memory.enter(index, cta.shared.clocks, prod(machine.cluster))
     agents, variables = [], addresses(machine.memory, program) if program.globals else {}
     for seat in machine.seats:

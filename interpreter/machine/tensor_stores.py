@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.memory import OpenRead
+from lowtide.interpreter.machine.ordered_memory import OpenRead
 from lowtide.interpreter.machine.tensor_maps import ALIGNMENT, BoxPlaces, TensorMap, places
 from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Access, Described, Span
 

@@ -20,7 +20,7 @@ from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.clusters import window
 from lowtide.interpreter.machine.hardware import MatrixDescriptor
 from lowtide.interpreter.machine.lanes import uniform, whole_warp
-from lowtide.interpreter.machine.memory import OpenRead
+from lowtide.interpreter.machine.ordered_memory import OpenRead
 from lowtide.interpreter.machine.teams import WARPGROUP
 from lowtide.interpreter.machine.warpgroups import check_meetings, meet
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Described, Span

@@ -113,10 +113,12 @@ class Span:
     """`size` bytes from each of n addresses, checked to be in bounds and multiples of `chunk` bytes.
 
     `units`: the units of the memory's state: array (n, size / unit). `words`: the same for words of `word` bytes, the
-    largest size that divides the bytes.
+    largest size that divides the bytes. `passed`: the ops that may access all of these bytes.
     """
 
-    __slots__ = ("_elements", "_is_disjoint", "addresses", "chunk", "end", "size", "unit", "units", "word", "words")
+    __slots__ = (
+        "_elements", "_is_disjoint", "addresses", "chunk", "end", "passed", "size", "unit", "units", "word", "words"
+    )  # fmt: skip
 
     def __init__(self, addresses: Ints, size: int, chunk: int, unit: int, end: int) -> None:
         self.addresses = addresses
@@ -129,6 +131,7 @@ class Span:
         self.words = self.units if unit == self.word else self._in_runs_of(self.word)
         self._is_disjoint: bool | None = None
         self._elements: dict[int, Ints] = {}
+        self.passed: set[tuple[Described, ...]] = set()
 
     def _in_runs_of(self, width: int) -> Ints:
         first = self.addresses[:, None] >> (width.bit_length() - 1)

@@ -33,7 +33,7 @@ from lowtide.interpreter.program.ir_types import parsed_type
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.program.types import Array, Scalar, Struct, Type, Vector
-from lowtide.interpreter.ptx.decoding import places
+from lowtide.interpreter.ptx.shared_variables import places
 from lowtide.interpreter.ptx.syntax import Variable
 
 OPS = OpTable(acts=False)
@@ -184,13 +184,13 @@ def _prepare_addressof(op: DecodedOp, program: Program) -> Any:
             aligned = decode_attribute(variable.attributes["alignment"]) if "alignment" in variable.attributes else 0
             variables.append(Variable(symbol, "shared", "b8", size, aligned))
     name = op.attributes["global_name"]
-    found, origin, program.static_bytes = places(variables)
-    if name not in found:
+    shared = places(variables)
+    if name not in shared.variables:
         raise InterpreterError(
             f"{op.describe()}: @{name} is not a global of shared memory (addr_space = 3) [addressof-global]"
         )
-    program.shared_origin = origin
-    return found[name]
+    program.shared_origin, program.static_bytes = shared.origin, shared.size
+    return shared.variables[name].start
 
 
 @OPS.implements("llvm.mlir.addressof", prepare=_prepare_addressof)

@@ -16,7 +16,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.barriers import together
-from lowtide.interpreter.machine.memory import OpenRead
+from lowtide.interpreter.machine.ordered_memory import OpenRead
 from lowtide.interpreter.machine.pending import Pending, PendingRows, hand_to
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.numbers.tensor_cores import WGMMA

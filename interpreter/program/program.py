@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lowtide.interpreter.numbers.cells import Buffer, Described
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.graphs import Graph
 from lowtide.interpreter.program.types import Type
@@ -61,8 +62,10 @@ class Program:
     `roles` are those of its sm.roles. `attributes` are the function's. `shared_origin` is the address of its shared
     memory, aligned to no more than the module asks for, up to 1024 (address 0). `constants` are slots and their values,
     `addresses` slots of addresses by offset in shared memory. `static_bytes` are the bytes of the kernel's own
-    variables, before those that the launch asks for. `globals` are the variables in global and constant memory by name,
-    `global_addresses` slots of addresses by variable and offset. `local_bytes` are those of a thread's own memory.
+    variables, before those that the launch asks for; `gaps` (start, end) lie between them, and `limits` are the
+    variables that the addresses of an op are formed from, if it is known. `globals` are the variables in global and
+    constant memory by name, `global_addresses` slots of addresses by variable and offset. `local_bytes` are those of a
+    thread's own memory.
     """
 
     name: str
@@ -80,6 +83,8 @@ class Program:
     constants: dict[Any, tuple[int, Any]] = field(default_factory=dict)
     addresses: dict[int, int] = field(default_factory=dict)
     static_bytes: int = 0
+    gaps: tuple[tuple[int, int], ...] = ()
+    limits: dict[Described, tuple[Buffer, ...]] = field(default_factory=dict)
     globals: dict[str, GlobalVariable] = field(default_factory=dict)
     global_addresses: dict[tuple[str, int], int] = field(default_factory=dict)
     local_bytes: int = 0

@@ -8,18 +8,17 @@ from typing import Any
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.domains import Domain
-from lowtide.interpreter.program.batches import batched
+from lowtide.interpreter.program.batches import batched, flat
 from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph
 from lowtide.interpreter.program.program import DecodedBlock, Program
 from lowtide.interpreter.ptx.binding import Op, Slots, bind, bind_special
 from lowtide.interpreter.ptx.functions import with_functions
 from lowtide.interpreter.ptx.rows import ROWS
-from lowtide.interpreter.ptx.syntax import Entry, Immediate, Instruction, Label, Module, Name, Register, Variable
+from lowtide.interpreter.ptx.shared_variables import limits, places
+from lowtide.interpreter.ptx.syntax import Entry, Immediate, Instruction, Label, Module, Name, Register
 from lowtide.interpreter.ptx.table import Table
 from lowtide.interpreter.ptx.variables import by_space, globals_of, local_places
 
-_LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: the hardware's, and the largest swizzle's period
-_MOST_STATIC = 48 * 1024  # bytes of shared memory that a kernel declares (as ptxas)
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a tensor map parameter
 _JUMPS = ("bra", "bra.uni")
 _INDIRECT = ("brx.idx", "brx.idx.uni")
@@ -41,35 +40,19 @@ def decode(module: Module, name: str, domain: Domain) -> Program:
     program = Program(name, "ptx", domain, arguments, len(parameters), collective=False)
     body = with_functions(module, entry)
     spaces = by_space([*module.variables, *body.variables])
-    addresses, program.shared_origin, program.static_bytes = places(spaces.shared)
+    shared = places(spaces.shared)
+    program.shared_origin, program.static_bytes, program.gaps = shared.origin, shared.size, shared.gaps
+    program.buffers += [
+        (name, at.start, at.end - at.start) for name, at in shared.variables.items() if at.end <= shared.size
+    ]
     local, program.local_bytes = local_places(spaces.local)
     program.globals = globals_of(module, spaces.globals)
-    slots = Slots(program, program.reserve_all(body.registers), parameters, addresses, local)
+    slots = Slots(program, program.reserve_all(body.registers), parameters, shared.offsets, local)
     program.graph = graph_of(body.code, slots, targets=body.targets)
+    ops = (op for block in program.graph.blocks for op in flat(block.ops))
+    program.limits = limits(ops, shared.variables, slots.of)
     program.attributes = _attributes(entry)
     return program
-
-
-def places(variables: Sequence[Variable]) -> tuple[dict[str, int], int, int]:
-    """The offsets of variables in shared memory, with the one that the launch sizes last; the address of the first; and
-    the bytes of the others.
-
-    Hardware may place it at any multiple of its alignment. The first address with no larger alignment is taken, so that
-    code that relies on one, such as a swizzle, fails here too.
-    """
-    found, at, alignment = {}, 0, 0
-    if (total := sum(variable.size for variable in variables)) > _MOST_STATIC:
-        raise InterpreterError(
-            f"{total} bytes of variables in shared memory; a kernel declares at most {_MOST_STATIC}, a launch may give "
-            "more: declare `.extern .shared name[]` [shared-declared]"
-        )
-    for variable in sorted(variables, key=lambda each: each.size == 0):
-        align = max(_LEAST_ALIGNMENT, variable.align)
-        at = -(-at // align) * align
-        found[variable.name] = at
-        at += -(-variable.size // 256) * 256
-        alignment = align if not variable.size else alignment
-    return found, alignment % _MOST_ALIGNMENT, at
 
 
 def _attributes(entry: Entry) -> dict[str, object]:

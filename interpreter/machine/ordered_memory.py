@@ -1,0 +1,335 @@
+"""Shared memory whose accesses by threads must be ordered: who may read or write each byte.
+
+Each byte has its last writing thread with its epoch (clocks.py), and its last reader in each warp. An access to a byte
+that another thread wrote, or a write to one that another thread read, must be ordered after it. Otherwise it is a race,
+whether or not the order of agents in this run gives a wrong number. An agent that is a whole CTA (levels cta to
+pipelined; `Access.lanes` None) needs a barrier after its own accesses too.
+
+Bytes that an asynchronous op may still read are open: no write is allowed. Bytes that one fills are in flight: no
+access is allowed (memory.py starts and ends these).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine.clocks import Clocks
+from lowtide.interpreter.machine.proxy_fences import ProxyFences
+from lowtide.interpreter.machine.readers import Reads
+from lowtide.interpreter.machine.words import Words
+from lowtide.interpreter.numbers.cells import (
+    IN_FLIGHT,
+    LANE_BITS,
+    LANES,
+    LARGEST,
+    WARPS,
+    WHOLE_AGENT,
+    Access,
+    Buffer,
+    Cells,
+    Described,
+    Ints,
+    Span,
+    Values,
+    lane_column,
+    padded,
+    thread_name,
+)
+
+
+@dataclass(eq=False, slots=True)
+class OpenRead:
+    """Bytes of shared memory that an asynchronous op may still read: those of its span."""
+
+    access: Access
+    span: Span
+
+
+class OrderedMemory(Cells):
+    """The bytes of one CTA of `warps` agents, with the rules on the order of accesses by threads.
+
+    With `size` None it grows with the buffers placed in it. `names` are the agents' names in messages, by default those
+    of warps. Addresses begin at `origin`, from which places are counted. `spans` are shared by several CTAs.
+    """
+
+    state: tuple[str, ...] = ("_write_epoch", "_writer", "_write_site")
+
+    def __init__(
+        self,
+        warps: int,
+        size: int | None = None,
+        payload: Any = np.float64,
+        names: Sequence[str] = (),
+        origin: int = 0,
+        spans: dict[Any, Span] | None = None,
+    ) -> None:
+        super().__init__("shared memory", origin, size or 0, payload, spans)
+        if warps > WARPS:
+            raise InterpreterError(
+                f"a CTA of {warps} warps; at most {WARPS}: launch with fewer threads [warps-per-cta]"
+            )
+        self.clocks = Clocks(warps, names)
+        self.words = Words()
+        self.open_reads: list[list[OpenRead]] = [[] for _ in range(warps)]  # of each reader, oldest first
+        self.gaps: Sequence[tuple[int, int]] = ()  # bytes that belong to no variable
+        self.limits: Mapping[Described, tuple[Buffer, ...]] = {}  # variables that the addresses of an op belong to
+        self._reader_clocks = list(range(warps))  # readers are the agents, and asynchronous readers
+        self._reads: dict[int, Reads] = {}  # by reader
+        self._fences = ProxyFences()
+        self._objects: list[Buffer] = []
+        self._fixed = size is not None
+        units = self.entries(self.size)
+        self._write_epoch: NDArray[np.int32] = np.zeros(units, np.int32)  # + 1; 0 never written
+        self._writer: NDArray[np.int32] = np.zeros(units, np.int32)
+        self._write_site: NDArray[np.uint16] = np.zeros(units, np.uint16)
+
+    def place(self, name: str, start: int, size: int) -> None:
+        """Name `size` bytes from `start`. Buffers may overlap: the last placed one gives the name in messages.
+
+        Raises InterpreterError if they are beyond the shared memory of the launch.
+        """
+        end = start + size
+        if end > self.size:
+            if self._fixed:
+                raise InterpreterError(
+                    f"{name} ends at byte {end} of shared memory, the launch has {self.size}; launch with more"
+                    " [smem-outside]"
+                )
+            for field in ("payload", "codes", *self.state):
+                array = getattr(self, field)
+                wanted = self.entries(end) if field in self.state else padded(end)
+                setattr(self, field, np.pad(array, (0, wanted - len(array))))
+            for reads in self._reads.values():
+                reads.extend(self.entries(end))
+            self.size = end
+        self.buffers.append(Buffer(name, start, end))
+
+    def add_reader(self, name: str) -> tuple[int, int]:
+        """An asynchronous reader that is not an agent: its number among readers, and its clock."""
+        clock = self.clocks.add_source(name)
+        self._reader_clocks.append(clock)
+        self.open_reads.append([])
+        return len(self._reader_clocks) - 1, clock
+
+    def refine(self, unit: int) -> None:
+        """Keep state, and the reads of readers, for units of at most this many bytes."""
+        factor = self.unit // unit
+        super().refine(unit)
+        for reads in self._reads.values() if factor > 1 else ():
+            reads.refine(factor)
+
+    def _reads_of(self, reader: int) -> Reads:
+        found = self._reads.get(reader)
+        if found is None:
+            found = self._reads[reader] = Reads(self.entries(self.size))
+        return found
+
+    def claim(self, name: str, start: int, size: int) -> None:
+        """From now on these bytes belong to an object that ordinary accesses may not access."""
+        self._objects.append(Buffer(name, start, start + size))
+        self.refine(min((start | size | LARGEST) & -(start | size | LARGEST), LARGEST))
+        self._write_epoch[start // self.unit : (start + size) // self.unit] = IN_FLIGHT
+
+    def disclaim(self, name: str, start: int, size: int) -> None:
+        """The bytes of an object are plain memory again, with nothing written there."""
+        self._objects = [each for each in self._objects if (each.name, each.start) != (name, start)]
+        self._write_epoch[start // self.unit : (start + size) // self.unit] = 0
+
+    def barrier(self, warps: list[int] | None = None) -> None:
+        """bar.sync by `warps` (all if None): orders their accesses so far before all their later ones."""
+        self.clocks.barrier(warps)
+
+    def warp_sync(self, warp: int) -> None:
+        """bar.warp.sync: as `barrier` among the lanes of one warp."""
+        self.clocks.warp_sync(warp)
+
+    def _check_accessible(self, access: Access, span: Span) -> None:
+        self._check_open(access, span)  # names the variable, if it is known
+        for start, end in self.gaps:
+            inside = (span.addresses < end) & (span.addresses + span.size > start)
+            if inside.any():
+                row = int(np.flatnonzero(inside)[0])
+                byte = max(0, start - int(span.addresses[row]))
+                rule = f"out of bounds: {span.size} bytes, not all of them in a variable [smem-no-variable]"
+                self.fail(access, span.addresses, row, byte, rule)
+
+    def _check_open(self, access: Access, span: Span) -> None:
+        ops = access.ops or (access.op,)
+        if not self.limits or ops in span.passed:
+            return
+        for number, op in enumerate(ops):
+            variables = self.limits.get(op, ())
+            each = len(span.addresses) // len(ops)
+            rows = span.addresses[number * each : (number + 1) * each]
+            outside = np.array([bool(variables)] * each)
+            for variable in variables:
+                outside &= (rows < variable.start) | (rows + span.size > variable.end)
+            if outside.any():
+                named = " or ".join(f"{each.name} of {each.end - each.start} bytes" for each in variables)
+                rule = (
+                    f"out of bounds: {span.size} bytes, not all of them in {named}, from whose address this one is "
+                    "formed [smem-variable]"
+                )
+                self.fail(access, span.addresses, number * each + int(np.flatnonzero(outside)[0]), 0, rule)
+        span.passed.add(ops)
+
+    def _before_read(self, access: Access, span: Span) -> None:
+        warp, lane, units = access.warp, lane_column(access), span.units
+        self._check_writers(access, span, lane, "reads", "read after write")
+        if access.strong is None or not access.strong.is_atomic:  # an atomic operation is checked when it writes
+            self._check_words(access, span, "reads")
+        if access.strong is not None:
+            self.words.note(access, span, self.clocks, self.site(access, span), writes=False)
+            return
+        epoch = self.clocks.epoch(warp) + 1
+        reads, together = self._reads_of(warp), self.clocks.together(warp)
+        again = None if lane is WHOLE_AGENT else (reads.epoch[units] > together) & (reads.lane[units] != lane)
+        reads.note(units, epoch, lane, self.site(access, span), self._fences.count(warp))
+        if again is not None:  # several lanes in one epoch: each differs from some other thread
+            if not span.is_disjoint:
+                again |= reads.lane[units] != lane
+            if np.count_nonzero(again):
+                reads.lane[units[again]] = WHOLE_AGENT
+        for read in self.open_reads[warp]:
+            read.span = self.renewed(read.span)
+            reads.epoch[read.span.units] = IN_FLIGHT
+
+    def _before_write(self, access: Access, span: Span) -> None:
+        warp, lane, units = access.warp, lane_column(access), span.units
+        self._check_writers(access, span, lane, "writes", "write after write")
+        self._check_readers(access, span, lane)
+        self._check_words(access, span, "writes")
+        if access.strong is not None:
+            self.words.note(access, span, self.clocks, self.site(access, span), writes=True)
+            return
+        thread = warp * LANES + lane
+        self._writer[units] = thread
+        self._write_site[units] = self.site(access, span)
+        self._write_epoch[units] = self.clocks.epoch(warp) + 1
+        if lane is not WHOLE_AGENT and not span.is_disjoint:
+            overwritten = self._writer[units] != thread
+            if overwritten.any():
+                row, byte = span.first(overwritten)
+                self.fail(
+                    access,
+                    span.addresses,
+                    row,
+                    byte,
+                    "race: two lanes write the same bytes in one instruction [shared-lanes-race]",
+                )
+
+    def _check_writers(self, access: Access, span: Span, lane: Any, verb: str, kind: str) -> None:
+        known = self.clocks.known[access.warp]
+        stored, writer = self._write_epoch[span.units], self._writer[span.units]
+        racing = stored > known[writer >> LANE_BITS]
+        if not np.count_nonzero(racing):  # all of these are ordered for the warp
+            return
+        same = (writer == access.warp * LANES + lane) & (writer % LANES != WHOLE_AGENT)
+        racing &= ~same | (stored == IN_FLIGHT)
+        self._refine(access, lane, racing, writer, stored)
+        if racing.any():
+            row, byte = span.first(racing)
+            thread, at = int(writer[racing][0]), int(span.addresses[row]) + byte
+            held = next((each.name for each in self._objects if each.start <= at < each.end), None)
+            who, is_agent = self._thread_name(thread), thread // LANES < self.clocks.warps
+            by = self.by(int(self._write_site[span.units][racing][0]))
+            if held is not None:
+                rule = (
+                    f"{verb} the bytes of {held}; lay out shared memory so that buffers and mbarriers do not overlap"
+                    " [mbarrier-bytes]"
+                )
+            elif stored[racing][0] == IN_FLIGHT:
+                awaited = "its group" if is_agent else "the mbarrier's phase"
+                rule = (
+                    f"in flight: {verb} what an asynchronous copy of {who} fills, before a wait for {awaited}; it was "
+                    f"started{by} [copy-in-flight]"
+                )
+            else:
+                missing = "barrier between" if is_agent else "wait for the mbarrier's phase before"
+                remedy = self._remedy(access, thread // LANES) if is_agent else "wait for that phase before this"
+                rule = (
+                    f"race ({kind}): {verb} what {who} wrote, with no {missing}; it wrote{by}; {remedy} [shared-race]"
+                )
+            self.fail(access, span.addresses, row, byte, rule)
+
+    def _check_readers(self, access: Access, span: Span, lane: Any) -> None:
+        known = self.clocks.known[access.warp]
+        for reader in sorted(self._reads):
+            reads, clock = self._reads[reader], self._reader_clocks[reader]
+            if (IN_FLIGHT if self.open_reads[reader] else reads.latest) <= known[clock]:
+                continue  # all of its reads are ordered for the warp
+            stored = reads.epoch[span.units]
+            racing = stored > known[clock]
+            if reader == access.warp and access.warp < self.clocks.warps:  # not an agent of another CTA
+                by = reads.lane[span.units]
+                racing &= (by != lane) | (by == WHOLE_AGENT)
+            if clock < self.clocks.warps:
+                self._refine(access, lane, racing, clock * LANES + reads.lane[span.units].astype(np.int64), stored)
+            if np.count_nonzero(racing):
+                self._fail_read(access, span, racing, reader, bool(stored[racing][0] == IN_FLIGHT))
+
+    def _refine(self, access: Access, lane: Any, racing: Values, thread: Ints, stored: Ints) -> None:
+        """Clear entries of `racing` that are ordered by what single threads released or acquired."""
+        if access.warp < self.clocks.warps and np.count_nonzero(racing):
+            number = self.clocks.cta * WARPS * LANES + thread.astype(np.int64)
+            self.clocks.refine(access.warp, lane, racing, number, stored)
+
+    def _check_words(self, access: Access, span: Span, verb: str) -> None:
+        """Raise for a race with a strong access of another thread. A write that is not strong ends the words there."""
+        if not self.words.reaches(span):
+            return
+        found = self.words.race(access, span, self.clocks, verb != "reads")
+        if found is not None:
+            thread, did = found.thread % (WARPS * LANES), "wrote" if found.wrote else "read"
+            rule = (
+                f"race (strong access): {verb} what {self._thread_name(thread)} {did} by a strong operation, with no "
+                f"barrier between; it did so{self.by(found.site)}; {self._remedy(access, thread // LANES)}, or access "
+                "it by strong operations alone [shared-word-race]"
+            )
+            self.fail(access, span.addresses, found.row, found.byte, rule)
+        if access.strong is None and verb != "reads":
+            self.words.overwritten(span)
+
+    def _fail_read(self, access: Access, span: Span, racing: Values, reader: int, is_open: bool) -> NoReturn:
+        """Raise for a write of bytes that a reader has read, or may still read."""
+        row, byte = span.first(racing)
+        at, reads, clock = int(span.addresses[row]) + byte, self._reads[reader], self._reader_clocks[reader]
+        who = self._thread_name(clock * LANES + int(reads.lane[at // self.unit]))
+        if is_open:
+            rule = (
+                f"race (write after read): writes what {who} may still read by {self._open_op(reader, at)}; let it "
+                "wait for that group, then put a barrier or an mbarrier's phase before this [race-with-open-read]"
+            )
+        else:
+            by, remedy = self.by(int(reads.site[at // self.unit])), self._remedy(access, clock)
+            rule = (
+                f"race (write after read): writes what {who} read, with no barrier between; it read{by}; {remedy}"
+                " [race-with-read]"
+            )
+        self.fail(access, span.addresses, row, byte, rule)
+
+    def _remedy(self, access: Access, other: int) -> str:
+        """The way to order an access after one of another thread, by the clock of that thread."""
+        if other == access.warp:
+            return "put a barrier of the warp (bar.warp.sync) or of the CTA between the two"
+        if other >= self.clocks.warps:
+            return f"wait for what {self._thread_name(other * LANES + WHOLE_AGENT)} does before this"
+        return "put a barrier that both reach, or the arrival and wait of an mbarrier, between the two"
+
+    def _open_op(self, warp: int, at: int) -> str:
+        """The op of an agent with an open read of a byte."""
+        for read in self.open_reads[warp]:
+            addresses, ops = read.span.addresses, read.access.ops or (read.access.op,)
+            rows = np.flatnonzero((addresses <= at) & (at < addresses + read.span.size))
+            if rows.size:
+                return ops[int(rows[0]) * len(ops) // len(addresses)].describe()
+        return "an asynchronous op"
+
+    def _thread_name(self, thread: int) -> str:
+        return thread_name(int(thread), self.clocks.names)
