@@ -14,6 +14,7 @@ from lowtide.ptx.info import KernelInfo, kernels_of
 from lowtide.ptx.judging import check_record, run_judged
 from lowtide.ptx.kinds import UNKNOWN, kind_before_run
 from lowtide.ptx.launch_files import AFTER, BEFORE, LAUNCH, Recorded, read_launch
+from lowtide.ptx.recorders.triton_cache import CachedKernel, kernels_in
 from lowtide.ptx.recording import write_arrays
 from lowtide.ptx.reports import Report, broken
 from lowtide.ptx.settings import BASES, MAX_STEPS, Settings
@@ -113,6 +114,58 @@ def info(file: File, as_json: Json = False) -> None:
             _print_info(each)
     if any(each.missing for each in found):
         raise typer.Exit(UNKNOWN)
+
+
+@app.command(name="import")
+def import_(
+    cache: Annotated[Path, typer.Argument(help="A folder of Triton's cache, or all of it.")],
+    kernel: Annotated[str | None, typer.Option("--kernel", help="Only kernels of this name.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the kernels into folders of this folder.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the kernels of Triton's cache, and what a launch of each must give.
+
+    With --out, each is written as kernel.ptx with a launch.json in which null is to be filled in.
+    """
+    try:
+        found = [each for each in kernels_in(cache) if kernel in (None, each.name)]
+        if not found:
+            raise LaunchError(f"{cache} has no kernel {kernel} [triton-cache-kernel]")
+        folders = [None if out is None else _folder_of(each, out) for each in found]
+    except Error as error:
+        _end(broken(error, kind_before_run(error), None, str(cache)), as_json)
+        return
+    if as_json:
+        typer.echo(json.dumps([_cached(*each) for each in zip(found, folders, strict=True)], indent=2))
+        return
+    for each, folder in zip(found, folders, strict=True):
+        _print_cached(each, folder)
+
+
+def _folder_of(kernel: CachedKernel, out: Path) -> Path:
+    """Write a kernel of the cache into a folder of its own."""
+    folder = out / kernel.name
+    if (folder / LAUNCH).exists():
+        folder = out / f"{kernel.name}-{kernel.file.parent.name[:8]}"
+    kernel.write(folder)
+    return folder
+
+
+def _cached(kernel: CachedKernel, folder: Path | None) -> dict[str, Any]:
+    parameters = [{"name": each.name, "type": each.type, "missing": each.missing} for each in kernel.parameters]
+    head = {"name": kernel.name, "target": kernel.target, "file": str(kernel.file), **kernel.known}
+    return head | {"parameters": parameters} | ({} if folder is None else {"folder": str(folder)})
+
+
+def _print_cached(kernel: CachedKernel, folder: Path | None) -> None:
+    typer.echo("")
+    line("kernel", f"{kernel.name}, {kernel.target}, {kernel.file}")
+    line("launch", ", ".join(f"{name} {value}" for name, value in kernel.known.items()))
+    cells = [(str(at), each.name, each.type, each.missing) for at, each in enumerate(kernel.parameters)]
+    table(("#", "parameter", "type", "missing"), cells, (0,))
+    line("missing", f"grid, and {sum(bool(each.missing) for each in kernel.parameters)} arguments")
+    if folder is not None:
+        line("written", str(folder))
 
 
 def _print_info(info: KernelInfo) -> None:

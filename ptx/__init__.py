@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from lowtide.ptx.arguments import Bytes, TensorMap, Unwritten
     from lowtide.ptx.kernels import Kernel, Module, load
     from lowtide.ptx.kinds import KINDS
+    from lowtide.ptx.recorders.driver import record_driver
+    from lowtide.ptx.recorders.launch import RecordOptions
+    from lowtide.ptx.recorders.tensors import DeviceArray
+    from lowtide.ptx.recorders.triton import launch_of_triton, record_triton
     from lowtide.ptx.reports import Place, Report
     from lowtide.ptx.settings import Settings
 
@@ -23,12 +27,32 @@ _HOMES = {
     "arguments": ("Bytes", "TensorMap", "Unwritten"),
     "kernels": ("Kernel", "Module", "load"),
     "kinds": ("KINDS",),
+    "recorders.driver": ("record_driver",),
+    "recorders.launch": ("RecordOptions",),
+    "recorders.tensors": ("DeviceArray",),
+    "recorders.triton": ("launch_of_triton", "record_triton"),
     "reports": ("Place", "Report"),
     "settings": ("Settings",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = ["KINDS", "Bytes", "Kernel", "Module", "Place", "Report", "Settings", "TensorMap", "Unwritten", "load"]
+__all__ = [
+    "KINDS",
+    "Bytes",
+    "DeviceArray",
+    "Kernel",
+    "Module",
+    "Place",
+    "RecordOptions",
+    "Report",
+    "Settings",
+    "TensorMap",
+    "Unwritten",
+    "launch_of_triton",
+    "load",
+    "record_driver",
+    "record_triton",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.ptx.syntax import Variable
+from lowtide.interpreter.ptx.table import bits_of
 from lowtide.launches import Array, Launch, LaunchRecord, Parameter, Pointer, Struct, TensorMap
 from lowtide.ptx.dtypes import dtype_of
 from lowtide.ptx.judging import Expected
@@ -26,7 +27,7 @@ def write_launch(
     folder: Path, text: str, variables: tuple[Variable, ...], record: LaunchRecord, expected: Expected
 ) -> None:
     """Write the text of a kernel with the parameters `variables`, the only launch of a record, its arrays, and what is
-    expected after it."""
+    expected after it. An after.npz that is there and not written is deleted."""
     (launch,) = record.launches
     folder.mkdir(parents=True, exist_ok=True)
     (folder / PTX).write_text(text, encoding="utf-8")
@@ -37,6 +38,8 @@ def write_launch(
     )
     if expected.arrays:
         write_arrays(folder / AFTER, expected.arrays)
+    else:
+        (folder / AFTER).unlink(missing_ok=True)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -63,12 +66,20 @@ def _described(
         "shared_bytes": launch.shared_bytes,
         "cooperative": launch.cooperative,
         "params": [_parameter(each, variable) for each, variable in zip(launch.parameters, variables, strict=True)],
-        "arrays": {
-            name: {"dtype": array.dtype, "shape": list(array.shape), "strides": list(array.strides)}
-            for name, array in arrays.items()
-        },
+        "arrays": {name: _array(array) for name, array in arrays.items()},
         "tolerance": tolerance if any(tolerance.values()) else "exact",
     }
+
+
+def _array(array: Array) -> dict[str, Any]:
+    found: dict[str, Any] = {"dtype": array.dtype, "shape": list(array.shape), "strides": list(array.strides)}
+    if array.misaligned:
+        found["address_mod_256"] = array.misaligned
+    if array.relocations:
+        found["relocations"] = [
+            {"at": at, "target": each.array, "target_offset_bytes": each.offset} for at, each in array.relocations
+        ]
+    return found
 
 
 def _parameter(parameter: Parameter, variable: Variable) -> dict[str, Any]:
@@ -91,9 +102,8 @@ def _parameter(parameter: Parameter, variable: Variable) -> dict[str, Any]:
         }
     if variable.type in _FLOATS:
         (value,) = struct.unpack(_FLOATS[variable.type], parameter)
-        if math.isfinite(value):
-            return {"kind": "scalar", "type": variable.type, "value": value}
-    elif len(parameter) <= 8:
+        return {"kind": "scalar", "type": variable.type, "value": value if math.isfinite(value) else str(value)}
+    if bits_of(variable.type) == 8 * len(parameter):
         value = int.from_bytes(parameter, "little", signed=variable.type[0] == "s")
         return {"kind": "scalar", "type": variable.type, "value": value}
     return {"kind": "bytes", "hex": parameter.hex()}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.elements import ElementType, element_of_ptx
-from lowtide.errors import InterpreterError
+from lowtide.errors import InterpreterError, NotInterpreted
 from lowtide.interpreter.numbers.domains import Domain
 
 Ints = NDArray[np.int64]
@@ -206,7 +206,7 @@ def ldmatrix(rows: Values, num: int, trans: bool) -> Values:
     matrices = rows.reshape(num, 8, -1)
     if trans:
         if matrices.shape[2] != 8:
-            raise InterpreterError(
+            raise NotInterpreted(
                 "ldmatrix.trans transposes 16-bit elements; these are of 8 bits: load them by bytes [ldmatrix-trans]"
             )
         matrices = matrices.swapaxes(1, 2)

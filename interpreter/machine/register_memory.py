@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import active_rows, disjoint, rows_together, spread
 from lowtide.interpreter.machine.reliances import EQUAL_STORES, Relied
@@ -86,7 +87,8 @@ def store(
 ) -> None:
     """For each op, store registers of `width` bytes to each active lane's address. The ops run as one.
 
-    Raises InterpreterError as Cells.store, and NotTogether if several ops differ in type or overlap.
+    Raises InterpreterError as Cells.store, NotInterpreted for a part of an element, and NotTogether if several ops
+    differ in type or overlap.
     """
     if any(value is None for each in values for value in each):
         raise state.violation(ops[0], "stores a register that was never written [register-unwritten-stored]")
@@ -96,6 +98,9 @@ def store(
     if len(types) > 1:
         raise NotTogether
     (dtype,), size = types, width * len(values[0])
+    if dtype != ZERO_TYPE and size < ELEMENT_BYTES[dtype]:
+        rule = f"stores {size} bytes into an array of {dtype}; declare its elements narrower, or as u8 [store-narrower]"
+        raise state.violation(ops[0], rule, NotInterpreted)
     values, (width, *_) = zip(*(_whole(each, dtype, width, domain) for each in values), strict=True)
     if dtype == ZERO_TYPE:
         payload, count = np.zeros((1, 1), domain.payload), size // 2

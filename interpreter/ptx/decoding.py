@@ -19,7 +19,7 @@ from lowtide.interpreter.ptx.syntax import Entry, Immediate, Instruction, Label,
 from lowtide.interpreter.ptx.table import Table
 from lowtide.interpreter.ptx.variables import by_space, globals_of, local_places
 
-_MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a tensor map parameter
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a tensor map parameter; CUDA 13 aligns it to 128
 _JUMPS = ("bra", "bra.uni")
 _INDIRECT = ("brx.idx", "brx.idx.uni")
 _ENDS = ("ret", "exit", "ret.uni")
@@ -63,7 +63,7 @@ def _attributes(entry: Entry) -> dict[str, object]:
         name: entry.directives[directive] for directive, name in names.items() if directive in entry.directives
     }
     found["nvvm.maxnreg"] = entry.directives.get("maxnreg", (0,))[0]
-    maps = (at for at, each in enumerate(entry.parameters) if (each.size, each.align) == (_MAP_BYTES, _MAP_ALIGNMENT))
+    maps = (at for at, each in enumerate(entry.parameters) if each.size == _MAP_BYTES and each.align >= _MAP_ALIGNMENT)
     found["tensor_maps"] = tuple(maps)
     return found
 

@@ -51,6 +51,15 @@ def test_a_kernel_runs_on_arrays_which_do_not_change() -> None:
     assert np.array_equal(found, np.where(X < 20, X / 2, X)) and np.array_equal(X, np.arange(40))
 
 
+def test_halves_of_elements_are_not_stored_but_bytes_hold_all_types() -> None:
+    """An array whose elements are declared too wide says nothing about the kernel."""
+    text = SCALE.replace("st.global.f32 [%rd3], %f3;", "cvt.rn.f16.f32 %h1, %f3;\nst.global.b16 [%rd3], %h1;")
+    kernel = lt.ptx.load(text)["scale"]
+    report = kernel.check(grid=1, block=64, args=[X, 0.5, 40])
+    assert (report.kind, report.code) == ("not-interpreted", "store-narrower")
+    assert kernel.check(grid=1, block=64, args=[X.view(np.uint8), 0.5, 40]).ok
+
+
 def test_a_report_says_what_is_wrong_and_where() -> None:
     report = scale().check(grid=1, block=64, args=[X, 0.5, 41])
     assert (report.kind, report.status, report.code) == ("out-of-bounds", 1, "outside-matrices")

@@ -40,9 +40,21 @@ def test_what_the_page_names_exists() -> None:
 def test_the_command_from_a_clone_needs_only_what_the_page_installs() -> None:
     (line,) = re.findall(r"pip install (.*)", PAGE)
     listed = {name.replace("-", "_") for name in line.split()} | {"rich"}  # typer brings rich
-    files = [*(ROOT / "ptx").glob("*.py"), ROOT / "cli" / "ptx.py", ROOT / "cli" / "output.py"]
+    files = [*(ROOT / "ptx").rglob("*.py"), ROOT / "cli" / "ptx.py", ROOT / "cli" / "output.py"]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     imported = set(re.findall(r"^(?:import|from) (\w+)", text, re.MULTILINE))
     standard = {"__future__", "collections", "contextlib", "dataclasses", "importlib", "io", "json", "math", "pathlib"}
-    standard |= {"re", "struct", "sys", "threading", "time", "types", "typing", "zipfile", "zlib"}
+    standard |= {
+        "ctypes",
+        "functools",
+        "re",
+        "struct",
+        "sys",
+        "threading",
+        "time",
+        "types",
+        "typing",
+        "zipfile",
+        "zlib",
+    }
     assert imported - standard - {"lowtide"} <= listed

@@ -1,0 +1,120 @@
+"""A launch that a recorder has seen, as the files of a record: the arrays before it, and those after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import LaunchError
+from lowtide.interpreter.launching import parsed
+from lowtide.interpreter.ptx.syntax import Entry
+from lowtide.launches import Array, Launch, LaunchRecord
+from lowtide.ptx.judging import Expected
+from lowtide.ptx.launch_files import AFTER
+from lowtide.ptx.recorders.memory import MOST_BYTES, Memory, Reader, Region
+from lowtide.ptx.recorders.tensors import region_of
+from lowtide.ptx.recording import write_arrays, write_launch
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """What a recorder records.
+
+    kernel: only launches of this kernel.
+    launches: the number of launches of each kernel.
+    arrays: tensors by name that pointers in structs, or in memory, point to.
+    after: also the arrays after the launch, to be compared with the results.
+    storage: whether an array is all that its tensor's storage holds, not only the tensor's elements.
+    rtol, atol: how close the results must be: |x - y| <= atol + rtol · |y|.
+    most_bytes: the most bytes of arrays that are copied.
+    """
+
+    kernel: str | None = None
+    launches: int = 1
+    arrays: Mapping[str, Any] | None = None
+    after: bool = True
+    storage: bool = False
+    rtol: float = 0.0
+    atol: float = 0.0
+    most_bytes: int = MOST_BYTES
+
+
+def entry_of(text: str, name: str | None) -> Entry:
+    """A kernel of a text of PTX; the only one if its name is not known."""
+    entries = parsed(text).module.entries
+    if name is None and len(entries) == 1:
+        return next(iter(entries.values()))
+    if name not in entries:
+        raise LaunchError(
+            f"the PTX has no kernel {name}; it has {', '.join(entries) or 'none'}: pass the PTX that is launched"
+            " [recorded-kernel]"
+        )
+    return entries[name]
+
+
+def extra_regions(options: RecordOptions, device: Reader) -> list[Region]:
+    """The memory of the tensors that the user names."""
+    given = options.arrays or {}
+    return [region_of(name, tensor, device, options.storage) for name, tensor in given.items()]
+
+
+class Folders:
+    """The folders of the launches that are recorded: one for each, named by its kernel, from the second on with a
+    number."""
+
+    def __init__(self, root: str | Path, options: RecordOptions) -> None:
+        self.root, self.options = Path(root), options
+        self.written: list[Path] = []
+        self.seen: dict[str, int] = {}
+
+    def next(self, kernel: str) -> Path | None:
+        """The folder of the next launch of a kernel; None if it is not recorded."""
+        wanted = self.options.kernel
+        if (wanted is not None and kernel != wanted) or self.seen.get(kernel, 0) >= self.options.launches:
+            return None
+        number = self.seen[kernel] = self.seen.get(kernel, 0) + 1
+        return self.root / (kernel if number == 1 else f"{kernel}-{number}")
+
+    def require_any(self) -> None:
+        """Raises LaunchError if nothing was recorded."""
+        if not self.written:
+            which = "" if self.options.kernel is None else f" of {self.options.kernel}"
+            raise LaunchError(
+                f"no launch{which} was seen in the block; launch the kernel there, in the way that the recorder's"
+                " documentation names [recorded-nothing]"
+            )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A launch of the kernel `entry` of `text`, before it runs."""
+
+    text: str
+    entry: Entry
+    launch: Launch
+    memory: Memory
+    scratch: Mapping[str, Array]
+
+    def record(self, folder: Path, options: RecordOptions, launch: Callable[[], Any]) -> Any:
+        """Write the launch, then launch, then write the arrays that it changed. Returns what `launch` does.
+
+        If the launch hangs or fails, its files are there, without after.npz.
+        """
+        arrays = self.memory.arrays()
+        record = LaunchRecord({**arrays, **self.scratch}, (self.launch,))
+        expected = Expected(rtol=options.rtol, atol=options.atol)
+        write_launch(folder, self.text, self.entry.parameters, record, expected)
+        result = launch()
+        if options.after:
+            after = self.memory.contents()
+            write_arrays(folder / AFTER, {name: each for name, each in after.items() if _changed(each, arrays[name])})
+        return result
+
+
+def _changed(after: NDArray[Any], before: Array) -> bool:
+    return before.values is None or after.tobytes() != np.ascontiguousarray(before.values).tobytes()

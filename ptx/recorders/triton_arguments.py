@@ -1,0 +1,132 @@
+"""The arguments of a launch of a Triton kernel, as the parameters of its PTX (Triton 3.4 to 3.9).
+
+Arguments that Triton compiled in (constexpr, and those that are 1 or None) are no parameters. A tuple becomes its
+members. A tensor descriptor becomes a tensor map, its shape and its strides; in a kernel that does not use TMA, its
+pointer, shape, strides and flags, then again its shape and strides. Scratch memory comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lowtide.errors import LaunchError
+from lowtide.interpreter.ptx.syntax import Entry
+from lowtide.ptx.recorders.tensor_maps import TF32, Encoded
+from lowtide.ptx.recorders.tensors import address_of
+
+MAP, SCRATCH = "tensor map", "scratch"
+"""The types of arguments that have none in Triton: (descriptor, `Encoded`), and bytes of scratch memory per CTA."""
+_HOST_TYPES = {8: 10, 9: 8, 10: 9}  # CUtensorMapDataType of the PTX ISA's numbers of element types, where they differ
+_SCRATCH = ("global_scratch", "profile_scratch")
+_FLOATS = {"fp16": "<f2", "fp32": "<f4", "f32": "<f4", "fp64": "<f8"}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter of the PTX: its name, its type in Triton, such as `*fp32`, and its value."""
+
+    name: str
+    type: str
+    value: Any
+
+    @property
+    def is_pointer(self) -> bool:
+        return self.type.startswith("*")
+
+    @property
+    def tensor(self) -> Any:
+        """The tensor that it points to, or None."""
+        if self.type == MAP:
+            return self.value[0].base
+        return self.value if self.is_pointer and address_of(self.value) is not None else None
+
+    def scalar(self, size: int) -> bytes:
+        """The bytes of a number, as Triton's launcher converts it."""
+        if self.type == "bf16":  # it cuts off the lower half of an f32
+            data = np.float32(self.value).tobytes()[2:]
+        elif self.type in _FLOATS:
+            with np.errstate(over="ignore"):
+                data = np.asarray(self.value, _FLOATS[self.type]).tobytes()
+        else:
+            data = (int(self.value) % (1 << 8 * size)).to_bytes(size, "little")
+        if len(data) != size:
+            raise LaunchError(f"{self.name}: a {self.type} has {len(data)} bytes, the parameter {size} [triton-scalar]")
+        return data
+
+
+def arguments_of(compiled: Any, given: Sequence[Any], entry: Entry) -> list[Argument]:
+    """The arguments of a launch as the parameters of the PTX. Raises LaunchError if their number is another."""
+    source, metadata = compiled.src, compiled.metadata
+    names = list(source.fn.arg_names) if hasattr(source, "fn") else list(source.signature)
+    if len(given) != len(names):
+        raise LaunchError(
+            f"{compiled.name}: {len(given)} arguments; it takes {len(names)}: {', '.join(map(str, names))}"
+            " [triton-arguments]"
+        )
+    values = dict(zip(names, given, strict=True))
+    maps = iter(getattr(metadata, "tensordesc_meta", None) or ())
+    found: list[Argument] = []
+    for name, type in source.signature.items():
+        found += _flat(str(name), type, values.get(name), maps)
+    rest = len(entry.parameters) - len(found)
+    if not 0 <= rest <= len(_SCRATCH):
+        raise LaunchError(
+            f"{compiled.name}: {len(found)} arguments are no constants, but its PTX has {len(entry.parameters)} "
+            "parameters; take Triton 3.4 to 3.9, without a sanitizer [triton-parameters]"
+        )
+    return found + [Argument(name, SCRATCH, getattr(metadata, f"{name}_size", 0)) for name in _SCRATCH[:rest]]
+
+
+def _flat(name: str, type: Any, value: Any, maps: Iterator[Any]) -> Iterator[Argument]:
+    """The parameters that an argument of a type becomes."""
+    if isinstance(type, tuple):
+        for number, (inner, each) in enumerate(zip(type, value, strict=True)):
+            yield from _flat(f"{name}.{number}", inner, each, maps)
+    elif type.startswith("tensordesc"):
+        yield from _descriptor(name, type, value, next(maps, None))
+    elif type != "constexpr":
+        yield Argument(name, type, value)
+
+
+def _descriptor(name: str, type: str, value: Any, made: Any) -> Iterator[Argument]:
+    """The parameters of a tensor descriptor. `made`: how Triton makes its tensor map; None if the kernel has none."""
+    extents = [
+        *(Argument(f"{name}.shape{axis}", "i32", side) for axis, side in enumerate(value.shape)),
+        *(Argument(f"{name}.stride{axis}", "i64", stride) for axis, stride in enumerate(value.strides)),
+    ]
+    if made is not None:
+        encoded = _encoded(value, made)
+        encoded.check(name)
+        yield Argument(name, MAP, (value, encoded))
+    else:
+        yield Argument(name, f"*{type.removeprefix('tensordesc<').partition('[')[0]}", value.base)
+        yield from (replace(each, type="i64") for each in extents)
+        if hasattr(value, "padding"):
+            yield Argument(f"{name}.padding", "i1", value.padding == "nan")
+        if hasattr(value, "round_f32_to_tf32"):
+            yield Argument(f"{name}.tf32", "i1", value.round_f32_to_tf32)
+    yield from extents
+
+
+def _encoded(descriptor: Any, made: Any) -> Encoded:
+    """The tensor map of a descriptor."""
+    kind = TF32 if getattr(descriptor, "round_f32_to_tf32", False) else made["elem_type"]
+    width = int(made["elem_size"])
+    more = {
+        "a fill of NaN": getattr(descriptor, "padding", "zero") == "nan",
+        "packed 4-bit floats": made.get("fp4_padded", False),
+        "im2col mode": made.get("is_im2col", False),
+    }
+    return Encoded(
+        address_of(descriptor.base) or 0,
+        _HOST_TYPES.get(kind, kind),
+        tuple(map(int, descriptor.shape)),
+        tuple(width * int(stride) for stride in descriptor.strides[:-1]),
+        tuple(map(int, made["block_size"])),
+        int(made["swizzle"]),
+        tuple(name for name, there in more.items() if there),
+    )
