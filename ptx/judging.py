@@ -27,7 +27,7 @@ from lowtide.ptx.settings import Settings
 
 DOMAIN = "float"
 _ATOMIC = ("atom.", "red.")
-_UNWRITTEN = ("uninitialised-read", "global-uninitialised", "bulk-unwritten")
+_UNWRITTEN = ("uninitialised-read", "global-uninitialised", "bulk-unwritten", "unwritten-used")
 _BY_RULE = "this run speaks for every order of warps"
 
 

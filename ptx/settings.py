@@ -40,4 +40,4 @@ class Settings:
     @property
     def options(self) -> Options:
         """The options of the interpreter."""
-        return Options(self.sms, self.seed, self.max_steps, self.base == "aligned")
+        return Options(self.sms, self.seed, self.max_steps, self.base == "aligned", unwritten_values=True)

@@ -221,8 +221,8 @@ class AgentState:
         self.role = ""
         self.fenced = False
         self.work_tiles = 0  # of all CTAs, in the current tile.work_tiles
-        self.undefined: dict[int, tuple[NDArray[np.bool_], Described]] = {}  # by slot: lanes, and why (undefined.py)
-        self.made_undefined: tuple[NDArray[np.bool_], Described] | None = None  # by the present op
+        self.undefined: dict[int, tuple[NDArray[np.bool_], Any]] = {}  # by slot: lanes, and why (undefined.py)
+        self.made_undefined: dict[int, tuple[NDArray[np.bool_], Any]] = {}  # the same, by the present op
         self.polls: list[Wait] = []
         self.changes = 0
         self.strong: Strong | None = None

@@ -115,9 +115,8 @@ def _run_ops(state: AgentState, ops: tuple[Any, ...], kept: frozenset[int]) -> S
         if saved:
             for slot, old in saved:
                 values[slot] = blend(state.mask, values[slot], old)
-        if state.made_undefined is not None:
-            lanes, source = state.made_undefined
-            undefined.after(state, op, undefined.executing(state, op), lanes, source)
+        if state.made_undefined:
+            undefined.after(state, op, undefined.executing(state, op))
 
 
 def _run_undefined(state: AgentState, batch: Any, kept: frozenset[int]) -> Steps:

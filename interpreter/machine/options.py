@@ -21,13 +21,15 @@ class Options:
     """`sms`: the number of CTAs that run at a time. `seed` determines the order of agents. An agent runs at most
     `max_steps` ops. `aligned_base`: shared memory of a kernel of PTX begins at a multiple of 1024 bytes, as it does on
     hardware if no other variable precedes it; otherwise it is only as aligned as its variables declare. `zeroed`:
-    shared memory begins as zeros, not as bytes that nothing has written."""
+    shared memory begins as zeros, not as bytes that nothing has written. `unwritten_values`: what a load reads there
+    from shared or local memory is an undefined register, and not an error before it is used."""
 
     sms: int = 2
     seed: int = 0
     max_steps: int = MAX_STEPS
     aligned_base: bool = False
     zeroed: bool = False
+    unwritten_values: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import active_rows, disjoint, rows_together, spread
 from lowtide.interpreter.machine.reliances import EQUAL_STORES, Relied
+from lowtide.interpreter.machine.unwritten import load_any
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Ints
 from lowtide.interpreter.numbers.domains import Domain
@@ -48,7 +49,7 @@ def load(
         whole, domain = load(state, ops, cells, addresses, size, count // 2), state.machine.domain
         return [tuple(half for each in held for half in registers.split(each, 8 * size, domain)) for held in whole]
     size = min(width, size)
-    payload, dtype = cells.load_any(access, rows, size, width * count // size)
+    payload, dtype = load_any(state, ops, cells, access, rows, (size, width, count))
     if dtype == ZERO_TYPE:
         return [(0,) * count] * len(ops)
     each = width // size

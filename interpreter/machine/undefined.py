@@ -1,7 +1,8 @@
-"""Registers that are undefined in some lanes: what a shuffle reads from a lane that is no member.
+"""Registers that are undefined in some lanes: what a shuffle reads from a lane that is no member (PTX ISA,
+"shfl.sync"), and what a load reads where nothing was written (unwritten.py).
 
-PTX ISA, "shfl.sync". Such a value may be computed with, moved and dropped. It is an error when it reaches an address,
-a store, a branch, a guard, or another instruction with an effect.
+Such a value may be computed with, moved and dropped. It is an error when it reaches an address, a store, a branch, a
+guard, or another instruction with an effect.
 """
 
 from typing import Any
@@ -13,6 +14,11 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.cells import Described
 
 Lanes = NDArray[np.bool_]
+
+_BITS = (int, bool, np.ndarray, np.generic)
+_CHOOSING = ("selp", "and", "or")
+_OWN = frozenset({"shared", "shared::cta", "local"})
+_STRONG = frozenset({"relaxed", "release", "volatile", "async", "bulk"})
 
 
 def flatten(op: Any) -> tuple[Any, ...]:
@@ -41,11 +47,29 @@ def check(state: AgentState, op: Described, slot: int, lanes: Lanes | None = Non
     running = state.mask if lanes is None else lanes
     active = mask if running is None else mask & running
     if active.any():
-        raise state.violation(
-            op,
-            f"uses an undefined register in lanes {np.flatnonzero(active).tolist()}: it depends on what "
-            f"{source.describe()} read from a lane outside of its member mask [undefined-used]",
-        )
+        used = f"uses an undefined register in lanes {np.flatnonzero(active).tolist()}: it depends on what "
+        if source.name.startswith("shfl."):
+            raise state.violation(
+                op, f"{used}{source.describe()} read from a lane outside of its member mask [undefined-used]"
+            )
+        stores = source.name.startswith("st.")
+        did = "stored from a register that was never written" if stores else "read where nothing was written"
+        raise state.violation(op, f"{used}{source.describe()} {did} [unwritten-used]")
+
+
+def stored_slots(state: AgentState, op: Any) -> list[int | None]:
+    """Of a weak store to shared or local memory, the slot of each register that it stores; None for a constant.
+
+    Undefined ones are no error there: the memory holds what nothing has written. Empty for other instructions.
+    """
+    words = op.instruction.name.split(".")
+    if not state.machine.options.unwritten_values or words[0] != "st" or not _OWN.intersection(words):
+        return []
+    if _STRONG.intersection(words) or len(op.instruction.operands) != 2:
+        return []
+    address, value = op.instruction.operands
+    slots = iter(op.sources[int(hasattr(address.base, "slot")) :])
+    return [next(slots) if hasattr(each, "slot") else None for each in getattr(value, "elements", (value,))]
 
 
 def before(state: AgentState, op: Any) -> tuple[Lanes, Lanes, Any]:
@@ -53,29 +77,52 @@ def before(state: AgentState, op: Any) -> tuple[Lanes, Lanes, Any]:
     is undefined, and the source of that."""
     lanes = executing(state, op)
     undefined, source = np.zeros(lanes.shape, np.bool_), None
-    name = op.instruction.name
+    words, kept = op.instruction.name.split("."), stored_slots(state, op)
+    places = _operands(op) if words[0] in _CHOOSING else []
     for place, slot in enumerate(op.sources):
         found = state.undefined.get(slot)
         if found is None:
             continue
         mask, source = found
-        if name.startswith("selp.") and place < 2:
-            condition = np.broadcast_to(np.asarray(state.values[op.sources[-1]], np.bool_), lanes.shape)
-            mask = mask & (condition if place == 0 else ~condition)
+        if places:
+            mask = mask & _matters(state, op, words, places, slot)
         undefined = undefined | mask
-        if not op.computes and not (name.startswith("shfl.") and place == 0):
+        if not op.computes and not (words[0] == "shfl" and place == 0) and slot not in kept:
             check(state, op, slot, lanes)
     return lanes, undefined if op.computes else np.zeros(lanes.shape, np.bool_), source
 
 
-def after(state: AgentState, op: Any, lanes: Lanes, undefined: Lanes, source: Any) -> None:
+def _operands(op: Any) -> list[int | None]:
+    """The slot of each operand of an instruction that computes; None for a constant."""
+    registers = [getattr(each, "register", each) for each in op.instruction.operands[1:]]
+    slots = iter(op.sources)
+    return [next(slots) if hasattr(each, "slot") else None for each in registers]
+
+
+def _matters(state: AgentState, op: Any, words: list[str], places: list[int | None], slot: int) -> Lanes:
+    """The lanes in which the result of a selection, or of an `and` or `or`, depends on an operand."""
+    values = [read(state.values) for read in op.readers]
+    if words[0] == "selp":
+        condition = np.broadcast_to(np.asarray(values[2], np.bool_), state.lanes.shape)
+        taken = condition if slot == places[0] else np.zeros_like(condition)
+        return taken | (~condition if slot == places[1] else False) | (slot == places[2])
+    decides: Any = 0 if words[0] == "and" else 1 if words[-1] == "pred" else -1
+    matters = np.ones(state.lanes.shape, np.bool_)
+    for value, other in zip(values, places, strict=True):
+        if other != slot and other not in state.undefined and isinstance(value, _BITS):
+            matters &= np.asarray(value) != decides
+    return matters
+
+
+def after(state: AgentState, op: Any, lanes: Lanes, undefined: Lanes | None = None, source: Any = None) -> None:
     """Note the lanes in which the results are undefined; other lanes keep what they were."""
-    if state.made_undefined is not None:
-        (undefined, source), state.made_undefined = state.made_undefined, None
+    made, state.made_undefined = state.made_undefined, {}
+    nowhere = np.zeros(lanes.shape, np.bool_) if undefined is None else undefined
     for slot in op.results:
         old = state.undefined.pop(slot, None)
-        now = undefined & lanes
+        here, why = made.get(slot, (nowhere, source))
+        now = here & lanes
         if old is not None:
             now = now | (old[0] & ~lanes)
         if now.any():
-            state.undefined[slot] = now, source if source is not None else old[1] if old is not None else op
+            state.undefined[slot] = now, why if why is not None else old[1] if old is not None else op

@@ -215,6 +215,7 @@ class Cells:
         self.codes: NDArray[np.uint8] = np.zeros(padded(size), np.uint8)
         self.spans: dict[Any, Span] = {} if spans is None else spans
         self.unit = LARGEST
+        self.erased: dict[int, Any] = {}  # by byte, where an undefined register was stored: why it is (undefined.py)
         self._is_fresh = True  # nothing has been accessed
         self._sites: list[Described] = []
         self._numbers: dict[Described, int] = {}  # numbers of ops

@@ -97,7 +97,7 @@ def _defined(state: AgentState, op: Op, chosen: NDArray[Any], groups: Groups, ar
     if state.undefined and isinstance(operand, Register) and (known := state.undefined.get(op.sources[0])):
         undefined, source = undefined | known[0][chosen], known[1]
     if undefined.any():
-        state.made_undefined = undefined, source
+        state.made_undefined = dict.fromkeys(op.results, (undefined, source))
     return chosen
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.errors import NotInterpreted
-from lowtide.interpreter.machine import clusters, register_memory
+from lowtide.interpreter.machine import clusters, register_memory, unwritten
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import disjoint, rows_together
 from lowtide.interpreter.machine.variables import local_rows
@@ -222,9 +222,13 @@ def store(state: AgentState, op: Op, form: tuple[Any, ...], address: Any, value:
     space, width, _, is_group = form
     cells, place = cells_of(state, op, space, address)
     values = value if is_group else (value,)
-    domain = state.machine.domain
+    lacks, domain = unwritten.lacking(state, op, values), state.machine.domain
+    if lacks is not None:
+        values = [0 if each is None else each for each in values]
     parts = [register_memory.narrowed(each, 8 * width, domain) for each in values]
     register_memory.store(state, (op,), cells, (place,), (parts,), width)
+    if lacks is not None:
+        unwritten.erase(state, op, cells, place, width, lacks)
 
 
 _PREFETCH = "global L1 L2 tensormap param L2::evict_last L2::evict_normal const"

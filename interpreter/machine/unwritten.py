@@ -1,0 +1,85 @@
+"""Loads of bytes that nothing has written, as values: their registers are undefined (undefined.py).
+
+The PTX ISA does not say what such a load reads, but a program may drop it. So it is an error only where the value is
+used. A store of such a register to shared or local memory leaves bytes that count as never written. In global memory
+the read is an error at once: arrays that nothing has written are given as such.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.lanes import by_lane
+from lowtide.interpreter.machine.undefined import stored_slots
+from lowtide.interpreter.numbers.cells import UNWRITTEN, ZERO, Access, Cells, Ints
+
+_CODE = "uninitialised-read"
+
+
+def load_any(
+    state: AgentState, ops: Sequence[Any], cells: Cells, access: Access, rows: Ints, widths: tuple[int, int, int]
+) -> tuple[NDArray[Any], str]:
+    """As `Cells.load_any`; `widths` are the bytes of an element, the bytes of a register, and the number of registers.
+
+    Unwritten bytes are read as zeros, and the registers that have one are undefined, if the options of the run ask for
+    that. Raises InterpreterError as `Cells.load_any`.
+    """
+    size, width, count = widths
+    try:
+        return cells.load_any(access, rows, size, width * count // size)
+    except InterpreterError as error:
+        is_value = state.machine.options.unwritten_values and cells is not state.machine.memory
+        if error.code != _CODE or not is_value or len(ops) > 1 or access.strong is not None:
+            raise
+    at = (rows - cells.origin)[:, None] + np.arange(width * count)
+    unwritten = cells.codes[at] == UNWRITTEN
+    cells.codes[at[unwritten]] = ZERO
+    try:
+        found = cells.load_any(access, rows, size, width * count // size)
+    finally:
+        cells.codes[at[unwritten]] = UNWRITTEN
+    first = int(at[unwritten][0])
+    _mark(state, ops[0], unwritten, cells.erased.get(first, ops[0]))
+    return found
+
+
+def _mark(state: AgentState, op: Any, unwritten: NDArray[np.bool_], source: Any) -> None:
+    """The registers of an op with unwritten bytes, an array (rows, bytes), are undefined, because of `source`."""
+    registers = len(op.results)
+    undefined = np.zeros((len(state.lanes), registers), np.bool_)
+    active = slice(None) if state.mask is None else state.mask
+    undefined[active] = unwritten.reshape(len(unwritten), registers, -1).any(-1)
+    for place, slot in enumerate(op.results):
+        state.made_undefined[slot] = undefined[:, place], source
+
+
+def lacking(state: AgentState, op: Any, values: Sequence[Any]) -> NDArray[np.bool_] | None:
+    """The lanes in which each register of a store is undefined or was never written: an array (32, registers).
+
+    None if there are none, and if an undefined register must not be stored there.
+    """
+    if not state.undefined and all(value is not None for value in values):
+        return None
+    slots = stored_slots(state, op)
+    found = np.zeros((len(state.lanes), len(slots)), np.bool_)
+    for place, (slot, value) in enumerate(zip(slots, values, strict=False)):
+        if value is None:
+            found[:, place] = True
+        elif slot is not None and slot in state.undefined:
+            found[:, place] = state.undefined[slot][0]
+    return found if found.any() else None
+
+
+def erase(state: AgentState, op: Any, cells: Cells, address: Any, width: int, lacks: NDArray[np.bool_]) -> None:
+    """After a store of registers of `width` bytes: where they were undefined, nothing is written."""
+    active = slice(None) if state.mask is None else state.mask
+    rows = by_lane(address)[active] - cells.origin
+    at = rows[:, None] + np.arange(width * lacks.shape[1])
+    lost = at[np.repeat(lacks[active], width, axis=1)]
+    cells.codes[lost] = UNWRITTEN
+    known = next((state.undefined[slot][1] for slot in stored_slots(state, op) if slot in state.undefined), op)
+    cells.erased.update(dict.fromkeys(lost.tolist(), known))
