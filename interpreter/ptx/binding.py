@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from inspect import signature
+from inspect import CO_VARARGS, signature, unwrap
 from operator import itemgetter
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -294,7 +295,7 @@ def _formed(instruction: Instruction, table: Table, slots: Slots) -> tuple[Row, 
         try:
             run = row.handler(form) if row.is_value else row.handler
             data = row.prepare(form) if row.prepare is not None else None
-            signature(run).bind(*range((0 if row.is_value else 2) + count))
+            _confirm_count(run, (0 if row.is_value else 2) + count)
             known[instruction] = row, run, data, _widths(form, count)
         except _OTHER_FORM as error:
             raise instruction.error(
@@ -302,6 +303,18 @@ def _formed(instruction: Instruction, table: Table, slots: Slots) -> tuple[Row, 
             ) from error
     found: tuple[Row, Callable[..., Any], Any, list[int]] = known[instruction]
     return found
+
+
+def _confirm_count(run: Callable[..., Any], count: int) -> None:
+    """Raise TypeError if a function does not take `count` values."""
+    run = unwrap(run)
+    if not isinstance(run, FunctionType) or vars(run):  # it may have a signature of its own
+        signature(run).bind(*range(count))
+        return
+    code = run.__code__  # rows make many functions, and a signature takes longer than all else here
+    least = code.co_argcount - len(run.__defaults__ or ())
+    if count < least or (count > code.co_argcount and not code.co_flags & CO_VARARGS):
+        raise TypeError(f"{run.__name__} does not take {count} values")
 
 
 def _widths(form: Form, count: int) -> list[int]:

@@ -6,6 +6,7 @@ exact ones, rounded once, so they are within the error that the ISA allows. fma.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from inspect import Signature, signature
 from types import MappingProxyType
 from typing import Any
@@ -48,6 +49,7 @@ class OfNumbers:
         return Number(self.function(*payloads, self.target), self.target)
 
 
+@lru_cache(maxsize=256)
 def _sources(function: Callable[..., Any]) -> Signature:
     """The parameters of a function without the last, a type name: the sources of an instruction."""
     return Signature(list(signature(function).parameters.values())[:-1])
