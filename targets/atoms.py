@@ -397,16 +397,19 @@ MMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType(_MMA)
 COPY_ATOMS: Mapping[str, CopyAtom] = MappingProxyType(_copy_atoms())
 
 
+@cache
 def threads_of_atom(shape_name: str | None) -> int:
     """Threads that execute an atom together, by its name without types, e.g. `mma.m16n8k16`; 32 for an unknown one."""
     return next((atom.threads for name, atom in MMA_ATOMS.items() if name.startswith(f"{shape_name}.")), 32)
 
 
+@cache
 def operand_types() -> tuple[str, ...]:
     """The element types that some mma instruction multiplies."""
     return tuple(dict.fromkeys(dtype for atom in MMA_ATOMS.values() for dtype in (atom.a_dtype, atom.b_dtype)))
 
 
+@cache
 def partner_types(a_dtype: str) -> tuple[str, ...]:
     """The types of B that some mma instruction multiplies with an A of this type."""
     return tuple(dict.fromkeys(atom.b_dtype for atom in MMA_ATOMS.values() if atom.a_dtype == a_dtype))
@@ -423,6 +426,7 @@ def accumulator_types(a_dtype: str | None = None, b_dtype: str | None = None) ->
     return tuple(dict.fromkeys(atom.c_dtype for atom in atoms))
 
 
+@cache
 def has_wgmma(a_dtype: str, b_dtype: str, c_dtype: str, k_is_contiguous: bool = True) -> bool:
     """Whether wgmma multiplies these types with these accumulators, with K contiguous in both operands or not."""
     types = a_dtype, b_dtype, c_dtype
@@ -432,6 +436,7 @@ def has_wgmma(a_dtype: str, b_dtype: str, c_dtype: str, k_is_contiguous: bool = 
     )
 
 
+@cache
 def has_mma_sync(a_dtype: str, b_dtype: str, c_dtype: str) -> bool:
     """Whether mma.sync multiplies these types with these accumulators, on some target."""
     types = a_dtype, b_dtype, c_dtype
@@ -439,11 +444,13 @@ def has_mma_sync(a_dtype: str, b_dtype: str, c_dtype: str) -> bool:
     return any((atom.a_dtype, atom.b_dtype, atom.c_dtype) == types for atom in warps)
 
 
+@cache
 def multiplies_by_wgmma(a_dtype: str, b_dtype: str) -> bool:
     """Whether wgmma multiplies operands of these types, with some accumulators."""
     return any((atom.a_dtype, atom.b_dtype) == (a_dtype, b_dtype) for atom in WGMMA_ATOMS.values())
 
 
+@cache
 def wgmma_widths(a_dtype: str, b_dtype: str, c_dtype: str) -> tuple[int, ...]:
     """The values of N of the wgmma of these types, in order."""
     types = a_dtype, b_dtype, c_dtype
@@ -461,22 +468,22 @@ def families(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(re.sub(r"^wgmma\.m64n\d+", "wgmma.m64nN", name) for name in names))
 
 
-def _unknown(kind: str, name: str, known: Mapping[str, object]) -> TargetError:
-    nearest = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.0)[0]
-    return TargetError(
-        f"unknown {kind} atom {name!r}; known are {families(known)}; did you mean {nearest!r}? [unknown-atom]"
-    )
+@cache
+def _unknown(kind: str, name: str, known: tuple[str, ...]) -> str:
+    """The error for an unknown atom. A search meets the same one in thousands of schedules."""
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+    return f"unknown {kind} atom {name!r}; known are {families(known)}; did you mean {nearest!r}? [unknown-atom]"
 
 
 def mma_atom(name: str) -> MmaAtom:
     """The mma atom `name`, e.g. `mma.m16n8k16.f32.bf16`. Raises TargetError for an unknown name."""
     if name not in MMA_ATOMS:
-        raise _unknown("mma", name, MMA_ATOMS)
+        raise TargetError(_unknown("mma", str(name), tuple(MMA_ATOMS)))
     return MMA_ATOMS[name]
 
 
 def copy_atom(name: str) -> CopyAtom:
     """The copy atom `name`, e.g. `cp.async.16`. Raises TargetError for an unknown name."""
     if name not in COPY_ATOMS:
-        raise _unknown("copy", name, COPY_ATOMS)
+        raise TargetError(_unknown("copy", str(name), tuple(COPY_ATOMS)))
     return COPY_ATOMS[name]

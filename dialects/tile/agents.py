@@ -13,6 +13,8 @@ _NAMES, _KEYS = ("producer", "consumer", "single"), ("warps", "instances")
 # The fields of a schedule that say which agents there are, and the registers of producer and consumer.
 AGENT_PATHS = tuple(f"mainloop.agents.{name}.{key}" for name in _NAMES for key in _KEYS)
 REGISTER_PATHS = tuple(f"mainloop.agents.{name}.registers" for name in _NAMES[:2])
+_ALONE = tuple(path for path in AGENT_PATHS if path.startswith("mainloop.agents.single"))
+_OF_TWO = tuple(path for path in AGENT_PATHS if path not in _ALONE)
 # The fields that each shorthand sets. The parser of `#tile.mainloop` knows the meaning of its values.
 SHORTHANDS: Mapping[str, tuple[str, ...]] = MappingProxyType({"roles": AGENT_PATHS, "registers": REGISTER_PATHS})
 
@@ -76,9 +78,10 @@ class Agents(Part):
 def with_others_left_out(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values of fields by path. If they give a single agent, producer and consumer are set to None, and the other way
     round. If they give both, nothing is left out."""
-    given = {path for path in AGENT_PATHS if values.get(path) is not None}
-    alone = {path for path in AGENT_PATHS if path.startswith("mainloop.agents.single")}
-    others = set(AGENT_PATHS) - alone if given & alone else alone if given else set()
+    given = [path for path in AGENT_PATHS if values.get(path) is not None]
+    if not given:
+        return dict(values)
+    others = _OF_TWO if any(path in _ALONE for path in given) else _ALONE
     return {**dict.fromkeys(others), **values}
 
 

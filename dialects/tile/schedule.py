@@ -6,7 +6,7 @@ D. Keyword arguments have `_` in place of dots. `roles` and `registers` are shor
 fields of `mainloop.agents`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, lru_cache
 from operator import attrgetter
@@ -237,7 +237,7 @@ class Schedule(Part):
 
     def get(self, name: str) -> Any:
         """The value of a field, by its path or an unambiguous suffix of it. Raises ScheduleError for another name."""
-        return attrgetter(_resolve(name))(self)
+        return _getter(name)(self)
 
     def decided(self) -> dict[str, Any]:
         """The fields that are not None, by path."""
@@ -390,6 +390,13 @@ def _part_names() -> Mapping[str, str]:
     return {name: path for path in paths for name in (path, path.rpartition(".")[2])}
 
 
+@cache
+def _getter(name: str) -> Callable[[Schedule], Any]:
+    """What reads the field that a name means."""
+    return attrgetter(_resolve(name))
+
+
+@cache
 def _resolve(name: str, separator: str = ".") -> str:
     """The path that a name means."""
     found = _spellings(separator).get(name, [])
@@ -415,9 +422,10 @@ def _spellings(separator: str) -> Mapping[str, list[str]]:
 
 def _replaced(part: PartT, steps: list[str], value: Any) -> PartT:
     """A copy with one value, which is checked, as the others are: a choice sets fields thousands of times."""
-    first, *rest = steps
-    copied = object.__new__(type(part))
-    vars(copied).update(vars(part), **{first: _replaced(getattr(part, first), rest, value) if rest else value})
+    first, copied = steps[0], object.__new__(type(part))
+    values = vars(copied)
+    values.update(vars(part))
+    values[first] = _replaced(values[first], steps[1:], value) if len(steps) > 1 else value
     return copied
 
 

@@ -4,7 +4,8 @@ TMA swizzles units of 16 bytes by the row of 128 bytes that they lie in. If lane
 rows, some of them meet in a bank. From rows that are apart, in the order (4,2):(2,1), they do not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from itertools import product
 from math import prod
 
@@ -29,9 +30,11 @@ _ROWS = (((4, 2), (2, 1)), ((2, 4), (4, 1)), ((2, 2, 2), (4, 2, 1)))
 
 def of_fewest_conflicts(schedule: Schedule, usual: Permutation, problem: Problem) -> Permutation:
     """The usual permutation, or another order of rows and K, whichever loads fragments with the fewest conflicts."""
+    loads = cache(partial(_of_operand, schedule=schedule, problem=problem))  # an order of rows of A meets all of B
     found: list[tuple[tuple[int, int], Permutation]] = []
     for each in _candidates(usual):
-        found.append((conflicts(schedule.set({"multiply.permutation": each}), problem), each))
+        m, n, k = each
+        found.append((_together([loads("a", (m, usual[1], k)), loads("b", (usual[0], n, k))]), each))
         if found[-1][0][0] == 1:
             break
     return min(found, key=lambda entry: entry[0])[1]
@@ -39,11 +42,18 @@ def of_fewest_conflicts(schedule: Schedule, usual: Permutation, problem: Problem
 
 def conflicts(schedule: Schedule, problem: Problem) -> tuple[int, int]:
     """The most wavefronts of a phase in which fragments of A or of B are loaded, and all wavefronts of a K step."""
-    counts = [_of_operand(name, schedule, problem) for name in _OPERANDS]
+    assert schedule.multiply.permutation is not None
+    return _together([_of_operand(name, schedule.multiply.permutation, schedule, problem) for name in _OPERANDS])
+
+
+def _together(counts: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return max(ways for ways, _ in counts), sum(wavefronts for _, wavefronts in counts)
 
 
-def _of_operand(name: Operand, schedule: Schedule, problem: Problem) -> tuple[int, int]:
+def _of_operand(name: Operand, permutation: Permutation, schedule: Schedule, problem: Problem) -> tuple[int, int]:
+    """As `conflicts`, of A or of B alone. Those of A do not depend on the order of columns, nor those of B on that of
+    rows."""
+    schedule = schedule.set({"multiply.permutation": permutation})
     shape, element = problem.stream(name).box(schedule.tile_mnk), problem.stream(name).element
     swizzle = schedule.mainloop.operand(name).swizzle or panel_swizzle(shape[1], element)
     m, n, k = schedule.tile_mnk

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil
 from typing import TypeVar
 
@@ -144,6 +145,13 @@ class Problem:
 
     def stream(self, name: str) -> Stream:
         """The data of `a` or `b` that a K step reads. A byte of packed weights may hold the weights of two rows."""
+        return self._streams[name]
+
+    @cached_property
+    def _streams(self) -> Mapping[str, Stream]:
+        return {name: self._stream(name) for name in ("a", "b")}
+
+    def _stream(self, name: str) -> Stream:
         k_is_last = a_is_mk(self.layout) if name == "a" else b_is_nk(self.layout)
         if self.weights is not None and name == self.packed:
             return Stream(name == "a", WEIGHT_BYTES, element_type(self.weights).per_byte, k_is_last=k_is_last)
