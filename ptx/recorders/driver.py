@@ -103,7 +103,7 @@ class DriverRecorder:
                 if not int(result[0]):
                     self._encoded(named, result[1])
             else:
-                self._loaded(named["image"])
+                self._loaded(named.get("image", named.get("code")))
             return result
 
         return noting
@@ -264,7 +264,7 @@ _LAUNCHED = "gridDimX gridDimY gridDimZ blockDimX blockDimY blockDimZ sharedMemB
 _REPLACED = {
     "cuModuleLoadData": "image",
     "cuModuleLoadDataEx": "image",
-    "cuLibraryLoadData": "image",
+    "cuLibraryLoadData": "code",
     "cuTensorMapEncodeTiled": "tensorDataType tensorRank globalAddress globalDim globalStrides boxDim elementStrides "
     "interleave swizzle l2Promotion oobFill",
     "cuLaunchKernel": f"f {_LAUNCHED}",

@@ -1,6 +1,8 @@
 """What hardware is seen to forgive is named in the report, and refused if the check is strict; all else is refused."""
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +11,11 @@ import lowtide as lt
 from lowtide.interpreter import Observers, run
 from lowtide.interpreter.machine import reliances
 from lowtide.launches import Array, Launch, LaunchRecord, Pointer
+
+_LITMUS = str(Path(__file__).resolve().parents[2] / "benchmarks" / "litmus")
+if _LITMUS not in sys.path:
+    sys.path.append(_LITMUS)
+from reliances import RELIED, ROW_BYTES, ROWS  # noqa: E402
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 REGISTERS = ".reg .pred %p<4>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n"
@@ -104,3 +111,26 @@ def test_the_page_lists_each_reliance() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "ptx.md").read_text(encoding="utf-8")
     known = [each for each in vars(reliances).values() if isinstance(each, reliances.Reliance)]
     assert len(known) >= 3 and [each.name for each in known if f"| `{each.name}` |" not in page] == []
+
+
+@pytest.mark.parametrize("relied", RELIED, ids=lambda relied: relied.name)
+def test_the_litmus_test_of_a_reliance_relies_on_it_alone(relied: Any) -> None:
+    """So what a GPU shows with it (benchmarks/litmus/run_litmus.py) speaks of this rule. Its control breaks another."""
+    rows = np.repeat(np.arange(1, ROWS + 1, dtype=np.int32), ROW_BYTES // 4)
+    given = [rows, lt.ptx.Unwritten((512,), np.int32), np.zeros(2, np.int32), 2]
+
+    def check(text: str, strict: bool = False) -> lt.ptx.Report:
+        settings = lt.ptx.Settings(strict=strict, orders=1)
+        return lt.ptx.load(text)["test"].check(
+            grid=1, block=relied.threads, args=given, expect=[None, None, given[2]], settings=settings
+        )
+
+    report = check(relied.kernel)
+    assert (report.kind, [each.name for each in report.relies]) == ("ok", [relied.name])
+    assert check(relied.kernel, strict=True).kind == "race"
+    assert relied.control is None or check(relied.control).kind == "race"
+
+
+def test_each_reliance_has_a_litmus_test() -> None:
+    found = {each.name for each in vars(reliances).values() if isinstance(each, reliances.Reliance)}
+    assert found == {each.name for each in RELIED}
