@@ -16,19 +16,32 @@ from lowtide.verification.checking.trials import Finding, Source, Trial, domains
 _LEVELS = ("epilogue", "nvvm", "llvm", "ptx")
 PROBLEMS: dict[str, Any] = {
     "bf16": spec(),
+    "s8": spec(a="s8", b="s8", d="s8", acc="s32"),
     "f32": spec(d="f32"),
     "f64": spec(dtype="f64", acc="f64"),
     "s32": spec(a="s8", b="s8", d="s32", acc="s32"),
-    "s8": spec(a="s8", b="s8", d="s8", acc="s32"),
 }
+WIDTHS = (2, 4, 8, 16)
+DIRECT = [(d, width) for d in PROBLEMS for width in WIDTHS if width >= element_type(d).bytes]
+ORDER = list(PROBLEMS)
+HINTS = [hint for hint in STORE_HINTS[StorePath.direct] if hint is not CacheHint.normal]
+# A plain store is another op. A cache operator is a word of an instruction whose form type and width decide: each type
+# and each width is tried with both operators.
 STORES = [
-    (d, path, width, cache)
-    for d in PROBLEMS
-    for path in (StorePath.direct, StorePath.smem)
-    for width in (2, 4, 8, 16)
-    for cache in STORE_HINTS[path]
-    if width >= element_type(d).bytes and (path is StorePath.direct or (width == 8 and cache is not CacheHint.normal))
+    *((d, StorePath.direct, width, CacheHint.normal) for d, width in DIRECT),
+    *((d, StorePath.direct, width, HINTS[(ORDER.index(d) + WIDTHS.index(width)) % 2]) for d, width in DIRECT),
+    *((d, StorePath.smem, 8, HINTS[number % 2]) for number, d in enumerate(ORDER)),
 ]
+
+
+@pytest.mark.parametrize("path", [StorePath.direct, StorePath.smem], ids=str)
+def test_each_cache_operator_is_tried_with_each_width_and_type_and_each_path(path: Any) -> None:
+    found = [(d, width, cache) for d, way, width, cache in STORES if way is path]
+    assert {*HINTS, CacheHint.normal} == set(STORE_HINTS[path])
+    assert {cache for _, _, cache in found} >= set(HINTS)
+    if path is StorePath.direct:
+        assert {(width, cache) for _, width, cache in found} >= {(width, hint) for _, width in DIRECT for hint in HINTS}
+        assert {(d, cache) for d, _, cache in found} >= {(d, hint) for d in PROBLEMS for hint in HINTS}
 
 
 @pytest.mark.parametrize(("d", "path", "width", "cache"), STORES, ids=str)
