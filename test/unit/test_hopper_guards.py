@@ -1,7 +1,7 @@
 """Mistakes that hardware answers with a hang, wrong numbers or half the speed are errors: one bad kernel for each.
 
 Each is one edit of a compiled level, from which compilation continues as a user would do it. That TMA's strides and
-element strides are refused at launch is tested beside the runtime (`runtime/test_tensor_maps.py`).
+element strides are refused at launch is tested beside the runtime (`runtime/test_refused_tensor_maps.py`).
 """
 
 import re

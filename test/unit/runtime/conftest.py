@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from fake_arrays import torch
 from fake_driver import FakeDriver
+from map_driver import map_driver
 
 from lowtide.runtime import driver
 
-__all__ = ["install_driver", "torch"]
+__all__ = ["install_driver", "map_driver", "torch"]
 
 
 @pytest.fixture
