@@ -15,13 +15,13 @@ from lowtide.ptx.judging import check_record, run_judged
 from lowtide.ptx.kinds import UNKNOWN, kind_before_run
 from lowtide.ptx.launch_files import AFTER, BEFORE, LAUNCH, Recorded, read_launch
 from lowtide.ptx.recorders.triton_cache import CachedKernel, kernels_in
-from lowtide.ptx.recording import write_arrays
+from lowtide.ptx.recording import PTX, write_arrays
 from lowtide.ptx.reports import Report, broken
 from lowtide.ptx.settings import BASES, MAX_STEPS, Settings
 
 app = typer.Typer(no_args_is_help=True, help="Run and check kernels in PTX, of any compiler, on the CPU.")
 
-File = Annotated[Path, typer.Argument(help="A text of PTX.")]
+File = Annotated[Path, typer.Argument(help=f"A text of PTX, or a folder with {PTX}.")]
 _LAUNCH = f"The launch (docs/ptx.md). Default: {LAUNCH} beside FILE."
 LaunchFile = Annotated[Path | None, typer.Option("--launch", help=_LAUNCH, show_default=False)]
 _ARRAYS = f"The arrays before the launch. Default: {BEFORE} beside the launch, if it is there."
@@ -99,6 +99,7 @@ def info(file: File, as_json: Json = False) -> None:
 
     Exit status: 0 if all is interpreted, 2 if not.
     """
+    file = _in_folder(file)
     try:
         source = parsed(_text(file), file.name)
     except Error as error:
@@ -185,8 +186,8 @@ class _Files:
     def __init__(
         self, file: Path, launch: Path | None, arrays: Path | None, expect: Path | None, kernel: str | None
     ) -> None:
-        self.file, self.kernel = file, kernel
-        self.launch = file.parent / LAUNCH if launch is None else launch
+        self.file, self.kernel = _in_folder(file), kernel
+        self.launch = self.file.parent / LAUNCH if launch is None else launch
         self.arrays = _beside(self.launch, BEFORE) if arrays is None else arrays
         self.expect = _beside(self.launch, AFTER) if expect is None else expect
 
@@ -207,6 +208,11 @@ def _ran(source: Parsed, given: Recorded, settings: Settings, progress: Progress
     if out is not None and report.arrays:
         write_arrays(out, report.arrays)
     return report
+
+
+def _in_folder(file: Path) -> Path:
+    """The kernel of a folder of `record`, or the file itself."""
+    return file / PTX if file.is_dir() else file
 
 
 def _beside(launch: Path, name: str) -> Path | None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine import mbarrier_objects, mbarriers, register_memory, tensor_maps, tensor_stores, tma
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.clusters import owner
@@ -141,6 +142,13 @@ def reduce(state: AgentState, op: Described, places: tuple[Any, Any, Any], dtype
     lane = active_lane_numbers(state)[0]
     access, shared = state.access(op, np.array([lane])), state.cta.shared
     span = shared.see(access, np.array([start]), count)
+    there = register_memory.type_there(state.machine.memory, np.array([to]))
+    halves = there == "i32" and dtype == "i64"  # as which integers of 8 bytes are in memory
+    if there is not None and ELEMENT_BYTES[there] != ELEMENT_BYTES[dtype] and not halves:
+        rule = (
+            f"reduces elements of {dtype} in an array of {there}; declare it with elements as wide [reduced-elements]"
+        )
+        raise state.violation(op, rule, NotInterpreted)
     values = elements(shared, access, span, dtype, state.machine.domain)
     state.machine.memory.change(access, np.array([to]), count, dtype, partial(change, values))
     tensor_stores.groups_of(state, lane).started.append(Store(op, shared.opened(access, span), []))

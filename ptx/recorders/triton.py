@@ -37,7 +37,7 @@ _BEFORE_ARGUMENTS = 9  # of CompiledKernel.run: grid (3), stream, function, meta
 def record_triton(folder: str | Path, **options: Any) -> Iterator[list[Path]]:
     """Record launches of Triton's kernels in a block of code; gives the list of folders that are written.
 
-    Each launch has its folder, FOLDER/NAME, which `lowtide ptx check FOLDER/NAME/kernel.ptx` takes. `options` are the
+    Each launch has its folder, FOLDER/NAME, which `lowtide ptx check` takes. `options` are the
     fields of `RecordOptions`. Not for several threads that launch at once.
 
     Raises LaunchError if no launch was seen, or if its arguments cannot be recorded; that kernel is not launched.

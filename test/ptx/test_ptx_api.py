@@ -60,6 +60,14 @@ def test_halves_of_elements_are_not_stored_but_bytes_hold_all_types() -> None:
     assert kernel.check(grid=1, block=64, args=[X.view(np.uint8), 0.5, 40]).ok
 
 
+def test_a_bulk_reduction_needs_elements_as_wide_as_its_own() -> None:
+    kernel = lt.ptx.load((ROOT / "test" / "ptx" / "kernels" / "bulk_add" / "kernel.ptx").read_text())["bulk_add"]
+    x, sums = np.arange(512, dtype=np.int32), np.zeros(128, np.int32)
+    assert kernel.check(grid=4, block=128, args=[x, sums], expect=[None, x.reshape(4, 128).sum(0, np.int32)]).ok
+    report = kernel.check(grid=4, block=128, args=[x, sums.view(np.uint8)])
+    assert (report.kind, report.code) == ("not-interpreted", "reduced-elements")
+
+
 def test_a_report_says_what_is_wrong_and_where() -> None:
     report = scale().check(grid=1, block=64, args=[X, 0.5, 41])
     assert (report.kind, report.status, report.code) == ("out-of-bounds", 1, "outside-matrices")

@@ -118,6 +118,12 @@ def test_the_arrays_after_a_launch_are_written(folder: Path) -> None:
     assert np.array_equal(np.load(folder / "found.npz")["out"], np.load(folder / "wanted.npz")["out"])
 
 
+def test_a_folder_stands_for_its_files(folder: Path) -> None:
+    done = call("check", folder)
+    assert done.exit_code == 0 and "as expected" in done.output
+    assert call("info", folder).output.splitlines()[2] == "kernel     block_reduce"
+
+
 def test_a_launch_and_its_arrays_can_lie_elsewhere(folder: Path) -> None:
     shutil.move(folder / "kernel.ptx", folder.parent / "elsewhere.ptx")
     arguments = ["--launch", folder / "launch.json", "--expect", folder / "after.npz"]
