@@ -194,7 +194,9 @@ def number(value: Any, dtype: str, domain: Domain) -> Any:
         return floats if np.ndim(bits) else floats[()]
     if not np.ndim(bits):
         return domain.constant(float(floats), dtype)
-    return np.array([domain.constant(float(each), dtype) for each in floats], domain.payload)
+    lanes = floats.tolist()
+    known = {each: domain.constant(each, dtype) for each in set(lanes)}  # a few numbers, in most warps
+    return np.array([known[each] for each in lanes], domain.payload)
 
 
 def halves(value: Any, dtype: str, domain: Domain) -> Values:
