@@ -75,7 +75,7 @@ class _FormsOfWay:
         product = self.products(rows)
         of = self._extents(product)
         suits = np.concatenate([forms.suits(of) for forms in self._some], axis=-1).T
-        where = suits & self._accepted[:, None] & (np.array(rows) <= self.way.most_rows)
+        where = suits & self._accepted[:, None]
         found = self.cycles(self.grids, product, where)
         if self._may_split_tail:
             number, at = np.nonzero(where)
@@ -94,10 +94,11 @@ class _FormsOfWay:
             found[number, at] = cycles / np.where(grids.parts[number] > 1, self._worth, 1.0)
         return found
 
-    def considered(self, grids: Grids, rows: Sequence[int], product: Product) -> Mask:
-        """Whether the choice may take each grid at each of these M."""
-        at_once = run_at_once(grids.rows, grids.columns, grids.parts, self._extents(product), self._target).T
-        return np.asarray((at_once | (grids.parts == 1)[:, None]) & (np.array(rows) <= self.way.most_rows))
+    def considered(self, grids: Grids, product: Product) -> Mask:
+        """Whether the choice may take each grid at the M of each product."""
+        tile, cluster = (grids.rows, grids.columns), (grids.cluster_rows, grids.cluster_columns)
+        at_once = run_at_once(tile, cluster, grids.parts, self._extents(product), self._target).T
+        return np.asarray(at_once | (grids.parts == 1)[:, None])
 
     def _extents(self, product: Product) -> Extents:
         m, n = (np.asarray(extent, dtype=float) for extent in (product.m, product.n))
@@ -197,7 +198,7 @@ class FormEstimates(Estimates):
                 numbers, halves = np.array([_form_of(candidates[at])[1:] for at in own]).T
                 grids = replace(tried.grids.at(numbers), halves=halves.astype(float))
                 product = tried.products(rows)
-                may = where[own] & tried.considered(grids, rows, product)
+                may = where[own] & tried.considered(grids, product)
                 found[own] = tried.cycles(grids, product, may)
         return found
 

@@ -23,13 +23,12 @@ _EQUAL = 0.02  # estimates that are about equal
 _ROUNDED_LOSS = 0.002  # added to an expected loss, so that the slope of its square root is finite at 0
 _OUTLIER = 0.08
 _DIGITS = 3  # of a constant
-_KEPT = ("power_sharpness",)  # not fitted: rows determine it only together with the two limits that it combines
 _BEGIN = "FITTED = Constants(\n"
 
 
 def fitted(samples: Samples, start: Constants, target: Target, most_steps: int = 100) -> Constants:
     """The constants for the samples, from `start`."""
-    names = [field.name for field in fields(Constants) if field.name not in _KEPT]
+    names = [field.name for field in fields(Constants)]
     before = np.log([getattr(start, name) for name in names])
 
     def constants(logs: np.ndarray) -> Constants:

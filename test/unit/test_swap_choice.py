@@ -90,6 +90,29 @@ def test_k_is_not_divided_where_tiles_are_enough_or_extents_are_not_known(extent
     assert chosen(*extents).schedule.k_division is None
 
 
+def test_tiles_of_many_rows_may_have_any_multiple_of_8() -> None:
+    """Tiles as given have whole panels of 64 columns of a B that is contiguous along N."""
+    choice = chosen(1189, 8192, 8192, layout=GemmLayout.tt)
+    assert choice.schedule.grid.operands is OperandsKind.swapped and choice.schedule.tile_mnk[1] % 64
+    assert "tiles of Dᵀ = Bᵀ · Aᵀ cover it better than tiles of D" in choice.reasons["grid.operands"]
+
+
+@pytest.mark.parametrize(("packed", "is_swapped"), [(("a_pack", "b_pack"), True), (("b_pack",), False)])
+def test_the_packing_of_both_operands_fits_both_products(packed: tuple[str, ...], is_swapped: bool) -> None:
+    """Of one operand, it is the packing of A or of B of the product as given."""
+    schedule = chosen(10, 2880, 4096, given=dict.fromkeys(packed, "rows")).schedule
+    assert (schedule.grid.operands is OperandsKind.swapped) is is_swapped
+
+
+@pytest.mark.parametrize("extents", [(158, 1032, 11320), (526, 880, 6040)])
+def test_a_divided_k_has_shares_of_the_narrowest_tile_that_covers_the_rows(extents: tuple[int, int, int]) -> None:
+    schedule = chosen(*extents, given={"operands": "swapped"}).schedule
+    division, (_, columns, _) = schedule.k_division, schedule.tile_mnk
+    assert division is not None and division.is_scattered and schedule.cluster != (1, 1)
+    step, tiles = 8 * division.parts, -(-extents[0] // columns)
+    assert columns % step == 0 and (columns - step) * tiles < extents[0]
+
+
 @pytest.mark.parametrize(
     ("extents", "more"),
     [

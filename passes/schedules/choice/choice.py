@@ -7,7 +7,6 @@ reasons. `ranked` also gives the schedules that are not chosen, for callers that
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import NamedTuple
 
 from lowtide.dialects.tile import OperandsKind
@@ -80,12 +79,11 @@ def ranked(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice
 
 class Way(NamedTuple):
     """A product to choose for, as the kernel computes it. `why`: the reason for swapped operands; None if the given
-    fields decide or operands are not swapped. `most_rows`: the largest M, before a swap, at which it is tried."""
+    fields decide or operands are not swapped."""
 
     problem: Problem
     given: Schedule
     why: str | None = None
-    most_rows: float = inf
 
 
 def ways(problem: Problem, target: Target, given: Schedule) -> tuple[Way, ...]:
@@ -101,7 +99,7 @@ def ways(problem: Problem, target: Target, given: Schedule) -> tuple[Way, ...]:
     own = Way(problem, given)
     if not swap.may_pay(given, problem):
         return (own,)
-    return own, _swapped(problem, given, "")._replace(most_rows=swap.MOST_ROWS)
+    return own, _swapped(problem, given, "")
 
 
 def _swapped(problem: Problem, given: Schedule, why: str) -> Way:
@@ -112,10 +110,10 @@ def _swapped(problem: Problem, given: Schedule, why: str) -> Way:
 def _weighed(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
     """As `ranked`; a schedule may come twice."""
     own, *others = (_complete(way, target) for way in ways(problem, target, given))
-    return _of_few_rows(own, others[0], problem, target) if others else own
+    return _of_both(own, others[0], problem, target) if others else own
 
 
-def _of_few_rows(own: Iterator[Choice], others: Iterator[Choice], problem: Problem, target: Target) -> Iterator[Choice]:
+def _of_both(own: Iterator[Choice], others: Iterator[Choice], problem: Problem, target: Target) -> Iterator[Choice]:
     """The choices for the product as given and for the swapped one in turn, first the one estimated to be faster."""
     choice = next(own)
     try:
@@ -135,7 +133,7 @@ def _of_few_rows(own: Iterator[Choice], others: Iterator[Choice], problem: Probl
 
 def _complete(way: Way, target: Target) -> Iterator[Choice]:
     """The schedules of a product as the kernel computes it."""
-    problem, given, why_swapped, _ = way
+    problem, given, why_swapped = way
     message = broken_field(given, problem, target)
     if message is not None:
         raise ScheduleError(message)

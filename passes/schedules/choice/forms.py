@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import ceil
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from lowtide.passes.schedules.choice import shapes, tiles
 from lowtide.passes.schedules.choice.shapes import Shapes
 from lowtide.passes.schedules.cost.described import PATHS, band_of, grid_of, is_estimated, square_bands
 from lowtide.passes.schedules.cost.grids import Grid, Grids
-from lowtide.passes.schedules.cost.traffic import straddles_sectors
+from lowtide.passes.schedules.cost.traffic import ctas_in_large_clusters, straddles_sectors
 from lowtide.passes.support.agents.clusters import OPERANDS, sharing
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.passes.support.streams.panels import SWIZZLE_ROWS
@@ -30,6 +30,10 @@ from lowtide.targets import Target, issuer_of
 
 Fields = Mapping[str, Any]
 
+Sides: TypeAlias = tuple[np.ndarray, np.ndarray]
+"""Numbers along M, and along N."""
+
+_MOST_DIVIDED = 8  # tiles that cover N if K is divided and D lies by columns
 _SHARE_STEP = 8  # columns: a thread holds a pair of each eight columns of a wgmma's accumulators
 _ORDERS = (RasterKind.row, RasterKind.column, RasterKind.grouped)
 _LEFT_OUT = (None,)  # a cluster, a division or an order that no candidate has
@@ -100,18 +104,20 @@ class Forms(Sequence[Fields]):
         """Whether each form, along the last dimension, is a candidate for each of the extents. Orders are left out if
         they are the same for the grid. Only bands need divisions by run-time values; without them 1024³ is 5 % faster
         (H200). All CTAs that divide K run at once."""
-        in_shape, in_cluster, in_division, in_order = self.numbers
+        in_shape, _, in_division, in_order = self.numbers
         found = self.shapes.suits(of.n)[..., in_shape]
         if of.m is None or of.n is None or of.batch is None:
             return found
         rows, columns = np.array([shape[:2] for shape in self.shapes.each], dtype=float).T[:, in_shape]
+        sides = self._sides()
         if self.divisions != _LEFT_OUT:
             parts = np.array([each.parts if each else 1 for each in self.divisions])[in_division]
-            found = found & run_at_once(rows, columns, parts, of, self.target)
+            found = found & run_at_once((rows, columns), sides, parts, of, self.target)
+            if self.shapes.covering:
+                found = found & _cover(columns, self.share_steps(), of.n)
         if self.orders == _ORDERS:
-            clusters = np.array([cluster or (1, 1) for cluster in self.clusters], dtype=float)[in_cluster]
-            of_rows = np.ceil(of.m[..., None] / (rows * clusters[:, 0]))
-            of_columns = np.ceil(of.n[..., None] / (columns * clusters[:, 1]))
+            of_rows = np.ceil(of.m[..., None] / (rows * sides[0]))
+            of_columns = np.ceil(of.n[..., None] / (columns * sides[1]))
             by_column, by_row = of_columns > 1, (of_columns == 1) | (of_rows > 1)
             found = found & np.select(
                 [in_order == 0, in_order == 1], [by_row, by_column], by_column & (of_rows > self._of_bands)
@@ -124,12 +130,11 @@ class Forms(Sequence[Fields]):
 
     def grids(self, decided: Fields) -> Grids:
         """As the estimate reads them, if some fields are decided."""
-        in_shape, in_cluster, in_division, in_order = self.numbers
+        in_shape, _, in_division, in_order = self.numbers
         of_shapes = [grid_of({**shape.fields, **decided}, self.target) for shape in self.shapes.each]
         found = dict(zip(Grid._fields, np.array(of_shapes, dtype=float).T[:, in_shape], strict=True))
         if self.clusters != _LEFT_OUT:
-            sides = np.array([cluster or (1, 1) for cluster in self.clusters], dtype=float)[in_cluster]
-            found |= {"cluster_rows": sides[:, 0], "cluster_columns": sides[:, 1]}
+            found |= dict(zip(("cluster_rows", "cluster_columns"), self._sides(), strict=True))
         if self.divisions != _LEFT_OUT:
             parts = [(each.parts, each.is_scattered) if each else (1, False) for each in self.divisions]
             found |= dict(zip(("parts", "adds_shares"), np.array(parts, dtype=float)[in_division].T, strict=True))
@@ -138,12 +143,39 @@ class Forms(Sequence[Fields]):
             found["band"] = np.where(fixed > 0, fixed, self._of_bands)
         return Grids(**found)
 
+    def _sides(self) -> Sides:
+        """The CTAs of each candidate's cluster along M, and along N."""
+        of_rows, of_columns = np.array([cluster or (1, 1) for cluster in self.clusters], dtype=float)[self.numbers[1]].T
+        return of_rows, of_columns
 
-def run_at_once(rows: np.ndarray, columns: np.ndarray, parts: np.ndarray, of: Extents, target: Target) -> np.ndarray:
-    """Whether all CTAs run at once if `parts` CTAs share the K of each tile. All extents must be known."""
+    def is_scattered(self) -> np.ndarray:
+        """Whether each CTA that shares a K adds its share of the sums, for each candidate."""
+        found = [each is not None and each.is_scattered for each in self.divisions]
+        return np.array(found, dtype=bool)[self.numbers[2]]
+
+    def share_steps(self) -> np.ndarray:
+        """The columns of each candidate's tile must be a multiple of this number."""
+        parts = np.array([each.parts if each else 1 for each in self.divisions], dtype=int)[self.numbers[2]]
+        return np.asarray(_SHARE_STEP * np.where(self.is_scattered(), parts, 1))
+
+
+def run_at_once(tile: Sides, cluster: Sides, parts: np.ndarray, of: Extents, target: Target) -> np.ndarray:
+    """Whether all CTAs run at once if `parts` CTAs share the K of each tile. `tile`: its rows and columns; `cluster`:
+    its CTAs along M and N. All extents must be known."""
     assert of.m is not None and of.n is not None and of.batch is not None
-    tile_count = np.ceil(of.m[..., None] / rows) * np.ceil(of.n[..., None] / columns) * of.batch
-    return np.asarray(parts * tile_count <= target.sm_count)
+    (rows, columns), (down, across) = tile, cluster
+    of_rows = np.ceil(of.m[..., None] / (rows * down)) * down
+    of_columns = np.ceil(of.n[..., None] / (columns * across)) * across
+    most = np.where(down * across > 2, ctas_in_large_clusters(target), target.sm_count)
+    return np.asarray(parts * of_rows * of_columns * of.batch <= most)
+
+
+def _cover(columns: np.ndarray, steps: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Whether at most `_MOST_DIVIDED` tiles cover N, and no narrower ones cover it with as many tiles. The columns of
+    tiles are multiples of their steps."""
+    count = np.ceil(n[..., None] / columns)
+    narrowest = steps * np.ceil(n[..., None] / count / steps)
+    return np.asarray((count <= _MOST_DIVIDED) & (columns == narrowest))
 
 
 def whole(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: Target) -> Forms:
@@ -172,15 +204,17 @@ def _loads_whole_rows(forms: Forms, problem: Problem) -> np.ndarray:
 
 
 def divided(problem: Problem, target: Target) -> Forms:
-    """Grids of at most one wave, with the K of each tile in several parts, in each order of tiles."""
+    """Grids of at most one wave, with the K of each tile in several parts, in each order of tiles. If each part adds
+    its share of the sums, the tiles also occur in clusters: such grids are bound by the bytes from L2."""
     assert problem.k is not None
     found = shapes.divided(problem)
     most = ceil(problem.k / found.each[0].depth)
     divisions = [KDivision(*each) for each in product(_kinds_of_division(problem), tiles.PARTS) if each[1] <= most]
-    forms = _combined(found, _LEFT_OUT, tuple(divisions), _ORDERS, target)
-    shared = np.array([_SHARE_STEP * each.parts if each.is_scattered else 1 for each in divisions] or [1])
-    columns = found.columns[forms.numbers[0]]
-    return forms.at(columns % shared[forms.numbers[2]] == 0)
+    clusters = (None, *tiles.CLUSTERS) if target.max_cluster > 1 and is_estimated(problem) else _LEFT_OUT
+    forms = _combined(found, clusters, tuple(divisions), _ORDERS, target)
+    may_share = forms.is_scattered() | (forms.numbers[1] == 0)
+    forms = forms.at(may_share & (found.columns[forms.numbers[0]] % forms.share_steps() == 0))
+    return forms.at(_loads_whole_rows(forms, problem))
 
 
 def _combined(

@@ -34,7 +34,6 @@ _ACCUMULATORS_BESIDE_COLUMNS = 64  # if it holds elements of one that lies by co
 # interleaves the calls of a whole part, and spills with more.
 _ACCUMULATORS_BESIDE_FUNCTIONS, _FEW_BESIDE_FUNCTIONS = 128, 64
 _NARROW = (16, 32)  # columns of tiles for a D that has no more
-_MOST_DIVIDED = 8  # tiles that cover N if K is divided and D lies by columns
 
 
 class Shape(NamedTuple):
@@ -81,8 +80,6 @@ class Shapes:
         found = (columns >= least) | (columns == narrow)
         if self.to_n:
             found &= columns < n + tiles.N_STEP
-        if self.covering:
-            found &= np.any([columns == _covering(n, count) for count in range(1, _MOST_DIVIDED + 1)], axis=0)
         if self.as_whole:
             turns = np.array([shape.agents.consumer.turns for shape in self.each])
             found &= (turns == 1) | (columns < tiles.NARROWEST) | (n % columns == 0) | (columns > n)
@@ -130,20 +127,16 @@ def whole(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: 
 
 
 def divided(problem: Problem) -> Shapes:
-    """Tiles whose K several CTAs share. If D lies by columns, 1 to 8 of them cover N. If B is contiguous along N, their
+    """Tiles whose K several CTAs share. If D lies by columns, a few of them cover N. If B is contiguous along N, their
     columns must be whole panels of a swizzle."""
     depth = tiles.DEPTH_BITS // element_type(problem.a).bits
     widths: Sequence[int] = tiles.DIVIDED_COLUMNS
     if problem.d_is_column_major:
         by_k, element = b_is_nk(problem.layout), problem.stream("b").element
         widths = [n for n in tiles.ANY_WIDTH if by_k or panel_swizzle(n, element) is not None]
-    found = [Shape(rows, columns, depth, agents) for rows, agents in tiles.DIVIDED_ROWS for columns in widths]
+    of_rows = [each for each in tiles.ROWS if each[1].consumer.turns == 1]
+    found = [Shape(rows, n, depth, agents) for rows, agents, most in of_rows for n in widths if n <= most]
     return Shapes(tuple(found), covering=problem.d_is_column_major)
-
-
-def _covering(n: np.ndarray, count: int) -> np.ndarray:
-    """The columns of `count` tiles that cover N."""
-    return np.asarray(tiles.N_STEP * np.ceil(np.ceil(n / count) / tiles.N_STEP))
 
 
 def _of_weights(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: Target) -> Shape:

@@ -185,7 +185,6 @@ DEPTH_BITS = 1024  # K of a step: rows of 128 bytes
 DEPTH_BITS_OF_PIECES = 2048
 CLUSTERS: tuple[Extents2, ...] = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 4))  # to choose among
 
-# If K is divided: rows and the consumers that share them, columns, and parts.
-DIVIDED_ROWS: tuple[tuple[int, Agents], ...] = ((64, cooperative(1)), (128, cooperative(2)))
+# If K is divided: columns of tiles, and parts.
 DIVIDED_COLUMNS = range(64, 257, 32)
-PARTS = (2, 3, 4, 6, 8, 12, 16)
+PARTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)

@@ -28,6 +28,7 @@ from lowtide.passes.schedules.cost.traffic import (
     Tile,
     clusters_at_once,
     clusters_of,
+    ctas_in_large_clusters,
     larger,
     sizes_of,
 )
@@ -114,14 +115,14 @@ def estimated(grids: Grids, product: Product, problem: Problem, target: Target) 
     those of `problem`."""
     if not is_estimated(problem):
         return Waves(grids, product, problem, target).as_said()
-    return wgmma_cycles(grids, product, FITTED, target.sm_count, _in_large_clusters(target))
+    return wgmma_cycles(grids, product, FITTED, target.sm_count, ctas_in_large_clusters(target))
 
 
 def halves_are_legal(grids: Grids, product: Product, problem: Problem, target: Target) -> np.ndarray:
     """Whether the last wave of each grid may run in halves."""
     if not is_estimated(problem):
         return Waves(grids, product, problem, target).may_be_halved()
-    return may_be_halved(grids, product, target.sm_count, _in_large_clusters(target))
+    return may_be_halved(grids, product, target.sm_count, ctas_in_large_clusters(target))
 
 
 def cheapest_first(grids: Grids, found: np.ndarray, problem: Problem) -> list[int]:
@@ -131,11 +132,6 @@ def cheapest_first(grids: Grids, found: np.ndarray, problem: Problem) -> list[in
         return [int(each) for each in np.argsort(found, kind="stable")]
     ranks = (-grids.rows * grids.columns, reads_of_larger(grids, product_of(problem)), found)
     return [int(each) for each in np.lexsort(ranks)]
-
-
-def _in_large_clusters(target: Target) -> int:
-    """The CTAs that run at once in clusters of more than two."""
-    return prod(target.clusters_at_once[0]) if target.clusters_at_once else target.sm_count
 
 
 def tails(tile: Tile, problem: Problem, target: Target, box: int | None) -> list[Tail]:

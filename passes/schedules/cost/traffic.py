@@ -67,6 +67,11 @@ def clusters_at_once(size: int, target: Target) -> int:
     return dict(target.clusters_at_once).get(size) or max(1, target.sm_count // size)
 
 
+def ctas_in_large_clusters(target: Target) -> int:
+    """The CTAs that run at once in clusters of more than two."""
+    return prod(target.clusters_at_once[0]) if target.clusters_at_once else target.sm_count
+
+
 def wave_bytes(tile: Extents3, problem: Problem, target: Target) -> float:
     """Bytes of A and B that the tiles of a wave read if they cover about a square of D, or several D of a batch."""
     m, n, k = sizes_of(problem)

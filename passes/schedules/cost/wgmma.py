@@ -206,11 +206,12 @@ def _narrow_boxes(side: np.ndarray, is_k_major: "bool | np.ndarray", product: Pr
 
 
 def _loaded(grids: Grids, product: Product, found: Constants, requests: Sequence[np.ndarray]) -> np.ndarray:
-    """The rows of A and B that a CTA loads in a K step, each times its requests."""
+    """The rows of A and B that a CTA loads in a K step on average, each times its requests."""
     of_a, of_b = requests
     clips_a, clips_b = _clips(grids, product)
-    rows = np.where(clips_a, np.minimum(grids.rows, product.m), grids.rows)
-    columns = np.where(clips_b, np.minimum(grids.columns, product.n), grids.columns)
+    of_rows, of_columns = _tiles(grids, product)
+    rows = np.where(clips_a, product.m / of_rows, grids.rows)
+    columns = np.where(clips_b, product.n / of_columns, grids.columns)
     of_a = of_a * _narrow_boxes(grids.rows, product.a_is_k_major, product, found)
     of_b = of_b * _narrow_boxes(grids.columns, product.b_is_k_major, product, found)
     return rows / grids.cluster_columns * of_a + columns / grids.cluster_rows * of_b
