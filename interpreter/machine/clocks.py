@@ -99,11 +99,11 @@ class Clocks:
         view = reduce(View.joined, views, NOTHING)
         own = view.ctas.get(self.cta)
         threads = {
-            thread: epochs
-            for thread, epochs in view.threads.items()
-            if cta_of(thread) != self.cta or self.known[members, thread // LANES % WARPS].max() < epochs
+            agent: epochs
+            for agent, epochs in view.threads.items()
+            if agent // WARPS != self.cta or self.known[members, agent % WARPS].max() < epochs.max()
         }
-        view = View({cta: each for cta, each in view.ctas.items() if cta != self.cta}, threads, view.chains).folded()
+        view = View({cta: each for cta, each in view.ctas.items() if cta != self.cta}, threads, view.chains)
         together: Views = {}
         for member in members:
             for pending in self.pending[member].values():
@@ -115,7 +115,7 @@ class Clocks:
             self.heard[member] = view
             self.alone[member] = {}
             if together:
-                self.waiting(member).sc = {origin: each.folded() for origin, each in together.items()}
+                self.waiting(member).sc = dict(together)
 
     def waiting(self, warp: int, lane: int = WHOLE_AGENT) -> Pending:
         """What the fences of a lane act on, beyond that of the whole agent."""
@@ -149,7 +149,7 @@ class Clocks:
         for lane in lanes:
             view = base.joined(self.alone[warp].get(lane, NOTHING))
             if lane != WHOLE_AGENT:
-                view = view.joined(View(threads={thread_of(self.cta, warp, lane): self.now[warp]}))
+                view = view.joined(View.of_thread(thread_of(self.cta, warp, lane), self.now[warp]))
             result.append(view)
         return result
 
@@ -212,4 +212,4 @@ class Clocks:
 def merge(into: Views, more: Views) -> None:
     """Add to views, by origin."""
     for origin, view in more.items():
-        into[origin] = into[origin].joined(view).folded() if origin in into else view
+        into[origin] = into[origin].joined(view) if origin in into else view

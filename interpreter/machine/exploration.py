@@ -29,11 +29,10 @@ Touches: TypeAlias = dict[Any, set[str]]
 """By word or mbarrier, the action of a step: ask, or change by an operation."""
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """In a past: the number of finished steps when an agent last continued, as far as known."""
+class _Steps(int):
+    """In a past, for an agent: the number of finished steps when it last continued, as far as known."""
 
-    agent: int
+    __slots__ = ()
 
 
 class Redundant(Exception):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import maxima, patterns, register_memory, semaphores
 from lowtide.interpreter.machine.agents import ASK, AgentState, Wait
 from lowtide.interpreter.machine.awaited import Asked
@@ -23,7 +24,7 @@ from lowtide.interpreter.machine.semaphores import Change, Place
 from lowtide.interpreter.machine.views import Scope, Strong
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import Cells
-from lowtide.interpreter.numbers.registers import Number, canonical, raw, unsigned
+from lowtide.interpreter.numbers.registers import SIGNED, Number, canonical, is_raw, raw, unsigned
 from lowtide.interpreter.ptx import memory
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.floats import of_floats
@@ -60,13 +61,14 @@ _NAMES = (*_CHANGES, *_MOVES)
 @dataclass(frozen=True)
 class _Atomic:
     """An atomic operation on words of a state space ("" for generic addresses), and the new value of a register from
-    the old one and the operands."""
+    the old one and the operands. `in_turn` does the same for the word of one lane, if it is an integer."""
 
     change: Change
     function: Callable[..., Any]
     space: str
     bits: int
     type: str
+    in_turn: Callable[..., int] | None
 
     @property
     def size(self) -> int:
@@ -84,7 +86,7 @@ def _prepare(form: Form) -> _Atomic:
     if ("noftz" in form.words) != (form.type in _HALVES.split()):
         raise form.instruction.error(f".add of {_HALVES.replace(' ', ', ')} has .noftz, others do not [atomic-noftz]")
     change = Change(name, ordering_of(form), form.row.results > 0)
-    return _Atomic(change, _function(form, name), space_of(form), form.bits, form.type)
+    return _Atomic(change, _function(form, name), space_of(form), form.bits, form.type, _one_by_one(form, name))
 
 
 def _function(form: Form, name: str) -> Callable[..., Any]:
@@ -127,8 +129,11 @@ def atom(state: AgentState, op: Op, address: Any, *operands: Any) -> Any:
     if cells.words is None:
         raise state.violation(op, "atomic operations are on global and shared memory [atomic-space]")
     outer, found = state.mask, None
+    lanes = active_lane_numbers(state)
+    if len({*rows[lanes].tolist()}) < len(lanes):
+        found = _apply_in_turn(state, op, cells, rows, operands)
     try:
-        for mask in _turns(state, rows):
+        for mask in _turns(state, rows) if found is None else ():
             state.mask = mask
             old = _apply(state, op, cells, rows, operands)
             found = old if found is None else blend(mask, old, found)
@@ -137,6 +142,56 @@ def atom(state: AgentState, op: Op, address: Any, *operands: Any) -> Any:
     if outer is None:
         state.cta.shared.clocks.settle(state.warp, state.count)
     return found
+
+
+def _apply_in_turn(state: AgentState, op: Op, cells: Cells, rows: NDArray[Any], operands: tuple[Any, ...]) -> Any:
+    """As `_apply` for each active lane in turn, with one load and one store of all words; the old values.
+
+    None if `_apply` must do it: for other numbers than integers, for polls, or if a rule is broken on the way.
+    """
+    atomic: _Atomic = op.data
+    size, change, lanes = atomic.size, atomic.change, active_lane_numbers(state)
+    is_narrow = change.ordering.scope < Scope.gpu  # then what a lane acquires may order the access of the next one
+    if atomic.in_turn is None or is_narrow or not all(map(is_raw, operands)):
+        return None
+    old, ends = np.zeros(len(state.lanes), SIGNED[atomic.bits]), np.zeros(len(state.lanes), SIGNED[atomic.bits])
+    try:
+        with _strongly(state, Strong(change.ordering.scope, size, is_atomic=True)):
+            ((loaded,),) = register_memory.load(state, (op,), cells, (rows,), size, 1)
+            given = [_raw(operand, atomic.bits, state.machine.domain).tolist() for operand in operands]
+            present = dict(zip(rows.tolist(), _raw(loaded, atomic.bits, state.machine.domain).tolist(), strict=True))
+            for lane in lanes:
+                at = int(rows[lane])
+                old[lane], present[at] = present[at], atomic.in_turn(present[at], *(each[lane] for each in given))
+                ends[lane] = present[at]
+            if not ends[lanes].all() or (change.asks and (ends == old)[lanes].any()):
+                return None
+            for lane in lanes:
+                ends[lane] = present[int(rows[lane])]
+            register_memory.store(state, (op,), cells, (rows,), ((ends,),), size)
+    except InterpreterError:
+        return None
+    for lane in lanes:
+        place = Place(cells, int(rows[lane]), size)
+        semaphores.before(state, place, lane, change)
+        semaphores.after(state, op, place, lane, change)
+    state.changes += 1
+    return old
+
+
+def _one_by_one(form: Form, name: str) -> Callable[..., int] | None:
+    """The new value of an integer word, signed, from the old one and the operands; None for floats and cas."""
+    bits, is_unsigned = form.bits, form.type[0] == "u"
+    if name == "exch":
+        return lambda old, new: new
+    if name == "cas" or form.type in _FLOATS.split():
+        return None
+    function = _CHANGES[name][1]
+
+    def compute(*words: int) -> int:
+        return int(canonical(int(function(*(unsigned(word, bits) if is_unsigned else word for word in words))), bits))
+
+    return compute
 
 
 def _turns(state: AgentState, rows: NDArray[Any]) -> Iterator[Any]:
