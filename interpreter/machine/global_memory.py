@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine.clocks import Clocks
+from lowtide.interpreter.machine.further_readers import FurtherReaders
 from lowtide.interpreter.machine.words import Words
 from lowtide.interpreter.numbers.cells import (
     CODES,
@@ -63,7 +64,7 @@ class GlobalMemory(Cells):
         self._reader: NDArray[np.int64] = np.zeros(0, np.int64)
         self._read_epoch: NDArray[np.int32] = np.zeros(0, np.int32)
         self._read_site: NDArray[np.uint16] = np.zeros(0, np.uint16)
-        self._further: dict[tuple[int, int], tuple[int, int]] = {}
+        self._further = FurtherReaders()
         self._clocks: dict[int, Clocks] = {}
         self.words = Words()
         self._on_write = on_write
@@ -176,7 +177,7 @@ class GlobalMemory(Cells):
         """
         self._notes_reads = notes_reads
         self._writer, self._reader = np.zeros(len(self._writer), np.int64), np.zeros(len(self._reader), np.int64)
-        self._further = {}
+        self._further = FurtherReaders()
         self._clocks = {}
         self.words = Words()
         self._earlier_kernels = {} if programmatic else None
@@ -333,10 +334,14 @@ class GlobalMemory(Cells):
         units = span.units
         reader, epoch = self._reader[units], self._read_epoch[units]
         if np.count_nonzero(reader):
-            for at in np.flatnonzero(self._unordered(access, reader, epoch)):
-                unit = int(units.flat[at])
-                self._further[unit, int(reader.flat[at])] = int(epoch.flat[at]), int(self._read_site[unit])
-        self._reader[units] = self._thread(access)
+            found = self._unordered(access, reader, epoch)
+            if found.any():
+                self._further.note(units[found], reader[found], epoch[found], self._read_site[units][found])
+        thread = self._thread(access)
+        self._reader[units] = thread
+        if access.lanes is not None and not span.is_disjoint:  # several lanes: each differs from some other thread
+            again = self._reader[units] != thread
+            self._reader[units[again]] = (access.cta * WARPS + access.warp) * LANES + WHOLE_AGENT + 1
         self._read_epoch[units] = self._epoch_of(access) + 1
         self._read_site[units] = self.site(access, span)
 
@@ -403,16 +408,16 @@ class GlobalMemory(Cells):
         is_weak = access.strong is None
         for row, column in np.argwhere(reader) if self._further else ():
             one = replace(access, lanes=None if access.lanes is None else access.lanes[row : row + 1], ops=())
-            for thread, epoch, site in self._further_readers(int(units[row, column]), is_weak):
+            for thread, epoch, site in self._further.of(int(units[row, column]), is_weak):
                 if self._unordered(one, np.array([[thread]]), np.array([[epoch]]))[0, 0]:
                     self._fail_race(access, span, int(row), int(column) * span.unit, rule, thread, site)
         if is_weak:  # whatever must come after the reads must come after this write
             self._reader[units] = 0
 
-    def _further_readers(self, unit: int, take: bool) -> list[tuple[int, int, int]]:
-        """The further readers of a unit, which may be taken away: thread, epoch and op."""
-        keys = [key for key in self._further if key[0] == unit]
-        return [(key[1], *(self._further.pop(key) if take else self._further[key])) for key in keys]
+    def refine(self, unit: int) -> None:
+        if self.unit > unit:
+            self._further.refine(self.unit // unit)
+        super().refine(unit)
 
     def _is_strong(self, access: Access) -> bool:
         """Whether an access is strong. The host has no other threads beside it."""

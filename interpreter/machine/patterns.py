@@ -10,10 +10,11 @@ run.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple
 
 from lowtide.interpreter.machine.clocks import Clocks, Views, merge
-from lowtide.interpreter.machine.views import Chain, Origin, Scope, View, are_mutual, thread_of
+from lowtide.interpreter.machine.views import NOTHING, Chain, Origin, Scope, View, are_mutual, thread_of
 from lowtide.interpreter.machine.words import Word
 from lowtide.interpreter.numbers.cells import WHOLE_AGENT
 
@@ -35,8 +36,12 @@ def read(clocks: Clocks, warp: int, lane: int, word: Word, ordering: Ordering) -
     reader = Origin(clocks.cta, ordering.scope)
     if word.writer is None or not are_mutual(word.writer, reader, clocks.cluster):
         return
-    view = View(chains={word.chain: word.chain.writes})
+    view, takes_wide = View(chains={word.chain: word.chain.writes}), ordering.acquires and _is_wide(reader)
+    if takes_wide:
+        view = view.joined(word.wide)
     for origin, released in word.released.items():
+        if takes_wide and _is_wide(origin):
+            continue
         if ordering.acquires and are_mutual(origin, reader, clocks.cluster):
             view = view.joined(released)
         else:
@@ -53,6 +58,7 @@ def write(clocks: Clocks, warp: int, lane: int, word: Word, ordering: Ordering, 
     if not continues:  # but a release of the thread itself begins a pattern that ends here
         word.chain, word.sc = Chain(), {}
         word.released = dict(word.last[1]) if word.last[0] == thread else {}
+        word.wide = _wide(word.released)
     word.writer = writer
     word.chain.writes += 1
     released: Views = {}
@@ -65,10 +71,21 @@ def write(clocks: Clocks, warp: int, lane: int, word: Word, ordering: Ordering, 
         merge(released, {writer: view})
     if released:
         merge(word.released, released)
+        word.wide = word.wide.joined(_wide(released))
         word.last = thread, released
     entry = word.accesses.get((thread, True))
     if entry is not None:
         word.accesses[thread, True] = entry._replace(chain=word.chain, number=word.chain.writes)
+
+
+def _is_wide(origin: Origin) -> bool:
+    """Whether the scope of an operation includes all threads of the GPU."""
+    return origin.scope >= Scope.gpu
+
+
+def _wide(views: Views) -> View:
+    """The union of the views of wide operations."""
+    return reduce(View.joined, (view for origin, view in views.items() if _is_wide(origin)), NOTHING)
 
 
 def fence(clocks: Clocks, warp: int, lanes: Sequence[int], ordering: Ordering, is_everyone: bool = False) -> None:

@@ -114,11 +114,14 @@ class View:
         if other is self:
             return self
         ctas = {
-            cta: np.minimum(mine[: len(theirs)], theirs[: len(mine)])
+            cta: mine if mine is theirs else np.minimum(mine[: len(theirs)], theirs[: len(mine)])
             for cta, mine in self.ctas.items()
             if (theirs := other.ctas.get(cta)) is not None
         }
-        threads = {agent: np.minimum(mine, other.lanes(agent, len(mine))) for agent, mine in self.threads.items()}
+        threads = {
+            agent: mine if mine is other.threads.get(agent) else np.minimum(mine, other.lanes(agent, len(mine)))
+            for agent, mine in self.threads.items()
+        }
         threads = {agent: epochs for agent, epochs in threads.items() if epochs.any()}
         chains = {chain: min(n, other.chains[chain]) for chain, n in self.chains.items() if chain in other.chains}
         return View(ctas, threads, chains)
@@ -127,7 +130,10 @@ class View:
         """Whether the other has all of this."""
         return (
             all(_is_within(mine, other.ctas.get(cta, nothing())) for cta, mine in self.ctas.items())
-            and all((mine <= other.lanes(agent, len(mine))).all() for agent, mine in self.threads.items())
+            and all(
+                mine is other.threads.get(agent) or (mine <= other.lanes(agent, len(mine))).all()
+                for agent, mine in self.threads.items()
+            )
             and all(other.chains.get(chain, 0) >= number for chain, number in self.chains.items())
         )
 
@@ -215,9 +221,10 @@ def joined(first: Knowledge, second: Knowledge) -> Knowledge:
         np.maximum(result[: len(second)], second, out=result[: len(second)])
         return result
     result = np.maximum(first, second)
-    if (result == first).all():
+    made = result.tobytes()  # faster to compare than arrays of a few numbers
+    if made == first.tobytes():
         return first
-    return second if (result == second).all() else result
+    return second if made == second.tobytes() else result
 
 
 def nothing() -> Knowledge:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lowtide.interpreter.machine.clocks import Clocks, Views
-from lowtide.interpreter.machine.views import Chain, Origin, Scope, are_mutual, cta_of, thread_of
+from lowtide.interpreter.machine.views import NOTHING, Chain, Origin, Scope, View, are_mutual, cta_of, thread_of
 from lowtide.interpreter.numbers.cells import LARGEST, Access, Span, lane_column
 
 
@@ -32,7 +32,8 @@ class Word:
 
     `accesses`: by thread of the grid, and whether it writes; `narrowest` is the narrowest of their scopes. `writer`:
     the last write, if it was strong; `chain`: its chain. `released`: views of the release patterns that end in the
-    chain, `last` the last of them with its thread. `sc`: views at fence.sc of threads before they wrote there.
+    chain, `wide` the union of those of scope .gpu and wider, `last` the last of them with its thread. `sc`: views at
+    fence.sc of threads before they wrote there.
     """
 
     start: int
@@ -41,6 +42,7 @@ class Word:
     writer: Origin | None = None
     chain: Chain = field(default_factory=Chain)
     released: Views = field(default_factory=dict)
+    wide: View = NOTHING
     last: tuple[int, Views] = (-1, {})
     narrowest: Scope = Scope.sys
     sc: Views = field(default_factory=dict)
@@ -132,4 +134,4 @@ class Words:
         """A write that is not strong, ordered after all accesses so far: nothing is observed through the words."""
         for _, word in self._touched(span):
             word.accesses, word.writer, word.chain, word.narrowest = {}, None, Chain(), Scope.sys
-            word.released, word.last, word.sc = {}, (-1, {}), {}
+            word.released, word.wide, word.last, word.sc = {}, NOTHING, (-1, {}), {}

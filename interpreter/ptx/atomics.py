@@ -56,6 +56,7 @@ _CHANGES: Mapping[str, tuple[str, Callable[..., Any]]] = MappingProxyType(
 _FLOATS = f"f32 f64 {_HALVES}"
 _MOVES: Mapping[str, str] = MappingProxyType({"exch": "b32 b64", "cas": "b16 b32 b64"})
 _NAMES = (*_CHANGES, *_MOVES)
+_WORD = 4  # bytes of the largest integer that memory holds as one element
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def atom(state: AgentState, op: Op, address: Any, *operands: Any) -> Any:
 def _apply_in_turn(state: AgentState, op: Op, cells: Cells, rows: NDArray[Any], operands: tuple[Any, ...]) -> Any:
     """As `_apply` for each active lane in turn, with one load and one store of all words; the old values.
 
-    None if `_apply` must do it: for other numbers than integers, for polls, or if a rule is broken on the way.
+    None if `_apply` must do it: for other numbers than integers, or if a rule is broken on the way.
     """
     atomic: _Atomic = op.data
     size, change, lanes = atomic.size, atomic.change, active_lane_numbers(state)
@@ -159,13 +160,15 @@ def _apply_in_turn(state: AgentState, op: Op, cells: Cells, rows: NDArray[Any], 
         with _strongly(state, Strong(change.ordering.scope, size, is_atomic=True)):
             ((loaded,),) = register_memory.load(state, (op,), cells, (rows,), size, 1)
             given = [_raw(operand, atomic.bits, state.machine.domain).tolist() for operand in operands]
-            present = dict(zip(rows.tolist(), _raw(loaded, atomic.bits, state.machine.domain).tolist(), strict=True))
+            words = _raw(loaded, atomic.bits, state.machine.domain)
+            present = {int(rows[lane]): int(words[lane]) for lane in lanes}
             for lane in lanes:
                 at = int(rows[lane])
                 old[lane], present[at] = present[at], atomic.in_turn(present[at], *(each[lane] for each in given))
                 ends[lane] = present[at]
-            if not ends[lanes].all() or (change.asks and (ends == old)[lanes].any()):
+            if not (ends[lanes].all() or change.ordering.releases) or (change.asks and size > _WORD):
                 return None
+            changed = ends != old
             for lane in lanes:
                 ends[lane] = present[int(rows[lane])]
             register_memory.store(state, (op,), cells, (rows,), ((ends,),), size)
@@ -175,7 +178,10 @@ def _apply_in_turn(state: AgentState, op: Op, cells: Cells, rows: NDArray[Any], 
         place = Place(cells, int(rows[lane]), size)
         semaphores.before(state, place, lane, change)
         semaphores.after(state, op, place, lane, change)
-    state.changes += 1
+        if change.asks and not changed[lane]:
+            seen = (float(old[lane]), *_now(place)[1:])
+            state.polls.append(Wait(partial(_is_other, place, seen), partial(_why, place), op))
+    state.changes += bool(changed[lanes].any())
     return old
 
 

@@ -57,6 +57,27 @@ def test_an_atomic_operation_gives_the_old_value_to_each_lane(operation, dtype, 
     assert word == new
 
 
+@pytest.mark.parametrize("operation", ["add", "xor", "max", "exch"])
+def test_lanes_that_are_off_change_no_word_that_others_change(operation):
+    # Lanes 0 … 20 act on three words in turn; lanes 21 … 31 have their addresses, too.
+    body = f"""rem.u32 %r2, %r1, 3;
+mul.wide.u32 %rd10, %r2, 4;
+add.s64 %rd11, %rd1, %rd10;
+add.s64 %rd12, %rd2, %rd9;
+setp.lt.u32 %p1, %r1, 21;
+mov.u32 %r8, 77;
+@%p1 atom.global.{operation}.{"b32" if operation in ("xor", "exch") else "u32"} %r8, [%rd11], %r1;
+st.global.b32 [%rd12], %r8;"""
+    buffers = {"words": ("i32", np.array([5, 6, 7])), "old": ("i32", 32)}
+    result = run(kernel(body, list(buffers)), buffers)
+    change = {"add": np.add, "xor": np.bitwise_xor, "max": np.maximum, "exch": lambda old, new: new}[operation]
+    words, old = [5, 6, 7], [77] * 32
+    for lane in range(21):
+        old[lane], words[lane % 3] = words[lane % 3], change(words[lane % 3], lane)
+    np.testing.assert_array_equal(result["words"], words)
+    np.testing.assert_array_equal(result["old"], old)
+
+
 @pytest.mark.parametrize(("dtype", "kind"), [("f16", "f16"), ("bf16", "bf16")])
 def test_halves_are_added_one_by_one_and_in_pairs(dtype, kind):
     body = f"""

@@ -1,0 +1,49 @@
+"""Readers of units of global memory, beside the last one: those that did not come before it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+_NOTED = 1 << 20
+"""The number of reads of units that are noted before they are entered by unit."""
+
+Part = NDArray[Any]
+
+
+@dataclass(eq=False)
+class FurtherReaders:
+    """For each unit its readers, by thread: epoch and op. Most are never asked for, so reads are only noted at first:
+    `noted` has arrays of units, threads, epochs and ops."""
+
+    noted: list[tuple[Part, Part, Part, Part]] = field(default_factory=list)
+    count: int = 0
+    by_unit: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.noted or self.by_unit)
+
+    def note(self, units: Part, threads: Part, epochs: Part, sites: Part) -> None:
+        """Reads of units."""
+        self.noted.append((units, threads, epochs, sites))
+        self.count += len(units)
+        if self.count > _NOTED:
+            self._enter()
+
+    def of(self, unit: int, take: bool) -> list[tuple[int, int, int]]:
+        """The readers of a unit, which may be taken away: thread, epoch and op."""
+        self._enter()
+        found = self.by_unit.pop(unit, {}) if take else self.by_unit.get(unit, {})
+        return [(thread, *read) for thread, read in found.items()]
+
+    def refine(self, factor: int) -> None:
+        """Each unit is now `factor` units."""
+        self._enter()
+        held = self.by_unit
+        self.by_unit = {unit * factor + part: dict(held[unit]) for unit in held for part in range(factor)}
+
+    def _enter(self) -> None:
+        for each in self.noted:
+            for unit, thread, epoch, site in zip(*(part.tolist() for part in each), strict=True):
+                self.by_unit.setdefault(unit, {})[thread] = epoch, site
+        self.noted, self.count = [], 0
