@@ -23,11 +23,12 @@ from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers
 from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import Error, InterpreterError, IRError, MisalignedError
+from lowtide.errors import Error, InterpreterError, IRError, LaunchError, MisalignedError
 from lowtide.keywords import check_keywords, nearest
 from lowtide.passes.schedules.choice.asked import PassedOver
 from lowtide.runtime.checks import aligned_strides
 from lowtide.runtime.manifest import problem_text
+from lowtide.runtime.results import full_results, outputs_by_name, returned
 from lowtide.targets import Target
 
 _INTEGER_DOMAINS = ("exact", "field")
@@ -190,17 +191,17 @@ class CompiledKernel:
         domain: str = "float",
         max_steps: int = 10_000_000,
         **operands: Any,
-    ) -> np.ndarray[Any, Any]:
-        """Run a level on a CPU under the hardware's rules: numpy in, D out.
+    ) -> Any:
+        """Run a level on a CPU under the hardware's rules: numpy in, D out; or a dict of results, if they have names.
 
         Operands are those of a call, with the dtypes that the kernel was compiled for; M, N and K are arbitrary,
         including 0. In the domains "exact" and "field", arrays may hold integers of any dtype, and D is int64. `out`: a
-        numpy array of D's shape and dtype, which is written and returned; it may be a full operand. In those two
-        domains an `out` of another dtype only sets D's strides. `sms`: the number of SMs, at least 1. `seed`: an
-        integer that determines the order in which agents run. `max_steps`: the most ops that each agent may run. In the
-        domain "hopper", sums in tensor cores have the bits that an H200 computes. Raises InterpreterError for operands
-        that do not fit, for a level that is not interpreted or was not compiled, and for every rule of the hardware
-        that the kernel breaks.
+        numpy array of D's shape and dtype, which is written and returned, or a dict of such arrays by name of a result;
+        D may be a full operand. In those two domains an `out` of another dtype only sets strides. `sms`: the number of
+        SMs, at least 1. `seed`: an integer that determines the order in which agents run. `max_steps`: the most ops
+        that each agent may run. In the domain "hopper", sums in tensor cores have the bits that an H200 computes.
+        Raises InterpreterError for operands that do not fit, for a level that is not interpreted or was not compiled,
+        and for every rule of the hardware that the kernel breaks.
         """
         if not isinstance(level, str) or level not in self.levels:
             raise InterpreterError(
@@ -210,26 +211,25 @@ class CompiledKernel:
         names = list(arguments)
         given = {"a": a, "b": b, **operands}
         unknown = sorted(set(given) - set(names))
-        missing = [name for name in names if name not in given and name != "d"]
+        full = full_results(self.manifest["arguments"])
+        missing = [name for name in names if name not in given and name not in full]
         if unknown or missing:
             what = f"unknown operand {unknown[0]!r}" if unknown else f"missing operand {missing[0]!r}"
             hint = nearest(unknown[0], (*names, *RESERVED_NAMES)) if unknown else ""
             raise InterpreterError(f"{what}; this kernel takes {', '.join(names)}{hint} [operands-of-kernel]")
-        if out is not None:
-            _check_out(out, arguments["d"]["dtype"], domain)
-            given["d"] = out
-        inputs = {name: given[name] for name in names if name in given}
+        outputs = _checked_outputs(out, {name: arguments[name]["dtype"] for name in full}, domain)
+        inputs = {name: (given | outputs)[name] for name in names if name in given or name in outputs}
         _check_alignment(inputs, arguments)
         interpreter = importlib.import_module(_INTERPRETER)
         is_ptx = level == str(Level.PTX)
         source = interpreter.Loaded(self.levels[str(Level.LLVM)], self.ptx) if is_ptx else self.levels[level]
-        result: np.ndarray[Any, Any] = interpreter.interpret(
-            source, inputs, sms=sms, seed=seed, domain=domain, max_steps=max_steps
-        )
-        if out is None or out.dtype != result.dtype:
-            return result
-        out[...] = result
-        return out
+        found = interpreter.interpret(source, inputs, sms=sms, seed=seed, domain=domain, max_steps=max_steps)
+        results = found if len(full) > 1 else {full[0]: found}
+        for name, array in outputs.items():
+            if array.dtype == results[name].dtype:
+                array[...] = results[name]
+                results[name] = array
+        return returned(results)
 
 
 class CachedKernel(CompiledKernel):
@@ -261,19 +261,30 @@ class CachedKernel(CompiledKernel):
         return found
 
 
-def _check_out(out: Any, dtype: str, domain: str) -> None:
-    """Raises InterpreterError for an `out` that D cannot be written to."""
+def _checked_outputs(out: Any, dtypes: Mapping[str, str], domain: str) -> dict[str, Any]:
+    """The arrays given for full results, by name. Raises InterpreterError for one that cannot be written to."""
+    try:
+        outputs = outputs_by_name(out, list(dtypes))
+    except LaunchError as error:
+        raise InterpreterError(str(error)) from None
+    for name, array in outputs.items():
+        _check_out(array, "D" if name == "d" else name, dtypes[name], domain)
+    return outputs
+
+
+def _check_out(out: Any, name: str, dtype: str, domain: str) -> None:
+    """Raises InterpreterError for an `out` that a result cannot be written to."""
     if not isinstance(out, np.ndarray):
         raise InterpreterError(
-            f"out: {type(out).__name__} is not a numpy array; pass one, or None to allocate D [out-numpy]"
+            f"out: {type(out).__name__} is not a numpy array; pass one, or None to allocate {name} [out-numpy]"
         )
     if not out.flags.writeable:
         raise InterpreterError(
-            "out: the array is read-only; pass a writable one, or None to allocate D [out-read-only]"
+            f"out: the array is read-only; pass a writable one, or None to allocate {name} [out-read-only]"
         )
     if domain not in _INTEGER_DOMAINS and out.dtype != numpy_dtype(dtype):
         raise InterpreterError(
-            f"out: dtype is {out.dtype}, D is {dtype}; pass an array of {numpy_dtype(dtype)} [out-dtype-of-d]"
+            f"out: dtype is {out.dtype}, {name} is {dtype}; pass an array of {numpy_dtype(dtype)} [out-dtype-of-d]"
         )
 
 

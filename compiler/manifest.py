@@ -24,7 +24,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import IRError, SpecError
 from lowtide.passes.base import walk
-from lowtide.passes.schedules.facts.alignment import alignments_of, is_packed, moved_alignment
+from lowtide.passes.schedules.facts.alignment import alignment_of, alignments_of, is_packed, moved_alignment
 from lowtide.passes.support.ir.rewriting import defining_op, memory_of, uses
 from lowtide.passes.support.problem.element_types import element_name
 from lowtide.passes.support.problem.kernels import cluster_shape
@@ -72,10 +72,12 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
         names = argument_names(function)
         chosen = Schedule.parse(schedule) if schedule else Schedule()
         arguments = _arguments(function, names, facts, alignments_of(chosen, problem))
-        if is_packed("d", chosen):  # the runtime's own output is not packed
-            for result in arguments:
-                if (result["role"], result["kind"]) == ("output", "full"):
-                    result["allocated_alignment"] = moved_alignment("d", chosen, problem)
+        for result in (x for x in arguments if (x["role"], x["kind"]) == ("output", "full")):
+            own = problem.of_result(result["dtype"])
+            aligned = alignment_of("d", chosen, own)
+            result |= {"base_alignment": aligned, "row_stride_alignment": aligned}
+            if is_packed("d", chosen):  # the runtime's own output is not packed
+                result["allocated_alignment"] = moved_alignment("d", chosen, own)
         spec = _spec(arguments, facts, dims)
         pairs = zip(names[2 + len(facts["results"]) :], facts["kinds"], strict=True)
         operands = [name for name, kind in pairs if not acts_in_the_sum(OperandKind[kind])]
@@ -145,8 +147,6 @@ def _arguments(
         is_memref = isinstance(type_, ir.MemRefType)
         dtype = element_type(element_name(type_.element_type if is_memref else type_)).stored_as
         alignment = alignments.get(name if kind == "matrix" else kind, element_type(dtype).bytes)
-        if (role, kind) == ("output", "full"):
-            alignment = alignments["d"]
         extents = shape_as_it_lies(type_) if is_memref else []
         whole = (*[BATCH] * (len(extents) - len(dims)), *dims)
         shape = [
@@ -447,7 +447,8 @@ def _epilogue(origin_text: str, operands: list[str]) -> tuple[str | None, dict[s
         text = None if is_plain else "\n".join(map(str, region))
         accumulator = "x" if "x" not in operands else next(_unused_names("x", operands))
         values: dict[ir.Value, str] = dict(zip(block.arguments, [accumulator, *operands], strict=True))
-        program = _epilogue_program(region, values, result_kinds(found[0]).index(ResultKind.full))
+        full = [place for place, kind in enumerate(result_kinds(found[0])) if kind is ResultKind.full]
+        program = _epilogue_program(region, values, full)
     try:
         check_program(program, operands)
     except ValueError:  # written by hand, with an op that `verify` has no bound for
@@ -455,9 +456,9 @@ def _epilogue(origin_text: str, operands: list[str]) -> tuple[str | None, dict[s
     return text, program
 
 
-def _epilogue_program(region: list[ir.OpView], values: dict[ir.Value, str], of_d: int) -> dict[str, Any]:
+def _epilogue_program(region: list[ir.OpView], values: dict[ir.Value, str], full: list[int]) -> dict[str, Any]:
     """The ops of a region as entries, for `lowtide.runtime verify`. `values`: the names of its arguments, the
-    accumulator first. `of_d`: which of the yielded values is D's."""
+    accumulator first. `full`: which of the yielded values are those of full results, D first."""
     *body, terminator = region
     accumulator, *operands = values.values()
     unused = _unused_names("e", (accumulator, *operands))
@@ -473,7 +474,8 @@ def _epilogue_program(region: list[ir.OpView], values: dict[ir.Value, str], of_d
                 "attributes": _region_attributes(op),
             }
         )
-    return {"accumulator": accumulator, "ops": ops, "result": values[terminator.operands[of_d]]}
+    result, *others = (values[terminator.operands[place]] for place in full)
+    return {"accumulator": accumulator, "ops": ops, "result": result} | ({"others": others} if others else {})
 
 
 def _unused_names(prefix: str, taken: Collection[str], first: int = 0) -> Iterator[str]:

@@ -7,7 +7,8 @@ from mlir import ir
 
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.epilogue.emit import emit, ir_type, value_type
-from lowtide.compiler.epilogue.operands import Operand, OperandKind, Result, ResultKind
+from lowtide.compiler.epilogue.operands import Operand, OperandKind
+from lowtide.compiler.epilogue.results import Result, ResultKind
 from lowtide.compiler.presets import check_target
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import tile

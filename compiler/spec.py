@@ -1,14 +1,15 @@
 """`GemmSpec`: the problem of a kernel, D = epilogue(A · B, operands…). The schedule says how it is computed."""
 
 import operator
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.dtypes import choices
-from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind, Result, trace
+from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind, OperandType, trace
+from lowtide.compiler.epilogue.results import OneResult, Result, ResultKind
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition, decompositions_of
 from lowtide.elements import (
     ELEMENTS,
@@ -92,8 +93,12 @@ class GemmSpec:
     - `block_scales`: None, or the block scales of A and B of 8-bit floats (`BlockScales`), which are the operands
       `scale_a` and `scale_b`.
     - `amax`: the kernel also takes `amax`, an array of one f32, and sets it to the largest absolute value of the
-      epilogue's result before it is clamped and rounded to D's type, over all products of a batch; NaN if any is NaN.
+      epilogue's (first) result before it is clamped and rounded to its type, over all products of a batch; NaN if any
+      is NaN.
     - `epilogue`: a function of the accumulator and named operands (`lowtide.compiler.epilogue`), traced immediately.
+      It returns the value of D's element, or a dict (or an instance of a dataclass) of names and values: several full
+      results, each with the shape of D. Then calls take and return a dict of arrays.
+    - `result_types`: the types of results by name, where they are not of type `d`.
 
     Packed weights: with an A of f16 or bf16, `b` may be s8, u8, s4, u4 or e4m3. B is then the result of
     `lt.pack_weights` for weights (N, K): bytes of shape `b_shape`, converted exactly to A's type in registers. Each sum
@@ -122,6 +127,7 @@ class GemmSpec:
     zero_points: bool = False
     block_scales: BlockScales | None = None
     amax: bool = False
+    result_types: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
     epilogue: Callable[..., Any] | None = None
     epilogue_graph: EpilogueGraph = field(init=False, repr=False, compare=False)
 
@@ -154,15 +160,19 @@ class GemmSpec:
                 f"only; use acc={sums[0]!r} [sums-of-type]"
             )
         of_sum = output_types(self.sums)
-        if self.d not in of_sum:
-            raise SpecError(f"d={self.d!r} with {self.sums} accumulators: {choices(self.d, of_sum)} [d-of-sums]")
+        self._settle_result_types()
+        for name, dtype in (("d", self.d), *self.result_types):
+            if dtype not in of_sum:
+                raise SpecError(f"{name}={dtype!r} with {self.sums} accumulators: {choices(dtype, of_sum)} [d-of-sums]")
         if not isinstance(self.amax, bool):
             raise SpecError(f"amax is {self.amax!r} ({type(self.amax).__name__}); it must be True or False [amax-word]")
         if self.amax and element_type(self.sums).computes_in != EPILOGUE_TYPE:
             raise SpecError(
                 f"amax=True with {self.sums} accumulators: an amax is {EPILOGUE_TYPE}; take amax=False [amax-type]"
             )
-        object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.sums, self.d, bool(self.amax)))
+        types = dict(self.result_types)
+        object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.sums, self.d, bool(self.amax), types))
+        self._check_results(types)
         names = [operand.name for operand in self.epilogue_graph.operands]
         for own in (SCALES, ZEROS) if self.group else ():
             if own in names:
@@ -171,11 +181,36 @@ class GemmSpec:
                     " [weights-operand-name]"
                 )
         for result in self.results:
-            if result.name in names:
+            if result.name in (operand.name for operand in self.operands):
                 raise SpecError(
                     f"the epilogue's operand {result.name!r} has the name of a result: rename it [result-name]"
                 )
         self._check_block_scales()
+
+    def _settle_result_types(self) -> None:
+        """Set `result_types` to pairs, which have a hash. Raises SpecError."""
+        try:
+            types = dict(self.result_types)
+        except (TypeError, ValueError):
+            raise SpecError(
+                f"result_types is {self.result_types!r}; it must be a dict of names of results and dtypes, such as "
+                '{"pre": "f32"} [result-types-kind]'
+            ) from None
+        for name, dtype in types.items():
+            _choose("dtype", str(name), dtype, types_of_d())
+        object.__setattr__(self, "result_types", tuple(types.items()))
+
+    def _check_results(self, types: Mapping[str, str]) -> None:
+        """Raises SpecError for a type of no result, and for two results of one name."""
+        names = [result.name for result in self.results]
+        unknown = [name for name in types if name not in names]
+        if unknown:
+            raise SpecError(
+                f"result_types has {unknown[0]!r}, which is no result; the epilogue returns {', '.join(names)}"
+                " [result-types-names]"
+            )
+        if len({*names}) < len(names):
+            raise SpecError("amax=True names a result amax; rename the epilogue's own result [results-amax]")
 
     @property
     def is_mixed(self) -> bool:
@@ -298,8 +333,22 @@ class GemmSpec:
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """The results: D, and amax if it is asked for."""
+        """The results: the full ones, such as D, and amax if it is asked for."""
         return tuple(result for result, _ in self.epilogue_graph.results)
+
+    @property
+    def full_results(self) -> tuple[Result, ...]:
+        """The results of D's shape; D alone, unless the epilogue returns several by name."""
+        return tuple(result for result in self.results if result.kind is ResultKind.FULL)
+
+    def of_result(self, name: str) -> "GemmSpec":
+        """The problem that has this full result alone, as D; the same problem if it has no other."""
+        (result,) = (each for each in self.full_results if each.name == name)
+        if self.epilogue is None or (len(self.full_results) == 1 and result.dtype == self.d):
+            return self
+        types = (OperandType(operand.kind, operand.dtype) for operand in self.epilogue_graph.operands)
+        one = OneResult(self.epilogue, name, types)
+        return replace(self, d=result.dtype, result_types=(), epilogue=one)
 
     @property
     def operands(self) -> tuple[Operand, ...]:

@@ -16,6 +16,7 @@ from mlir.dialects import arith
 
 from lowtide.compiler.block_scales import scales_of
 from lowtide.compiler.epilogue.operands import OperandKind, OperandType, name_error
+from lowtide.compiler.epilogue.results import D
 from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
 from lowtide.compiler.spec import FAST, UNBATCHED, GemmSpec, Unbatched
 from lowtide.dialects import tile
@@ -30,6 +31,7 @@ from lowtide.passes.support.problem.element_types import element_name
 from lowtide.passes.support.problem.matrix_layouts import is_column_major
 from lowtide.passes.support.problem.problem import Problem, first_full
 from lowtide.runtime.manifest import OUTPUT_DIMS, matrix_dims
+from lowtide.runtime.results import returned
 
 Epilogue = Callable[..., Any]
 
@@ -74,8 +76,9 @@ class FoundProblem:
 def spec_of(module: ir.Module) -> FoundProblem:
     """The problem of a module of any level. Run-time extents are None.
 
-    Raises SpecError for a problem that no GemmSpec describes, such as one with an epilogue op that Lowtide's functions
-    do not make; IRError if the module has no host function, or one without a problem.
+    Raises ScheduleError for a problem without a full result; SpecError for a problem that no GemmSpec describes, such
+    as one with an epilogue op that Lowtide's functions do not make; IRError if the module has no host function, or one
+    without a problem.
     """
     function = host_function(module)
     types = [argument.type for argument in function.regions[0].blocks[0].arguments]
@@ -93,8 +96,8 @@ def spec_of(module: ir.Module) -> FoundProblem:
         )
     layout, kinds = str(problem.layout), [str(kind) for kind in problem.kinds]
     d_order = "column" if problem.d_is_column_major else "row"
-    if problem.results.count(ResultKind.full) != 1:
-        raise SpecError("a GemmSpec says one full result, D; interpret the module itself [spec-full-results]")
+    of_results = zip(names[2:], problem.results, types[2:], strict=False)
+    full = {name: _dtype(type_) for name, kind, type_ in of_results if kind is ResultKind.full}
     first = 2 + len(problem.results)
     of_operands = zip(names[first:], kinds, types[first:], strict=True)
     operands = [(name, kind, _dtype(type_)) for name, kind, type_ in of_operands]
@@ -119,7 +122,8 @@ def spec_of(module: ir.Module) -> FoundProblem:
             zero_points=OperandKind.GROUP_ZERO.value in in_the_sum,
             block_scales=scales_of(kinds),
             amax=ResultKind.amax in problem.results,
-            epilogue=_replay(found[0].epilogue.blocks[0] if whole else None, in_epilogue, _dtype(d), problem.acc),
+            result_types={name: dtype for name, dtype in full.items() if dtype != _dtype(d)},
+            epilogue=_replay(found[0] if whole else None, in_epilogue, full, problem.acc),
         ),
         whole,
     )
@@ -131,7 +135,8 @@ def argument_names(function: ir.OpView) -> list[str]:
     Raises IRError for names that operands of a kernel cannot have.
     """
     count, kinds = len(function.regions[0].blocks[0].arguments), _result_kinds(function)
-    results = ["d" if index == kinds.index("full") else f"{kind}{index}" for index, kind in enumerate(kinds)]
+    first = kinds.index("full") if "full" in kinds else None
+    results = [D if index == first else f"{kind}{index}" for index, kind in enumerate(kinds)]
     names = ["a", "b", *results, *(f"operand{i}" for i in range(count - 2 - len(results)))]
     attributes = function.attributes
     given = ir.ArrayAttr(attributes["arg_attrs"]) if "arg_attrs" in attributes else []
@@ -217,14 +222,18 @@ def _batch(types: list[ir.Type]) -> int | Unbatched | None:
     return next((type_.get_dim_size(0) for type_ in types if not type_.is_dynamic_dim(0)), None)
 
 
-def _replay(block: ir.Block | None, operands: list[tuple[str, str, str]], d: str, acc: str) -> Epilogue | None:
-    """A function that repeats a region on traced values. Without a region it ignores its operands."""
-    if block is None and not operands:
+def _replay(
+    op: tile.GemmOp | tile.StoreOp | None, operands: list[tuple[str, str, str]], full: Mapping[str, str], acc: str
+) -> Epilogue | None:
+    """A function that repeats a region on traced values. Without a region it ignores its operands. `full`: the types of
+    full results by name."""
+    if op is None and not operands and list(full) == [D]:
         return None
-    region = _Region((), 0) if block is None else _read(block, d, element_type(acc).computes_in)
+    region = _Region((), (0,) * len(full)) if op is None else _read(op, list(full.values()), acc)
 
-    def epilogue(acc: Traced, **values: Traced) -> Traced:
-        return Traced(acc._tracer, region.run(acc._tracer, [acc._node, *(value._node for value in values.values())]))
+    def epilogue(acc: Traced, **values: Traced) -> Any:
+        nodes = region.run(acc._tracer, [acc._node, *(value._node for value in values.values())])
+        return returned({name: Traced(acc._tracer, node) for name, node in zip(full, nodes, strict=True)})
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter("acc", inspect.Parameter.POSITIONAL_OR_KEYWORD)] + [
@@ -247,48 +256,54 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class _Region:
-    """A region as data that outlives the IR. The arguments are the first values; each step makes the next one."""
+    """A region as data that outlives the IR. The arguments are the first values; each step makes the next one.
+    `results`: the values of full results."""
 
     steps: tuple[_Step, ...]
-    result: int
+    results: tuple[int, ...]
 
-    def run(self, tracer: Tracer, arguments: list[Node]) -> Node:
-        """The node of the result. All is computed in f32; narrower values are rounded to their type by a cast."""
+    def run(self, tracer: Tracer, arguments: list[Node]) -> list[Node]:
+        """The nodes of full results. All is computed in f32; narrower values are rounded to their type by a cast."""
         values = list(arguments)
         for step in self.steps:
             inputs = [values[index] for index in step.inputs]
             node = inputs[0] if step.node == "same" else tracer.node(step.node, inputs, step.attribute, step.is_integer)
             values.append(node if step.rounded is None else tracer.node("cast", [node], step.rounded))
-        return values[self.result]
+        return [values[result] for result in self.results]
 
 
-def _read(block: ir.Block, d: str, computes_in: str) -> _Region:
-    """The ops of a region, without the final rounding to D's type. An amax must be of the value that is rounded, or of
-    an integer's conversion."""
+def _read(op: tile.GemmOp | tile.StoreOp, types: list[str], acc: str) -> _Region:
+    """The ops of the region of an op, without the final rounding to the types of full results. An amax must be of the
+    value that is rounded for the first of them, or of an integer's conversion."""
+    block, kinds, computes_in = op.epilogue.blocks[0], result_kinds(op), element_type(acc).computes_in
     *body, last = epilogue_ops(block)
-    saturating, unrounded = _rounding(last.operands[0], d)
-    for largest in list(last.operands)[1:]:
+    yielded = list(zip(last.operands, kinds, strict=True))
+    of_full = [value for value, kind in yielded if kind is ResultKind.full]
+    found = [_rounding(value, dtype) for value, dtype in zip(of_full, types, strict=True)]
+    unrounded = [value for _, value in found]
+    for largest in (value for value, kind in yielded if kind is ResultKind.amax):
         converts = defining_op(largest)
-        is_same = isinstance(converts, arith.SIToFPOp) and converts.in_ == unrounded
-        unrounded = unrounded if is_same else largest
-    body = [op for op in body if op.operation not in saturating]
+        is_same = isinstance(converts, arith.SIToFPOp) and converts.in_ == unrounded[0]
+        unrounded[0] = unrounded[0] if is_same else largest
+    saturating = [each for ops, _ in found for each in ops]
+    body = [each for each in body if each.operation not in saturating]
     numbers: dict[ir.Value, int] = {argument: index for index, argument in enumerate(block.arguments)}
     steps = []
-    for op in body:
-        name, attribute = _node(op)
-        dtype = element_name(op.results[0].type)
-        exact = name == "same" and op.operation.name != "arith.truncf"
+    for each in body:
+        name, attribute = _node(each)
+        dtype = element_name(each.results[0].type)
+        exact = name == "same" and each.operation.name != "arith.truncf"
         plain = (computes_in, INTEGER_TYPE, "i1")
         rounded = None if exact or dtype in plain or name in ("const", "where") else dtype
         # For a comparison, the type of its inputs counts.
-        is_integer = element_name((op.operands[0] if dtype == "i1" and name != "const" else op.results[0]).type) == (
-            INTEGER_TYPE
-        )
+        is_integer = element_name(
+            (each.operands[0] if dtype == "i1" and name != "const" else each.results[0]).type
+        ) == (INTEGER_TYPE)
         # The second input of a negation is the constant true.
-        inputs = tuple(numbers[operand] for operand in list(op.operands)[: 1 if name == "not" else None])
+        inputs = tuple(numbers[operand] for operand in list(each.operands)[: 1 if name == "not" else None])
         steps.append(_Step(name, inputs, attribute, rounded, is_integer))
-        numbers[op.results[0]] = len(numbers)
-    return _Region(tuple(steps), numbers[unrounded])
+        numbers[each.results[0]] = len(numbers)
+    return _Region(tuple(steps), tuple(numbers[value] for value in unrounded))
 
 
 # The ops that round to a narrow integer, last op first, for floats and for integers.

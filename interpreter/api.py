@@ -1,6 +1,6 @@
 """`interpret`: run a module of any level on numpy arrays."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -63,15 +63,16 @@ def interpret(
     report: Report | None = None,
     offsets: Mapping[str, int] = MappingProxyType({}),
     explorer: Explorer | None = None,
-) -> Array:
-    """Run a module on `inputs`, by the names or in the order of the host function's arguments; returns D as stored.
+) -> Any:
+    """Run a module on `inputs`, by the names or in the order of the host function's arguments; returns D as stored, or
+    a dict by name if there are several full results.
 
     `module` may be text, or `Loaded` for several runs. `inputs` are arrays (rows may be padded: a view with a larger
     first stride) and run-time scalars. Arrays have the dtypes of the compiled kernel; in the domains "exact" and
     "field" they may be integers of any dtype. If the inputs have an argument "d", it gives D's shape and strides, not
     its dtype and contents; if it is also a full operand, D is written in its place (in the interpreter's memory: arrays
-    are not changed). Otherwise D is allocated, with rows at multiples of 16 bytes. Arrays of other results are
-    written. If K is 0, D is the epilogue of 0; if M or N is 0, D is empty.
+    are not changed). Otherwise D is allocated, with rows at multiples of 16 bytes, and so are other full results.
+    Arrays of other results are written. If K is 0, D is the epilogue of 0; if M or N is 0, D is empty.
     `sms` is the result of tile.sm_count and the number of CTAs that run at a time, in whole clusters and at least one
     cluster. `seed` determines the order of agents. `domain` is "float" or "hopper" (D in its own dtype), "exact" or
     "field" (D in int64): see `domains`. `on_progress` gets the number of ended CTAs of a launch, and of all its CTAs.
@@ -101,19 +102,17 @@ def _run(
     offsets: Mapping[str, int],
     options: Options,
     observers: Observers,
-) -> Array:
+) -> Any:
     trace, paths = observers.trace, observers.paths
     memory = GlobalMemory(numbers.payload, None if trace is None else trace.store)
     host = Host(loaded.module, loaded.ptx, loaded.programs, Launcher(numbers, memory, options, observers))
     arguments = arguments_of(host.function(), inputs, numbers)
     output = output_of(arguments)
-    d, type = arguments[output].value, arguments[output].type
-    assert isinstance(type, MemRef) and isinstance(d, np.ndarray)
+    d = arguments[output].value
+    assert isinstance(d, np.ndarray)
     others = [(position, x) for position, x in enumerate(arguments) if x.result is not None and position != output]
     if 0 in d.shape:  # nothing to compute
-        for _, argument in others:
-            _give(argument, 0)
-        return numbers.matrix_of(np.zeros(d.shape, numbers.payload), type.element.name)
+        return _results(arguments, _zeros(arguments[output], numbers), [(x, _zeros(x, numbers)) for _, x in others])
     with np.errstate(all="ignore"):
         placed = _placed(host, arguments, offsets)
         if trace is not None:
@@ -127,10 +126,8 @@ def _run(
         raise InterpreterError(
             f"level {host.level}: {changed} has changed; a kernel writes only results and workspaces [kernel-wrote]"
         )
-    for position, argument in others:
-        assert isinstance(argument.value, np.ndarray)
-        _give(argument, _written(host, placed[position]).reshape(argument.value.shape))
-    return _written(host, placed[output])
+    written = [(x, _written(host, placed[position]).reshape(np.shape(x.value))) for position, x in others]
+    return _results(arguments, _written(host, placed[output]), written)
 
 
 def launch_record(
@@ -152,6 +149,23 @@ def launch_record(
     arguments = arguments_of(host.function(), inputs, numbers)
     launches = host.launches(_placed(host, arguments, offsets))
     return LaunchRecord(arrays_of(memory, numbers), launches)
+
+
+def _zeros(result: Argument, numbers: domains.Domain) -> Array:
+    """A result without sums: of no elements, or 0."""
+    assert isinstance(result.type, MemRef)
+    return numbers.matrix_of(np.zeros(np.shape(result.value), numbers.payload), result.type.element.name)
+
+
+def _results(arguments: list[Argument], of_d: Array, others: Sequence[tuple[Argument, Array]]) -> Any:
+    """What a run returns: D, or all full results by name if there are several. Results beside D are also written to
+    their arrays."""
+    found = {arguments[output_of(arguments)].name: of_d}
+    for argument, values in others:
+        _give(argument, values)
+        if argument.result is ResultKind.full:
+            found[argument.name] = values
+    return of_d if len(found) == 1 else found
 
 
 def _give(argument: Argument, values: Any) -> None:

@@ -33,6 +33,7 @@ _NUMPY_NAMES: Mapping[str, str] = MappingProxyType(
 _NAMES: Mapping[str, str] = MappingProxyType({row.ir: row.name for row in ELEMENTS.values()})
 _K_OF_ZEROS = 128  # replaces K = 0: a multiple of every panel of an operand's tensor map
 _MOST_BYTES = 1 << 28  # of an operand: memory keeps some 40 bytes for each of them
+_MOST_WORK: Any = 10_000  # of finding out whether two arrays have a byte in common
 _ROW_BYTES = 16  # the alignment of rows if nothing says their layout
 
 # The problem's extents of an operand's dimensions, in memory order; in a batch `_BATCH` comes before them.
@@ -80,7 +81,7 @@ class Argument:
 
 
 def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Domain) -> list[Argument]:
-    """The arguments of the host function; D is made if it is not given.
+    """The arguments of the host function; full results, such as D, are made if they are not given.
 
     If K is 0, A and B are zeros with a small K, so that D = epilogue(0), and no level needs a case for empty matrices.
     Raises InterpreterError for a value that is not an array or number, has another shape or dtype than the module's, or
@@ -90,24 +91,24 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
     dims = _with_batch(function, _dims(function, results))
     types = _types(function, dims)
     kinds = [*[None] * _FACTORS, *results, *[None] * (len(types) - _FACTORS - len(results))]
-    full = kinds.index(ResultKind.full)
-    if len(types) <= full or not isinstance(types[full], MemRef):
+    full = [place for place, kind in enumerate(kinds) if kind is ResultKind.full]
+    if len(types) <= full[-1] or not isinstance(types[full[0]], MemRef):
         raise InterpreterError(
             "the host function's arguments are a, b, results and the epilogue's operands [argument-kinds]"
         )
     allowed = dims or [()] * len(types)
     parameters = [_Parameter(*each) for each in zip(types, allowed, kinds, strict=False)]
     given = _in_order(function, inputs)
-    if "d" not in given:
-        given = _with_output(given, parameters, full, domain)
+    missing = _missing(function, given, full)
+    given = _with_outputs(given, parameters, missing, domain) if missing else given
     if len(given) != len(types):
         raise InterpreterError(
             f"the host function takes {len(types)} arguments, {len(given)} are given: {', '.join(given)}"
             " [argument-count]"
         )
     values = [
-        _checked(name, value, parameter, None if parameter is parameters[full] else domain)
-        for (name, value), parameter in zip(given.items(), parameters, strict=True)
+        _checked(name, value, parameter, None if place in (full[0], *missing) else domain)
+        for place, ((name, value), parameter) in enumerate(zip(given.items(), parameters, strict=True))
     ]
     names = list(given)
     extents = _extents(names, values, dims) if dims else {}
@@ -135,10 +136,23 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
 
 def _in_order(function: ir.Operation, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The inputs in the order of the function's arguments, if they have its names."""
+    names = _names(function)
+    return {name: inputs[name] for name in names if name in inputs} if {*names} >= {*inputs} else dict(inputs)
+
+
+def _names(function: ir.Operation) -> list[str]:
+    """The names of the function's arguments that have one."""
     attributes = ir.ArrayAttr(function.attributes["arg_attrs"]) if "arg_attrs" in function.attributes else ()
     entries = [ir.DictAttr(entry) for entry in attributes]
-    names = [ir.StringAttr(entry["tile.name"]).value for entry in entries if "tile.name" in entry]
-    return {name: inputs[name] for name in names if name in inputs} if {*names} >= {*inputs} else dict(inputs)
+    return [ir.StringAttr(entry["tile.name"]).value for entry in entries if "tile.name" in entry]
+
+
+def _missing(function: ir.Operation, given: Mapping[str, Any], full: Sequence[int]) -> dict[int, str]:
+    """The full results that are not given: places and names. Without names of arguments, only D may be missing."""
+    names = _names(function)
+    if len(names) > full[-1] and {*names} >= {*given}:
+        return {place: names[place] for place in full if names[place] not in given}
+    return {} if "d" in given else {full[0]: "d"}
 
 
 def _results(function: ir.Operation) -> list[ResultKind]:
@@ -233,33 +247,46 @@ def _dims_of(layout: str, results: list[ResultKind], kinds: list[str], by_column
     return [*factors, *(of_result[kind] for kind in results), *(of_kind[kind] for kind in kinds)]
 
 
-def _with_output(given: dict[str, Any], parameters: list[_Parameter], place: int, domain: Domain) -> dict[str, Any]:
-    """The inputs with an array for D at its position, its rows at multiples of 16 bytes."""
+def _with_outputs(
+    given: dict[str, Any], parameters: list[_Parameter], missing: Mapping[int, str], domain: Domain
+) -> dict[str, Any]:
+    """The inputs with arrays for full results at their places, their rows at multiples of 16 bytes."""
     names = list(given)
     if len(names) < _FACTORS:
         raise InterpreterError("the first two inputs are the matrices a and b [first-two-matrices]")
-    type, letters, _ = parameters[place]
-    assert isinstance(type, MemRef)
     found: dict[str, int] = {}  # from the first operand that has it, A and B before others
-    for name, each in zip(names, (*parameters[:place], *parameters[place + 1 :]), strict=False):
+    others = (parameter for place, parameter in enumerate(parameters) if place not in missing)
+    for name, each in zip(names, others, strict=False):
         if isinstance(each.type, MemRef) and each.dims:
             shape = _matrix(name, given[name], each.type, each, domain).shape
             found = dict(zip(each.dims[-len(shape) :], shape, strict=True)) | found
+    for place, name in sorted(missing.items()):
+        names.insert(place, name)
+        given = given | {name: _output(name, parameters[place], found)}
+    return {name: given[name] for name in names}
+
+
+def _output(name: str, parameter: _Parameter, found: Mapping[str, int]) -> Array:
+    """An array for a full result. `found`: the problem's extents. Raises InterpreterError if one of them is unknown."""
+    type, letters, _ = parameter
+    assert isinstance(type, MemRef)
     letters = letters or ("m", "n")
     known = zip(letters, type.shape_as_it_lies, strict=True)
     extents = [found.get(dim) if extent is None else extent for dim, extent in known]
+    shown = "D" if name == "d" else name
     if extents[0] is None and letters[0] == _BATCH:
         raise InterpreterError(
-            'A and B are shared by all products of the batch; give D among the inputs, as "d" [batch-unsaid]'
+            f'A and B are shared by all products of the batch; give {shown} among the inputs, as "{name}"'
+            " [batch-unsaid]"
         )
     if None in extents:
         raise InterpreterError(
-            'the module has no layout of A and B; give D among the inputs, under the name "d" [layout-unsaid]'
+            f'the module has no layout of A and B; give {shown} among the inputs, under the name "{name}"'
+            " [layout-unsaid]"
         )
-    of_d = [extent or 0 for extent in extents]
-    _check_size("d", of_d, prod(of_d), type.element)
-    output = _padded(of_d, np.dtype(NUMPY_DTYPES[type.element.name]), type.element)
-    return {name: given.get(name, output) for name in (*names[:place], "d", *names[place:])}
+    of_result = [extent or 0 for extent in extents]
+    _check_size(name, of_result, prod(of_result), type.element)
+    return _padded(of_result, np.dtype(NUMPY_DTYPES[type.element.name]), type.element)
 
 
 def _padded(shape: Sequence[int], dtype: np.dtype[Any], element: Scalar) -> Array:
@@ -408,7 +435,7 @@ def in_place_of(arguments: Sequence[Argument]) -> int | None:
     output, found = output_of(arguments), None
     arrays = [(at, x, x.value) for at, x in enumerate(arguments) if isinstance(x.value, np.ndarray)]
     for (at, result, written), (position, other, value) in permutations(arrays, 2):
-        if result.result is None or not np.may_share_memory(written, value):
+        if result.result is None or not _share_memory(written, value):
             continue
         same = at == output and (_place(written), result.type) == (_place(value), other.type)
         if not same or position < _FACTORS or other.result is not None:
@@ -420,6 +447,16 @@ def in_place_of(arguments: Sequence[Argument]) -> int | None:
             )
         found = position if found is None else found
     return found
+
+
+def _share_memory(x: Array, y: Array) -> bool:
+    """Whether two arrays have a byte in common. Halves of the columns of one matrix have none."""
+    if not np.may_share_memory(x, y):
+        return False
+    try:
+        return np.shares_memory(x, y, max_work=_MOST_WORK)
+    except np.exceptions.TooHardError:
+        return True
 
 
 def _place(array: Array) -> tuple[Any, ...]:

@@ -27,10 +27,11 @@ from lowtide.runtime.files import read_json
 from lowtide.runtime.folders import write_folder
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.limits import capability_of
-from lowtide.runtime.manifest import output_of, problem_text
+from lowtide.runtime.manifest import problem_text
 from lowtide.runtime.module import choose_code
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch
+from lowtide.runtime.results import D, full_results
 
 FORMAT = 1
 INDEX = "bundle.json"
@@ -94,17 +95,17 @@ class Bundle:
         with the reason for each kernel; DeviceError without GPU or driver; LoadError."""
         given = [view(value, f"number {number}") for number, value in enumerate(matrices)]
         named = {name: view(value, name) for name, value in operands.items() if name not in self._scalars}
-        output = None if out is None else view(out, "out")
-        records = [*given, *named.values(), *([] if output is None else [output])]
+        outputs = {name: view(array, "out") for name, array in _outputs(out).items()}
+        records = [*given, *named.values(), *outputs.values()]
         key = (
             len(given),
             tuple(operands),
-            output is None,
+            tuple(outputs),
             tuple((record.signature, record.address & self._mask) for record in records),
         )
         entry = self._known.get(key)
         if entry is None:
-            entry = self._fitting(given, {**operands, **named}, output)
+            entry = self._fitting(given, {**operands, **named}, outputs)
             if len(self._known) >= _MOST_CALLS:
                 self._known.clear()
             self._known[key] = entry
@@ -124,7 +125,7 @@ class Bundle:
                 kernel = self._kernels[entry.folder] = Kernel(manifest, ptx, cubin)
             return kernel
 
-    def _fitting(self, given: list[Operand], operands: Mapping[str, Any], output: Operand | None) -> Entry:
+    def _fitting(self, given: list[Operand], operands: Mapping[str, Any], outputs: Mapping[str, Operand]) -> Entry:
         """The first entry that accepts the operands and runs on their GPU."""
         ordinal = next((record.device for record in given if record.device is not None), None)
         device = driver.current_device() if ordinal is None else driver.device(ordinal)
@@ -134,7 +135,7 @@ class Bundle:
                 refusals.append(f"{entry}: does not run on {device.name}")
                 continue
             try:
-                _check(entry, given, operands, output)
+                _check(entry, given, operands, outputs)
             except LaunchError as error:
                 refusals.append(f"{entry}: {without_codes(str(error))}")
             else:
@@ -148,16 +149,24 @@ def _age(entry: Entry) -> tuple[int, int, bool]:
     return -major, -minor, not suffix
 
 
-def _check(entry: Entry, given: list[Operand], operands: Mapping[str, Any], output: Operand | None) -> None:
+def _outputs(out: Any) -> dict[str, Any]:
+    """The given outputs by name."""
+    if isinstance(out, Mapping):
+        return {name: array for name, array in out.items() if array is not None}
+    return {} if out is None else {D: out}
+
+
+def _check(entry: Entry, given: list[Operand], operands: Mapping[str, Any], outputs: Mapping[str, Operand]) -> None:
     """Raises LaunchError if the kernel does not accept the operands."""
-    place = output_of(entry.arguments)
-    inputs = [x for i, x in enumerate(entry.arguments) if i != place]
+    full = full_results(entry.arguments)
+    if not {*outputs} <= {*full}:
+        raise LaunchError(f"it gives {', '.join(full)} [bundle-outputs]")
+    inputs = [x for x in entry.arguments if x["name"] not in full]
     if len(given) > len(inputs) or {x["name"] for x in inputs[len(given) :]} != set(operands):
         raise LaunchError(f"it takes {', '.join(x['name'] for x in inputs)} [bundle-inputs]")
     values: list[Any] = [*given, *(operands[x["name"]] for x in inputs[len(given) :])]
     pairs = list(zip(inputs, values, strict=True))
-    if output is not None:
-        pairs.append((entry.arguments[place], output))
+    pairs += [(x, outputs[x["name"]]) for x in entry.arguments if x["name"] in outputs]
     for argument, value in pairs:
         if argument["kind"] == "scalar":
             check_scalar(argument, value)

@@ -57,8 +57,14 @@ def check_program(program: Mapping[str, Any], operands: Collection[str]) -> None
         (numbers if is_condition else conditions).discard(result)
         if name == "arith.constant":
             conditions.add(result)
-    if program["result"] not in numbers:
-        raise ValueError(f"epilogue_program: its result {program['result']!r} is not a number that it defines")
+    for result in results_of(program):
+        if result not in numbers:
+            raise ValueError(f"epilogue_program: its result {result!r} is not a number that it defines")
+
+
+def results_of(program: Mapping[str, Any]) -> list[str]:
+    """The values of the full outputs, in order."""
+    return [program["result"], *program.get("others", [])]
 
 
 def _check_attributes(at: str, name: str, attributes: Mapping[str, Any]) -> None:

@@ -31,6 +31,7 @@ from lowtide.runtime.manifest import BATCH, PACKED_ROWS, is_mixed, output_of, pr
 from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, WorkspaceLaunch, make_plan
+from lowtide.runtime.results import D, full_results, outputs_by_name, returned
 from lowtide.runtime.streams import after_writers, current_stream, handle_of, stream_of
 from lowtide.runtime.tensor_map_encoder import TensorMapEncoder
 from lowtide.runtime.workspaces import Workspaces, offsets_of
@@ -71,16 +72,17 @@ class Kernel:
         self._of_zeros = {x["name"]: entry_of_zeros(x, self._dims[x["name"]]) for x in self._arguments}
         self._names = [x["name"] for x in self._arguments]
         self._output = output_of(self._arguments)
+        #: the places of the full results, which are passed as out=
+        self._outputs = {name: self._names.index(name) for name in full_results(self._arguments)}
         self._results = [i for i, x in enumerate(self._arguments) if x["role"] == "output"]
-        self._given = [
-            name for i, name in enumerate(self._names) if i != self._output
-        ]  # all but D, which is passed as out=
+        self._given = [name for name in self._names if name not in self._outputs]
         self._memrefs = [i for i, x in enumerate(self._arguments) if x["kind"] != "scalar"]
         self._scalars = [i for i, x in enumerate(self._arguments) if x["kind"] == "scalar"]
         self._matrices = [i for i in self._memrefs if self._arguments[i]["kind"] == "matrix"]
         self._matrix_inputs = [self._given.index(self._names[i]) for i in self._matrices]
         #: the number of operands by position that need no sorting
-        self._plain_inputs = len(self._given) if self._output == len(self._given) else -1
+        is_plain = list(self._outputs) == [D] and self._output == len(self._given)
+        self._plain_inputs = len(self._given) if is_plain else -1
         self._plans = Recent(_MOST_PLANS)  # signature: LaunchPlan
         self._launches = Recent(_MOST_LAUNCHES)  # key of a call: PreparedLaunch
         self._allocators = Recent(_MOST_PLANS)  # shapes and device of the inputs: allocator of the output
@@ -99,8 +101,9 @@ class Kernel:
     ) -> Any:
         """Launch on the operands, A and B first (epilogue operands by name), and return the output.
 
-        `out` is allocated by the inputs' library if it is not given. `stream` is a handle or a stream object; None
-        means the current stream of the inputs' library. If a stream is given, the caller orders it after the writers of
+        If the epilogue names its results, `out` and what is returned are dicts of arrays by name. Arrays that are not
+        given are allocated by the inputs' library. `stream` is a handle or a stream object; None means the current
+        stream of the inputs' library. If a stream is given, the caller orders it after the writers of
         the inputs, unless the array interface names their stream. `workspace`, if the kernel needs one, is any GPU
         array of `workspace_bytes` that no other work uses until the launch has ended; by default the runtime allocates
         one for each stream and keeps it. The launch is asynchronous and outside of autograd. Raises LaunchError for
@@ -147,7 +150,7 @@ class Kernel:
         if not self.program.workspaces:
             return 0
         given = dict(zip(self._given, [*matrices, *[operands[name] for name in by_name]], strict=True))
-        arrays = {self._names[i]: given[self._names[i]] for i in self._memrefs if i != self._output}
+        arrays = {self._names[i]: given[self._names[i]] for i in self._memrefs if self._names[i] in given}
         records = {name: view(value, name) for name, value in arrays.items()}
         arguments = [x for x in self._arguments if x["name"] in records]
         views, extents = self._settled({x["name"]: check_layout(x, records[x["name"]]) for x in arguments})
@@ -156,9 +159,10 @@ class Kernel:
             return 0
         if not extents["k"]:  # read as zeros with K = 1
             views = {name: replace(x, shape=tuple(max(extent, 1) for extent in x.shape)) for name, x in views.items()}
-        output = self._arguments[self._output]
-        row = pad_row(shape[-1], output["dtype"], _allocated_alignment(output))
-        views[output["name"]] = MatrixView(0, shape, (row,) * (len(shape) - 1), 0)
+        for name, place in self._outputs.items():
+            output = self._arguments[place]
+            row = pad_row(shape[-1], output["dtype"], _allocated_alignment(output))
+            views[name] = MatrixView(0, shape, (row,) * (len(shape) - 1), 0)
         device = self._device_of(records)
         clusters = self.module_for(device).clusters if self.program.uses_cluster_count else {}
         counts = self.program.early(views, driver.device(device).sm_count, clusters)[2]
@@ -187,13 +191,16 @@ class Kernel:
     def _collect(
         self, matrices: Sequence[Any], out: Any, operands: Mapping[str, Any], stream: Any
     ) -> tuple[list[Any], Any]:
-        """The values in the host function's order, and the output, allocated if it is not given."""
-        by_name = self._by_name(matrices, operands)
-        values = [*matrices, *[operands[name] for name in by_name]]
-        if out is None:
-            out = self._allocate(values, stream)
-        values.insert(self._output, out)
-        return values, out
+        """The values in the host function's order, and what the call returns: D, or a dict of results. Those that are
+        not given are allocated."""
+        by_name, outputs = self._by_name(matrices, operands), outputs_by_name(out, list(self._outputs))
+        inputs = [*matrices, *[operands[name] for name in by_name]]
+        values, results = [*inputs], {}
+        for name, place in self._outputs.items():
+            given = outputs.get(name)
+            results[name] = self._allocate(inputs, stream, place) if given is None else given
+            values.insert(place, results[name])
+        return values, returned(results)
 
     def _by_name(self, matrices: Sequence[Any], operands: Mapping[str, Any]) -> list[str]:
         """The inputs that are given by name. Raises LaunchError unless there is one operand for each input."""
@@ -224,7 +231,7 @@ class Kernel:
             return LaunchError(
                 f"kernel {self.name}: operand {name} is given twice; pass it by position or by name [operand-twice]"
             )
-        if name == self._names[self._output]:
+        if name in self._outputs:
             return LaunchError(f"kernel {self.name}: {name} is the output; pass it as out= [output-by-position]")
         hint = nearest(name, (*self._given, "out", "stream", "workspace"))
         return LaunchError(
@@ -232,13 +239,13 @@ class Kernel:
             " [operand-unknown]"
         )
 
-    def _allocate(self, values: Sequence[Any], stream: Any) -> Any:
-        """The output for these inputs, given in the order of `_inputs`."""
+    def _allocate(self, values: Sequence[Any], stream: Any, place: int) -> Any:
+        """The output at this place for these inputs, given in the order of `_given`."""
         inputs = [values[i] for i in self._matrix_inputs]
         key: Any = None
         if stream is None:
             try:
-                key = (*[x.shape for x in inputs], inputs[0].device)
+                key = (place, *[x.shape for x in inputs], inputs[0].device)
                 make = self._allocators[key]
             except _NOT_TORCH:
                 make = key = None
@@ -254,7 +261,7 @@ class Kernel:
             libraries.append(operand.library)
         if PACKED_ROWS in dims:
             dims["n"] = dims[PACKED_ROWS] * element_type(self.manifest["spec"]["b"]).per_byte
-        output, shape = self._arguments[self._output], self._output_shape(dims)
+        output, shape = self._arguments[place], self._output_shape(dims)
         alignment = _allocated_alignment(output)
         if key is not None and libraries == ["torch"] * len(libraries):
             self._allocators[key] = torch_allocator(inputs[0], shape, output["dtype"], alignment)
@@ -292,7 +299,7 @@ class Kernel:
         views, extents = self._settled(self._check_layouts(operands))
         for index in self._results:
             check_output(self._arguments[index], operands[self._names[index]])
-        if len(self._results) > 1 and 0 in self._output_shape(extents):
+        if len(self._results) > len(self._outputs) and 0 in self._output_shape(extents):
             raise LaunchError(
                 f"kernel {self.name}: D has no elements, so no launch sets other results; pass M and N"
                 " of at least 1 [results-of-nothing]"

@@ -9,7 +9,8 @@
               "group": 128},                                  of packed weights (`weights`), "b"; default: no scales
      "schedule": text, "epilogue": text|null,                                             for the reader
      "summation": text|null,                               the order of sums; equal texts give equal bits
-     "epilogue_program": {"accumulator": "x", "ops": [op, …], "result": "y"}|null,        for `verify`; null: unknown
+     "epilogue_program": {"accumulator": "x", "ops": [op, …], "result": "y", "others": […]}|null,  for `verify`; null:
+      unknown. `result` is the value of the first full output, `others` those of the next ones
      "origin": text|null,                   the IR of the problem, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar"|
@@ -338,6 +339,8 @@ def _check_program(program: Any, dims: Mapping[str, tuple[str, ...]]) -> None:
     _check_ops(program["ops"], "epilogue_program")
     if not all(_is_name(program.get(key)) for key in ("accumulator", "result")):
         raise ValueError("epilogue_program must name its 'accumulator' and its 'result'")
+    if not isinstance(program.get("others", []), list) or not all(map(_is_name, program.get("others", []))):
+        raise ValueError("epilogue_program must have names of values in 'others'")
     check_program(program, dims)
 
 

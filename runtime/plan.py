@@ -11,8 +11,9 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
+from typing import Any, TypeAlias
 
+from lowtide.elements import element_type
 from lowtide.errors import LaunchError
 from lowtide.runtime import driver
 from lowtide.runtime.argument_block import ArgumentBlock, ArgumentLayout
@@ -28,6 +29,31 @@ from lowtide.runtime.tensor_maps import TensorMap
 from lowtide.runtime.workspaces import Buffer, Need, Place, Workspaces, given_addresses, zero
 
 _MOST_STREAMS = 64
+Views: TypeAlias = dict[str, MatrixView]
+
+
+@dataclass(frozen=True)
+class Apart:
+    """An output and another argument that must not overlap, by number, and the bytes that each spans. `may_be`: whether
+    the output, D, may be the other one. `rows`: the bytes between the rows of both, and in a row of each; None if their
+    rows, or those of another kind of argument, are not equally far apart."""
+
+    output: int
+    size: int
+    other: int
+    span: int
+    may_be: bool
+    rows: tuple[int, int, int] | None
+
+    def overlaps(self, start: int, address: int) -> bool:
+        """Whether they overlap at these base addresses of the output and the other."""
+        if address >= start + self.size or start >= address + self.span or (address == start and self.may_be):
+            return False
+        if self.rows is None:
+            return True
+        stride, own, its = self.rows
+        ahead = (address - start) % stride
+        return ahead < own or ahead + its > stride
 
 
 @dataclass(frozen=True)
@@ -44,7 +70,7 @@ class LaunchPlan:
     rows: Callable[[Sequence[Any]], tuple[Any, ...]]  # the arguments of those launches, from `program.late`
     aligned: tuple[tuple[int, int], ...]  # (argument, mask of the bits that its base address must not have)
     spans: tuple[tuple[int, int], ...]  # (argument, bytes)
-    apart: tuple[tuple[int, int, int, int, bool], ...]  # (output, bytes, other argument, bytes, whether D may be it)
+    apart: tuple[Apart, ...]
     current_stream: Callable[[], int] | None  # of the operands' library
     encoder: TensorMapEncoder
     needs: tuple[Need, ...]  # the workspaces
@@ -63,10 +89,9 @@ class LaunchPlan:
             address = calls[index]
             if address & mask or not address:
                 raise address_error(self.arguments[index], address)
-        for output, size, other, span, may_be in self.apart:
-            start, address = calls[output], calls[other]
-            if address < start + size and start < address + span and not (address == start and may_be):
-                raise overlap_error(self.arguments[output], self.arguments[other])
+        for pair in self.apart:
+            if pair.overlaps(calls[pair.output], calls[pair.other]):
+                raise overlap_error(self.arguments[pair.output], self.arguments[pair.other])
 
     def prepare(self, calls: Sequence[Any], workspace: Operand | None = None) -> PreparedLaunch | WorkspaceLaunch:
         """Check the addresses and write the arguments; `workspace` is the caller's. Raises LaunchError, also if an
@@ -150,7 +175,7 @@ def make_plan(
         aligned=tuple((i, arguments[i].get("base_alignment", 1) - 1) for i, _ in spans),
         spans=tuple(spans),
         apart=tuple(
-            (i, size, j, span, i == output and _lies_as(arguments[j], arguments[output], views))
+            _apart((i, size), (j, span), i == output, arguments, views)
             for (i, size), (j, span) in permutations(spans, 2)
             if arguments[i]["role"] == "output"
         ),
@@ -166,6 +191,29 @@ def make_plan(
         home=cuda.CUcontext(module.context),
         launch=cuda.cuLaunchKernelEx,
     )
+
+
+def _apart(
+    own: tuple[int, int], its: tuple[int, int], is_d: bool, arguments: tuple[dict[str, Any], ...], views: Views
+) -> Apart:
+    """The pair of an output and another argument, each with the bytes that it spans."""
+    output, other = arguments[own[0]], arguments[its[0]]
+    return Apart(*own, *its, is_d and _lies_as(other, output, views), _equal_rows(output, other, views))
+
+
+def _equal_rows(output: dict[str, Any], other: dict[str, Any], views: Views) -> tuple[int, int, int] | None:
+    """The bytes between rows of two full outputs, and in a row of each, if rows of both, and matrices of a batch, are
+    equally far apart: then they may be parts of the columns of one matrix."""
+    if any((x["role"], x["kind"]) != ("output", "full") for x in (output, other)):
+        return None
+    sizes = [element_type(x["dtype"]).bytes for x in (output, other)]
+    (own, strides), (_, its) = (
+        (view, [stride * size for stride in view.strides])
+        for view, size in zip((views[output["name"]], views[other["name"]]), sizes, strict=True)
+    )
+    if strides != its or any(stride % strides[-1] for stride in strides):
+        return None
+    return strides[-1], own.shape[-1] * sizes[0], own.shape[-1] * sizes[1]
 
 
 def _lies_as(argument: dict[str, Any], output: dict[str, Any], views: dict[str, MatrixView]) -> bool:

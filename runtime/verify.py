@@ -24,7 +24,7 @@ from lowtide.errors import LoadError
 from lowtide.runtime import driver
 from lowtide.runtime.checks import pad_row
 from lowtide.runtime.dtypes import from_bits, left_out, multiplied, random_numbers, stored_dtype, to_bits, wrapped
-from lowtide.runtime.epilogue import Interval, evaluate
+from lowtide.runtime.epilogue import Interval, evaluate, results_of
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.manifest import (
     BATCH,
@@ -34,10 +34,10 @@ from lowtide.runtime.manifest import (
     extent_of,
     is_block_scale,
     is_mixed,
-    output_of,
     problem_dims,
 )
 from lowtide.runtime.operands import Operand
+from lowtide.runtime.results import D, full_results, returned
 from lowtide.runtime.weights import unpack_weights, zero_points
 from lowtide.runtime.wide_products import exact_product
 
@@ -119,8 +119,8 @@ def host_array(
 
 
 def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tuple[dict[str, Any], bool]:
-    """Inputs, and results but D, by name (`HostArray`, or a number for a scalar) for the manifest's example, and
-    whether A·B is exact."""
+    """Inputs, and results that a call takes among them, by name (`HostArray`, or a number for a scalar) for the
+    manifest's example, and whether A·B is exact."""
     extents = example_extents(manifest)
     spec = manifest["spec"]
     exact = not math.isfinite(accumulator_growth(spec, extents["k"]))
@@ -129,10 +129,10 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
         1.0, math.sqrt(limit / 4 / max(extents["k"], 1))
     )  # the share of non-zeros, so that no partial sum leaves the exact range
     operands: dict[str, Any] = {}
-    output = manifest["arguments"][output_of(manifest["arguments"])]["name"]
+    full = full_results(manifest["arguments"])
     for argument in manifest["arguments"]:
         name, dtype = argument["name"], argument["dtype"]
-        if name == output:
+        if name in full:
             continue
         if argument["kind"] == "scalar":
             operands[name] = float(from_bits(np.atleast_1d(to_bits(rng.standard_normal(1), dtype)), dtype)[0])
@@ -204,9 +204,15 @@ def accumulator_growth(spec: Mapping[str, Any], k: int, is_scaled: bool = False)
 
 
 def expected(
-    manifest: Mapping[str, Any], operands: Mapping[str, Any], exact: bool, rows: np.ndarray, matrix: int = 0
+    manifest: Mapping[str, Any],
+    operands: Mapping[str, Any],
+    exact: bool,
+    rows: np.ndarray,
+    matrix: int = 0,
+    number: int = 0,
 ) -> tuple[Interval, Any]:
-    """(value, low, high) of the given rows of D, in float64, and their error bound; in a batch, of matrix `matrix`."""
+    """(value, low, high) of the given rows of D, or of the full result of another `number`, in float64, and their error
+    bound; in a batch, of matrix `matrix`."""
     names = [x["name"] for x in manifest["arguments"] if x["kind"] == "matrix"]
     types = (manifest["spec"][name] for name in ("a", "b"))
     parts = (_part_of(manifest, operands, name, matrix) for name in names)
@@ -245,7 +251,11 @@ def expected(
                 kind, lambda x: x
             )(value)
     accumulator = (product, product - error, product + error)
-    return evaluate(manifest["epilogue_program"], accumulator, others, manifest["spec"]["d"], manifest["spec"]["acc"])
+    program = manifest["epilogue_program"]
+    full = [x for x in manifest["arguments"] if (x["role"], x["kind"]) == ("output", "full")]
+    dtype = full[number]["dtype"] if number else manifest["spec"]["d"]
+    own = {**program, "result": results_of(program)[number]}
+    return evaluate(own, accumulator, others, dtype, manifest["spec"]["acc"])
 
 
 def _weights(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], name: str) -> np.ndarray:
@@ -366,7 +376,7 @@ def verify_kernel(
     most_rows: int = 512,
     size: tuple[int, int, int] | None = None,
 ) -> Outcome:
-    """Run `kernel` once on GPU `ordinal` on fresh random inputs and check D.
+    """Run `kernel` once on GPU `ordinal` on fresh random inputs and check all results.
 
     `size` is M, N and K, by default those of the manifest's example. For a large product, only `most_rows` rows,
     including the first and the last, are compared with float64, and only 64 matrices of a batch. Raises the errors of
@@ -378,33 +388,41 @@ def verify_kernel(
             "manifest: there is no epilogue_program to check D by: it was compiled from a dump that no longer has its"
             " epilogue; compile it from level atoms or before and save it again [no-epilogue-program]"
         )
-    if sum((x["role"], x["kind"]) == ("output", "full") for x in manifest["arguments"]) > 1:
+    full = [x for x in manifest["arguments"] if (x["role"], x["kind"]) == ("output", "full")]
+    if len(results_of(manifest["epilogue_program"])) != len(full):
         raise LoadError(
-            "manifest: it has several full outputs, but epilogue_program gives only D, so the others cannot be checked;"
-            " call the kernel, and compare them with those of lowtide.interpreter.interpret [several-full-outputs]"
+            f"manifest: it has {len(full)} full outputs, but epilogue_program gives "
+            f"{len(results_of(manifest['epilogue_program']))}; compile the kernel and save it again [program-results]"
         )
     module = kernel.module_for(ordinal)
     rng = np.random.default_rng(seed)
     operands, exact = random_operands(manifest, rng)
-    extents = example_extents(manifest)
-    output = manifest["arguments"][output_of(manifest["arguments"])]
-    shape = tuple(extents[dim] for dim in problem_dims(manifest)[output["name"]])
-    alignments = output.get("row_stride_alignment", 1), output.get("base_alignment", _WIDEST)
-    d = host_array(shape, output["dtype"], alignments[0], None, padding=1, base_alignment=alignments[1])
+    outputs = {x["name"]: _unwritten(manifest, x) for x in full}
     with driver.active(module.context):
-        run_on_device(kernel, ordinal, operands, d)
-    m = extents["m"]
+        run_on_device(kernel, ordinal, operands, outputs)
+    m, extents = example_extents(manifest)["m"], example_extents(manifest)
     rows = np.arange(m)
     if m > most_rows and math.prod(extents.values()) > 2**30:
         rows = _some(m, most_rows, rng)
-    values = d.values().reshape(-1, *shape[-2:])
-    message, ratio = check_written(d) or check_others(manifest, operands, values), 0.0
-    for matrix in _some(len(values), _MOST_MATRICES, rng).tolist():
-        result = in_rows(manifest, values[matrix])
-        found, difference = compare(result[rows], *expected(manifest, operands, exact, rows, matrix), rows)
-        ratio = max(ratio, found)
-        message = message or (f"matrix {matrix}: {difference}" if difference and len(values) > 1 else difference)
+    message, ratio = "", 0.0
+    for number, (name, array) in enumerate(outputs.items()):
+        values = array.values().reshape(-1, *array.shape[-2:])
+        own = check_written(array) or ("" if number else check_others(manifest, operands, values))
+        for matrix in _some(len(values), _MOST_MATRICES, rng).tolist():
+            result = in_rows(manifest, values[matrix])
+            found, difference = compare(result[rows], *expected(manifest, operands, exact, rows, matrix, number), rows)
+            ratio = max(ratio, found)
+            own = own or (f"matrix {matrix}: {difference}" if difference and len(values) > 1 else difference)
+        message = message or (own if list(outputs) == [D] or not own else f"{name}: {own}")
     return Outcome(not message, ratio, len(rows), module.code, module.device.name, message)
+
+
+def _unwritten(manifest: Mapping[str, Any], output: Mapping[str, Any]) -> HostArray:
+    """A poisoned array for a full output."""
+    extents = example_extents(manifest)
+    shape = tuple(extents[dim] for dim in problem_dims(manifest)[output["name"]])
+    alignments = output.get("row_stride_alignment", 1), output.get("base_alignment", _WIDEST)
+    return host_array(shape, output["dtype"], alignments[0], None, padding=1, base_alignment=alignments[1])
 
 
 def _some(count: int, most: int, rng: np.random.Generator) -> np.ndarray:
@@ -415,14 +433,14 @@ def _some(count: int, most: int, rng: np.random.Generator) -> np.ndarray:
     return np.sort(np.concatenate([[0, count - 1], middle]))
 
 
-def run_on_device(kernel: Kernel, ordinal: int, operands: Mapping[str, Any], d: HostArray) -> None:
-    """Copy the operands to the GPU, launch, and copy D with its guards back into `d`."""
+def run_on_device(kernel: Kernel, ordinal: int, operands: Mapping[str, Any], outputs: Mapping[str, HostArray]) -> None:
+    """Copy the operands to the GPU, launch, and copy full results with their guards back into `outputs`."""
     cuda = driver.api()
     buffers: list[tuple[Any, HostArray]] = []
     try:
         arrays = {name: x for name, x in operands.items() if isinstance(x, HostArray)}
         records: dict[str, Any] = {name: x for name, x in operands.items() if name not in arrays}
-        for name, array in {**arrays, "out": d}.items():
+        for name, array in {**arrays, **outputs}.items():
             buffer = driver.check(cuda.cuMemAlloc(array.stored.nbytes), f"allocating {array.stored.nbytes} bytes")
             buffers.append((buffer, array))
             driver.check(cuda.cuMemcpyHtoD(buffer, array.stored.ctypes.data, array.stored.nbytes), "copying to the GPU")
@@ -433,11 +451,12 @@ def run_on_device(kernel: Kernel, ordinal: int, operands: Mapping[str, Any], d: 
                 dtype=array.dtype,
                 device=ordinal,
             )
-        kernel(stream=0, **records)
+        out = {name: records.pop(name) for name in outputs}
+        kernel(stream=0, out=returned(out), **records)
         driver.check(cuda.cuCtxSynchronize(), f"running kernel {kernel.name}")
         written = {x["name"] for x in kernel.manifest["arguments"] if x["role"] == "output"}
         for buffer, array in buffers:
-            if array is d or any(array is arrays[name] for name in written & {*arrays}):
+            if any(array is each for name, each in {**arrays, **outputs}.items() if name in written):
                 result = cuda.cuMemcpyDtoH(array.stored.ctypes.data, buffer, array.stored.nbytes)
                 driver.check(result, "copying from the GPU")
     finally:

@@ -4,7 +4,8 @@
         return lt.relu(alpha * acc + 0.5 * c + bias)
 
 The kind of an operand says which of its elements belongs to d[m, n]. `lt.Full["f32"]` sets the element type; by default
-it is D's (f32 for a scalar). Everything is computed in f32, whatever the types of the accumulator and the operands, and
+it is D's (f32 for a scalar). A function that returns a dict gives several results (`epilogue.results`). Everything is
+computed in f32, whatever the types of the accumulator and the operands, and
 rounded to D's type once. With f64 accumulators, operands, scalars and D are f64, and everything is computed in f64.
 
 Integers are s32: an s32 accumulator, and elements of s8, u8 and s32 operands. Sums, differences, products, maxima and
@@ -20,10 +21,11 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from keyword import iskeyword
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 from lowtide.compiler.dtypes import choices
+from lowtide.compiler.epilogue.results import AMAX, D, Result, ResultKind, named_values
 from lowtide.compiler.epilogue.trace import (
     Node,
     Predicate,
@@ -38,6 +40,7 @@ from lowtide.compiler.epilogue.trace import (
 from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type, types_of_d
 from lowtide.errors import SpecError
 
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 # Names of parameters of a kernel's call, of its interpretation, and of the reference.
 RESERVED_NAMES = frozenset(
     {"a", "b", "d", "m", "n", "k"}
@@ -45,16 +48,16 @@ RESERVED_NAMES = frozenset(
 )
 
 
-def name_error(name: str) -> str | None:
-    """Why an epilogue operand cannot have this name; None if it can."""
+def name_error(name: Any, what: str = "epilogue operand") -> str | None:
+    """Why an operand, or `what`, cannot have this name; None if it can."""
     if name in RESERVED_NAMES:
         return (
-            f"the epilogue operand's name {name!r} is reserved; kernels and the tools that check them use "
+            f"the {what}'s name {name!r} is reserved; kernels and the tools that check them use "
             f"{', '.join(sorted(RESERVED_NAMES))}: rename it"
         )
-    if not (name.isascii() and name.isidentifier()) or iskeyword(name):
+    if not isinstance(name, str) or not (name.isascii() and name.isidentifier()) or iskeyword(name):
         return (
-            f"the epilogue operand's name {name!r} cannot be passed or saved; names consist of ASCII letters, "
+            f"the {what}'s name {name!r} cannot be passed or saved; names consist of ASCII letters, "
             "digits and _, and are not keywords of Python: rename it"
         )
     return None
@@ -166,26 +169,6 @@ def _blocks(extent: int | None) -> int | None:
     return None if extent is None else -(-extent // SCALE_BLOCK)
 
 
-class ResultKind(enum.Enum):
-    """What a result has an element for. The value is the word that `tile.gemm` prints."""
-
-    FULL = "full"
-    AMAX = "amax"
-
-
-@dataclass(frozen=True)
-class Result:
-    """A result of a kernel: its name, kind and element type. D is FULL; AMAX is one f32, the largest absolute value of
-    its node, before that is clamped and rounded."""
-
-    name: str
-    kind: ResultKind
-    dtype: str
-
-
-D, AMAX = "d", "amax"  # names of results
-
-
 @dataclass(frozen=True, eq=False)
 class EpilogueGraph:
     """A traced epilogue: a node for each result. They are computed in the type `computes_in` from the accumulator (of
@@ -205,13 +188,13 @@ class EpilogueGraph:
 
     @property
     def result(self) -> Node:
-        """The node of D."""
-        return next(node for result, node in self.results if result.name == D)
+        """The node of D, the first full result."""
+        return next(node for result, node in self.results if result.kind is ResultKind.FULL)
 
     @property
     def d(self) -> str:
         """The element type of D."""
-        return next(result.dtype for result, _ in self.results if result.name == D)
+        return next(result.dtype for result, _ in self.results if result.kind is ResultKind.FULL)
 
     @property
     def computes_in(self) -> str:
@@ -219,26 +202,28 @@ class EpilogueGraph:
         return element_type(self.acc).computes_in
 
 
-def trace(function: Callable[..., Any] | None, acc: str, d: str, amax: bool = False) -> EpilogueGraph:
-    """Trace `function` (`None`: D is the rounded accumulator) for accumulator type `acc` and output type `d`. With
-    `amax`, also the f32 value that is converted to D.
+def trace(
+    function: Callable[..., Any] | None, acc: str, d: str, amax: bool = False, types: Mapping[str, str] = _NOTHING
+) -> EpilogueGraph:
+    """Trace `function` (`None`: D is the rounded accumulator) for accumulator type `acc` and output type `d`, or those
+    that `types` has for results by name. With `amax`, also the f32 value that is converted to the first result.
 
-    Raises `SpecError`, with the line, if the function cannot be traced, an operand has no kind, or the result is not a
-    number. Warns if D does not depend on an operand.
+    Raises `SpecError`, with the line, if the function cannot be traced, an operand has no kind, or a result is not a
+    number or has no valid name. Warns if no result depends on an operand.
     """
     tracer = Tracer(element_type(acc).computes_in)
 
-    def graph_of(operands: tuple[Operand, ...], value: Traced, result: Node) -> EpilogueGraph:
-        results = [(Result(D, ResultKind.FULL, d), result)]
+    def graph_of(operands: tuple[Operand, ...], values: Mapping[str, Any], nodes: Mapping[str, Node]) -> EpilogueGraph:
+        results = [(Result(name, ResultKind.FULL, types.get(name, d)), node) for name, node in nodes.items()]
         if amax:
-            results.append((Result(AMAX, ResultKind.AMAX, tracer.dtype), tracer.real(value)))
+            first = next(iter(values.values()))
+            results.append((Result(AMAX, ResultKind.AMAX, tracer.dtype), tracer.real(first)))
         return EpilogueGraph.of(acc, operands, *results)
 
     start = tracer.node("acc", is_integer=not element_type(acc).is_float)
     if function is None:
-        value = Traced(tracer, start)
-        result = _clamped(tracer, _as_output(tracer, value, d), d)
-        return graph_of((), value, result)
+        value, own = Traced(tracer, start), types.get(D, d)
+        return graph_of((), {D: value}, {D: _clamped(tracer, _as_output(tracer, value, own), own)})
     if not callable(function):
         raise SpecError(_no_function(function))
     parameters = _parameters(function)
@@ -261,22 +246,30 @@ def trace(function: Callable[..., Any] | None, acc: str, d: str, amax: bool = Fa
             f"{_raised_at(error, function)}: the epilogue raised {type(error).__name__}: {error}; use only operators, "
             "constants and lowtide's functions (lt.exp, lt.where, …) [epilogue-raised]"
         ) from error
-    result = _clamped(tracer, _result(tracer, returned, function, d), d)
-    graph = graph_of(operands, returned, result)
+    values, nodes = named_values(returned, _defined_at(function)), {}
+    for name, value in values.items():
+        fault = None if name == D else name_error(name, "result")
+        if fault is not None:
+            raise SpecError(f"{_defined_at(function)}: {fault} [results-name]")
+        own = types.get(name, d)
+        nodes[name] = _clamped(tracer, _result(tracer, value, function, own, name), own)
+    graph = graph_of(operands, values, nodes)
     _warn_of_unread(function, graph)
     return graph
 
 
 def _warn_of_unread(function: Callable[..., Any], graph: EpilogueGraph) -> None:
-    """Warn about operands that D does not depend on, if the function is a user's. An epilogue read from text or IR may
+    """Warn about operands that no result depends on, if the function is a user's. An epilogue read from text or IR may
     have such operands: it takes those of its call."""
     read = {node.attribute for node in graph.nodes if node.op == "operand"}
     unread = [repr(operand.name) for index, operand in enumerate(graph.operands) if index not in read]
     plain = _plain(function)
     if not unread or plain is None or is_ours(plain.__globals__.get("__name__", "")):
         return
+    names = [result.name for result, _ in graph.results if result.kind is ResultKind.FULL]
+    start = "D does not depend" if names == [D] else f"the results {', '.join(names)} do not depend"
     warnings.warn_explicit(
-        f"D does not depend on the epilogue's operand {', '.join(unread)}, which every call must pass: use it in the "
+        f"{start} on the epilogue's operand {', '.join(unread)}, which every call must pass: use it in the "
         "value that the function returns (`x += y` only rebinds the name x), or remove the parameter",
         UserWarning,
         plain.__code__.co_filename,
@@ -448,13 +441,13 @@ def _as_output(tracer: Tracer, value: object, d: str) -> Node:
     return node
 
 
-def _result(tracer: Tracer, returned: object, function: Callable[..., Any], d: str) -> Node:
-    """The node of the returned value, which may be a constant."""
-    start = f"{_defined_at(function)}: the epilogue returned"
+def _result(tracer: Tracer, returned: object, function: Callable[..., Any], d: str, name: str) -> Node:
+    """The node of the value returned for a result, which may be a constant."""
+    start = f"{_defined_at(function)}: the epilogue returned" + (f" as result {name!r}:" if name != D else "")
     if inspect.iscoroutine(returned):
         returned.close()  # otherwise Python warns that it was never awaited
     if returned is None:
-        raise SpecError(f"{start} None; return the value of d's element [epilogue-none]")
+        raise SpecError(f"{start} None; return the value of {name}'s element [epilogue-none]")
     if isinstance(returned, Predicate):
         raise SpecError(f"{start} a comparison; return lt.where(condition, x, y) [epilogue-comparison]")
     if not isinstance(returned, Traced) and number_of(returned) is None:

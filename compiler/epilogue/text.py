@@ -25,6 +25,7 @@ from lowtide.compiler.epilogue.operands import (
     name_error,
     trace,
 )
+from lowtide.compiler.epilogue.results import gives_d_alone
 from lowtide.compiler.epilogue.trace import ARITY, Node, Predicate, Traced
 from lowtide.elements import ELEMENTS, element_type
 from lowtide.errors import SpecError
@@ -50,7 +51,11 @@ def epilogue_text(
 
 
 def graph_text(graph: EpilogueGraph) -> str:
-    """The text of a traced epilogue."""
+    """The text of a traced epilogue. Raises SpecError unless it gives D alone."""
+    if not gives_d_alone(result for result, _ in graph.results):
+        raise SpecError(
+            "an epilogue as text gives D alone, not a dict of results: compile a GemmSpec for several [text-results]"
+        )
     names: dict[int, str] = {}
     steps: list[str] = []
     for node in graph.nodes:

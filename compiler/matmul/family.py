@@ -10,12 +10,13 @@ from types import MappingProxyType
 from typing import Any
 
 from lowtide.compiler.block_scales import BlockScales
+from lowtide.compiler.epilogue.results import gives_d_alone
 from lowtide.compiler.matmul.arrangement import Product
 from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.numerics_words import BATCH_INVARIANT
 from lowtide.compiler.spec import SCALES, UNBATCHED, WEIGHT_LAYOUTS, ZEROS, GemmSpec
 from lowtide.elements import element_type, weight_types
-from lowtide.errors import LaunchError
+from lowtide.errors import LaunchError, SpecError
 from lowtide.runtime.operands import Operand
 from lowtide.targets import accumulator_types
 
@@ -64,7 +65,7 @@ class Family:
     def _spec(
         self, epilogue: Callable[..., Any] | None, m: int | None, n: int | None, k: int | None, batch: int | None
     ) -> GemmSpec:
-        return GemmSpec(
+        spec = GemmSpec(
             m=m,
             n=n,
             k=k,
@@ -82,6 +83,12 @@ class Family:
             block_scales=self.block_scales,
             epilogue=epilogue,
         )
+        if not gives_d_alone(spec.results):
+            raise SpecError(
+                f"the epilogue gives {', '.join(result.name for result in spec.full_results)}, but lt.matmul returns D "
+                "alone: compile a GemmSpec, whose kernels return several results [matmul-results]"
+            )
+        return spec
 
     @property
     def unit(self) -> int:

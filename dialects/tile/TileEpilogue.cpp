@@ -130,12 +130,11 @@ LogicalResult lowtide::tile::verifyResults(Operation *op, OperandRange results, 
   SmallVector<MemRefType> full = fullResults(results, kinds);
   for (MemRefType other : ArrayRef(full).drop_front(full.empty() ? 0 : 1)) {
     MemRefType first = full.front();
-    bool alike = other.getRank() == first.getRank() && other.getElementType() == first.getElementType() &&
-                 isColumnMajor(other) == isColumnMajor(first) &&
+    bool alike = other.getRank() == first.getRank() && isColumnMajor(other) == isColumnMajor(first) &&
                  llvm::all_of(llvm::zip(other.getShape(), first.getShape()),
                               [](auto pair) { return agree(std::get<0>(pair), std::get<1>(pair)); });
     if (!alike)
-      return op->emitOpError() << "full results have the same extents and elements and lie in the same way: " << first
+      return op->emitOpError() << "full results have the same extents and lie in the same way: " << first
                                << " and " << other << " do not [full-results-alike]";
   }
   return success();

@@ -35,8 +35,8 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     are the pieces, which `tile.pack` made.
 
     The op writes its results. The region computes one element of each result, in order, from the accumulator and one
-    element of each operand. A `full` result, such as D, has one element per element of A · B. All full results have the
-    same element type and layout. An `amax` result is one f32: the largest absolute value of the values that the region
+    element of each operand. A `full` result, such as D, has one element per element of A · B. Full results may have
+    different element types; all have the same layout. An `amax` result is one f32: the largest absolute value of the values that the region
     yields for it, NaN if any of them is NaN, and 0 if there are none.
 
     A `full` operand has one element per element of D, `per_row` and `per_column` operands are vectors of length M and

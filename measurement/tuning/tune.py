@@ -19,6 +19,7 @@ from lowtide.compiler.cache.sources import own_digest
 from lowtide.compiler.cache.store import KernelStore
 from lowtide.compiler.cache.tuned import check_keepable, ignore_record, keep_record, key_of_record, load_record
 from lowtide.compiler.compile import Request, compile_gemm
+from lowtide.compiler.epilogue.results import gives_d_alone
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.native import resolve
 from lowtide.compiler.numerics import confirm_equal
@@ -187,6 +188,11 @@ def _settled(
     if spec.is_mixed:
         raise SpecError(
             "packed weights cannot be tuned yet: give a schedule, or leave it to the cost model [weights-tuned]"
+        )
+    if not gives_d_alone(spec.results):
+        raise SpecError(
+            f"a kernel with the results {', '.join(result.name for result in spec.full_results)} cannot be tuned yet: "
+            "give a schedule, or leave it to the cost model [results-tuned]"
         )
     if not budget > 0 or not 0.5 <= confidence < 1 or most < 1:
         raise SpecError(

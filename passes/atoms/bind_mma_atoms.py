@@ -105,7 +105,7 @@ def _bind(mma: tile.MmaOp, schedule: Schedule, problem: Problem) -> None:
 def _sum_over_k(partial: ir.Value, tiled: TiledMma, schedule: Schedule, problem: Problem) -> ir.Value:
     """What the warps along K hold, added, in the rows in which the epilogue stores D."""
     shape = (partial.type.shape[0], partial.type.shape[1])
-    rows = rows_of_part(shape, problem.acc, problem.d, multiplying_threads(schedule), schedule.epilogue.store).rows
+    rows = rows_of_part(shape, problem.acc, problem.widest, multiplying_threads(schedule), schedule.epilogue.store).rows
     result = fragment_type(rows.tv, shape, partial.type.element_type)
     return sm.SumOverKOp(result, partial, tiled_mma_attr(tiled)).result
 

@@ -21,7 +21,8 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
          place of rows. stmatrix transposes, and boxes of TMA have columns as their first dimension.
          If the stored value is the sum over the warps along K (sm.sum_over_k), each of them writes its part to its own
          tile of the scratch. Rows are read back from all of these tiles, and added in order.
-         With several full results, the sm.map gives a fragment for each, and they are stored one after the other.
+         With several full results, the sm.map gives a fragment for each, and they are stored one after the other. Those
+         that TMA stores have scratch buffers for each of their types.
          For an amax, it also gives the values whose largest magnitude is wanted:
            %y, %x = sm.map %part { region }
            %m1 = sm.max_abs %x in %window, %m0                                (for each part of the tile)
@@ -47,14 +48,14 @@ from lowtide.dialects.tile import EpilogueMath, RepeatKind, SchedulerKind, Store
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.epilogue.parts import Epilogue, Part, held_run
+from lowtide.passes.epilogue.parts import Epilogue, Part, element_of, held_run
 from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.epilogue.stores import store_by_tma
 from lowtide.passes.schedules.facts.resources import runs_ahead
 from lowtide.passes.support.agents.atoms import fragment_type, stage_layout, tiled_mma_of
 from lowtide.passes.support.agents.wgmmas import wgmmas
 from lowtide.passes.support.ir.rewriting import before, erase
-from lowtide.passes.support.problem.element_types import buffer_bytes, element_bits
+from lowtide.passes.support.problem.element_types import buffer_bytes, element_bits, element_name
 from lowtide.passes.support.problem.kernels import gemm_kernels, schedule_of
 from lowtide.passes.support.streams.buffers import buffer_type
 from lowtide.passes.support.streams.tensor_map_arguments import TensorMapArguments, launch_of
@@ -155,8 +156,9 @@ def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
 def _store_direct(epilogue: Epilogue, part: Part) -> None:
     shape = part.value.type.shape
     for y, matrix in zip(epilogue.map(part.value, part.origin), epilogue.full, strict=True):
-        held = held_run(y.type, epilogue.by_columns) * element_bits(epilogue.d_element) // 8
-        bytes_per_store = min(held, epilogue.schedule.epilogue.store or held)
+        bytes_of = element_bits(element_of(matrix)) // 8
+        held = held_run(y.type, epilogue.by_columns) * bytes_of
+        bytes_per_store = max(bytes_of, min(held, epilogue.schedule.epilogue.store or held))
         window = epilogue.window(matrix, shape, part.origin)
         sm.StoreGlobalOp(y, window, f"st.global.{bytes_per_store}", cache=epilogue.cache)
 
@@ -185,7 +187,8 @@ def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part, loaded: Se
             stored = dict(zip(full, epilogue.map(rows, part.origin, loaded), strict=True))
         for matrix, each in stored.items():
             window = epilogue.window(matrix, shape, part.origin)
-            sm.StoreGlobalOp(each, window, epilogue.rows_access(shape).rows.atom.name, cache=epilogue.cache)
+            atom = epilogue.rows_access(shape).store(element_name(element_of(matrix)))
+            sm.StoreGlobalOp(each, window, atom, cache=epilogue.cache)
         if not part.is_last or number + 1 < len(values):
             sm.BarrierOp()
 

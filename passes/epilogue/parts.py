@@ -60,7 +60,7 @@ class Epilogue:
 
     @property
     def full(self) -> list[ir.Value]:
-        """The full results, such as D. They have the same element type and the same layout."""
+        """The full results, such as D. They have the same layout."""
         return results_of(self.store, ResultKind.full)
 
     @property
@@ -80,9 +80,9 @@ class Epilogue:
         return self.store.value if self.partial is None else self.partial.partial
 
     @property
-    def d_element(self) -> ir.Type:
-        """Elements of the full results."""
-        return ir.MemRefType(self.full[0].type).element_type
+    def d_elements(self) -> list[ir.Type]:
+        """Elements of each full result."""
+        return [element_of(matrix) for matrix in self.full]
 
     @property
     def acc_element(self) -> ir.Type:
@@ -95,8 +95,8 @@ class Epilogue:
 
     @property
     def scratch_element(self) -> ir.Type:
-        """Elements of the scratch buffer. The region runs before it or after it."""
-        return self.d_element if self.schedule.epilogue.math is EpilogueMath.registers else self.acc_element
+        """Elements of the scratch buffer, if all results share one. The region runs before it or after it."""
+        return self.d_elements[0] if self.schedule.epilogue.math is EpilogueMath.registers else self.acc_element
 
     @property
     def part_shape(self) -> tuple[int, int]:
@@ -105,7 +105,7 @@ class Epilogue:
         Raises ScheduleError for parts that do not fit, and unknown elements.
         """
         rows, columns = self.store.value.type.shape
-        for element in (self.acc_element, self.d_element):
+        for element in (self.acc_element, *self.d_elements):
             element_bits(element)
         part = self.schedule.epilogue.tile
         whole = self.schedule.epilogue.path is StorePath.direct or part is None
@@ -156,23 +156,23 @@ class Epilogue:
 
     def rows_access(self, shape: tuple[int, int]) -> EpilogueAccess:
         """How rows of a part of this shape are read back and stored."""
-        scratch, d = element_name(self.scratch_element), element_name(self.d_element)
+        scratch, widest = element_name(self.scratch_element), element_name(max(self.d_elements, key=element_bits))
         threads, most = multiplying_threads(self.schedule), self.schedule.epilogue.store
-        return rows_of_part(shape, scratch, d, threads, most, self.by_columns)
+        return rows_of_part(shape, scratch, widest, threads, most, self.by_columns)
 
     def scratch_store(self, fragment: sm.FragmentType, most: int = 16) -> str:
         """The atom that writes a fragment to the scratch. `most`: the most bytes that a thread stores at once.
 
         For elements of 16 bits it is stmatrix, if TMA stores the scratch or if results lie by columns.
         """
-        bits, by_tma = element_bits(self.scratch_element), self.schedule.epilogue.path is StorePath.tma
+        bits, by_tma = element_bits(fragment.element_type), self.schedule.epilogue.path is StorePath.tma
         if bits == STMATRIX_BITS and (by_tma or self.by_columns):
             return f"stmatrix.x{matrices_of_stmatrix(fragment.shape[1])}"
         return f"st.shared.{min(most, held_run(fragment, self.by_columns) * bits // 8)}"
 
     def window(self, matrix: ir.Value, shape: Sequence[int], origin: Origin) -> ir.Value:
         """The window of a full result."""
-        return tile.ViewOp(tile.ViewType.get(shape, self.d_element), matrix, [*self._matrix, *origin]).result
+        return tile.ViewOp(tile.ViewType.get(shape, element_of(matrix)), matrix, [*self._matrix, *origin]).result
 
     @property
     def _matrix(self) -> list[ir.Value]:
@@ -193,7 +193,7 @@ class Epilogue:
         region = self.store.epilogue.blocks[0]
         kinds, elements = (
             result_kinds(self.store),
-            (ir.MemRefType(result.type).element_type for result in self.store.outs),
+            map(element_of, self.store.outs),
         )
         mapped = sm.MapOp([sm.FragmentType.get(value.type.shape, x, value.type.tv) for x in elements], inputs)
         copy_region(region, mapped.body)
@@ -213,7 +213,7 @@ class Epilogue:
         return [self._load(operand, kind, part.origin, rows) for operand, kind in operands if kind is OperandKind.full]
 
     def _load(self, operand: ir.Value, kind: OperandKind, origin: Origin, like: ir.Type) -> ir.Value:
-        element = ir.MemRefType(operand.type).element_type
+        element = element_of(operand)
         row, column = origin
         offsets = {OperandKind.full: [row, column], OperandKind.per_row: [row], OperandKind.per_column: [column]}
         if kind not in offsets:
@@ -232,6 +232,11 @@ class Epilogue:
         run = held_run(like, by_columns) if in_registers else self.rows_access(tuple(like.shape)).rows.vector
         bytes_per_load = min(16, run * element_bits(element) // 8)
         return sm.LoadGlobalOp(result, view, f"ld.global.{bytes_per_load}").result
+
+
+def element_of(matrix: ir.Value) -> ir.Type:
+    """The element type of a memref."""
+    return ir.MemRefType(matrix.type).element_type
 
 
 def held_run(fragment: sm.FragmentType, by_columns: bool) -> int:

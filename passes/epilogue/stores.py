@@ -4,7 +4,7 @@ A warpgroup writes its 64 rows of a scratch buffer, and one of its threads start
 another. With several buffers the store of one part is in flight while the next is written. Buffers take turns evenly in
 whole tiles, so that shares of tiles of a tail, which come after them, may begin with the first one again. If the width
 of the parts does not divide the tile's, the last part of each row is narrower and has its own buffer and tensor map.
-Several full results take turns with the same buffers; each has a tensor map of its own.
+Several full results take turns with the same buffers if they have the same type; each has a tensor map of its own.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,11 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
-from lowtide.passes.epilogue.parts import Epilogue, Part
+from lowtide.passes.epilogue.parts import Epilogue, Part, element_of
 from lowtide.passes.epilogue.scratch import Scratch
-from lowtide.passes.schedules.facts.resources import scratch_buffers
+from lowtide.passes.schedules.facts.resources import scratch_buffers, swizzle_of_result
 from lowtide.passes.support.ir.rewriting import after
+from lowtide.passes.support.problem.element_types import element_name
 from lowtide.passes.support.problem.kernels import work_tiles_around
 from lowtide.passes.support.streams.buffers import buffer_type
 from lowtide.passes.support.streams.panels import panel_layout
@@ -53,12 +54,14 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
             f"which must divide epilogue.tile's {shape[1]}; take a multiple, or a narrower swizzle"
             " [tma-store-box-width]"
         )
-    wide = _Boxes.make(epilogue, maps, scratch, shape, swizzle, scratch_buffers(schedule))
+    d, *_ = types = list(map(element_name, epilogue.d_elements))
+    swizzles = [swizzle_of_result(schedule, each, d, by_columns=epilogue.by_columns) for each in types]
+    wide = _boxes(epilogue, maps, scratch, shape, swizzles, scratch_buffers(schedule))
     left = epilogue.store.value.type.shape[1] % shape[1]
     # A narrow part of a D by rows may not fit a swizzle, so it has none. If its rows are an odd number of 16-byte
     # units, they start on different banks; if the number is even, on every second or fourth.
-    of_left = swizzle if epilogue.by_columns else NO_SWIZZLE
-    narrow = _Boxes.make(epilogue, maps, scratch, (shape[0], left), of_left, 1) if left else None
+    of_left = swizzles if epilogue.by_columns else [NO_SWIZZLE] * len(swizzles)
+    narrow = _boxes(epilogue, maps, scratch, (shape[0], left), of_left, 1) if left else None
     taken, index = _take_buffers(epilogue, wide, narrow), 0
     for part in epilogue.parts():
         for value in epilogue.map(part.value, part.origin):
@@ -71,48 +74,47 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
 
 @dataclass(frozen=True)
 class _Boxes:
-    """Buffers for parts of one width, and the tensor map of each full result through which they are stored."""
+    """Buffers for parts of one width of a full result, and the tensor map through which they are stored."""
 
     buffers: tuple[ir.Value, ...]
-    tensor_maps: tuple[ir.Value, ...]
+    tensor_map: ir.Value
 
-    @classmethod
-    def make(
-        cls,
-        epilogue: Epilogue,
-        maps: TensorMapArguments,
-        scratch: Scratch,
-        shape: tuple[int, int],
-        swizzle: SwizzleBits,
-        count: int,
-    ) -> "_Boxes":
-        by_columns = epilogue.by_columns
+
+def _boxes(
+    epilogue: Epilogue,
+    maps: TensorMapArguments,
+    scratch: Scratch,
+    shape: tuple[int, int],
+    swizzles: Sequence[SwizzleBits],
+    count: int,
+) -> list[_Boxes]:
+    """Those of each full result. Results of the same type have the same buffers."""
+    by_columns, made = epilogue.by_columns, []
+    for matrix, swizzle in zip(epilogue.full, swizzles, strict=True):
         layout = panel_layout(shape, swizzle, by_columns=by_columns)
-        type_, rows = buffer_type(shape, epilogue.d_element, layout, swizzle), None if by_columns else WGMMA_ROWS
-        tensor_maps = tuple(
-            maps.map_for(epilogue.store, matrix, type_, rows=rows, is_written=True) for matrix in epilogue.full
-        )
-        return cls(scratch.take(type_, count), tensor_maps)
+        type_, rows = buffer_type(shape, element_of(matrix), layout, swizzle), None if by_columns else WGMMA_ROWS
+        tensor_map = maps.map_for(epilogue.store, matrix, type_, rows=rows, is_written=True)
+        made.append(_Boxes(scratch.take(type_, count), tensor_map))
+    return made
 
 
 Place = tuple[ir.Value, ir.Value]  # a buffer, and the tensor map for what lies in it
 
 
-def _take_buffers(epilogue: Epilogue, wide: _Boxes, narrow: _Boxes | None) -> list[Place]:
+def _take_buffers(epilogue: Epilogue, wide: list[_Boxes], narrow: list[_Boxes] | None) -> list[Place]:
     """The buffer and the map of each part of each full result, in order: wide parts alternate. Every tile starts with
-    the same buffer."""
+    the same buffer of each type."""
     rows, columns = epilogue.store.value.type.shape
     part_rows, part_columns = epilogue.part_shape
     taken: list[Place] = []
-    turn = 0
+    turns = dict.fromkeys((boxes.buffers for boxes in wide), 0)
     for _ in range(0, rows, part_rows):
         for column in range(0, columns, part_columns):
-            for number in range(len(epilogue.full)):
-                if narrow is not None and column + part_columns > columns:
-                    taken.append((narrow.buffers[0], narrow.tensor_maps[number]))
-                else:
-                    taken.append((wide.buffers[turn % len(wide.buffers)], wide.tensor_maps[number]))
-                    turn += 1
+            is_narrow = column + part_columns > columns
+            for boxes in narrow if narrow is not None and is_narrow else wide:
+                turn = turns.get(boxes.buffers, 0)
+                taken.append((boxes.buffers[turn % len(boxes.buffers)], boxes.tensor_map))
+                turns[boxes.buffers] = turn + 1
     return taken
 
 

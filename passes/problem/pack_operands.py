@@ -40,7 +40,7 @@ from lowtide.passes.schedules.facts.alignment import (
     multiplied,
 )
 from lowtide.passes.support.ir.rewriting import after, before, defining_op
-from lowtide.passes.support.problem.element_types import element_bits
+from lowtide.passes.support.problem.element_types import element_bits, element_name
 from lowtide.passes.support.problem.operand_kinds import SCALES
 from lowtide.passes.support.problem.problem import Problem, keep_asked
 from lowtide.passes.support.streams.streams import ALIGNMENT
@@ -81,9 +81,11 @@ def _pack(gemm: tile.GemmOp, schedule: Schedule, problem: Problem) -> None:
                 operands[position] = _packed(gemm, operands[position], ALIGNMENT)
     if not is_packed("d", schedule):
         return
-    align, whole_rows = moved_alignment("d", schedule, problem), schedule.epilogue.path is StorePath.tma
+    whole_rows = schedule.epilogue.path is StorePath.tma
     for position, (result, kind) in enumerate(zip(list(gemm.outs), result_kinds(gemm), strict=True), 2):
         if kind is ResultKind.full:
+            dtype = element_name(ir.MemRefType(result.type).element_type)
+            align = moved_alignment("d", schedule, problem.of_result(dtype))
             operands[position] = output = _packed(gemm, result, align, whole_rows=whole_rows)
             if output != result:
                 with after(gemm):

@@ -1,4 +1,4 @@
-"""A product with a second full result, `pre` beside D, said in IR: each level gives both, through every path."""
+"""Several full results, by name and with types of their own: each level gives all of them, through every path."""
 
 import re
 
@@ -8,6 +8,7 @@ import pytest
 import lowtide as lt
 from lowtide import runtime
 from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.errors import InterpreterError, LoadError
@@ -16,79 +17,130 @@ from lowtide.runtime.verify import random_operands, verify_kernel
 from lowtide.targets import get
 
 
-def _relu(acc, bias: lt.PerColumn):
-    return lt.relu(acc + bias)
+def _with_pre(acc, bias: lt.PerColumn):
+    pre = acc + bias
+    return {"pre": pre, "d": lt.relu(pre)}
 
 
-def _sum(acc, bias: lt.PerColumn):
-    return acc + bias
+def _with_sums(acc, bias: lt.PerColumn, c: lt.Full):
+    pre = acc + bias + c
+    return {"d": lt.relu(pre), "pre": pre, "twice": pre + pre}
 
 
-def _problem(target: str, schedule: str, **fields) -> str:
-    """The module of `_relu`, with `pre`, the sum before it, beside D."""
-    spec = lt.GemmSpec(**{"a": "bf16", "b": "bf16", "d": "bf16", "epilogue": _relu} | fields)
-    text = problem_text(spec, get(target), lt.Schedule.parse(schedule))
-    d = re.search(r"%arg2: (memref<.*?>>) \{tile.name = \"d\"\}", text)
-    assert d is not None
-    edits = (
-        (re.escape(d[0]), f'{d[0]}, %pre: {d[1]} {{tile.name = "pre"}}'),
-        (r"into %arg2 ", "into (%arg2, %pre) "),
-        (r"into \(%arg2, amax (%\w+)\)", r"into (%arg2, amax \1, %pre)"),
-        (r"(tile.yield %\w+(?:, %\w+)?) : (.*)", r"%q = arith.truncf %1 : f32 to bf16\n\1, %q : \2, bf16"),
-        (r"(    \} : .*)\n", rf"\1, {d[1]}\n"),
-    )
-    for pattern, written in edits:
-        text = re.sub(pattern, written, text)
-    if "amax" in text:  # results come first among the arguments
-        text = re.sub(r"(, %pre: memref<.*?>> \{.*?\})(, %arg3: memref<1xf32> \{.*?\})", r"\2\1", text)
-    return text
+def _spec(**fields) -> lt.GemmSpec:
+    return lt.GemmSpec(**{"a": "bf16", "b": "bf16", "d": "bf16", "epilogue": _with_pre} | fields)
 
 
-def test_a_spec_says_one_full_result():
-    with make_context() as context:
-        module = parse_text(_problem("sm_80", "grid.tile = [64, 64]"), context, "<problem>")
-        with pytest.raises(lt.SpecError, match=r"one full result.*\[spec-full-results\]"):
-            spec_of(module)
+_TMA = "roles = cooperative(1), epilogue.path = tma"
+_F32 = {"result_types": {"pre": "f32"}}
 
-
-# By name: target, schedule, fields, levels.
+# By name: target, schedule, fields, levels (None: all).
 CASES = {
-    "through shared memory": ("sm_80", "grid.tile = [64, 64]", {}, None),
-    "by rows, in parts": (
+    "one type, through shared memory": ("sm_80", "grid.tile = [64, 64]", {}, ("ptx",)),
+    "two types, through shared memory": ("sm_80", "grid.tile = [64, 64]", _F32, None),
+    "from fragments": ("sm_80", "grid.tile = [64, 64], epilogue.path = direct", _F32, ("ptx",)),
+    "narrow stores": ("sm_80", "grid.tile = [64, 64], epilogue.store = 4", _F32, ("ptx",)),
+    "three, beside a full operand": (
         "sm_80",
-        "grid.tile = [64, 64], epilogue.math = rows, epilogue.tile = [32, 64]",
-        {},
-        ("epilogue", "ptx"),
+        "grid.tile = [64, 64], epilogue.tile = [32, 64]",
+        {"epilogue": _with_sums, "result_types": {"twice": "f32"}},
+        ("ptx",),
     ),
-    "from fragments": ("sm_80", "grid.tile = [64, 64], epilogue.path = direct", {}, ("epilogue", "ptx")),
-    "by TMA": (
+    "one type, by TMA": ("sm_90a", f"grid.tile = [64, 64], {_TMA}", {"n": 72}, ("ptx",)),
+    "two types, by TMA, with a narrow part": (
         "sm_90a",
-        "grid.tile = [64, 64], roles = cooperative(1), epilogue.path = tma, epilogue.tile = [64, 32]",
-        {"n": 72},
-        ("cta", "epilogue", "nvvm", "ptx"),
+        f"grid.tile = [64, 96], {_TMA}, epilogue.tile = [64, 64]",
+        {"n": 72} | _F32,
+        None,
     ),
-    "swapped": ("sm_80", "grid.tile = [64, 64], grid.operands = swapped", {}, ("problem", "cta", "ptx")),
-    "a batch": ("sm_80", "grid.tile = [64, 64]", {"batch": 2}, ("problem", "cta", "ptx")),
-    "K in parts": ("sm_80", "grid.tile = [64, 64], k = 16, k_division = split(3)", {}, ("cta", "ptx")),
-    "packed": ("sm_90a", "grid.tile = [64, 64], epilogue.pack = rows", {}, ("problem", "cta", "ptx")),
-    "with an amax between": ("sm_80", "grid.tile = [64, 64]", {"amax": True}, ("problem", "cta", "nvvm", "ptx")),
+    "two types, by TMA from two buffers each": (
+        "sm_90a",
+        f"grid.tile = [64, 64], {_TMA}, epilogue.tile = [64, 32], epilogue.buffers = 2",
+        {"n": 72} | _F32,
+        ("ptx",),
+    ),
+    "the wide type first, by TMA": (
+        "sm_90a",
+        f"grid.tile = [64, 64], {_TMA}",
+        {"n": 72, "d": "f32", "result_types": {"d": "f16"}},
+        ("ptx",),
+    ),
+    "swapped": (
+        "sm_90a",
+        f"grid.tile = [64, 64], {_TMA}, grid.operands = swapped",
+        {"m": 72, "result_types": {"pre": "f16"}},
+        ("cta", "ptx"),
+    ),
+    "a batch": ("sm_90a", f"grid.tile = [64, 64], {_TMA}", {"n": 72, "batch": 2} | _F32, ("ptx",)),
+    "K in parts": ("sm_80", "grid.tile = [64, 64], k = 16, k_division = split(3)", _F32, ("ptx",)),
+    "shares of columns": (
+        "sm_90a",
+        "grid.tile = [64, 64], roles = cooperative(1), k = 16, k_division = scatter(2)",
+        {"n": 72, "k": 40} | _F32,
+        ("ptx",),
+    ),
+    "packed": ("sm_90a", "grid.tile = [64, 64], epilogue.pack = rows", _F32, ("ptx",)),
+    "with an amax": ("sm_80", "grid.tile = [64, 64]", {"amax": True} | _F32, ("cta", "ptx")),
+    "8-bit floats": ("sm_90a", "grid.tile = [64, 64]", {"result_types": {"pre": "e4m3"}}, ("ptx",)),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_level_gives_both_results(name):
+def test_every_level_gives_all_results(name):
     target, schedule, fields, levels = CASES[name]
-    kernel = lt.compile_ir(_problem(target, schedule, **fields))
-    batch, has_amax, rng = fields.get("batch", ()), "amax" in fields, np.random.default_rng(0)
-    outer = (batch,) if batch else ()
-    a, b, bias = (rng.integers(-3, 4, shape) for shape in ((*outer, 70, 40), (*outer, 72, 40), 72))
-    before = a @ b.swapaxes(-1, -2) + bias
+    kernel = lt.compile_gemm(_spec(**fields), target=target, schedule=schedule)
+    m, rng = fields.get("m", 70), np.random.default_rng(0)
+    outer = (fields["batch"],) if "batch" in fields else ()
+    a, b = (rng.integers(-3, 4, (*outer, rows, 40)) for rows in (m, 72))
+    operands = {"bias": rng.integers(-3, 4, 72)}
+    before = a @ b.swapaxes(-1, -2) + operands["bias"]
+    if fields.get("epilogue") is _with_sums:
+        operands["c"] = rng.integers(-3, 4, (m, 72))
+        before = before + operands["c"]
+    expected = {"d": np.maximum(before, 0), "pre": before, "twice": 2 * before}
+    if "amax" in fields:
+        operands["amax"] = np.full(1, 1e9, np.float32)
     for level in levels or kernel.levels:
-        pre, amax = np.zeros((*outer, 70, 72), np.int64), np.full(1, 1e9, np.float32)
-        others = {"bias": bias, "pre": pre} | ({"amax": amax} if has_amax else {})
-        d = kernel.interpret(a, b, **others, level=level, domain="exact")
-        assert np.array_equal(pre, before) and np.array_equal(d, np.maximum(before, 0)), level
-        assert not has_amax or amax[0] == np.maximum(before, 0).max(), level
+        found = kernel.interpret(a, b, **operands, level=level, domain="exact")
+        assert all(np.array_equal(values, expected[result]) for result, values in found.items()), level
+        assert "amax" not in fields or operands["amax"][0] == np.abs(before).max(), level
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_open_extents_of_any_size(target):
+    kernel = lt.compile_gemm(_spec(**_F32), target=target, schedule="grid.tile = [64, 64]")
+    rng = np.random.default_rng(1)
+    for m, n, k in ((1, 1, 1), (65, 9, 3), (8, 16, 0), (0, 16, 8)):
+        a, b, bias = (rng.integers(-3, 4, shape) for shape in ((m, k), (n, k), n))
+        for level in ("ptx",):
+            found = kernel.interpret(a, b, bias=bias, level=level, domain="exact")
+            before = a @ b.T + bias
+            assert np.array_equal(found["pre"], before) and np.array_equal(found["d"], np.maximum(before, 0))
+
+
+def test_results_are_written_to_halves_of_one_matrix():
+    kernel = lt.compile_gemm(_spec(), target="sm_80", schedule="grid.tile = [64, 64]")
+    rng = np.random.default_rng(2)
+    a, b, bias = (rng.integers(-3, 4, shape).astype(numpy_dtype("bf16")) for shape in _SHAPES)
+    whole = np.zeros((70, 144), a.dtype)
+    out = {"pre": whole[:, :72], "d": whole[:, 72:]}
+    found = kernel.interpret(a, b, bias=bias, out=out)
+    assert all(found[name] is out[name] for name in out)
+    before = a.astype(np.float32) @ b.astype(np.float32).T + bias.astype(np.float32)
+    assert np.array_equal(whole.astype(np.float32), np.hstack([before, np.maximum(before, 0)]))
+    with pytest.raises(InterpreterError, match=r"overlaps output .*\[output-overlaps-input\]"):
+        kernel.interpret(a, b, bias=bias, out={"pre": whole[:, :72], "d": whole[:, 71:143]})
+
+
+_SHAPES = ((70, 40), (72, 40), 72)
+
+
+def test_outputs_that_the_kernel_does_not_give_are_refused():
+    kernel = lt.compile_gemm(_spec(), target="sm_80", schedule="grid.tile = [64, 64]")
+    a, b, bias = (np.ones(shape, np.int64) for shape in _SHAPES)
+    for out, code in (({"post": a}, "out-names"), (a, "out-by-name"), ({"pre": 3}, "out-numpy")):
+        with pytest.raises(InterpreterError, match=rf"\[{code}\]"):
+            kernel.interpret(a, b, bias=bias, out=out, domain="exact")
 
 
 def _inputs(batch: tuple[int, ...] = ()) -> dict[str, np.ndarray]:
@@ -96,28 +148,23 @@ def _inputs(batch: tuple[int, ...] = ()) -> dict[str, np.ndarray]:
     return {name: np.ones(shape, np.int64) for name, shape in shapes.items()} | {"bias": np.ones(72, np.int64)}
 
 
+def _problem(**fields) -> str:
+    return problem_text(_spec(**fields), get("sm_80"), lt.Schedule.parse("grid.tile = [64, 64]"))
+
+
 def test_a_result_of_integers_takes_wide_integers_and_floats_keep_their_type():
-    text = problem_text(lt.GemmSpec(a="s8", b="s8", d="s32", acc="s32"), get("sm_80"), lt.Schedule())
-    memref = "memref<?x?xi32, strided<[?, 1]>>"
-    for old, new in (
-        ('{tile.name = "d"}', f'{{tile.name = "d"}}, %pre: {memref} {{tile.name = "pre"}}'),
-        ("into %arg2", "into (%arg2, %pre)"),
-        ("tile.yield %acc : i32", "tile.yield %acc, %acc : i32, i32"),
-        (f", {memref}\n", f", {memref}, {memref}\n"),
-    ):
-        text = text.replace(old, new)
+    spec = lt.GemmSpec(a="s8", b="s8", d="s32", acc="s32", epilogue=lambda acc: {"d": acc, "pre": acc})
     given = _inputs() | {"a": np.ones((70, 40), np.int8), "b": np.ones((72, 40), np.int8)}
     del given["bias"]
-    d = interpret(text, given, domain="exact")
-    assert (d == 40).all() and np.array_equal(given["pre"], d)
-    with pytest.raises(InterpreterError, match=r"operand pre: .*\[array-dtype\]"):
-        interpret(_problem("sm_80", "grid.tile = [64, 64]"), _inputs() | {"pre": np.zeros((70, 72))}, domain="exact")
+    found = interpret(problem_text(spec, get("sm_80"), lt.Schedule()), given, domain="exact")
+    assert (found["d"] == 40).all() and np.array_equal(given["pre"], found["d"])
+    with pytest.raises(InterpreterError, match=r"operand d: .*\[array-dtype\]"):
+        interpret(_problem(), _inputs() | {"d": np.zeros((70, 72))}, domain="exact")
 
 
 def test_a_batch_shares_no_result():
-    text = _problem("sm_80", "grid.tile = [64, 64]", batch=2)
     with pytest.raises(InterpreterError, match=r"operand pre: .*must have rank 3: .*\[matrix-rank\]"):
-        interpret(text, _inputs((2,)) | {"pre": np.zeros((70, 72), np.int64)}, domain="exact")
+        interpret(_problem(batch=2), _inputs((2,)) | {"pre": np.zeros((70, 72), np.int64)}, domain="exact")
 
 
 @pytest.mark.parametrize("name", ["a", "bias", "d"])
@@ -125,14 +172,30 @@ def test_a_result_lies_apart_from_inputs_and_results(name):
     given = _inputs()
     memory = np.ones(70 * 72, np.int64)
     given |= {"pre": memory.reshape(70, 72), name: memory[: given[name].size].reshape(given[name].shape)}
-    with pytest.raises(InterpreterError, match=rf"overlaps (input {name}|output pre),.*\[output-overlaps-input\]"):
-        interpret(_problem("sm_80", "grid.tile = [64, 64]"), given, domain="exact")
+    with pytest.raises(InterpreterError, match=rf"overlaps (input {name}|output (d|pre)),.*\[output-overlaps-input\]"):
+        interpret(_problem(), given, domain="exact")
 
 
-def test_a_saved_kernel_shares_no_result_and_is_not_verified_by_d_alone():
-    kernel = lt.compile_ir(_problem("sm_80", "grid.tile = [64, 64]", batch=3))
+def test_a_module_without_full_results_is_no_spec():
+    text = problem_text(lt.GemmSpec(a="bf16", b="bf16", d="bf16", amax=True), get("sm_80"))
+    for pattern, written in (
+        (r"into \(%arg2, (amax %\w+)\)", r"into \1"),
+        (r"tile.yield %\w+, (%\w+) : bf16, f32", r"tile.yield \1 : f32"),
+        (r"memref<[^<]*<\[\?, 1\]>>, memref<1xf32>\n", "memref<1xf32>\n"),
+    ):
+        text, count = re.subn(pattern, written, text)
+        assert count == 1
+    with make_context() as context, pytest.raises(lt.ScheduleError, match=r"\[no-full-result\]"):
+        spec_of(parse_text(text, context, "<problem>"))
+
+
+def test_a_saved_kernel_shares_no_result_and_says_how_each_is_computed():
+    kernel = lt.compile_gemm(_spec(batch=3), target="sm_80", schedule="grid.tile = [64, 64]")
     for seed in range(16):
         operands, _ = random_operands(kernel.manifest, np.random.default_rng(seed))
-        assert len(operands["pre"].shape) == 3
-    with pytest.raises(LoadError, match=r"epilogue_program gives only D.*\[several-full-outputs\]"):
-        verify_kernel(runtime.Kernel(kernel.manifest, kernel.ptx, None))
+        assert {*operands} == {"a", "b", "bias"}
+    program = {**kernel.manifest["epilogue_program"]}
+    assert program.pop("others")
+    broken = runtime.Kernel({**kernel.manifest, "epilogue_program": program}, kernel.ptx, None)
+    with pytest.raises(LoadError, match=r"2 full outputs, but epilogue_program gives 1.*\[program-results\]"):
+        verify_kernel(broken)

@@ -89,6 +89,17 @@ def test_a_call_that_no_kernel_takes_says_why(folder: Path, monkeypatch: pytest.
         found.kernel_for(matrix(64), matrix(64))
 
 
+def test_outputs_are_given_by_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = load_bundle(folder)
+    on_gpu(monkeypatch, 8, 0)
+    for out in (matrix(64), {"d": matrix(64)}, {"d": None}, None):
+        assert found.kernel_for(matrix(64), matrix(64), out=out).manifest["spec"]["m"] == 64
+    with pytest.raises(LaunchError, match=r"it gives d; .*\[no-kernel-fits\]"):
+        found.kernel_for(matrix(64), matrix(64), out={"pre": matrix(64)})
+    with pytest.raises(LaunchError, match=r"\[bundle-outputs\]"):
+        bundle._check(found.entries[0], [matrix(64), matrix(64)], {}, {"pre": matrix(64)})
+
+
 def test_what_is_damaged_or_of_another_version_is_refused(folder: Path, tmp_path: Path) -> None:
     index = folder / bundle.INDEX
     text = index.read_text()

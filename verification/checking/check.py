@@ -182,7 +182,7 @@ def _is_of_whole_rows(shape: Shape, subject: Subject) -> bool:
     """Whether rows of D are multiples of 16 bytes, and a batch has several matrices."""
     several = shape.matrices > 1 or not subject.spec.is_batched
     row = shape.extents[0 if subject.spec.d_order == "column" else 1]
-    return shape.extents[2] > 0 and several and row * element_type(subject.spec.d).bytes % WIDEST == 0
+    return shape.extents[2] > 0 and several and row * element_type(subject.facts.narrowest).bytes % WIDEST == 0
 
 
 def _seconds(subject: Subject, level: str, extents: tuple[int, int, int], matrices: int, slowness: float) -> float:

@@ -232,7 +232,7 @@ def _units(schedule: Schedule, problem: Problem) -> dict[str, int]:
         rows = {"a": "M", "b": "N"}[problem.packed]
         units[rows] = WEIGHT_ROWS if problem.stream(problem.packed).rows > 1 else 1
     if schedule.epilogue.path is StorePath.tma and not is_packed("d", schedule):
-        units["M" if problem.d_is_column_major else "N"] = _ACCESS_BYTES // element_type(problem.d).bytes
+        units["M" if problem.d_is_column_major else "N"] = _ACCESS_BYTES // element_type(problem.narrowest).bytes
     for operand in ("a", "b"):
         given = schedule.mainloop.operand(operand)
         if TMA_RANKS.get(given.copy or "", 0) > 2 and given.swizzle is not None:
@@ -491,7 +491,7 @@ def sharings_of(problem: Problem, operands: Sequence[str]) -> dict[tuple[str, ..
 
 def paddings_of(problem: Problem) -> dict[int, str]:
     """Elements after each row, beyond the alignment, and the purpose of each."""
-    unit = _ACCESS_BYTES // element_type(problem.d).bytes
+    unit = _ACCESS_BYTES // element_type(problem.narrowest).bytes
     found = {unit: "rows further apart than they are long", 0: "rows as close as alignment lets them lie"}
     if OperandKind.full in problem.kinds:
         found[3] = "rows of full operands at no multiple of 16 bytes"

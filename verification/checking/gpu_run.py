@@ -17,6 +17,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
 from lowtide.errors import DeviceError, before_code
 from lowtide.runtime import driver
+from lowtide.runtime.results import returned
 from lowtide.runtime.verify import GUARD_BYTES, check_written, host_array
 from lowtide.verification.checking.interpretation import batch_of
 
@@ -27,10 +28,10 @@ _MOST_LAUNCHES = 200
 
 @dataclass(frozen=True)
 class GpuRun:
-    """D in float64, as stored; a complaint about elements not written, or bytes written beside D ("" for none); and
-    the mean seconds per launch, over `launches` launches."""
+    """D, or full results by name, in float64, as stored; a complaint about elements not written, or bytes written
+    beside D ("" for none); and the mean seconds per launch, over `launches` launches."""
 
-    d: np.ndarray[Any, Any]
+    d: Any
     complaint: str
     seconds: float
     launches: int
@@ -49,23 +50,27 @@ def run_on_gpu(
     m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
     n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
     shape = (*batch_of(spec), *((m, n) if spec.d_order == "row" else (n, m)))
-    d = host_array(shape, spec.d, _ROW_ALIGNMENT, None, padding=1)
+    stored = {x.name: host_array(shape, x.dtype, _ROW_ALIGNMENT, None, padding=1) for x in spec.full_results}
     with driver.active(context), _Buffers(device) as buffers:
         operands = {
             name: value if not isinstance(value, np.ndarray) else buffers.upload(value, _dtype(spec, name))
             for name, value in inputs.items()
         }
-        address = buffers.allocate(d.stored.nbytes)
-        buffers.copy_in(address, d.stored)
-        out = runtime.Operand(address + GUARD_BYTES, shape, d.strides, spec.d, device)
-        launch = loaded.bind(stream=0, out=out, **operands)
+        addresses = {name: buffers.allocate(d.stored.nbytes) for name, d in stored.items()}
+        out = {}
+        for name, d in stored.items():
+            buffers.copy_in(addresses[name], d.stored)
+            out[name] = runtime.Operand(addresses[name] + GUARD_BYTES, shape, d.strides, d.dtype, device)
+        launch = loaded.bind(stream=0, out=returned(out), **operands)
         launch()
         _synchronize()
-        buffers.copy_out(d.stored, address)
+        for name, d in stored.items():
+            buffers.copy_out(d.stored, addresses[name])
         for name in {*inputs} & {result.name for result in spec.results}:
             buffers.copy_out(inputs[name], operands[name].address)
         seconds, launches = _timed(launch)
-    return GpuRun(d.values(), check_written(d), seconds, launches)
+    found, complaints = {name: d.values() for name, d in stored.items()}, map(check_written, stored.values())
+    return GpuRun(returned(found), next(filter(None, complaints), ""), seconds, launches)
 
 
 def _dtype(spec: GemmSpec, name: str) -> str:

@@ -15,12 +15,14 @@ from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.errors import InterpreterError, SpecError
 from lowtide.interpreter import Loaded
 from lowtide.interpreter.host import LEVELS
 from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.interpreter.numbers.domains import domain as number_domain
 from lowtide.passes.schedules.facts.alignment import WIDEST, WIDEST_OF_ALL
+from lowtide.runtime.results import returned
 from lowtide.verification.checking.reference import elements_apart, padded_matrix, random_inputs, row_stride, stale
 
 # Multiply-adds per second of one CPU core, including those of padded tiles, by mma of 16-bit operands: measured once,
@@ -167,9 +169,9 @@ def run(
     inputs: Mapping[str, Any],
     placement: Placement = _USUAL,
     **options: Any,
-) -> np.ndarray[Any, Any]:
-    """D of a module on the interpreter, with the inputs of `inputs_for`. Sets the results among these. `options`: as
-    for `interpreter.interpret`.
+) -> Any:
+    """D of a module on the interpreter, or a dict of its results, with the inputs of `inputs_for`. Sets the results
+    among these. `options`: as for `interpreter.interpret`.
 
     Raises InterpreterError.
     """
@@ -178,14 +180,28 @@ def run(
     batch, alignments = placement.batch, placement.alignments
     matrices, between = batch_of(spec, batch), 0 if batch is None else batch.rows_between
     rows, columns = (m, n) if spec.d_order == "row" else (n, m)
-    stride = row_stride(columns + placement.padding, alignments["d"], numpy_dtype(spec.d).itemsize)
-    gap = elements_apart(placement.batches["d"], numpy_dtype(spec.d).itemsize)
-    d = padded_matrix(np.zeros((*matrices, rows, columns)), spec.d, stride, between, gap)
+    bases = dict(alignments if placement.bases is None else placement.bases)
+    base_of_d, outputs, (first, *_) = bases.pop("d"), {}, spec.full_results
+    for result in spec.full_results:
+        aligned, of_batch, base = (
+            _aligned(given, first.dtype, result.dtype) for given in (alignments["d"], placement.batches["d"], base_of_d)
+        )
+        size = numpy_dtype(result.dtype).itemsize
+        stride, gap = row_stride(columns + placement.padding, aligned, size), elements_apart(of_batch, size)
+        zeros = np.zeros((*matrices, rows, columns))
+        outputs[result.name] = padded_matrix(zeros, result.dtype, stride, between, gap)
+        bases[result.name] = base
     operands = {name: value for name, value in inputs.items() if name not in ("a", "b")}
-    ordered = {"a": inputs["a"], "b": inputs["b"], "d": d, **operands}
-    bases = alignments if placement.bases is None else placement.bases
+    ordered = {"a": inputs["a"], "b": inputs["b"], **outputs, **operands}
     offsets = {name: bytes_of for name, bytes_of in bases.items() if bytes_of < WIDEST}
-    return interpreter.interpret(module, ordered, offsets=offsets, **options)
+    found = interpreter.interpret(module, ordered, offsets=offsets, **options)
+    return returned({first.name: found} if len(outputs) == 1 else found)
+
+
+def _aligned(of_d: int, d: str, dtype: str) -> int:
+    """The alignment in bytes of a full result of a type, from that of D: a store has equally many elements of each."""
+    size, size_of_d = element_type(dtype).bytes, element_type(d).bytes
+    return max(of_d, min(WIDEST, of_d * size // size_of_d))
 
 
 def batch_of(spec: GemmSpec, batch: Batch | None = None) -> tuple[int, ...]:

@@ -21,13 +21,15 @@ import numpy as np
 
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.evaluate import evaluate
-from lowtide.compiler.epilogue.operands import Operand, OperandKind, ResultKind
+from lowtide.compiler.epilogue.operands import Operand, OperandKind
+from lowtide.compiler.epilogue.results import ResultKind
 from lowtide.compiler.spec import SCALES, UNBATCHED, ZEROS, GemmSpec
 from lowtide.elements import element_type, stages_of_sum
 from lowtide.errors import SpecError
 from lowtide.keywords import check_keywords
 from lowtide.runtime.dtypes import half_unit, left_out, multiplied, random_numbers, round_to, split, wrapped
 from lowtide.runtime.manifest import STALE
+from lowtide.runtime.results import returned
 from lowtide.runtime.weights import unpack_weights, zero_points
 from lowtide.runtime.wide_products import exact_product
 from lowtide.verification.checking.bound import Interval, propagate
@@ -55,17 +57,24 @@ class Comparison:
     failed: int = 0
 
 
-def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
-    """D in float64, as stored, not rounded to D's type, but saturated for integers; in a batch (batch, M, N).
+def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> Any:
+    """D in float64, as stored, not rounded to D's type, but saturated for integers; in a batch (batch, M, N). A dict of
+    such arrays if the epilogue names its results.
 
     `a`, `b`: in the spec's layout, as values of the spec's dtypes; `operands`: the epilogue's, by name. In a batch,
     operands without its dimension are shared. Raises `SpecError` for shapes or names that do not fit the spec.
     """
-    return _computed(spec, a, b, operands, with_bound=False)[0]
+    return returned(
+        {
+            result.name: _computed(spec.of_result(result.name), a, b, operands, with_bound=False)[0]
+            for result in spec.full_results
+        }
+    )
 
 
-def error_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> np.ndarray:
-    """The largest error of each element of D against `reference`, float64. Same arguments, shape and errors.
+def error_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> Any:
+    """The largest error of each element of D, or of each result, against `reference`, float64. Same arguments, shape
+    and errors.
 
     Infinite if there is no bound: the result, or a value that it is made from, may overflow; the epilogue divides by a
     value that may be 0; or rounding decides whether it is NaN. 0 if the reference is NaN, or infinite, and D must be
@@ -74,11 +83,14 @@ def error_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -
     return reference_with_bound(spec, a, b, **operands)[1]
 
 
-def reference_with_bound(
-    spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """`reference` and `error_bound` together, with one product A · B."""
-    return _computed(spec, a, b, operands, with_bound=True)
+def reference_with_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> tuple[Any, Any]:
+    """`reference` and `error_bound` together, with one product A · B for each result."""
+    pairs = {
+        result.name: _computed(spec.of_result(result.name), a, b, operands, with_bound=True)
+        for result in spec.full_results
+    }
+    values, bounds = ({name: pair[which] for name, pair in pairs.items()} for which in (0, 1))
+    return returned(values), returned(bounds)
 
 
 def _computed(
@@ -151,7 +163,7 @@ def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -
 
 
 def stale(spec: GemmSpec) -> dict[str, Any]:
-    """Arrays for the results that a call takes beside D, by name, with what a call before may have left in them."""
+    """Arrays for the results that a call takes among its operands, by name, with what a call before may have left."""
     return {each.name: np.full(1, STALE, np.float32) for each in spec.results if each.kind is ResultKind.AMAX}
 
 

@@ -28,7 +28,7 @@ from lowtide.verification.checking.places import ALIGNED, Place
 from lowtide.verification.checking.reference import reference
 from lowtide.verification.checking.runnable import runnable
 from lowtide.verification.checking.tile_order import TileOrder
-from lowtide.verification.checking.verdicts import Element, Verdict, against_exact, against_float64
+from lowtide.verification.checking.verdicts import Element, Results, Verdict, against_exact, against_float64
 
 Extents = tuple[int, int, int]
 Array = np.ndarray[Any, Any]
@@ -198,7 +198,7 @@ def _order_of(source: Source, spec: GemmSpec, trial: Trial) -> TileOrder | None:
 
 
 def _outcome(
-    source: Source, spec: GemmSpec, inputs: dict[str, Any], expected: Array | None, trial: Trial, observed: _Observed
+    source: Source, spec: GemmSpec, inputs: dict[str, Any], expected: Results | None, trial: Trial, observed: _Observed
 ) -> Outcome:
     started = time.perf_counter()
     ended = partial(Outcome, source.level, trial)
@@ -233,13 +233,15 @@ def _outcome(
     return ended(finding, verdict.message, time.perf_counter() - started, verdict.element, paths, in_order, report)
 
 
-def _verdict(spec: GemmSpec, inputs: dict[str, Any], d: Array, expected: Array | None) -> Verdict:
+def _verdict(spec: GemmSpec, inputs: dict[str, Any], d: Results, expected: Results | None) -> Verdict:
     if expected is not None:
         return against_exact(spec, inputs, d, expected)
     return against_float64(spec, inputs, d)
 
 
-def _explored(module: Loaded, spec: GemmSpec, inputs: dict[str, Any], expected: Array | None, trial: Trial) -> Explored:
+def _explored(
+    module: Loaded, spec: GemmSpec, inputs: dict[str, Any], expected: Results | None, trial: Trial
+) -> Explored:
     """The trial in every order of agents that differs in the result of a poll, within the limits."""
 
     def once(explorer: Explorer) -> None:
@@ -252,15 +254,17 @@ def _explored(module: Loaded, spec: GemmSpec, inputs: dict[str, Any], expected: 
     return explore(once, MOST_ORDERS, MOST_SECONDS)
 
 
-def _expected(module: ir.Module, spec: GemmSpec, inputs: dict[str, Any], trial: Trial) -> Array | None:
-    """D of the problem in an exact domain; None in `float`.
+def _expected(module: ir.Module, spec: GemmSpec, inputs: dict[str, Any], trial: Trial) -> Results | None:
+    """The results of the problem in an exact domain; None in `float`.
 
     In `exact`, float64 is also exact on small integers, so it checks the interpreter's level problem independently.
     """
     if trial.domain == FloatDomain.name:
         return None
-    d = run(module, spec, unset(spec, inputs), Placement(batch=trial.batch), sms=1, seed=0, domain=trial.domain)
-    return reference(spec, **inputs) if trial.domain == ExactDomain.name else d
+    found: Results = run(
+        module, spec, unset(spec, inputs), Placement(batch=trial.batch), sms=1, seed=0, domain=trial.domain
+    )
+    return reference(spec, **inputs) if trial.domain == ExactDomain.name else found
 
 
 def first_fault(found: Iterable[Outcome]) -> Outcome | None:
@@ -280,7 +284,8 @@ def domains_of(problem: str, extents: Extents, batch: Batch | None = None) -> tu
 
 
 def degree_of(spec: GemmSpec) -> int:
-    """The degree of D as a polynomial of A, B and the operands, if it is one: at most the sum over each product."""
+    """The largest degree of a full result as a polynomial of A, B and the operands, if it is one: at most the sum over
+    each product."""
     degrees: dict[int, int] = {}
     for node in spec.epilogue_graph.nodes:
         own = [degrees[id(other)] for other in node.inputs]
@@ -288,7 +293,7 @@ def degree_of(spec: GemmSpec) -> int:
             degrees[id(node)] = _DEGREES[node.op]
         else:
             degrees[id(node)] = sum(own) if node.op in ("mul", "div", "div_approx") else max(own, default=0)
-    return degrees[id(spec.epilogue_graph.result)]
+    return max(degrees[id(node)] for _, node in spec.epilogue_graph.results)
 
 
 def op_in(message: str) -> str:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from lowtide.compiler.block_scales import of_rows
-from lowtide.compiler.epilogue.operands import ResultKind
+from lowtide.compiler.epilogue.results import D, ResultKind
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type
 from lowtide.errors import SpecError
@@ -20,6 +20,8 @@ _MOST_PRODUCTS = 2**32
 _BYTES_PER_ELEMENT = 24  # of host memory, for a matrix, its float64 copy and the magnitudes
 
 Array = np.ndarray[Any, Any]
+Results: TypeAlias = Array | Mapping[str, Array]
+"""What a run returns: D, or full results by name."""
 
 
 @dataclass(frozen=True)
@@ -78,19 +80,38 @@ def check_memory(m: int, n: int, k: int, matrices: int = 1, padding: int = 0, ro
         )
 
 
-def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int = 0) -> Verdict:
-    """Compares D with float64, within the derived bound. If D is right, also checks the other results, which the run
-    wrote to arrays among the inputs.
+def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Results, seed: int = 0) -> Verdict:
+    """Compares D, or each of several full results, with float64, within the derived bound. If they are right, also
+    checks the other results, which the run wrote to arrays among the inputs.
 
     All of D, or the first, the last and random rows of a large one; for a large batch the first, the last and random
     matrices.
     """
-    verdict = _of_d(spec, inputs, d, seed)
+    arrays = by_name(spec, d)
+    verdict = _of_all({name: _of_d(spec.of_result(name), inputs, own, seed) for name, own in arrays.items()})
+    (first, *_) = spec.full_results
     for result in spec.results:
         if result.kind is ResultKind.AMAX and verdict.ok:
-            message = amax_difference(np.asarray(inputs[result.name]), np.asarray(d, np.float64), spec.d)
+            values = np.asarray(arrays[first.name], np.float64)
+            message = amax_difference(np.asarray(inputs[result.name]), values, first.dtype)
             verdict = Verdict(False, message) if message else verdict
     return verdict
+
+
+def by_name(spec: GemmSpec, d: Results) -> dict[str, Array]:
+    """The full results of a run by name: D alone is an array."""
+    return dict(d) if isinstance(d, Mapping) else {spec.full_results[0].name: d}
+
+
+def _of_all(verdicts: Mapping[str, Verdict]) -> Verdict:
+    """The verdict on the first full result that is not right; if all are, the sentences on all of them."""
+    right: list[str] = []
+    for name, verdict in verdicts.items():
+        message = verdict.message if list(verdicts) == [D] else f"{name}: {verdict.message}"
+        if not verdict.ok:
+            return replace(verdict, message=message)
+        right.append(message)
+    return Verdict(True, "; ".join(right))
 
 
 def _of_d(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int) -> Verdict:
@@ -159,16 +180,28 @@ def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str
     return result
 
 
-def against_exact(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, expected: Array) -> Verdict:
-    """Whether D equals the expected one in an exact domain and, if it does, whether the other results among the inputs,
-    set by the run, are right. D is not rounded there, but clamped to narrow integers: then no amax is judged."""
-    verdict = equality(d, expected)
-    is_whole = element_type(spec.d).is_float or spec.d == INTEGER_TYPE
+def against_exact(spec: GemmSpec, inputs: Mapping[str, Any], d: Results, expected: Results) -> Verdict:
+    """Whether the full results equal the expected ones in an exact domain and, if they do, whether the other results
+    among the inputs, set by the run, are right. Results are not rounded there, but clamped to narrow integers: then no
+    amax is judged."""
+    arrays, wanted, (first, *_) = by_name(spec, d), by_name(spec, expected), spec.full_results
+    verdict = _of_all({name: equality(arrays[name], own) for name, own in wanted.items()})
+    is_whole = element_type(first.dtype).is_float or first.dtype == INTEGER_TYPE
     for result in spec.results:
         if result.kind is ResultKind.AMAX and verdict.ok and is_whole:
-            (amax,), largest = np.asarray(inputs[result.name]), np.float32(np.max(np.abs(expected), initial=0))
+            (amax,), largest = (
+                np.asarray(inputs[result.name]),
+                np.float32(np.max(np.abs(wanted[first.name]), initial=0)),
+            )
             verdict = verdict if amax == largest else Verdict(False, f"the amax is {amax:g}, should be {largest:g}")
     return verdict
+
+
+def are_equal(d: Results, other: Results) -> bool:
+    """Whether two runs of one kernel gave the same results."""
+    if isinstance(d, Mapping) and isinstance(other, Mapping):
+        return all(np.array_equal(values, other[name]) for name, values in d.items())
+    return np.array_equal(np.asarray(d), np.asarray(other))
 
 
 def equality(d: Array, expected: Array) -> Verdict:

@@ -12,9 +12,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from mlir import ir
 
 from lowtide.compiler.contexts import make_context, parse_text
@@ -25,6 +23,7 @@ from lowtide.errors import Error, InterpreterError, InterpreterFault, NotInterpr
 from lowtide.interpreter import Loaded, Report
 from lowtide.verification.checking import interpretation
 from lowtide.verification.checking.trials import Trial
+from lowtide.verification.checking.verdicts import Results, are_equal
 
 _STEPS = 500_000  # ops of an agent: an endless loop is not a failure of interest
 _SECONDS = 600.0  # of a command
@@ -32,7 +31,6 @@ FAILED = "the interpreter failed"
 """The start of a failure's kind, after its level, that says nothing about the module."""
 _EXACT = ("exact", "field")
 
-Array = np.ndarray[Any, Any]
 Check = Callable[[str, Trial], str]
 """The kind of failure of a module's text on a trial, "" if it does not fail."""
 
@@ -56,7 +54,7 @@ class Own:
         except Error:
             return ""
 
-    def _lowered(self, text: str, level: Level, trial: Trial, d: Array) -> str:
+    def _lowered(self, text: str, level: Level, trial: Trial, d: Results) -> str:
         assert self.below is not None
         try:
             levels = lower(text, until=self.below).levels
@@ -68,11 +66,11 @@ class Own:
                 kind, other = self._run(source, trial)
                 if kind:
                     return f"level {name}: {kind}"
-                if trial.domain in _EXACT and other is not None and not np.array_equal(d, other):
+                if trial.domain in _EXACT and other is not None and not are_equal(d, other):
                     return f"level {name}: another D"
         return ""
 
-    def _run(self, source: Loaded, trial: Trial) -> tuple[str, Array | None]:
+    def _run(self, source: Loaded, trial: Trial) -> tuple[str, Results | None]:
         """The kind of failure; D if there is none, or if the interpreter cannot say."""
         report = Report()
         try:

@@ -42,7 +42,8 @@ from lowtide.passes.schedules.facts.alignment import moved_alignment
 from lowtide.passes.schedules.facts.resources import (
     narrow_columns,
     scratch_buffers,
-    scratch_element,
+    scratch_elements,
+    swizzle_of_result,
     warps_along_k,
     work_loops,
 )
@@ -219,8 +220,13 @@ def _operands(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> It
 
 
 def _same_swizzle(op: ir.OpView, what: str, type_: ir.Type, field: str, schedule: Schedule) -> Iterator[Refusal]:
-    """A buffer has the swizzle of its field; all swizzles of zero bits are equal."""
-    found, given = _swizzle(type_), schedule.get(field)
+    """A buffer has the swizzle of its field."""
+    yield from _is_swizzled(op, what, type_, field, schedule.get(field))
+
+
+def _is_swizzled(op: ir.OpView, what: str, type_: ir.Type, field: str, given: SwizzleBits) -> Iterator[Refusal]:
+    """A buffer has this swizzle, which the field asks for; all swizzles of zero bits are equal."""
+    found = _swizzle(type_)
     if found is not None and (found[0] != given[0] or (found[0] and found != given)):
         built = "keeps {} with swizzle<{},{},{}>".format(what, *found)
         yield refusal(op, built, "{} = <{},{},{}>".format(field, *given), BOTH)
@@ -363,18 +369,20 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
             scheduled = f"epilogue.tile = {list(epilogue.tile)}"
             yield refusal(write, f"writes parts of {list(shape)}", scheduled, AGAIN)
         scratch = ir.MemRefType(write.destination.type)
-        element = scratch_element(schedule, problem)
-        if element_name(scratch.element_type) != element:
-            built = f"writes scratch of {scratch.element_type}"
-            yield refusal(write, built, f"epilogue.math = {epilogue.math}, with {element} there", AGAIN)
-        yield from _same_swizzle(write, "the scratch", scratch, "epilogue.swizzle", schedule)
+        element, elements = element_name(scratch.element_type), scratch_elements(schedule, problem)
+        if element not in elements:
+            built, there = f"writes scratch of {scratch.element_type}", " and ".join(elements)
+            yield refusal(write, built, f"epilogue.math = {epilogue.math}, with {there} there", AGAIN)
+        given = swizzle_of_result(schedule, element, elements[0], by_columns=problem.d_is_column_major)
+        yield from _is_swizzled(write, "the scratch", scratch, "epilogue.swizzle", given)
         if write.destination not in buffers:
             buffers.append(write.destination)
-    if walk(kernel, sm.TmaStoreOp) and buffers and len(buffers) != scratch_buffers(schedule):
+    count = scratch_buffers(schedule) * len(scratch_elements(schedule, problem))
+    if walk(kernel, sm.TmaStoreOp) and buffers and len(buffers) != count:
         built = f"alternates between {len(buffers)} buffer{'s' if len(buffers) > 1 else ''}"
         yield refusal(writes[0], built, f"epilogue.buffers = {scratch_buffers(schedule)}", AGAIN)
-    widest = moved_alignment("d", schedule, problem)
     for store in stores:
+        widest = moved_alignment("d", schedule, problem.of_result(element_name(store.destination.type.element_type)))
         size = copy_atom(store.atom.value).bytes_per_thread
         if size > widest:
             yield refusal(store, f"stores {size} bytes at once", f"epilogue.store = {widest}", AGAIN)

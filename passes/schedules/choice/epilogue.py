@@ -72,19 +72,21 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     if division is not None and division.is_scattered and not shares_by_tma:
         schedule = schedule.filled({"epilogue.path": StorePath.direct})
     # Fragments of mma.sync and wgmma hold pairs of columns. Those of FMA atoms and of f64 hold 16 bytes of a row.
-    is_converted, along_k = element_type(problem.d).is_converted_to, warps_along_k(schedule)
+    widest, along_k = element_type(problem.widest).bits, warps_along_k(schedule)
+    is_converted = any(element_type(each).is_converted_to for each in problem.stored)
     reads_rows = OperandKind.full in problem.region_kinds
     is_light = not reads_rows and not problem.has_math and along_k == 1 and not is_converted
-    is_wide = schedule.multiply.atom == FMA or 2 * element_type(problem.d).bits >= _WIDEST_BITS
+    is_wide = schedule.multiply.atom == FMA or 2 * widest >= _WIDEST_BITS
     # In a narrow tile, 64 rows have fewer vectors than a warpgroup has threads.
     may_be_narrow = schedule.agents.has_producer and schedule.epilogue.tile is None
-    is_narrow = may_be_narrow and schedule.tile_mnk[1] * element_type(problem.d).bits < 2 * _WIDEST_BITS
+    is_narrow = may_be_narrow and schedule.tile_mnk[1] * widest < 2 * _WIDEST_BITS
     by_threads = StorePath.direct if (is_wide or is_narrow) and is_light else StorePath.smem
     if problem.d_is_column_major and not by_tma:
         schedule = schedule.filled(_path_of_columns(schedule, problem))
     schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else by_threads})
     # Full operands are read in whole rows. Without them, the traffic is half as much if elements are converted first.
-    wants_rows = reads_rows or along_k > 1 or is_converted
+    # Results of several types leave the scratch together, as sums.
+    wants_rows = reads_rows or along_k > 1 or is_converted or len({*problem.stored}) > 1
     rows = schedule.epilogue.path is StorePath.smem and wants_rows
     return schedule.filled({"epilogue.math": EpilogueMath.rows if rows else EpilogueMath.registers})
 
@@ -96,7 +98,8 @@ def _path_of_columns(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     d, widest, path = element_type(problem.d), schedule.epilogue.store or _WIDEST_BITS // 8, schedule.epilogue.path
     store = gcd((problem.row_of_d or 1) * d.bytes, widest)
     if path is None:
-        gains = schedule.multiply.by_warpgroups and d.bits == STMATRIX_BITS and store > d.bytes
+        gains = schedule.multiply.by_warpgroups and len({*problem.stored}) == 1
+        gains = gains and d.bits == STMATRIX_BITS and store > d.bytes
         path = StorePath.smem if gains else StorePath.direct
     return {"epilogue.path": path} | ({"epilogue.store": store} if path is StorePath.smem and store < widest else {})
 
@@ -127,7 +130,7 @@ def _gains_by_first_rows(schedule: Schedule, problem: Problem) -> bool:
     wait for the slot, which is released later.
     """
     has_steps = problem.k is not None and problem.k >= _STEPS_BEFORE_FIRST_ROWS * schedule.tile_mnk[2]
-    is_bare = not problem.region_kinds and not problem.has_math
+    is_bare = not problem.region_kinds and not problem.has_math and not problem.beside
     return has_steps and is_bare and schedule.grid.waves is not WavesKind.synchronized
 
 
@@ -261,9 +264,9 @@ def _is_one_wave(schedule: Schedule, problem: Problem, target: Target) -> bool:
 
 
 def _outgrows_l2(problem: Problem, target: Target) -> bool:
-    """Whether D is larger than L2: then it is evicted first, so that A and B stay in L2."""
-    elements = problem.tiles((1, 1))
-    return elements is not None and elements * element_type(problem.d).bits // 8 > target.l2_bytes
+    """Whether the full results are larger than L2: then they are evicted first, so that A and B stay in L2."""
+    elements, bits = problem.tiles((1, 1)), sum(element_type(each).bits for each in problem.stored)
+    return elements is not None and elements * bits // 8 > target.l2_bytes
 
 
 def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:

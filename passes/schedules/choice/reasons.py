@@ -8,6 +8,7 @@ from tensor_layouts import Layout
 from lowtide.dialects.tile import EpilogueMath, OperandKind, PromoteKind, RepeatKind, SchedulerKind, StorePath
 from lowtide.dialects.tile.agents import REGISTER_PATHS
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.passes.schedules.facts.alignment import (
     MATRICES,
     PACK_FIELDS,
@@ -215,4 +216,7 @@ def _why_rows(schedule: Schedule, problem: Problem) -> str:
         return "the sums of the warps along K are added in whole rows"
     if OperandKind.full in problem.kinds:
         return "full operands are read in whole rows"
-    return f"elements are converted to {problem.d} in whole rows, just before they are stored"
+    converted = [each for each in problem.stored if element_type(each).is_converted_to]
+    if not converted:
+        return f"results of {' and '.join(dict.fromkeys(problem.stored))} leave one scratch as sums, in whole rows"
+    return f"elements are converted to {converted[0]} in whole rows, just before they are stored"

@@ -75,7 +75,7 @@ def candidates(given: Schedule, problem: Problem, target: Target) -> Iterator[Ma
     is_plain = problem.is_plain and not (problem.weights or problem.d_is_column_major)
     if not is_plain or problem.layout is not GemmLayout.tn:
         return  # an unrolled loop leaves no registers for these, nor for transposed fragments; it stores rows
-    if max(element_type(name).bits for name in (problem.a, problem.b, problem.d)) > _MOST_BITS:
+    if max(element_type(name).bits for name in (problem.a, problem.b, *problem.stored)) > _MOST_BITS:
         return
     decided = given.decided()
     for form in _FORMS if set(decided) <= set(_COMPATIBLE) else ():

@@ -98,5 +98,6 @@ def _of_output(schedule: Schedule, problem: Problem) -> int:
         shape, d = schedule.grid.tile, element_type(problem.d)
         tv, by_columns = tiled_mma(schedule, problem).tv("c", shape), problem.d_is_column_major
         held = fragment_run(tv, shape, d.bits, by_columns) * d.bytes
-        return min(held, schedule.epilogue.store or held)
-    return epilogue_rows(schedule, problem, multiplying_threads(schedule)).rows.atom.bytes_per_thread
+        return max(d.bytes, min(held, schedule.epilogue.store or held))
+    atom = epilogue_rows(schedule, problem, multiplying_threads(schedule)).store(problem.d)
+    return targets.copy_atom(atom).bytes_per_thread

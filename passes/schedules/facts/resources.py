@@ -7,6 +7,7 @@ from operator import mul
 from lowtide.dialects.tile import EpilogueMath, RepeatKind, StorePath, TailKind, WorkPart
 from lowtide.dialects.tile.agents import Agents
 from lowtide.dialects.tile.fields import Extents2, Extents3
+from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Grid, Schedule
 from lowtide.elements import element_type
 from lowtide.passes.support.agents.atoms import keeps_transposed
@@ -70,8 +71,25 @@ def stage_bytes(operand: str, schedule: Schedule, problem: Problem) -> int:
 
 
 def scratch_element(schedule: Schedule, problem: Problem) -> str:
-    """The element type of the epilogue's scratch."""
+    """The element type of the epilogue's scratch; of D's, where each type of results has its own."""
     return problem.d if schedule.epilogue.math is EpilogueMath.registers else problem.acc
+
+
+def scratch_elements(schedule: Schedule, problem: Problem) -> tuple[str, ...]:
+    """The element types of the epilogue's scratch buffers: with `math = registers`, those of the full results."""
+    is_stored = schedule.epilogue.math is EpilogueMath.registers
+    return tuple(dict.fromkeys(problem.stored)) if is_stored else (problem.acc,)
+
+
+def swizzle_of_result(schedule: Schedule, element: str, d: str, *, by_columns: bool) -> SwizzleBits:
+    """The swizzle of the buffers that TMA stores to results of a type: that of D, of type `d`, in elements of this
+    type. A box is as wide as the swizzle spans, and must divide a part."""
+    assert schedule.epilogue.swizzle is not None and schedule.epilogue.tile is not None
+    bits, base, shift = schedule.epilogue.swizzle
+    if element == d:
+        return bits, base, shift
+    base, extent = swizzle_base(element), WGMMA_ROWS if by_columns else schedule.epilogue.tile[1]
+    return next((fewer for fewer in range(bits, 0, -1) if extent % (1 << (fewer + base)) == 0), 0), base, shift
 
 
 def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
@@ -80,10 +98,11 @@ def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
         return 0
     assert schedule.epilogue.tile is not None
     rows, columns = schedule.epilogue.tile
-    bits = element_type(scratch_element(schedule, problem)).bits
-    sizes = [warps_along_k(schedule) * rows * columns * bits // 8] * scratch_buffers(schedule)
+    widths = [element_type(element).bits for element in scratch_elements(schedule, problem)]
+    of_rows, count = warps_along_k(schedule) * rows, scratch_buffers(schedule)
+    sizes = [of_rows * columns * bits // 8 for bits in widths for _ in range(count)]
     if narrow := narrow_columns(schedule):
-        sizes.append(rows * narrow * bits // 8)
+        sizes += [rows * narrow * bits // 8 for bits in widths]
     if schedule.agents.consumer.turns > 1:  # each has its own buffers
         return schedule.agents.consumer.turns * sum(map(aligned, sizes))
     return sum(aligned(size) for size in sizes[:-1]) + sizes[-1]
@@ -196,5 +215,5 @@ def is_wide_for_scales(tile: Extents3, roles: Agents) -> bool:
 
 
 def results_fill_registers(problem: Problem) -> bool:
-    """Whether each element of D takes a register of its own; narrower elements are packed."""
-    return element_type(problem.d).bits >= REGISTER_BITS
+    """Whether each element of a full result takes a register of its own; narrower elements are packed."""
+    return element_type(problem.widest).bits >= REGISTER_BITS

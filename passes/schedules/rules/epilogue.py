@@ -60,16 +60,28 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         )
     yield from _prefetch(schedule)
     yield from _store(schedule, problem)
+    yield from _of_types(schedule, problem)
     yield from _only_stored(schedule, problem)
     if cache is not None and path is not None and cache not in STORE_HINTS[path]:
         taken = ", ".join(map(str, STORE_HINTS[path]))
         yield f"epilogue.cache = {cache} with epilogue.path = {path}, whose stores take {taken} [store-cache]"
 
 
+def _of_types(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Results of several types leave one scratch as sums, in rows. TMA stores each type from its own."""
+    path, math = schedule.epilogue.path, schedule.epilogue.math
+    if len({*problem.stored}) > 1 and path is StorePath.smem and math is EpilogueMath.registers:
+        yield (
+            f"epilogue.math = registers with results of {' and '.join(dict.fromkeys(problem.stored))}: the scratch of "
+            "epilogue.path = smem has one type; take epilogue.math = rows [results-types]"
+        )
+
+
 def _only_stored(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """If D has elements that threads do not hold, it is stored where it is converted."""
-    row, path, math = element_type(problem.d), schedule.epilogue.path, schedule.epilogue.math
-    if not row.is_converted_to:
+    """If a result has elements that threads do not hold, it is stored where it is converted."""
+    path, math = schedule.epilogue.path, schedule.epilogue.math
+    row = next((row for row in map(element_type, problem.stored) if row.is_converted_to), None)
+    if row is None:
         return
     division = schedule.k_division
     if division is not None and division.is_scattered:
@@ -117,7 +129,7 @@ def _store(schedule: Schedule, problem: Problem) -> Iterator[str]:
     path, store = schedule.epilogue.path, schedule.epilogue.store
     if store is None:
         return
-    sizes = [size for size in _STORE_BYTES if size >= element_type(problem.d).bytes]
+    sizes = [size for size in _STORE_BYTES if size >= element_type(problem.widest).bytes]
     if store not in sizes:
         nearest = min(sizes, key=lambda size: (abs(size - store), size))
         yield (
@@ -218,7 +230,7 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         lowest = (min(rows, extent), columns)
         try:
             element, threads = scratch_element(schedule, problem), multiplying_threads(schedule)
-            rows_of_part(lowest, element, problem.d, threads, schedule.epilogue.store, problem.d_is_column_major)
+            rows_of_part(lowest, element, problem.widest, threads, schedule.epilogue.store, problem.d_is_column_major)
         except ScheduleError as error:
             yield f"epilogue.tile: {error}"
             return
@@ -243,14 +255,14 @@ def _nearest_part(part: int, step: int, extent: int) -> int:
 def stores_whole_rows(problem: Problem) -> bool:
     """Whether D's rows are known to be multiples of 16 bytes: TMA writes no less, even at an edge (seen on H200)."""
     length = problem.row_of_d
-    return length is not None and length * element_type(problem.d).bits % 128 == 0
+    return length is not None and length * element_type(problem.narrowest).bits % 128 == 0
 
 
 def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
     """Each warpgroup stores 64 rows of a part, in boxes as wide as the swizzle's span."""
     assert schedule.epilogue.tile is not None and schedule.epilogue.swizzle is not None
     rows, columns = schedule.epilogue.tile
-    length, whole = problem.row_of_d, 128 // element_type(problem.d).bits
+    length, whole = problem.row_of_d, 128 // element_type(problem.narrowest).bits
     if OperandKind.full in problem.region_kinds:
         yield (
             "epilogue.path = tma has no room for a full operand, which is read in rows; take epilogue.path = smem"
@@ -301,7 +313,7 @@ def _boxes_of_rows(schedule: Schedule, problem: Problem, width: int) -> Iterator
     assert schedule.epilogue.tile is not None and schedule.epilogue.swizzle is not None
     _, columns = schedule.epilogue.tile
     bits, base, shift = schedule.epilogue.swizzle
-    unit, whole = swizzle_base(problem.d), 128 // element_type(problem.d).bits
+    unit, whole = swizzle_base(problem.d), 128 // element_type(problem.narrowest).bits
     if columns % width:
         narrower = max(b for b in range(bits) if b == 0 or columns % (1 << (b + unit)) == 0)
         yield (

@@ -74,12 +74,13 @@ def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
 def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     multiplied, summed = operand_types(), kernel_types()
     of_each = ("A", problem.a, multiplied), ("B", problem.b, multiplied), ("the accumulator", problem.acc, summed)
-    for name, element, known in (*of_each, ("D", problem.d, types_of_d())):
+    for name, element, known in (*of_each, *(("D", stored, types_of_d()) for stored in problem.stored)):
         if element not in known:
             yield f"{name} of {element}: elements are one of {', '.join(known)} [elements-of-problem]"
             return
     computed = element_type(problem.acc).computes_in
-    for name, element in (("D", problem.d), *(("an operand", operand) for operand in problem.operands)):
+    stored = (("D", each) for each in problem.stored)
+    for name, element in (*stored, *(("an operand", operand) for operand in problem.operands)):
         if element_type(element).computes_in != computed:
             taken = ", ".join(types_of_d(computed))
             yield (

@@ -172,12 +172,16 @@ def tiled_copy_attr(copy: TiledCopy) -> sm.TiledCopyAttr:
 
 @dataclass(frozen=True)
 class EpilogueAccess:
-    """The epilogue's pass through shared memory: the scratch's element, the copy of its rows, and the most elements
-    that an access of 16 bytes moves, both in the scratch and in D."""
+    """The epilogue's pass through shared memory: the scratch's element, the copy of its rows, by stores of the widest
+    result, and the most elements that an access of 16 bytes moves, both in the scratch and in this result."""
 
     scratch_element: str
     rows: TiledCopy
     widest: int
+
+    def store(self, element: str) -> str:
+        """The atom that stores as many elements of a result's type."""
+        return f"st.global.{self.rows.vector * element_type(element).bits // 8}"
 
 
 def epilogue_rows(schedule: Schedule, problem: Problem, threads: int) -> EpilogueAccess:
@@ -188,7 +192,7 @@ def epilogue_rows(schedule: Schedule, problem: Problem, threads: int) -> Epilogu
     assert schedule.epilogue.tile is not None
     element = problem.d if schedule.epilogue.math is EpilogueMath.registers else problem.acc
     by_columns, most = problem.d_is_column_major, schedule.epilogue.store
-    return rows_of_part(schedule.epilogue.tile, element, problem.d, threads, most, by_columns)
+    return rows_of_part(schedule.epilogue.tile, element, problem.widest, threads, most, by_columns)
 
 
 def matrices_of_stmatrix(columns: int) -> int:
@@ -205,7 +209,8 @@ def fragment_run(tv: Layout, shape: tuple[int, int], element_bits: int, by_colum
 def rows_of_part(
     shape: tuple[int, int], element: str, d: str, threads: int, most: int | None = None, by_columns: bool = False
 ) -> EpilogueAccess:
-    """As `epilogue_rows`, for a part of any shape. `element` is the element type of the scratch, `d` that of D.
+    """As `epilogue_rows`, for a part of any shape. `element` is the element type of the scratch, `d` the widest one of
+    the full results.
 
     A thread stores `most` bytes of D at once; by default, as many elements as 16 bytes of the wider type hold. With
     `by_columns`, these are neighbours in a column.

@@ -69,7 +69,7 @@ class Problem:
     b: str
     acc: str
     d: str
-    """The element type of the full results."""
+    """The element type of D, the first full result."""
     layout: GemmLayout
     kinds: tuple[OperandKind, ...] = ()
     operands: tuple[str, ...] = ()
@@ -101,6 +101,27 @@ class Problem:
     """The extents among "m", "n", "k" and "batch" that only the choice of the schedule knows; they are run-time
     ones."""
     results: tuple[ResultKind, ...] = (ResultKind.full,)
+    beside: tuple[str, ...] = ()
+    """The element types of the full results after D."""
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The element types of the full results, D's first."""
+        return (self.d, *self.beside)
+
+    @property
+    def widest(self) -> str:
+        """The element type with the most bits among those of the full results."""
+        return max(self.stored, key=lambda name: element_type(name).bits)
+
+    @property
+    def narrowest(self) -> str:
+        """The element type with the fewest bits among those of the full results."""
+        return min(self.stored, key=lambda name: element_type(name).bits)
+
+    def of_result(self, dtype: str) -> "Problem":
+        """The problem as a full result of this type sees it: with the result as D."""
+        return replace(self, d=dtype, beside=self.stored) if dtype != self.d else self
 
     @property
     def compiled(self) -> "Problem":
@@ -230,14 +251,10 @@ class Problem:
     @classmethod
     def of(cls, gemm: tile.GemmOp) -> "Problem":
         """The problem of a tile.gemm. Raises ScheduleError if it has no full result."""
-        full = results_of(gemm, ResultKind.full)
-        if not full:
-            raise ScheduleError(
-                "a kernel reads off a full result which elements there are; give the product one [no-full-result]"
-            )
         matrices = [value.type for value in (gemm.a, gemm.b, *gemm.outs)]
         known = cls.of_attribute(problem_attribute(gemm), matrices).of_size(matrices)
-        batches = [static_extent(ir.MemRefType(value.type), 0) for value in (full[0], gemm.a, gemm.b)]
+        d, *_ = results_of(gemm, ResultKind.full)
+        batches = [static_extent(ir.MemRefType(value.type), 0) for value in (d, gemm.a, gemm.b)]
         return replace(
             known,
             has_math=any(
@@ -250,7 +267,8 @@ class Problem:
 
     @classmethod
     def of_attribute(cls, attribute: tile.ProblemAttr, arguments: Sequence[ir.Type]) -> "Problem":
-        """The problem that a kernel or a host function with these arguments carries; M, N and K are left open."""
+        """The problem that a kernel or a host function with these arguments carries; M, N and K are left open. Raises
+        ScheduleError if it has no full result."""
         a, b, acc = map(element_name, (attribute.a, attribute.b, attribute.acc))
         results = tuple(ResultKind[kind] for kind in attribute.result_kinds)
         d_type = first_full(results, arguments)
@@ -258,9 +276,11 @@ class Problem:
         types = tuple(map(element_name, attribute.operands))
         layout = GemmLayout[attribute.layout]
         (a, b), converted = _multiplied(a, b, attribute.swapped)
+        d, *beside = _stored(attribute)
         is_batched = d_type is not None and ir.MemRefType(d_type).rank == 3
         return cls(
-            *(None, None, None, a, b, acc, _stored(attribute), layout, kinds, types),
+            *(None, None, None, a, b, acc, d, layout, kinds, types),
+            beside=tuple(beside),
             d_is_column_major=attribute.by_columns,
             swapped=attribute.swapped,
             batch=static_extent(ir.MemRefType(d_type), 0) if is_batched else 1,
@@ -287,10 +307,15 @@ def first_full(results: Sequence[ResultKind], arguments: Sequence[ir.Type]) -> i
     return None
 
 
-def _stored(attribute: tile.ProblemAttr) -> str:
-    """The element type of the full results, which all have the same."""
-    full = list(attribute.result_kinds).index(str(ResultKind.full))
-    return element_name(attribute.results[full])
+def _stored(attribute: tile.ProblemAttr) -> list[str]:
+    """The element types of the full results. Raises ScheduleError if there are none."""
+    pairs = zip(attribute.results, attribute.result_kinds, strict=True)
+    found = [element_name(type_) for type_, kind in pairs if kind == str(ResultKind.full)]
+    if not found:
+        raise ScheduleError(
+            "a kernel reads off a full result which elements there are; give the product one [no-full-result]"
+        )
+    return found
 
 
 def _is_transposed(matrix: ir.Value) -> bool:

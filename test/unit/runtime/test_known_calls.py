@@ -280,10 +280,10 @@ def test_each_output_lies_apart_from_inputs_and_outputs(install_driver: Install,
     manifest["arguments"].sort(key=lambda entry: ["a", "b", "d", "pre", "c"].index(entry["name"]))
     kernel, (a, b, d), whole = kernel_from(manifest), arrays(), aligned(M, 2 * K)
     pre, c, wide = Tensor(aligned(M, N)), Tensor(aligned(M, N)), Tensor(whole[:, :K])
-    kernel(a, b, pre=pre, c=d, out=d)
+    kernel(a, b, c=d, out={"d": d, "pre": pre})
     for left, other, name in ((a, d, "output pre"), (wide, Tensor(whole[:, K : K + N]), "input a"), (a, c, "input c")):
         with pytest.raises(LaunchError, match=rf"the output overlaps {name},.*\[output-overlaps\]"):
-            kernel(left, b, pre=other, c=c, out=d)
+            kernel(left, b, c=c, out={"d": d, "pre": other})
     assert len(fake.launches) == 1
 
 

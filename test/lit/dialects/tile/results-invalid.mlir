@@ -39,13 +39,13 @@ func.func @f(%a: !mat) {
 // -----
 
 !mat = memref<8x8xbf16>
-func.func @f(%a: !mat, %pre: memref<8x8xf32>) {
-  // expected-error @below {{full results have the same extents and elements and lie in the same way: 'memref<8x8xbf16>' and 'memref<8x8xf32>' do not [full-results-alike]}}
+func.func @f(%a: !mat, %pre: memref<8x16xf32>) {
+  // expected-error @below {{full results have the same extents and lie in the same way: 'memref<8x8xbf16>' and 'memref<8x16xf32>' do not [full-results-alike]}}
   tile.gemm tn %a, %a into (%a, %pre) acc(f32) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y, %x : bf16, f32
-  } : !mat, !mat, !mat, memref<8x8xf32>
+  } : !mat, !mat, !mat, memref<8x16xf32>
   return
 }
 
