@@ -14,7 +14,7 @@ from lowtide.elements import ELEMENTS, element_type
 from lowtide.errors import InterpreterError, NotInterpreted
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.matrices import Matrix
-from lowtide.interpreter.machine.tensor_maps import TensorMap
+from lowtide.interpreter.machine.tensor_maps import TensorMap, WithMaps
 from lowtide.interpreter.numbers.cells import CODES, CONTINUED, ELEMENT_BYTES
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.registers import Number
@@ -181,7 +181,7 @@ class Places:
         return Number(self.numbers.constant(float(value), type), type)
 
     def _struct(self, struct: Struct, what: str) -> int:
-        """The bytes of a struct with its pointers, as a number."""
+        """The bytes of a struct with its pointers, as a number, and its tensor maps."""
         data = bytearray(struct.data)
         for offset, pointer in struct.pointers:
             if not 0 <= offset <= len(data) - _POINTER:
@@ -189,7 +189,9 @@ class Places:
                     f"{what}: a pointer at byte {offset} of a struct of {len(data)} bytes [launched-struct]"
                 )
             data[offset : offset + _POINTER] = self.address(pointer).to_bytes(_POINTER, "little")
-        return int.from_bytes(data, "little", signed=True)
+        number = int.from_bytes(data, "little", signed=True)
+        maps = {at: self._tensor_map(each, f"{what} at byte {at}") for at, each in struct.maps}
+        return WithMaps.of(number, maps) if maps else number
 
     def _tensor_map(self, map: RecordedMap, what: str) -> TensorMap:
         element, at = element_of(map.dtype), self.address(map.at)

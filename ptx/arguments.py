@@ -42,7 +42,7 @@ class Unwritten:
 @dataclass(frozen=True, eq=False)
 class Bytes:
     """A struct passed by value, as its bytes. `pointers` are arrays, by the offset of the eight bytes that point to
-    them."""
+    them, and tensor maps (`TensorMap`), by the offset of their 128 bytes."""
 
     data: bytes
     pointers: Mapping[int, Any] = field(default_factory=dict)
@@ -90,15 +90,15 @@ class _Placing:
     def parameter(self, argument: Any, variable: Variable, number: int) -> Parameter:
         what = f"argument {number}, .{variable.type} {variable.name}"
         if isinstance(argument, TensorMap):
-            return self._tensor_map(argument, variable, what)
+            if variable.size != _MAP_BYTES:
+                raise LaunchError(
+                    f"{what}: a tensor map has {_MAP_BYTES} bytes, this parameter {variable.size} [ptx-map-parameter]"
+                )
+            return self._tensor_map(argument, variable.name, what)
         if isinstance(argument, Bytes):
             if len(argument.data) != variable.size:
                 raise LaunchError(f"{what}: {len(argument.data)} bytes; it has {variable.size} [ptx-struct]")
-            pointers = (
-                (int(offset), Pointer(self.array(array, f"{variable.name} at {offset}", what)))
-                for offset, array in argument.pointers.items()
-            )
-            return Struct(argument.data, tuple(pointers))
+            return self._struct(argument, variable.name, what)
         if argument is None:
             return bytes(_pointer_bytes(variable, what))
         if isinstance(argument, bool | int | float | np.generic):
@@ -129,12 +129,17 @@ class _Placing:
         self.names.append(self.seen[key])
         return self.seen[key]
 
-    def _tensor_map(self, map: TensorMap, variable: Variable, what: str) -> RecordedMap:
-        if variable.size != _MAP_BYTES:
-            raise LaunchError(
-                f"{what}: a tensor map has {_MAP_BYTES} bytes, this parameter {variable.size} [ptx-map-parameter]"
-            )
-        name = self.array(map.array, variable.name, what)
+    def _struct(self, struct: Bytes, name: str, what: str) -> Struct:
+        pointers, maps = [], []
+        for offset, each in struct.pointers.items():
+            if isinstance(each, TensorMap):
+                maps.append((int(offset), self._tensor_map(each, f"{name} at {offset}", what)))
+            else:
+                pointers.append((int(offset), Pointer(self.array(each, f"{name} at {offset}", what))))
+        return Struct(struct.data, tuple(pointers), tuple(maps))
+
+    def _tensor_map(self, map: TensorMap, name: str, what: str) -> RecordedMap:
+        name = self.array(map.array, name, what)
         array = self.arrays[name]
         if array.strides and array.strides[-1] != 1:
             raise LaunchError(f"{what}: the last dimension of a tensor map is contiguous; copy it [ptx-map-strides]")

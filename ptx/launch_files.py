@@ -326,7 +326,12 @@ def _struct(fields: _Fields, size: int, arrays: Mapping[str, Array]) -> Struct:
     if len(found) != size:
         raise LaunchError(f"{fields.place}: {len(found)} bytes; it has {size} [launch-file-bytes]")
     listed = [fields.part(each, "'pointers'") for each in fields.items("pointers")]
-    return Struct(found, tuple((each.integer("at"), _pointer(each, arrays)) for each in listed))
+    maps = [fields.part(each, "'tensor_maps'") for each in fields.items("tensor_maps")]
+    return Struct(
+        found,
+        tuple((each.integer("at"), _pointer(each, arrays)) for each in listed),
+        tuple((each.integer("at"), _tensor_map(each, arrays)) for each in maps),
+    )
 
 
 def _tensor_map(fields: _Fields, arrays: Mapping[str, Array]) -> TensorMap:

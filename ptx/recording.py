@@ -87,7 +87,9 @@ def _parameter(parameter: Parameter, variable: Variable) -> dict[str, Any]:
         return {"kind": "pointer", "array": parameter.array, "offset_bytes": parameter.offset}
     if isinstance(parameter, Struct):
         pointers = [{"at": at, "array": each.array, "offset_bytes": each.offset} for at, each in parameter.pointers]
-        return {"kind": "bytes", "hex": parameter.data.hex(), "pointers": pointers}
+        found: dict[str, Any] = {"kind": "bytes", "hex": parameter.data.hex(), "pointers": pointers}
+        maps = [{"at": at} | _parameter(each, variable) for at, each in parameter.maps]
+        return found | ({"tensor_maps": maps} if maps else {})
     if isinstance(parameter, TensorMap):
         width = dtype_of(parameter.dtype).itemsize
         return {

@@ -4,7 +4,9 @@ A box is in shared memory row after row, without gaps, its last side fastest. It
 bits of the shared memory address (`hardware.tma_swizzle`), independently of a buffer's layout.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -72,6 +74,23 @@ class TensorMap:
             return place
         panel, within = divmod(column, self.box[-1])
         return (*matrix, *(0,) * (len(self.box) - 3 - len(matrix)), panel, row, within)
+
+
+class WithMaps(int):
+    """A struct that is passed by value, as a number, with the tensor maps in it by their offsets in bytes."""
+
+    maps: Mapping[int, TensorMap]
+
+    @classmethod
+    def of(cls, number: int, maps: Mapping[int, TensorMap]) -> WithMaps:
+        found = cls(number)
+        found.maps = maps
+        return found
+
+
+def map_at(parameter: Any, offset: int) -> Any:
+    """What the address of a part of a parameter stands for: the tensor map there, else the parameter itself."""
+    return parameter.maps.get(offset, parameter) if isinstance(parameter, WithMaps) else parameter
 
 
 def encode(

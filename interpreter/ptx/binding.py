@@ -18,6 +18,7 @@ import numpy as np
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import OF_PYTHON, UNSET, reads_unset, violated_by
+from lowtide.interpreter.machine.tensor_maps import map_at
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.numbers.registers import SIGNED, Number, RegisterError, canonical
@@ -415,12 +416,15 @@ def _address_reader(op: Op, address: Address, slots: Slots) -> Callable[[list[An
 def _named_reader(op: Op, name: str, offset: int, slots: Slots) -> Callable[[list[Any]], Any]:
     """A parameter's value, a variable's address, a special register."""
     if name in slots.parameters:
-        if offset and not op.name.startswith("ld.param"):
+        slot = slots.parameters[name]
+        if op.name.startswith("ld.param"):
+            return itemgetter(slot)
+        if offset and not op.name.startswith(("cvta.param", "prefetch.tensormap")):
             raise op.instruction.error(
-                f"the address of a part of parameter {name} is not interpreted; only ld.param reads one"
-                " [parameter-part]"
+                f"the address of a part of parameter {name} is not interpreted; only that of a tensor map is, by "
+                "cvta.param [parameter-part]"
             )
-        return itemgetter(slots.parameters[name])
+        return lambda values: map_at(values[slot], offset)
     if name in slots.addresses:
         return itemgetter(slots.address(slots.addresses[name] + offset))
     if name in slots.local:

@@ -13,6 +13,7 @@ from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph
 from lowtide.interpreter.program.program import DecodedBlock, Program
 from lowtide.interpreter.ptx.binding import Op, Slots, bind, bind_special
 from lowtide.interpreter.ptx.functions import with_functions
+from lowtide.interpreter.ptx.parameter_parts import resolved
 from lowtide.interpreter.ptx.rows import ROWS
 from lowtide.interpreter.ptx.shared_variables import limits, places
 from lowtide.interpreter.ptx.syntax import Entry, Immediate, Instruction, Label, Module, Name, Register
@@ -48,7 +49,7 @@ def decode(module: Module, name: str, domain: Domain) -> Program:
     local, program.local_bytes = local_places(spaces.local)
     program.globals = globals_of(module, spaces.globals)
     slots = Slots(program, program.reserve_all(body.registers), parameters, shared.offsets, local)
-    program.graph = graph_of(body.code, slots, targets=body.targets)
+    program.graph = graph_of(resolved(body.code, parameters), slots, targets=body.targets)
     ops = (op for block in program.graph.blocks for op in flat(block.ops))
     program.limits = limits(ops, shared.variables, slots.of)
     program.attributes = _attributes(entry)

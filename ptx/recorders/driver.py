@@ -211,21 +211,25 @@ class DriverRecorder:
         """The allocations that the parameters point to, other than the memory of named arrays: of the elements of a
         tensor map, else as bytes."""
         found: dict[int, Region] = {}
-        for data, variable in sorted(
-            zip(packed, entry.parameters, strict=True), key=lambda each: each[0] not in self.maps
-        ):
-            encoded = self._map(data, variable)
-            addresses = [encoded.address] if encoded is not None else [word for _, word in _words(data)]
-            element = "u8" if encoded is None else encoded.element
-            for address in addresses:
-                if address and named.find(address) is None and (place := self._allocation(address)) is not None:
-                    found.setdefault(place[0], Region.of_bytes(variable.name, *place, self._read, element))
+        pairs = list(zip(packed, entry.parameters, strict=True))
+        maps = [(each, variable) for data, variable in pairs for _, each in self._maps_in(data, variable)]
+        wanted = [(variable.name, each.address, each.element) for each, variable in maps]
+        wanted += [(variable.name, word, "u8") for data, variable in pairs for _, word in _words(data)]
+        for name, address, element in wanted:
+            if address and named.find(address) is None and (place := self._allocation(address)) is not None:
+                found.setdefault(place[0], Region.of_bytes(name, *place, self._read, element))
         return iter(found.values())
 
     def _allocation(self, address: int) -> tuple[int, int] | None:
         """The start and the bytes of the allocation of an address; None if it is no address of the GPU."""
         error, base, size = self.driver.cuMemGetAddressRange(self.driver.CUdeviceptr(address))
         return None if int(error) else (int(base), int(size))
+
+    def _maps_in(self, data: bytes, variable: Variable) -> Iterator[tuple[int, Encoded]]:
+        """The tensor maps in a struct, each with its place."""
+        for at in range(0, len(data) - MAP_BYTES + 1, MAP_BYTES // 2):
+            if (encoded := self._map(data[at : at + MAP_BYTES], variable)) is not None:
+                yield at, encoded
 
     def _map(self, data: bytes, variable: Variable) -> Encoded | None:
         found = self.maps.get(data)
@@ -246,7 +250,9 @@ class DriverRecorder:
         if variable.size == _POINTER and pointers:
             return pointers[0][1]
         if variable.size > _POINTER:
-            return Struct(data, tuple(pointers))
+            maps = tuple((at, encoded.placed(memory, variable.name)) for at, encoded in self._maps_in(data, variable))
+            inside = [at + byte for at, _ in maps for byte in range(0, MAP_BYTES, _POINTER)]
+            return Struct(data, tuple(each for each in pointers if each[0] not in inside), maps)
         return data
 
     def _read(self, address: int, size: int) -> NDArray[np.uint8]:

@@ -58,10 +58,11 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Struct:
-    """A struct by value: its bytes, in which `pointers` replace eight bytes at their offsets."""
+    """A struct by value: its bytes, in which `pointers` replace eight bytes at their offsets, and `maps` 128 bytes."""
 
     data: bytes
     pointers: tuple[tuple[int, Pointer], ...] = ()
+    maps: tuple[tuple[int, TensorMap], ...] = ()
 
 
 #: Parameters in the order of the kernel's `.param` list; the bytes of a scalar are little-endian, and those of a null

@@ -75,8 +75,8 @@ def described(folder: Path) -> dict[str, Any]:
     return found
 
 
-def start(driver: FakeDriver, parameters: Any, extra: Any = 0) -> None:
-    driver.cuLaunchKernel("scale", 1, 1, 1, 64, 1, 1, 0, None, parameters, extra)
+def start(driver: FakeDriver, parameters: Any, extra: Any = 0, name: str = "scale") -> None:
+    driver.cuLaunchKernel(name, 1, 1, 1, 64, 1, 1, 0, None, parameters, extra)
 
 
 def test_a_recorded_launch_gives_the_arrays_of_the_gpu(tmp_path: Path, driver: FakeDriver, x: np.ndarray) -> None:
@@ -251,6 +251,22 @@ def test_a_pointer_in_a_struct_is_one(tmp_path: Path, driver: FakeDriver) -> Non
         driver.cuLaunchKernel("none", 1, 1, 1, 32, 1, 1, 0, 0, ((pair, 9), (None, ctypes.c_void_p)), extra=None)
     first, second = described(tmp_path / "none")["params"]
     assert first["pointers"] == [{"at": 8, "array": "pair", "offset_bytes": 8}] and second["value"] == 9
+    assert check(tmp_path / "none")["kind"] == "ok"
+
+
+def test_tensor_maps_in_a_struct_are_recorded(tmp_path: Path, driver: FakeDriver) -> None:
+    """At a multiple of 64 bytes, before a pointer and after a number."""
+    matrix, x = np.zeros((64, 64), np.float16), np.arange(8, dtype=np.int32)
+    driver.allocations, driver.work = [matrix, x], lambda: None
+    text = f"{HEAD}.visible .entry none(.param .align 64 .b8 all[256])\n{{\nret;\n}}\n"
+    with lt.ptx.record_driver(tmp_path, ptx=text):
+        map = encoded(driver, matrix)
+        data = struct.pack("<q56x", 5) + bytes(map.held) + struct.pack("<q56x", address(x))
+        held = (ctypes.c_uint8 * 256).from_buffer_copy(data)
+        start(driver, ((SimpleNamespace(getPtr=lambda: ctypes.addressof(held)),), (None,)), name="none")
+    (found,) = described(tmp_path / "none")["params"]
+    assert [(each["at"], each["box"]) for each in found["tensor_maps"]] == [(64, [64, 64])]
+    assert [each["at"] for each in found["pointers"]] == [192]
     assert check(tmp_path / "none")["kind"] == "ok"
 
 

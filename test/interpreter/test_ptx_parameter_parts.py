@@ -1,0 +1,72 @@
+"""Parts of parameters that a kernel reads by an address in a register: structs with tensor maps, as nvcc reads them."""
+
+import numpy as np
+import pytest
+
+from lowtide.errors import InterpreterError, NotInterpreted
+from lowtide.interpreter import launching
+from lowtide.launches import Array, Launch, LaunchRecord, Pointer, Struct, TensorMap
+
+# A struct with two tensor maps, a number and a pointer, read by the address of its parameter, as nvcc does.
+STRUCT = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .align 128 .b8 all[512])
+{
+.reg .pred %p<4>; .reg .b32 %r<9>; .reg .b64 %rd<9>;
+.shared .align 128 .b8 tile[1024]; .shared .align 8 .b8 gate[8];
+mov.b64 %rd1, all;
+add.s64 %rd2, %rd1, 128;
+add.s64 %rd2_, %rd2, 128;
+cvta.param.u64 %rd3, %rd2_;
+ld.param.u32 %r1, [%rd2];
+ld.param.u64 %rd4, [%rd1+384];
+mov.u32 %r2, %tid.x; mov.u32 %r3, tile; mov.u32 %r4, gate;
+setp.ne.u32 %p1, %r2, 0;
+@%p1 bra STARTED;
+mbarrier.init.shared.b64 [%r4], 1;
+fence.mbarrier_init.release.cluster;
+mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 1024;
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd3, {0, 0}], [%r4];
+STARTED:
+bar.sync 0;
+AGAIN:
+mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0;
+@!%p2 bra AGAIN;
+shl.b32 %r5, %r2, 2;
+add.u32 %r6, %r3, %r5;
+ld.shared.u32 %r7, [%r6];
+mul.lo.u32 %r7, %r7, %r1;
+mul.wide.u32 %rd5, %r2, 4;
+add.s64 %rd6, %rd4, %rd5;
+st.global.u32 [%rd6], %r7;
+ret;
+}
+""".replace("%rd2_", "%rd7")
+
+
+def struct_record(offset=256):
+    map = TensorMap(Pointer("x"), "i32", (8, 32), (32,), (8, 32), 0)
+    data = bytearray(512)
+    data[128:132] = (3).to_bytes(4, "little")
+    struct = Struct(bytes(data), ((384, Pointer("out")),), ((0, map), (offset, map)))
+    values = np.arange(256, dtype="i4").reshape(8, 32)
+    arrays = {"x": Array("i32", (8, 32), (32,), values), "out": Array("i32", (256,), (1,))}
+    return LaunchRecord(arrays, (Launch("k", (1, 1, 1), (256, 1, 1), (struct,)),))
+
+
+def test_tensor_maps_and_other_parts_of_a_struct_are_read_by_its_address():
+    found = launching.run(STRUCT, struct_record())
+    np.testing.assert_array_equal(found["out"], 3 * np.arange(256))
+    with pytest.raises(InterpreterError, match=r"\[map-descriptor\]"):
+        launching.run(STRUCT, struct_record(offset=384))
+
+
+def test_an_address_of_a_parameter_that_may_be_another_one_is_refused():
+    """The register is written twice, or only by some lanes."""
+    for text in (
+        STRUCT.replace("mov.u32 %r3, tile;", "mov.b64 %rd1, 0; mov.u32 %r3, tile;"),
+        STRUCT.replace("mov.b64 %rd1, all;", "setp.eq.u32 %p3, %r1, 0;\n@%p3 mov.b64 %rd1, all;"),
+    ):
+        with pytest.raises(NotInterpreted, match=r"\[parameter-address\]"):
+            launching.run(text, struct_record())
