@@ -1,6 +1,9 @@
 """`lowtide ptx`: runs kernels in PTX, of any compiler, on the CPU under the rules of the hardware. Needs no MLIR."""
 
 import json
+import math
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +40,8 @@ MaxSteps = Annotated[int, typer.Option("--max-steps", min=1, help="The most inst
 Base = Annotated[str, typer.Option("--base", help=f"Where shared memory begins: {' or '.join(BASES)} (docs/ptx.md).")]
 _STRICT = "Refuse what the PTX ISA does not promise, also if hardware does it."
 Strict = Annotated[bool, typer.Option("--strict", help=_STRICT)]
+_MINUTES = "The most minutes for a run of the launches; status 2 if they take longer. Default: no limit."
+Minutes = Annotated[float, typer.Option("--minutes", help=_MINUTES, show_default=False)]
 Orders = Annotated[int, typer.Option("--orders", min=1, help="The most orders of warps, if one run is not enough.")]
 Seconds = Annotated[float, typer.Option("--seconds", min=0, help="The most seconds for further orders.")]
 
@@ -54,6 +59,7 @@ def run(
     max_steps: MaxSteps = MAX_STEPS,
     base: Base = BASES[0],
     strict: Strict = False,
+    minutes: Minutes = math.inf,
     as_json: Json = False,
 ) -> None:
     """Run a launch in one order of warps, and compare the arrays after it.
@@ -61,7 +67,7 @@ def run(
     Exit status: 0 if no rule is broken and the arrays are as expected, 1 if not, 2 if it cannot be said.
     """
     files = _Files(file, launch, arrays, expect, kernel)
-    settings = Settings(seed, sms, max_steps, base=base, strict=strict)
+    settings = Settings(seed, sms, max_steps, base=base, strict=strict, minutes=minutes)
     _end(files.judge(lambda source, given, progress: _ran(source, given, settings, progress, out)), as_json)
 
 
@@ -79,6 +85,7 @@ def check(
     seconds: Seconds = 10.0,
     base: Base = BASES[0],
     strict: Strict = False,
+    minutes: Minutes = math.inf,
     as_json: Json = False,
 ) -> None:
     """As run; says also whether the verdict holds for every order of warps, and runs other orders if it may not.
@@ -86,7 +93,7 @@ def check(
     Exit status: 0 if no rule is broken and the arrays are as expected, 1 if not, 2 if it cannot be said.
     """
     files = _Files(file, launch, arrays, expect, kernel)
-    settings = Settings(seed, sms, max_steps, orders, seconds, base, strict)
+    settings = Settings(seed, sms, max_steps, orders, seconds, base, strict, minutes)
     judged = files.judge(
         lambda source, given, progress: check_record(source, given.record, given.expected, settings, progress)
     )
@@ -199,8 +206,19 @@ class _Files:
         except Error as error:
             return broken(error, kind_before_run(error), None, self.file.name)
         with busy(f"running {self.file.name}") as update:
-            report: Report = how(source, given, lambda ended, ctas: update(f"running: {ended} of {ctas} CTAs"))
+            report: Report = how(source, given, _progress(update))
         return report
+
+
+def _progress(update: Callable[[str], None]) -> Progress:
+    """Tells of ended CTAs, and estimates the time of the others."""
+    started = time.monotonic()
+
+    def on_end(ended: int, ctas: int) -> None:
+        left = (time.monotonic() - started) / ended * (ctas - ended)
+        update(f"running: {ended} of {ctas} CTAs, about {left:.0f} s left")
+
+    return on_end
 
 
 def _ran(source: Parsed, given: Recorded, settings: Settings, progress: Progress, out: Path | None) -> Report:

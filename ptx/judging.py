@@ -105,7 +105,8 @@ def prepare(source: Parsed, record: LaunchRecord) -> None:
 
 
 def _observers(settings: Settings, progress: Progress | None = None) -> Observers:
-    observers = Observers(relied=None if settings.strict else Relied())
+    deadline = time.monotonic() + 60 * settings.minutes
+    observers = Observers(relied=None if settings.strict else Relied(), deadline=deadline)
     return observers if progress is None else replace(observers, on_progress=progress)
 
 
@@ -162,6 +163,8 @@ def _explored(
 
     explored = explore(one, settings.orders, settings.seconds)
     seconds = time.perf_counter() - started
+    if explored.fault is not None and explored.fault.code == "out-of-time":
+        explored = replace(explored, orders=explored.orders - 1, fault=None)
     if explored.fault is None:
         return replace(report, orders=str(explored), seconds=seconds)
     if explored.fault.code == "ptx-wrong-result":

@@ -33,6 +33,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "bad-input": Kind(UNKNOWN, "the PTX, the launch or the arrays are malformed, or do not fit each other"),
         "not-interpreted": Kind(UNKNOWN, "the interpreter lacks something that the kernel uses"),
         "step-budget": Kind(UNKNOWN, "a warp ran more instructions than allowed; it may run for ever"),
+        "time-budget": Kind(UNKNOWN, "the launches took longer than allowed"),
         "interpreter-failed": Kind(UNKNOWN, "a fault of the interpreter, which says nothing about the kernel"),
     }
 )
@@ -74,6 +75,7 @@ _CODES = {
         launched-shape launched-strides launched-struct tensor-maps-declared
         """,
     "step-budget": "out-of-steps",
+    "time-budget": "out-of-time",
 }
 
 KIND_OF_CODE: Mapping[str, str] = MappingProxyType(

@@ -1,5 +1,6 @@
 """How a kernel is run: the order of its warps, budgets, and what shared memory is aligned to."""
 
+import math
 from dataclasses import dataclass
 
 from lowtide.errors import LaunchError
@@ -17,7 +18,7 @@ class Settings:
     A warp runs at most `max_steps` instructions. If a run does not speak for every order of warps, `check` runs others:
     at most `orders`, for at most `seconds`. `base`: shared memory begins at a multiple of 1024 bytes ("aligned"), or is
     only as aligned as its variables declare ("worst"). If `strict`, what the PTX ISA does not promise but hardware does
-    is an error; otherwise the report says what the kernel relies on.
+    is an error; otherwise the report says what the kernel relies on. Each run of the launches may take `minutes`.
     """
 
     seed: int = 0
@@ -27,10 +28,13 @@ class Settings:
     seconds: float = 10.0
     base: str = "aligned"
     strict: bool = False
+    minutes: float = math.inf
 
     def __post_init__(self) -> None:
         if self.base not in BASES:
             raise LaunchError(f"base {self.base!r}: it is one of {', '.join(BASES)} [ptx-base]")
+        if not self.minutes > 0:
+            raise LaunchError(f"minutes = {self.minutes}: a run takes some time; give more than 0 [ptx-minutes]")
         if self.sms < 1 or self.max_steps < 1 or self.orders < 1:
             raise LaunchError(
                 f"sms = {self.sms}, max_steps = {self.max_steps}, orders = {self.orders}: each is at least 1"

@@ -23,6 +23,7 @@ Values in `state.values`: integers and index: a Python int if uniform (bool for 
 tile's shape. Fragments: array (32, values).
 """
 
+import time
 from typing import Any
 
 from lowtide.errors import InterpreterError, InterpreterFault, NotInterpreted
@@ -38,7 +39,7 @@ OF_PYTHON = (
 
 
 class OutOfSteps(InterpreterError):
-    """An agent has run more ops than allowed; the scheduler adds the positions of the others."""
+    """An agent has run more ops than allowed, or for too long; the scheduler adds the positions of the others."""
 
 
 def run_block(state: AgentState, block: DecodedBlock) -> Steps:
@@ -65,13 +66,17 @@ def run_straight(state: AgentState, block: DecodedBlock) -> list[Any]:
 
 
 def count_steps(state: AgentState, count: int) -> None:
-    """The agent is about to run `count` more ops. Raises OutOfSteps if it may not."""
+    """The agent is about to run `count` more ops. Raises OutOfSteps if it may not, or if the time is over."""
     state.steps += count
     most = state.machine.options.max_steps
     if state.steps > most:
         raise OutOfSteps(
             f"the {state.who()} has run {most} ops and has not ended: a loop may have no end; give max_steps more if it"
             " has [out-of-steps]"
+        )
+    if time.monotonic() > state.machine.observers.deadline:
+        raise OutOfSteps(
+            "the time for the launches is over, and they have not ended: give more, or launch fewer CTAs [out-of-time]"
         )
 
 

@@ -1,5 +1,6 @@
 """The options and observers of a run: two records that are passed as a whole."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -39,7 +40,8 @@ class Observers:
     `trace` records the work of CTAs, `paths` the branches that they take, `report` whether the verdict holds for every
     order of agents; `relied` notes what the kernel relies on that only hardware promises, which is otherwise refused.
     `explorer` (exploration.py) chooses the order in place of the seed, and is told of asks and
-    changes. `on_progress` is told of the ends of CTAs.
+    changes. `on_progress` is told of the ends of CTAs. The launches must end before `deadline`, a time of
+    `time.monotonic`.
     """
 
     trace: Trace | None = None
@@ -48,3 +50,4 @@ class Observers:
     explorer: Any = None
     on_progress: Progress = lambda ended, ctas: None
     relied: Relied | None = None
+    deadline: float = math.inf

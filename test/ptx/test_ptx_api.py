@@ -154,6 +154,8 @@ def test_options_of_a_check_are_checked(changed: dict[str, Any], code: str | Non
 def test_budgets_are_at_least_one() -> None:
     with pytest.raises(LaunchError, match=r"\[ptx-budgets\]"):
         lt.ptx.Settings(max_steps=0)
+    with pytest.raises(LaunchError, match=r"\[ptx-minutes\]"):
+        lt.ptx.Settings(minutes=0)
 
 
 def test_a_kernel_is_one_of_its_module() -> None:
@@ -265,6 +267,14 @@ def test_an_endless_loop_ends_by_a_budget_with_where_each_warp_stands() -> None:
     assert (report.kind, report.status) == ("step-budget", 2)
     assert "CTA 0 warp 1 is at `@%p1 bra AGAIN;`" in report.message
     assert "CTA 0 warp 0 has not begun" in report.message and report.places[0].text == "@%p1 bra AGAIN;"
+
+
+def test_a_launch_that_takes_longer_than_allowed_ends_with_where_each_warp_stands() -> None:
+    settings = lt.ptx.Settings(minutes=0.001)
+    report = lt.ptx.load(LOOP)["k"].check(grid=1, block=64, args=[], settings=settings)
+    assert (report.kind, report.status, report.code) == ("time-budget", 2, "out-of-time")
+    assert "CTA 0 warp 1 is at `@%p1 bra AGAIN;`" in report.message
+    assert scale().check(grid=1, block=32, args=[X, 0.5, 1], settings=lt.ptx.Settings(minutes=10)).ok
 
 
 def test_shared_memory_that_is_only_as_aligned_as_declared_is_an_option() -> None:

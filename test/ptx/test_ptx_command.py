@@ -273,5 +273,7 @@ def test_more_memory_than_there_is_is_refused_before_it_is_taken(folder: Path) -
 
 
 def test_a_budget_that_is_none_is_refused() -> None:
+    done = call("run", KERNELS / "block_reduce" / "kernel.ptx", "--minutes", "0.0000001")
+    assert done.exit_code == 2 and "time-budget" in done.output
     done = call("run", KERNELS / "block_reduce" / "kernel.ptx", "--base", "best")
     assert done.exit_code == 2 and "base 'best': it is one of aligned, worst [ptx-base]" in done.output
