@@ -34,7 +34,8 @@ def initialise(state: AgentState, op: Described, address: Any, arrivals: Any) ->
             op, f"the mbarrier at {address:#x} is already initialised; invalidate it first [mbarrier-initialised-twice]"
         )
     name = f"the mbarrier at {address:#x}"
-    shared.store(state.access(op), np.array([address]), np.zeros((1, 1)), "i64")
+    access, rows = active_rows(state, op, np.full(len(state.lanes), address))
+    shared.store(access, rows, np.zeros((1, 1)), "i64")
     barrier = Mbarrier.of(name, arrivals, state.cta, clusters.born(state))
     barrier.initialised, barrier.is_fenced = (state.warp, shared.clocks.epoch(state.warp)), False
     made[address] = barrier

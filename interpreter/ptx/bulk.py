@@ -14,6 +14,7 @@ from lowtide.interpreter.machine import bulk_copies, register_memory
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.lane_by_lane import lane_by_lane
 from lowtide.interpreter.ptx.syntax import Group
 from lowtide.interpreter.ptx.table import Form, Table
 
@@ -30,12 +31,14 @@ _BYTES = "mbarrier::complete_tx::bytes L2::cache_hint"
     section=f"{_SECTION}: cp.async.bulk",
     prepare=lambda form: "multicast::cluster" in form.words,
 )
+@lane_by_lane
 def load(state: AgentState, op: Op, destination: Any, source: Any, size: Any, barrier: Any, *further: Any) -> None:
     """A cache hint, the last operand, has no effect."""
     bulk_copies.load(state, op, (destination, source, size), barrier, further[0] if op.data else None)
 
 
 @TABLE.effects("cp.async.bulk.shared::cluster.shared::cta", words=_BYTES, section=f"{_SECTION}: cp.async.bulk")
+@lane_by_lane
 def copy_within(state: AgentState, op: Op, destination: Any, source: Any, size: Any, barrier: Any) -> None:
     bulk_copies.copy_within(state, op, (destination, source, size), barrier)
 
@@ -43,6 +46,7 @@ def copy_within(state: AgentState, op: Op, destination: Any, source: Any, size: 
 @TABLE.effects(
     "cp.async.bulk.global.shared::cta", words="bulk_group L2::cache_hint", section=f"{_SECTION}: cp.async.bulk"
 )
+@lane_by_lane
 def store(state: AgentState, op: Op, destination: Any, source: Any, size: Any, *hint: Any) -> None:
     bulk_copies.store(state, op, destination, source, size)
 
@@ -107,6 +111,7 @@ def _reduction(form: Form) -> tuple[str, Change]:
     section=f"{_SECTION}: cp.reduce.async.bulk",
     prepare=_reduction,
 )
+@lane_by_lane
 def reduce(state: AgentState, op: Op, destination: Any, source: Any, size: Any, *hint: Any) -> None:
     bulk_copies.reduce(state, op, (destination, source, size), *op.data)
 
@@ -118,6 +123,7 @@ def reduce(state: AgentState, op: Op, destination: Any, source: Any, size: Any, 
     section=f"{_SECTION}: cp.reduce.async.bulk",
     prepare=_reduction,
 )
+@lane_by_lane
 def reduce_within(state: AgentState, op: Op, destination: Any, source: Any, size: Any, barrier: Any) -> None:
     bulk_copies.reduce_within(state, op, (destination, source, size), barrier, *op.data)
 

@@ -11,6 +11,7 @@ from lowtide.interpreter.machine import async_arrivals, mbarrier_objects
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.mbarrier_objects import Arrival
 from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.lane_by_lane import lane_by_lane
 from lowtide.interpreter.ptx.moves import GENERIC_SHARED
 from lowtide.interpreter.ptx.table import Form, Table
 
@@ -40,11 +41,13 @@ def _prepare(form: Form) -> _Form:
 
 
 @TABLE.effects("mbarrier.init", words=_OWN, section=f"{_SECTION}: mbarrier.init", prepare=_prepare)
+@lane_by_lane
 def init(state: AgentState, op: Op, address: Any, count: Any) -> None:
     mbarrier_objects.initialise(state, op, op.data.place(address), count)
 
 
 @TABLE.effects("mbarrier.inval", words=_OWN, section=f"{_SECTION}: mbarrier.inval", prepare=_prepare)
+@lane_by_lane
 def inval(state: AgentState, op: Op, address: Any) -> None:
     mbarrier_objects.invalidate(state, op, op.data.place(address))
 
@@ -55,6 +58,7 @@ def inval(state: AgentState, op: Op, address: Any) -> None:
     section=f"{_SECTION}: mbarrier.expect_tx",
     prepare=_prepare,
 )
+@lane_by_lane
 def expect_tx(state: AgentState, op: Op, address: Any, size: Any) -> None:
     mbarrier_objects.expect(state, op, op.data.place(address), size)
 
@@ -65,6 +69,7 @@ def expect_tx(state: AgentState, op: Op, address: Any, size: Any) -> None:
     section=f"{_SECTION}: mbarrier.complete_tx",
     prepare=_prepare,
 )
+@lane_by_lane
 def complete_tx(state: AgentState, op: Op, address: Any, size: Any) -> None:
     mbarrier_objects.complete(state, op, op.data.place(address), size)
 
@@ -76,6 +81,7 @@ def complete_tx(state: AgentState, op: Op, address: Any, size: Any) -> None:
     results=1,
     prepare=_prepare,
 )
+@lane_by_lane
 def arrive(state: AgentState, op: Op, address: Any, count: Any = None) -> Any:
     """Each active lane arrives, at an mbarrier of its own CTA or of another CTA of the cluster; the operand is the
     number of arrivals, or with .expect_tx of bytes."""
@@ -97,6 +103,7 @@ _WAIT_SECTION = f"{_SECTION}: mbarrier.test_wait, mbarrier.try_wait"
     acts=False,
     prepare=_prepare,
 )
+@lane_by_lane
 def wait_parity(state: AgentState, op: Op, address: Any, parity: Any, patience: Any = None) -> bool:
     """Whether the phase of this parity has completed. A loop of it waits (machine/branches.py)."""
     return mbarrier_objects.poll_parity(state, op, op.data.place(address), parity)
@@ -111,6 +118,7 @@ def wait_parity(state: AgentState, op: Op, address: Any, parity: Any, patience: 
     acts=False,
     prepare=_prepare,
 )
+@lane_by_lane
 def wait_state(state: AgentState, op: Op, address: Any, token: Any, patience: Any = None) -> bool:
     """As `wait_parity`, for the phase of an arrival's result."""
     return mbarrier_objects.poll_state(state, op, op.data.place(address), token)
@@ -129,6 +137,7 @@ def pending_count(state: AgentState, op: Op, token: Any) -> Any:
     section=f"{_SECTION}: cp.async.mbarrier.arrive",
     prepare=lambda form: (_prepare(form).place, "noinc" in form.words),
 )
+@lane_by_lane
 def arrive_by_copies(state: AgentState, op: Op, address: Any) -> None:
     """Each active lane's copies by cp.async so far arrive when they have landed."""
     place, is_counted = op.data

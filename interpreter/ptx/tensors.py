@@ -9,6 +9,7 @@ from lowtide.interpreter.machine import tma
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.bulk import REDUCTIONS, change_of
+from lowtide.interpreter.ptx.lane_by_lane import lane_by_lane
 from lowtide.interpreter.ptx.moves import GENERIC_SHARED
 from lowtide.interpreter.ptx.table import Form, Table
 
@@ -24,6 +25,7 @@ _RANKS = tuple(f"{rank}d" for rank in range(1, 6))
     section=f"{_SECTION}: cp.async.bulk.tensor",
     prepare=lambda form: "multicast::cluster" in form.words,
 )
+@lane_by_lane
 def load(state: AgentState, op: Op, destination: Any, tensor: Any, barrier: Any, *further: Any) -> None:
     """Load a box into shared memory; a cache hint, the last operand, has no effect."""
     map, coordinates = tensor
@@ -36,6 +38,7 @@ def load(state: AgentState, op: Op, destination: Any, tensor: Any, barrier: Any,
     words="tile bulk_group L2::cache_hint",
     section=f"{_SECTION}: cp.async.bulk.tensor",
 )
+@lane_by_lane
 def store(state: AgentState, op: Op, tensor: Any, source: Any, *further: Any) -> None:
     map, coordinates = tensor
     tma.store(state, op, map, coordinates, source)
@@ -53,6 +56,7 @@ def _reduction(form: Form) -> Any:
     section=f"{_SECTION}: cp.reduce.async.bulk.tensor",
     prepare=_reduction,
 )
+@lane_by_lane
 def reduce(state: AgentState, op: Op, tensor: Any, source: Any, *further: Any) -> None:
     map, coordinates = tensor
     tma.reduce(state, op, map, coordinates, source, op.data)
